@@ -1,0 +1,1 @@
+//! The turn machine of one agent, without IO.

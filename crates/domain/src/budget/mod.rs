@@ -1,0 +1,1 @@
+//! The ledger over the whole tree.

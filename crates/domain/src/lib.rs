@@ -1,0 +1,9 @@
+//! What Posse means by run, agent, contract, grant, budget and event, as pure types and functions.
+//!
+//! Nothing here waits, reads a clock, draws a random number or touches a file: every fact from outside
+//! arrives as an argument. That is what lets one `apply` serve the live engine, recovery after a crash,
+//! `posse verify` and the tests alike.
+
+pub mod budget;
+pub mod id;
+pub mod permission;

@@ -1,0 +1,1 @@
+//! Rules, layers and their meet.

@@ -1,0 +1,1 @@
+//! Runs a tree of agents: ports, scheduler, driver, dispatch, recovery.

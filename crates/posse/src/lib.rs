@@ -1,0 +1,1 @@
+//! Posse for embedders: start runs of sub-agents under contract, watch them, cancel them.

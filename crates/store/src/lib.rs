@@ -1,0 +1,1 @@
+//! The journal: SQLite and memory behind the engine's store port.

@@ -1,0 +1,1 @@
+//! Fault points, scenario scripts and checkers for Posse's own tests.

@@ -1,0 +1,1 @@
+//! The tools a model can call, one file each.

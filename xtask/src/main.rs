@@ -1,0 +1,2 @@
+//! Development verbs.
+fn main() {}
