@@ -1,0 +1,265 @@
+//! The persisted terms of one agent. Strict: an unknown or ill-typed field is an error that names it.
+
+mod context;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use context::ExecutionContext;
+
+use crate::budget::Budget;
+use crate::hash::Hash;
+use crate::id::{AgentId, RunId};
+use crate::permission::Grant;
+
+/// The version this code writes; older ones are upgraded on read.
+pub const CONTRACT_VERSION: u32 = 1;
+/// Largest contract accepted, in bytes of JSON.
+pub const CONTRACT_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long one attempt may work, unless the contract says otherwise.
+pub const DEFAULT_ATTEMPT_TIMEOUT_MS: u64 = 600_000;
+/// How long a call may stay silent, unless the contract says otherwise.
+pub const DEFAULT_IDLE_TIMEOUT_MS: u64 = 120_000;
+/// How often a failed attempt is tried again, unless the contract says otherwise.
+pub const DEFAULT_MAX_RETRIES: u32 = 1;
+/// How often in a row the same call may fail, unless the contract says otherwise.
+pub const DEFAULT_MAX_RETRIES_PER_TOOL: u32 = 3;
+/// Where the host writes a child's report, beneath the run's state directory.
+pub const DEFAULT_REPORT_PATH_PATTERN: &str = ".posse/step-<idx>-result.md";
+
+/// A contract that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ContractError {
+    /// Not JSON of the right shape; the text names the field, line and column.
+    #[error("contract: {0}")]
+    Malformed(String),
+    /// Written by a newer Posse.
+    #[error("contract: version {found} is newer than this Posse understands ({CONTRACT_VERSION})")]
+    Newer {
+        /// The version found.
+        found: u32,
+    },
+    /// Too large.
+    #[error("contract: {bytes} bytes, more than the {CONTRACT_MAX_BYTES} accepted")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// A value that contradicts another.
+    #[error("contract: `{field}` {problem}")]
+    Invalid {
+        /// The field's path.
+        field: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// The terms of one agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Contract {
+    /// Format version.
+    pub version: u32,
+    /// Depth and lineage.
+    pub context: ExecutionContext,
+    /// What the parent fixed; immutable from the child's side.
+    pub parent: ParentTerms,
+    /// The work.
+    pub step: StepTerms,
+    /// What the agent may do.
+    pub permissions: Grant,
+    /// How it is run.
+    pub execution: ExecutionTerms,
+    /// What it may spend.
+    pub budget: Budget,
+    /// What it hands back.
+    pub outputs: OutputTerms,
+}
+
+/// The parent's side of a contract.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParentTerms {
+    /// The run.
+    pub run_id: RunId,
+    /// The parent agent; the root names itself.
+    pub agent_id: AgentId,
+    /// The parent's reply that asked for this child.
+    pub message_id: Option<String>,
+    /// The child's number minus one; in a plan the step's position.
+    pub step_idx: u32,
+    /// The run's request.
+    pub task_prompt: String,
+    /// The plan's goal, or the request's first line.
+    pub goal_summary: String,
+    /// The closed child whose conversation this one continues.
+    pub continues: Option<AgentId>,
+    /// The failed child that this one repairs.
+    pub repairs: Option<AgentId>,
+}
+
+/// The work of a contract.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepTerms {
+    /// Three to five words, for display.
+    pub title: String,
+    /// The child's prompt.
+    pub description: String,
+    /// What counts as done.
+    pub success_criteria: Vec<Criterion>,
+    /// Paths the agent may change: literal, or `dir/**`. Empty: all that its parent owns.
+    pub owns: Vec<String>,
+    /// Whether its failure fails the run.
+    pub required: bool,
+}
+
+/// One thing that counts as done: words for the child, or a command the host runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Criterion {
+    /// Said to the child.
+    Words(String),
+    /// Run by the host on the merged tree.
+    Command(CommandCriterion),
+}
+
+/// A criterion that is a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandCriterion {
+    /// The shell command; it passes by exiting 0.
+    pub command: String,
+    /// Its time limit.
+    pub timeout_ms: Option<u64>,
+}
+
+/// How an agent is run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecutionTerms {
+    /// The definition's name.
+    pub definition: String,
+    /// The skill it was forked with.
+    pub skill: Option<String>,
+    /// `provider/model`.
+    pub model: String,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling.
+    pub top_p: Option<f64>,
+    /// Turns per attempt, the report turn included; none does not limit.
+    pub max_turns: Option<u32>,
+    /// Limit of one turn.
+    pub turn_timeout_ms: Option<u64>,
+    /// Limit of one attempt's working time.
+    pub attempt_timeout_ms: Option<u64>,
+    /// Limit of silence while a call runs.
+    pub idle_timeout_ms: u64,
+    /// Further attempts after a failed one.
+    pub max_retries: u32,
+    /// How often in a row the same call may fail before the attempt ends.
+    pub max_retries_per_tool: u32,
+    /// Whether the child closes by itself once integrated.
+    pub close_on_completion: bool,
+    /// Whether the conversation starts with the parent's.
+    pub share_history: bool,
+    /// Further text for the child.
+    pub extra_context: Option<String>,
+}
+
+/// What an agent hands back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputTerms {
+    /// The report's format.
+    pub report_format: ReportFormat,
+    /// Where the host writes the report.
+    pub report_path_pattern: String,
+    /// JSON Schema that the final answer must satisfy.
+    pub result_schema: Option<BTreeMap<String, serde_json::Value>>,
+}
+
+/// The format of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportFormat {
+    /// Markdown text.
+    Markdown,
+}
+
+impl Contract {
+    /// Reads a contract strictly.
+    pub fn from_json(text: &str) -> Result<Contract, ContractError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        if text.len() > CONTRACT_MAX_BYTES {
+            return Err(ContractError::TooLarge { bytes: text.len() });
+        }
+        let malformed = |error: serde_json::Error| ContractError::Malformed(error.to_string());
+        let versioned: Versioned = serde_json::from_str(text).map_err(malformed)?;
+        if versioned.version > CONTRACT_VERSION {
+            return Err(ContractError::Newer { found: versioned.version });
+        }
+        let contract: Contract = serde_json::from_str(text).map_err(malformed)?;
+        contract.check()?;
+        Ok(contract)
+    }
+
+    /// The contract as it is persisted. Field order is fixed by the types, so equal contracts have equal text.
+    pub fn to_json(&self) -> String {
+        // Every map key is a string and no float is NaN once `check` passed: this cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The hash that the created event carries.
+    pub fn hash(&self) -> Hash {
+        Hash::of(self.to_json().as_bytes())
+    }
+
+    /// The JSON Schema of the format, for editors and other programs.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Contract).to_value()
+    }
+
+    /// Finds values that contradict each other.
+    pub fn check(&self) -> Result<(), ContractError> {
+        let invalid = |field, problem: String| Err(ContractError::Invalid { field, problem });
+        if self.context.depth > self.context.max_depth {
+            let problem = format!("is {}, deeper than max_depth {}", self.context.depth, self.context.max_depth);
+            return invalid("context.depth", problem);
+        }
+        if self.version == 0 {
+            return invalid("version", "must be at least 1".into());
+        }
+        if let Some(turns) = self.execution.max_turns
+            && turns == 0
+        {
+            return invalid("execution.max_turns", "must be at least 1: the last turn is the report".into());
+        }
+        for (field, value) in [
+            ("execution.temperature", self.execution.temperature),
+            ("execution.top_p", self.execution.top_p),
+        ] {
+            if value.is_some_and(|v| !v.is_finite() || v < 0.0) {
+                return invalid(field, "must be a number of at least 0".into());
+            }
+        }
+        for owned in &self.step.owns {
+            if let Err(problem) = crate::ownership::check(owned) {
+                return invalid("step.owns", format!("`{owned}`: {problem}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

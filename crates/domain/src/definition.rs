@@ -1,0 +1,53 @@
+//! A kind of agent, as data. Reading definition files into this type is the agent crate's work.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::permission::{Decision, Rule};
+
+/// Longest name of a definition.
+pub const DEFINITION_NAME_MAX: usize = 64;
+
+/// Who may use a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Only as a root; never offered as a child.
+    Primary,
+    /// As a child or as a root.
+    All,
+}
+
+/// What an agent of this kind is, can do and is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Its name, `[a-z0-9_-]`.
+    pub name: String,
+    /// Its name for people.
+    pub display_name: String,
+    /// When to use it, as a parent's model reads it.
+    pub description: String,
+    /// Its system prompt.
+    pub prompt: String,
+    /// The tools it lists.
+    pub tools: Vec<String>,
+    /// The definitions it may spawn; none means it may not spawn.
+    pub spawns: Option<Vec<String>>,
+    /// Its own turn limit, meant for the first level.
+    pub max_turns: Option<u32>,
+    /// Its model; none is the parent's.
+    pub model: Option<String>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling.
+    pub top_p: Option<f64>,
+    /// Who may use it.
+    pub mode: Mode,
+    /// What holds for the tools it lists where no rule matches.
+    pub default: Decision,
+    /// Its rules.
+    pub rules: Vec<Rule>,
+    /// How many of its agents may run at once in a run; none does not limit.
+    pub parallel: Option<u32>,
+}

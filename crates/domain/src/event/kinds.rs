@@ -1,0 +1,96 @@
+//! The list of event kinds, once: the enum, its wire names and its codec all come from here.
+
+use super::codec::CodecError;
+use super::detail::*;
+
+macro_rules! events {
+    ($($(#[$doc:meta])* $variant:ident($detail:ty) => $kind:literal,)*) => {
+        /// What happened, by kind.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum EventBody {
+            $($(#[$doc])* $variant($detail),)*
+        }
+
+        impl EventBody {
+            /// Every kind there is.
+            pub const KINDS: &'static [&'static str] = &[$($kind),*];
+
+            /// The kind's name in the journal.
+            pub fn kind(&self) -> &'static str {
+                match self { $(EventBody::$variant(_) => $kind,)* }
+            }
+
+            pub(super) fn to_json(&self) -> Result<String, serde_json::Error> {
+                match self { $(EventBody::$variant(detail) => serde_json::to_string(detail),)* }
+            }
+
+            pub(super) fn from_json(kind: &str, json: &str) -> Result<Self, CodecError> {
+                match kind {
+                    $($kind => serde_json::from_str(json)
+                        .map(EventBody::$variant)
+                        .map_err(|error| CodecError::Malformed { kind: kind.to_owned(), error: error.to_string() }),)*
+                    _ => Err(CodecError::UnknownKind { kind: kind.to_owned() }),
+                }
+            }
+        }
+
+        $(impl From<$detail> for EventBody {
+            fn from(detail: $detail) -> Self {
+                EventBody::$variant(detail)
+            }
+        })*
+    };
+}
+
+events! {
+    /// The run began; also the beginning of its root agent.
+    RunStarted(RunStarted) => "run.started",
+    /// A new owner went on with the run.
+    RunResumed(RunResumed) => "run.resumed",
+    /// The run ended well.
+    RunCompleted(RunCompleted) => "run.completed",
+    /// The run failed.
+    RunFailed(RunFailed) => "run.failed",
+    /// The run was cancelled.
+    RunCancelled(RunCancelled) => "run.cancelled",
+    /// A child's contract is committed.
+    SubagentCreated(Box<SubagentCreated>) => "agent.subagent_created",
+    /// A child waits for its turn to start.
+    SubagentQueued(SubagentQueued) => "agent.subagent_queued",
+    /// The first attempt began.
+    SubagentStarted(SubagentStarted) => "agent.subagent_started",
+    /// A further attempt began.
+    SubagentAttempt(SubagentAttempt) => "agent.subagent_attempt",
+    /// The child ended its work; nothing is accepted yet.
+    SubagentWaitingForMerge(SubagentWaitingForMerge) => "agent.subagent_waiting_for_merge",
+    /// The child failed before it had anything to integrate.
+    SubagentFailed(SubagentFailed) => "agent.subagent_failed",
+    /// No further activity, ever.
+    SubagentClosed(SubagentClosed) => "agent.subagent_closed",
+    /// A child that may not run; the event is its parent's.
+    SubagentRefused(SubagentRefused) => "agent.subagent_refused",
+    /// The child's work was accepted.
+    IntegrationPassed(IntegrationPassed) => "agent.integration_passed",
+    /// The child's work was not accepted.
+    IntegrationFailed(IntegrationFailed) => "agent.integration_failed",
+    /// A model call is about to be sent.
+    ModelCalled(ModelCalled) => "agent.model_called",
+    /// A model call ended, well or not.
+    ModelReplied(Box<ModelReplied>) => "agent.model_replied",
+    /// An effect is about to start.
+    ToolIntended(ToolIntended) => "agent.tool_intended",
+    /// A tool call has its result.
+    ToolFinished(ToolFinished) => "agent.tool_finished",
+    /// A tool call was cut off; its outcome is unknown.
+    ToolInterrupted(ToolInterrupted) => "agent.tool_interrupted",
+    /// A rule decided against a call, or asked.
+    PermissionDecided(PermissionDecided) => "agent.permission_decided",
+    /// A message for the agent, delivered between turns.
+    MessageReceived(MessageReceived) => "agent.message_received",
+    /// The agent and all below it are to end.
+    CancelRequested(CancelRequested) => "agent.cancel_requested",
+    /// Old tool outputs left the conversation.
+    ContextTrimmed(ContextTrimmed) => "agent.context_trimmed",
+    /// The agent's own list changed.
+    TodoChanged(TodoChanged) => "agent.todo_changed",
+}

@@ -1,0 +1,27 @@
+//! Durable records. Everything an agent or a run is can be folded from these, and from nothing else.
+
+mod chain;
+mod codec;
+mod detail;
+mod kinds;
+mod order;
+mod summary;
+
+pub use chain::{Encoded, Link, Stored, chain};
+pub use codec::{CodecError, EVENT_VERSION};
+pub use detail::*;
+pub use kinds::EventBody;
+pub use order::{OrderBreach, OrderChecker};
+
+use crate::id::AgentId;
+
+/// One thing that happened, not yet numbered. The journal numbers it when it is durable.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The agent it happened to; for `run.*` the root.
+    pub agent: AgentId,
+    /// When, in milliseconds since 1970 by the owner's clock.
+    pub at_ms: i64,
+    /// What.
+    pub body: EventBody,
+}

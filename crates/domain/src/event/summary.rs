@@ -1,0 +1,73 @@
+//! One line for each event, for condensed timelines. Made from the detail, so it is never stored.
+
+use super::EventBody;
+use crate::text::{Text, first_line};
+
+/// Characters of a text that a summary shows.
+const SHOWN: usize = 80;
+
+impl EventBody {
+    /// What happened, in one line.
+    pub fn summary(&self) -> String {
+        match self {
+            EventBody::RunStarted(e) => format!("run started: {}", line(&e.request)),
+            EventBody::RunResumed(e) => format!("run resumed by owner {} after {} ms", e.epoch, e.unowned_ms),
+            EventBody::RunCompleted(e) => format!("run completed: {}", line(&e.text)),
+            EventBody::RunFailed(e) => format!("run failed ({}): {}", e.code, first_line(&e.reason, SHOWN)),
+            EventBody::RunCancelled(e) => format!("run cancelled: {}", first_line(&e.reason, SHOWN)),
+            EventBody::SubagentCreated(e) => {
+                format!("created {} at depth {}: {}", e.definition, e.depth, first_line(&e.contract.step.title, SHOWN))
+            }
+            EventBody::SubagentQueued(e) => format!("queued for {}", word(&e.waits_for)),
+            EventBody::SubagentStarted(_) => "started".to_owned(),
+            EventBody::SubagentAttempt(e) => format!("attempt {}: {}", e.n, first_line(&e.reason, SHOWN)),
+            EventBody::SubagentWaitingForMerge(e) => format!("ended its work: {}", line(&e.report)),
+            EventBody::SubagentFailed(e) => format!("failed ({}): {}", e.code, first_line(&e.reason, SHOWN)),
+            EventBody::SubagentClosed(e) => format!("closed, {} ({})", word(&e.final_status), e.close_reason),
+            EventBody::SubagentRefused(e) => format!("refused {} ({})", e.definition, e.code),
+            EventBody::IntegrationPassed(e) => format!("integrated, change: {}", word(&e.change)),
+            EventBody::IntegrationFailed(e) => format!("not integrated ({})", e.code),
+            EventBody::ModelCalled(e) => format!("turn {}: asks {}", e.turn, e.model),
+            EventBody::ModelReplied(e) => replied(e),
+            EventBody::ToolIntended(e) => match &e.specifier {
+                Some(specifier) => format!("{}: {}", e.tool, first_line(specifier, SHOWN)),
+                None => e.tool.clone(),
+            },
+            EventBody::ToolFinished(e) if e.ok => format!("{} done", e.tool),
+            EventBody::ToolFinished(e) => format!("{} failed: {}", e.tool, line(&e.output)),
+            EventBody::ToolInterrupted(e) => format!("{} interrupted, outcome unknown", e.tool),
+            EventBody::PermissionDecided(e) => format!("{} {}", word(&e.decision), first_line(&e.operation, SHOWN)),
+            EventBody::MessageReceived(e) => format!("message: {}", line(&e.text)),
+            EventBody::CancelRequested(e) => {
+                format!("{} by {}: {}", if e.kill { "kill" } else { "cancel" }, e.by, first_line(&e.reason, SHOWN))
+            }
+            EventBody::ContextTrimmed(e) => format!("{} old outputs left out of the context", e.call_ids.len()),
+            EventBody::TodoChanged(e) => {
+                let done = e.items.iter().filter(|item| item.status == super::TodoStatus::Done).count();
+                format!("list: {done} of {} done", e.items.len())
+            }
+        }
+    }
+}
+
+fn replied(e: &super::ModelReplied) -> String {
+    match (&e.error, &e.reply) {
+        (Some(error), _) => format!("turn {}: model failed ({}): {}", e.turn, error.code, first_line(&error.message, SHOWN)),
+        (None, Some(reply)) if reply.calls.is_empty() => format!("turn {}: {}", e.turn, line(&reply.text)),
+        (None, Some(reply)) if reply.calls.len() == 1 => format!("turn {}: calls {}", e.turn, first_line(&reply.calls[0].name, SHOWN)),
+        (None, Some(reply)) => format!("turn {}: {} calls", e.turn, reply.calls.len()),
+        (None, None) => format!("turn {}: a long reply", e.turn),
+    }
+}
+
+fn line(text: &Text) -> String {
+    match text {
+        Text::Here(text) => first_line(text, SHOWN),
+        Text::Stored(at) => format!("({} bytes)", at.bytes),
+    }
+}
+
+/// The wire word of a small enum.
+fn word<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(ToOwned::to_owned)).unwrap_or_default()
+}

@@ -1,0 +1,146 @@
+//! Texts that may be large: in memory always whole, in the journal a reference once they are long.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::hash::Hash;
+
+/// Texts up to this length stand in the event itself; longer ones are blobs.
+pub const INLINE_MAX_BYTES: usize = 2 * 1024;
+
+/// Where a long text is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlobRef {
+    /// Content hash, the blob's name.
+    pub blob: Hash,
+    /// Length of the content.
+    pub bytes: u64,
+}
+
+/// A text of an event.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Text {
+    /// The text itself.
+    Here(Arc<str>),
+    /// The name of the blob that holds it; the text was not fetched.
+    Stored(BlobRef),
+}
+
+impl Text {
+    /// The text, or a mark that names the blob if it was not fetched.
+    pub fn to_shared(&self) -> Arc<str> {
+        match self {
+            Text::Here(text) => text.clone(),
+            Text::Stored(at) => format!("[{} bytes, blob {}]", at.bytes, at.blob).into(),
+        }
+    }
+
+    /// Length in bytes, fetched or not.
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Text::Here(text) => text.len() as u64,
+            Text::Stored(at) => at.bytes,
+        }
+    }
+
+    /// Moves a long text into `blobs` and leaves its name behind.
+    pub fn stow(&mut self, blobs: &mut Vec<Blob>) {
+        if let Text::Here(text) = self
+            && text.len() > INLINE_MAX_BYTES
+        {
+            let blob = Blob { hash: Hash::of(text.as_bytes()), bytes: text.as_bytes().into() };
+            let at = BlobRef { blob: blob.hash, bytes: text.len() as u64 };
+            blobs.push(blob);
+            *self = Text::Stored(at);
+        }
+    }
+
+    /// The blob to fetch, if the text is not here.
+    pub fn missing(&self) -> Option<BlobRef> {
+        match self {
+            Text::Here(_) => None,
+            Text::Stored(at) => Some(*at),
+        }
+    }
+}
+
+/// Content with its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blob {
+    /// Content hash.
+    pub hash: Hash,
+    /// The content.
+    pub bytes: Arc<[u8]>,
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Text::Here(text.into())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Text::Here(text.into())
+    }
+}
+
+impl From<Arc<str>> for Text {
+    fn from(text: Arc<str>) -> Self {
+        Text::Here(text)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Text::Here(text) => write!(f, "{text:?}"),
+            Text::Stored(at) => write!(f, "{at:?}"),
+        }
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Text::Here(text) => serializer.serialize_str(text),
+            Text::Stored(at) => at.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a blob reference")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+                Ok(text.into())
+            }
+            fn visit_string<E>(self, text: String) -> Result<Text, E> {
+                Ok(text.into())
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Text, A::Error> {
+                BlobRef::deserialize(serde::de::value::MapAccessDeserializer::new(map)).map(Text::Stored)
+            }
+        }
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+/// The first line of a text, shortened to `max` characters, for one-line summaries.
+pub fn first_line(text: &str, max: usize) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
+    let mut short: String = line.chars().take(max).collect();
+    if line.chars().nth(max).is_some() {
+        short.push('…');
+    }
+    short
+}

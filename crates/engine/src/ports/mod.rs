@@ -1,0 +1,11 @@
+//! The only traits an embedder implements, with what each must guarantee.
+
+mod model;
+mod store;
+mod system;
+mod tool;
+
+pub use model::*;
+pub use store::*;
+pub use system::*;
+pub use tool::*;

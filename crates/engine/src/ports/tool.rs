@@ -1,0 +1,221 @@
+//! The port to tools.
+//!
+//! A tool is either an *effect* (it touches the outside: read, write, exec, net) or a *request* (it asks the
+//! engine: delegate, journal). An effect is carried out in two parts, so that what it will do can be committed
+//! before it does it: `prepare` only looks, [`Prepared::run`] acts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use posse_agent::tool_spec::ToolSpec;
+use posse_domain::budget::Budget;
+use posse_domain::code::Code;
+use posse_domain::contract::{Criterion, ExecutionContext};
+use posse_domain::event::{EffectClass, TodoItem, WriteIntent};
+use posse_domain::id::AgentId;
+use serde_json::Value;
+
+/// Where and for whom a call runs. Everything a tool knows of its caller is in here.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// The calling agent.
+    pub agent: AgentId,
+    /// Its place in the tree.
+    pub context: Arc<ExecutionContext>,
+    /// The call's id.
+    pub call_id: Arc<str>,
+    /// The workspace; every path is beneath it.
+    pub workspace: Arc<PathBuf>,
+    /// Hashes of the files the agent has read, so that a write can tell whether they changed since.
+    pub seen: Arc<dyn SeenFiles>,
+}
+
+/// What an agent has read so far in this process.
+pub trait SeenFiles: Send + Sync + std::fmt::Debug {
+    /// The hash the agent last saw of `path`.
+    fn seen(&self, path: &str) -> Option<posse_domain::hash::Hash>;
+    /// Notes that the agent has seen `path` with this content.
+    fn note(&self, path: &str, hash: posse_domain::hash::Hash);
+}
+
+/// What a tool gives back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// What the model reads.
+    pub text: String,
+}
+
+/// Why a tool did not do it; the text goes back to the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolFailure {
+    /// Why, as a word.
+    pub code: Code,
+    /// Why, for the model: what is wrong and what to do.
+    pub text: String,
+}
+
+impl ToolFailure {
+    /// A failure of the tool itself.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { code: Code::ToolError, text: text.into() }
+    }
+
+    /// Input that does not fit.
+    pub fn invalid(text: impl Into<String>) -> Self {
+        Self { code: Code::InvalidInput, text: text.into() }
+    }
+}
+
+/// The result of an effect.
+pub type ToolResult = Result<ToolOutput, ToolFailure>;
+
+/// An effect that is ready to happen.
+pub struct Prepared {
+    /// For a write: what it will do.
+    pub write: Option<WriteIntent>,
+    /// Does it.
+    pub run: Box<dyn FnOnce() -> BoxFuture<'static, ToolResult> + Send>,
+}
+
+/// How an effect that had begun stands after a crash.
+pub enum Recovered {
+    /// It happened; this is its result.
+    Done(ToolOutput),
+    /// It did not happen; it can be done now.
+    Apply(Prepared),
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// A tool that touches the outside.
+pub trait EffectTool: Send + Sync + 'static {
+    /// Looks and validates, without changing anything.
+    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>>;
+
+    /// Finds out what became of a write whose result is not in the journal. Only called for writes.
+    fn recover(&self, call: CallContext, input: Value, intent: WriteIntent) -> BoxFuture<'static, Recovered> {
+        let _ = (call, input, intent);
+        Box::pin(async { Recovered::Unknown })
+    }
+
+    /// A limit on the call's own time, beyond the agent's.
+    fn timeout(&self, input: &Value) -> Option<Duration> {
+        let _ = input;
+        None
+    }
+}
+
+/// What a tool asks of the engine. Decided purely, in the commit of the reply that asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EngineRequest {
+    /// A new child.
+    Spawn(Box<SpawnRequest>),
+    /// How a child stands.
+    Status {
+        /// Which; none for all of the caller's.
+        task_id: Option<String>,
+        /// How long to wait for a change.
+        wait_ms: Option<u64>,
+    },
+    /// A message to a running child.
+    Send {
+        /// Which.
+        task_id: String,
+        /// What.
+        message: String,
+    },
+    /// Ends a child and all below it.
+    Cancel {
+        /// Which.
+        task_id: String,
+        /// Why.
+        reason: String,
+    },
+    /// Closes a child that stays open after completion.
+    Close {
+        /// Which.
+        task_id: String,
+    },
+    /// Replaces the agent's own list.
+    Todo(Vec<TodoItem>),
+}
+
+/// A child as a model asked for it. It can only narrow; the engine meets it with the parent's contract.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SpawnRequest {
+    /// The definition's name.
+    pub definition: String,
+    /// The child's prompt.
+    pub prompt: String,
+    /// Three to five words, for display.
+    pub title: String,
+    /// Whether the caller goes on without waiting.
+    pub background: bool,
+    /// Fewer turns.
+    pub max_turns: Option<u32>,
+    /// A shorter attempt.
+    pub timeout_ms: Option<u64>,
+    /// A smaller budget.
+    pub budget: Option<Budget>,
+    /// Paths it may change.
+    pub owns: Vec<String>,
+    /// What counts as done.
+    pub success_criteria: Vec<Criterion>,
+    /// Whether its failure fails the run.
+    pub required: bool,
+    /// The failed child it repairs.
+    pub repairs: Option<String>,
+    /// Further text.
+    pub extra_context: Option<String>,
+    /// Whether to start from the caller's conversation.
+    pub share_history: bool,
+    /// The closed child it continues.
+    pub continues: Option<String>,
+    /// Another model.
+    pub model: Option<String>,
+    /// JSON Schema of the final answer.
+    pub result_schema: Option<Value>,
+}
+
+/// A tool that asks the engine.
+pub trait RequestTool: Send + Sync + 'static {
+    /// Turns typed input into a request.
+    fn request(&self, input: Value) -> Result<EngineRequest, ToolFailure>;
+}
+
+/// How a tool works.
+#[derive(Clone)]
+pub enum Handler {
+    /// It touches the outside.
+    Effect(Arc<dyn EffectTool>),
+    /// It asks the engine.
+    Request(Arc<dyn RequestTool>),
+}
+
+/// A definition as the text of `task` lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spawnable {
+    /// Its name.
+    pub name: String,
+    /// When to use it.
+    pub description: String,
+    /// Whether its agents may spawn in turn.
+    pub may_spawn: bool,
+}
+
+/// One tool.
+#[derive(Clone)]
+pub struct Tool {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does to the outside.
+    pub class: EffectClass,
+    /// What the model reads about it; depends on what the agent may spawn.
+    pub describe: Arc<dyn Fn(&[Spawnable]) -> ToolSpec + Send + Sync>,
+    /// What a call acts on, as permission rules see it (a path, a command, a definition's name).
+    pub specifier: fn(&Value) -> Option<String>,
+    /// How it works.
+    pub handler: Handler,
+}
