@@ -1,2 +1,83 @@
-//! Development verbs.
-fn main() {}
+//! The project's own verbs: `cargo xtask <verb>`.
+//!
+//! They are Rust and not shell so that they run wherever the project builds, and so that the rules they
+//! enforce have tests of their own. A verb is one file; adding one is its `mod` line and its row in
+//! [`VERBS`].
+
+mod ci;
+mod command;
+mod licences;
+mod tidy;
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// What a person can type after `cargo xtask`.
+struct Verb {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Outcome,
+}
+
+const VERBS: &[Verb] = &[
+    Verb { name: "ci", about: "every check a change has to pass, or the stages named", run: ci::run },
+    Verb { name: "tidy", about: "layers, absences and sizes that the compiler cannot see", run: tidy::run },
+    Verb { name: "licences", about: "licences, sources and versions of dependencies", run: licences::run },
+];
+
+/// How a verb or a stage ends.
+type Outcome = Result<(), Failure>;
+
+/// Why it ended badly, in words for the person at the terminal; nothing branches on it.
+#[derive(Debug)]
+struct Failure(String);
+
+impl Failure {
+    fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (name, rest) = args.split_first().map_or(("help", &[][..]), |(name, rest)| (name.as_str(), rest));
+    if matches!(name, "help" | "-h" | "--help") {
+        println!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
+    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
+        eprintln!("xtask: there is no verb `{name}`\n\n{}", usage());
+        return ExitCode::from(2);
+    };
+    match (verb.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask {name}: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> String {
+    let rows = VERBS.iter().map(|verb| (verb.name, verb.about)).chain([("help", "this text")]);
+    let rows = rows.map(|(name, about)| format!("  {name:<10} {about}"));
+    let head = ["usage: cargo xtask <verb>".to_owned(), String::new()];
+    head.into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_names_every_verb() {
+        let text = usage();
+        assert!(VERBS.iter().all(|verb| text.contains(&format!("\n  {} ", verb.name))));
+    }
+}

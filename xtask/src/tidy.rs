@@ -1,0 +1,107 @@
+//! `cargo xtask tidy`: the rules of the architecture that the compiler cannot see.
+//!
+//! Layers come from the manifests, everything else from a scan of the files that git knows or would add.
+//! Every breach is reported at once, with its place and its reason: a rule whose reason is not at hand gets
+//! worked around instead of followed.
+
+mod absences;
+mod layers;
+mod mask;
+mod modules;
+mod shape;
+mod source;
+mod texts;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use self::source::Source;
+use crate::command::{capture, metadata, root};
+use crate::{Failure, Outcome};
+
+/// One place where a rule does not hold.
+struct Breach {
+    /// `file:line`, a file, or a crate.
+    place: String,
+    rule: &'static str,
+    found: String,
+    why: &'static str,
+}
+
+pub(crate) fn run(_: &[String]) -> Outcome {
+    let metadata = metadata(&["--no-deps"])?;
+    let texts = texts_of_the_project()?;
+    let mut sources: Vec<Source> =
+        texts.iter().filter(|(path, _)| is_rust(path)).map(|(path, text)| Source::new(path, text)).collect();
+
+    let workspace = metadata["workspace_root"].as_str().unwrap_or_default();
+    let mut breaches = layers::check(&metadata);
+    breaches.extend(modules::check(&modules::targets(&metadata, workspace), &mut sources));
+    breaches.extend(sources.iter().flat_map(absences::check));
+    breaches.extend(sources.iter().flat_map(shape::check));
+    breaches.extend(texts.iter().flat_map(|(path, text)| texts::check(path, text)));
+
+    if breaches.is_empty() {
+        println!("{} files, {} of them Rust: nothing to tidy", texts.len(), sources.len());
+        return Ok(());
+    }
+    Err(Failure::new(report(&breaches)))
+}
+
+/// Grouped by rule, so that a reason is said once.
+fn report(breaches: &[Breach]) -> String {
+    let mut lines = vec![format!("{} breaches", breaches.len())];
+    let rules: BTreeSet<(&str, &str)> = breaches.iter().map(|breach| (breach.rule, breach.why)).collect();
+    for (rule, why) in rules {
+        lines.push(format!("\n{rule}: {why}"));
+        let its = breaches.iter().filter(|breach| (breach.rule, breach.why) == (rule, why));
+        lines.extend(its.map(|breach| format!("  {}: {}", breach.place, breach.found)));
+    }
+    lines.join("\n")
+}
+
+/// Path and content of every text file that is tracked, or new and not ignored: what is about to be
+/// committed counts too. What is not UTF-8 is not text.
+fn texts_of_the_project() -> Result<Vec<(String, String)>, Failure> {
+    let list = capture(
+        Command::new("git")
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .current_dir(root()),
+    )?;
+    let paths: BTreeSet<&str> = list.split('\0').filter(|path| !path.is_empty()).collect();
+    // A tracked file may be gone from the tree, or be a link to a folder.
+    let read =
+        |path: &str| std::fs::read(root().join(path)).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    Ok(paths.into_iter().filter_map(|path| Some((path.to_owned(), read(path)?))).collect())
+}
+
+fn is_rust(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "rs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_each_reason_once_above_its_places() {
+        let breach =
+            |place: &str, rule, why| Breach { place: place.to_owned(), rule, found: "`x`".to_owned(), why };
+        let breaches = [
+            breach("b.rs:1", "two", "why two"),
+            breach("a.rs:1", "one", "why one"),
+            breach("c.rs:9", "two", "why two"),
+        ];
+        assert_eq!(
+            report(&breaches),
+            "3 breaches\n\none: why one\n  a.rs:1: `x`\n\ntwo: why two\n  b.rs:1: `x`\n  c.rs:9: `x`"
+        );
+    }
+
+    #[test]
+    fn the_project_knows_its_own_files() {
+        let texts = texts_of_the_project().unwrap();
+        assert!(texts.iter().any(|(path, _)| path == "xtask/src/tidy.rs"));
+    }
+}

@@ -1,0 +1,321 @@
+//! What code must not contain, as a table of rules, each with its reason.
+//!
+//! The architecture is mostly absences: a crate is pure because of what it lacks. The compiler cannot see
+//! an absence, so it is looked for here, in code without comments (and, unless a rule says otherwise,
+//! without strings), so that docs may name what code may not.
+
+use std::collections::BTreeSet;
+
+use super::Breach;
+use super::source::{Source, words};
+
+struct Rule {
+    name: &'static str,
+    why: &'static str,
+    crates: Crates,
+    tests: Tests,
+    looks: &'static [Look],
+}
+
+/// By folder name: `domain`, `cli`, ..., and `tests` and `xtask` for the folders at the root.
+enum Crates {
+    In(&'static [&'static str]),
+    Outside(&'static [&'static str]),
+}
+
+/// What a rule says about test code.
+#[derive(PartialEq)]
+enum Tests {
+    Exempt,
+    Too,
+    Only,
+}
+
+enum Look {
+    /// These words in code, or a path with these segments brought in by `use`.
+    Code(&'static str),
+    /// These words in code or in a string.
+    Text(&'static str),
+    /// These letters in code or in a string, in any case.
+    Letters(&'static str),
+    /// A name declared with one of the keywords.
+    Name(&'static [&'static str], fn(&str) -> bool),
+}
+
+use Look::{Code, Letters, Name, Text};
+
+/// Crates that speak to a person or a machine on purpose.
+const OUTER: &[&str] = &["cli", "testkit", "tests", "xtask"];
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "pure-async",
+        why: "domain and agent are plain functions: the same `apply` serves the engine, recovery and verify",
+        crates: Crates::In(&["domain", "agent"]),
+        tests: Tests::Exempt,
+        looks: &[Code("async"), Code("await"), Code("tokio"), Code("futures"), Code("std::thread")],
+    },
+    Rule {
+        name: "pure-clock",
+        why: "a fold that reads a clock cannot be repeated; times arrive as arguments",
+        crates: Crates::In(&["domain", "agent"]),
+        tests: Tests::Exempt,
+        looks: &[
+            Code("Instant::now"),
+            Code("time::Instant"),
+            Code("SystemTime"),
+            Code("Timestamp::now"),
+            Code("Zoned::now"),
+            Code("Utc::now"),
+        ],
+    },
+    Rule {
+        name: "pure-random",
+        why: "a fold that draws a random number cannot be repeated; ids arrive as arguments",
+        crates: Crates::In(&["domain", "agent"]),
+        tests: Tests::Exempt,
+        looks: &[
+            Code("getrandom"),
+            Code("fastrand"),
+            Code("thread_rng"),
+            Code("OsRng"),
+            Code("RandomState"),
+            Code("rand::random"),
+            Code("rand::rng"),
+        ],
+    },
+    Rule {
+        name: "pure-world",
+        why: "domain and agent touch no environment, file, process or network",
+        crates: Crates::In(&["domain", "agent"]),
+        tests: Tests::Exempt,
+        looks: &[Code("std::env"), Code("std::fs"), Code("std::net"), Code("std::process"), Code("std::os")],
+    },
+    Rule {
+        name: "engine-vendor",
+        why: "the engine names no vendor: models stand behind its model port",
+        crates: Crates::In(&["engine"]),
+        tests: Tests::Exempt,
+        looks: &[
+            Letters("anthropic"),
+            Letters("openai"),
+            Letters("gemini"),
+            Letters("claude"),
+            Letters("ollama"),
+            Letters("mistral"),
+            Letters("deepseek"),
+            Letters("openrouter"),
+        ],
+    },
+    Rule {
+        name: "engine-sql",
+        why: "the engine names no SQL: the store port promises guarantees, not tables",
+        crates: Crates::In(&["engine"]),
+        tests: Tests::Exempt,
+        looks: &[
+            Code("rusqlite"),
+            Text("SELECT"),
+            Text("INSERT INTO"),
+            Text("DELETE FROM"),
+            Text("CREATE TABLE"),
+            Text("PRAGMA"),
+        ],
+    },
+    Rule {
+        name: "engine-os",
+        why: "the engine names no operating system: the host crate does",
+        crates: Crates::In(&["engine"]),
+        tests: Tests::Exempt,
+        looks: &[
+            Code("rustix"),
+            Code("libc"),
+            Code("nix"),
+            Code("std::os"),
+            Code("target_os"),
+            Code("cfg(unix)"),
+            Code("cfg(windows)"),
+        ],
+    },
+    Rule {
+        name: "environment",
+        why: "only cli reads the environment, the home or the working directory: settings are resolved once and passed as values",
+        crates: Crates::Outside(OUTER),
+        tests: Tests::Exempt,
+        looks: &[
+            Code("env::var"),
+            Code("env::var_os"),
+            Code("env::vars"),
+            Code("env::vars_os"),
+            Code("env::set_var"),
+            Code("env::remove_var"),
+            Code("env::args"),
+            Code("env::args_os"),
+            Code("env::temp_dir"),
+            Code("env::current_dir"),
+            Code("home_dir"),
+        ],
+    },
+    Rule {
+        name: "print",
+        why: "only cli prints: a library that writes to a terminal cannot be embedded",
+        crates: Crates::Outside(OUTER),
+        tests: Tests::Exempt,
+        looks: &[
+            Code("println!"),
+            Code("print!"),
+            Code("eprintln!"),
+            Code("eprint!"),
+            Code("io::stdout"),
+            Code("io::stderr"),
+            Code("io::stdin"),
+        ],
+    },
+    Rule {
+        name: "process",
+        why: "processes are started by host, which can box and end them, and by cli for itself",
+        crates: Crates::Outside(&["cli", "host", "testkit", "tests", "xtask"]),
+        tests: Tests::Exempt,
+        looks: &[Code("process::Command"), Code("process::exit"), Code("process::abort")],
+    },
+    Rule {
+        name: "working-directory",
+        why: "the working directory is a value passed along, never process state: agents of one process have many",
+        crates: Crates::Outside(&[]),
+        tests: Tests::Too,
+        looks: &[Code("set_current_dir")],
+    },
+    Rule {
+        name: "unsafe",
+        why: "only host talks to the kernel, so only host may need unsafe",
+        crates: Crates::Outside(&["host"]),
+        tests: Tests::Too,
+        looks: &[Code("unsafe")],
+    },
+    Rule {
+        name: "sleep-in-test",
+        why: "a test that sleeps is slow or flaky, mostly both: wait for what you expect, or move a virtual clock",
+        crates: Crates::Outside(&[]),
+        tests: Tests::Only,
+        looks: &[Code("thread::sleep"), Code("time::sleep"), Code("time::sleep_until")],
+    },
+    Rule {
+        name: "vocabulary",
+        why: "one word for one thing: run, agent, child, step, definition, budget",
+        crates: Crates::Outside(&[]),
+        tests: Tests::Too,
+        looks: &[Name(&["struct", "enum", "union", "trait", "type", "fn", "mod"], is_avoided)],
+    },
+    Rule {
+        name: "version-in-name",
+        why: "one current vocabulary: versions live in codecs, and a replacement deletes what it replaces",
+        crates: Crates::Outside(&[]),
+        tests: Tests::Too,
+        looks: &[Name(&["struct", "enum", "union", "trait", "type"], is_versioned)],
+    },
+];
+
+pub(crate) fn check(source: &Source) -> Vec<Breach> {
+    RULES
+        .iter()
+        .filter(|rule| rule.crates.include(source.owner()))
+        .flat_map(|rule| rule.breaches(source))
+        .collect()
+}
+
+impl Crates {
+    fn include(&self, owner: &str) -> bool {
+        match self {
+            Self::In(names) => names.contains(&owner),
+            Self::Outside(names) => !names.contains(&owner),
+        }
+    }
+}
+
+impl Rule {
+    /// One breach for a line, however many looks hit it.
+    fn breaches(&self, source: &Source) -> Vec<Breach> {
+        let mut lines = BTreeSet::new();
+        let mut breaches = Vec::new();
+        for (at, found) in self.looks.iter().flat_map(|look| look.hits(source)) {
+            let counts = match self.tests {
+                Tests::Too => true,
+                Tests::Exempt => !source.is_test(at),
+                Tests::Only => source.is_test(at),
+            };
+            let line = source.line(at);
+            if counts && lines.insert(line) {
+                let place = format!("{}:{line}", source.path);
+                breaches.push(Breach { place, rule: self.name, found: format!("`{found}`"), why: self.why });
+            }
+        }
+        breaches
+    }
+}
+
+impl Look {
+    fn hits(&self, source: &Source) -> Vec<(usize, String)> {
+        let at_words =
+            |text: &str, needle: &str| words(text, needle).map(|at| (at, needle.to_owned())).collect();
+        match self {
+            Code(needle) => {
+                let mut found: Vec<(usize, String)> = at_words(&source.masked.code, needle);
+                let brought_in = source.imports().into_iter().filter(|(_, path)| has_segments(path, needle));
+                found.extend(brought_in);
+                found
+            }
+            Text(needle) => at_words(&source.masked.text, needle),
+            Letters(needle) => {
+                let lower = source.masked.text.to_ascii_lowercase();
+                lower.match_indices(needle).map(|(at, _)| (at, (*needle).to_owned())).collect()
+            }
+            Name(keywords, avoided) => source
+                .declarations(keywords)
+                .into_iter()
+                .filter(|declaration| avoided(declaration.name))
+                .map(|declaration| (declaration.at, format!("{} {}", declaration.keyword, declaration.name)))
+                .collect(),
+        }
+    }
+}
+
+/// Whether the path has the needle's segments side by side: `std::env::var` has `std::env` and `env::var`.
+fn has_segments(path: &str, needle: &str) -> bool {
+    let (path, needle): (Vec<&str>, Vec<&str>) = (path.split("::").collect(), needle.split("::").collect());
+    path.windows(needle.len()).any(|window| window == needle)
+}
+
+/// Words that the glossary gives up for another, where a name can mean nothing else.
+fn is_avoided(name: &str) -> bool {
+    let parts = name_parts(name);
+    let single = ["deputy", "deputies", "subsession", "subtask", "workflow", "workflows", "persona", "quota"];
+    let pairs = [["sub", "session"], ["sub", "sessions"], ["sub", "task"], ["sub", "tasks"]];
+    parts.iter().any(|part| single.contains(&part.as_str()))
+        || parts.windows(2).any(|two| pairs.iter().any(|pair| two == pair))
+}
+
+/// `ContractV2`, but not `Ipv4`.
+fn is_versioned(name: &str) -> bool {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let before = stem.strip_suffix('V').and_then(|rest| rest.chars().next_back());
+    stem.len() < name.len() && before.is_some_and(|c| c.is_lowercase() || c.is_ascii_digit())
+}
+
+/// `SubSession` and `sub_session` are both `sub`, `session`.
+fn name_parts(name: &str) -> Vec<String> {
+    let mut parts: Vec<String> = vec![String::new()];
+    let mut after_lower = false;
+    for c in name.chars() {
+        if c == '_' || (c.is_uppercase() && after_lower) {
+            parts.push(String::new());
+        }
+        if let Some(part) = parts.last_mut().filter(|_| c != '_') {
+            part.extend(c.to_lowercase());
+        }
+        after_lower = c.is_lowercase() || c.is_ascii_digit();
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Each rule with a breach and with its nearest neighbour that is none.
+
+use super::*;
+
+/// The rules that code in a crate breaks, in the order of the table.
+fn broken(owner: &str, text: &str) -> Vec<&'static str> {
+    let path =
+        if owner == "tests" { "tests/story.rs".to_owned() } else { format!("crates/{owner}/src/x.rs") };
+    check(&Source::new(&path, text)).into_iter().map(|breach| breach.rule).collect()
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn pure_crates_have_no_async() {
+    assert_eq!(broken("domain", "async fn f() {}"), ["pure-async"]);
+    assert_eq!(broken("agent", "let x = y.await;"), ["pure-async"]);
+    assert_eq!(broken("agent", "use tokio::sync::Notify;"), ["pure-async"]);
+    assert_eq!(broken("domain", "/// Never async, no tokio.\nfn asynchronous() {}"), NONE);
+    assert_eq!(broken("engine", "async fn f() {}"), NONE);
+}
+
+#[test]
+fn pure_crates_have_no_clock() {
+    assert_eq!(broken("domain", "let t = Instant::now();"), ["pure-clock"]);
+    assert_eq!(broken("domain", "use std::time::{Duration, SystemTime};"), ["pure-clock"]);
+    assert_eq!(broken("domain", "use std::time::Duration;"), NONE);
+    assert_eq!(broken("engine", "let t = Instant::now();"), NONE);
+}
+
+#[test]
+fn pure_crates_draw_no_random_numbers() {
+    assert_eq!(broken("agent", "let x = fastrand::u8(..);"), ["pure-random"]);
+    assert_eq!(broken("agent", "fn operand(grand: u8) {}"), NONE);
+}
+
+#[test]
+fn pure_crates_touch_no_world() {
+    assert_eq!(broken("domain", "use std::{env, fmt};"), ["pure-world"]);
+    assert_eq!(broken("domain", "std::fs::read(path)"), ["pure-world"]);
+    assert_eq!(broken("domain", "use std::fmt;\nconst X: &str = \"std::fs\";"), NONE);
+    assert_eq!(broken("domain", "#[cfg(test)]\nmod tests { use std::fs; }"), NONE);
+}
+
+#[test]
+fn the_engine_names_no_vendor() {
+    assert_eq!(broken("engine", "if model.starts_with(\"Anthropic/\") {}"), ["engine-vendor"]);
+    assert_eq!(broken("engine", "struct OpenAiReply;"), ["engine-vendor"]);
+    assert_eq!(broken("engine", "// not even openai\nstruct Reply;"), NONE);
+    assert_eq!(broken("models", "struct OpenAiReply;"), NONE);
+}
+
+#[test]
+fn the_engine_names_no_sql() {
+    assert_eq!(broken("engine", "run(\"SELECT 1\")"), ["engine-sql"]);
+    assert_eq!(broken("engine", "tokio::select! {}\nlet selected = \"select one\";"), NONE);
+    assert_eq!(broken("store", "run(\"SELECT 1\")"), NONE);
+}
+
+#[test]
+fn the_engine_names_no_operating_system() {
+    assert_eq!(broken("engine", "use rustix::fs::openat2;"), ["engine-os"]);
+    assert_eq!(broken("engine", "#[cfg(unix)]\nfn f() {}"), ["engine-os"]);
+    assert_eq!(broken("engine", "use std::ops::Range;"), NONE);
+    assert_eq!(broken("host", "use rustix::fs::openat2;"), NONE);
+}
+
+#[test]
+fn only_cli_reads_the_environment() {
+    assert_eq!(broken("store", "let x = std::env::var(\"X\");"), ["environment"]);
+    assert_eq!(broken("posse", "use std::env::{self, current_dir};"), ["environment"]);
+    assert_eq!(broken("host", "dirs::home_dir()"), ["environment"]);
+    assert_eq!(broken("store", "env!(\"CARGO_PKG_VERSION\")"), NONE);
+    assert_eq!(broken("cli", "std::env::var(\"X\")"), NONE);
+    assert_eq!(broken("store", "#[cfg(test)]\nmod tests { fn f() { std::env::temp_dir() } }"), NONE);
+}
+
+#[test]
+fn only_cli_prints() {
+    assert_eq!(broken("engine", "println!(\"x\");"), ["print"]);
+    assert_eq!(broken("tools", "let out = std::io::stdout();"), ["print"]);
+    assert_eq!(broken("engine", "writeln!(text, \"x\");"), NONE);
+    assert_eq!(broken("cli", "println!(\"x\");"), NONE);
+    assert_eq!(broken("testkit", "println!(\"x\");"), NONE);
+    assert_eq!(broken("engine", "#[cfg(test)]\nmod tests { fn f() { println!(); } }"), NONE);
+}
+
+#[test]
+fn only_host_and_cli_start_processes() {
+    assert_eq!(broken("tools", "use std::process::Command;"), ["process"]);
+    assert_eq!(broken("store", "std::process::exit(1)"), ["process"]);
+    assert_eq!(broken("store", "let me = std::process::id();"), NONE);
+    assert_eq!(broken("host", "use std::process::Command;"), NONE);
+}
+
+#[test]
+fn nobody_moves_the_working_directory() {
+    assert_eq!(broken("cli", "std::env::set_current_dir(x)"), ["working-directory"]);
+    assert_eq!(broken("tests", "set_current_dir(x)"), ["working-directory"]);
+    assert_eq!(broken("cli", "command.current_dir(x)"), NONE);
+}
+
+#[test]
+fn unsafe_is_for_host() {
+    assert_eq!(broken("store", "unsafe { f() }"), ["unsafe"]);
+    assert_eq!(broken("host", "unsafe { f() }"), NONE);
+    assert_eq!(broken("store", "#![forbid(unsafe_code)] // unsafe"), NONE);
+}
+
+#[test]
+fn tests_do_not_sleep() {
+    let sleeping = "use std::thread; fn f() { thread::sleep(d); }";
+    assert_eq!(broken("engine", &format!("#[cfg(test)]\nmod tests {{ {sleeping} }}")), ["sleep-in-test"]);
+    assert_eq!(broken("engine", sleeping), NONE);
+    let mut story = Source::new("tests/story.rs", "use tokio::time::{Duration, sleep};");
+    story.all_tests = true;
+    assert_eq!(check(&story).len(), 1);
+}
+
+#[test]
+fn names_keep_to_the_glossary() {
+    assert_eq!(broken("engine", "struct SubSession;"), ["vocabulary"]);
+    assert_eq!(broken("engine", "fn start_workflow() {}"), ["vocabulary"]);
+    assert_eq!(broken("engine", "enum DeputyState {}"), ["vocabulary"]);
+    assert_eq!(broken("engine", "fn sub_tasks() {}"), ["vocabulary"]);
+    assert_eq!(broken("engine", "struct Subscriber; struct TaskSession; fn quotation() {}"), NONE);
+    assert_eq!(broken("engine", "let workflows = \".github/workflows\";"), NONE);
+}
+
+#[test]
+fn names_carry_no_version() {
+    assert_eq!(broken("domain", "struct ContractV1;"), ["version-in-name"]);
+    assert_eq!(broken("domain", "type EventV12 = ();"), ["version-in-name"]);
+    assert_eq!(broken("domain", "struct Ipv4; struct Level2; struct CSV1; mod v1 {}"), NONE);
+}
+
+#[test]
+fn a_breach_says_where_and_why_once_for_a_line() {
+    let found = check(&Source::new(
+        "crates/store/src/x.rs",
+        "\n\nuse std::env; fn f() { env::var(\"A\"); std::env::var(\"B\"); }",
+    ));
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].place, "crates/store/src/x.rs:3");
+    assert!(found[0].why.contains("only cli"));
+}
+
+#[test]
+fn every_rule_has_a_name_of_its_own_and_a_reason() {
+    let names: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
+    assert_eq!(names.len(), RULES.len());
+    assert!(RULES.iter().all(|rule| !rule.why.is_empty() && !rule.looks.is_empty()));
+}

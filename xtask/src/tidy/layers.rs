@@ -1,0 +1,166 @@
+//! Who may depend on whom, read from the manifests.
+//!
+//! `domain <- agent <- engine <- {store, models, tools, host, protocols} <- posse <- cli`: a crate may use
+//! what lies in a lower layer, and never its neighbours. Dev-dependencies are free: a test of a lower crate
+//! may well be told with a real store, and nothing of it reaches the product.
+
+use serde_json::Value;
+
+use super::Breach;
+
+/// Each crate with its layer. Test crates stand on top: they may use anything, and only each other.
+const LAYERS: &[(&str, u8)] = &[
+    ("posse-domain", 0),
+    ("posse-agent", 1),
+    ("posse-engine", 2),
+    ("posse-store", 3),
+    ("posse-models", 3),
+    ("posse-tools", 3),
+    ("posse-host", 3),
+    ("posse-protocols", 3),
+    ("posse", 4),
+    ("posse-cli", 5),
+    ("posse-testkit", 6),
+    ("xtask", 7),
+];
+
+/// Neighbours that may use each other all the same: file tools must stay beneath the workspace even against
+/// symlinks swapped in while they run, and only `host` may ask the kernel for that.
+const EXCEPTIONS: &[(&str, &str)] = &[("posse-tools", "posse-host")];
+
+/// Foreign crates that would bring in what a crate must not know.
+struct Foreign {
+    /// The crates that may not have them, or with `only` the sole ones that may.
+    crates: &'static [&'static str],
+    only: bool,
+    names: &'static [&'static str],
+    why: &'static str,
+}
+
+const FOREIGN: &[Foreign] = &[
+    Foreign {
+        crates: &["posse-domain", "posse-agent"],
+        only: false,
+        names: &[
+            "tokio",
+            "tokio-util",
+            "futures",
+            "async-trait",
+            "rand",
+            "getrandom",
+            "fastrand",
+            "uuid",
+            "rustix",
+            "libc",
+            "nix",
+            "reqwest",
+        ],
+        why: "pure crates take every fact from outside as an argument: no async, clock, randomness or IO",
+    },
+    Foreign {
+        crates: &["posse-engine"],
+        only: false,
+        names: &["rusqlite", "rustix", "libc", "nix", "reqwest", "axum"],
+        why: "the engine knows ports, not what stands behind them",
+    },
+    Foreign {
+        crates: &["posse-store", "posse-testkit", "xtask"],
+        only: true,
+        names: &["rusqlite", "libsqlite3-sys"],
+        why: "all access to SQLite is in one crate, so that its guarantees are stated and tested in one place",
+    },
+];
+
+/// Checks `cargo metadata --no-deps`.
+pub(crate) fn check(metadata: &Value) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(layer) = layer_of(name) else {
+            breaches.push(breach(name, "is in no layer".to_owned(), "add it to the table in tidy/layers.rs"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let is_dev = dependency["kind"].as_str() == Some("dev");
+            let used = dependency["name"].as_str().unwrap_or_default();
+            if !is_dev && let Some(why) = fault(name, layer, used) {
+                breaches.push(breach(name, format!("depends on `{used}`"), why));
+            }
+        }
+    }
+    breaches
+}
+
+fn fault(name: &str, layer: u8, used: &str) -> Option<&'static str> {
+    if let Some(used_layer) = layer_of(used) {
+        let allowed = used_layer < layer || EXCEPTIONS.contains(&(name, used));
+        return (!allowed).then_some(
+            "domain <- agent <- engine <- adapters <- posse <- cli; adapters never import each other, and only tests import the testkit",
+        );
+    }
+    let hit = |rule: &&Foreign| rule.names.contains(&used) && rule.crates.contains(&name) != rule.only;
+    FOREIGN.iter().find(hit).map(|rule| rule.why)
+}
+
+fn layer_of(name: &str) -> Option<u8> {
+    LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
+}
+
+fn breach(name: &str, found: String, why: &'static str) -> Breach {
+    Breach { place: format!("{name} (Cargo.toml)"), rule: "layer", found, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(name: &str, used: &str, kind: Option<&str>) -> Vec<String> {
+        let dependency = json!({"name": used, "kind": kind});
+        let metadata = json!({"packages": [{"name": name, "dependencies": [dependency]}]});
+        check(&metadata).into_iter().map(|breach| format!("{}: {}", breach.place, breach.found)).collect()
+    }
+
+    #[test]
+    fn a_lower_layer_may_be_used_and_a_higher_one_may_not() {
+        assert_eq!(found("posse-cli", "posse-domain", None), [""; 0]);
+        assert_eq!(found("posse-agent", "posse-domain", None), [""; 0]);
+        assert_eq!(
+            found("posse-domain", "posse-agent", None),
+            ["posse-domain (Cargo.toml): depends on `posse-agent`"]
+        );
+        assert_eq!(found("posse-engine", "posse-store", None).len(), 1);
+        assert_eq!(found("posse-engine", "posse-store", Some("build")).len(), 1);
+    }
+
+    #[test]
+    fn adapters_do_not_know_each_other_but_for_files() {
+        assert_eq!(found("posse-models", "posse-store", None).len(), 1);
+        assert_eq!(found("posse-tools", "posse-host", None), [""; 0]);
+        assert_eq!(found("posse-host", "posse-tools", None).len(), 1);
+    }
+
+    #[test]
+    fn only_tests_and_xtask_use_the_testkit() {
+        assert_eq!(found("posse-cli", "posse-testkit", None).len(), 1);
+        assert_eq!(found("posse-cli", "posse-testkit", Some("dev")), [""; 0]);
+        assert_eq!(found("xtask", "posse-testkit", None), [""; 0]);
+        assert_eq!(found("posse-testkit", "posse-cli", None), [""; 0]);
+    }
+
+    #[test]
+    fn a_crate_outside_the_table_is_a_breach() {
+        assert_eq!(found("posse-new", "serde", None), ["posse-new (Cargo.toml): is in no layer"]);
+    }
+
+    #[test]
+    fn foreign_crates_that_bring_in_the_world_are_kept_out() {
+        assert_eq!(found("posse-domain", "tokio", None).len(), 1);
+        assert_eq!(found("posse-domain", "serde", None), [""; 0]);
+        assert_eq!(found("posse-engine", "tokio", None), [""; 0]);
+        assert_eq!(found("posse-engine", "rustix", None).len(), 1);
+        assert_eq!(found("posse-cli", "rusqlite", None).len(), 1);
+        assert_eq!(found("posse-store", "rusqlite", None), [""; 0]);
+    }
+}
