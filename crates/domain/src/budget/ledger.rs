@@ -1,0 +1,560 @@
+//! The ledger over a run's whole tree.
+//!
+//! One node per agent, each with what its subtree has spent, reserved and created, so that every question is
+//! answered by walking from an agent up to the root. Nodes stay when agents close: their figures are asked
+//! for long after. The ledger is never stored; it is folded from the journal like all other state.
+
+use std::collections::HashMap;
+use std::iter::successors;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::amount::Amount;
+use super::reserve::{Capped, Exhausted, Limit, Purpose, Reservation, Sums, Want, quote};
+use super::terms::Budget;
+use super::usage::{Figures, Usage};
+use crate::id::AgentId;
+
+/// What the ledger refuses. All but `Exhausted` are mistakes of the caller.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LedgerError {
+    /// A cap does not let another agent be created.
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+    /// Not in this ledger.
+    #[error("{0} is not in the ledger")]
+    Unknown(AgentId),
+    /// Opened before.
+    #[error("{0} is in the ledger already")]
+    Doubled(AgentId),
+    /// No spending after the end.
+    #[error("{0} is closed")]
+    Closed(AgentId),
+    /// Only what was reserved can be settled.
+    #[error("{0} has not reserved that much")]
+    NotReserved(AgentId),
+    /// A call is in flight.
+    #[error("{0} cannot be closed with a call in flight")]
+    InFlight(AgentId),
+    /// Children are closed before their parents.
+    #[error("{0} cannot be closed before its children")]
+    OpenChildren(AgentId),
+}
+
+/// What all agents of one depth did together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AtDepth {
+    /// How many were created.
+    pub agents: u64,
+    /// What they did.
+    pub figures: Figures,
+}
+
+/// What a run's agents may spend, have spent and are spending. Every operation takes time by depth, not by
+/// the number of agents.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    nodes: Vec<Node>,
+    places: HashMap<AgentId, usize>,
+    depths: Vec<AtDepth>,
+}
+
+#[derive(Debug, Clone)]
+struct Node {
+    agent: AgentId,
+    /// None for the root.
+    parent: Option<usize>,
+    depth: usize,
+    budget: Budget,
+    closed: bool,
+    own: Figures,
+    /// Reserved by this agent itself.
+    in_flight: Sums,
+    /// All that follows is of the subtree, this agent included.
+    subtree: Figures,
+    /// As caps count it: where a call's price came back unknown, the money it had reserved.
+    spent: Sums,
+    reserved: Sums,
+    created: u64,
+    open: u64,
+}
+
+impl Ledger {
+    /// The ledger of a new run, with its root agent open.
+    pub fn open_root(root: AgentId, budget: &Budget) -> Result<Self, LedgerError> {
+        let mut ledger = Self { nodes: Vec::new(), places: HashMap::new(), depths: Vec::new() };
+        check_itself(&root, budget)?;
+        ledger.add(root, None, budget);
+        Ok(ledger)
+    }
+
+    /// Whether the child may be created: every cap on agents from its own up to the root's must have room.
+    pub fn check_spawn(&self, child: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
+        self.place_for(child, budget).map(|_| ())
+    }
+
+    /// Opens a child; its id names its parent. Refused when [`check_spawn`](Self::check_spawn) says so.
+    pub fn open_child(&mut self, child: AgentId, budget: &Budget) -> Result<(), LedgerError> {
+        let parent = self.place_for(&child, budget)?;
+        self.add(child, Some(parent), budget);
+        Ok(())
+    }
+
+    /// What [`reserve`](Self::reserve) would answer, with nothing reserved.
+    pub fn quote(&self, agent: &AgentId, want: &Want, purpose: Purpose) -> Result<Reservation, LedgerError> {
+        let at = self.open_place(agent)?;
+        let capped = self.upwards(at).map(|at| self.nodes[at].capped());
+        Ok(quote(capped, want, purpose))
+    }
+
+    /// Reserves the worst case of a model call on every cap above it, before it is sent.
+    pub fn reserve(
+        &mut self,
+        agent: &AgentId,
+        want: &Want,
+        purpose: Purpose,
+    ) -> Result<Reservation, LedgerError> {
+        let reservation = self.quote(agent, want, purpose)?;
+        if let Reservation::Granted(amount) = reservation {
+            self.hold(agent, amount)?;
+        }
+        Ok(reservation)
+    }
+
+    /// Takes note of a reservation that was granted before, as the journal tells it: it is a fact, not a
+    /// question, and counts even beyond a cap.
+    pub fn hold(&mut self, agent: &AgentId, amount: Amount) -> Result<(), LedgerError> {
+        let at = self.open_place(agent)?;
+        self.nodes[at].in_flight = self.nodes[at].in_flight.plus(amount.into());
+        self.each_upwards(at, |node| node.reserved = node.reserved.plus(amount.into()));
+        Ok(())
+    }
+
+    /// Turns what a call had reserved into what it took.
+    pub fn settle(&mut self, agent: &AgentId, reserved: Amount, actual: Usage) -> Result<(), LedgerError> {
+        let at = self.open_place(agent)?;
+        let released = Sums::from(reserved);
+        let left = self.nodes[at].in_flight.minus(released);
+        self.nodes[at].in_flight = left.ok_or_else(|| LedgerError::NotReserved(agent.clone()))?;
+        let micro_usd = actual.micro_usd.unwrap_or(released.micro_usd);
+        let spent = Sums { tokens: actual.tokens(), micro_usd };
+        self.each_upwards(at, |node| {
+            // An ancestor holds at least what the agent does, so this never falls short.
+            node.reserved = node.reserved.minus(released).unwrap_or_default();
+            node.spent = node.spent.plus(spent);
+        });
+        self.count(at, actual.into());
+        Ok(())
+    }
+
+    /// Settles a call whose usage nobody knows, as after a crash: it took all it had reserved.
+    pub fn forfeit(&mut self, agent: &AgentId, reserved: Amount) -> Result<(), LedgerError> {
+        self.settle(agent, reserved, reserved.as_usage())
+    }
+
+    /// Counts turns, tool calls and wall time. Usage is counted by [`settle`](Self::settle); any that is
+    /// given here was not reserved, and counts too.
+    pub fn record(&mut self, agent: &AgentId, figures: Figures) -> Result<(), LedgerError> {
+        let at = self.open_place(agent)?;
+        let usage = figures.usage;
+        let spent = Sums { tokens: usage.tokens(), micro_usd: usage.micro_usd.unwrap_or(0) };
+        self.each_upwards(at, |node| node.spent = node.spent.plus(spent));
+        self.count(at, figures);
+        Ok(())
+    }
+
+    /// Closes an agent: nothing in flight, no open child.
+    pub fn close(&mut self, agent: &AgentId) -> Result<(), LedgerError> {
+        let at = self.open_place(agent)?;
+        let node = &self.nodes[at];
+        if node.open > 1 {
+            return Err(LedgerError::OpenChildren(agent.clone()));
+        }
+        if node.reserved != Sums::default() {
+            return Err(LedgerError::InFlight(agent.clone()));
+        }
+        self.nodes[at].closed = true;
+        self.each_upwards(at, |node| node.open -= 1);
+        Ok(())
+    }
+
+    /// What the agent itself did.
+    pub fn own(&self, agent: &AgentId) -> Option<&Figures> {
+        self.node(agent).map(|node| &node.own)
+    }
+
+    /// What the agent and all beneath it did.
+    pub fn subtree(&self, agent: &AgentId) -> Option<&Figures> {
+        self.node(agent).map(|node| &node.subtree)
+    }
+
+    /// What the agents of each depth did, from the root down.
+    pub fn by_depth(&self) -> &[AtDepth] {
+        &self.depths
+    }
+
+    /// How many agents were ever created in the agent's subtree, itself included.
+    pub fn created(&self, agent: &AgentId) -> Option<u64> {
+        self.node(agent).map(|node| node.created)
+    }
+
+    /// How many agents of its subtree are open, itself included.
+    pub fn open(&self, agent: &AgentId) -> Option<u64> {
+        self.node(agent).map(|node| node.open)
+    }
+
+    /// How many tokens its subtree has reserved for calls in flight.
+    pub fn reserved_tokens(&self, agent: &AgentId) -> Option<u64> {
+        self.node(agent).map(|node| node.reserved.tokens)
+    }
+
+    /// The parent's place, if the child may be created.
+    fn place_for(&self, child: &AgentId, budget: &Budget) -> Result<usize, LedgerError> {
+        if self.places.contains_key(child) {
+            return Err(LedgerError::Doubled(child.clone()));
+        }
+        let parent = child.parent().ok_or_else(|| LedgerError::Doubled(child.clone()))?;
+        let parent = self.open_place(&parent)?;
+        check_itself(child, budget)?;
+        let full = self.upwards(parent).find_map(|at| self.nodes[at].full());
+        full.map_or(Ok(parent), |exhausted| Err(exhausted.into()))
+    }
+
+    fn add(&mut self, agent: AgentId, parent: Option<usize>, budget: &Budget) {
+        let at = self.nodes.len();
+        let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
+        self.places.insert(agent.clone(), at);
+        self.nodes.push(Node::new(agent, parent, depth, *budget));
+        if self.depths.len() == depth {
+            self.depths.push(AtDepth::default());
+        }
+        self.depths[depth].agents += 1;
+        self.each_upwards(at, |node| {
+            node.created += 1;
+            node.open += 1;
+        });
+    }
+
+    fn count(&mut self, at: usize, figures: Figures) {
+        self.nodes[at].own += figures;
+        let depth = self.nodes[at].depth;
+        self.depths[depth].figures += figures;
+        self.each_upwards(at, |node| node.subtree += figures);
+    }
+
+    fn node(&self, agent: &AgentId) -> Option<&Node> {
+        self.places.get(agent).map(|&at| &self.nodes[at])
+    }
+
+    fn open_place(&self, agent: &AgentId) -> Result<usize, LedgerError> {
+        let at = *self.places.get(agent).ok_or_else(|| LedgerError::Unknown(agent.clone()))?;
+        if self.nodes[at].closed { Err(LedgerError::Closed(agent.clone())) } else { Ok(at) }
+    }
+
+    /// From an agent up to the root.
+    fn upwards(&self, from: usize) -> impl Iterator<Item = usize> {
+        successors(Some(from), |&at| self.nodes[at].parent)
+    }
+
+    fn each_upwards(&mut self, from: usize, mut change: impl FnMut(&mut Node)) {
+        let mut next = Some(from);
+        while let Some(at) = next {
+            change(&mut self.nodes[at]);
+            next = self.nodes[at].parent;
+        }
+    }
+}
+
+impl Node {
+    fn new(agent: AgentId, parent: Option<usize>, depth: usize, budget: Budget) -> Self {
+        Self {
+            agent,
+            parent,
+            depth,
+            budget,
+            closed: false,
+            own: Figures::default(),
+            in_flight: Sums::default(),
+            subtree: Figures::default(),
+            spent: Sums::default(),
+            reserved: Sums::default(),
+            created: 0,
+            open: 0,
+        }
+    }
+
+    fn capped(&self) -> Capped<'_> {
+        Capped {
+            owner: &self.agent,
+            tokens: self.budget.tokens,
+            usd: self.budget.usd,
+            spent: self.spent,
+            reserved: self.reserved,
+            open_agents: self.open,
+        }
+    }
+
+    /// The cap on agents, if it has no room for one more.
+    fn full(&self) -> Option<Exhausted> {
+        let limit = self.budget.agents.filter(|&limit| self.created >= limit)?;
+        Some(Exhausted { owner: self.agent.clone(), limit: Limit::Agents(limit) })
+    }
+}
+
+/// A budget of no agents does not even hold the agent whose budget it is.
+fn check_itself(agent: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
+    match budget.agents {
+        Some(0) => Err(Exhausted { owner: agent.clone(), limit: Limit::Agents(0) }.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reserve::{MIN_OUTPUT_TOKENS, REPORT_TOKENS};
+    use super::super::{Price, Usd};
+    use super::*;
+
+    /// A dollar per million tokens: one millionth each.
+    const PRICE: Price = Price { input: 1_000_000, output: 1_000_000, cached: 1_000_000 };
+
+    fn agent(text: &str) -> AgentId {
+        text.parse().expect("agent id")
+    }
+
+    fn root() -> AgentId {
+        agent("k3f9ab2c")
+    }
+
+    fn tokens(tokens: u64) -> Budget {
+        Budget { tokens: Some(tokens), ..Budget::NONE }
+    }
+
+    fn agents(agents: u64) -> Budget {
+        Budget { agents: Some(agents), ..Budget::NONE }
+    }
+
+    fn want(input_tokens: u64, max_output_tokens: u64) -> Want {
+        Want { input_tokens, max_output_tokens, price: Some(PRICE) }
+    }
+
+    fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
+        let micro_usd = Some(input_tokens + output_tokens);
+        Usage { input_tokens, output_tokens, cached_tokens: 0, micro_usd }
+    }
+
+    fn granted(reservation: Result<Reservation, LedgerError>) -> Amount {
+        match reservation {
+            Ok(Reservation::Granted(amount)) => amount,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    fn exhausted(owner: &str, limit: Limit) -> Exhausted {
+        Exhausted { owner: agent(owner), limit }
+    }
+
+    #[test]
+    fn without_a_cap_every_call_is_granted() {
+        let mut ledger = Ledger::open_root(root(), &Budget::NONE).expect("ledger");
+        let unpriced = Want { price: None, ..want(1_000_000, 64_000) };
+        let amount = granted(ledger.reserve(&root(), &unpriced, Purpose::Work));
+        assert_eq!(amount, Amount { input_tokens: 1_000_000, output_tokens: 64_000, micro_usd: None });
+        ledger.forfeit(&root(), amount).expect("settled");
+        assert_eq!(ledger.own(&root()).map(|own| own.usage), Some(amount.as_usage()));
+    }
+
+    #[test]
+    fn a_call_waits_for_what_is_in_flight() {
+        let mut ledger = Ledger::open_root(root(), &tokens(10_000 + REPORT_TOKENS)).expect("ledger");
+        let first = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
+        let second = ledger.reserve(&root(), &want(2000, 4000), Purpose::Work);
+        assert_eq!(second, Ok(Reservation::Wait { owner: root() }));
+        ledger.settle(&root(), first, usage(2000, 500)).expect("settled");
+        let second = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
+        assert_eq!((second.input_tokens, second.output_tokens), (2000, 4000));
+    }
+
+    #[test]
+    fn the_output_is_lowered_to_a_floor_and_then_the_cap_is_exhausted() {
+        let cap = 5000 + REPORT_TOKENS;
+        let mut ledger = Ledger::open_root(root(), &tokens(cap)).expect("ledger");
+        let lowered = granted(ledger.reserve(&root(), &want(2000, 8000), Purpose::Work));
+        assert_eq!(lowered.output_tokens, 3000, "as much as fits");
+        ledger.settle(&root(), lowered, usage(2000, 1000)).expect("settled");
+        let least = want(2000 - MIN_OUTPUT_TOKENS, 8000);
+        assert_eq!(granted(ledger.quote(&root(), &least, Purpose::Work)).output_tokens, MIN_OUTPUT_TOKENS);
+        let more = Want { input_tokens: least.input_tokens + 1, ..least };
+        let refused = ledger.reserve(&root(), &more, Purpose::Work).expect("an answer");
+        assert_eq!(refused, Reservation::Exhausted(exhausted("k3f9ab2c", Limit::Tokens(cap))));
+        let report = granted(ledger.reserve(&root(), &more, Purpose::Report));
+        assert_eq!(report.output_tokens, 255 + REPORT_TOKENS, "the report may use the rest");
+    }
+
+    #[test]
+    fn a_lowered_call_waits_too() {
+        let mut ledger = Ledger::open_root(root(), &tokens(5000 + REPORT_TOKENS)).expect("ledger");
+        let first = granted(ledger.reserve(&root(), &want(500, 500), Purpose::Work));
+        let waiting = ledger.reserve(&root(), &want(2000, 8000), Purpose::Work);
+        assert_eq!(waiting, Ok(Reservation::Wait { owner: root() }));
+        ledger.settle(&root(), first, Usage::ZERO).expect("settled");
+        assert_eq!(granted(ledger.reserve(&root(), &want(2000, 8000), Purpose::Work)).output_tokens, 3000);
+    }
+
+    #[test]
+    fn every_cap_above_binds_and_is_named() {
+        let mut ledger = Ledger::open_root(root(), &tokens(1_000_000)).expect("ledger");
+        let child = agent("k3f9ab2c.1");
+        ledger.open_child(child.clone(), &tokens(3000)).expect("child");
+        let grandchild = agent("k3f9ab2c.1.1");
+        ledger.open_child(grandchild.clone(), &tokens(500_000)).expect("grandchild");
+        let refused = ledger.reserve(&grandchild, &want(2000, 1000), Purpose::Work).expect("an answer");
+        let expected = exhausted("k3f9ab2c.1", Limit::Tokens(3000));
+        assert_eq!(expected.to_string(), "the budget of k3f9ab2c.1 is exhausted: its limit is 3000 tokens");
+        assert_eq!(refused, Reservation::Exhausted(expected));
+        assert!(matches!(
+            ledger.reserve(&root(), &want(2000, 1000), Purpose::Work),
+            Ok(Reservation::Granted(_))
+        ));
+    }
+
+    #[test]
+    fn the_last_part_is_for_the_reports_of_the_agents_open_now() {
+        let mut ledger = Ledger::open_root(root(), &tokens(4 * REPORT_TOKENS)).expect("ledger");
+        let child = agent("k3f9ab2c.1");
+        ledger.open_child(child.clone(), &Budget::NONE).expect("child");
+        assert_eq!(
+            granted(ledger.quote(&root(), &want(0, 9999), Purpose::Work)).output_tokens,
+            2 * REPORT_TOKENS
+        );
+        ledger.close(&child).expect("closed");
+        assert_eq!(
+            granted(ledger.quote(&root(), &want(0, 9999), Purpose::Work)).output_tokens,
+            3 * REPORT_TOKENS
+        );
+    }
+
+    #[test]
+    fn money_is_a_cap_like_tokens() {
+        let budget = Budget { usd: Some(Usd::from_micros(10_000 + REPORT_TOKENS)), ..Budget::NONE };
+        let mut ledger = Ledger::open_root(root(), &budget).expect("ledger");
+        let first = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
+        assert_eq!(first.micro_usd, Some(6000));
+        let waiting = ledger.reserve(&root(), &want(2000, 4000), Purpose::Work);
+        assert_eq!(waiting, Ok(Reservation::Wait { owner: root() }));
+        ledger.settle(&root(), first, Usage { micro_usd: None, ..usage(2000, 100) }).expect("settled");
+        let left = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
+        assert_eq!(left.output_tokens, 2000, "a cost that came back unknown counts as reserved");
+        assert_eq!(ledger.own(&root()).expect("root").usage.micro_usd, None, "and is shown as unknown");
+    }
+
+    #[test]
+    fn an_unknown_price_never_passes_a_cap_on_money() {
+        let usd = Usd::from_micros(1_500_000);
+        let mut ledger =
+            Ledger::open_root(root(), &Budget { usd: Some(usd), ..Budget::NONE }).expect("ledger");
+        let unpriced = Want { price: None, ..want(10, 10) };
+        let refused = ledger.reserve(&root(), &unpriced, Purpose::Report).expect("an answer");
+        assert_eq!(refused, Reservation::Exhausted(exhausted("k3f9ab2c", Limit::UnknownPrice(usd))));
+    }
+
+    #[test]
+    fn zero_means_zero() {
+        let free = Price { input: 0, output: 0, cached: 0 };
+        for budget in [tokens(0), Budget { usd: Some(Usd::from_micros(0)), ..Budget::NONE }] {
+            let mut ledger = Ledger::open_root(root(), &budget).expect("ledger");
+            for purpose in [Purpose::Work, Purpose::Report] {
+                for want in [want(1, 1), want(0, 1), want(0, 0), Want { price: Some(free), ..want(1, 1) }] {
+                    let answer = ledger.reserve(&root(), &want, purpose);
+                    assert!(matches!(answer, Ok(Reservation::Exhausted(_))), "{budget:?} {answer:?}");
+                }
+            }
+        }
+        let refused = Ledger::open_root(root(), &agents(0)).expect_err("no agents");
+        assert_eq!(refused, exhausted("k3f9ab2c", Limit::Agents(0)).into());
+        let mut ledger = Ledger::open_root(root(), &Budget::NONE).expect("ledger");
+        let refused = ledger.open_child(agent("k3f9ab2c.1"), &agents(0)).expect_err("no agents");
+        assert_eq!(refused, exhausted("k3f9ab2c.1", Limit::Agents(0)).into());
+    }
+
+    #[test]
+    fn the_cap_on_agents_counts_all_that_ever_were() {
+        let mut ledger = Ledger::open_root(root(), &agents(4)).expect("ledger");
+        let child = agent("k3f9ab2c.1");
+        ledger.open_child(child.clone(), &agents(2)).expect("child");
+        ledger.open_child(child.child(1), &Budget::NONE).expect("grandchild");
+        let refused = ledger.check_spawn(&child.child(2), &Budget::NONE).expect_err("the child's cap");
+        assert_eq!(refused, exhausted("k3f9ab2c.1", Limit::Agents(2)).into());
+        ledger.close(&child.child(1)).expect("closed");
+        ledger.open_child(child.child(2), &Budget::NONE).expect_err("closed agents count");
+        ledger.open_child(agent("k3f9ab2c.2"), &Budget::NONE).expect("the fourth");
+        let refused = ledger.open_child(agent("k3f9ab2c.3"), &Budget::NONE).expect_err("the root's cap");
+        assert_eq!(refused.to_string(), "the budget of k3f9ab2c is exhausted: its limit is 4 agents");
+        assert_eq!((ledger.created(&root()), ledger.open(&root())), (Some(4), Some(3)));
+    }
+
+    #[test]
+    fn figures_are_kept_as_own_as_subtree_and_by_depth() {
+        let mut ledger = Ledger::open_root(root(), &Budget::NONE).expect("ledger");
+        let child = agent("k3f9ab2c.1");
+        ledger.open_child(child.clone(), &Budget::NONE).expect("child");
+        for (who, input) in [(&root(), 100), (&child, 10), (&child, 1)] {
+            let amount = granted(ledger.reserve(who, &want(input, 50), Purpose::Work));
+            ledger.settle(who, amount, usage(input, 5)).expect("settled");
+            ledger
+                .record(who, Figures { turns: 1, tool_calls: 2, wall_ms: 30, ..Figures::default() })
+                .expect("counted");
+        }
+        let own = *ledger.own(&child).expect("child");
+        assert_eq!(own, Figures { turns: 2, tool_calls: 4, wall_ms: 60, usage: usage(11, 10) });
+        let all = *ledger.subtree(&root()).expect("root");
+        assert_eq!(all, own + *ledger.own(&root()).expect("root"));
+        let depths = ledger.by_depth();
+        assert_eq!(depths.iter().map(|depth| depth.agents).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!(depths[1].figures, own);
+        ledger.close(&child).expect("closed");
+        assert_eq!(ledger.subtree(&child), Some(&own), "a closed agent's figures stay");
+    }
+
+    #[test]
+    fn mistakes_are_refused_and_change_nothing() {
+        let mut ledger = Ledger::open_root(root(), &Budget::NONE).expect("ledger");
+        let child = agent("k3f9ab2c.1");
+        ledger.open_child(child.clone(), &Budget::NONE).expect("child");
+        let amount = granted(ledger.reserve(&child, &want(10, 10), Purpose::Work));
+        let too_much = Amount { input_tokens: 11, ..amount };
+        assert_eq!(
+            ledger.settle(&child, too_much, Usage::ZERO),
+            Err(LedgerError::NotReserved(child.clone()))
+        );
+        assert_eq!(ledger.settle(&root(), amount, Usage::ZERO), Err(LedgerError::NotReserved(root())));
+        assert_eq!(ledger.close(&root()), Err(LedgerError::OpenChildren(root())));
+        assert_eq!(ledger.close(&child), Err(LedgerError::InFlight(child.clone())));
+        ledger.forfeit(&child, amount).expect("settled");
+        ledger.close(&child).expect("closed");
+        assert_eq!(ledger.close(&child), Err(LedgerError::Closed(child.clone())));
+        assert_eq!(
+            ledger.reserve(&child, &want(1, 1), Purpose::Report),
+            Err(LedgerError::Closed(child.clone()))
+        );
+        assert_eq!(ledger.open_child(child.child(1), &Budget::NONE), Err(LedgerError::Closed(child.clone())));
+        assert_eq!(ledger.open_child(child.clone(), &Budget::NONE), Err(LedgerError::Doubled(child)));
+        let stranger = agent("zzzzzzzz.1");
+        assert_eq!(ledger.open_child(stranger, &Budget::NONE), Err(LedgerError::Unknown(agent("zzzzzzzz"))));
+        assert_eq!(
+            ledger.open_child(agent("zzzzzzzz"), &Budget::NONE),
+            Err(LedgerError::Doubled(agent("zzzzzzzz")))
+        );
+    }
+
+    #[test]
+    fn a_journalled_reservation_is_a_fact() {
+        let mut ledger = Ledger::open_root(root(), &tokens(100)).expect("ledger");
+        let amount = Amount { input_tokens: 500, output_tokens: 500, micro_usd: None };
+        ledger.hold(&root(), amount).expect("held");
+        assert_eq!(ledger.reserved_tokens(&root()), Some(1000));
+        ledger.forfeit(&root(), amount).expect("settled");
+        assert_eq!(ledger.subtree(&root()).map(|all| all.usage.tokens()), Some(1000));
+    }
+}

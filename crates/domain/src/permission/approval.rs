@@ -1,0 +1,54 @@
+//! What a person has allowed in advance.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::operation::Operation;
+use super::pattern::Pattern;
+
+/// A person's `--allow` patterns and the literals they stored by saying "always".
+///
+/// They hold for a whole run, and lift an `ask` of a definition, the agent's own or an ancestor's; nothing
+/// else. They are not a layer: a layer could only lower the answer. An answer to one single question is not
+/// here either: that is bound to one call and the engine keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Approvals(Arc<[Pattern]>);
+
+impl Approvals {
+    /// No approvals.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// These and one more.
+    pub fn with(&self, pattern: Pattern) -> Self {
+        self.0.iter().cloned().chain([pattern]).collect()
+    }
+
+    /// The pattern that approves the operation.
+    pub fn find(&self, operation: &Operation<'_>) -> Option<&Pattern> {
+        self.0.iter().find(|pattern| pattern.matches(operation))
+    }
+
+    /// The patterns, in the order they were given.
+    pub fn iter(&self) -> std::slice::Iter<'_, Pattern> {
+        self.0.iter()
+    }
+}
+
+impl FromIterator<Pattern> for Approvals {
+    fn from_iter<I: IntoIterator<Item = Pattern>>(patterns: I) -> Self {
+        Self(patterns.into_iter().collect())
+    }
+}
+
+impl<'a> IntoIterator for &'a Approvals {
+    type Item = &'a Pattern;
+    type IntoIter = std::slice::Iter<'a, Pattern>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

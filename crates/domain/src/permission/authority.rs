@@ -1,0 +1,323 @@
+//! An agent's whole authority: its own terms on top of its parent's.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::approval::Approvals;
+use super::decide::{Because, Verdict, decide};
+use super::explain::{Explanation, explain};
+use super::layer::{Layer, LayerName};
+use super::meet::Grant;
+use super::operation::Operation;
+use super::rule::{Decision, Rules};
+use crate::id::{AgentId, RunId};
+
+/// The layers that all agents of a run have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunLayers {
+    /// The user's settings.
+    pub operator: Rules,
+    /// The project's settings.
+    pub project: Rules,
+    /// The run's own rules.
+    pub run: Rules,
+}
+
+/// A definition's rules. It always has a say: its default holds where no rule matches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DefinitionLayer {
+    /// The definition's name.
+    pub name: Arc<str>,
+    /// What it says where no rule matches: allow if the definition is built in or trusted, else ask.
+    pub default: Decision,
+    /// Its rules; the last match wins.
+    pub rules: Rules,
+}
+
+/// All that bounds an agent: the run's layers, every ancestor's definition and contract, its own, and its
+/// grant. A child holds its parent's, so ten thousand siblings share one and each costs a few words. As JSON
+/// (the agent's `effective_permissions_json`) it is a flat list from the root down, checked when it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authority(Arc<Node>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Node {
+    above: Above,
+    own: Terms,
+}
+
+/// What stands above an agent.
+#[derive(Debug, PartialEq, Eq)]
+enum Above {
+    Run(RunLayers),
+    Parent(Authority),
+}
+
+/// What one agent adds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Terms {
+    agent: AgentId,
+    definition: DefinitionLayer,
+    grant: Grant,
+}
+
+impl Authority {
+    /// The authority of a run's root agent: nobody stands above it, so it gets the grant it asks for.
+    pub fn root(run: &RunId, layers: RunLayers, definition: DefinitionLayer, grant: Grant) -> Self {
+        Self(Arc::new(Node {
+            above: Above::Run(layers),
+            own: Terms { agent: run.root(), definition, grant },
+        }))
+    }
+
+    /// The authority of this agent's child with that number: bound by all that binds this agent, with the
+    /// meet of its grant and the one requested.
+    pub fn child(&self, number: u32, definition: DefinitionLayer, requested: &Grant) -> Self {
+        let grant = Grant::meet(self.grant(), requested);
+        let own = Terms { agent: self.agent().child(number), definition, grant };
+        Self(Arc::new(Node { above: Above::Parent(self.clone()), own }))
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> &AgentId {
+        &self.0.own.agent
+    }
+
+    /// Its grant, for its contract.
+    pub fn grant(&self) -> &Grant {
+        &self.0.own.grant
+    }
+
+    /// Its definition's rules.
+    pub fn definition(&self) -> &DefinitionLayer {
+        &self.0.own.definition
+    }
+
+    /// Its parent's authority; the root has no parent.
+    pub fn parent(&self) -> Option<&Authority> {
+        match &self.0.above {
+            Above::Parent(parent) => Some(parent),
+            Above::Run(_) => None,
+        }
+    }
+
+    /// Decides an operation of this agent.
+    pub fn decide(&self, approvals: &Approvals, operation: &Operation<'_>) -> Verdict {
+        if self.grant().covers(operation.tool()) {
+            decide(&self.layers(), approvals, operation)
+        } else {
+            Verdict::deny(Because::ToolNotGranted)
+        }
+    }
+
+    /// Explains what [`decide`](Self::decide) says.
+    pub fn explain(&self, approvals: &Approvals, operation: &Operation<'_>) -> Explanation {
+        let mut explanation = explain(&self.layers(), approvals, operation);
+        if !self.grant().covers(operation.tool()) {
+            explanation.verdict = Verdict::deny(Because::ToolNotGranted);
+        }
+        explanation
+    }
+
+    /// Every layer that binds this agent: the run's, each ancestor's from the root down, its own.
+    pub fn layers(&self) -> Vec<Layer> {
+        let (run, chain) = self.chain();
+        let shared = [
+            (LayerName::Operator, &run.operator),
+            (LayerName::Project, &run.project),
+            (LayerName::Run, &run.run),
+        ];
+        let plain = |(name, rules): (LayerName, &Rules)| Layer { name, rules: rules.clone(), default: None };
+        let mut layers: Vec<Layer> = shared.into_iter().map(plain).collect();
+        layers.extend(chain.into_iter().flat_map(|terms| terms.layers(terms.agent == *self.agent())));
+        layers
+    }
+
+    /// The run's layers, and what each agent adds from the root down to this one.
+    fn chain(&self) -> (&RunLayers, Vec<&Terms>) {
+        let mut chain = Vec::new();
+        let mut node = &self.0;
+        loop {
+            chain.push(&node.own);
+            match &node.above {
+                Above::Parent(parent) => node = &parent.0,
+                Above::Run(layers) => {
+                    chain.reverse();
+                    return (layers, chain);
+                }
+            }
+        }
+    }
+}
+
+impl Terms {
+    /// The definition's layer and the contract's, named as the agent itself or those beneath it see them.
+    fn layers(&self, own: bool) -> [Layer; 2] {
+        let definition = self.definition.name.clone();
+        let names = if own {
+            [LayerName::Definition { definition }, LayerName::Contract]
+        } else {
+            let agent = self.agent.clone();
+            [
+                LayerName::AncestorDefinition { agent: agent.clone(), definition },
+                LayerName::AncestorContract { agent },
+            ]
+        };
+        let [definition, contract] = names;
+        [
+            Layer {
+                name: definition,
+                rules: self.definition.rules.clone(),
+                default: Some(self.definition.default),
+            },
+            Layer { name: contract, rules: self.grant.rules.clone(), default: None },
+        ]
+    }
+}
+
+/// An authority as it is written.
+#[derive(Serialize)]
+struct Written<'a> {
+    layers: &'a RunLayers,
+    agents: Vec<&'a Terms>,
+}
+
+/// An authority as it was read, before it is believed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    layers: RunLayers,
+    agents: Vec<Terms>,
+}
+
+impl Serialize for Authority {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (layers, agents) = self.chain();
+        Written { layers, agents }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Authority {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Read { layers, agents } = Read::deserialize(deserializer)?;
+        let wrong = |text: String| serde::de::Error::custom(text);
+        let mut agents = agents.into_iter();
+        let root = agents.next().ok_or_else(|| wrong("`agents` is empty".into()))?;
+        if !root.agent.is_root() {
+            return Err(wrong(format!("{} is not a root agent", root.agent)));
+        }
+        let mut authority = Self::root(&root.agent.run(), layers, root.definition, root.grant);
+        for terms in agents {
+            authority = authority.child_as_read(terms).map_err(wrong)?;
+        }
+        Ok(authority)
+    }
+}
+
+impl Authority {
+    /// A child that was read back. A grant wider than the parent's was never made here: it is refused, not
+    /// narrowed, because then nothing else in that record can be believed either.
+    fn child_as_read(&self, terms: Terms) -> Result<Self, String> {
+        let number = terms.agent.number().filter(|_| terms.agent.parent().as_ref() == Some(self.agent()));
+        let number = number.ok_or_else(|| format!("{} is not a child of {}", terms.agent, self.agent()))?;
+        let child = self.child(number, terms.definition, &terms.grant);
+        if *child.grant() == terms.grant {
+            Ok(child)
+        } else {
+            Err(format!("the grant of {} is wider than its parent's", terms.agent))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{approvals, definition, grant, rules, run};
+    use super::*;
+
+    fn coder(grant: Grant) -> Authority {
+        Authority::root(&run(), RunLayers::default(), definition("coder", Decision::Allow, &[]), grant)
+    }
+
+    #[test]
+    fn a_parents_deny_binds_the_child() {
+        let parent = coder(Grant { rules: rules(&[("bash:*", Decision::Deny)]), ..grant(&["bash", "read"]) });
+        let requested = Grant { rules: rules(&[("bash:*", Decision::Allow)]), ..grant(&["bash", "read"]) };
+        let child =
+            parent.child(1, definition("general", Decision::Allow, &[("*", Decision::Allow)]), &requested);
+        let grandchild = child.child(1, definition("general", Decision::Allow, &[]), &requested);
+        for agent in [&parent, &child, &grandchild] {
+            let verdict = agent.decide(&Approvals::none(), &Operation::parse("bash:ls"));
+            assert_eq!(verdict.decision, Decision::Deny, "{}", agent.agent());
+            let lifted = agent.decide(&approvals(&["*"]), &Operation::parse("bash:ls"));
+            assert_eq!(lifted.decision, Decision::Deny, "{}", agent.agent());
+        }
+        let verdict = grandchild.decide(&Approvals::none(), &Operation::parse("bash:ls"));
+        assert_eq!(verdict.to_string(), "deny: ancestor k3f9ab2c, contract, by the rule `bash:*`");
+        assert_eq!(
+            grandchild.decide(&Approvals::none(), &Operation::parse("read:a")).decision,
+            Decision::Allow
+        );
+    }
+
+    #[test]
+    fn an_ancestors_definition_binds_too() {
+        let asking = definition("stranger", Decision::Ask, &[("read", Decision::Allow)]);
+        let parent = Authority::root(&run(), RunLayers::default(), asking, grant(&["bash", "read"]));
+        let child = parent.child(3, definition("general", Decision::Allow, &[]), &grant(&["bash", "read"]));
+        let operation = Operation::parse("bash:make");
+        let verdict = child.decide(&Approvals::none(), &operation);
+        assert_eq!(verdict.to_string(), "ask: ancestor k3f9ab2c, definition stranger, by default");
+        assert_eq!(child.decide(&approvals(&["bash:make"]), &operation).decision, Decision::Allow);
+        assert_eq!(child.decide(&Approvals::none(), &Operation::parse("read:a")).decision, Decision::Allow);
+    }
+
+    #[test]
+    fn a_tool_outside_the_grant_is_denied_with_the_reason() {
+        let parent = coder(grant(&["read", "bash"]));
+        let child = parent.child(1, definition("general", Decision::Allow, &[]), &grant(&["read", "write"]));
+        for tool in ["write:a", "bash:ls", "nonsense", ""] {
+            let operation = Operation::parse(tool);
+            let verdict = child.decide(&approvals(&["*"]), &operation);
+            assert_eq!(verdict, Verdict::deny(Because::ToolNotGranted), "{tool}");
+            assert_eq!(child.explain(&Approvals::none(), &operation).verdict, verdict);
+        }
+    }
+
+    #[test]
+    fn siblings_share_what_binds_them() {
+        let parent = coder(grant(&["read", "grep"]));
+        let requested = grant(&["grep", "read"]);
+        let general = definition("general", Decision::Allow, &[("read:.env", Decision::Deny)]);
+        let [first, second] = [1, 2].map(|number| parent.child(number, general.clone(), &requested));
+        let rules = |authority: &Authority| authority.definition().rules.as_ptr();
+        assert_eq!(rules(&first), rules(&second));
+        assert!(first.parent().is_some_and(|above| Arc::ptr_eq(&above.0, &parent.0)));
+        assert_eq!(size_of::<Authority>(), size_of::<usize>());
+        assert!(size_of::<Node>() <= 256, "{}", size_of::<Node>());
+    }
+
+    #[test]
+    fn a_widened_record_is_refused_on_load() {
+        let parent = coder(grant(&["read"]));
+        let child = parent.child(1, definition("explore", Decision::Allow, &[]), &grant(&["read"]));
+        let text = serde_json::to_string(&child).expect("json");
+        assert_eq!(serde_json::from_str::<Authority>(&text).expect("authority"), child);
+        let at = text.rfind(r#"["read"]"#).expect("the child's tools");
+        let widened = format!("{}[\"bash\",\"read\"]{}", &text[..at], &text[at + r#"["read"]"#.len()..]);
+        let orphan = text.replace("k3f9ab2c.1", "k3f9ab2c.1.1");
+        let headless = text.replace("k3f9ab2c\"", "k3f9ab2c.7\"");
+        for (bad, said) in [
+            (widened.as_str(), "the grant of k3f9ab2c.1 is wider than its parent's"),
+            (&orphan, "k3f9ab2c.1.1 is not a child of k3f9ab2c"),
+            (&headless, "k3f9ab2c.7 is not a root agent"),
+            (r#"{"layers":{"operator":[],"project":[],"run":[]},"agents":[]}"#, "`agents` is empty"),
+        ] {
+            let error = serde_json::from_str::<Authority>(bad).expect_err(said).to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The decision: the meet over all layers that have a say.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::approval::Approvals;
+use super::layer::{Layer, LayerName};
+use super::operation::{Doubt, Operation};
+use super::pattern::Pattern;
+use super::rule::{Decision, Rule};
+
+/// What one layer says about an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Say {
+    /// The layer.
+    pub layer: LayerName,
+    /// What it says.
+    pub decision: Decision,
+    /// Why it says so.
+    pub source: Source,
+}
+
+/// Why a layer says what it says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The last of its rules that matches.
+    Rule(Rule),
+    /// No rule matches, and it has a default.
+    Default,
+    /// It asked, and a person's approval answers.
+    Approval(Pattern),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Rule(rule) => write!(f, "by the rule `{}`", rule.pattern),
+            Source::Default => f.write_str("by default"),
+            Source::Approval(pattern) => write!(f, "because a person allowed `{pattern}`"),
+        }
+    }
+}
+
+/// The answer, and what decided it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The answer.
+    pub decision: Decision,
+    /// What decided it.
+    pub because: Because,
+}
+
+/// What decided an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Because {
+    /// The first layer, in layer order, that says the lowest.
+    Layer(LayerName, Source),
+    /// No layer has a say.
+    NobodyHasASay,
+    /// The tool is not in the agent's grant.
+    ToolNotGranted,
+    /// The operation cannot be decided on.
+    Doubt(Doubt),
+}
+
+impl Verdict {
+    pub(super) fn deny(because: Because) -> Self {
+        Self { decision: Decision::Deny, because }
+    }
+
+    /// The layer that decided, if one did.
+    pub fn by(&self) -> Option<&LayerName> {
+        match &self.because {
+            Because::Layer(name, _) => Some(name),
+            Because::NobodyHasASay | Because::ToolNotGranted | Because::Doubt(_) => None,
+        }
+    }
+
+    /// The rule that decided, if one did.
+    pub fn rule(&self) -> Option<&Rule> {
+        match &self.because {
+            Because::Layer(_, Source::Rule(rule)) => Some(rule),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.decision)?;
+        match &self.because {
+            Because::Layer(name, source) => write!(f, "{name}, {source}"),
+            Because::NobodyHasASay => f.write_str("no layer has a say"),
+            Because::ToolNotGranted => f.write_str("the tool is not in the agent's grant"),
+            Because::Doubt(doubt) => doubt.fmt(f),
+        }
+    }
+}
+
+/// Decides an operation: the lowest of what the layers say. Whatever cannot be decided is a deny.
+pub fn decide<'l>(
+    layers: impl IntoIterator<Item = &'l Layer>,
+    approvals: &Approvals,
+    operation: &Operation<'_>,
+) -> Verdict {
+    match operation.doubt() {
+        Some(doubt) => Verdict::deny(Because::Doubt(doubt)),
+        None => meet(layers.into_iter().filter_map(|layer| layer.say(approvals, operation))),
+    }
+}
+
+/// The lowest of what was said; of equals the first.
+pub(super) fn meet(says: impl IntoIterator<Item = Say>) -> Verdict {
+    let lowest = says.into_iter().reduce(|low, say| if say.decision < low.decision { say } else { low });
+    match lowest {
+        Some(say) => Verdict { decision: say.decision, because: Because::Layer(say.layer, say.source) },
+        None => Verdict::deny(Because::NobodyHasASay),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{approvals, layer, rules};
+    use super::*;
+
+    fn definition(default: Decision) -> Layer {
+        let name = LayerName::Definition { definition: "coder".into() };
+        Layer { name, rules: rules(&[]), default: Some(default) }
+    }
+
+    #[test]
+    fn the_lowest_say_counts_and_is_named() {
+        let layers = [
+            layer(LayerName::Operator, &[("bash:git *", Decision::Ask)]),
+            layer(LayerName::Run, &[("bash:git push*", Decision::Deny)]),
+            definition(Decision::Allow),
+            layer(LayerName::Contract, &[("bash:git push*", Decision::Deny)]),
+        ];
+        let verdict = decide(&layers, &Approvals::none(), &Operation::parse("bash:git push origin"));
+        assert_eq!(verdict.decision, Decision::Deny);
+        assert_eq!(verdict.by(), Some(&LayerName::Run), "the first that reaches the lowest");
+        assert_eq!(verdict.rule().map(ToString::to_string).as_deref(), Some("bash:git push* -> deny"));
+        assert_eq!(verdict.to_string(), "deny: run, by the rule `bash:git push*`");
+        let verdict = decide(&layers, &Approvals::none(), &Operation::parse("bash:git log"));
+        assert_eq!((verdict.decision, verdict.by()), (Decision::Ask, Some(&LayerName::Operator)));
+        let verdict = decide(&layers, &Approvals::none(), &Operation::parse("bash:ls"));
+        assert_eq!(verdict.to_string(), "allow: definition coder, by default");
+        assert_eq!(verdict.rule(), None);
+    }
+
+    #[test]
+    fn a_layer_without_a_match_has_no_say() {
+        let layers = [layer(LayerName::Operator, &[("read", Decision::Allow)])];
+        let none = Approvals::none();
+        assert_eq!(decide(&layers, &none, &Operation::parse("read:a")).decision, Decision::Allow);
+        let verdict = decide(&layers, &none, &Operation::parse("bash:ls"));
+        assert_eq!(verdict, Verdict::deny(Because::NobodyHasASay));
+        assert_eq!(decide([], &none, &Operation::parse("read:a")).decision, Decision::Deny);
+    }
+
+    #[test]
+    fn what_cannot_be_decided_is_denied_whatever_the_layers_say() {
+        let layers = [definition(Decision::Allow)];
+        let verdict = decide(&layers, &approvals(&["read"]), &Operation::parse("read:a/../b"));
+        assert_eq!(verdict, Verdict::deny(Because::Doubt(Doubt::ParentDirectory)));
+    }
+
+    #[test]
+    fn an_approval_lifts_an_ask_of_the_definition_only() {
+        let operation = Operation::parse("bash:make");
+        let allowed = approvals(&["bash:make"]);
+        let asking = definition(Decision::Ask);
+        let verdict = decide([&asking], &allowed, &operation);
+        assert_eq!(verdict.to_string(), "allow: definition coder, because a person allowed `bash:make`");
+        assert_eq!(decide([&asking], &allowed, &Operation::parse("bash:make x")).decision, Decision::Ask);
+        for (other, lowest) in [(Decision::Ask, Decision::Ask), (Decision::Deny, Decision::Deny)] {
+            let run = layer(LayerName::Run, &[("bash", other)]);
+            assert_eq!(decide([&run, &asking], &allowed, &operation).decision, lowest);
+        }
+        assert_eq!(decide([&definition(Decision::Deny)], &allowed, &operation).decision, Decision::Deny);
+    }
+}

@@ -1,0 +1,84 @@
+//! Why an operation is decided as it is: what `posse explain` prints.
+
+use std::fmt;
+
+use super::approval::Approvals;
+use super::decide::{Because, Say, Verdict, meet};
+use super::layer::{Layer, LayerName};
+use super::operation::Operation;
+
+/// A layer and what it says, if anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayerSay {
+    /// The layer.
+    pub layer: LayerName,
+    /// What it says.
+    pub say: Option<Say>,
+}
+
+/// Every layer's say, and the outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The operation, `tool:specifier`.
+    pub operation: String,
+    /// The layers in order.
+    pub layers: Vec<LayerSay>,
+    /// The same as [`decide`](super::decide()) gives.
+    pub verdict: Verdict,
+}
+
+/// Explains a decision layer by layer.
+pub fn explain<'l>(
+    layers: impl IntoIterator<Item = &'l Layer>,
+    approvals: &Approvals,
+    operation: &Operation<'_>,
+) -> Explanation {
+    let listed = |layer: &Layer| LayerSay { layer: layer.name.clone(), say: layer.say(approvals, operation) };
+    let layers: Vec<LayerSay> = layers.into_iter().map(listed).collect();
+    let verdict = match operation.doubt() {
+        Some(doubt) => Verdict::deny(Because::Doubt(doubt)),
+        None => meet(layers.iter().filter_map(|layer| layer.say.clone())),
+    };
+    Explanation { operation: operation.to_string(), layers, verdict }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.operation, self.verdict)?;
+        for LayerSay { layer, say } in &self.layers {
+            match say {
+                Some(say) => write!(f, "\n  {layer}: {}, {}", say.decision, say.source)?,
+                None => write!(f, "\n  {layer}: no say")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rule::Decision;
+    use super::super::testing::{layer, rules};
+    use super::*;
+
+    #[test]
+    fn the_text_names_every_layer_and_the_deciding_rule() {
+        let layers = [
+            layer(LayerName::Operator, &[("webfetch", Decision::Ask)]),
+            layer(LayerName::Run, &[("bash", Decision::Allow), ("bash:git push*", Decision::Deny)]),
+            Layer {
+                name: LayerName::Definition { definition: "coder".into() },
+                rules: rules(&[]),
+                default: Some(Decision::Allow),
+            },
+        ];
+        let explanation = explain(&layers, &Approvals::none(), &Operation::parse("bash:git push origin"));
+        let expected = "\
+bash:git push origin
+deny: run, by the rule `bash:git push*`
+  operator: no say
+  run: deny, by the rule `bash:git push*`
+  definition coder: allow, by default";
+        assert_eq!(explanation.to_string(), expected);
+    }
+}

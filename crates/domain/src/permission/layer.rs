@@ -1,0 +1,97 @@
+//! One source of rules, kept apart from all others.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::approval::Approvals;
+use super::decide::{Say, Source};
+use super::operation::Operation;
+use super::rule::{Decision, Rules};
+use crate::id::AgentId;
+
+/// Where a layer's rules come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "layer", rename_all = "snake_case", deny_unknown_fields)]
+pub enum LayerName {
+    /// The user's settings.
+    Operator,
+    /// The project's settings.
+    Project,
+    /// The run's own rules.
+    Run,
+    /// The definition of an agent above.
+    AncestorDefinition {
+        /// The agent above.
+        agent: AgentId,
+        /// Its definition's name.
+        definition: Arc<str>,
+    },
+    /// The contract of an agent above.
+    AncestorContract {
+        /// The agent above.
+        agent: AgentId,
+    },
+    /// The agent's own definition.
+    Definition {
+        /// The definition's name.
+        definition: Arc<str>,
+    },
+    /// The agent's own contract.
+    Contract,
+}
+
+impl LayerName {
+    /// Whether the rules are a definition's: only there a person's approval lifts an ask.
+    fn is_definition(&self) -> bool {
+        matches!(self, LayerName::AncestorDefinition { .. } | LayerName::Definition { .. })
+    }
+}
+
+impl fmt::Display for LayerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LayerName::Operator => f.write_str("operator"),
+            LayerName::Project => f.write_str("project"),
+            LayerName::Run => f.write_str("run"),
+            LayerName::AncestorDefinition { agent, definition } => {
+                write!(f, "ancestor {agent}, definition {definition}")
+            }
+            LayerName::AncestorContract { agent } => write!(f, "ancestor {agent}, contract"),
+            LayerName::Definition { definition } => write!(f, "definition {definition}"),
+            LayerName::Contract => f.write_str("contract"),
+        }
+    }
+}
+
+/// One source of rules. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    /// Where the rules come from.
+    pub name: LayerName,
+    /// The rules; the last match wins.
+    pub rules: Rules,
+    /// What it says where no rule matches; none is no say.
+    pub default: Option<Decision>,
+}
+
+impl Layer {
+    /// What this layer says, or nothing.
+    pub fn say(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Say> {
+        let (decision, source) = match self.rules.last_match(operation) {
+            Some(rule) => (rule.decision, Source::Rule(rule.clone())),
+            None => (self.default?, Source::Default),
+        };
+        let lifted = if decision == Decision::Ask && self.name.is_definition() {
+            approvals.find(operation)
+        } else {
+            None
+        };
+        let (decision, source) = match lifted {
+            Some(pattern) => (Decision::Allow, Source::Approval(pattern.clone())),
+            None => (decision, source),
+        };
+        Some(Say { layer: self.name.clone(), decision, source })
+    }
+}

@@ -1,0 +1,163 @@
+//! What an agent wants to do: a tool, and what exactly with it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The tools whose specifier is a path. In their patterns `*` stays within one name and `**` crosses `/`.
+pub const PATH_TOOLS: [&str; 6] = ["read", "write", "edit", "list", "glob", "grep"];
+
+/// Longest specifier that is decided on: Linux passes no longer argument to a program.
+pub const SPECIFIER_MAX_BYTES: usize = 128 * 1024;
+
+/// Longest path that is decided on: Linux opens no longer one.
+pub const PATH_SPECIFIER_MAX_BYTES: usize = 4096;
+
+/// A tool and what it would be used on. The specifier is what the tool says it is: bash's command line,
+/// webfetch's host, task's definition, and for the [`PATH_TOOLS`] the path beneath the workspace.
+///
+/// Paths are brought into one spelling (no `.`, no doubled or closing `/`), so that `./src//a.rs` cannot walk
+/// past a rule for `src/a.rs`. A path with `..` has no meaning before links are followed: see [`Doubt`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation<'a> {
+    tool: &'a str,
+    specifier: Option<Cow<'a, str>>,
+}
+
+/// Why an operation cannot be decided; that is a deny.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// The specifier is longer than any real one.
+    TooLong,
+    /// The path goes through `..`.
+    ParentDirectory,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Doubt::TooLong => "the specifier is too long to decide on",
+            Doubt::ParentDirectory => "a path with `..` cannot be decided on: write the path without it",
+        })
+    }
+}
+
+impl<'a> Operation<'a> {
+    /// An operation; an empty specifier is none.
+    pub fn new(tool: &'a str, specifier: Option<&'a str>) -> Self {
+        let specifier = specifier.filter(|text| !text.is_empty());
+        let specifier =
+            specifier.map(|text| if is_path_tool(tool) { one_spelling(text) } else { text.into() });
+        Self { tool, specifier }
+    }
+
+    /// Reads `tool` or `tool:specifier`, as [`fmt::Display`] writes it.
+    pub fn parse(text: &'a str) -> Self {
+        match text.split_once(':') {
+            Some((tool, specifier)) => Self::new(tool, Some(specifier)),
+            None => Self::new(text, None),
+        }
+    }
+
+    /// The tool's name, as the model gave it.
+    pub fn tool(&self) -> &str {
+        self.tool
+    }
+
+    /// What it would be used on.
+    pub fn specifier(&self) -> Option<&str> {
+        self.specifier.as_deref()
+    }
+
+    /// What makes this operation undecidable, if anything.
+    pub fn doubt(&self) -> Option<Doubt> {
+        let specifier = self.specifier()?;
+        if !is_path_tool(self.tool) {
+            return (specifier.len() > SPECIFIER_MAX_BYTES).then_some(Doubt::TooLong);
+        }
+        if specifier.len() > PATH_SPECIFIER_MAX_BYTES {
+            return Some(Doubt::TooLong);
+        }
+        has_parent_directory(specifier).then_some(Doubt::ParentDirectory)
+    }
+}
+
+impl fmt::Display for Operation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.specifier {
+            Some(specifier) => write!(f, "{}:{specifier}", self.tool),
+            None => f.write_str(self.tool),
+        }
+    }
+}
+
+/// Whether the tool's specifier is a path.
+pub(super) fn is_path_tool(tool: &str) -> bool {
+    PATH_TOOLS.contains(&tool)
+}
+
+/// Whether a path goes through `..`.
+pub(super) fn has_parent_directory(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}
+
+/// The one spelling of a path: no `.` part, no doubled or closing `/`; the workspace itself is `.`.
+pub(super) fn one_spelling(path: &str) -> Cow<'_, str> {
+    let idle = |part: &str| part.is_empty() || part == ".";
+    let relative = path.strip_prefix('/').unwrap_or(path);
+    if path == "." || path == "/" || !relative.split('/').any(idle) {
+        return path.into();
+    }
+    let parts: Vec<&str> = relative.split('/').filter(|part| !idle(part)).collect();
+    match (path.starts_with('/'), parts.is_empty()) {
+        (true, _) => format!("/{}", parts.join("/")).into(),
+        (false, true) => ".".into(),
+        (false, false) => parts.join("/").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_spelling() {
+        for (given, plain) in [
+            ("src/a.rs", "src/a.rs"),
+            ("./src//a.rs", "src/a.rs"),
+            ("src/./a.rs/", "src/a.rs"),
+            (".", "."),
+            ("./", "."),
+            ("././", "."),
+            ("/", "/"),
+            ("//", "/"),
+            ("//etc/./passwd", "/etc/passwd"),
+            (".env", ".env"),
+        ] {
+            let operation = Operation::new("read", Some(given));
+            assert_eq!(operation.specifier(), Some(plain), "{given}");
+            assert_eq!(one_spelling(plain), plain);
+        }
+        assert_eq!(Operation::new("bash", Some("ls .//")).specifier(), Some("ls .//"));
+    }
+
+    #[test]
+    fn an_operation_reads_as_it_is_written() {
+        for text in ["bash:git log --format=%h:%s", "todo", "read:src/a.rs"] {
+            assert_eq!(Operation::parse(text).to_string(), text);
+        }
+        assert_eq!(Operation::parse("todo:"), Operation::new("todo", None));
+    }
+
+    #[test]
+    fn what_cannot_be_decided_is_said() {
+        let long = "a".repeat(PATH_SPECIFIER_MAX_BYTES + 1);
+        assert_eq!(Operation::new("read", Some(&long)).doubt(), Some(Doubt::TooLong));
+        assert_eq!(Operation::new("bash", Some(&long)).doubt(), None);
+        let longer = "a".repeat(SPECIFIER_MAX_BYTES + 1);
+        assert_eq!(Operation::new("bash", Some(&longer)).doubt(), Some(Doubt::TooLong));
+        assert_eq!(Operation::new("read", Some("src/../secret")).doubt(), Some(Doubt::ParentDirectory));
+        assert_eq!(Operation::new("read", Some("src/..secret")).doubt(), None);
+        assert_eq!(Operation::new("bash", Some("cd ../..")).doubt(), None);
+    }
+}

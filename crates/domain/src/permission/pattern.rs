@@ -1,0 +1,300 @@
+//! What a rule is about: `tool`, `tool:specifier`, or `*`.
+//!
+//! | pattern | matches |
+//! |---|---|
+//! | `*` | every operation of every tool |
+//! | `bash`, `bash:*` | every operation of the tool |
+//! | `bash:git status*` | specifiers that begin so; `*` is anything, `/` and line ends too |
+//! | `webfetch:docs.rs`, `task:explore` | exactly this specifier |
+//! | `write:src/*.rs` | for [`PATH_TOOLS`](super::PATH_TOOLS): `*` stays within one name |
+//! | `write:src/**` | `**` crosses `/`; a closing `/**` matches the directory itself too |
+//! | `read:**/.env` | `**/` is any number of directories, none included |
+//! | `bash:echo \*` | `\*` and `\\` are a star and a backslash |
+//! | `todo:\` | a lone backslash: the tool used without a specifier |
+//!
+//! There is nothing else: `?`, `[` and `{` stand for themselves, and case matters.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
+
+use super::matcher::{Matcher, escape};
+use super::operation::{Operation, has_parent_directory, is_path_tool, one_spelling};
+use super::tool::{InvalidToolName, ToolName};
+
+/// Longest pattern: room for the longest path, and nothing a person would type is longer.
+pub const PATTERN_MAX_BYTES: usize = 4096;
+
+/// A text that is not a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{pattern}` is not a permission pattern: {problem}")]
+pub struct InvalidPattern {
+    /// The text, shortened if it is long.
+    pub pattern: String,
+    /// What is wrong with it.
+    #[source]
+    pub problem: PatternProblem,
+}
+
+/// What is wrong with a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PatternProblem {
+    /// Beyond the limit.
+    #[error("it has more than {PATTERN_MAX_BYTES} bytes")]
+    TooLong,
+    /// What stands before the colon is no tool.
+    #[error(transparent)]
+    Tool(#[from] InvalidToolName),
+    /// `*:something`.
+    #[error("`*` stands for every tool and takes no specifier")]
+    EveryToolSpecifier,
+    /// `bash:`.
+    #[error("nothing follows the colon; write the tool alone for all of its uses")]
+    EmptySpecifier,
+    /// A backslash before anything but a star or a backslash.
+    #[error("a backslash stands only before `*` or another backslash; write `\\\\` for the character itself")]
+    Escape,
+    /// A path that never matches.
+    #[error("a path with `..` is always denied, so the pattern would never match")]
+    ParentDirectory,
+    /// `write:src/`.
+    #[error("a path that ends in `/` would never match; write `/**` for all that is beneath")]
+    ClosingSlash,
+}
+
+/// What a rule is about. Cheap to clone; equal when written equally.
+#[derive(Clone)]
+pub struct Pattern(Arc<Parsed>);
+
+struct Parsed {
+    /// The pattern as it is written, paths in their one spelling.
+    text: Box<str>,
+    /// None is every tool.
+    tool: Option<ToolName>,
+    matcher: Matcher,
+}
+
+impl Pattern {
+    /// The pattern that matches this operation and nothing else, for a stored "always": what a model wrote is
+    /// never read as a wildcard. Fails only for operations that are denied anyway or too long to store.
+    pub fn literal(operation: &Operation<'_>) -> Result<Self, InvalidPattern> {
+        let specifier = escape(operation.specifier().unwrap_or_default());
+        format!("{}:{specifier}", operation.tool()).parse()
+    }
+
+    /// Whether the operation is what this pattern is about.
+    pub fn matches(&self, operation: &Operation<'_>) -> bool {
+        let tool_fits = self.0.tool.as_ref().is_none_or(|tool| tool.as_str() == operation.tool());
+        tool_fits && self.0.matcher.matches(operation.specifier().unwrap_or_default())
+    }
+
+    /// The pattern as it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0.text
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
+        let parsed = parse(text).map_err(|problem| InvalidPattern { pattern: clip(text), problem })?;
+        Ok(Self(Arc::new(parsed)))
+    }
+}
+
+fn parse(text: &str) -> Result<Parsed, PatternProblem> {
+    if text.len() > PATTERN_MAX_BYTES {
+        return Err(PatternProblem::TooLong);
+    }
+    match text.split_once(':') {
+        None if text == "*" => Ok(Parsed { text: text.into(), tool: None, matcher: Matcher::Every }),
+        None => Ok(Parsed { text: text.into(), tool: Some(text.parse()?), matcher: Matcher::Every }),
+        Some(("*", _)) => Err(PatternProblem::EveryToolSpecifier),
+        Some((_, "")) => Err(PatternProblem::EmptySpecifier),
+        Some((tool, specifier)) => parse_specified(tool.parse()?, specifier),
+    }
+}
+
+fn parse_specified(tool: ToolName, specifier: &str) -> Result<Parsed, PatternProblem> {
+    let (specifier, matcher) = if is_path_tool(tool.as_str()) {
+        if has_parent_directory(specifier) {
+            return Err(PatternProblem::ParentDirectory);
+        }
+        if specifier.len() > 1 && specifier.ends_with('/') {
+            return Err(PatternProblem::ClosingSlash);
+        }
+        let specifier = one_spelling(specifier);
+        let matcher = Matcher::path(&specifier)?;
+        (specifier, matcher)
+    } else {
+        (specifier.into(), Matcher::text(specifier)?)
+    };
+    Ok(Parsed { text: format!("{tool}:{specifier}").into(), tool: Some(tool), matcher })
+}
+
+/// Keeps a hostile text from filling an error.
+fn clip(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Pattern {}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Pattern {
+    fn schema_name() -> Cow<'static, str> {
+        "Pattern".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "`tool`, `tool:specifier` with `*` and `**`, or `*` for every tool",
+            "examples": ["bash:git push*", "write:src/**", "webfetch:docs.rs", "task:explore", "*"],
+            "minLength": 1,
+            "maxLength": PATTERN_MAX_BYTES,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, operation: &str) -> bool {
+        let pattern: Pattern = pattern.parse().expect(pattern);
+        pattern.matches(&Operation::parse(operation))
+    }
+
+    #[test]
+    fn a_tool_alone_matches_all_of_its_uses() {
+        for pattern in ["bash", "bash:*", "bash:**", "*"] {
+            assert!(matches(pattern, "bash"), "{pattern}");
+            assert!(matches(pattern, "bash:rm -rf /\nls"), "{pattern}");
+        }
+        assert!(!matches("bash", "bash2:ls") && !matches("bash:*", "read:ls"));
+        assert!(matches("*", "server__tool"));
+    }
+
+    #[test]
+    fn a_star_in_a_command_is_anything() {
+        assert!(matches("bash:git status*", "bash:git status"));
+        assert!(matches("bash:git status*", "bash:git status -s src/a"));
+        assert!(!matches("bash:git status*", "bash:sudo git status"));
+        assert!(matches("bash:*--force*main", "bash:git push --force origin main"));
+        assert!(!matches("bash:*--force*main", "bash:git push --force origin main2"));
+        assert!(!matches("bash:ab*ba", "bash:aba"), "the pieces do not overlap");
+        assert!(matches("webfetch:docs.rs", "webfetch:docs.rs"));
+        assert!(!matches("webfetch:docs.rs", "webfetch:docs.rs.evil.example"));
+        assert!(!matches("task:explore", "task:explorer"));
+    }
+
+    #[test]
+    fn a_star_in_a_path_stays_in_one_name() {
+        assert!(matches("write:src/*.rs", "write:src/a.rs"));
+        assert!(!matches("write:src/*.rs", "write:src/deep/a.rs"));
+        assert!(matches("read:*", "read:a") && !matches("read:*", "read:a/b"));
+        assert!(matches("write:*/gen/*", "write:a/gen/b") && !matches("write:*/gen/*", "write:a/b/gen/c"));
+    }
+
+    #[test]
+    fn two_stars_cross_directories() {
+        for path in ["src", "src/", "src/a", "src/a/b/c", "./src/a"] {
+            assert!(matches("write:src/**", &format!("write:{path}")), "{path}");
+        }
+        assert!(!matches("write:src/**", "write:src2/a") && !matches("write:src/**", "write:a/src/b"));
+        for path in [".env", "a/.env", "a/b/.env"] {
+            assert!(matches("read:**/.env", &format!("read:{path}")), "{path}");
+        }
+        assert!(!matches("read:**/.env", "read:a.env") && !matches("read:**/.env", "read:a/x.env"));
+        assert!(matches("read:a/**/b", "read:a/b") && matches("read:a/**/b", "read:a/x/y/b"));
+        assert!(!matches("read:a/**/b", "read:a/xb"));
+        assert!(matches("read:**", "read:.") && matches("read:**", "read:/etc/passwd"));
+        assert!(matches("read:/**", "read:/etc") && !matches("read:/**", "read:etc"));
+        assert!(matches("read:src/**.rs", "read:src/a/b.rs"));
+    }
+
+    #[test]
+    fn a_path_pattern_has_one_spelling_too() {
+        let pattern: Pattern = "write:./src//gen/**".parse().expect("pattern");
+        assert_eq!(pattern.as_str(), "write:src/gen/**");
+        assert!(matches("list:.", "list:./"));
+    }
+
+    #[test]
+    fn a_bad_pattern_is_an_error_that_names_it() {
+        let long = format!("bash:{}", "x".repeat(PATTERN_MAX_BYTES));
+        for bad in [
+            "",
+            ":",
+            "bash:",
+            ":x",
+            "*:x",
+            "re*d",
+            "a b:c",
+            "bash:\\d",
+            "bash:a\\",
+            "read:../x",
+            "write:src/",
+            &long,
+        ] {
+            let error = bad.parse::<Pattern>().expect_err(bad).to_string();
+            assert!(error.contains(&format!("`{}`", clip(bad))), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_literal_matches_nothing_else() {
+        let literal = |text| Pattern::literal(&Operation::parse(text)).expect(text);
+        assert_eq!(literal("bash:rm *").as_str(), r"bash:rm \*");
+        assert!(!literal("bash:rm *").matches(&Operation::parse("bash:rm x")));
+        assert!(literal("todo").matches(&Operation::parse("todo")));
+        assert!(!literal("todo").matches(&Operation::parse("todo:x")));
+        assert!(literal("read:/").matches(&Operation::parse("read:/")));
+        assert!(Pattern::literal(&Operation::parse("read:../x")).is_err());
+    }
+
+    #[test]
+    fn a_hostile_pattern_is_not_slow() {
+        let pattern: Pattern = format!("read:{}b", "*a".repeat(1000)).parse().expect("pattern");
+        let path = "a".repeat(4000);
+        assert!(!pattern.matches(&Operation::new("read", Some(&path))));
+        let pattern: Pattern = format!("bash:{}b", "*a".repeat(1000)).parse().expect("pattern");
+        let command = "a".repeat(128 * 1024);
+        assert!(!pattern.matches(&Operation::new("bash", Some(&command))));
+    }
+}
