@@ -146,7 +146,7 @@ fn round_up(millionths: u128) -> u64 {
 }
 
 /// What a call may take at most: reserved before it is sent, released when it is settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Amount {
     /// The input, as estimated.

@@ -82,9 +82,9 @@ struct Node {
 
 impl Ledger {
     /// The ledger of a new run, with its root agent open.
-    pub fn open_root(root: AgentId, budget: &Budget) -> Result<Self, LedgerError> {
+    pub fn open_root(root: &AgentId, budget: &Budget) -> Result<Self, LedgerError> {
         let mut ledger = Self { nodes: Vec::new(), places: HashMap::new(), depths: Vec::new() };
-        check_itself(&root, budget)?;
+        check_itself(root, budget)?;
         ledger.add(root, None, budget);
         Ok(ledger)
     }
@@ -95,8 +95,8 @@ impl Ledger {
     }
 
     /// Opens a child; its id names its parent. Refused when [`check_spawn`](Self::check_spawn) says so.
-    pub fn open_child(&mut self, child: AgentId, budget: &Budget) -> Result<(), LedgerError> {
-        let parent = self.place_for(&child, budget)?;
+    pub fn open_child(&mut self, child: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
+        let parent = self.place_for(child, budget)?;
         self.add(child, Some(parent), budget);
         Ok(())
     }
@@ -221,11 +221,11 @@ impl Ledger {
         full.map_or(Ok(parent), |exhausted| Err(exhausted.into()))
     }
 
-    fn add(&mut self, agent: AgentId, parent: Option<usize>, budget: &Budget) {
+    fn add(&mut self, agent: &AgentId, parent: Option<usize>, budget: &Budget) {
         let at = self.nodes.len();
         let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
         self.places.insert(agent.clone(), at);
-        self.nodes.push(Node::new(agent, parent, depth, *budget));
+        self.nodes.push(Node::new(agent.clone(), parent, depth, *budget));
         if self.depths.len() == depth {
             self.depths.push(AtDepth::default());
         }
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn without_a_cap_every_call_is_granted() {
-        let mut ledger = Ledger::open_root(root(), &Budget::NONE).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &Budget::NONE).expect("ledger");
         let unpriced = Want { price: None, ..want(1_000_000, 64_000) };
         let amount = granted(ledger.reserve(&root(), &unpriced, Purpose::Work));
         assert_eq!(amount, Amount { input_tokens: 1_000_000, output_tokens: 64_000, micro_usd: None });
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_call_waits_for_what_is_in_flight() {
-        let mut ledger = Ledger::open_root(root(), &tokens(10_000 + REPORT_TOKENS)).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &tokens(10_000 + REPORT_TOKENS)).expect("ledger");
         let first = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
         let second = ledger.reserve(&root(), &want(2000, 4000), Purpose::Work);
         assert_eq!(second, Ok(Reservation::Wait { owner: root() }));
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn the_output_is_lowered_to_a_floor_and_then_the_cap_is_exhausted() {
         let cap = 5000 + REPORT_TOKENS;
-        let mut ledger = Ledger::open_root(root(), &tokens(cap)).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &tokens(cap)).expect("ledger");
         let lowered = granted(ledger.reserve(&root(), &want(2000, 8000), Purpose::Work));
         assert_eq!(lowered.output_tokens, 3000, "as much as fits");
         ledger.settle(&root(), lowered, usage(2000, 1000)).expect("settled");
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_lowered_call_waits_too() {
-        let mut ledger = Ledger::open_root(root(), &tokens(5000 + REPORT_TOKENS)).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &tokens(5000 + REPORT_TOKENS)).expect("ledger");
         let first = granted(ledger.reserve(&root(), &want(500, 500), Purpose::Work));
         let waiting = ledger.reserve(&root(), &want(2000, 8000), Purpose::Work);
         assert_eq!(waiting, Ok(Reservation::Wait { owner: root() }));
@@ -404,11 +404,11 @@ mod tests {
 
     #[test]
     fn every_cap_above_binds_and_is_named() {
-        let mut ledger = Ledger::open_root(root(), &tokens(1_000_000)).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &tokens(1_000_000)).expect("ledger");
         let child = agent("k3f9ab2c.1");
-        ledger.open_child(child.clone(), &tokens(3000)).expect("child");
+        ledger.open_child(&child, &tokens(3000)).expect("child");
         let grandchild = agent("k3f9ab2c.1.1");
-        ledger.open_child(grandchild.clone(), &tokens(500_000)).expect("grandchild");
+        ledger.open_child(&grandchild, &tokens(500_000)).expect("grandchild");
         let refused = ledger.reserve(&grandchild, &want(2000, 1000), Purpose::Work).expect("an answer");
         let expected = exhausted("k3f9ab2c.1", Limit::Tokens(3000));
         assert_eq!(expected.to_string(), "the budget of k3f9ab2c.1 is exhausted: its limit is 3000 tokens");
@@ -421,9 +421,9 @@ mod tests {
 
     #[test]
     fn the_last_part_is_for_the_reports_of_the_agents_open_now() {
-        let mut ledger = Ledger::open_root(root(), &tokens(4 * REPORT_TOKENS)).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &tokens(4 * REPORT_TOKENS)).expect("ledger");
         let child = agent("k3f9ab2c.1");
-        ledger.open_child(child.clone(), &Budget::NONE).expect("child");
+        ledger.open_child(&child, &Budget::NONE).expect("child");
         assert_eq!(
             granted(ledger.quote(&root(), &want(0, 9999), Purpose::Work)).output_tokens,
             2 * REPORT_TOKENS
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn money_is_a_cap_like_tokens() {
         let budget = Budget { usd: Some(Usd::from_micros(10_000 + REPORT_TOKENS)), ..Budget::NONE };
-        let mut ledger = Ledger::open_root(root(), &budget).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &budget).expect("ledger");
         let first = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
         assert_eq!(first.micro_usd, Some(6000));
         let waiting = ledger.reserve(&root(), &want(2000, 4000), Purpose::Work);
@@ -453,7 +453,7 @@ mod tests {
     fn an_unknown_price_never_passes_a_cap_on_money() {
         let usd = Usd::from_micros(1_500_000);
         let mut ledger =
-            Ledger::open_root(root(), &Budget { usd: Some(usd), ..Budget::NONE }).expect("ledger");
+            Ledger::open_root(&root(), &Budget { usd: Some(usd), ..Budget::NONE }).expect("ledger");
         let unpriced = Want { price: None, ..want(10, 10) };
         let refused = ledger.reserve(&root(), &unpriced, Purpose::Report).expect("an answer");
         assert_eq!(refused, Reservation::Exhausted(exhausted("k3f9ab2c", Limit::UnknownPrice(usd))));
@@ -463,7 +463,7 @@ mod tests {
     fn zero_means_zero() {
         let free = Price { input: 0, output: 0, cached: 0 };
         for budget in [tokens(0), Budget { usd: Some(Usd::from_micros(0)), ..Budget::NONE }] {
-            let mut ledger = Ledger::open_root(root(), &budget).expect("ledger");
+            let mut ledger = Ledger::open_root(&root(), &budget).expect("ledger");
             for purpose in [Purpose::Work, Purpose::Report] {
                 for want in [want(1, 1), want(0, 1), want(0, 0), Want { price: Some(free), ..want(1, 1) }] {
                     let answer = ledger.reserve(&root(), &want, purpose);
@@ -471,34 +471,34 @@ mod tests {
                 }
             }
         }
-        let refused = Ledger::open_root(root(), &agents(0)).expect_err("no agents");
+        let refused = Ledger::open_root(&root(), &agents(0)).expect_err("no agents");
         assert_eq!(refused, exhausted("k3f9ab2c", Limit::Agents(0)).into());
-        let mut ledger = Ledger::open_root(root(), &Budget::NONE).expect("ledger");
-        let refused = ledger.open_child(agent("k3f9ab2c.1"), &agents(0)).expect_err("no agents");
+        let mut ledger = Ledger::open_root(&root(), &Budget::NONE).expect("ledger");
+        let refused = ledger.open_child(&agent("k3f9ab2c.1"), &agents(0)).expect_err("no agents");
         assert_eq!(refused, exhausted("k3f9ab2c.1", Limit::Agents(0)).into());
     }
 
     #[test]
     fn the_cap_on_agents_counts_all_that_ever_were() {
-        let mut ledger = Ledger::open_root(root(), &agents(4)).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &agents(4)).expect("ledger");
         let child = agent("k3f9ab2c.1");
-        ledger.open_child(child.clone(), &agents(2)).expect("child");
-        ledger.open_child(child.child(1), &Budget::NONE).expect("grandchild");
+        ledger.open_child(&child, &agents(2)).expect("child");
+        ledger.open_child(&child.child(1), &Budget::NONE).expect("grandchild");
         let refused = ledger.check_spawn(&child.child(2), &Budget::NONE).expect_err("the child's cap");
         assert_eq!(refused, exhausted("k3f9ab2c.1", Limit::Agents(2)).into());
         ledger.close(&child.child(1)).expect("closed");
-        ledger.open_child(child.child(2), &Budget::NONE).expect_err("closed agents count");
-        ledger.open_child(agent("k3f9ab2c.2"), &Budget::NONE).expect("the fourth");
-        let refused = ledger.open_child(agent("k3f9ab2c.3"), &Budget::NONE).expect_err("the root's cap");
+        ledger.open_child(&child.child(2), &Budget::NONE).expect_err("closed agents count");
+        ledger.open_child(&agent("k3f9ab2c.2"), &Budget::NONE).expect("the fourth");
+        let refused = ledger.open_child(&agent("k3f9ab2c.3"), &Budget::NONE).expect_err("the root's cap");
         assert_eq!(refused.to_string(), "the budget of k3f9ab2c is exhausted: its limit is 4 agents");
         assert_eq!((ledger.created(&root()), ledger.open(&root())), (Some(4), Some(3)));
     }
 
     #[test]
     fn figures_are_kept_as_own_as_subtree_and_by_depth() {
-        let mut ledger = Ledger::open_root(root(), &Budget::NONE).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &Budget::NONE).expect("ledger");
         let child = agent("k3f9ab2c.1");
-        ledger.open_child(child.clone(), &Budget::NONE).expect("child");
+        ledger.open_child(&child, &Budget::NONE).expect("child");
         for (who, input) in [(&root(), 100), (&child, 10), (&child, 1)] {
             let amount = granted(ledger.reserve(who, &want(input, 50), Purpose::Work));
             ledger.settle(who, amount, usage(input, 5)).expect("settled");
@@ -519,9 +519,9 @@ mod tests {
 
     #[test]
     fn mistakes_are_refused_and_change_nothing() {
-        let mut ledger = Ledger::open_root(root(), &Budget::NONE).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &Budget::NONE).expect("ledger");
         let child = agent("k3f9ab2c.1");
-        ledger.open_child(child.clone(), &Budget::NONE).expect("child");
+        ledger.open_child(&child, &Budget::NONE).expect("child");
         let amount = granted(ledger.reserve(&child, &want(10, 10), Purpose::Work));
         let too_much = Amount { input_tokens: 11, ..amount };
         assert_eq!(
@@ -538,19 +538,22 @@ mod tests {
             ledger.reserve(&child, &want(1, 1), Purpose::Report),
             Err(LedgerError::Closed(child.clone()))
         );
-        assert_eq!(ledger.open_child(child.child(1), &Budget::NONE), Err(LedgerError::Closed(child.clone())));
-        assert_eq!(ledger.open_child(child.clone(), &Budget::NONE), Err(LedgerError::Doubled(child)));
-        let stranger = agent("zzzzzzzz.1");
-        assert_eq!(ledger.open_child(stranger, &Budget::NONE), Err(LedgerError::Unknown(agent("zzzzzzzz"))));
         assert_eq!(
-            ledger.open_child(agent("zzzzzzzz"), &Budget::NONE),
+            ledger.open_child(&child.child(1), &Budget::NONE),
+            Err(LedgerError::Closed(child.clone()))
+        );
+        assert_eq!(ledger.open_child(&child, &Budget::NONE), Err(LedgerError::Doubled(child)));
+        let stranger = agent("zzzzzzzz.1");
+        assert_eq!(ledger.open_child(&stranger, &Budget::NONE), Err(LedgerError::Unknown(agent("zzzzzzzz"))));
+        assert_eq!(
+            ledger.open_child(&agent("zzzzzzzz"), &Budget::NONE),
             Err(LedgerError::Doubled(agent("zzzzzzzz")))
         );
     }
 
     #[test]
     fn a_journalled_reservation_is_a_fact() {
-        let mut ledger = Ledger::open_root(root(), &tokens(100)).expect("ledger");
+        let mut ledger = Ledger::open_root(&root(), &tokens(100)).expect("ledger");
         let amount = Amount { input_tokens: 500, output_tokens: 500, micro_usd: None };
         ledger.hold(&root(), amount).expect("held");
         assert_eq!(ledger.reserved_tokens(&root()), Some(1000));

@@ -88,7 +88,7 @@ impl Known {
 impl Model {
     fn new(budget: Budget) -> Option<Self> {
         let root: AgentId = "k3f9ab2c".parse().expect("agent id");
-        let ledger = match Ledger::open_root(root.clone(), &budget) {
+        let ledger = match Ledger::open_root(&root, &budget) {
             Ok(ledger) => ledger,
             Err(refused) => {
                 assert_eq!(budget.agents, Some(0), "{refused}");
@@ -125,7 +125,7 @@ impl Model {
         let fits = budget.agents != Some(0) && !self.above(&id).any(full);
         let expected = self.agents[parent].open && fits;
         assert_eq!(self.ledger.check_spawn(&id, &budget).is_ok(), expected, "the cap on agents is exact");
-        let opened = self.ledger.open_child(id.clone(), &budget);
+        let opened = self.ledger.open_child(&id, &budget);
         assert_eq!(opened.is_ok(), expected);
         if expected {
             self.agents[parent].children += 1;

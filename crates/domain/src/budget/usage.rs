@@ -83,6 +83,13 @@ pub struct Figures {
     pub usage: Usage,
 }
 
+impl Figures {
+    /// The same with this wall time.
+    pub fn with_wall_ms(self, wall_ms: u64) -> Figures {
+        Figures { wall_ms, ..self }
+    }
+}
+
 impl Add for Figures {
     type Output = Figures;
 
