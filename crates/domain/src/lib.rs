@@ -5,5 +5,14 @@
 //! `posse verify` and the tests alike.
 
 pub mod budget;
+pub mod code;
+pub mod contract;
+pub mod definition;
+pub mod event;
+pub mod hash;
 pub mod id;
+pub mod lifecycle;
+pub mod message;
+pub mod ownership;
 pub mod permission;
+pub mod text;

@@ -3,10 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::budget::DEFAULT_MAX_DEPTH;
 use crate::id::AgentId;
-
-/// Depth a run may reach unless it, its root skill or the settings say otherwise.
-pub const DEFAULT_MAX_DEPTH: u32 = 2;
 
 /// Where an agent stands in its tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

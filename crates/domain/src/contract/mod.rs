@@ -3,6 +3,7 @@
 mod context;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -94,9 +95,9 @@ pub struct ParentTerms {
     /// The child's number minus one; in a plan the step's position.
     pub step_idx: u32,
     /// The run's request.
-    pub task_prompt: String,
+    pub task_prompt: Arc<str>,
     /// The plan's goal, or the request's first line.
-    pub goal_summary: String,
+    pub goal_summary: Arc<str>,
     /// The closed child whose conversation this one continues.
     pub continues: Option<AgentId>,
     /// The failed child that this one repairs.

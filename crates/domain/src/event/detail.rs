@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Figures, Usage};
+use crate::budget::{Amount, Figures, Usage};
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::definition::Definition;
@@ -10,7 +10,7 @@ use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{FailKind, StateName};
 use crate::message::Reply;
-use crate::permission::{Decision, Rule};
+use crate::permission::{Decision, Rule, Rules};
 use crate::text::{BlobRef, Text};
 
 /// How a run is limited beyond its root's contract.
@@ -22,9 +22,9 @@ pub struct RunTerms {
     /// How many calls may run at once in the tree.
     pub parallel: u32,
     /// Rules of the user's settings.
-    pub operator_rules: Vec<Rule>,
+    pub operator_rules: Rules,
     /// Rules of the run.
-    pub run_rules: Vec<Rule>,
+    pub run_rules: Rules,
 }
 
 /// See [`super::EventBody::RunStarted`].
@@ -182,6 +182,8 @@ pub struct SubagentAttempt {
     pub n: u32,
     /// The kind of failure that ended the attempt before.
     pub kind: FailKind,
+    /// Why it ended, as a word.
+    pub code: Code,
     /// Why it ended, for people and for the new attempt.
     pub reason: String,
 }
@@ -313,16 +315,16 @@ pub enum Purpose {
     Report,
 }
 
-/// What a model call set aside in the ledger.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reserved {
-    /// Estimated input.
-    pub input_tokens: u64,
-    /// Maximum output.
-    pub output_tokens: u64,
-    /// The worst price, if it is known.
-    pub micro_usd: Option<u64>,
+/// Why an agent is asked for its report before it ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportCause {
+    /// The last turn is kept for the report.
+    Turns,
+    /// The budget allows nothing else.
+    Budget,
+    /// The final answer did not satisfy its schema; one more turn to mend it.
+    Schema,
 }
 
 /// See [`super::EventBody::ModelCalled`].
@@ -337,12 +339,15 @@ pub struct ModelCalled {
     pub call: u32,
     /// What it is for.
     pub purpose: Purpose,
+    /// For a report: why now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<ReportCause>,
     /// The model's full name.
     pub model: String,
     /// Hash of the request, so that a replay can be compared.
     pub request_hash: Hash,
     /// What it set aside.
-    pub reserved: Reserved,
+    pub reserved: Amount,
 }
 
 /// Why a model call failed.
@@ -466,8 +471,21 @@ pub struct ToolFinished {
     /// The child whose result this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<AgentId>,
+    /// Files whose content the agent saw or made in this call, by hash.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<SeenFile>,
     /// How long it took.
     pub elapsed_ms: u64,
+}
+
+/// A file as an agent last saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeenFile {
+    /// The file, relative to the workspace.
+    pub path: String,
+    /// Its content's hash.
+    pub hash: Hash,
 }
 
 /// See [`super::EventBody::ToolInterrupted`].
@@ -508,6 +526,18 @@ pub enum Sender {
     Agent(AgentId),
     /// The host, on behalf of a child that ended.
     Child(AgentId),
+    /// The host itself.
+    Host(HostNote),
+}
+
+/// What the host tells an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostNote {
+    /// Its reply had neither text nor calls.
+    EmptyReply,
+    /// Its final answer does not satisfy the schema.
+    SchemaMismatch,
 }
 
 /// See [`super::EventBody::MessageReceived`].

@@ -1,0 +1,336 @@
+//! The only way a run's state changes: one event at a time, live and on load alike.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::close::wall_since;
+use super::{Cancel, ClosedAgent, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Run};
+use crate::budget::{Deadline, Figures, Ledger};
+use crate::contract::Contract;
+use crate::definition::Definition;
+use crate::event::{
+    Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, RunStarted, SubagentClosed, SubagentCreated,
+};
+use crate::id::{AgentId, RunId};
+use crate::permission::{Authority, DefinitionLayer, Grant, RunLayers, ToolSet};
+
+/// An event that cannot happen in the state it meets.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{agent}: `{kind}` cannot happen now: {problem}")]
+pub struct Illegal {
+    /// The event's agent.
+    pub agent: AgentId,
+    /// The event's kind.
+    pub kind: &'static str,
+    /// Why not.
+    pub problem: String,
+}
+
+impl Run {
+    /// Begins a run from its first event.
+    pub fn begin(event: &Event) -> Result<Run, Illegal> {
+        let EventBody::RunStarted(started) = &event.body else {
+            return Err(illegal(event, "a run begins with run.started"));
+        };
+        let run = event.agent.run();
+        let kinds = kinds(&started.definitions).map_err(|problem| illegal(event, problem))?;
+        let name = &started.contract.execution.definition;
+        let kind = kinds.get(name).cloned().ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
+        let layers = RunLayers {
+            operator: started.terms.operator_rules.clone(),
+            run: started.terms.run_rules.clone(),
+            ..RunLayers::default()
+        };
+        let authority =
+            Authority::root(&run, layers, kind.layer.clone(), started.contract.permissions.clone());
+        let ledger = Ledger::open_root(&event.agent, &started.contract.budget)
+            .map_err(|error| illegal(event, error.to_string()))?;
+        let agent = open_agent(Arc::new(started.contract.clone()), authority, kind, event.at_ms);
+        let agent = OpenAgent { state: OpenState::Running { attempt: 1 }, ..agent };
+        Ok(started_run(&run, started, event.at_ms, kinds, ledger, agent))
+    }
+
+    /// Applies the next event.
+    pub fn apply(&mut self, event: &Event) -> Result<(), Illegal> {
+        let id = &event.agent;
+        if self.outcome.is_some() {
+            return Err(illegal(event, "the run has ended"));
+        }
+        match &event.body {
+            EventBody::RunStarted(_) => return Err(illegal(event, "the run has started")),
+            EventBody::RunResumed(e) => {
+                for node in self.agents.values_mut() {
+                    if let Node::Open(agent) = node {
+                        agent.deadline.pause(e.unowned_ms);
+                    }
+                }
+            }
+            EventBody::SubagentCreated(created) => self.created(event, created)?,
+            EventBody::SubagentQueued(_) => match &mut self.live(event)?.state {
+                OpenState::Created { queued } if !*queued => *queued = true,
+                _ => return Err(illegal(event, "it does not wait to start")),
+            },
+            EventBody::SubagentStarted(_) => match &mut self.live(event)?.state {
+                state @ OpenState::Created { .. } => *state = OpenState::Running { attempt: 1 },
+                _ => return Err(illegal(event, "it has started")),
+            },
+            EventBody::SubagentAttempt(e) => match &mut self.live(event)?.state {
+                OpenState::Running { attempt } if *attempt + 1 == e.n => *attempt = e.n,
+                _ => return Err(illegal(event, format!("attempt {} is not the next", e.n))),
+            },
+            EventBody::SubagentWaitingForMerge(e) => match &mut self.live(event)?.state {
+                state @ OpenState::Running { .. } => *state = OpenState::WaitingForMerge { report: e.report.clone() },
+                _ => return Err(illegal(event, "it is not running")),
+            },
+            EventBody::IntegrationPassed(_) => {
+                let state = &mut self.live(event)?.state;
+                let OpenState::WaitingForMerge { report } = state else {
+                    return Err(illegal(event, "it does not wait for a merge"));
+                };
+                *state = OpenState::Completed { report: report.clone() };
+            }
+            EventBody::IntegrationFailed(e) => {
+                let state = &mut self.live(event)?.state;
+                let OpenState::WaitingForMerge { report } = state else {
+                    return Err(illegal(event, "it does not wait for a merge"));
+                };
+                let report = Some(report.clone());
+                *state = OpenState::Failed(Failure { kind: e.kind, code: e.code, reason: e.reason.clone(), report });
+            }
+            EventBody::SubagentFailed(e) => match &mut self.live(event)?.state {
+                state @ (OpenState::Created { .. } | OpenState::Running { .. }) => {
+                    *state = OpenState::Failed(Failure {
+                        kind: e.kind,
+                        code: e.code,
+                        reason: e.reason.clone(),
+                        report: e.report.clone(),
+                    });
+                }
+                _ => return Err(illegal(event, "it is past failing")),
+            },
+            EventBody::SubagentClosed(e) => self.close_agent(event, e)?,
+            EventBody::ModelCalled(e) => self.model_called(event, e)?,
+            EventBody::ModelReplied(e) => self.model_replied(event, e)?,
+            EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_) => {
+                self.live(event)?;
+                let one = Figures { tool_calls: 1, ..Figures::default() };
+                self.ledger.record(id, one).map_err(|error| illegal(event, error.to_string()))?;
+            }
+            EventBody::CancelRequested(e) => {
+                let cancel = Cancel { by: e.by.clone(), reason: e.reason.clone(), kill: e.kill };
+                self.live(event)?.cancel = Some(cancel);
+            }
+            EventBody::RunCompleted(e) => self.end_run(event, Outcome::Completed { text: e.text.clone() })?,
+            EventBody::RunFailed(e) => {
+                let outcome = Outcome::Failed {
+                    kind: e.kind,
+                    code: e.code,
+                    reason: e.reason.clone(),
+                    text: e.text.clone(),
+                };
+                self.end_run(event, outcome)?;
+            }
+            EventBody::RunCancelled(e) => self.end_run(event, Outcome::Cancelled { reason: e.reason.clone() })?,
+            EventBody::SubagentRefused(_)
+            | EventBody::ToolIntended(_)
+            | EventBody::PermissionDecided(_)
+            | EventBody::MessageReceived(_)
+            | EventBody::ContextTrimmed(_)
+            | EventBody::TodoChanged(_) => {
+                self.live(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn live(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
+        match self.agents.get_mut(&event.agent) {
+            Some(Node::Open(agent)) => Ok(agent),
+            Some(Node::Closed(_)) => Err(illegal(event, "the agent is closed")),
+            None => Err(illegal(event, "there is no such agent")),
+        }
+    }
+
+    fn created(&mut self, event: &Event, created: &SubagentCreated) -> Result<(), Illegal> {
+        let id = &event.agent;
+        let contract = &created.contract;
+        if contract.hash() != created.contract_hash {
+            return Err(illegal(event, "the contract does not match its hash"));
+        }
+        let parent_id = id.parent().ok_or_else(|| illegal(event, "the root is not created by a parent"))?;
+        let number = id.number().unwrap_or(0);
+        let kind = self.kind(&created.definition).cloned();
+        let kind = kind.ok_or_else(|| illegal(event, format!("no definition `{}`", created.definition)))?;
+        let Some(Node::Open(parent)) = self.agents.get_mut(&parent_id) else {
+            return Err(illegal(event, "its parent is not open"));
+        };
+        if number != parent.children + 1 {
+            return Err(illegal(event, format!("the parent's next child is {}", parent.children + 1)));
+        }
+        let authority = parent.authority.child(number, kind.layer.clone(), &contract.permissions);
+        // The contract was made by the meet; one that asks for more than its parent has was tampered with.
+        if !narrower(authority.grant(), &contract.permissions) {
+            return Err(illegal(event, "its grant is wider than its parent's"));
+        }
+        self.ledger
+            .open_child(id, &contract.budget)
+            .map_err(|exhausted| illegal(event, exhausted.to_string()))?;
+        parent.children = number;
+        parent.open_children.insert(number);
+        let agent = open_agent(Arc::new(contract.clone()), authority, kind, event.at_ms);
+        let agent = OpenAgent {
+            call_id: created.call_id.as_str().into(),
+            background: created.background,
+            writer: created.writer,
+            ..agent
+        };
+        self.agents.insert(id.clone(), Node::Open(Box::new(agent)));
+        self.open_count += 1;
+        Ok(())
+    }
+
+    fn close_agent(&mut self, event: &Event, closed: &SubagentClosed) -> Result<(), Illegal> {
+        let id = &event.agent;
+        let agent = self.live(event)?;
+        if !agent.open_children.is_empty() {
+            return Err(illegal(event, "it has open children"));
+        }
+        let failure = match (&agent.state, closed.final_status) {
+            (OpenState::Completed { .. }, FinalStatus::Completed) => None,
+            (OpenState::Failed(failure), FinalStatus::Failed) => Some(failure.clone()),
+            _ => return Err(illegal(event, "it is neither completed nor failed")),
+        };
+        let failed_child = failure
+            .as_ref()
+            .map(|failure| FailedChild { id: id.clone(), code: failure.code, reason: failure.reason.clone() });
+        let repairs = agent.contract.parent.repairs.clone();
+        let remains = ClosedAgent {
+            kind: agent.kind.clone(),
+            grant: agent.contract.permissions.clone(),
+            failure: failed_child.clone(),
+            fail_kind: failure.as_ref().map(|failure| failure.kind),
+            required: agent.contract.step.required,
+        };
+        let wall = wall_since(agent.created_at_ms, event.at_ms);
+        let settled = self.ledger.record(id, wall).and_then(|()| self.ledger.close(id));
+        settled.map_err(|error| illegal(event, error.to_string()))?;
+        self.agents.insert(id.clone(), Node::Closed(Box::new(remains)));
+        self.open_count -= 1;
+        match (failed_child, repairs) {
+            (Some(child), _) => self.failed.push(child),
+            (None, Some(repaired)) => {
+                self.repaired.insert(repaired);
+            }
+            (None, None) => {}
+        }
+        if let (Some(parent), Some(number)) = (id.parent(), id.number())
+            && let Some(Node::Open(parent)) = self.agents.get_mut(&parent)
+        {
+            parent.open_children.remove(&number);
+        }
+        Ok(())
+    }
+
+    fn model_called(&mut self, event: &Event, called: &ModelCalled) -> Result<(), Illegal> {
+        let agent = self.live(event)?;
+        if agent.calling.is_some() || !matches!(agent.state, OpenState::Running { .. }) {
+            return Err(illegal(event, "a call is under way, or it is not running"));
+        }
+        agent.calling = Some(called.reserved);
+        self.ledger.hold(&event.agent, called.reserved).map_err(|problem| illegal(event, problem.to_string()))
+    }
+
+    fn model_replied(&mut self, event: &Event, replied: &ModelReplied) -> Result<(), Illegal> {
+        let reserved = self.live(event)?.calling.take();
+        let reserved = reserved.ok_or_else(|| illegal(event, "no call is under way"))?;
+        // A call that failed is a call retry, not a turn; its cost counts all the same.
+        let turn = Figures { turns: u64::from(replied.error.is_none()), ..Figures::default() };
+        let settled = self.ledger.settle(&event.agent, reserved, replied.usage);
+        settled
+            .and_then(|()| self.ledger.record(&event.agent, turn))
+            .map_err(|error| illegal(event, error.to_string()))
+    }
+
+    fn end_run(&mut self, event: &Event, outcome: Outcome) -> Result<(), Illegal> {
+        let root = self.live(event)?;
+        if !event.agent.is_root() || !root.open_children.is_empty() {
+            return Err(illegal(event, "children are open"));
+        }
+        self.outcome = Some(outcome);
+        Ok(())
+    }
+}
+
+fn illegal(event: &Event, problem: impl Into<String>) -> Illegal {
+    Illegal { agent: event.agent.clone(), kind: event.body.kind(), problem: problem.into() }
+}
+
+fn kinds(definitions: &[Definition]) -> Result<BTreeMap<String, Arc<Kind>>, String> {
+    let mut kinds = BTreeMap::new();
+    for definition in definitions {
+        let tools = ToolSet::parse(definition.tools.iter().map(String::as_str)).map_err(|error| error.to_string())?;
+        let layer = DefinitionLayer {
+            name: definition.name.as_str().into(),
+            default: definition.default,
+            rules: definition.rules.clone().into(),
+        };
+        kinds.insert(definition.name.clone(), Arc::new(Kind { definition: definition.clone(), layer, tools }));
+    }
+    Ok(kinds)
+}
+
+fn open_agent(
+    contract: Arc<Contract>,
+    authority: Authority,
+    kind: Arc<Kind>,
+    at_ms: i64,
+) -> OpenAgent {
+    let deadline = Deadline::new(u64::try_from(at_ms).unwrap_or(0), contract.budget.wall_ms);
+    OpenAgent {
+        contract,
+        authority,
+        kind,
+        state: OpenState::Created { queued: false },
+        call_id: "".into(),
+        background: false,
+        writer: false,
+        children: 0,
+        open_children: BTreeSet::new(),
+        cancel: None,
+        calling: None,
+        created_at_ms: at_ms,
+        deadline,
+    }
+}
+
+fn started_run(
+    id: &RunId,
+    started: &RunStarted,
+    at_ms: i64,
+    kinds: BTreeMap<String, Arc<Kind>>,
+    ledger: Ledger,
+    root: OpenAgent,
+) -> Run {
+    Run {
+        id: id.clone(),
+        request: started.request.clone(),
+        terms: started.terms.clone(),
+        dir: started.dir.clone(),
+        session_id: started.session_id.clone(),
+        started_at_ms: at_ms,
+        kinds,
+        ledger,
+        failed: Vec::new(),
+        repaired: BTreeSet::new(),
+        outcome: None,
+        agents: HashMap::from([(id.root(), Node::Open(Box::new(root)))]),
+        open_count: 1,
+    }
+}
+
+/// Whether `claimed` asks for nothing beyond `met`, the meet of the parent's grant and `claimed` itself.
+fn narrower(met: &Grant, claimed: &Grant) -> bool {
+    met == claimed
+}

@@ -1,0 +1,88 @@
+//! The end of a run: set by its root alone, and only when every child is closed.
+
+use super::close::wall_since;
+use super::{Decided, FailKind, Failure, Run};
+use crate::budget::Figures;
+use crate::code::Code;
+use crate::event::{FailedChild, RunCancelled, RunCompleted, RunFailed};
+use crate::text::Text;
+
+/// How the root ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunEnd {
+    /// Its work is done.
+    Done {
+        /// Its report.
+        report: Text,
+        /// Whether it ran out of turns.
+        turns_exhausted: bool,
+    },
+    /// It failed, or was cancelled.
+    Failed(Failure),
+}
+
+/// Why a run cannot end yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndBlocked {
+    /// Children are open.
+    OpenChildren,
+    /// It has ended.
+    Ended,
+}
+
+impl Run {
+    /// Ends the run. A failed required child that nobody repaired fails it even if the root ended well.
+    pub fn end(&self, end: RunEnd, now_ms: i64) -> Result<Decided, EndBlocked> {
+        let root = self.id.root();
+        let Some(agent) = self.open(&root) else { return Err(EndBlocked::Ended) };
+        if self.outcome.is_some() {
+            return Err(EndBlocked::Ended);
+        }
+        if !agent.open_children.is_empty() {
+            return Err(EndBlocked::OpenChildren);
+        }
+        let spent = self.ledger.subtree(&root).copied().unwrap_or_default();
+        // What the tree spent, in the time that passed for the user.
+        let figures = Figures { wall_ms: 0, ..spent } + wall_since(self.started_at_ms, now_ms);
+        let body = match end {
+            RunEnd::Done { report, turns_exhausted } => match self.unrepaired() {
+                Some(child) => self.failed_by(child, report, figures),
+                None => {
+                    RunCompleted { text: report, failed: self.failed.clone(), figures, turns_exhausted }.into()
+                }
+            },
+            RunEnd::Failed(failure) if failure.kind == FailKind::Cancelled => {
+                RunCancelled { reason: failure.reason, failed: self.failed.clone(), figures }.into()
+            }
+            RunEnd::Failed(failure) => RunFailed {
+                kind: failure.kind,
+                code: failure.code,
+                reason: failure.reason,
+                text: failure.report,
+                failed: self.failed.clone(),
+                figures,
+            }
+            .into(),
+        };
+        Ok((root, body))
+    }
+
+    /// A required child that failed and was not repaired.
+    fn unrepaired(&self) -> Option<&FailedChild> {
+        self.failed.iter().find(|child| {
+            self.closed(&child.id).is_some_and(|closed| closed.required) && !self.repaired.contains(&child.id)
+        })
+    }
+
+    fn failed_by(&self, child: &FailedChild, report: Text, figures: Figures) -> crate::event::EventBody {
+        RunFailed {
+            kind: FailKind::Execution,
+            code: Code::SubagentError,
+            reason: format!("required sub-agent {} failed: {}", child.id.relative(), child.reason),
+            text: Some(report),
+            failed: self.failed.clone(),
+            figures,
+        }
+        .into()
+    }
+}

@@ -1,0 +1,46 @@
+//! An attempt has ended badly: another one, or failed.
+
+use super::{Decided, Failure, OpenState, Run, StateName};
+use crate::event::{SubagentAttempt, SubagentFailed};
+use crate::id::AgentId;
+
+/// What follows a failed attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Attempt {
+    /// Another attempt.
+    Again(Decided),
+    /// No other; the child has failed.
+    Over(Decided),
+}
+
+impl Run {
+    /// Whether another attempt follows this failure.
+    pub fn retries(&self, id: &AgentId, failure: &Failure) -> bool {
+        let Some(agent) = self.open(id) else { return false };
+        let OpenState::Running { attempt } = agent.state else { return false };
+        !id.is_root()
+            && failure.kind.is_retried()
+            && attempt <= agent.contract.execution.max_retries
+            && !self.is_cancelled(id)
+    }
+
+    /// Ends an attempt of a child. Nothing for the root, for one that is past failing, or while children are open.
+    pub fn fail(&self, id: &AgentId, failure: Failure) -> Option<Attempt> {
+        let agent = self.open(id)?;
+        if id.is_root() || !agent.open_children.is_empty() {
+            return None;
+        }
+        let from = agent.state.name();
+        if let (true, OpenState::Running { attempt }) = (self.retries(id, &failure), &agent.state) {
+            let again =
+                SubagentAttempt { n: attempt + 1, kind: failure.kind, code: failure.code, reason: failure.reason };
+            return Some(Attempt::Again((id.clone(), again.into())));
+        }
+        if !matches!(agent.state, OpenState::Created { .. } | OpenState::Running { .. }) {
+            return None;
+        }
+        let Failure { kind, code, reason, report } = failure;
+        let failed = SubagentFailed { from, to: StateName::Failed, kind, code, reason, report };
+        Some(Attempt::Over((id.clone(), failed.into())))
+    }
+}

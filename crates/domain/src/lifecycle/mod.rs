@@ -1,0 +1,34 @@
+//! The life of a run and its agents: `created -> running -> waiting_for_merge -> completed | failed -> closed`.
+//!
+//! Two pure parts. One file per command *decides*: it looks at the state and gives events, or a refusal.
+//! [`Run::apply`] *applies* an event to the state; it is the only thing that changes it, so the state after a
+//! crash, folded from the journal, is the state before it. Callers cannot express an illegal transition, and
+//! one found in a journal is an error.
+
+mod apply;
+mod cancel;
+mod close;
+mod end;
+mod fail;
+mod finish;
+mod spawn;
+mod start;
+mod state;
+
+pub use apply::Illegal;
+pub use end::{EndBlocked, RunEnd};
+pub use fail::Attempt;
+pub use finish::Finish;
+pub use spawn::{Refusal, SpawnFrom, SpawnRequest, TASK_PROMPT_MAX_BYTES};
+pub use state::{
+    Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Run, StateName,
+};
+
+use crate::event::EventBody;
+use crate::id::AgentId;
+
+/// An event decided on, before the engine stamps its time.
+pub type Decided = (AgentId, EventBody);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! A new child: depth, tree budget, meet of grants, ownership. Pure, so it can be decided in the commit of the
+//! reply that asked for it, and again after a crash with the same answer.
+
+use std::sync::Arc;
+
+use super::{Decided, Kind, OpenAgent, Run, StateName};
+use crate::budget::{Budget, turn_limit};
+use crate::code::Code;
+use crate::contract::{
+    CONTRACT_VERSION, Contract, Criterion, DEFAULT_ATTEMPT_TIMEOUT_MS, DEFAULT_IDLE_TIMEOUT_MS, DEFAULT_MAX_RETRIES,
+    DEFAULT_MAX_RETRIES_PER_TOOL, DEFAULT_REPORT_PATH_PATTERN, ExecutionTerms, OutputTerms, ParentTerms, ReportFormat,
+    StepTerms,
+};
+use crate::definition::Mode;
+use crate::event::{EffectClass, SubagentCreated, SubagentRefused};
+use crate::id::AgentId;
+use crate::ownership;
+use crate::permission::Grant;
+
+/// Most of the run's request that a child's contract repeats: the child's prompt carries what it needs.
+pub const TASK_PROMPT_MAX_BYTES: usize = 4 * 1024;
+/// Most characters of a child's title.
+const TITLE_MAX_CHARS: usize = 120;
+
+/// Why a child may not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why, as a word.
+    pub code: Code,
+    /// Why, for the model and for people.
+    pub reason: String,
+}
+
+impl Refusal {
+    fn new(code: Code, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into() }
+    }
+}
+
+/// A child as a model asked for it. It can only narrow: it is met with the parent's contract.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SpawnRequest {
+    /// The definition's name.
+    pub definition: String,
+    /// The child's prompt.
+    pub prompt: String,
+    /// Three to five words, for display.
+    pub title: String,
+    /// Whether the caller goes on without waiting.
+    pub background: bool,
+    /// Fewer turns.
+    pub max_turns: Option<u32>,
+    /// A shorter attempt.
+    pub timeout_ms: Option<u64>,
+    /// A smaller budget.
+    pub budget: Option<Budget>,
+    /// Paths it may change.
+    pub owns: Vec<String>,
+    /// What counts as done.
+    pub success_criteria: Vec<Criterion>,
+    /// Whether its failure fails the run.
+    pub required: bool,
+    /// The failed child it repairs.
+    pub repairs: Option<String>,
+    /// Further text.
+    pub extra_context: Option<String>,
+    /// Whether to start from the caller's conversation.
+    pub share_history: bool,
+    /// The closed child it continues.
+    pub continues: Option<String>,
+    /// Another model.
+    pub model: Option<String>,
+    /// JSON Schema of the final answer.
+    pub result_schema: Option<serde_json::Value>,
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct SpawnFrom<'a> {
+    /// The parent.
+    pub parent: &'a AgentId,
+    /// Its tool call.
+    pub call_id: &'a str,
+    /// Its reply.
+    pub message_id: &'a str,
+}
+
+impl Run {
+    /// Decides on a child. `class_of` gives a tool's effect class.
+    pub fn spawn(
+        &self,
+        from: SpawnFrom<'_>,
+        request: &SpawnRequest,
+        class_of: &dyn Fn(&str) -> Option<EffectClass>,
+    ) -> Result<Decided, Refusal> {
+        let parent = self
+            .open(from.parent)
+            .ok_or_else(|| Refusal::new(Code::UnknownTask, format!("{} is not open", from.parent.relative())))?;
+        may_spawn(parent)?;
+        let kind = self.spawnable(parent, &request.definition)?;
+        let continues = self.continued(from.parent, request)?;
+        let repairs = self.repaired_child(from.parent, request)?;
+        check_terms(parent, request)?;
+        let id = from.parent.child(parent.children + 1);
+        self.ledger
+            .check_spawn(&id, &request.budget.unwrap_or_default())
+            .map_err(|exhausted| Refusal::new(Code::BudgetExhausted, exhausted.to_string()))?;
+        let contract = self.child_contract(from, parent, kind, request, (continues, repairs))?;
+        let writer = contract
+            .permissions
+            .allowed_tools
+            .iter()
+            .any(|tool| class_of(tool.as_str()).is_some_and(EffectClass::changes_workspace));
+        let created = SubagentCreated {
+            to: StateName::Created,
+            definition: kind.definition.name.clone(),
+            skill: None,
+            depth: contract.context.depth,
+            parent_id: from.parent.clone(),
+            root_id: self.id.root(),
+            turn_limit: contract.execution.max_turns,
+            call_id: from.call_id.to_owned(),
+            background: request.background,
+            writer,
+            contract_hash: contract.hash(),
+            contract,
+        };
+        Ok((id, Box::new(created).into()))
+    }
+
+    /// The event that records a refusal; it is the parent's and uses no child number.
+    pub fn refuse(&self, from: SpawnFrom<'_>, definition: &str, refusal: &Refusal) -> Decided {
+        let refused = SubagentRefused {
+            call_id: from.call_id.to_owned(),
+            definition: definition.to_owned(),
+            code: refusal.code,
+            reason: refusal.reason.clone(),
+        };
+        (from.parent.clone(), refused.into())
+    }
+
+    fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<Kind>, Refusal> {
+        let kind = self.kind(name).ok_or_else(|| {
+            let known = parent.kind.definition.spawns.clone().unwrap_or_default().join(", ");
+            Refusal::new(Code::UnknownAgent, format!("there is no agent `{}`; this one may spawn: {known}", clip(name)))
+        })?;
+        let listed = parent
+            .kind
+            .definition
+            .spawns
+            .iter()
+            .flatten()
+            .any(|listed| listed.eq_ignore_ascii_case(&kind.definition.name));
+        if !listed || kind.definition.mode == Mode::Primary {
+            let reason = format!("`{}` may not spawn `{}`", parent.kind.definition.name, kind.definition.name);
+            return Err(Refusal::new(Code::SpawnNotAllowed, reason));
+        }
+        Ok(kind)
+    }
+
+    /// The caller's child that a model named; any other id is unknown.
+    pub fn own_child(&self, caller: &AgentId, task_id: &str) -> Result<AgentId, Refusal> {
+        let unknown = || Refusal::new(Code::UnknownTask, format!("`{}` is not one of your tasks", clip(task_id)));
+        let id = AgentId::from_relative(&self.id, task_id).map_err(|_| unknown())?;
+        if id.parent().as_ref() == Some(caller) && self.agents.contains_key(&id) { Ok(id) } else { Err(unknown()) }
+    }
+
+    fn continued(&self, caller: &AgentId, request: &SpawnRequest) -> Result<Option<AgentId>, Refusal> {
+        let Some(text) = &request.continues else { return Ok(None) };
+        let id = self.own_child(caller, text)?;
+        if self.closed(&id).is_none() {
+            let reason = format!("task `{}` is not closed; send it a message instead of continuing it", id.relative());
+            return Err(Refusal::new(Code::InvalidInput, reason));
+        }
+        Ok(Some(id))
+    }
+
+    fn repaired_child(&self, caller: &AgentId, request: &SpawnRequest) -> Result<Option<AgentId>, Refusal> {
+        let Some(text) = &request.repairs else { return Ok(None) };
+        let id = self.own_child(caller, text)?;
+        if self.closed(&id).is_none_or(|closed| closed.failure.is_none()) {
+            let reason = format!("task `{}` has not failed; there is nothing to repair", id.relative());
+            return Err(Refusal::new(Code::InvalidInput, reason));
+        }
+        Ok(Some(id))
+    }
+
+    fn child_contract(
+        &self,
+        from: SpawnFrom<'_>,
+        parent: &OpenAgent,
+        kind: &Kind,
+        request: &SpawnRequest,
+        (continues, repairs): (Option<AgentId>, Option<AgentId>),
+    ) -> Result<Contract, Refusal> {
+        let context = parent.contract.context.create_child_context(from.parent);
+        let definition = &kind.definition;
+        let max_turns = turn_limit(context.depth, self.terms.base_turns, definition.max_turns, request.max_turns);
+        let result_schema = match &request.result_schema {
+            None => None,
+            Some(serde_json::Value::Object(map)) => Some(map.iter().map(|(k, v)| (k.clone(), v.clone())).collect()),
+            Some(_) => return Err(Refusal::new(Code::InvalidInput, "`result_schema` must be a JSON Schema object")),
+        };
+        let contract = Contract {
+            version: CONTRACT_VERSION,
+            parent: ParentTerms {
+                run_id: self.id.clone(),
+                agent_id: from.parent.clone(),
+                message_id: Some(from.message_id.to_owned()),
+                step_idx: parent.children,
+                task_prompt: parent.contract.parent.task_prompt.clone(),
+                goal_summary: parent.contract.parent.goal_summary.clone(),
+                continues: continues.clone(),
+                repairs,
+            },
+            step: StepTerms {
+                title: request.title.chars().take(TITLE_MAX_CHARS).collect(),
+                description: request.prompt.clone(),
+                success_criteria: request.success_criteria.clone(),
+                owns: if request.owns.is_empty() { parent.contract.step.owns.clone() } else { request.owns.clone() },
+                required: request.required,
+            },
+            permissions: self.child_grant(parent, kind, continues.as_ref()),
+            execution: ExecutionTerms {
+                definition: definition.name.clone(),
+                skill: None,
+                model: request
+                    .model
+                    .clone()
+                    .or_else(|| definition.model.clone())
+                    .unwrap_or_else(|| parent.contract.execution.model.clone()),
+                temperature: definition.temperature,
+                top_p: definition.top_p,
+                max_turns,
+                turn_timeout_ms: None,
+                attempt_timeout_ms: Some(
+                    request.timeout_ms.unwrap_or(DEFAULT_ATTEMPT_TIMEOUT_MS).min(DEFAULT_ATTEMPT_TIMEOUT_MS),
+                ),
+                idle_timeout_ms: DEFAULT_IDLE_TIMEOUT_MS,
+                max_retries: DEFAULT_MAX_RETRIES,
+                max_retries_per_tool: DEFAULT_MAX_RETRIES_PER_TOOL,
+                close_on_completion: true,
+                share_history: request.share_history,
+                extra_context: request.extra_context.clone(),
+            },
+            budget: request.budget.unwrap_or_default(),
+            outputs: OutputTerms {
+                report_format: ReportFormat::Markdown,
+                report_path_pattern: DEFAULT_REPORT_PATH_PATTERN.to_owned(),
+                result_schema,
+            },
+            context,
+        };
+        contract.check().map_err(|error| Refusal::new(Code::InvalidInput, error.to_string()))?;
+        Ok(contract)
+    }
+
+    /// What the definition asks for, as far as the parent has it; for a continued child also as far as that had it.
+    fn child_grant(&self, parent: &OpenAgent, kind: &Kind, continues: Option<&AgentId>) -> Grant {
+        let mine = parent.authority.grant();
+        let requested = Grant {
+            allowed_tools: kind.tools.clone(),
+            rules: crate::permission::Rules::default(),
+            can_spawn_children: kind.definition.spawns.as_ref().is_some_and(|spawns| !spawns.is_empty()),
+            max_delegation_depth: mine.max_delegation_depth.saturating_sub(1),
+            may_share_history: false,
+            on_ask: mine.on_ask,
+        };
+        let mut grant = Grant::meet(mine, &requested);
+        if let Some(old) = continues.and_then(|id| self.closed(id)) {
+            grant.allowed_tools = grant.allowed_tools.meet(&old.grant.allowed_tools);
+            grant.rules = old.grant.rules.clone();
+            grant.can_spawn_children &= old.grant.can_spawn_children;
+            grant.max_delegation_depth = grant.max_delegation_depth.min(old.grant.max_delegation_depth);
+            grant.may_share_history &= old.grant.may_share_history;
+        }
+        grant
+    }
+}
+
+/// The order is part of the promise: the right to spawn is looked at before the depth.
+fn may_spawn(parent: &OpenAgent) -> Result<(), Refusal> {
+    let context = &parent.contract.context;
+    let grant = parent.authority.grant();
+    if !grant.can_spawn_children {
+        let reason = format!("`{}` may not spawn: its contract does not allow children", parent.kind.definition.name);
+        return Err(Refusal::new(Code::SpawnNotAllowed, reason));
+    }
+    if grant.max_delegation_depth == 0 || !context.can_spawn_sub_agent() {
+        let limit = context.max_depth.min(context.depth.saturating_add(grant.max_delegation_depth));
+        let reason = format!("maximum depth {limit} reached: an agent at depth {} cannot spawn", context.depth);
+        return Err(Refusal::new(Code::MaxDepthExceeded, reason));
+    }
+    Ok(())
+}
+
+fn check_terms(parent: &OpenAgent, request: &SpawnRequest) -> Result<(), Refusal> {
+    if request.success_criteria.iter().any(|criterion| matches!(criterion, Criterion::Command(_))) {
+        let reason = "success criteria that are commands cannot be checked yet; say them in words";
+        return Err(Refusal::new(Code::Unsupported, reason));
+    }
+    if request.share_history && !parent.authority.grant().may_share_history {
+        return Err(Refusal::new(Code::PermissionDenied, "this agent may not share its conversation"));
+    }
+    for path in &request.owns {
+        ownership::check(path)
+            .map_err(|problem| Refusal::new(Code::InvalidInput, format!("`owns`: `{}` {problem}", clip(path))))?;
+    }
+    if !request.owns.is_empty() && !ownership::within(&request.owns, &parent.contract.step.owns) {
+        let reason = format!("`owns` must lie within what this agent owns: {}", parent.contract.step.owns.join(", "));
+        return Err(Refusal::new(Code::OwnershipViolation, reason));
+    }
+    Ok(())
+}
+
+/// Keeps a hostile text from filling an error.
+fn clip(text: &str) -> String {
+    text.chars().take(64).collect()
+}

@@ -1,0 +1,367 @@
+//! The state of a run. Variants own their data: nothing is "only set when".
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::{Amount, Deadline, Ledger};
+use crate::code::Code;
+use crate::contract::Contract;
+use crate::definition::Definition;
+use crate::event::{FailedChild, RunTerms};
+use crate::id::{AgentId, RunId};
+use crate::permission::{Authority, DefinitionLayer, Grant, ToolSet};
+use crate::text::Text;
+
+/// The names of the lifecycle's states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateName {
+    /// Row and contract committed.
+    Created,
+    /// An attempt is under way.
+    Running,
+    /// The work ended, nothing is accepted yet.
+    WaitingForMerge,
+    /// Integration passed.
+    Completed,
+    /// It failed.
+    Failed,
+    /// No further activity, ever.
+    Closed,
+}
+
+impl StateName {
+    /// The name as it is written everywhere.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StateName::Created => "created",
+            StateName::Running => "running",
+            StateName::WaitingForMerge => "waiting_for_merge",
+            StateName::Completed => "completed",
+            StateName::Failed => "failed",
+            StateName::Closed => "closed",
+        }
+    }
+}
+
+/// Why an agent failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailKind {
+    /// The work went wrong.
+    Execution,
+    /// A rule forbade it.
+    Policy,
+    /// An attempt, turn or idle timeout passed.
+    Timeout,
+    /// Tokens, money, agents or wall time ran out.
+    Budget,
+    /// The work was not accepted.
+    Integration,
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+impl FailKind {
+    /// Whether another attempt can help.
+    pub fn is_retried(self) -> bool {
+        matches!(self, FailKind::Execution | FailKind::Timeout)
+    }
+
+    /// The kind as it is written everywhere.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FailKind::Execution => "execution",
+            FailKind::Policy => "policy",
+            FailKind::Timeout => "timeout",
+            FailKind::Budget => "budget",
+            FailKind::Integration => "integration",
+            FailKind::Cancelled => "cancelled",
+        }
+    }
+
+    /// The code that goes with the kind where nothing more precise is known.
+    pub fn code(self) -> Code {
+        match self {
+            FailKind::Execution => Code::SubagentError,
+            FailKind::Policy => Code::PermissionDenied,
+            FailKind::Timeout => Code::Timeout,
+            FailKind::Budget => Code::BudgetExhausted,
+            FailKind::Integration => Code::IntegrationConflict,
+            FailKind::Cancelled => Code::Cancelled,
+        }
+    }
+}
+
+/// A failure, with what could still be reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// The kind.
+    pub kind: FailKind,
+    /// Why, as a word.
+    pub code: Code,
+    /// Why, for people.
+    pub reason: String,
+    /// What the agent could still report.
+    pub report: Option<Text>,
+}
+
+/// That an agent is to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancel {
+    /// Who asked.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+    /// At once, without grace.
+    pub kill: bool,
+}
+
+/// The state of an agent that is not closed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OpenState {
+    /// Waits to start; `queued` once that was said.
+    Created {
+        /// Whether the wait is in the journal.
+        queued: bool,
+    },
+    /// An attempt is under way.
+    Running {
+        /// Which, from 1.
+        attempt: u32,
+    },
+    /// Ended its work.
+    WaitingForMerge {
+        /// The report.
+        report: Text,
+    },
+    /// Accepted.
+    Completed {
+        /// The report.
+        report: Text,
+    },
+    /// Failed.
+    Failed(Failure),
+}
+
+impl OpenState {
+    /// The state's name.
+    pub fn name(&self) -> StateName {
+        match self {
+            OpenState::Created { .. } => StateName::Created,
+            OpenState::Running { .. } => StateName::Running,
+            OpenState::WaitingForMerge { .. } => StateName::WaitingForMerge,
+            OpenState::Completed { .. } => StateName::Completed,
+            OpenState::Failed(_) => StateName::Failed,
+        }
+    }
+}
+
+/// An agent that is not closed.
+#[derive(Debug, Clone)]
+pub struct OpenAgent {
+    /// Its terms.
+    pub contract: Arc<Contract>,
+    /// What it may do.
+    pub authority: Authority,
+    /// Its kind.
+    pub kind: Arc<Kind>,
+    /// Where it stands.
+    pub state: OpenState,
+    /// The parent's call that asked for it; empty for the root.
+    pub call_id: Arc<str>,
+    /// Whether its parent went on without waiting.
+    pub background: bool,
+    /// Whether it can write or execute.
+    pub writer: bool,
+    /// How many child numbers are used.
+    pub children: u32,
+    /// The children that are not closed.
+    pub open_children: BTreeSet<u32>,
+    /// Set once it is to end.
+    pub cancel: Option<Cancel>,
+    /// The model call under way, with what it set aside.
+    pub calling: Option<Amount>,
+    /// When it was created.
+    pub created_at_ms: i64,
+    /// When its own wall time is up.
+    pub deadline: Deadline,
+}
+
+/// What is kept of a closed agent.
+#[derive(Debug, Clone)]
+pub struct ClosedAgent {
+    /// Its kind.
+    pub kind: Arc<Kind>,
+    /// Its grant, for a child that continues it.
+    pub grant: Grant,
+    /// How it ended; none is completed.
+    pub failure: Option<FailedChild>,
+    /// Its kind of failure.
+    pub fail_kind: Option<FailKind>,
+    /// Whether its failure fails the run.
+    pub required: bool,
+}
+
+/// An agent.
+#[derive(Debug, Clone)]
+pub enum Node {
+    /// Not closed.
+    Open(Box<OpenAgent>),
+    /// Closed.
+    Closed(Box<ClosedAgent>),
+}
+
+/// A definition with what ten thousand of its agents share.
+#[derive(Debug)]
+pub struct Kind {
+    /// The definition.
+    pub definition: Definition,
+    /// Its layer of rules.
+    pub layer: DefinitionLayer,
+    /// Its tools, as a set.
+    pub tools: ToolSet,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Well.
+    Completed {
+        /// The root's report.
+        text: Text,
+    },
+    /// Badly.
+    Failed {
+        /// The kind.
+        kind: FailKind,
+        /// Why, as a word.
+        code: Code,
+        /// Why, for people.
+        reason: String,
+        /// The root's last words.
+        text: Option<Text>,
+    },
+    /// Cancelled.
+    Cancelled {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// The run's status in one word.
+    pub fn status(&self) -> &'static str {
+        match self {
+            Outcome::Completed { .. } => "completed",
+            Outcome::Failed { .. } => "failed",
+            Outcome::Cancelled { .. } => "cancelled",
+        }
+    }
+}
+
+/// The state of a run: a fold over its events.
+#[derive(Debug)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// What the user asked for.
+    pub request: Text,
+    /// Limits and rules of the whole run.
+    pub terms: RunTerms,
+    /// The working directory.
+    pub dir: String,
+    /// The embedder's session.
+    pub session_id: Option<String>,
+    /// When it started.
+    pub started_at_ms: i64,
+    /// The definitions it started with.
+    pub kinds: BTreeMap<String, Arc<Kind>>,
+    /// The spending of the whole tree.
+    pub ledger: Ledger,
+    /// The children that failed, in the order of their failing.
+    pub failed: Vec<FailedChild>,
+    /// Failed children that a later child repaired.
+    pub repaired: BTreeSet<AgentId>,
+    /// Set by the end of the run.
+    pub outcome: Option<Outcome>,
+    pub(super) agents: HashMap<AgentId, Node>,
+    pub(super) open_count: usize,
+}
+
+impl Run {
+    /// The agent, if it exists.
+    pub fn get(&self, id: &AgentId) -> Option<&Node> {
+        self.agents.get(id)
+    }
+
+    /// The agent, if it is not closed.
+    pub fn open(&self, id: &AgentId) -> Option<&OpenAgent> {
+        match self.agents.get(id) {
+            Some(Node::Open(agent)) => Some(agent),
+            _ => None,
+        }
+    }
+
+    /// The agent, if it is closed.
+    pub fn closed(&self, id: &AgentId) -> Option<&ClosedAgent> {
+        match self.agents.get(id) {
+            Some(Node::Closed(agent)) => Some(agent),
+            _ => None,
+        }
+    }
+
+    /// How many agents were ever created, the root included.
+    pub fn agent_count(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// How many agents are not closed, the root included.
+    pub fn open_count(&self) -> usize {
+        self.open_count
+    }
+
+    /// Every agent, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&AgentId, &Node)> {
+        self.agents.iter()
+    }
+
+    /// The agents that are not closed, parents before children, siblings by number.
+    pub fn open_in_order(&self) -> Vec<AgentId> {
+        let mut order = Vec::with_capacity(self.open_count);
+        let mut pending = vec![self.id.root()];
+        while let Some(id) = pending.pop() {
+            let Some(agent) = self.open(&id) else { continue };
+            // Pushed in reverse, so that the smallest number is popped first.
+            pending.extend(agent.open_children.iter().rev().map(|&number| id.child(number)));
+            order.push(id);
+        }
+        order
+    }
+
+    /// The definition of that name, whatever its case.
+    pub fn kind(&self, name: &str) -> Option<&Arc<Kind>> {
+        self.kinds.get(name).or_else(|| self.kinds.get(&name.to_ascii_lowercase()))
+    }
+
+    /// Whether the agent or one above it is to end.
+    pub fn is_cancelled(&self, id: &AgentId) -> bool {
+        let mut at = Some(id.clone());
+        while let Some(id) = at {
+            if self.open(&id).is_some_and(|agent| agent.cancel.is_some()) {
+                return true;
+            }
+            at = id.parent();
+        }
+        false
+    }
+
+    /// When the agent's time is up: its own deadline or that of one above it, whichever comes first.
+    pub fn deadline_ms(&self, id: &AgentId) -> Option<i64> {
+        let above = id.parent().and_then(|parent| self.deadline_ms(&parent));
+        let above = above.and_then(|at| u64::try_from(at).ok());
+        self.open(id)?.deadline.at_ms(above).and_then(|at| i64::try_from(at).ok())
+    }
+}
