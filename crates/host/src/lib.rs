@@ -1,1 +1,5 @@
-//! What touches the machine: files beneath a workspace.
+//! What touches the machine.
+//!
+//! For now that is [`files`]: the files of a workspace, reached in a way that nobody can lead outside it.
+
+pub mod files;

@@ -1,0 +1,135 @@
+//! The workspace as an open directory, and the one way to open anything in it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::io::Errno;
+
+use super::{FileError, FileKind, RelPath};
+
+/// How often a path is resolved again when directories moved meanwhile.
+const OPEN_TRIES: usize = 64;
+
+/// What happens at a symbolic link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// It is followed as long as it stays inside.
+    Inside,
+    /// It is an error.
+    Refuse,
+}
+
+/// A directory whose files are reachable, and nothing else.
+///
+/// It stays on the directory that was opened, wherever its path leads later.
+#[derive(Debug)]
+pub struct Beneath {
+    root: OwnedFd,
+    /// Where `root` is in the workspace, so that errors and results name paths as the caller does.
+    at: RelPath,
+}
+
+impl Beneath {
+    /// Opens a workspace.
+    pub fn open(workspace: &Path) -> Result<Self, FileError> {
+        Self::open_with(workspace, ResolveFlags::empty())
+            .map_err(|errno| FileError::Workspace { source: errno.into() })
+    }
+
+    /// Opens a workspace if the system can do it from memory; none if it would have to wait for a disk.
+    pub fn open_cached(workspace: &Path) -> Result<Option<Self>, FileError> {
+        match Self::open_with(workspace, ResolveFlags::CACHED) {
+            Ok(beneath) => Ok(Some(beneath)),
+            Err(Errno::AGAIN | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(FileError::Workspace { source: errno.into() }),
+        }
+    }
+
+    fn open_with(workspace: &Path, resolve: ResolveFlags) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat2(CWD, workspace, flags, Mode::empty(), resolve)?;
+        Ok(Self { root, at: RelPath::root() })
+    }
+
+    /// A directory of this one, as a root of its own: nothing above it can be reached from there.
+    pub(super) fn descend(&self, dir: &RelPath) -> Result<Self, FileError> {
+        let root = self.open_at(dir, OFlags::PATH | OFlags::DIRECTORY, Links::Inside)?;
+        Ok(self.at_directory(root, dir))
+    }
+
+    /// The same for a directory that is open already.
+    pub(super) fn at_directory(&self, dir: OwnedFd, path: &RelPath) -> Self {
+        Self { root: dir, at: self.shown(path) }
+    }
+
+    /// The open directory itself.
+    pub(super) fn directory(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// `path` as the caller of the whole knows it.
+    pub(super) fn shown(&self, path: &RelPath) -> RelPath {
+        self.at.below(path)
+    }
+
+    /// Opens `path`; the kernel keeps it beneath the root.
+    pub(super) fn open_at(&self, path: &RelPath, flags: OFlags, links: Links) -> Result<OwnedFd, FileError> {
+        for _ in 0..OPEN_TRIES {
+            match self.open_once(path, flags, links, ResolveFlags::empty()) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                opened => return opened.map_err(|errno| self.error(path, errno, links)),
+            }
+        }
+        Err(FileError::Unsettled { path: self.shown(path) })
+    }
+
+    /// Opens a regular file for reading. Neither a pipe nor a terminal can make this wait.
+    pub(super) fn open_regular(&self, path: &RelPath, links: Links) -> Result<(File, Stat), FileError> {
+        let fd = self.open_at(path, READ_FLAGS, links)?;
+        self.regular(path, fd)
+    }
+
+    /// The same if the system can do it from memory.
+    pub(super) fn open_regular_cached(&self, path: &RelPath) -> Result<Option<(File, Stat)>, FileError> {
+        match self.open_once(path, READ_FLAGS, Links::Inside, ResolveFlags::CACHED) {
+            Ok(fd) => self.regular(path, fd).map(Some),
+            Err(Errno::AGAIN | Errno::INVAL | Errno::INTR) => Ok(None),
+            Err(errno) => Err(self.error(path, errno, Links::Inside)),
+        }
+    }
+
+    fn open_once(
+        &self,
+        path: &RelPath,
+        flags: OFlags,
+        links: Links,
+        more: ResolveFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
+        if links == Links::Refuse {
+            resolve |= ResolveFlags::NO_SYMLINKS;
+        }
+        openat2(&self.root, path.as_path(), flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+    }
+
+    fn regular(&self, path: &RelPath, fd: OwnedFd) -> Result<(File, Stat), FileError> {
+        let stat = fstat(&fd).map_err(|errno| self.error(path, errno, Links::Inside))?;
+        match FileKind::of_mode(stat.st_mode) {
+            FileKind::Regular => Ok((File::from(fd), stat)),
+            kind => Err(FileError::NotRegular { path: self.shown(path), kind }),
+        }
+    }
+
+    /// What an error of the kernel means for `path`.
+    pub(super) fn error(&self, path: &RelPath, errno: Errno, links: Links) -> FileError {
+        match (errno, links) {
+            (Errno::LOOP, Links::Refuse) => FileError::Link { path: self.shown(path) },
+            _ => FileError::of(&self.shown(path), errno),
+        }
+    }
+}
+
+/// A pipe opens at once and a terminal does not become ours.
+const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);

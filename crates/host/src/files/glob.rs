@@ -1,0 +1,149 @@
+//! Finding files by a pattern of their path.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::ignored::Ignored;
+use super::walk::walk;
+use super::{Beneath, FileError, RelPath, Stop};
+
+/// Longest pattern taken.
+pub const GLOB_PATTERN_MAX_BYTES: usize = 1_024;
+/// Most files that a search gives back.
+pub const GLOB_RESULTS_MAX: usize = 1_000;
+
+/// Characters that make a part of a pattern more than a name.
+const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
+
+/// A pattern, cut after the directories that it names literally: the search begins there, and a permission rule
+/// can tell what it is about.
+#[derive(Debug, Clone)]
+pub struct GlobPattern {
+    base: RelPath,
+    matcher: GlobMatcher,
+}
+
+impl GlobPattern {
+    /// Reads a pattern that is relative to `base`. `*` and `?` stay within one name, `**` crosses directories.
+    pub fn parse(base: &RelPath, pattern: &str) -> Result<Self, FileError> {
+        let bad = |problem: &str| {
+            // A pattern beyond the limit is not repeated in full.
+            let shown: String = pattern.chars().take(80).collect();
+            FileError::BadGlob { pattern: shown, problem: problem.to_owned() }
+        };
+        if pattern.is_empty() {
+            return Err(bad("it is empty"));
+        }
+        if pattern.len() > GLOB_PATTERN_MAX_BYTES {
+            return Err(bad("it is too long"));
+        }
+        if pattern.starts_with('/') || pattern.split('/').any(|part| part == "..") {
+            return Err(bad("it must stay beneath the workspace: no leading `/` and no `..`"));
+        }
+        let (literal, rest) = Self::split(pattern);
+        let inner = if literal.is_empty() { Ok(RelPath::root()) } else { RelPath::parse(literal) };
+        let inner = inner.map_err(|problem| bad(&format!("it {problem}")))?;
+        let matcher = compile(rest).map_err(|error| bad(&error.kind().to_string()))?;
+        Ok(Self { base: base.below(&inner), matcher })
+    }
+
+    /// Cuts a pattern after its leading directories without special characters.
+    fn split(pattern: &str) -> (&str, &str) {
+        let special = pattern.find(SPECIAL).unwrap_or(pattern.len());
+        match pattern[..special].rfind('/') {
+            Some(slash) => (&pattern[..slash], &pattern[slash + 1..]),
+            None => ("", pattern),
+        }
+    }
+
+    /// Where the search begins.
+    pub fn base(&self) -> &RelPath {
+        &self.base
+    }
+
+    /// Whether a path below [`Self::base`] matches.
+    fn matches(&self, path: &Path) -> bool {
+        self.matcher.is_match(path)
+    }
+}
+
+/// Compiles a pattern in which `*` stays within one name.
+pub(super) fn compile(pattern: &str) -> Result<GlobMatcher, globset::Error> {
+    // A leading `./` means nothing, but the matcher would look for it.
+    let pattern = pattern.trim_start_matches("./");
+    let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build()?;
+    Ok(glob.compile_matcher())
+}
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Globbed {
+    /// The files, in the order of their paths; at most as many as asked for.
+    pub files: Vec<RelPath>,
+    /// How many match.
+    pub total: usize,
+    /// Whether a limit was reached and part of the tree was not looked at.
+    pub cut: bool,
+}
+
+impl Beneath {
+    /// Finds the regular files that match, without those that ignore files leave out.
+    ///
+    /// They come in the order of their paths and not of their age, so that the same tree gives the same answer.
+    pub fn glob(&self, pattern: &GlobPattern, limit: usize, stop: &Stop) -> Result<Globbed, FileError> {
+        let mut found = Globbed { files: Vec::new(), total: 0, cut: false };
+        let tree = self.descend(pattern.base())?;
+        let walked = walk(&tree, Ignored::above(self, pattern.base()), stop, |path| {
+            if pattern.matches(path.as_path()) {
+                found.total += 1;
+                if found.files.len() < limit.min(GLOB_RESULTS_MAX) {
+                    found.files.push(tree.shown(&path));
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        found.cut = walked.cut;
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_cut_after_its_literal_directories() {
+        for (pattern, base, rest) in [
+            ("*.rs", "", "*.rs"),
+            ("src/*.rs", "src", "*.rs"),
+            ("src/a/**/x?.rs", "src/a", "**/x?.rs"),
+            ("src/a{b,c}/d", "src", "a{b,c}/d"),
+            ("src/main.rs", "src", "main.rs"),
+            ("src/", "src", ""),
+            ("a\\*b/c", "", "a\\*b/c"),
+        ] {
+            assert_eq!(GlobPattern::split(pattern), (base, rest), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_bad_pattern_says_what_is_wrong() {
+        for (pattern, expected) in [
+            ("", "`` is not a valid file pattern: it is empty"),
+            ("/etc/*", "no leading `/` and no `..`"),
+            ("../*", "no leading `/` and no `..`"),
+            ("a/../b*", "no leading `/` and no `..`"),
+            ("a[", "unclosed character class"),
+            ("a{b", "unclosed alternate group"),
+            ("~/x*", "names a home directory"),
+        ] {
+            let error = GlobPattern::parse(&RelPath::root(), pattern).unwrap_err().to_string();
+            assert!(error.contains(expected), "{pattern}: {error}");
+        }
+        let long = "a".repeat(GLOB_PATTERN_MAX_BYTES + 1);
+        let error = GlobPattern::parse(&RelPath::root(), &long).unwrap_err().to_string();
+        assert!(error.contains("too long") && error.len() < 200, "{error}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What `.gitignore` and `.ignore` leave out.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::beneath::Links;
+use super::read::size;
+use super::{Beneath, FileError, RelPath};
+
+/// Largest ignore file that is heeded.
+const IGNORE_FILE_MAX_BYTES: u64 = 256 * 1024;
+/// Most rules of one directory that are heeded; compiling more would take longer than the walk.
+const IGNORE_MAX_RULES: usize = 2_000;
+
+/// Ignore files of a directory, the later ones outranking the earlier.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+/// The repository's own list, at the top only.
+const EXCLUDE_FILE: &str = ".git/info/exclude";
+
+/// The rules of a directory and of those above it.
+#[derive(Debug, Default)]
+pub(super) struct Ignored {
+    /// One per directory from the top down; none where there are no rules.
+    levels: Vec<Option<Gitignore>>,
+}
+
+impl Ignored {
+    /// The rules that hold in `dir`, but for its own.
+    pub(super) fn above(workspace: &Beneath, dir: &RelPath) -> Self {
+        let mut ignored = Self::default();
+        let mut at = RelPath::root();
+        for name in dir.names() {
+            ignored.enter(workspace, &at);
+            at = at.join(name);
+        }
+        ignored
+    }
+
+    /// Adds the rules of `dir`, the next directory down. Rules that cannot be read are no rules.
+    pub(super) fn enter(&mut self, tree: &Beneath, dir: &RelPath) {
+        let mut builder = GitignoreBuilder::new(anchored(&tree.shown(dir)));
+        let mut rules = 0;
+        let exclude = self.levels.is_empty().then_some(EXCLUDE_FILE);
+        for name in exclude.into_iter().chain(IGNORE_FILES) {
+            let text = read_small(tree, &dir.join(OsStr::new(name))).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            for line in text.trim_start_matches('\u{feff}').lines().take(IGNORE_MAX_RULES - rules) {
+                // A line that is no pattern is skipped, as git does.
+                if builder.add_line(None, line).is_ok() {
+                    rules += 1;
+                }
+            }
+        }
+        self.levels.push(if rules == 0 { None } else { builder.build().ok() });
+    }
+
+    /// Goes back up one directory.
+    pub(super) fn leave(&mut self) {
+        self.levels.pop();
+    }
+
+    /// Whether the rules leave `path` out. The nearest directory with something to say decides.
+    pub(super) fn leaves_out(&self, path: &RelPath, is_dir: bool) -> bool {
+        if self.levels.iter().all(Option::is_none) {
+            return false;
+        }
+        let path = anchored(path);
+        for level in self.levels.iter().rev().flatten() {
+            match level.matched(&path, is_dir) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => {}
+            }
+        }
+        false
+    }
+}
+
+/// Names that no listing shows: git's own, and what a write has not finished yet.
+pub(super) fn is_hidden(name: &OsStr) -> bool {
+    name.as_bytes() == b".git" || super::write::is_temporary(name)
+}
+
+/// A path that begins with `/`, because the matcher strips the directory of its rules from the front by letters.
+fn anchored(path: &RelPath) -> PathBuf {
+    let top = Path::new("/");
+    if path.is_root() { top.to_owned() } else { top.join(path.as_path()) }
+}
+
+fn read_small(tree: &Beneath, path: &RelPath) -> Result<Vec<u8>, FileError> {
+    let (file, stat) = tree.open_regular(path, Links::Refuse)?;
+    tree.read_open(path, file, size(stat.st_size), IGNORE_FILE_MAX_BYTES)
+}

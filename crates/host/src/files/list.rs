@@ -1,0 +1,68 @@
+//! Listing one directory.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, OFlags, statat};
+
+use super::beneath::Links;
+use super::ignored::{Ignored, is_hidden};
+use super::read::size;
+use super::walk::{Entry, entries};
+use super::{Beneath, FileError, FileKind, RelPath};
+
+/// Most entries of a listing.
+pub const LIST_MAX_ENTRIES: usize = 1_000;
+
+/// One entry of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its path in the workspace.
+    pub path: RelPath,
+    /// What it is; a link is not followed.
+    pub kind: FileKind,
+    /// The size of a regular file.
+    pub bytes: Option<u64>,
+}
+
+/// A directory's content, sorted by name, without what ignore files leave out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// The entries, at most [`LIST_MAX_ENTRIES`].
+    pub entries: Vec<Listed>,
+    /// How many more were seen; in a directory beyond every limit there can be others.
+    pub more: usize,
+    /// How many were left out because an ignore file says so.
+    pub ignored: usize,
+}
+
+impl Beneath {
+    /// Lists a directory. Its own name is not held against ignore files: who asks for it by name wants it.
+    pub fn list(&self, path: &RelPath) -> Result<Listing, FileError> {
+        let tree = self.descend(path)?;
+        let here = RelPath::root();
+        let dir = tree.open_at(&here, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse)?;
+        let mut rules = Ignored::above(self, path);
+        rules.enter(&tree, &here);
+        let mut listing = Listing { entries: Vec::new(), more: 0, ignored: 0 };
+        let found = entries(&tree, &here, &dir)?.entries;
+        for entry in found.into_iter().filter(|entry| !is_hidden(&entry.name)) {
+            let at = path.join(&entry.name);
+            if rules.leaves_out(&at, entry.kind == FileKind::Directory) {
+                listing.ignored += 1;
+            } else if listing.entries.len() == LIST_MAX_ENTRIES {
+                listing.more += 1;
+            } else {
+                listing.entries.push(Listed { bytes: bytes_of(&dir, &entry), path: at, kind: entry.kind });
+            }
+        }
+        Ok(listing)
+    }
+}
+
+fn bytes_of(dir: &OwnedFd, entry: &Entry) -> Option<u64> {
+    if entry.kind != FileKind::Regular {
+        return None;
+    }
+    let stat = statat(dir, &*entry.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(size(stat.st_size))
+}

@@ -1,0 +1,73 @@
+//! Reading a whole file.
+
+use std::fs::File;
+use std::io::{IoSliceMut, Read};
+
+use rustix::io::{ReadWriteFlags, preadv2};
+
+use super::beneath::Links;
+use super::{Beneath, FileError, RelPath};
+
+/// Largest file that is read whole.
+pub const READ_MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How far into a file a NUL is looked for, to tell text from other data.
+const BINARY_PROBE_BYTES: usize = 8 * 1024;
+
+/// Whether content looks like anything but text.
+pub fn is_binary(bytes: &[u8]) -> bool {
+    bytes[..bytes.len().min(BINARY_PROBE_BYTES)].contains(&0)
+}
+
+impl Beneath {
+    /// Reads a regular file of at most [`READ_MAX_BYTES`].
+    pub fn read(&self, path: &RelPath) -> Result<Vec<u8>, FileError> {
+        let (file, stat) = self.open_regular(path, Links::Inside)?;
+        self.read_open(path, file, size(stat.st_size), READ_MAX_BYTES)
+    }
+
+    /// Reads a regular file of at most `max` bytes if all of it is in the system's memory; none if it is larger or
+    /// would have to be waited for. This is cheap enough for a thread that must not block.
+    pub fn read_cached(&self, path: &RelPath, max: usize) -> Result<Option<Vec<u8>>, FileError> {
+        let Some((file, stat)) = self.open_regular_cached(path)? else { return Ok(None) };
+        // A filesystem that makes its files up as they are read says 0.
+        let Ok(size @ 1..) = usize::try_from(stat.st_size) else { return Ok(None) };
+        if size > max {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; size];
+        // Whatever goes wrong here, and a file that grew or shrank meanwhile, is for the way that may wait.
+        let read = preadv2(&file, &mut [IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT);
+        if !matches!(read, Ok(read) if read == size) {
+            return Ok(None);
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Reads an open file, which may grow meanwhile: the limit holds for what is there, not for what was said.
+    pub(super) fn read_open(
+        &self,
+        path: &RelPath,
+        file: File,
+        size: u64,
+        limit: u64,
+    ) -> Result<Vec<u8>, FileError> {
+        let too_large = |bytes| FileError::TooLarge { path: self.shown(path), bytes, limit };
+        if size > limit {
+            return Err(too_large(size));
+        }
+        // Below the limit, so it fits a usize.
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
+        let read = file.take(limit + 1).read_to_end(&mut bytes);
+        read.map_err(|source| FileError::of_io(&self.shown(path), source))?;
+        if bytes.len() as u64 > limit {
+            return Err(too_large(bytes.len() as u64));
+        }
+        Ok(bytes)
+    }
+}
+
+/// A size as the kernel gives it, which is signed but never negative.
+pub(super) fn size(bytes: i64) -> u64 {
+    u64::try_from(bytes).unwrap_or(0)
+}
