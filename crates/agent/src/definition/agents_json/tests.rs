@@ -1,0 +1,150 @@
+use posse_domain::permission::Decision;
+
+use super::*;
+
+const TOOLS: &[&str] = &[
+    "read",
+    "glob",
+    "grep",
+    "list",
+    "write",
+    "edit",
+    "todo",
+    "task",
+    "task_status",
+    "task_send",
+    "task_cancel",
+    "task_close",
+];
+
+fn parse(text: &str) -> Result<Vec<Definition>, String> {
+    parse_agents(text, "agents.json", TOOLS).map_err(|error| error.to_string())
+}
+
+fn one(text: &str) -> Definition {
+    let mut all = parse(text).expect(text);
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+}
+
+#[test]
+fn every_field_is_read() {
+    let lead = one(r#"{"lead": {
+        "description": "leads", "prompt": "You lead.", "tools": ["read", "task"],
+        "spawns": ["Explore", "explore"], "max_turns": 15, "model": "scripted/x.yaml", "temperature": 0.5,
+        "top_p": 1, "rules": [{"pattern": "read:.env", "decision": "deny"}], "parallel": 4, "mode": "primary"
+    }}"#);
+    assert_eq!((lead.name.as_str(), lead.display_name.as_str()), ("lead", "Lead"));
+    assert_eq!((lead.description.as_str(), lead.prompt.as_str()), ("leads", "You lead."));
+    assert_eq!(lead.tools, ["read", "task"]);
+    assert_eq!(lead.spawns.as_deref(), Some(["explore".to_owned()].as_slice()));
+    assert_eq!((lead.max_turns, lead.parallel), (Some(15), Some(4)));
+    assert_eq!(
+        (lead.model.as_deref(), lead.temperature, lead.top_p),
+        (Some("scripted/x.yaml"), Some(0.5), Some(1.0))
+    );
+    assert_eq!(lead.rules.len(), 1);
+    assert_eq!((lead.mode, lead.default), (Mode::Primary, Decision::Allow));
+}
+
+#[test]
+fn what_is_left_out_has_a_plain_meaning() {
+    let minimal = one(r#"{"code-reviewer": {"prompt": "\nReview it.\nAll of it.", "model": null}}"#);
+    assert_eq!(minimal.display_name, "Code Reviewer");
+    assert_eq!(minimal.description, "Review it.");
+    assert_eq!(minimal.tools, LOOK);
+    assert_eq!(
+        (minimal.spawns, minimal.max_turns, minimal.model, minimal.mode),
+        (None, None, None, Mode::All)
+    );
+    assert_eq!(parse("{}"), Ok(Vec::new()));
+}
+
+#[test]
+fn whoever_may_spawn_has_the_tool_for_it() {
+    let lead = one(r#"{"lead": {"prompt": "x", "tools": ["read"], "spawns": ["explore", "lead"]}}"#);
+    assert_eq!(lead.tools, ["read", "task", "task_status", "task_send", "task_cancel", "task_close"]);
+    assert_eq!(lead.spawns.expect("spawns"), ["explore", "lead"]);
+    let alone = one(r#"{"lead": {"prompt": "x", "tools": ["read"], "spawns": []}}"#);
+    assert_eq!(alone.tools, ["read"]);
+    let chosen = one(r#"{"lead": {"prompt": "x", "tools": ["task"], "spawns": ["explore"]}}"#);
+    assert_eq!(chosen.tools, ["task"]);
+}
+
+#[test]
+fn a_definition_of_the_file_shadows_a_primary_built_in() {
+    let text = r#"{"coder": {"prompt": "x"}, "lead": {"prompt": "y", "spawns": ["coder"]}}"#;
+    assert_eq!(parse(text).expect("definitions").len(), 2);
+}
+
+#[test]
+fn a_mistake_is_named_with_file_line_and_field() {
+    for (text, error) in [
+        ("", "agents.json:1: EOF while parsing a value"),
+        ("{\n\"a\": {\"prompt\": \"x\",}}", "agents.json:2: key must be a string"),
+        ("[]", "agents.json:1: invalid type: sequence, expected an object"),
+        ("{\n\"a\": 1}", "agents.json:2: a: invalid type: integer `1`, expected an object"),
+        (
+            "{\"a\": {\n\"promt\": \"x\"}}",
+            "agents.json:2: a: unknown field \"promt\" (did you mean `prompt`?)",
+        ),
+        (
+            "{\"a\": {\n\n\"prompt\": 5}}",
+            "agents.json:3: a.prompt: invalid type: integer `5`, expected a string",
+        ),
+        ("{\"a\": {\"prompt\": \" \"}}", "agents.json:1: a.prompt: must not be empty"),
+        ("{\"a\": {}}", "agents.json:1: a.prompt: is missing"),
+        ("{\"A b\": {\"prompt\": \"x\"}}", "agents.json:1: \"A b\" cannot be a definition's name: 1 to 64"),
+        ("{\"\": {\"prompt\": \"x\"}}", "agents.json:1: \"\" cannot be a definition's name"),
+        (
+            "{\"a\": {\"prompt\": \"x\"},\n\"a\": {\"prompt\": \"y\"}}",
+            "agents.json:2: the definition `a` is written twice",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\",\n\"prompt\": \"y\"}}",
+            "agents.json:2: a: the field `prompt` is written twice",
+        ),
+        ("{\"a\": {\"prompt\": \"x\",\n\"max_turns\": 0}}", "agents.json:2: a.max_turns: must be at least 1"),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"max_turns\": -1}}",
+            "agents.json:1: a.max_turns: invalid value: integer `-1`, expected a whole number",
+        ),
+        ("{\"a\": {\"prompt\": \"x\", \"parallel\": 0}}", "agents.json:1: a.parallel: must be at least 1"),
+        ("{\"a\": {\"prompt\": \"x\", \"top_p\": -0.1}}", "agents.json:1: a.top_p: must be at least 0"),
+        ("{\"a\": {\"prompt\": \"x\", \"mode\": \"boss\"}}", "agents.json:1: a.mode: unknown variant `boss`"),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"tools\": [\n\"Read\"]}}",
+            "agents.json:1: a.tools: there is no tool \"Read\" (did you mean `read`?)",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"tools\": [\n1]}}",
+            "agents.json:2: a.tools: invalid type: integer `1`, expected a string",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\",\n\"spawns\": [\"explor\"]}}",
+            "agents.json:2: a.spawns: there is no definition \"explor\" (did you mean `explore`?)",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"spawns\": [\"coder\"]}}",
+            "agents.json:1: a.spawns: `coder` is a primary definition",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"rules\": [\n{\"pattern\": \"bash:\", \"decision\": \"deny\"}]}}",
+            "agents.json:2: a.rules: `bash:` is not a permission pattern",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"rules\": [{\"pattern\": \"read\", \"when\": 1}]}}",
+            "agents.json:1: a.rules: unknown field `when`",
+        ),
+        ("{\"a\": {\"prompt\": \"x\", \"model\": \"\"}}", "agents.json:1: a.model: must not be empty"),
+    ] {
+        let found = parse(text).expect_err(text);
+        assert!(found.starts_with(error), "{text}\n{found}\n{error}");
+    }
+}
+
+#[test]
+fn a_text_beyond_the_limit_is_refused_unread() {
+    let error = parse(&" ".repeat(AGENTS_JSON_MAX_BYTES + 1)).expect_err("too large");
+    assert!(error.contains("more than the 4194304 accepted"), "{error}");
+}

@@ -1,0 +1,224 @@
+//! What an agent is told: its definition's prompt and its contract in plain words.
+//!
+//! The text follows from the terms alone. It has no run id and no time, so that the requests of two runs can be
+//! compared, and neither the agent's own number nor its prompt, so that siblings with the same terms have the
+//! same text and can share one. The prompt is the first message of the conversation.
+
+use std::fmt::Write;
+
+use posse_domain::budget::Budget;
+use posse_domain::contract::{Contract, Criterion};
+use posse_domain::definition::Definition;
+use posse_domain::permission::{Decision, Rule, ToolName};
+
+/// Longest part of an `AGENTS.md` that is passed on.
+const AGENTS_MD_MAX_BYTES: usize = 64 * 1024;
+/// Most rules that are listed; the host enforces all of them either way.
+const RULES_SHOWN_MAX: usize = 20;
+/// Longest reason that a new attempt is given.
+const REASON_MAX_CHARS: usize = 2_000;
+
+/// The system prompt of an agent: the definition's prompt, the contract, the project's instructions.
+pub fn system_prompt(definition: &Definition, contract: &Contract, agents_md: Option<&str>) -> String {
+    let mut prompt =
+        format!("{}\n\n# Your contract\n\n{}\n", definition.prompt.trim(), who(definition, contract));
+    let lines = [
+        Some(tools(contract)),
+        refused(definition, contract),
+        Some(spawning(contract)),
+        Some(files(contract)),
+        Some(turns(contract)),
+        time(contract),
+        budget(&contract.budget),
+        Some(report(contract)),
+    ];
+    for line in lines.iter().flatten() {
+        let _ = write!(prompt, "\n- {line}");
+    }
+    prompt.push('\n');
+    prompt.push_str(&criteria(contract));
+    prompt.push_str(&result_schema(contract));
+    prompt.push_str(&project_instructions(agents_md));
+    prompt
+}
+
+/// The first message of an agent's conversation: what it is to do, and what else it was given to know.
+pub fn first_message(contract: &Contract) -> String {
+    let task = &contract.step.description;
+    match contract.execution.extra_context.as_deref().map(str::trim) {
+        None | Some("") => task.clone(),
+        Some(context) => format!("{task}\n\n## Context\n\n{context}"),
+    }
+}
+
+/// What a new attempt is told about the one before.
+pub fn retry_note(reason: &str) -> String {
+    let reason: String = reason.trim().trim_end_matches('.').chars().take(REASON_MAX_CHARS).collect();
+    format!(
+        "This is a new attempt at the same work. The attempt before it ended: {reason}. Its conversation is gone, \
+         but files that it changed may still be changed, so look at how things stand before you go on, and avoid \
+         what ended it."
+    )
+}
+
+fn who(definition: &Definition, contract: &Contract) -> String {
+    let name = &definition.display_name;
+    let depth = contract.context.depth;
+    match &contract.context.parent_task_id {
+        None => format!(
+            "You are the root agent of this run ({name}). A person gave you the work and reads your report."
+        ),
+        Some(parent) => format!(
+            "You are a sub-agent ({name}) at depth {depth}. Agent `{}` gave you the work and reads your report; {}. \
+             Nobody can answer questions while you work.",
+            parent.relative(),
+            knows(contract),
+        ),
+    }
+}
+
+fn knows(contract: &Contract) -> &'static str {
+    if contract.execution.share_history {
+        "you begin with its conversation"
+    } else if contract.parent.continues.is_some() {
+        "you begin with the conversation that you are to continue"
+    } else {
+        "you know nothing of its conversation but what it wrote to you"
+    }
+}
+
+fn tools(contract: &Contract) -> String {
+    let names: Vec<&str> = contract.permissions.allowed_tools.iter().map(ToolName::as_str).collect();
+    if names.is_empty() {
+        return "Tools: none. Answer from what you are told.".to_owned();
+    }
+    format!("Tools: {}. Calls to any other are refused.", quoted(names))
+}
+
+/// Denials that the agent can know of beforehand, so that it does not spend turns on finding them out.
+fn refused(definition: &Definition, contract: &Contract) -> Option<String> {
+    let rules = definition.rules.iter().chain(contract.permissions.rules.iter());
+    let denied = |rule: &&Rule| rule.decision == Decision::Deny;
+    let patterns: Vec<&str> =
+        rules.filter(denied).map(|rule| rule.pattern.as_str()).take(RULES_SHOWN_MAX).collect();
+    (!patterns.is_empty()).then(|| format!("Refused whenever you try: {}.", quoted(patterns)))
+}
+
+fn spawning(contract: &Contract) -> String {
+    let grant = &contract.permissions;
+    let levels_left = contract.context.max_depth.saturating_sub(contract.context.depth);
+    match grant.max_delegation_depth.min(levels_left) {
+        levels if levels == 0 || !grant.can_spawn_children || !grant.covers("task") => {
+            "Sub-agents: you cannot spawn any. What you were given you do yourself.".to_owned()
+        }
+        1 => "Sub-agents: you may spawn them with `task`; they cannot spawn in turn.".to_owned(),
+        levels => format!(
+            "Sub-agents: you may spawn them with `task`, and the tree may grow {levels} levels below you."
+        ),
+    }
+}
+
+fn files(contract: &Contract) -> String {
+    let paths = "Files: every path is relative to the workspace, and nothing outside it can be reached.";
+    match contract.step.owns.as_slice() {
+        [] => paths.to_owned(),
+        owned => format!(
+            "{paths} You own {}: change nothing else, a change outside of it is refused.",
+            quoted(owned.iter().map(String::as_str))
+        ),
+    }
+}
+
+fn turns(contract: &Contract) -> String {
+    match contract.execution.max_turns {
+        None => "Turns: not limited. A turn is one reply of yours with its tool calls.".to_owned(),
+        Some(0 | 1) => "Turns: this one only. You have no tools in it: write your report.".to_owned(),
+        Some(turns) => format!(
+            "Turns: at most {turns}. A turn is one reply of yours with its tool calls. The last one has no tools \
+             and is kept for your report, so be done with the work before it."
+        ),
+    }
+}
+
+fn time(contract: &Contract) -> Option<String> {
+    let terms = &contract.execution;
+    let limits = [
+        terms.attempt_timeout_ms.map(|ms| format!("{} of work", duration(ms))),
+        terms.turn_timeout_ms.map(|ms| format!("{} for one turn", duration(ms))),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    (!limits.is_empty())
+        .then(|| format!("Time: {}. Waiting for sub-agents does not count.", limits.join(", ")))
+}
+
+fn budget(budget: &Budget) -> Option<String> {
+    let limits = [
+        budget.tokens.map(|tokens| format!("{tokens} tokens")),
+        budget.usd.map(|usd| usd.to_string()),
+        budget.agents.map(|agents| format!("{agents} agents, yourself included")),
+        budget.wall_ms.map(|ms| format!("{} from your start to your end", duration(ms))),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    (!limits.is_empty())
+        .then(|| format!("Budget for you and all sub-agents below you: {}.", limits.join("; ")))
+}
+
+fn report(contract: &Contract) -> String {
+    if contract.outputs.result_schema.is_some() {
+        return "Result: a reply without tool calls ends your work, and its text is your result. It must be JSON \
+                that satisfies the schema below, and nothing else."
+            .to_owned();
+    }
+    "Report: a reply without tool calls ends your work, and its text is your report. Write it in Markdown for a \
+     reader who has seen nothing of your work."
+        .to_owned()
+}
+
+fn criteria(contract: &Contract) -> String {
+    let criteria = &contract.step.success_criteria;
+    if criteria.is_empty() {
+        return String::new();
+    }
+    let mut section = "\n## What counts as done\n\n".to_owned();
+    for criterion in criteria {
+        let _ = match criterion {
+            Criterion::Words(words) => writeln!(section, "- {words}"),
+            Criterion::Command(check) => {
+                writeln!(section, "- the host runs `{}` on your work, and it exits with 0", check.command)
+            }
+        };
+    }
+    section
+}
+
+fn result_schema(contract: &Contract) -> String {
+    let Some(schema) = &contract.outputs.result_schema else { return String::new() };
+    // The keys are sorted, so equal schemas have equal text.
+    let schema = serde_json::to_string_pretty(schema).unwrap_or_default();
+    format!("\n## Schema of your result\n\n```json\n{schema}\n```\n")
+}
+
+fn project_instructions(agents_md: Option<&str>) -> String {
+    let Some(text) = agents_md.map(str::trim).filter(|text| !text.is_empty()) else { return String::new() };
+    let cut = text.floor_char_boundary(AGENTS_MD_MAX_BYTES);
+    let mark = if cut < text.len() { "\n\n[the rest of AGENTS.md is left out: it is too long]" } else { "" };
+    format!("\n# Instructions of the project (AGENTS.md)\n\n{}{mark}\n", &text[..cut])
+}
+
+fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// In the largest unit that says it exactly.
+fn duration(ms: u64) -> String {
+    let (number, unit) = match ms {
+        0 => (0, "second"),
+        ms if ms % 60_000 == 0 => (ms / 60_000, "minute"),
+        ms if ms % 1_000 == 0 => (ms / 1_000, "second"),
+        ms => (ms, "millisecond"),
+    };
+    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+use serde_json::{Value, json};
+
+use super::super::builtin::builtin;
+use super::*;
+
+fn definition(name: &str) -> Definition {
+    builtin().into_iter().find(|definition| definition.name == name).expect(name)
+}
+
+/// The contract of a child, with the values at these JSON pointers changed.
+fn contract(changes: &[(&str, Value)]) -> Contract {
+    let mut value = json!({
+        "version": 1,
+        "context": {"depth": 1, "max_depth": 2, "parent_task_id": "k3f9ab2c", "root_task_id": "k3f9ab2c"},
+        "parent": {
+            "run_id": "k3f9ab2c", "agent_id": "k3f9ab2c", "message_id": "m7", "step_idx": 0,
+            "task_prompt": "the request", "goal_summary": "the request", "continues": null, "repairs": null
+        },
+        "step": {
+            "title": "port auth", "description": "Port the module.", "success_criteria": [], "owns": [],
+            "required": false
+        },
+        "permissions": {
+            "allowed_tools": ["read", "grep"], "rules": [], "can_spawn_children": false,
+            "max_delegation_depth": 0, "may_share_history": false, "on_ask": "deny"
+        },
+        "execution": {
+            "definition": "explore", "skill": null, "model": "scripted/x", "temperature": null, "top_p": null,
+            "max_turns": 15, "turn_timeout_ms": null, "attempt_timeout_ms": 600_000, "idle_timeout_ms": 120_000,
+            "max_retries": 1, "max_retries_per_tool": 3, "close_on_completion": true, "share_history": false,
+            "extra_context": null
+        },
+        "budget": {"tokens": null, "usd": null, "agents": null, "wall_ms": null},
+        "outputs": {"report_format": "markdown", "report_path_pattern": "x", "result_schema": null}
+    });
+    for (pointer, change) in changes {
+        *value.pointer_mut(pointer).expect(pointer) = change.clone();
+    }
+    Contract::from_json(&value.to_string()).expect("contract")
+}
+
+fn prompt(changes: &[(&str, Value)]) -> String {
+    system_prompt(&definition("explore"), &contract(changes), None)
+}
+
+#[track_caller]
+fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "{part:?} is not in:\n{text}");
+}
+
+#[test]
+fn a_child_reads_its_whole_contract() {
+    let text = prompt(&[]);
+    let (own, terms) = text.split_once("\n\n# Your contract\n\n").expect("two parts");
+    assert_eq!(own, definition("explore").prompt.trim());
+    assert_eq!(
+        terms,
+        "You are a sub-agent (Codebase Explorer) at depth 1. Agent `0` gave you the work and reads your report; you \
+         know nothing of its conversation but what it wrote to you. Nobody can answer questions while you work.\n\
+         \n\
+         - Tools: `grep`, `read`. Calls to any other are refused.\n\
+         - Sub-agents: you cannot spawn any. What you were given you do yourself.\n\
+         - Files: every path is relative to the workspace, and nothing outside it can be reached.\n\
+         - Turns: at most 15. A turn is one reply of yours with its tool calls. The last one has no tools and is \
+         kept for your report, so be done with the work before it.\n\
+         - Time: 10 minutes of work. Waiting for sub-agents does not count.\n\
+         - Report: a reply without tool calls ends your work, and its text is your report. Write it in Markdown for \
+         a reader who has seen nothing of your work.\n"
+    );
+}
+
+#[test]
+fn siblings_with_the_same_terms_have_the_same_text() {
+    let second = prompt(&[
+        ("/parent/run_id", json!("zzzzzzzz")),
+        ("/parent/agent_id", json!("zzzzzzzz")),
+        ("/context/parent_task_id", json!("zzzzzzzz")),
+        ("/context/root_task_id", json!("zzzzzzzz")),
+        ("/parent/step_idx", json!(7)),
+        ("/parent/message_id", json!("m9")),
+        ("/step/title", json!("another")),
+        ("/step/description", json!("Something else.")),
+        ("/execution/extra_context", json!("more")),
+    ]);
+    assert_eq!(prompt(&[]), second, "also in another run");
+}
+
+#[test]
+fn what_is_set_is_said() {
+    let text = prompt(&[
+        (
+            "/permissions/rules",
+            json!([
+                {"pattern": "read:.env", "decision": "deny"}, {"pattern": "grep", "decision": "allow"}
+            ]),
+        ),
+        ("/step/owns", json!(["src/auth/**", "README.md"])),
+        ("/step/success_criteria", json!(["it prints its version", {"command": "make", "timeout_ms": null}])),
+        ("/budget", json!({"tokens": 400_000, "usd": 1.5, "agents": 4, "wall_ms": 90_000})),
+        ("/execution/turn_timeout_ms", json!(1500)),
+        ("/outputs/result_schema", json!({"type": "object"})),
+    ]);
+    has(&text, "- Refused whenever you try: `read:.env`.\n");
+    has(&text, "You own `src/auth/**`, `README.md`: change nothing else");
+    has(&text, "\n## What counts as done\n\n- it prints its version\n- the host runs `make` on your work");
+    has(&text, "below you: 400000 tokens; $1.50; 4 agents, yourself included; 90 seconds from your start");
+    has(&text, "- Time: 10 minutes of work, 1500 milliseconds for one turn.");
+    has(&text, "- Result: a reply without tool calls ends your work");
+    has(&text, "\n## Schema of your result\n\n```json\n{\n  \"type\": \"object\"\n}\n```\n");
+}
+
+#[test]
+fn spawning_follows_from_grant_and_depth() {
+    let spawning = |levels: u32, max_depth: u32, tools: Value| {
+        prompt(&[
+            ("/permissions/can_spawn_children", json!(true)),
+            ("/permissions/max_delegation_depth", json!(levels)),
+            ("/permissions/allowed_tools", tools),
+            ("/context/max_depth", json!(max_depth)),
+        ])
+    };
+    has(&spawning(1, 2, json!(["task"])), "you may spawn them with `task`; they cannot spawn in turn");
+    has(&spawning(5, 3, json!(["task"])), "the tree may grow 2 levels below you");
+    for text in
+        [spawning(0, 2, json!(["task"])), spawning(1, 1, json!(["task"])), spawning(1, 2, json!(["read"]))]
+    {
+        has(&text, "you cannot spawn any");
+    }
+}
+
+#[test]
+fn a_root_answers_to_a_person() {
+    let root = [
+        ("/context", json!({"depth": 0, "max_depth": 2, "parent_task_id": null, "root_task_id": null})),
+        ("/execution/max_turns", json!(null)),
+        ("/execution/attempt_timeout_ms", json!(null)),
+    ];
+    let text = system_prompt(&definition("coder"), &contract(&root), Some("  Use tabs.\n"));
+    has(&text, "You are the root agent of this run (Coder). A person gave you the work");
+    has(&text, "- Turns: not limited.");
+    assert!(!text.contains("- Time:"));
+    assert!(text.ends_with("\n\n# Instructions of the project (AGENTS.md)\n\nUse tabs.\n"), "{text}");
+}
+
+#[test]
+fn odd_terms_have_plain_words_too() {
+    has(&prompt(&[("/permissions/allowed_tools", json!([]))]), "- Tools: none.");
+    has(&prompt(&[("/execution/max_turns", json!(1))]), "- Turns: this one only.");
+    has(&prompt(&[("/execution/share_history", json!(true))]), "you begin with its conversation");
+    has(&prompt(&[("/parent/continues", json!("k3f9ab2c.1"))]), "the conversation that you are to continue");
+}
+
+#[test]
+fn long_project_instructions_are_cut_with_a_mark() {
+    let long = "ü".repeat(AGENTS_MD_MAX_BYTES);
+    let text = system_prompt(&definition("explore"), &contract(&[]), Some(&long));
+    assert!(text.len() < AGENTS_MD_MAX_BYTES + 8 * 1024);
+    has(&text, "[the rest of AGENTS.md is left out: it is too long]");
+    assert_eq!(project_instructions(Some(" \n")), "");
+}
+
+#[test]
+fn the_first_message_is_the_prompt_and_its_context() {
+    assert_eq!(first_message(&contract(&[])), "Port the module.");
+    let with_context = contract(&[("/execution/extra_context", json!("It is in src."))]);
+    assert_eq!(first_message(&with_context), "Port the module.\n\n## Context\n\nIt is in src.");
+}
+
+#[test]
+fn a_new_attempt_is_told_why_the_last_one_ended() {
+    let note = retry_note("the model answered 529: overloaded.\n");
+    has(&note, "The attempt before it ended: the model answered 529: overloaded. Its conversation is gone");
+    assert!(!note.contains('\n'));
+    assert!(retry_note(&"x".repeat(100_000)).len() < 3_000);
+}
+
+#[test]
+fn a_duration_is_said_in_its_largest_exact_unit() {
+    for (ms, said) in [
+        (0, "0 seconds"),
+        (1, "1 millisecond"),
+        (1_500, "1500 milliseconds"),
+        (1_000, "1 second"),
+        (90_000, "90 seconds"),
+        (60_000, "1 minute"),
+        (5_400_000, "90 minutes"),
+    ] {
+        assert_eq!(duration(ms), said);
+    }
+}

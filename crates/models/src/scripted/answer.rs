@@ -1,0 +1,270 @@
+//! What a scripted model answers, and how it is handed over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use posse_domain::budget::{Price, Usage};
+use posse_domain::code::Code;
+use posse_domain::event::CallError;
+use posse_domain::message::{Reply, ToolCall};
+use posse_engine::ports::{ModelFailure, ModelReply, ModelRequest, StreamPart, StreamSink};
+use serde_json::Value;
+
+use super::estimate;
+
+/// A text is streamed in at most this many parts.
+const STREAM_PARTS_MAX: usize = 4;
+/// A text shorter than this is streamed in one part.
+const STREAM_PART_MIN_BYTES: usize = 256;
+/// At most this many tool names are streamed: a person watching a wide reply has seen enough by then.
+const STREAM_TOOLS_MAX: usize = 16;
+
+/// What a scripted model answers. Cheap to clone: a reply is copied only when it is handed over.
+#[derive(Debug, Clone)]
+pub struct ScriptedAnswer {
+    said: Said,
+    latency: Duration,
+    tag: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+enum Said {
+    Reply(Arc<ScriptedReply>),
+    Failure(CallError),
+}
+
+#[derive(Debug, Clone)]
+struct ScriptedReply {
+    text: Arc<str>,
+    calls: Vec<ScriptedCall>,
+    usage: Option<Usage>,
+}
+
+/// A tool call of a scripted reply.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScriptedCall {
+    /// Its id; none gives it one from its turn and place.
+    pub id: Option<String>,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments; a string is text that did not parse as JSON.
+    pub input: Value,
+}
+
+impl ScriptedCall {
+    /// A call whose id follows from its turn and place.
+    pub fn new(name: impl Into<String>, input: Value) -> Self {
+        Self { id: None, name: name.into(), input }
+    }
+
+    /// A call whose arguments are text as a model writes it, which may not be JSON.
+    pub fn raw(name: impl Into<String>, text: String) -> Self {
+        let input = match serde_json::from_str(&text) {
+            // Quoted text is JSON too, but no arguments: it stays as it was written, quotes and all.
+            Ok(Value::String(_)) | Err(_) => Value::String(text),
+            Ok(value) => value,
+        };
+        Self::new(name, input)
+    }
+}
+
+impl ScriptedAnswer {
+    /// A reply with this text, which may be empty.
+    pub fn text(text: impl Into<Arc<str>>) -> Self {
+        let reply = ScriptedReply { text: text.into(), calls: Vec::new(), usage: None };
+        Self::new(Said::Reply(Arc::new(reply)))
+    }
+
+    /// A call that fails after all call retries, with the provider's status if there is one.
+    pub fn error(status: impl Into<Option<u16>>, message: impl Into<String>) -> Self {
+        let status = status.into();
+        Self::new(Said::Failure(CallError { code: Code::ModelError, message: message.into(), status }))
+    }
+
+    pub(super) fn no_match(message: String) -> Self {
+        Self::error(None, message)
+    }
+
+    fn new(said: Said) -> Self {
+        Self { said, latency: Duration::ZERO, tag: None }
+    }
+
+    /// Adds a tool call. An error has none.
+    pub fn call(self, name: impl Into<String>, input: Value) -> Self {
+        self.calls([ScriptedCall::new(name, input)])
+    }
+
+    /// Adds tool calls. An error has none.
+    pub fn calls(self, calls: impl IntoIterator<Item = ScriptedCall>) -> Self {
+        self.map_reply(|reply| reply.calls.extend(calls))
+    }
+
+    /// Says what the reply cost; otherwise it is estimated. An error costs nothing.
+    pub fn usage(self, usage: Usage) -> Self {
+        self.map_reply(|reply| reply.usage = Some(usage))
+    }
+
+    /// How long the answer takes.
+    pub fn latency(mut self, latency: Duration) -> Self {
+        self.latency = latency;
+        self
+    }
+
+    /// What comes back in `ModelRequest::tags`. In a rule it is the rule's own.
+    pub fn tag(mut self, tag: &str) -> Self {
+        self.tag = Some(tag.to_owned());
+        self
+    }
+
+    fn map_reply(mut self, change: impl FnOnce(&mut ScriptedReply)) -> Self {
+        if let Said::Reply(reply) = &mut self.said {
+            change(Arc::make_mut(reply));
+        }
+        self
+    }
+
+    /// Waits, streams and answers. What depends on the request is worked out before, so that the future that
+    /// waits does not hold it.
+    pub(super) fn deliver(
+        self,
+        request: &ModelRequest,
+        price: Option<Price>,
+        sink: Arc<dyn StreamSink>,
+    ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
+        let Self { said, latency, tag } = self;
+        let place = Place { attempt: request.attempt, turn: request.turn };
+        let usage = match &said {
+            Said::Reply(reply) => reply.usage(request, price),
+            Said::Failure(_) => Usage::ZERO,
+        };
+        let finish = move || match said {
+            Said::Reply(reply) => {
+                reply.stream(&*sink);
+                Ok(ModelReply { reply: reply.to_reply(place), usage, tag })
+            }
+            Said::Failure(error) => Err(ModelFailure { error, usage: Some(usage), tag }),
+        };
+        async move {
+            // Without latency there is no timer either: a benchmark makes tens of thousands of such calls.
+            if !latency.is_zero() {
+                tokio::time::sleep(latency).await;
+            }
+            finish()
+        }
+        .boxed()
+    }
+}
+
+/// Where in an agent's life a reply stands.
+#[derive(Clone, Copy)]
+struct Place {
+    attempt: u32,
+    turn: u32,
+}
+
+impl Place {
+    /// The same call has the same id in every run, and no two calls of an agent share one.
+    fn call_id(self, number: usize) -> String {
+        let Self { attempt, turn } = self;
+        if attempt <= 1 {
+            format!("call_{turn}_{number}")
+        } else {
+            format!("call_a{attempt}_{turn}_{number}")
+        }
+    }
+}
+
+impl ScriptedReply {
+    fn to_reply(&self, place: Place) -> Reply {
+        let to_call = |(index, call): (usize, &ScriptedCall)| ToolCall {
+            id: call.id.clone().unwrap_or_else(|| place.call_id(index + 1)),
+            name: call.name.clone(),
+            input: call.input.clone(),
+        };
+        Reply { text: self.text.clone().into(), calls: self.calls.iter().enumerate().map(to_call).collect() }
+    }
+
+    /// Everything comes after the latency: a slow model is silent, and the idle timeout must see that.
+    fn stream(&self, sink: &dyn StreamSink) {
+        for part in parts(&self.text) {
+            sink.part(StreamPart::Text(part.to_owned()));
+        }
+        for call in self.calls.iter().take(STREAM_TOOLS_MAX) {
+            sink.part(StreamPart::Tool(call.name.clone()));
+        }
+    }
+
+    /// What was said it cost, or an estimate, with its money if that was left open and the price is known.
+    fn usage(&self, request: &ModelRequest, price: Option<Price>) -> Usage {
+        let usage = self.usage.unwrap_or_else(|| self.estimate(request));
+        let cost = || price.map(|price| price.cost(&usage));
+        Usage { micro_usd: usage.micro_usd.or_else(cost), ..usage }
+    }
+
+    fn estimate(&self, request: &ModelRequest) -> Usage {
+        let calls = self.calls.iter().map(|call| estimate::call_chars(&call.name, &call.input));
+        let output_chars = estimate::text_chars(&self.text) + calls.sum::<u64>();
+        Usage {
+            input_tokens: estimate::tokens(estimate::request_chars(request)),
+            output_tokens: estimate::tokens(output_chars),
+            cached_tokens: 0,
+            micro_usd: None,
+        }
+    }
+}
+
+/// The text in a few pieces of about the same length, none of them empty.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let size = text.len().div_ceil(STREAM_PARTS_MAX).max(STREAM_PART_MIN_BYTES);
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (part, tail) = rest.split_at(rest.ceil_char_boundary(size));
+        rest = tail;
+        Some(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_streamed_whole_in_a_few_parts() {
+        for text in ["", "short", &"ä".repeat(5_000), &"x".repeat(STREAM_PART_MIN_BYTES + 1)] {
+            let found: Vec<&str> = parts(text).collect();
+            assert_eq!(found.concat(), text);
+            assert!(found.len() <= STREAM_PARTS_MAX && found.iter().all(|part| !part.is_empty()));
+        }
+        assert_eq!(parts("short").count(), 1);
+    }
+
+    #[test]
+    fn raw_arguments_are_read_as_json_if_they_are() {
+        let input = |text: &str| ScriptedCall::raw("read", text.to_owned()).input;
+        assert_eq!(input(r#"{"path": "a"}"#), serde_json::json!({"path": "a"}));
+        assert_eq!(input("[1]"), serde_json::json!([1]));
+        for kept in [r#"{"path": "#, "", "\"quoted\""] {
+            assert_eq!(input(kept), Value::String(kept.to_owned()));
+        }
+    }
+
+    #[test]
+    fn call_ids_of_two_attempts_differ() {
+        assert_eq!(Place { attempt: 1, turn: 3 }.call_id(2), "call_3_2");
+        assert_eq!(Place { attempt: 2, turn: 3 }.call_id(2), "call_a2_3_2");
+    }
+
+    #[test]
+    fn a_wide_reply_is_shared_until_it_is_handed_over() {
+        let answer =
+            ScriptedAnswer::text("x").calls((0..100).map(|_| ScriptedCall::new("read", Value::Null)));
+        let tagged = answer.clone().tag("rule:1");
+        let (Said::Reply(one), Said::Reply(other)) = (answer.said, tagged.said) else { panic!("replies") };
+        assert!(Arc::ptr_eq(&one, &other));
+    }
+}

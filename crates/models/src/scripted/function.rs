@@ -1,0 +1,58 @@
+//! A model that answers from a closure, for tests and benchmarks that rules are too narrow for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use posse_engine::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
+
+use super::DEFAULT_FACTS;
+use super::answer::ScriptedAnswer;
+
+/// A model that answers from a closure.
+///
+/// The closure is asked once for each call and must not block. One that draws only on the request answers a
+/// resumed run as it answered the first: what it wants to remember belongs into [`ScriptedAnswer::tag`].
+///
+/// ```
+/// use posse_models::scripted::{FnModel, ScriptedAnswer};
+///
+/// let echo = FnModel::new(|request| ScriptedAnswer::text(format!("turn {}", request.turn)));
+/// ```
+pub struct FnModel<F> {
+    answer: F,
+    facts: ModelFacts,
+}
+
+impl<F: Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static> FnModel<F> {
+    /// A model that answers with what the closure gives.
+    pub fn new(answer: F) -> Self {
+        Self { answer, facts: DEFAULT_FACTS }
+    }
+
+    /// The same model with other facts.
+    pub fn with_facts(mut self, facts: ModelFacts) -> Self {
+        self.facts = facts;
+        self
+    }
+}
+
+impl<F> fmt::Debug for FnModel<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FnModel").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+impl<F: Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static> Model for FnModel<F> {
+    fn facts(&self) -> ModelFacts {
+        self.facts
+    }
+
+    fn call(
+        &self,
+        request: ModelRequest,
+        sink: Arc<dyn StreamSink>,
+    ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
+        (self.answer)(&request).deliver(&request, self.facts.price, sink)
+    }
+}

@@ -1,0 +1,139 @@
+//! A model that answers from rules: the first one that matches a request replies, fails or takes its time.
+//!
+//! How a call goes: the rules are tried in order against the request; the answer of the first that matches is
+//! waited for (`latency_ms`), streamed to the sink, and returned with the rule's tag. The tag is journalled
+//! with the reply and comes back in later requests of the same agent, which is how a rule with `times` knows
+//! how often it was used: the count is the journal's, so it survives a crash and a resume.
+//!
+//! Rules come from a YAML file ([`Scripted::load`]), or are made in code ([`Scripted::from_rules`]). Where
+//! rules are too narrow, [`FnModel`] answers from a closure.
+
+mod answer;
+mod error;
+mod estimate;
+mod file;
+mod function;
+mod no_match;
+mod problem;
+mod raw;
+mod rule;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use posse_engine::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
+
+pub use answer::{ScriptedAnswer, ScriptedCall};
+pub use error::ScriptError;
+pub use function::FnModel;
+pub use rule::{InvalidGlob, Rule, When};
+
+/// What is known about a scripted model unless its script says otherwise.
+pub const DEFAULT_FACTS: ModelFacts =
+    ModelFacts { context_tokens: 200_000, max_output_tokens: 8_192, price: None };
+
+/// A model that answers from rules. Cheap to clone.
+///
+/// ```
+/// use posse_models::scripted::{Rule, Scripted, ScriptedAnswer, When};
+/// use serde_json::json;
+///
+/// let search = ScriptedAnswer::text("I look first.").call("grep", json!({"pattern": "fn main"}));
+/// let model = Scripted::from_rules([
+///     Rule::new(When::any().definition("explore").turn(1), search),
+///     Rule::new(When::any(), ScriptedAnswer::text("Found in main.rs.")),
+/// ]);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Scripted {
+    script: Arc<Script>,
+}
+
+#[derive(Debug, Clone)]
+struct Script {
+    /// The file, or what stands for it in errors.
+    name: String,
+    facts: ModelFacts,
+    rules: Vec<NumberedRule>,
+}
+
+/// A rule with its tag, made once: looking up a count must not build a text for every request.
+#[derive(Debug, Clone)]
+struct NumberedRule {
+    /// `rule:<number>`, counted from 1 as people count.
+    tag: String,
+    rule: Rule,
+}
+
+impl Scripted {
+    /// A model with these rules.
+    pub fn from_rules(rules: impl IntoIterator<Item = Rule>) -> Self {
+        Self::new("a script made in code".to_owned(), DEFAULT_FACTS, rules)
+    }
+
+    /// Reads a script. `name` is what errors call it.
+    pub fn from_yaml(text: &str, name: &str) -> Result<Self, ScriptError> {
+        let (facts, rules) = file::parse(text, name)?;
+        Ok(Self::new(name.to_owned(), facts, rules))
+    }
+
+    /// Reads the script in a file. Errors call it by this path.
+    pub fn load(path: &Path) -> Result<Self, ScriptError> {
+        Self::load_as(path, &path.display().to_string())
+    }
+
+    /// Reads the script in a file that the person knows by another name.
+    pub(crate) fn load_as(path: &Path, name: &str) -> Result<Self, ScriptError> {
+        Self::from_yaml(&file::read(path, name)?, name)
+    }
+
+    /// The same model with other facts.
+    pub fn with_facts(mut self, facts: ModelFacts) -> Self {
+        Arc::make_mut(&mut self.script).facts = facts;
+        self
+    }
+
+    fn new(name: String, facts: ModelFacts, rules: impl IntoIterator<Item = Rule>) -> Self {
+        let numbered = |(index, rule)| NumberedRule { tag: format!("rule:{}", index + 1), rule };
+        let rules = rules.into_iter().enumerate().map(numbered).collect();
+        Self { script: Arc::new(Script { name, facts, rules }) }
+    }
+}
+
+impl Script {
+    /// The answer of the first rule that matches, with its tag.
+    fn answer(&self, request: &ModelRequest) -> Option<ScriptedAnswer> {
+        let matching = self.rules.iter().find(|numbered| numbered.check(request).is_ok())?;
+        Some(matching.rule.answer.clone().tag(&matching.tag))
+    }
+}
+
+impl NumberedRule {
+    fn check(&self, request: &ModelRequest) -> Result<(), rule::Mismatch<'_>> {
+        // Most rules have no limit: only those that do look into the tags.
+        let used = self.rule.times.map_or(0, |_| request.tags.get(&self.tag).copied().unwrap_or(0));
+        self.rule.check(request, used)
+    }
+}
+
+impl Model for Scripted {
+    fn facts(&self) -> ModelFacts {
+        self.script.facts
+    }
+
+    fn call(
+        &self,
+        request: ModelRequest,
+        sink: Arc<dyn StreamSink>,
+    ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
+        // The rule is chosen now and the request dropped: ten thousand calls that wait hold no conversation.
+        let answer = self.script.answer(&request);
+        let answer =
+            answer.unwrap_or_else(|| ScriptedAnswer::no_match(no_match::text(&self.script, &request)));
+        answer.deliver(&request, self.script.facts.price, sink)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The shape of a script file: every field here is a key that may be written, and there are no others.
+
+use std::fmt;
+
+use posse_domain::budget::Usd;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use serde_saphyr::Spanned;
+
+/// A list of rules, or a map that holds one.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawScript {
+    pub(super) facts: Option<RawFacts>,
+    pub(super) rules: Vec<Spanned<RawRule>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawFacts {
+    pub(super) context_tokens: Option<u64>,
+    pub(super) max_output_tokens: Option<u64>,
+    pub(super) price: Option<RawPrice>,
+}
+
+/// Dollars for a million tokens; cached input costs what other input does unless it is said.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPrice {
+    pub(super) input: Usd,
+    pub(super) output: Usd,
+    pub(super) cached: Option<Usd>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRule {
+    pub(super) when: Option<RawWhen>,
+    pub(super) reply: Option<RawReply>,
+    pub(super) error: Option<RawError>,
+    #[serde(default)]
+    pub(super) latency_ms: u64,
+    pub(super) times: Option<Spanned<u32>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawWhen {
+    pub(super) definition: Option<String>,
+    pub(super) depth: Option<u32>,
+    pub(super) agent: Option<Spanned<String>>,
+    pub(super) turn: Option<Spanned<u32>>,
+    pub(super) contains: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawReply {
+    #[serde(default)]
+    pub(super) text: String,
+    #[serde(default)]
+    pub(super) tool_calls: Vec<RawCall>,
+    pub(super) usage: Option<RawUsage>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawCall {
+    pub(super) name: String,
+    #[serde(default = "no_arguments")]
+    pub(super) input: Value,
+    pub(super) id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "they are the keys of the file")]
+pub(super) struct RawUsage {
+    pub(super) input_tokens: u64,
+    pub(super) output_tokens: u64,
+    #[serde(default)]
+    pub(super) cached_tokens: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawError {
+    pub(super) status: Option<u16>,
+    pub(super) message: String,
+}
+
+fn no_arguments() -> Value {
+    Value::Object(Map::new())
+}
+
+/// A whole file.
+pub(super) struct RawFile(pub(super) RawScript);
+
+impl<'de> Deserialize<'de> for RawFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FileVisitor)
+    }
+}
+
+/// Tells the two forms of a file apart. By hand: an untagged enum would lose every line number.
+struct FileVisitor;
+
+impl<'de> Visitor<'de> for FileVisitor {
+    type Value = RawFile;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of rules, or a map with `rules`")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<RawFile, A::Error> {
+        let mut rules = Vec::new();
+        while let Some(rule) = list.next_element()? {
+            rules.push(rule);
+        }
+        Ok(RawFile(RawScript { facts: None, rules }))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawFile, A::Error> {
+        RawScript::deserialize(MapAccessDeserializer::new(map)).map(RawFile)
+    }
+
+    /// A file with nothing in it, or only comments.
+    fn visit_unit<E>(self) -> Result<RawFile, E> {
+        Ok(RawFile(RawScript::default()))
+    }
+}

@@ -1,0 +1,196 @@
+//! One rule: when it answers, how often, and with what.
+
+use std::fmt;
+
+use globset::{Glob, GlobMatcher};
+use posse_agent::conversation::Message;
+use posse_domain::id::AgentId;
+use posse_engine::ports::ModelRequest;
+use thiserror::Error;
+
+use super::answer::ScriptedAnswer;
+
+/// A rule of a script.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    pub(super) when: When,
+    pub(super) answer: ScriptedAnswer,
+    pub(super) times: Option<u32>,
+    /// Where it stands in its file.
+    pub(super) line: Option<u64>,
+}
+
+impl Rule {
+    /// A rule that gives this answer whenever the conditions hold.
+    pub fn new(when: When, answer: ScriptedAnswer) -> Self {
+        Self { when, answer, times: None, line: None }
+    }
+
+    /// Limits how often the rule answers the same agent. Counted from the journal, over all of its attempts.
+    pub fn times(mut self, times: u32) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// Whether the rule answers a request of an agent that it has answered `used` times. What is cheap to
+    /// look at comes first.
+    pub(super) fn check(&self, request: &ModelRequest, used: u32) -> Result<(), Mismatch<'_>> {
+        let When { definition, depth, agent, turn, contains } = &self.when;
+        match self.times {
+            Some(times) if used >= times => return Err(Mismatch::Used(times)),
+            _ => {}
+        }
+        match *turn {
+            Some(turn) if turn != request.turn => return Err(Mismatch::Turn(turn)),
+            _ => {}
+        }
+        match *depth {
+            Some(depth) if depth != request.depth => return Err(Mismatch::Depth(depth)),
+            _ => {}
+        }
+        match definition {
+            Some(name) if !name.eq_ignore_ascii_case(&request.definition) => {
+                return Err(Mismatch::Definition(name));
+            }
+            _ => {}
+        }
+        match agent {
+            Some(glob) if !glob.matches(&request.agent) => return Err(Mismatch::Agent(glob.as_str())),
+            _ => {}
+        }
+        match contains {
+            Some(text) if !newest_contains(request, text) => Err(Mismatch::Contains(text)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The conditions of a rule; all that are set must hold.
+#[derive(Debug, Clone, Default)]
+pub struct When {
+    pub(super) definition: Option<String>,
+    pub(super) depth: Option<u32>,
+    agent: Option<AgentGlob>,
+    turn: Option<u32>,
+    pub(super) contains: Option<String>,
+}
+
+impl When {
+    /// No condition: every request.
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// Agents of this definition; case does not matter.
+    pub fn definition(mut self, name: impl Into<String>) -> Self {
+        self.definition = Some(name.into());
+        self
+    }
+
+    /// Agents at this depth; the root has 0.
+    pub fn depth(mut self, depth: u32) -> Self {
+        self.depth = Some(depth);
+        self
+    }
+
+    /// Agents whose id matches the glob, in full (`k3f9ab2c.2.1`) or relative to the run (`2.1`, the root is
+    /// `0`). A `*` stands for any characters, dots too.
+    pub fn agent(mut self, glob: &str) -> Result<Self, InvalidGlob> {
+        self.agent = Some(AgentGlob::parse(glob)?);
+        Ok(self)
+    }
+
+    /// This turn of an attempt; the first is 1.
+    pub fn turn(mut self, turn: u32) -> Self {
+        self.turn = Some(turn);
+        self
+    }
+
+    /// Requests whose newest message has this text somewhere: a prompt, or any of the newest results.
+    pub fn contains(mut self, text: impl Into<String>) -> Self {
+        self.contains = Some(text.into());
+        self
+    }
+}
+
+/// A text that is not a glob.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{glob}` is not a glob: {problem}")]
+pub struct InvalidGlob {
+    glob: String,
+    problem: String,
+}
+
+/// A glob over agent ids.
+#[derive(Debug, Clone)]
+enum AgentGlob {
+    /// No wildcard: compared as it is, which is what a script with a rule for each of many agents needs.
+    Literal(String),
+    Glob(GlobMatcher),
+}
+
+impl AgentGlob {
+    fn parse(text: &str) -> Result<Self, InvalidGlob> {
+        let invalid = |problem: String| InvalidGlob { glob: text.to_owned(), problem };
+        if text.is_empty() {
+            return Err(invalid("it is empty and would match no agent".to_owned()));
+        }
+        if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.') {
+            return Ok(Self::Literal(text.to_owned()));
+        }
+        let glob = Glob::new(text).map_err(|error| invalid(error.kind().to_string()))?;
+        Ok(Self::Glob(glob.compile_matcher()))
+    }
+
+    fn matches(&self, agent: &AgentId) -> bool {
+        let fits = |id: &str| match self {
+            Self::Literal(text) => text == id,
+            Self::Glob(glob) => glob.is_match(id),
+        };
+        fits(agent.relative()) || fits(agent.as_str())
+    }
+
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Literal(text) => text,
+            Self::Glob(glob) => glob.glob().glob(),
+        }
+    }
+}
+
+fn newest_contains(request: &ModelRequest, text: &str) -> bool {
+    match request.messages.last().map(AsRef::as_ref) {
+        None => false,
+        Some(Message::User(said) | Message::Assistant { text: said, .. }) => said.contains(text),
+        Some(Message::Results(results)) => results.iter().any(|result| result.text.contains(text)),
+    }
+}
+
+/// Why a rule does not answer a request: what it wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mismatch<'a> {
+    Definition(&'a str),
+    Depth(u32),
+    Agent(&'a str),
+    Turn(u32),
+    Contains(&'a str),
+    /// It has answered this agent as often as it may.
+    Used(u32),
+}
+
+/// Longest part of a script's text that an error repeats.
+const SHOWN_MAX_CHARS: usize = 60;
+
+impl fmt::Display for Mismatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let clip = |text: &str| super::no_match::clip(text, SHOWN_MAX_CHARS);
+        match self {
+            Self::Definition(name) => write!(f, "wants definition {}", clip(name)),
+            Self::Depth(depth) => write!(f, "wants depth {depth}"),
+            Self::Agent(glob) => write!(f, "wants agent {}", clip(glob)),
+            Self::Turn(turn) => write!(f, "wants turn {turn}"),
+            Self::Contains(text) => write!(f, "wants {:?} in the newest message", clip(text)),
+            Self::Used(times) => write!(f, "has answered this agent {times} of {times} times"),
+        }
+    }
+}
