@@ -1,0 +1,299 @@
+//! What all handles share. Each operation checks first and changes then, so that none is done by half.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use posse_domain::event::{Link, Stored, chain};
+use posse_domain::hash::Hash;
+use posse_domain::id::AgentId;
+use posse_engine::ports::{
+    AgentRow, Basis, Claim, Commit, Committed, Epoch, Head, Holder, MAILBOX_MAX, Mail, MailCommand, Pulse, RunEntry,
+    RunKey, RunRow, StoreError, TenantId,
+};
+use tokio::sync::watch;
+
+use super::OwnerNo;
+
+/// The data of all runs.
+#[derive(Debug, Default)]
+pub(super) struct Data {
+    runs: HashMap<RunKey, Run>,
+    /// Keys in the order of creation.
+    order: Vec<RunKey>,
+    blobs: HashMap<(TenantId, Hash), Arc<[u8]>>,
+    watchers: HashMap<RunKey, watch::Sender<Pulse>>,
+    /// Handles that were not dropped yet.
+    alive: BTreeSet<OwnerNo>,
+    arrivals: OwnerNo,
+}
+
+#[derive(Debug)]
+struct Run {
+    row: RunRow,
+    events: Vec<Stored>,
+    agents: Vec<AgentRow>,
+    places: HashMap<AgentId, usize>,
+    mailbox: Vec<Mail>,
+    posts: u64,
+    epoch: Epoch,
+    lease: Option<Lease>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    owner: OwnerNo,
+    ends: Instant,
+}
+
+impl Run {
+    fn head(&self) -> Head {
+        match self.events.last() {
+            Some(event) => Head { seq: event.seq, hash: event.hash },
+            None => Head { seq: 0, hash: Hash::ZERO },
+        }
+    }
+
+    /// Refuses who does not own the run, or no longer under this epoch.
+    fn check_epoch(&self, key: &RunKey, held: Epoch, owner: OwnerNo) -> Result<(), StoreError> {
+        if self.epoch == held && self.lease.is_some_and(|lease| lease.owner == owner) {
+            return Ok(());
+        }
+        Err(StoreError::Fenced { run: key.run.clone(), held, actual: self.epoch })
+    }
+
+    fn check_agents(&self, rows: &[AgentRow]) -> Result<(), StoreError> {
+        let mut new: HashSet<&AgentId> = HashSet::new();
+        for row in rows {
+            let exists = self.places.contains_key(&row.id) || new.contains(&row.id);
+            if exists == row.terms.is_some() {
+                let problem = if exists { "has terms already" } else { "has no terms yet" };
+                return Err(StoreError::Failed(format!("agent {} {problem}", row.id)));
+            }
+            if !exists {
+                new.insert(&row.id);
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, key: &RunKey, commit: Commit) {
+        for event in commit.events {
+            let previous = self.head();
+            let seq = previous.seq + 1;
+            let link = Link {
+                tenant: key.tenant.as_str(),
+                run: &key.run,
+                seq,
+                agent: &event.agent,
+                kind: event.kind,
+                at_ms: event.at_ms,
+                version: event.version,
+                payload: &event.payload,
+            };
+            let hash = chain(&previous.hash, link);
+            let (kind, at_ms, version) = (event.kind.into(), event.at_ms, event.version);
+            self.events.push(Stored { seq, agent: event.agent, kind, at_ms, version, payload: event.payload, hash });
+        }
+        for row in commit.agents {
+            match self.places.get(&row.id) {
+                Some(&place) => {
+                    let terms = self.agents[place].terms.take();
+                    self.agents[place] = AgentRow { terms, ..row };
+                }
+                None => {
+                    self.places.insert(row.id.clone(), self.agents.len());
+                    self.agents.push(row);
+                }
+            }
+        }
+        if let Some(row) = commit.run {
+            self.row = row;
+        }
+        if let Some(taken) = commit.mail_taken {
+            self.mailbox.retain(|mail| mail.id > taken);
+        }
+    }
+}
+
+impl Data {
+    /// A new handle.
+    pub(super) fn arrive(&mut self) -> OwnerNo {
+        self.arrivals += 1;
+        self.alive.insert(self.arrivals);
+        self.arrivals
+    }
+
+    /// A handle was dropped: its leases bind nobody any more.
+    pub(super) fn leave(&mut self, owner: OwnerNo) {
+        self.alive.remove(&owner);
+    }
+
+    fn run(&self, key: &RunKey) -> Result<&Run, StoreError> {
+        self.runs.get(key).ok_or_else(|| StoreError::UnknownRun(key.run.clone()))
+    }
+
+    fn run_mut(&mut self, key: &RunKey) -> Result<&mut Run, StoreError> {
+        self.runs.get_mut(key).ok_or_else(|| StoreError::UnknownRun(key.run.clone()))
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        mut commit: Commit,
+        owner: OwnerNo,
+        lease_ends: Instant,
+    ) -> Result<Committed, StoreError> {
+        let key = commit.key.clone();
+        let mut new = None;
+        let run = match commit.basis {
+            Basis::New => {
+                if self.runs.contains_key(&key) {
+                    return Err(StoreError::Exists(key.run));
+                }
+                new.insert(new_run(&mut commit)?)
+            }
+            Basis::Owned { head: expected, epoch } => {
+                let run = self.run_mut(&key)?;
+                run.check_epoch(&key, epoch, owner)?;
+                let actual = run.head().seq;
+                if actual != expected {
+                    return Err(StoreError::Conflict { run: key.run, expected, actual });
+                }
+                run
+            }
+        };
+        run.check_agents(&commit.agents)?;
+        // From here on nothing fails.
+        let blobs = std::mem::take(&mut commit.blobs);
+        run.append(&key, commit);
+        run.lease = Some(Lease { owner, ends: lease_ends });
+        let committed = Committed { head: run.head(), epoch: run.epoch };
+        if let Some(run) = new {
+            self.runs.insert(key.clone(), run);
+            self.order.push(key.clone());
+        }
+        for blob in blobs {
+            self.blobs.entry((key.tenant.clone(), blob.hash)).or_insert(blob.bytes);
+        }
+        self.announce(&key);
+        Ok(committed)
+    }
+
+    pub(super) fn read(&self, key: &RunKey, after: u64, limit: u32) -> Result<Vec<Stored>, StoreError> {
+        let events = &self.run(key)?.events;
+        let start = usize::try_from(after).unwrap_or(usize::MAX).min(events.len());
+        Ok(events[start..].iter().take(limit as usize).cloned().collect())
+    }
+
+    pub(super) fn head(&self, key: &RunKey) -> Result<Head, StoreError> {
+        Ok(self.run(key)?.head())
+    }
+
+    /// Whose lease binds others.
+    fn holder(&self, run: &Run) -> Option<Holder> {
+        let lease = run.lease.filter(|lease| self.alive.contains(&lease.owner) && lease.ends > Instant::now())?;
+        Some(Holder { owner: format!("{:016x}", lease.owner), pid: std::process::id(), epoch: run.epoch })
+    }
+
+    pub(super) fn claim(&mut self, key: &RunKey, owner: OwnerNo, ends: Instant) -> Result<Claim, StoreError> {
+        if let Some(holder) = self.holder(self.run(key)?) {
+            return Ok(Claim::Held(holder));
+        }
+        let run = self.run_mut(key)?;
+        run.epoch += 1;
+        run.lease = Some(Lease { owner, ends });
+        Ok(Claim::Granted(run.epoch))
+    }
+
+    pub(super) fn heartbeat(
+        &mut self,
+        key: &RunKey,
+        epoch: Epoch,
+        owner: OwnerNo,
+        ends: Instant,
+    ) -> Result<(), StoreError> {
+        let run = self.run_mut(key)?;
+        run.check_epoch(key, epoch, owner)?;
+        run.lease = Some(Lease { owner, ends });
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, key: &RunKey, epoch: Epoch, owner: OwnerNo) -> Result<(), StoreError> {
+        let run = self.run_mut(key)?;
+        if run.check_epoch(key, epoch, owner).is_ok() {
+            run.lease = None;
+        }
+        Ok(())
+    }
+
+    pub(super) fn post(&mut self, key: &RunKey, command: MailCommand) -> Result<u64, StoreError> {
+        let run = self.run_mut(key)?;
+        if run.mailbox.len() >= MAILBOX_MAX as usize {
+            return Err(StoreError::MailboxFull(key.run.clone()));
+        }
+        run.posts += 1;
+        let id = run.posts;
+        run.mailbox.push(Mail { id, command });
+        self.announce(key);
+        Ok(id)
+    }
+
+    pub(super) fn mail(&self, key: &RunKey) -> Result<Vec<Mail>, StoreError> {
+        Ok(self.run(key)?.mailbox.clone())
+    }
+
+    pub(super) fn blob(&self, tenant: &TenantId, hash: &Hash) -> Result<Vec<u8>, StoreError> {
+        let blob = self.blobs.get(&(tenant.clone(), *hash)).ok_or(StoreError::UnknownBlob(*hash))?;
+        Ok(blob.to_vec())
+    }
+
+    pub(super) fn runs(&self, tenant: &TenantId, prefix: &str, limit: u32) -> Vec<RunEntry> {
+        let fits = |key: &&RunKey| key.tenant == *tenant && key.run.as_str().starts_with(prefix);
+        let newest = self.order.iter().rev().filter(fits).take(limit as usize);
+        newest.filter_map(|key| self.runs.get(key).map(|run| self.entry(key, run))).collect()
+    }
+
+    fn entry(&self, key: &RunKey, run: &Run) -> RunEntry {
+        let (row, agents) = (run.row.clone(), run.agents.len() as u64);
+        RunEntry { run: key.run.clone(), row, agents, head: run.head(), holder: self.holder(run) }
+    }
+
+    pub(super) fn agents(&self, key: &RunKey) -> Result<Vec<AgentRow>, StoreError> {
+        Ok(self.run(key)?.agents.clone())
+    }
+
+    pub(super) fn watch(&mut self, key: &RunKey) -> watch::Receiver<Pulse> {
+        let pulse = self.pulse(key);
+        self.watchers.retain(|_, sender| sender.receiver_count() > 0);
+        let sender = self.watchers.entry(key.clone()).or_insert_with(|| watch::Sender::new(pulse));
+        sender.subscribe()
+    }
+
+    fn pulse(&self, key: &RunKey) -> Pulse {
+        self.runs.get(key).map_or(Pulse::default(), |run| Pulse { head: run.head().seq, posts: run.posts })
+    }
+
+    fn announce(&self, key: &RunKey) {
+        if let Some(sender) = self.watchers.get(key) {
+            let pulse = self.pulse(key);
+            sender.send_if_modified(|known| std::mem::replace(known, pulse) != pulse);
+        }
+    }
+}
+
+/// A run before its first commit.
+fn new_run(commit: &mut Commit) -> Result<Run, StoreError> {
+    let Some(row) = commit.run.take() else {
+        return Err(StoreError::Failed("a new run needs its row".to_owned()));
+    };
+    Ok(Run {
+        row,
+        events: Vec::new(),
+        agents: Vec::new(),
+        places: HashMap::new(),
+        mailbox: Vec::new(),
+        posts: 0,
+        epoch: 1,
+        lease: None,
+    })
+}

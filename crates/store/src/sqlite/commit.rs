@@ -1,0 +1,209 @@
+//! One commit within a group.
+
+use posse_domain::event::{Encoded, Link, chain};
+use posse_domain::hash::Hash;
+use posse_engine::ports::{AgentRow, AgentTerms, Basis, Commit, Committed, Head, RunRow, StoreError};
+
+use super::blobs;
+use super::group::{Group, Refused, RunHead, stored};
+use super::schema::{row_id, row_ids};
+
+impl Group<'_, '_> {
+    /// Checks what a commit relies on and writes it. What it wrote is undone if it fails half-way.
+    pub(super) fn commit(&mut self, commit: &Commit) -> Result<Committed, Refused> {
+        let basis = self.check_basis(commit)?;
+        self.sql.savepoint.execute([])?;
+        let written = self.write(commit, basis);
+        if let Err(Refused::Job(_)) = written {
+            self.sql.undo.execute([])?;
+        }
+        if !matches!(written, Err(Refused::Group(_))) {
+            self.sql.keep.execute([])?;
+        }
+        let head = written?;
+        self.move_head(&commit.key, head);
+        Ok(Committed { head: Head { seq: head.seq, hash: head.hash }, epoch: head.epoch })
+    }
+
+    /// Where the run stands, if the commit knows it; none for a new run.
+    fn check_basis(&mut self, commit: &Commit) -> Result<Option<RunHead>, Refused> {
+        let run = &commit.key.run;
+        let Basis::Owned { head: expected, epoch: held } = commit.basis else {
+            return match self.find_head(&commit.key)? {
+                Some(_) => Err(StoreError::Exists(run.clone()).into()),
+                None => Ok(None),
+            };
+        };
+        let head = self.head(&commit.key)?;
+        self.check_epoch(&commit.key, held, &head)?;
+        if head.seq != expected {
+            return Err(StoreError::Conflict { run: run.clone(), expected, actual: head.seq }.into());
+        }
+        Ok(Some(head))
+    }
+
+    fn write(&mut self, commit: &Commit, basis: Option<RunHead>) -> Result<RunHead, Refused> {
+        let mut head = match (basis, &commit.run) {
+            (Some(head), row) => {
+                if let Some(row) = row {
+                    self.update_run(commit, head.run_no, row)?;
+                }
+                head
+            }
+            (None, Some(row)) => self.create_run(commit, row)?,
+            (None, None) => return Err(StoreError::Failed("a new run needs its row".to_owned()).into()),
+        };
+        for event in &commit.events {
+            self.append(commit, &mut head, event)?;
+        }
+        for row in &commit.agents {
+            self.write_agent(commit, head.run_no, row)?;
+        }
+        let tenant = commit.key.tenant.as_str();
+        for blob in &commit.blobs {
+            let content = (!blobs::is_file(blob)).then_some(&*blob.bytes);
+            let bytes = i64::try_from(blob.bytes.len()).unwrap_or(i64::MAX);
+            self.sql.insert_blob.execute((tenant, blob.hash.as_bytes(), bytes, content))?;
+        }
+        if let Some(taken) = commit.mail_taken {
+            self.sql.take_mail.execute((head.run_no, tenant, stored(taken)))?;
+        }
+        // Who writes is alive: every commit renews the lease, and costs nothing for it.
+        head.lease_until_ms = self.lease_until_ms;
+        Ok(head)
+    }
+
+    fn create_run(&mut self, commit: &Commit, row: &RunRow) -> Result<RunHead, Refused> {
+        self.ownership.ensure(self.context)?;
+        let tenant = commit.key.tenant.as_str();
+        let run_no = self.sql.insert_run.insert((
+            tenant,
+            commit.key.run.as_str(),
+            &row.status,
+            &row.title,
+            &row.definition,
+            &row.model,
+            &row.dir,
+            &row.session_id,
+            row.created_at_ms,
+            row.ended_at_ms,
+        ))?;
+        let context = self.context;
+        self.sql.insert_head.execute((
+            run_no,
+            tenant,
+            Hash::ZERO.as_bytes(),
+            &context.owner,
+            context.pid,
+            context.clock.boot(),
+            self.lease_until_ms,
+        ))?;
+        let lease_until_ms = self.lease_until_ms;
+        let hash = Hash::ZERO;
+        Ok(RunHead { run_no, seq: 0, hash, posts: 0, epoch: 1, is_mine: true, lease_until_ms, moved: true })
+    }
+
+    fn update_run(&mut self, commit: &Commit, run_no: i64, row: &RunRow) -> Result<(), Refused> {
+        self.sql.update_run.execute((
+            run_no,
+            commit.key.tenant.as_str(),
+            &row.status,
+            &row.title,
+            &row.definition,
+            &row.model,
+            &row.dir,
+            &row.session_id,
+            row.created_at_ms,
+            row.ended_at_ms,
+        ))?;
+        Ok(())
+    }
+
+    /// Numbers and chains one event.
+    fn append(&mut self, commit: &Commit, head: &mut RunHead, event: &Encoded) -> Result<(), Refused> {
+        let tenant = commit.key.tenant.as_str();
+        let seq = head.seq + 1;
+        let link = Link {
+            tenant,
+            run: &commit.key.run,
+            seq,
+            agent: &event.agent,
+            kind: event.kind,
+            at_ms: event.at_ms,
+            version: event.version,
+            payload: &event.payload,
+        };
+        let hash = chain(&head.hash, link);
+        let id = row_id(head.run_no, seq)
+            .ok_or_else(|| StoreError::Failed(format!("the journal of run {} is too long", commit.key.run)))?;
+        self.sql.insert_event.execute((
+            id,
+            tenant,
+            event.agent.as_str(),
+            event.kind,
+            event.at_ms,
+            event.version,
+            &event.payload,
+            hash.as_bytes(),
+        ))?;
+        (head.seq, head.hash) = (seq, hash);
+        Ok(())
+    }
+
+    fn write_agent(&mut self, commit: &Commit, run_no: i64, row: &AgentRow) -> Result<(), Refused> {
+        let tenant = commit.key.tenant.as_str();
+        let Some(terms) = &row.terms else {
+            let changed = self.sql.update_agent.execute((
+                run_no,
+                row.id.as_str(),
+                tenant,
+                &row.state,
+                &row.final_status,
+                &row.close_reason,
+                &row.result,
+                &row.error,
+                &row.usage_json,
+                &row.subtree_usage_json,
+                row.completed_at_ms,
+            ))?;
+            if changed == 1 {
+                return Ok(());
+            }
+            return Err(StoreError::Failed(format!("agent {} has no terms yet", row.id)).into());
+        };
+        let terms_id = self.insert_terms(tenant, run_no, terms)?;
+        self.sql.insert_agent.execute((
+            run_no,
+            row.id.as_str(),
+            tenant,
+            &row.state,
+            &row.final_status,
+            &row.close_reason,
+            &row.result,
+            &row.error,
+            &row.usage_json,
+            &row.subtree_usage_json,
+            row.completed_at_ms,
+            terms_id,
+        ))?;
+        Ok(())
+    }
+
+    fn insert_terms(&mut self, tenant: &str, run_no: i64, terms: &AgentTerms) -> Result<i64, Refused> {
+        let ids = row_ids(run_no);
+        let last: Option<i64> = self.sql.last_terms.query_row(ids, |row| row.get(0))?;
+        let id = last.unwrap_or(ids.0) + 1;
+        self.sql.insert_terms.execute((
+            id,
+            tenant,
+            terms.parent.as_ref().map(|parent| parent.as_str()),
+            &terms.parent_message_id,
+            terms.depth,
+            &terms.definition,
+            &terms.contract_json,
+            &terms.permissions_json,
+            terms.created_at_ms,
+        ))?;
+        Ok(id)
+    }
+}

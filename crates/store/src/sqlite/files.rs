@@ -1,0 +1,42 @@
+//! Files as a store makes them: readable by their owner alone, never inherited by a child process.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Opens a file for reading and writing and makes it if need be. Rust opens with `O_CLOEXEC`: a child process
+/// that outlives its parent must not keep a lock alive.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Makes a file that must not exist yet.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Makes a directory and those above it. True if it was not there.
+pub(super) fn make_dir(path: &Path) -> io::Result<bool> {
+    if path.is_dir() {
+        return Ok(false);
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        sync_dir(parent)?;
+    }
+    Ok(true)
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Removes a file; that it is gone already is fine.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,162 @@
+//! One transaction: a group of jobs, each whole or not at all, all durable with one sync.
+
+use std::collections::HashMap;
+
+use posse_domain::hash::Hash;
+use posse_engine::ports::{Epoch, Pulse, RunKey, StoreError};
+use rusqlite::types::ValueRef;
+use rusqlite::{OptionalExtension, Row};
+
+use super::context::Context;
+use super::error::{concerns_one_commit, corrupt};
+use super::job::{Job, Reply, hold_back};
+use super::lease::Ownership;
+use super::statements::Statements;
+
+/// Why a job was not done.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// It alone is at fault.
+    Job(StoreError),
+    /// The transaction is lost, and everything in it.
+    Group(rusqlite::Error),
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Refused::Job(error)
+    }
+}
+
+impl From<rusqlite::Error> for Refused {
+    fn from(error: rusqlite::Error) -> Self {
+        if concerns_one_commit(&error) {
+            Refused::Job(StoreError::Failed(format!("the commit does not fit the database: {error}")))
+        } else {
+            Refused::Group(error)
+        }
+    }
+}
+
+/// Where a run stands within the transaction. Loaded once for all jobs of the run, written back once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunHead {
+    pub(super) run_no: i64,
+    pub(super) seq: u64,
+    pub(super) hash: Hash,
+    pub(super) posts: u64,
+    pub(super) epoch: Epoch,
+    /// Whether this store owns the run.
+    pub(super) is_mine: bool,
+    pub(super) lease_until_ms: i64,
+    /// Whether the row has to be written back.
+    pub(super) moved: bool,
+}
+
+/// A group under way.
+pub(super) struct Group<'w, 'c> {
+    pub(super) sql: &'w mut Statements<'c>,
+    pub(super) context: &'w Context,
+    pub(super) ownership: &'w mut Ownership,
+    /// The end of a lease that is given or renewed by this group.
+    pub(super) lease_until_ms: i64,
+    pub(super) heads: HashMap<RunKey, RunHead>,
+    pub(super) granted_claim: bool,
+}
+
+impl Group<'_, '_> {
+    /// Does one job. The reply is for later; an error ends the group.
+    pub(super) fn carry_out(&mut self, job: Job) -> Result<Reply, (Job, rusqlite::Error)> {
+        macro_rules! settle {
+            ($outcome:expr, $answer:ident, $job:expr) => {
+                match $outcome {
+                    Ok(done) => Ok(hold_back($answer, Ok(done))),
+                    Err(Refused::Job(error)) => Ok(hold_back($answer, Err(error))),
+                    Err(Refused::Group(error)) => Err(($job, error)),
+                }
+            };
+        }
+        match job {
+            Job::Commit(commit, answer) => settle!(self.commit(&commit), answer, Job::Commit(commit, answer)),
+            Job::Claim(key, answer) => settle!(self.claim(&key), answer, Job::Claim(key, answer)),
+            Job::Heartbeat(key, epoch, answer) => {
+                settle!(self.heartbeat(&key, epoch), answer, Job::Heartbeat(key, epoch, answer))
+            }
+            Job::Release(key, epoch, answer) => {
+                settle!(self.release(&key, epoch), answer, Job::Release(key, epoch, answer))
+            }
+            Job::Post(key, command, answer) => {
+                settle!(self.post(&key, &command), answer, Job::Post(key, command, answer))
+            }
+        }
+    }
+
+    /// Writes back where the runs stand now.
+    pub(super) fn write_heads(&mut self) -> rusqlite::Result<()> {
+        for (key, head) in self.heads.iter().filter(|(_, head)| head.moved) {
+            self.sql.move_head.execute((
+                head.run_no,
+                key.tenant.as_str(),
+                stored(head.seq),
+                head.hash.as_bytes(),
+                stored(head.posts),
+                head.lease_until_ms,
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// What watchers should hear once the group is durable.
+    pub(super) fn pulses(&self) -> impl Iterator<Item = (&RunKey, Pulse)> {
+        let moved = self.heads.iter().filter(|(_, head)| head.moved);
+        moved.map(|(key, head)| (key, Pulse { head: head.seq, posts: head.posts }))
+    }
+
+    /// Where a run stands.
+    pub(super) fn head(&mut self, key: &RunKey) -> Result<RunHead, Refused> {
+        match self.find_head(key)? {
+            Some(head) => Ok(head),
+            None => Err(StoreError::UnknownRun(key.run.clone()).into()),
+        }
+    }
+
+    /// Where a run stands, if it exists.
+    pub(super) fn find_head(&mut self, key: &RunKey) -> Result<Option<RunHead>, Refused> {
+        if let Some(head) = self.heads.get(key) {
+            return Ok(Some(*head));
+        }
+        let owner = self.context.owner.as_str();
+        let found = self
+            .sql
+            .find_head
+            .query_row((key.tenant.as_str(), key.run.as_str()), |row| Ok(read_head(row, owner)))
+            .optional()?;
+        let Some(head) = found else { return Ok(None) };
+        let head = head?.ok_or_else(|| corrupt(&self.context.paths.database, format!("head of run {}", key.run)))?;
+        self.heads.insert(key.clone(), head);
+        Ok(Some(head))
+    }
+
+    /// Notes where a run stands now.
+    pub(super) fn move_head(&mut self, key: &RunKey, head: RunHead) {
+        let head = RunHead { moved: true, ..head };
+        match self.heads.get_mut(key) {
+            Some(known) => *known = head,
+            None => drop(self.heads.insert(key.clone(), head)),
+        }
+    }
+}
+
+fn read_head(row: &Row<'_>, owner: &str) -> rusqlite::Result<Option<RunHead>> {
+    let is_mine = matches!(row.get_ref(5)?, ValueRef::Text(name) if name == owner.as_bytes());
+    let hash = Hash::from_bytes(row.get_ref(2)?.as_blob().unwrap_or_default());
+    let number = |column| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default());
+    let (run_no, lease_until_ms) = (row.get(0)?, row.get(6)?);
+    let (seq, posts, epoch) = (number(1)?, number(3)?, number(4)?);
+    Ok(hash.map(|hash| RunHead { run_no, seq, hash, posts, epoch, is_mine, lease_until_ms, moved: false }))
+}
+
+/// A number as SQLite holds it. Numbers of events, commands and epochs stay far below the edge.
+pub(super) fn stored(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

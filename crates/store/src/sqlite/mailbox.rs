@@ -1,0 +1,21 @@
+//! Commands for a run, whoever owns it.
+
+use posse_engine::ports::{MAILBOX_MAX, RunKey, StoreError};
+
+use super::group::{Group, Refused, RunHead, stored};
+
+impl Group<'_, '_> {
+    /// Adds a command; its number is one more than that of the last ever posted.
+    pub(super) fn post(&mut self, key: &RunKey, command: &str) -> Result<u64, Refused> {
+        let head = self.head(key)?;
+        let tenant = key.tenant.as_str();
+        let waiting: i64 = self.sql.count_mail.query_row((head.run_no, tenant), |row| row.get(0))?;
+        if waiting >= i64::from(MAILBOX_MAX) {
+            return Err(StoreError::MailboxFull(key.run.clone()).into());
+        }
+        let id = head.posts + 1;
+        self.sql.insert_mail.execute((head.run_no, stored(id), tenant, command))?;
+        self.move_head(key, RunHead { posts: id, ..head });
+        Ok(id)
+    }
+}

@@ -1,0 +1,237 @@
+//! The store in SQLite.
+
+mod blobs;
+mod check;
+mod checkpoint;
+mod clock;
+mod commit;
+mod connect;
+mod context;
+mod error;
+mod files;
+mod filesystem;
+mod flock;
+mod group;
+mod job;
+mod lease;
+mod mailbox;
+mod migrate;
+mod open;
+mod options;
+mod owner;
+mod paths;
+mod query;
+mod queue;
+mod readers;
+mod schema;
+mod statements;
+mod turnstile;
+mod wake;
+mod writer;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use posse_domain::event::Stored;
+use posse_domain::hash::Hash;
+use posse_engine::ports::{
+    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RunEntry, RunKey, Store,
+    StoreError, TenantId,
+};
+use rusqlite::Connection;
+use tokio::sync::{oneshot, watch};
+
+use self::context::Context;
+use self::job::{Answer, Job};
+pub use self::options::*;
+use self::query::Broken;
+use self::queue::Queue;
+use self::readers::{Readers, closed};
+use self::wake::{Bell, Lookout, Watchers};
+use self::writer::Writer;
+use crate::validate::validate;
+
+/// The journal in a directory of this machine. Dropping it writes what is queued, and takes a sync or two.
+pub struct SqliteStore {
+    context: Arc<Context>,
+    watchers: Arc<Watchers>,
+    /// Started by the first who watches.
+    lookout: Mutex<Option<Lookout>>,
+    readers: Readers,
+    /// None in a store that only reads.
+    writer: Option<WriterThread>,
+}
+
+struct WriterThread {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        self.queue.close(closed());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("context", &self.context).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the store in `dir` and makes it if need be.
+    pub fn open(dir: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
+        let opened = open::open(dir, options)?;
+        let context = opened.context;
+        let bell = Bell::open(&context).map_err(|error| error::from_io(&context.paths.wake, &error))?;
+        let watchers = Arc::new(Watchers::default());
+        let queue = Arc::new(Queue::default());
+        let writer = Writer {
+            context: context.clone(),
+            connection: opened.connection,
+            turnstile: opened.turnstile,
+            queue: queue.clone(),
+            watchers: watchers.clone(),
+            bell,
+        };
+        let thread = std::thread::Builder::new()
+            .name("posse-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|error| StoreError::Failed(format!("no thread for the writer: {error}")))?;
+        let path = context.paths.database.clone();
+        Ok(Self {
+            context,
+            watchers,
+            lookout: Mutex::new(None),
+            readers: Readers::new(move || connect::reader(&path)),
+            writer: Some(WriterThread { queue, thread: Some(thread) }),
+        })
+    }
+
+    /// Opens an existing store for looking only, also on a medium that cannot be written. Writing to it is
+    /// [`StoreError::ReadOnly`].
+    pub fn open_existing_read_only(dir: &Path) -> Result<Self, StoreError> {
+        let context = open::open_read_only(dir)?;
+        let readers = {
+            let context = context.clone();
+            Readers::new(move || open::connect_read_only(&context))
+        };
+        Ok(Self { context, watchers: Arc::default(), lookout: Mutex::new(None), readers, writer: None })
+    }
+
+    /// Lines a job up at once, so that the order of the calls is the order of writing; the future only waits.
+    fn write<T: Send + 'static>(&self, job: impl FnOnce(Answer<T>) -> Job) -> BoxFuture<'static, Result<T, StoreError>> {
+        let (answer, heard) = oneshot::channel();
+        match &self.writer {
+            Some(writer) => writer.queue.push(job(answer)),
+            None => job(answer).refuse(StoreError::ReadOnly(self.context.paths.dir.display().to_string())),
+        }
+        heard.map(|heard| heard.unwrap_or_else(|_| Err(closed()))).boxed()
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection, &Context) -> Result<T, Broken> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let context = self.context.clone();
+        self.readers.ask(move |connection| {
+            question(connection, &context).map_err(|broken| broken.at(&context.paths.database))
+        })
+    }
+
+    /// Has the lookout see to a new receiver.
+    fn look_out(&self) {
+        let mut lookout = self.lookout.lock().unwrap_or_else(PoisonError::into_inner);
+        if lookout.is_none() {
+            match Lookout::start(self.context.clone(), self.watchers.clone()) {
+                Ok(started) => *lookout = Some(started),
+                Err(error) => tracing::warn!(%error, "changes by other processes will not be noticed"),
+            }
+        }
+        if let Some(lookout) = &*lookout {
+            lookout.look_now();
+        }
+    }
+}
+
+impl Store for SqliteStore {
+    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<Committed, StoreError>> {
+        if let Err(error) = validate(&commit) {
+            return futures::future::ready(Err(error)).boxed();
+        }
+        self.write(|answer| Job::Commit(Box::new(commit), answer))
+    }
+
+    fn read(&self, key: &RunKey, after: u64, limit: u32) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
+        let key = key.clone();
+        self.ask(move |connection, _| query::read(connection, &key, after, limit))
+    }
+
+    fn head(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>> {
+        let key = key.clone();
+        self.ask(move |connection, _| query::head(connection, &key))
+    }
+
+    fn watch(&self, key: &RunKey) -> watch::Receiver<Pulse> {
+        let receiver = self.watchers.subscribe(key);
+        self.look_out();
+        receiver
+    }
+
+    fn claim(&self, key: &RunKey) -> BoxFuture<'static, Result<Claim, StoreError>> {
+        let key = key.clone();
+        self.write(|answer| Job::Claim(key, answer))
+    }
+
+    fn heartbeat(&self, key: &RunKey, epoch: Epoch) -> BoxFuture<'static, Result<(), StoreError>> {
+        let key = key.clone();
+        self.write(|answer| Job::Heartbeat(key, epoch, answer))
+    }
+
+    fn release(&self, key: &RunKey, epoch: Epoch) -> BoxFuture<'static, Result<(), StoreError>> {
+        let key = key.clone();
+        self.write(|answer| Job::Release(key, epoch, answer))
+    }
+
+    fn post(&self, key: &RunKey, command: MailCommand) -> BoxFuture<'static, Result<u64, StoreError>> {
+        let key = key.clone();
+        match serde_json::to_string(&command) {
+            Ok(text) => self.write(|answer| Job::Post(key, text, answer)),
+            Err(error) => {
+                let error = StoreError::Failed(format!("the command cannot be written: {error}"));
+                futures::future::ready(Err(error)).boxed()
+            }
+        }
+    }
+
+    fn mail(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<Mail>, StoreError>> {
+        let key = key.clone();
+        self.ask(move |connection, _| query::mail(connection, &key))
+    }
+
+    fn get_blob(&self, tenant: &TenantId, hash: &Hash) -> BoxFuture<'static, Result<Vec<u8>, StoreError>> {
+        let (tenant, hash) = (tenant.clone(), *hash);
+        self.ask(move |connection, context| query::blob(connection, context, &tenant, &hash))
+    }
+
+    fn runs(&self, tenant: &TenantId, prefix: &str, limit: u32) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>> {
+        let (tenant, prefix) = (tenant.clone(), prefix.to_owned());
+        self.ask(move |connection, context| query::runs(connection, context, &tenant, &prefix, limit))
+    }
+
+    fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>> {
+        let key = key.clone();
+        self.ask(move |connection, _| query::agents(connection, &key))
+    }
+
+    fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {
+        self.ask(|connection, context| query::at_one_moment(connection, |moment| check::check(moment, context)))
+    }
+}

@@ -1,0 +1,100 @@
+//! Opening a store: everything that can be refused is refused before anything is changed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use posse_engine::ports::StoreError;
+use rusqlite::Connection;
+
+use super::clock::BootClock;
+use super::context::Context;
+use super::error::from_io;
+use super::filesystem::refuse_network;
+use super::options::SqliteOptions;
+use super::paths::Paths;
+use super::schema::STEPS;
+use super::turnstile::Turnstile;
+use super::{connect, files, migrate, owner};
+
+/// An opened database before its threads are started.
+pub(super) struct Opened {
+    pub(super) context: Arc<Context>,
+    pub(super) connection: Connection,
+    pub(super) turnstile: Turnstile,
+}
+
+/// Opens the store in `dir` for reading and writing and makes it if need be.
+pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<Opened, StoreError> {
+    connect::assert_version()?;
+    let paths = Paths::new(dir);
+    files::make_dir(dir).map_err(|error| from_io(dir, &error))?;
+    refuse_network(dir)?;
+    let mut turnstile = Turnstile::open(&paths, options.writers_lock_patience)?;
+    let context = context(paths, options)?;
+    let turn = turnstile.take()?;
+    let connection = open_database(&context)?;
+    for folder in [&context.paths.owners, &context.paths.blobs] {
+        files::make_dir(folder).map_err(|error| from_io(folder, &error))?;
+    }
+    owner::sweep(&context.paths.owners);
+    drop(turn);
+    Ok(Opened { context, connection, turnstile })
+}
+
+/// Prepares to read a store that is not written by this process.
+pub(super) fn open_read_only(dir: &Path) -> Result<Arc<Context>, StoreError> {
+    connect::assert_version()?;
+    let context = context(Paths::new(dir), SqliteOptions::default())?;
+    let path = &context.paths.database;
+    if let Err(error) = std::fs::metadata(path) {
+        return Err(from_io(path, &error));
+    }
+    refuse_network(dir)?;
+    let connection = connect_read_only(&context)?;
+    migrate::look(&connection, path, STEPS.len())?;
+    Ok(context)
+}
+
+/// A connection to a store that this process does not write.
+pub(super) fn connect_read_only(context: &Context) -> Result<Connection, StoreError> {
+    let path = &context.paths.database;
+    let look = |connection: Connection| migrate::look(&connection, path, STEPS.len()).map(|_| connection);
+    // On a medium that cannot be written SQLite cannot make the shared memory that WAL needs.
+    match connect::reader(path).and_then(look) {
+        Err(StoreError::Failed(_) | StoreError::ReadOnly(_)) if wal_is_empty(context) => connect::immutable(path),
+        other => other,
+    }
+}
+
+/// Whether the database alone has everything.
+fn wal_is_empty(context: &Context) -> bool {
+    let mut wal = context.paths.database.clone().into_os_string();
+    wal.push("-wal");
+    std::fs::metadata(wal).map_or(true, |metadata| metadata.len() == 0)
+}
+
+fn context(paths: Paths, options: SqliteOptions) -> Result<Arc<Context>, StoreError> {
+    let owner = owner::random_name()?;
+    Ok(Arc::new(Context { paths, options, clock: BootClock::new(), owner, pid: std::process::id() }))
+}
+
+/// Under the writers' lock. The database is looked at through SQLite only: opening and closing it by other means
+/// would free the locks of every other connection of this process.
+fn open_database(context: &Context) -> Result<Connection, StoreError> {
+    let path = &context.paths.database;
+    let is_new = match files::create(path) {
+        Ok(_) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(from_io(path, &error)),
+    };
+    if !is_new {
+        migrate::look(&connect::reader(path)?, path, STEPS.len())?;
+    }
+    let mut connection = connect::writer(path)?;
+    connect::prepare_writer(&connection, path)?;
+    migrate::migrate(&mut connection, path, &STEPS, &context.options.faults)?;
+    if is_new {
+        files::sync_dir(&context.paths.dir).map_err(|error| from_io(&context.paths.dir, &error))?;
+    }
+    Ok(connection)
+}

@@ -1,0 +1,181 @@
+//! The line of jobs before the writer. Order of arrival is order of writing.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use posse_engine::ports::StoreError;
+
+use super::job::Job;
+use super::options::QUEUE_MAX_JOBS;
+
+/// The line.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    line: Mutex<Line>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    jobs: VecDeque<Job>,
+    /// How many jobs the writer sleeps for; none if it is awake. Waking it costs more than a push, so nobody does
+    /// before there are enough.
+    sleeps_for: Option<usize>,
+    /// Why nothing more is taken.
+    closed: Option<StoreError>,
+}
+
+/// Why the writer woke up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// There is work.
+    Work,
+    /// Nothing came for as long as was asked.
+    Idle,
+    /// The line is closed and empty.
+    Closed,
+}
+
+impl Queue {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        // A panic elsewhere does not make the line wrong: every change to it is one step.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lines up a job, or answers it at once if that cannot be.
+    pub(super) fn push(&self, job: Job) {
+        let mut line = self.line();
+        let refusal = match &line.closed {
+            Some(reason) => Some(reason.clone()),
+            None if line.jobs.len() >= QUEUE_MAX_JOBS => {
+                Some(StoreError::Failed(format!("{QUEUE_MAX_JOBS} commits wait for the disk already")))
+            }
+            None => None,
+        };
+        if let Some(error) = refusal {
+            drop(line);
+            job.refuse(error);
+            return;
+        }
+        line.jobs.push_back(job);
+        if line.sleeps_for.is_some_and(|enough| line.jobs.len() >= enough) {
+            line.sleeps_for = None;
+            self.wake.notify_one();
+        }
+    }
+
+    /// Sleeps until there is work, or for `idle`.
+    pub(super) fn wait(&self, idle: Duration) -> Woken {
+        let line = self.sleep(1, idle);
+        match (line.jobs.is_empty(), &line.closed) {
+            (false, _) => Woken::Work,
+            (true, Some(_)) => Woken::Closed,
+            (true, None) => Woken::Idle,
+        }
+    }
+
+    /// Sleeps until `enough` jobs are in line, or for `at_most`.
+    pub(super) fn linger(&self, enough: usize, at_most: Duration) {
+        drop(self.sleep(enough, at_most));
+    }
+
+    fn sleep(&self, enough: usize, at_most: Duration) -> MutexGuard<'_, Line> {
+        let until = Instant::now() + at_most;
+        let mut line = self.line();
+        while line.jobs.len() < enough && line.closed.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            line.sleeps_for = Some(enough);
+            (line, _) = self.wake.wait_timeout(line, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        line.sleeps_for = None;
+        line
+    }
+
+    /// Moves all that waits to `jobs`.
+    pub(super) fn take_all(&self, jobs: &mut VecDeque<Job>) {
+        jobs.append(&mut self.line().jobs);
+    }
+
+    /// Takes no more jobs; those in line stay.
+    pub(super) fn close(&self, reason: StoreError) {
+        let mut line = self.line();
+        line.closed.get_or_insert(reason);
+        self.wake.notify_all();
+    }
+
+    /// Takes no more jobs and refuses those in line.
+    pub(super) fn fail(&self, reason: &StoreError) {
+        self.close(reason.clone());
+        let refused = std::mem::take(&mut self.line().jobs);
+        refused.into_iter().for_each(|job| job.refuse(reason.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posse_domain::id::RunId;
+    use posse_engine::ports::{RunKey, TenantId};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn job(epoch: u64) -> (Job, oneshot::Receiver<Result<(), StoreError>>) {
+        let (answer, heard) = oneshot::channel();
+        let key = RunKey { tenant: TenantId::local(), run: RunId::from_random(1) };
+        (Job::Release(key, epoch, answer), heard)
+    }
+
+    #[test]
+    fn jobs_leave_in_the_order_they_came() {
+        let queue = Queue::default();
+        let mut heard = Vec::new();
+        for epoch in 0..10 {
+            let (job, answer) = job(epoch);
+            queue.push(job);
+            heard.push(answer);
+        }
+        assert_eq!(queue.wait(Duration::ZERO), Woken::Work);
+        let mut jobs = VecDeque::new();
+        queue.take_all(&mut jobs);
+        let epochs: Vec<u64> =
+            jobs.iter().map(|job| if let Job::Release(_, epoch, _) = job { *epoch } else { 99 }).collect();
+        assert_eq!(epochs, (0..10).collect::<Vec<_>>());
+        assert_eq!(queue.wait(Duration::ZERO), Woken::Idle);
+    }
+
+    #[test]
+    fn a_closed_line_is_emptied_and_takes_no_more() {
+        let queue = Queue::default();
+        let (first, _heard) = job(1);
+        queue.push(first);
+        queue.close(StoreError::Failed("over".to_owned()));
+        let (late, mut refused) = job(2);
+        queue.push(late);
+        assert_eq!(refused.try_recv().unwrap(), Err(StoreError::Failed("over".to_owned())));
+        assert_eq!(queue.wait(Duration::ZERO), Woken::Work);
+        queue.take_all(&mut VecDeque::new());
+        assert_eq!(queue.wait(Duration::ZERO), Woken::Closed);
+    }
+
+    #[test]
+    fn the_writer_is_woken_once_there_is_enough() {
+        let queue = std::sync::Arc::new(Queue::default());
+        let writer = {
+            let queue = queue.clone();
+            std::thread::spawn(move || {
+                queue.linger(3, Duration::from_secs(60));
+                let mut jobs = VecDeque::new();
+                queue.take_all(&mut jobs);
+                jobs.len()
+            })
+        };
+        for epoch in 0..3 {
+            queue.push(job(epoch).0);
+        }
+        assert_eq!(writer.join().unwrap(), 3);
+    }
+}

@@ -1,0 +1,43 @@
+//! The shape of the database.
+
+/// Marks a database as Posse's (`PRAGMA application_id`): the letters `Poss`.
+pub(super) const APPLICATION_ID: i32 = 0x506f_7373;
+
+/// The steps from an empty database to today's; the version (`PRAGMA user_version`) is how many were taken.
+/// A step that was released is never changed.
+pub(super) const STEPS: [&str; 1] = [include_str!("schema.sql")];
+
+/// Bits of an id that number what belongs to one run.
+const PLACE_BITS: u32 = 40;
+
+/// The id of the row at `place` among those of run number `run_no`.
+pub(super) fn row_id(run_no: i64, place: u64) -> Option<i64> {
+    let place = i64::try_from(place).ok().filter(|place| *place < 1 << PLACE_BITS)?;
+    run_no.checked_mul(1 << PLACE_BITS)?.checked_add(place)
+}
+
+/// The ids of all rows of run number `run_no`: after the first, up to the second.
+pub(super) fn row_ids(run_no: i64) -> (i64, i64) {
+    let first = run_no.saturating_mul(1 << PLACE_BITS);
+    (first, first.saturating_add((1 << PLACE_BITS) - 1))
+}
+
+/// The place that an id gives its row in its run.
+pub(super) fn place(id: i64) -> u64 {
+    u64::try_from(id & ((1 << PLACE_BITS) - 1)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_runs_do_not_overlap() {
+        assert_eq!(row_id(1, 1), Some((1 << 40) + 1));
+        assert!(row_id(1, (1 << 40) - 1) < row_id(2, 0));
+        assert_eq!(row_id(1, 1 << 40), None);
+        assert_eq!(row_id(i64::MAX, 1), None);
+        assert_eq!(place(row_id(7, 42).unwrap()), 42);
+        assert_eq!(row_ids(3), (row_id(3, 0).unwrap(), row_id(3, (1 << 40) - 1).unwrap()));
+    }
+}

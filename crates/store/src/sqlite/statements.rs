@@ -1,0 +1,77 @@
+//! The writer's statements, prepared once. A commit is mostly these and little else, so none is looked up by text.
+
+use rusqlite::{Connection, Result, Statement};
+
+/// Every statement that a group of jobs may need. Each names the tenant, though the number of a run is unique:
+/// nothing is found by guessing a number.
+pub(super) struct Statements<'c> {
+    pub(super) begin: Statement<'c>,
+    pub(super) commit: Statement<'c>,
+    pub(super) rollback: Statement<'c>,
+    pub(super) savepoint: Statement<'c>,
+    pub(super) keep: Statement<'c>,
+    pub(super) undo: Statement<'c>,
+    pub(super) find_head: Statement<'c>,
+    pub(super) find_lease: Statement<'c>,
+    pub(super) move_head: Statement<'c>,
+    pub(super) give_lease: Statement<'c>,
+    pub(super) end_lease: Statement<'c>,
+    pub(super) insert_run: Statement<'c>,
+    pub(super) insert_head: Statement<'c>,
+    pub(super) update_run: Statement<'c>,
+    pub(super) insert_event: Statement<'c>,
+    pub(super) last_terms: Statement<'c>,
+    pub(super) insert_terms: Statement<'c>,
+    pub(super) insert_agent: Statement<'c>,
+    pub(super) update_agent: Statement<'c>,
+    pub(super) insert_blob: Statement<'c>,
+    pub(super) count_mail: Statement<'c>,
+    pub(super) insert_mail: Statement<'c>,
+    pub(super) take_mail: Statement<'c>,
+}
+
+impl<'c> Statements<'c> {
+    pub(super) fn prepare(connection: &'c Connection) -> Result<Self> {
+        let sql = |text: &str| connection.prepare(text);
+        Ok(Self {
+            begin: sql("BEGIN IMMEDIATE")?,
+            commit: sql("COMMIT")?,
+            rollback: sql("ROLLBACK")?,
+            savepoint: sql("SAVEPOINT job")?,
+            keep: sql("RELEASE job")?,
+            undo: sql("ROLLBACK TO job")?,
+            find_head: sql("SELECT h.run_no, h.seq, h.hash, h.posts, h.epoch, h.owner, h.lease_until_ms \
+                 FROM runs AS r JOIN heads AS h ON h.run_no = r.no WHERE r.tenant = ?1 AND r.run = ?2")?,
+            find_lease: sql("SELECT owner, owner_pid, boot, lease_until_ms FROM heads \
+                 WHERE run_no = ?1 AND tenant = ?2")?,
+            move_head: sql("UPDATE heads SET seq = ?3, hash = ?4, posts = ?5, lease_until_ms = ?6 \
+                 WHERE run_no = ?1 AND tenant = ?2")?,
+            give_lease: sql("UPDATE heads SET epoch = ?3, owner = ?4, owner_pid = ?5, boot = ?6 \
+                 WHERE run_no = ?1 AND tenant = ?2")?,
+            end_lease: sql("UPDATE heads SET owner = NULL, owner_pid = NULL, boot = NULL \
+                 WHERE run_no = ?1 AND tenant = ?2")?,
+            insert_run: sql("INSERT INTO runs (tenant, run, status, title, definition, model, dir, session_id, \
+                 created_at_ms, ended_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?,
+            insert_head: sql("INSERT INTO heads (run_no, tenant, seq, hash, posts, epoch, owner, owner_pid, boot, \
+                 lease_until_ms) VALUES (?1, ?2, 0, ?3, 0, 1, ?4, ?5, ?6, ?7)")?,
+            update_run: sql("UPDATE runs SET status = ?3, title = ?4, definition = ?5, model = ?6, dir = ?7, \
+                 session_id = ?8, created_at_ms = ?9, ended_at_ms = ?10 WHERE no = ?1 AND tenant = ?2")?,
+            insert_event: sql("INSERT INTO events (id, tenant, agent, kind, at_ms, version, payload, hash) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
+            last_terms: sql("SELECT max(id) FROM agent_terms WHERE id BETWEEN ?1 AND ?2")?,
+            insert_terms: sql("INSERT INTO agent_terms (id, tenant, parent, parent_message_id, depth, definition, \
+                 contract_json, permissions_json, created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?,
+            insert_agent: sql("INSERT INTO agents (run_no, agent, tenant, state, final_status, close_reason, result, \
+                 error, usage_json, subtree_usage_json, completed_at_ms, terms) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")?,
+            update_agent: sql("UPDATE agents SET state = ?4, final_status = ?5, close_reason = ?6, result = ?7, \
+                 error = ?8, usage_json = ?9, subtree_usage_json = ?10, completed_at_ms = ?11 \
+                 WHERE run_no = ?1 AND agent = ?2 AND tenant = ?3")?,
+            insert_blob: sql("INSERT INTO blobs (tenant, hash, bytes, content) VALUES (?1, ?2, ?3, ?4) \
+                 ON CONFLICT (tenant, hash) DO NOTHING")?,
+            count_mail: sql("SELECT count(*) FROM mailbox WHERE run_no = ?1 AND tenant = ?2")?,
+            insert_mail: sql("INSERT INTO mailbox (run_no, id, tenant, command) VALUES (?1, ?2, ?3, ?4)")?,
+            take_mail: sql("DELETE FROM mailbox WHERE run_no = ?1 AND id <= ?3 AND tenant = ?2")?,
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! The writers' lock: who may write to the database now.
+//!
+//! 1. take `queue`, 2. take `main`, 3. free `queue`, 4. write, 5. free `main`.
+//!
+//! Whoever waits for `main` holds `queue`. So a process that freed `main` and comes back at once has to line up
+//! behind the one that waits: it cannot barge in, however fast it is. Both locks die with their process.
+//!
+//! A blocking lock cannot be given up. So the wait is done by a helper thread, and the writer waits for the helper
+//! with a limit: a process that was stopped while it held the lock makes commits fail with a reason instead of
+//! hanging them for ever.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use posse_engine::ports::StoreError;
+
+use super::error::from_io;
+use super::paths::Paths;
+use super::{files, flock};
+
+/// The two locks.
+#[derive(Debug)]
+struct Gates {
+    queue: File,
+    main: File,
+}
+
+impl Gates {
+    /// Takes both locks if nobody is in the way. May keep `queue` when only `main` is taken: the helper goes on
+    /// from there.
+    fn try_pass(&self) -> io::Result<bool> {
+        if !flock::try_lock(&self.queue)? || !flock::try_lock(&self.main)? {
+            return Ok(false);
+        }
+        flock::unlock(&self.queue)?;
+        Ok(true)
+    }
+
+    fn pass(&self) -> io::Result<()> {
+        flock::lock(&self.queue)?;
+        let passed = flock::lock(&self.main);
+        flock::unlock(&self.queue)?;
+        passed
+    }
+}
+
+/// A place in the line of one store.
+#[derive(Debug)]
+pub(super) struct Turnstile {
+    gates: Arc<Gates>,
+    paths: Paths,
+    patience: Duration,
+    helper: Option<Helper>,
+}
+
+/// The thread that waits.
+#[derive(Debug)]
+struct Helper {
+    ask: Sender<()>,
+    granted: Receiver<io::Result<()>>,
+    asked: bool,
+}
+
+/// The right to write, until dropped.
+#[derive(Debug)]
+pub(super) struct Turn {
+    gates: Arc<Gates>,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Err(error) = flock::unlock(&self.gates.main) {
+            tracing::error!(%error, "the writers' lock could not be freed");
+        }
+    }
+}
+
+impl Turnstile {
+    /// Opens the lock files.
+    pub(super) fn open(paths: &Paths, patience: Duration) -> Result<Self, StoreError> {
+        let open = |path| files::open(path).map_err(|error| from_io(path, &error));
+        let gates = Gates { queue: open(&paths.queue_lock)?, main: open(&paths.writers_lock)? };
+        Ok(Self { gates: Arc::new(gates), paths: paths.clone(), patience, helper: None })
+    }
+
+    /// Waits for the right to write.
+    pub(super) fn take(&mut self) -> Result<Turn, StoreError> {
+        let fail = |error: &io::Error| from_io(&self.paths.writers_lock, error);
+        if !self.is_waiting() && self.gates.try_pass().map_err(|error| fail(&error))? {
+            return Ok(self.turn());
+        }
+        let patience = self.patience;
+        match self.helper().wait(patience) {
+            Some(granted) => granted.map(|()| self.turn()).map_err(|error| from_io(&self.paths.writers_lock, &error)),
+            None => Err(self.held_too_long()),
+        }
+    }
+
+    /// The right to write if nobody else has it or waits for it.
+    pub(super) fn try_take(&mut self) -> Option<Turn> {
+        if self.is_waiting() {
+            return None;
+        }
+        let passed = self.gates.try_pass().unwrap_or(false);
+        if !passed {
+            // Not lining up: give back what was taken.
+            let _ = flock::unlock(&self.gates.queue);
+        }
+        passed.then(|| self.turn())
+    }
+
+    fn turn(&self) -> Turn {
+        Turn { gates: self.gates.clone() }
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.helper.as_ref().is_some_and(|helper| helper.asked)
+    }
+
+    fn helper(&mut self) -> &mut Helper {
+        self.helper.get_or_insert_with(|| Helper::start(self.gates.clone()))
+    }
+
+    fn held_too_long(&self) -> StoreError {
+        let seconds = self.patience.as_secs_f32();
+        let holder = match holder(&self.gates.main) {
+            Some(pid) => format!("process {pid}"),
+            None => "another process".to_owned(),
+        };
+        let path = self.paths.writers_lock.display();
+        StoreError::Failed(format!("{holder} has held {path} for more than {seconds} s; it may be stopped"))
+    }
+}
+
+impl Helper {
+    fn start(gates: Arc<Gates>) -> Self {
+        let (ask, asked) = channel::<()>();
+        let (grant, granted) = channel();
+        std::thread::spawn(move || {
+            while asked.recv().is_ok() {
+                let passed = gates.pass();
+                let got_it = passed.is_ok();
+                if grant.send(passed).is_err() && got_it {
+                    // The store was closed meanwhile: nobody is there to use the turn.
+                    let _ = flock::unlock(&gates.main);
+                }
+            }
+        });
+        Self { ask, granted, asked: false }
+    }
+
+    /// What the locks said, none if `patience` ran out; the helper goes on waiting.
+    fn wait(&mut self, patience: Duration) -> Option<io::Result<()>> {
+        if !self.asked {
+            self.asked = self.ask.send(()).is_ok();
+        }
+        let answer = match self.granted.recv_timeout(patience) {
+            Ok(granted) => granted,
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that waits for it ended")),
+        };
+        self.asked = false;
+        Some(answer)
+    }
+}
+
+/// Who holds the lock on `file`, if the kernel says.
+fn holder(file: &File) -> Option<u32> {
+    let inode = file.metadata().ok()?.ino();
+    holder_in(&fs::read_to_string("/proc/locks").ok()?, inode)
+}
+
+/// Finds the holder in the text of `/proc/locks`: `1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`.
+fn holder_in(locks: &str, inode: u64) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        // A waiter's line has an arrow here.
+        let is_held = fields.next() == Some("FLOCK");
+        let pid = fields.nth(2)?.parse().ok()?;
+        let found = fields.next()?.rsplit(':').next()?.parse() == Ok(inode);
+        (is_held && found).then_some(pid)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turnstile(dir: &tempfile::TempDir, patience: Duration) -> Turnstile {
+        Turnstile::open(&Paths::new(dir.path()), patience).unwrap()
+    }
+
+    #[test]
+    fn the_holder_is_found_among_locks_and_waiters() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 fd:01:77 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 22 fd:01:78 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 33 fd:01:77 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 44 fd:01:77 0 EOF\n";
+        assert_eq!(holder_in(locks, 77), Some(33));
+        assert_eq!(holder_in(locks, 79), None);
+    }
+
+    #[test]
+    fn who_waited_goes_before_who_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut first = turnstile(&dir, Duration::from_secs(60));
+        let mut second = turnstile(&dir, Duration::from_secs(60));
+        let turn = first.take().unwrap();
+        let (sender, order) = channel();
+        let waiter = {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                let turn = second.take().unwrap();
+                sender.send("waited").unwrap();
+                drop(turn);
+            })
+        };
+        // The waiter is in line once it holds `queue`.
+        let probe = files::open(&Paths::new(dir.path()).queue_lock).unwrap();
+        while flock::is_free(&probe).unwrap() {
+            std::thread::yield_now();
+        }
+        drop(turn);
+        let turn = first.take().unwrap();
+        sender.send("came back").unwrap();
+        drop(turn);
+        waiter.join().unwrap();
+        assert_eq!([order.recv().unwrap(), order.recv().unwrap()], ["waited", "came back"]);
+    }
+
+    #[test]
+    fn a_wait_without_end_says_who_is_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut first = turnstile(&dir, Duration::from_secs(60));
+        let mut second = turnstile(&dir, Duration::from_millis(10));
+        let turn = first.take().unwrap();
+        let StoreError::Failed(text) = second.take().unwrap_err() else { panic!("another error") };
+        assert!(text.contains(&format!("process {} has held", std::process::id())), "{text}");
+        assert!(second.try_take().is_none());
+        drop(turn);
+        drop(second.take().unwrap());
+        drop(first.take().unwrap());
+    }
+
+    #[test]
+    fn looking_whether_it_is_free_does_not_line_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut first = turnstile(&dir, Duration::from_secs(60));
+        let mut second = turnstile(&dir, Duration::from_secs(60));
+        let turn = first.take().unwrap();
+        assert!(second.try_take().is_none());
+        drop(turn);
+        drop(first.take().unwrap());
+        assert!(second.try_take().is_some());
+    }
+}

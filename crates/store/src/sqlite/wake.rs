@@ -1,0 +1,280 @@
+//! Who waits for news of a run, and how it hears.
+//!
+//! Within the process the writer tells [`Watchers`] as soon as a group is durable. For other processes it rings the
+//! [`Bell`]: it writes to a small file that they watch by inotify. (The WAL itself would be too early: it is
+//! written before the sync, and becoming visible after it moves no file.) A [`Lookout`] thread hears the bell,
+//! waits a moment so that many rings are one look, and reads the heads of the runs somebody waits for.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use posse_engine::ports::{Pulse, RunKey};
+use rusqlite::Connection;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::inotify;
+use tokio::sync::watch;
+
+use super::context::Context;
+use super::{connect, files, query};
+
+/// Looks are at least this far apart: a busy writer rings hundreds of times a second.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// With many runs to look at, the lookout rests this many times as long as a look takes.
+const REST_PER_LOOK: u32 = 20;
+/// But never longer than this: other processes hear within 100 ms.
+const REST_MAX: Duration = Duration::from_millis(50);
+/// How often the lookout looks though nothing rang.
+const SLOW_POLL: Duration = Duration::from_secs(1);
+/// How often it looks where there is no inotify.
+const DEAF_POLL: Duration = Duration::from_millis(50);
+
+/// Tells other processes that something is new.
+#[derive(Debug)]
+pub(super) struct Bell(File);
+
+impl Bell {
+    pub(super) fn open(context: &Context) -> io::Result<Self> {
+        files::open(&context.paths.wake).map(Self)
+    }
+
+    /// Rings. A ring that fails only makes the others hear later.
+    pub(super) fn ring(&self) {
+        if let Err(error) = self.0.write_at(b"!", 0) {
+            tracing::debug!(%error, "other processes could not be woken");
+        }
+    }
+}
+
+/// The receivers of this process, by run.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    entries: Mutex<HashMap<RunKey, watch::Sender<Pulse>>>,
+    /// Number of entries, so that a writer nobody listens to pays one load.
+    count: AtomicUsize,
+}
+
+impl Watchers {
+    fn entries(&self) -> MutexGuard<'_, HashMap<RunKey, watch::Sender<Pulse>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A receiver for one run. It starts with what is known, which may be nothing: the log is the truth.
+    pub(super) fn subscribe(&self, key: &RunKey) -> watch::Receiver<Pulse> {
+        let mut entries = self.entries();
+        let receiver = match entries.get(key) {
+            Some(sender) => sender.subscribe(),
+            None => {
+                let (sender, receiver) = watch::channel(Pulse::default());
+                entries.insert(key.clone(), sender);
+                receiver
+            }
+        };
+        self.count.store(entries.len(), Ordering::Release);
+        receiver
+    }
+
+    /// Tells the receivers of each run.
+    pub(super) fn announce<'k>(&self, pulses: impl Iterator<Item = (&'k RunKey, Pulse)>) {
+        if self.is_empty() {
+            return;
+        }
+        let entries = self.entries();
+        for (key, pulse) in pulses {
+            if let Some(sender) = entries.get(key) {
+                raise(sender, pulse);
+            }
+        }
+    }
+
+    /// The runs somebody still waits for; the others are forgotten.
+    fn live(&self) -> Vec<RunKey> {
+        let mut entries = self.entries();
+        entries.retain(|_, sender| sender.receiver_count() > 0);
+        self.count.store(entries.len(), Ordering::Release);
+        entries.keys().cloned().collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+}
+
+/// Both numbers only grow, whoever comes first with them.
+fn raise(sender: &watch::Sender<Pulse>, pulse: Pulse) {
+    sender.send_if_modified(|known| {
+        let raised = Pulse { head: known.head.max(pulse.head), posts: known.posts.max(pulse.posts) };
+        let changed = raised != *known;
+        *known = raised;
+        changed
+    });
+}
+
+/// The thread that hears other processes.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    signal: Arc<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Wakes the thread from within the process.
+#[derive(Debug)]
+struct Signal {
+    event: OwnedFd,
+    stop: AtomicBool,
+}
+
+impl Lookout {
+    pub(super) fn start(context: Arc<Context>, watchers: Arc<Watchers>) -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let signal = Arc::new(Signal { event, stop: AtomicBool::new(false) });
+        let ears = listen(&context);
+        let watch = Watch { context, watchers, signal: signal.clone(), ears, connection: None, seen: None };
+        let thread = std::thread::Builder::new().name("posse-lookout".to_owned()).spawn(move || watch.run())?;
+        Ok(Self { signal, thread: Some(thread) })
+    }
+
+    /// Makes it look now: somebody new waits.
+    pub(super) fn look_now(&self) {
+        let _ = rustix::io::write(&self.signal.event, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Lookout {
+    fn drop(&mut self) {
+        self.signal.stop.store(true, Ordering::Release);
+        self.look_now();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Listens for the bell; none if the system has no ear left for us.
+fn listen(context: &Context) -> Option<OwnedFd> {
+    let ears = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).ok()?;
+    inotify::add_watch(&ears, &context.paths.wake, inotify::WatchFlags::MODIFY).ok()?;
+    Some(ears)
+}
+
+/// The lookout thread's state.
+struct Watch {
+    context: Arc<Context>,
+    watchers: Arc<Watchers>,
+    signal: Arc<Signal>,
+    ears: Option<OwnedFd>,
+    connection: Option<Connection>,
+    /// SQLite's count of changes by other connections at the last look.
+    seen: Option<i64>,
+}
+
+impl Watch {
+    fn run(mut self) {
+        let mut rest = Duration::ZERO;
+        let mut last_look = Instant::now();
+        loop {
+            let called = self.wait();
+            if self.signal.stop.load(Ordering::Acquire) {
+                return;
+            }
+            if !called {
+                std::thread::sleep(rest.saturating_sub(last_look.elapsed()));
+            }
+            self.drain();
+            last_look = Instant::now();
+            self.look(called);
+            rest = (last_look.elapsed() * REST_PER_LOOK).clamp(LOOK_INTERVAL, REST_MAX);
+        }
+    }
+
+    /// Sleeps until something happens; true if somebody in this process called.
+    fn wait(&self) -> bool {
+        let pause = if self.ears.is_some() { SLOW_POLL } else { DEAF_POLL };
+        let timeout = (!self.watchers.is_empty()).then(|| Timespec::try_from(pause).ok()).flatten();
+        let mut sources = vec![PollFd::new(&self.signal.event, PollFlags::IN)];
+        sources.extend(self.ears.iter().map(|ears| PollFd::new(ears, PollFlags::IN)));
+        let polled = poll(&mut sources, timeout.as_ref());
+        polled.is_ok() && !sources[0].revents().is_empty()
+    }
+
+    fn drain(&self) {
+        let mut count = [0_u8; 8];
+        let _ = rustix::io::read(&self.signal.event, &mut count);
+        let Some(ears) = &self.ears else { return };
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(ears, &mut buffer);
+        while reader.next().is_ok() {}
+    }
+
+    /// Reads where the watched runs stand. A look that fails is made up for by the next.
+    fn look(&mut self, called: bool) {
+        if let Err(error) = self.try_look(called) {
+            tracing::debug!(%error, "could not look for news");
+            self.connection = None;
+        }
+    }
+
+    fn try_look(&mut self, called: bool) -> Result<(), Box<dyn std::error::Error>> {
+        let keys = self.watchers.live();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let path = &self.context.paths.database;
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect::reader(path)?,
+        };
+        let connection = self.connection.insert(connection);
+        let version = connection.query_row("PRAGMA data_version", [], |row| row.get(0))?;
+        if self.seen.replace(version) == Some(version) && !called {
+            return Ok(());
+        }
+        for key in &keys {
+            if let Some(pulse) = query::pulse(connection, key)? {
+                self.watchers.announce(std::iter::once((key, pulse)));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posse_domain::id::RunId;
+    use posse_engine::ports::TenantId;
+
+    use super::*;
+
+    fn key(bits: u64) -> RunKey {
+        RunKey { tenant: TenantId::local(), run: RunId::from_random(bits) }
+    }
+
+    #[test]
+    fn pulses_only_grow() {
+        let watchers = Watchers::default();
+        let mut receiver = watchers.subscribe(&key(1));
+        let tell = |head, posts| watchers.announce([(&key(1), Pulse { head, posts })].into_iter());
+        tell(5, 1);
+        tell(3, 2);
+        assert_eq!(*receiver.borrow_and_update(), Pulse { head: 5, posts: 2 });
+        tell(5, 2);
+        assert!(!receiver.has_changed().unwrap(), "no news is no wake-up");
+    }
+
+    #[test]
+    fn who_left_is_forgotten() {
+        let watchers = Watchers::default();
+        let stays = watchers.subscribe(&key(1));
+        drop(watchers.subscribe(&key(2)));
+        assert_eq!(watchers.live(), [key(1)]);
+        drop(stays);
+        assert!(watchers.live().is_empty());
+        assert!(watchers.is_empty());
+    }
+}

@@ -1,0 +1,329 @@
+//! The thread that writes.
+//!
+//! 1. wait for work, 2. linger a moment if more is about to come, 3. make files of long blobs durable, 4. wait for
+//! our turn among the processes, 5. write all that waits in one transaction, 6. give the turn up, 7. tell those who
+//! watch and those who wait, 8. checkpoint if it is due.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use posse_engine::ports::StoreError;
+use rusqlite::Connection;
+
+use super::blobs;
+use super::checkpoint::{Checkpoints, Depth};
+use super::context::Context;
+use super::error::{from_sqlite, leaves_store_usable};
+use super::group::Group;
+use super::job::{Job, Reply};
+use super::lease::Ownership;
+use super::options::{GROUP_MAX_EVENTS, IDLE_CHECKPOINT_AFTER};
+use super::queue::{Queue, Woken};
+use super::statements::Statements;
+use super::turnstile::Turnstile;
+use super::wake::{Bell, Watchers};
+
+/// How long a writer with nothing left to do sleeps before it looks again.
+const SLEEP: Duration = Duration::from_secs(3_600);
+/// Longest wait for those who took part in the last group to come back with more.
+const LINGER_MAX: Duration = Duration::from_micros(500);
+/// The wait is at most this part of the last sync: what it costs stays small beside what it may save.
+const LINGER_PART: u32 = 8;
+
+/// What the thread is started with.
+pub(super) struct Writer {
+    pub(super) context: Arc<Context>,
+    pub(super) connection: Connection,
+    pub(super) turnstile: Turnstile,
+    pub(super) queue: Arc<Queue>,
+    pub(super) watchers: Arc<Watchers>,
+    pub(super) bell: Bell,
+}
+
+/// Refuses what is left, however the thread ends: nobody waits for an answer that never comes.
+struct LastWill(Arc<Queue>);
+
+impl Drop for LastWill {
+    fn drop(&mut self) {
+        self.0.fail(&StoreError::Failed("the store was closed".to_owned()));
+    }
+}
+
+impl Writer {
+    /// Writes until the queue is closed and empty.
+    pub(super) fn run(mut self) {
+        let _will = LastWill(self.queue.clone());
+        let ended = Checkpoints::count(&mut self.connection, self.context.options.checkpoint_pages)
+            .and_then(|checkpoints| self.serve(checkpoints));
+        if let Err(error) = ended {
+            let error = self.fail_stop(&error);
+            tracing::error!(%error, "the journal cannot be written any more");
+            self.queue.fail(&error);
+        }
+    }
+
+    fn serve(&mut self, checkpoints: Checkpoints) -> rusqlite::Result<()> {
+        let mut session = Session {
+            context: &self.context,
+            connection: &self.connection,
+            sql: Statements::prepare(&self.connection)?,
+            turnstile: &mut self.turnstile,
+            queue: &self.queue,
+            watchers: &self.watchers,
+            bell: &self.bell,
+            checkpoints,
+            ownership: Ownership::default(),
+            staged: VecDeque::new(),
+            pace: Pace::default(),
+        };
+        let served = session.run();
+        session.refuse_staged(served.as_ref().err());
+        served
+    }
+
+    /// What everybody hears from now on: what the disk holds is in doubt, and only opening it again tells.
+    fn fail_stop(&self, error: &rusqlite::Error) -> StoreError {
+        fail_stop(&self.context, error)
+    }
+}
+
+fn fail_stop(context: &Context, error: &rusqlite::Error) -> StoreError {
+    match from_sqlite(&context.paths.database, error) {
+        StoreError::Failed(text) => {
+            StoreError::Failed(format!("{text}; nothing more is written until the store is opened again"))
+        }
+        named => named,
+    }
+}
+
+/// How large groups are and how long a sync takes: what lingering goes by.
+#[derive(Debug, Default)]
+struct Pace {
+    jobs: usize,
+    sync: Duration,
+}
+
+/// The thread at work.
+struct Session<'s> {
+    context: &'s Context,
+    connection: &'s Connection,
+    sql: Statements<'s>,
+    turnstile: &'s mut Turnstile,
+    queue: &'s Queue,
+    watchers: &'s Watchers,
+    bell: &'s Bell,
+    checkpoints: Checkpoints,
+    ownership: Ownership,
+    /// Taken from the queue and not written yet, with whether their files are durable.
+    staged: VecDeque<Staged>,
+    pace: Pace,
+}
+
+struct Staged {
+    job: Job,
+    is_ready: bool,
+}
+
+impl Session<'_> {
+    fn run(&mut self) -> rusqlite::Result<()> {
+        loop {
+            if self.staged.is_empty() {
+                let pending = self.checkpoints.is_pending();
+                match self.queue.wait(if pending { IDLE_CHECKPOINT_AFTER } else { SLEEP }) {
+                    Woken::Work => {}
+                    Woken::Idle if pending => self.checkpoint_if_free()?,
+                    Woken::Idle => {}
+                    Woken::Closed => return self.close(),
+                }
+                self.queue.linger(self.pace.jobs, LINGER_MAX.min(self.pace.sync / LINGER_PART));
+            }
+            self.stage();
+            self.make_files();
+            if !self.staged.is_empty() {
+                self.write_group()?;
+            }
+            if self.checkpoints.is_due() {
+                self.checkpoint(Depth::Passive)?;
+            }
+        }
+    }
+
+    fn stage(&mut self) {
+        let mut jobs = VecDeque::new();
+        self.queue.take_all(&mut jobs);
+        self.staged.extend(jobs.into_iter().map(|job| {
+            let is_ready = !matches!(&job, Job::Commit(commit, _) if blobs::has_files(commit));
+            Staged { job, is_ready }
+        }));
+    }
+
+    fn make_files(&mut self) {
+        if self.staged.iter().all(|staged| staged.is_ready) {
+            return;
+        }
+        for mut staged in std::mem::take(&mut self.staged) {
+            if let (Job::Commit(commit, _), false) = (&staged.job, staged.is_ready)
+                && let Err(error) =
+                    blobs::write_files(&self.context.paths.blobs, commit, &self.context.options.faults)
+            {
+                staged.job.refuse(error);
+                continue;
+            }
+            staged.is_ready = true;
+            self.staged.push_back(staged);
+        }
+    }
+
+    /// What fits in one transaction, in order. A job whose files are not durable ends the group.
+    fn next_group(&mut self) -> Vec<Job> {
+        let mut jobs = Vec::with_capacity(self.staged.len().min(GROUP_MAX_EVENTS));
+        let mut weight = 0;
+        while let Some(staged) = self.staged.pop_front_if(|staged| {
+            staged.is_ready && (weight == 0 || weight + staged.job.weight() <= GROUP_MAX_EVENTS)
+        }) {
+            weight += staged.job.weight();
+            jobs.push(staged.job);
+        }
+        jobs
+    }
+
+    fn write_group(&mut self) -> rusqlite::Result<()> {
+        self.context.options.faults.hit("store.commit.before_txn");
+        let turn = match self.turnstile.take() {
+            Ok(turn) => turn,
+            Err(error) => {
+                self.stage();
+                self.refuse_all(&error);
+                return Ok(());
+            }
+        };
+        // More may have come while others wrote.
+        self.stage();
+        let jobs = self.next_group();
+        self.pace.jobs = jobs.len();
+        let mut group = Group {
+            sql: &mut self.sql,
+            context: self.context,
+            ownership: &mut self.ownership,
+            lease_until_ms: self.context.clock.until_ms(self.context.options.lease),
+            heads: HashMap::new(),
+            granted_claim: false,
+        };
+        let mut replies = Vec::with_capacity(jobs.len());
+        let written = transact(&mut group, jobs, &mut replies, &mut self.pace);
+        if let Ok(()) = written {
+            self.bell.ring();
+            drop(turn);
+            self.watchers.announce(group.pulses());
+            replies.into_iter().for_each(|reply| reply(None));
+            return Ok(());
+        }
+        self.undo(written, replies)
+    }
+
+    /// The group failed: nothing of it was written. Goes on if that is all that happened.
+    fn undo(&mut self, written: rusqlite::Result<()>, replies: Vec<Reply>) -> rusqlite::Result<()> {
+        let Err(error) = &written else { return Ok(()) };
+        // SQLite may have rolled back by itself already.
+        if !self.connection.is_autocommit() {
+            let _ = self.sql.rollback.execute([]);
+        }
+        let usable = leaves_store_usable(error) && self.connection.is_autocommit();
+        let reason = if usable {
+            from_sqlite(&self.context.paths.database, error)
+        } else {
+            fail_stop(self.context, error)
+        };
+        replies.into_iter().for_each(|reply| reply(Some(reason.clone())));
+        if usable { Ok(()) } else { written }
+    }
+
+    fn refuse_staged(&mut self, error: Option<&rusqlite::Error>) {
+        if let Some(error) = error {
+            let reason = fail_stop(self.context, error);
+            self.refuse_all(&reason);
+        }
+    }
+
+    fn refuse_all(&mut self, reason: &StoreError) {
+        self.staged.drain(..).for_each(|staged| staged.job.refuse(reason.clone()));
+    }
+
+    fn checkpoint_if_free(&mut self) -> rusqlite::Result<()> {
+        match self.turnstile.try_take() {
+            Some(_turn) => self.make_checkpoint(Depth::Passive),
+            // Somebody else writes, and will see to it.
+            None => Ok(()),
+        }
+    }
+
+    fn checkpoint(&mut self, depth: Depth) -> rusqlite::Result<()> {
+        match self.turnstile.take() {
+            Ok(_turn) => self.make_checkpoint(depth),
+            Err(error) => {
+                tracing::warn!(%error, "no checkpoint");
+                Ok(())
+            }
+        }
+    }
+
+    fn make_checkpoint(&mut self, depth: Depth) -> rusqlite::Result<()> {
+        match self.checkpoints.make(self.connection, depth, &self.context.options.faults) {
+            // The WAL still holds everything; there is just no room to move it to.
+            Err(error) if leaves_store_usable(&error) => {
+                tracing::warn!(%error, "no checkpoint");
+                Ok(())
+            }
+            made => made,
+        }
+    }
+
+    fn close(&mut self) -> rusqlite::Result<()> {
+        self.checkpoint(Depth::Truncate)
+    }
+}
+
+/// Carries out the jobs and syncs. Their replies are complete, whatever happens.
+fn transact(
+    group: &mut Group<'_, '_>,
+    jobs: Vec<Job>,
+    replies: &mut Vec<Reply>,
+    pace: &mut Pace,
+) -> rusqlite::Result<()> {
+    let faults = &group.context.options.faults;
+    let mut failure = group.sql.begin.execute([]).err();
+    for job in jobs {
+        if failure.is_some() {
+            replies.push(refused(job));
+            continue;
+        }
+        match group.carry_out(job) {
+            Ok(reply) => replies.push(reply),
+            Err((job, error)) => {
+                replies.push(refused(job));
+                failure = Some(error);
+            }
+        }
+    }
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    group.write_heads()?;
+    faults.hit("store.commit.before_sync");
+    let started = Instant::now();
+    group.sql.commit.execute([])?;
+    pace.sync = started.elapsed();
+    faults.hit("store.commit.after_sync");
+    if group.granted_claim {
+        faults.hit("store.claim.after");
+    }
+    Ok(())
+}
+
+/// The reply to a job that was not reached.
+fn refused(job: Job) -> Reply {
+    Box::new(move |failure| {
+        job.refuse(failure.unwrap_or_else(|| StoreError::Failed("the commit was not reached".to_owned())));
+    })
+}
