@@ -2,10 +2,21 @@
 
 use std::sync::Arc;
 
+use posse_domain::hash::Hash;
 use posse_domain::message::ToolCall;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of text that count as one token where nobody has counted.
+pub const BYTES_PER_TOKEN: u64 = 4;
+/// Tokens that every message costs beside its text.
+const TOKENS_PER_MESSAGE: u64 = 8;
+/// Outputs shorter than this are never trimmed: the mark would save nothing.
+const TRIM_MIN_BYTES: usize = 256;
+/// How many of the newest messages are never trimmed: the model is still working with them.
+const TRIM_KEEP_MESSAGES: usize = 4;
 
 /// The result of one tool call, as the model reads it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
     /// The call it answers.
     pub call_id: Arc<str>,
@@ -18,7 +29,7 @@ pub struct CallResult {
 }
 
 /// One message of a conversation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// From outside: the prompt, a person, a child's completion, the host.
     User(Arc<str>),
@@ -31,4 +42,135 @@ pub enum Message {
     },
     /// Results of all calls of the assistant message before, in the order of the calls.
     Results(Vec<CallResult>),
+}
+
+impl Message {
+    fn bytes(&self) -> u64 {
+        match self {
+            Message::User(text) => text.len() as u64,
+            Message::Assistant { text, calls } => {
+                text.len() as u64 + calls.iter().map(|call| 32 + value_bytes(&call.input)).sum::<u64>()
+            }
+            Message::Results(results) => results.iter().map(|result| 32 + result.text.len() as u64).sum(),
+        }
+    }
+
+    fn hash_after(&self, previous: &Hash) -> Hash {
+        match self {
+            Message::User(text) => Hash::of_parts([previous.as_bytes().as_slice(), b"user", text.as_bytes()]),
+            Message::Assistant { text, calls } => {
+                // Calls are hashed as JSON: its keys are sorted, so equal calls have equal hashes.
+                let calls = serde_json::to_vec(calls).unwrap_or_default();
+                Hash::of_parts([previous.as_bytes().as_slice(), b"assistant", text.as_bytes(), &calls])
+            }
+            Message::Results(results) => {
+                let mut parts: Vec<&[u8]> = vec![previous.as_bytes().as_slice(), b"results"];
+                for result in results {
+                    parts.extend([result.call_id.as_bytes(), if result.ok { b"ok" } else { b"no" }, result.text.as_bytes()]);
+                }
+                Hash::of_parts(parts)
+            }
+        }
+    }
+}
+
+/// A rough size of a JSON value, without writing it out.
+fn value_bytes(value: &serde_json::Value) -> u64 {
+    match value {
+        serde_json::Value::String(text) => text.len() as u64 + 2,
+        serde_json::Value::Array(items) => items.iter().map(|item| 1 + value_bytes(item)).sum(),
+        serde_json::Value::Object(map) => map.iter().map(|(k, v)| k.len() as u64 + 4 + value_bytes(v)).sum(),
+        _ => 6,
+    }
+}
+
+/// The messages so far, with their size and a running hash, so that neither costs a walk at every turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Conversation {
+    messages: Vec<Arc<Message>>,
+    bytes: u64,
+    hash: Hash,
+}
+
+impl Default for Conversation {
+    fn default() -> Self {
+        Self { messages: Vec::new(), bytes: 0, hash: Hash::ZERO }
+    }
+}
+
+impl Conversation {
+    /// The messages; shared, not copied.
+    pub fn messages(&self) -> &[Arc<Message>] {
+        &self.messages
+    }
+
+    /// Hash over all messages in their order.
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// What the conversation costs to send, roughly.
+    pub fn estimated_tokens(&self) -> u64 {
+        self.bytes / BYTES_PER_TOKEN + self.messages.len() as u64 * TOKENS_PER_MESSAGE
+    }
+
+    /// Adds a message.
+    pub fn push(&mut self, message: Message) {
+        self.bytes += message.bytes();
+        self.hash = message.hash_after(&self.hash);
+        self.messages.push(Arc::new(message));
+    }
+
+    /// The oldest outputs whose removal brings the conversation under `limit_tokens`; empty if it is, or if
+    /// nothing is left to remove.
+    pub fn excess(&self, limit_tokens: u64) -> Vec<String> {
+        let mut over = self.estimated_tokens().saturating_sub(limit_tokens) * BYTES_PER_TOKEN;
+        let mut excess = Vec::new();
+        let old = self.messages.len().saturating_sub(TRIM_KEEP_MESSAGES);
+        for message in &self.messages[..old] {
+            let Message::Results(results) = &**message else { continue };
+            for result in results {
+                if over == 0 {
+                    return excess;
+                }
+                if result.text.len() >= TRIM_MIN_BYTES && !is_mark(&result.text) {
+                    over = over.saturating_sub(result.text.len() as u64);
+                    excess.push(result.call_id.to_string());
+                }
+            }
+        }
+        excess
+    }
+
+    /// Leaves the outputs of these calls out, with a mark in their place; gives the bytes saved.
+    pub fn trim(&mut self, call_ids: &[String]) -> u64 {
+        let mut freed = 0;
+        for message in &mut self.messages {
+            let Message::Results(results) = &**message else { continue };
+            let hit = |result: &CallResult| call_ids.iter().any(|id| **id == *result.call_id) && !is_mark(&result.text);
+            if !results.iter().any(hit) {
+                continue;
+            }
+            let mut results = results.clone();
+            for result in results.iter_mut().filter(|result| hit(result)) {
+                let marked: Arc<str> = mark(&result.tool, result.text.len()).into();
+                freed += (result.text.len() as u64).saturating_sub(marked.len() as u64);
+                result.text = marked;
+            }
+            *message = Arc::new(Message::Results(results));
+        }
+        self.bytes = self.messages.iter().map(|message| message.bytes()).sum();
+        self.hash = self.messages.iter().fold(Hash::ZERO, |hash, message| message.hash_after(&hash));
+        freed
+    }
+}
+
+const MARK: &str = "[output left out to keep the conversation short: ";
+
+fn mark(tool: &str, bytes: usize) -> String {
+    format!("{MARK}{bytes} bytes of `{tool}`; call it again if you need it]")
+}
+
+fn is_mark(text: &str) -> bool {
+    text.starts_with(MARK)
 }

@@ -1,4 +1,8 @@
 //! The turn machine of one agent, without IO: it says what to do next and is told what came of it.
 
+pub mod answer;
 pub mod conversation;
+pub mod definition;
+pub mod machine;
+pub mod notes;
 pub mod tool_spec;

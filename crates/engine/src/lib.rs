@@ -3,4 +3,34 @@
 //! The engine owns the order of things: decide purely, commit, and only then let an effect start or a caller
 //! know. It names no vendor, no SQL and no operating system: those stand behind [`ports`].
 
+mod deltas;
+mod driver;
+mod history;
+mod projection;
 pub mod ports;
+mod runtime;
+mod scheduler;
+mod task_view;
+mod verify;
+
+pub use deltas::{Delta, DeltaPart};
+pub use history::{HistoryError, read_events};
+pub use runtime::{
+    Parts, RunEnded, RunHandle, RunSpec, Resumed, Runtime, RuntimeError, RuntimeOptions, StopKind,
+};
+pub use task_view::{TaskEvent, TaskState, TaskView};
+pub use verify::{Verified, VerifyError, verify};
+
+/// Every named fault point of the engine, in the order a call passes them.
+pub const FAULT_POINTS: &[&str] = &[
+    "engine.commit.before",
+    "engine.commit.after",
+    "engine.model.before_send",
+    "engine.model.after_reply",
+    "engine.tool.before_prepare",
+    "engine.tool.before_run",
+    "engine.tool.after_run",
+    "engine.recover.after_claim",
+    "engine.recover.after_fold",
+    "engine.run.before_release",
+];

@@ -267,10 +267,23 @@ fn illegal(event: &Event, problem: impl Into<String>) -> Illegal {
     Illegal { agent: event.agent.clone(), kind: event.body.kind(), problem: problem.into() }
 }
 
+/// The tools that come with the right to spawn, whether or not a definition lists them.
+pub const DELEGATE_TOOLS: [&str; 5] = ["task", "task_status", "task_send", "task_cancel", "task_close"];
+
+/// The tools of a definition: the ones it lists, and with `spawns` the ones for delegating.
+pub fn tools_of(definition: &Definition) -> Vec<String> {
+    let mut tools = definition.tools.clone();
+    if definition.spawns.as_ref().is_some_and(|spawns| !spawns.is_empty()) {
+        tools.extend(DELEGATE_TOOLS.map(ToOwned::to_owned));
+    }
+    tools
+}
+
 fn kinds(definitions: &[Definition]) -> Result<BTreeMap<String, Arc<Kind>>, String> {
     let mut kinds = BTreeMap::new();
     for definition in definitions {
-        let tools = ToolSet::parse(definition.tools.iter().map(String::as_str)).map_err(|error| error.to_string())?;
+        let tools = tools_of(definition);
+        let tools = ToolSet::parse(tools.iter().map(String::as_str)).map_err(|error| error.to_string())?;
         let layer = DefinitionLayer {
             name: definition.name.as_str().into(),
             default: definition.default,

@@ -15,7 +15,7 @@ mod spawn;
 mod start;
 mod state;
 
-pub use apply::Illegal;
+pub use apply::{DELEGATE_TOOLS, Illegal, tools_of};
 pub use end::{EndBlocked, RunEnd};
 pub use fail::Attempt;
 pub use finish::Finish;

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use posse_agent::tool_spec::ToolSpec;
-use posse_domain::budget::Budget;
 use posse_domain::code::Code;
-use posse_domain::contract::{Criterion, ExecutionContext};
+use posse_domain::contract::ExecutionContext;
 use posse_domain::event::{EffectClass, TodoItem, WriteIntent};
 use posse_domain::id::AgentId;
+pub use posse_domain::lifecycle::SpawnRequest;
 use serde_json::Value;
 
 /// Where and for whom a call runs. Everything a tool knows of its caller is in here.
@@ -140,43 +140,6 @@ pub enum EngineRequest {
     },
     /// Replaces the agent's own list.
     Todo(Vec<TodoItem>),
-}
-
-/// A child as a model asked for it. It can only narrow; the engine meets it with the parent's contract.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct SpawnRequest {
-    /// The definition's name.
-    pub definition: String,
-    /// The child's prompt.
-    pub prompt: String,
-    /// Three to five words, for display.
-    pub title: String,
-    /// Whether the caller goes on without waiting.
-    pub background: bool,
-    /// Fewer turns.
-    pub max_turns: Option<u32>,
-    /// A shorter attempt.
-    pub timeout_ms: Option<u64>,
-    /// A smaller budget.
-    pub budget: Option<Budget>,
-    /// Paths it may change.
-    pub owns: Vec<String>,
-    /// What counts as done.
-    pub success_criteria: Vec<Criterion>,
-    /// Whether its failure fails the run.
-    pub required: bool,
-    /// The failed child it repairs.
-    pub repairs: Option<String>,
-    /// Further text.
-    pub extra_context: Option<String>,
-    /// Whether to start from the caller's conversation.
-    pub share_history: bool,
-    /// The closed child it continues.
-    pub continues: Option<String>,
-    /// Another model.
-    pub model: Option<String>,
-    /// JSON Schema of the final answer.
-    pub result_schema: Option<Value>,
 }
 
 /// A tool that asks the engine.

@@ -1,0 +1,40 @@
+//! What the host says to a model, word for word. Constant, so that requests of two runs can be compared.
+
+use posse_domain::event::ReportCause;
+
+/// After a reply without text and without calls.
+pub const EMPTY_REPLY: &str =
+    "Your last reply was empty. Call a tool to go on, or write your report as plain text to finish.";
+
+/// Before messages that came when no turn was left to read them.
+pub const UNDELIVERED: &str = "---\nArrived after the last turn, added by the host:";
+
+/// Asks for the report.
+pub fn report_now(cause: ReportCause) -> &'static str {
+    match cause {
+        ReportCause::Turns => {
+            "This is your last turn. You have no tools now. Write your report: what you did, what you found, and \
+             what is left undone."
+        }
+        ReportCause::Budget => {
+            "Your budget is used up. You have no tools now. Write your report: what you did, what you found, and \
+             what is left undone."
+        }
+        ReportCause::Schema => "Write the corrected final answer now: only the JSON, nothing else. You have no tools.",
+    }
+}
+
+/// Tells what is wrong with a final answer.
+pub fn schema_mismatch(problems: &str) -> String {
+    format!("Your final answer must be JSON that satisfies the result schema, but: {problems}")
+}
+
+/// A person's message.
+pub fn from_person(text: &str) -> String {
+    format!("Message from the user:\n{text}")
+}
+
+/// The parent's message.
+pub fn from_parent(text: &str) -> String {
+    format!("Message from the agent that delegated this work to you:\n{text}")
+}

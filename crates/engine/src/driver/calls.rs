@@ -1,0 +1,317 @@
+//! Tool calls: decide -> journal the intent -> run -> journal the result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse_domain::code::Code;
+use posse_domain::event::{EffectClass, PermissionDecided, ToolFinished, ToolIntended, ToolInterrupted};
+use posse_domain::id::AgentId;
+use posse_domain::message::ToolCall;
+use posse_domain::ownership;
+use posse_domain::permission::{Approvals, Decision, Operation, Verdict};
+use serde_json::Value;
+
+use super::Driver;
+use super::effects::{Effect, Limit};
+use super::session::{CallInFlight, CallStage, SeenDuringCall};
+use crate::ports::{CallContext, EffectTool, Handler, Prepared, Recovered, ToolFailure, ToolOutput, ToolResult};
+use crate::scheduler::{Want, What};
+
+/// Most bytes of one tool result that a conversation takes; the rest is cut with a mark.
+const OUTPUT_MAX_BYTES: usize = 256 * 1024;
+
+impl Driver {
+    /// Starts the calls of the reply that may start now, in their order.
+    pub(super) fn dispatch_calls(&mut self, id: &AgentId) {
+        let Some(calls) = self.sessions.get(id).and_then(|session| session.machine.shared_calls()) else { return };
+        loop {
+            let Some(session) = self.sessions.get_mut(id) else { return };
+            let Some(call) = calls.get(session.cursor) else { return };
+            if session.machine.is_answered(session.cursor) || session.calls.get(&call.id).is_some() {
+                session.cursor += 1;
+                continue;
+            }
+            let class = self.rt.tools.get(call.name.as_str()).map(|tool| tool.class);
+            let Some(session) = self.sessions.get_mut(id) else { return };
+            if class.is_some_and(|class| session.calls.block(class)) {
+                return;
+            }
+            session.cursor += 1;
+            self.dispatch(id, call);
+            if self.poisoned.is_some() || self.sessions.get(id).is_none_or(|session| session.ending.is_some()) {
+                return;
+            }
+        }
+    }
+
+    fn dispatch(&mut self, id: &AgentId, call: &ToolCall) {
+        if let Err(failure) = self.admit(id, call) {
+            self.answer(id, &call.id, &call.name, Err(failure));
+            return self.pump_if_turn_over(id);
+        }
+        let Some(tool) = self.tool(&call.name).cloned() else { return };
+        match &tool.handler {
+            Handler::Request(handler) => match handler.request(call.input.clone()) {
+                Ok(request) => self.request(id, call, tool.class, request),
+                Err(failure) => self.answer(id, &call.id, &call.name, Err(failure)),
+            },
+            Handler::Effect(_) => self.queue_call(id, call, tool.class),
+        }
+        self.pump_if_turn_over(id);
+    }
+
+    /// The last call of a reply was answered on the spot: the turn is over, so the machine goes on.
+    fn pump_if_turn_over(&mut self, id: &AgentId) {
+        let over = self.sessions.get(id).is_some_and(|session| session.machine.shared_calls().is_none());
+        if over {
+            self.pump(id);
+        }
+    }
+
+    /// Whether a call may run at all. Any doubt is a no, with a reason the model can act on.
+    fn admit(&mut self, id: &AgentId, call: &ToolCall) -> Result<(), ToolFailure> {
+        let Some(agent) = self.run.open(id) else { return Err(ToolFailure::failed("the agent is not open")) };
+        let Some(tool) = self.rt.tools.get(call.name.as_str()) else {
+            let known = agent.authority.grant().allowed_tools.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let name: String = call.name.chars().take(64).collect();
+            let text = format!("there is no tool `{name}`; you have: {}", known.join(", "));
+            return Err(ToolFailure { code: Code::UnknownTool, text });
+        };
+        if let Value::String(raw) = &call.input {
+            let reason = serde_json::from_str::<Value>(raw).err().map_or("not an object".into(), |e| e.to_string());
+            return Err(ToolFailure::invalid(format!("the arguments are not valid JSON: {reason}")));
+        }
+        if !call.input.is_object() {
+            return Err(ToolFailure::invalid("the arguments must be a JSON object"));
+        }
+        // The right to spawn has codes of its own, the same whether or not the tool was offered.
+        if tool.class == EffectClass::Delegate && !agent.authority.grant().covers(tool.name) {
+            return Ok(());
+        }
+        let specifier = (tool.specifier)(&call.input);
+        let class = tool.class;
+        let operation = Operation::new(tool.name, specifier.as_deref());
+        let verdict = agent.authority.decide(&Approvals::none(), &operation);
+        let owns = &agent.contract.step.owns;
+        let outside = class == EffectClass::Write
+            && !owns.is_empty()
+            && specifier.as_deref().is_some_and(|path| !owns.iter().any(|owned| ownership::holds(owned, path)));
+        if verdict.decision == Decision::Allow {
+            if outside {
+                let text = format!("this agent may only change {}", owns.join(", "));
+                return Err(ToolFailure { code: Code::OwnershipViolation, text });
+            }
+            return Ok(());
+        }
+        let text = refusal_text(&operation, &verdict, id);
+        let decided = PermissionDecided {
+            call_id: call.id.clone(),
+            operation: operation.to_string(),
+            decision: verdict.decision,
+            layer: verdict.by().map(ToString::to_string),
+            rule: verdict.rule().cloned(),
+        };
+        self.emit(id.clone(), decided);
+        Err(ToolFailure { code: Code::PermissionDenied, text })
+    }
+
+    fn queue_call(&mut self, id: &AgentId, call: &ToolCall, class: EffectClass) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let call_id: Arc<str> = call.id.as_str().into();
+        let seen = Arc::new(SeenDuringCall::new(session.machine.seen_files().clone()));
+        session.calls.insert(call_id.clone(), CallInFlight { class, stage: CallStage::Queued, seen });
+        let want = Want { agent: id.clone(), kind: session.kind.clone(), what: What::Call(call_id) };
+        self.scheduler.request(want);
+    }
+
+    /// A queued call has its slot.
+    pub(super) fn run_call(&mut self, id: &AgentId, call_id: &Arc<str>, kind: &Arc<str>) {
+        let Some((context, tool, input, limit)) = self.effect_of(id, call_id) else {
+            return self.scheduler.release(kind);
+        };
+        let Some(flight) = self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id)) else {
+            return self.scheduler.release(kind);
+        };
+        if !matches!(flight.stage, CallStage::Queued) {
+            return self.scheduler.release(kind);
+        }
+        flight.stage = CallStage::Committing;
+        let effect = if flight.class == EffectClass::Read {
+            Effect::Look { call: context, tool, input, limit }
+        } else {
+            Effect::Prepare { call: context, tool, input, limit }
+        };
+        self.after_commit(effect);
+    }
+
+    /// Everything a task needs to carry a call out.
+    fn effect_of(&self, id: &AgentId, call_id: &Arc<str>) -> Option<(CallContext, Arc<dyn EffectTool>, Value, Limit)> {
+        let agent = self.run.open(id)?;
+        let session = self.sessions.get(id).filter(|session| session.ending.is_none())?;
+        let call = session.machine.call_of(call_id)?;
+        let flight = session.calls.get(call_id)?;
+        let Handler::Effect(tool) = &self.tool(&call.name)?.handler else { return None };
+        let context = self.context_of(id, call_id)?;
+        let execution = &agent.contract.execution;
+        let left = execution.attempt_timeout_ms.map(|limit| limit.saturating_sub(session.machine.active_ms()));
+        let own = tool.timeout(&call.input);
+        // A call that gives no sign of life before it ends is idle for all of its time.
+        let mut time = Duration::from_millis(left.unwrap_or(u64::MAX).min(execution.idle_timeout_ms));
+        if let Some(own) = own {
+            time = left.map_or(own, |left| own.min(Duration::from_millis(left)));
+        }
+        Some((context, tool.clone(), call.input.clone(), Limit { time, class: flight.class }))
+    }
+
+    /// Where and for whom a call runs.
+    pub(super) fn context_of(&self, id: &AgentId, call_id: &Arc<str>) -> Option<CallContext> {
+        let agent = self.run.open(id)?;
+        let flight = self.sessions.get(id)?.calls.get(call_id)?;
+        Some(CallContext {
+            agent: id.clone(),
+            context: Arc::new(agent.contract.context.clone()),
+            call_id: call_id.clone(),
+            workspace: self.workspace.clone(),
+            seen: flight.seen.clone(),
+        })
+    }
+
+    /// A call has looked and is ready to act: its intent is journalled, and it acts once that is durable.
+    pub(super) fn prepared(&mut self, id: &AgentId, call_id: &Arc<str>, result: Result<Prepared, ToolFailure>) {
+        let prepared = match result {
+            Ok(prepared) => prepared,
+            Err(failure) => return self.tool_done(id, call_id, Err(failure), Duration::ZERO),
+        };
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let ending = session.ending.is_some();
+        let Some(flight) = session.calls.get_mut(call_id) else { return };
+        flight.stage = CallStage::Committing;
+        if ending {
+            // It only looked; the agent ends before it acts.
+            return self.conclude(id);
+        }
+        let Some((context, _, input, limit)) = self.effect_of(id, call_id) else { return };
+        self.intend(id, call_id, &input, prepared.write.clone());
+        self.after_commit(Effect::Run { call: context, prepared, limit });
+    }
+
+    pub(super) fn intend(
+        &mut self,
+        id: &AgentId,
+        call_id: &Arc<str>,
+        input: &Value,
+        write: Option<posse_domain::event::WriteIntent>,
+    ) {
+        let Some(call) = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id)) else { return };
+        let Some(tool) = self.tool(&call.name) else { return };
+        let intended = ToolIntended {
+            call_id: call_id.to_string(),
+            tool: tool.name.to_owned(),
+            class: tool.class,
+            specifier: (tool.specifier)(input),
+            write,
+        };
+        self.emit(id.clone(), intended);
+    }
+
+    /// A call's task has ended.
+    pub(super) fn tool_done(&mut self, id: &AgentId, call_id: &Arc<str>, result: ToolResult, elapsed: Duration) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let kind = session.kind.clone();
+        let Some(flight) = session.calls.remove(call_id) else { return };
+        let Some(name) = session.machine.call_of(call_id).map(|call| call.name.clone()) else { return };
+        self.scheduler.release(&kind);
+        let timed_out = result.as_ref().err().is_some_and(|failure| failure.code == Code::Timeout);
+        let exec_cut = timed_out && flight.class == EffectClass::Exec;
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        if exec_cut {
+            self.interrupt(id, call_id, &name, "the call was ended at its time limit; what it did is unknown");
+        } else {
+            self.finished(id, Answer { call_id, tool: &name, result, child: None, seen: flight.seen.take(), elapsed_ms });
+        }
+        self.pump(id);
+    }
+
+    /// What became of a write that a crash cut off.
+    pub(super) fn recovered(&mut self, id: &AgentId, call_id: &Arc<str>, recovered: Recovered) {
+        match recovered {
+            Recovered::Done(output) => self.tool_done(id, call_id, Ok(output), Duration::ZERO),
+            Recovered::Apply(prepared) => {
+                let Some((context, _, _, limit)) = self.effect_of(id, call_id) else { return self.conclude(id) };
+                if let Some(flight) = self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id)) {
+                    flight.stage = CallStage::Committing;
+                }
+                self.after_commit(Effect::Run { call: context, prepared, limit });
+            }
+            Recovered::Unknown => {
+                let Some(session) = self.sessions.get_mut(id) else { return };
+                let kind = session.kind.clone();
+                session.calls.remove(call_id);
+                let name = session.machine.call_of(call_id).map(|call| call.name.clone()).unwrap_or_default();
+                self.scheduler.release(&kind);
+                let text = "the process ended during this call and the file has changed since; look before you go on";
+                self.interrupt(id, call_id, &name, text);
+                self.pump(id);
+            }
+        }
+    }
+
+    pub(super) fn interrupt(&mut self, id: &AgentId, call_id: &str, tool: &str, text: &str) {
+        let output = format!("Interrupted, outcome unknown: {text}").into();
+        let interrupted = ToolInterrupted { call_id: call_id.to_owned(), tool: tool.to_owned(), output };
+        self.emit(id.clone(), interrupted);
+    }
+
+    /// Answers a call that was not carried out by a task.
+    pub(super) fn answer(&mut self, id: &AgentId, call_id: &str, tool: &str, result: ToolResult) {
+        self.finished(id, Answer { call_id, tool, result, child: None, seen: Vec::new(), elapsed_ms: 0 });
+    }
+
+    /// The one place where a call gets its result.
+    pub(super) fn finished(&mut self, id: &AgentId, answer: Answer<'_>) {
+        let (ok, code, text) = match answer.result {
+            Ok(ToolOutput { text }) => (true, None, text),
+            Err(ToolFailure { code, text }) => (false, Some(code), format!("{code}: {text}")),
+        };
+        let finished = ToolFinished {
+            call_id: answer.call_id.to_owned(),
+            tool: answer.tool.chars().take(64).collect(),
+            ok,
+            code,
+            output: bounded(text).into(),
+            child: answer.child,
+            seen: answer.seen,
+            elapsed_ms: answer.elapsed_ms,
+        };
+        self.emit(id.clone(), finished);
+    }
+}
+
+/// The result of a call, on its way into the journal.
+pub(super) struct Answer<'a> {
+    pub(super) call_id: &'a str,
+    pub(super) tool: &'a str,
+    pub(super) result: ToolResult,
+    pub(super) child: Option<AgentId>,
+    pub(super) seen: Vec<posse_domain::event::SeenFile>,
+    pub(super) elapsed_ms: u64,
+}
+
+fn refusal_text(operation: &Operation<'_>, verdict: &Verdict, id: &AgentId) -> String {
+    match verdict.decision {
+        Decision::Ask if id.is_root() => {
+            format!("`{operation}` needs a person's permission and there is nobody to ask ({verdict})")
+        }
+        Decision::Ask => format!("`{operation}` needs permission, and sub-agents cannot request permission ({verdict})"),
+        _ => format!("`{operation}` is not allowed ({verdict})"),
+    }
+}
+
+fn bounded(mut text: String) -> String {
+    if text.len() > OUTPUT_MAX_BYTES {
+        let whole = text.len();
+        text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES));
+        text.push_str(&format!("\n[cut: {whole} bytes in all]"));
+    }
+    text
+}

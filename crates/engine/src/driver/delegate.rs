@@ -1,0 +1,413 @@
+//! What agents ask of the engine: children, their state, messages, lists. Decided purely, in the commit of the
+//! reply that asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse_domain::code::Code;
+use posse_domain::event::{EffectClass, MessageReceived, Sender, TodoChanged, ToolIntended};
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{Cancel, Node, OpenState, Refusal, SpawnFrom, SpawnRequest};
+use posse_domain::message::ToolCall;
+use posse_domain::text::Text;
+
+use super::Driver;
+use super::calls::Answer;
+use super::effects::Effect;
+use super::session::{CallInFlight, CallStage, SeenDuringCall};
+use crate::ports::{EngineRequest, ToolFailure, ToolOutput, ToolResult};
+
+/// Longest wait of one `task_status` call.
+const STATUS_WAIT_MAX_MS: u64 = 600_000;
+/// Most children that one `task_status` answer lists.
+const STATUS_LIST_MAX: usize = 200;
+
+/// A `task_status` call that waits for a change.
+pub(super) struct StatusWait {
+    agent: AgentId,
+    call_id: Arc<str>,
+    child: Option<AgentId>,
+    before: String,
+    pub(super) until: tokio::time::Instant,
+}
+
+impl Driver {
+    pub(super) fn request(&mut self, id: &AgentId, call: &ToolCall, class: EffectClass, request: EngineRequest) {
+        let result = match request {
+            EngineRequest::Spawn(spawn) => return self.spawn(id, call, &spawn),
+            EngineRequest::Status { task_id, wait_ms } => {
+                match self.status(id, call, task_id.as_deref(), wait_ms) {
+                    Some(result) => result,
+                    None => return,
+                }
+            }
+            EngineRequest::Send { task_id, message } => self.send_to_child(id, &task_id, message),
+            EngineRequest::Cancel { task_id, reason } => self.cancel_child(id, &task_id, reason),
+            EngineRequest::Close { task_id } => self.close_child(id, &task_id),
+            EngineRequest::Todo(items) => {
+                let text = format!("The list has {} entries.", items.len());
+                self.emit(id.clone(), TodoChanged { items });
+                Ok(ToolOutput { text })
+            }
+        };
+        debug_assert!(!matches!(class, EffectClass::Exec), "an exec tool is never a request");
+        self.answer(id, &call.id, &call.name, result);
+    }
+
+    fn spawn(&mut self, id: &AgentId, call: &ToolCall, request: &SpawnRequest) {
+        let message_id = self.message_id(id);
+        let from = SpawnFrom { parent: id, call_id: &call.id, message_id: &message_id };
+        let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
+        let decided = self.run.spawn(from, request, &class_of).and_then(|decided| {
+            let model = request.model.as_deref().or(self.kind_model(&request.definition));
+            match model.map(|name| self.rt.parts.models.resolve(name)) {
+                Some(Err(reason)) => Err(Refusal { code: Code::InvalidInput, reason }),
+                _ => Ok(decided),
+            }
+        });
+        let intended = ToolIntended {
+            call_id: call.id.clone(),
+            tool: call.name.clone(),
+            class: EffectClass::Delegate,
+            specifier: Some(request.definition.chars().take(64).collect()),
+            write: None,
+        };
+        self.emit(id.clone(), intended);
+        match decided {
+            Ok((child, body)) => {
+                self.emit(child.clone(), body);
+                self.child_created(id, call, &child, request);
+            }
+            Err(refusal) => {
+                let definition: String = request.definition.chars().take(64).collect();
+                let (parent, body) = self.run.refuse(from, &definition, &refusal);
+                self.emit(parent, body);
+                let failure = ToolFailure { code: refusal.code, text: refusal.reason };
+                self.answer(id, &call.id, &call.name, Err(failure));
+            }
+        }
+    }
+
+    fn kind_model(&self, definition: &str) -> Option<&str> {
+        self.run.kind(definition).and_then(|kind| kind.definition.model.as_deref())
+    }
+
+    fn child_created(&mut self, id: &AgentId, call: &ToolCall, child: &AgentId, request: &SpawnRequest) {
+        if let Err(reason) = self.open_session(child, posse_agent::conversation::Conversation::default()) {
+            self.poisoned = Some(super::Stop::Inconsistent(reason));
+            return;
+        }
+        self.fresh.push(child.clone());
+        self.watch_deadline(child);
+        if request.background {
+            let text = format!(
+                "Started in the background.\n- task_id: {}\n- type: {}\n- description: {}\n\nIts result reaches you as a \
+                 message. Use task_status to look at it meanwhile.",
+                child.relative(),
+                request.definition,
+                request.title
+            );
+            self.answer(id, &call.id, &call.name, Ok(ToolOutput { text }));
+        } else {
+            self.wait_in_engine(id, &call.id);
+        }
+        self.begin_child(child);
+    }
+
+    /// Starts a created child, unless it must first read a conversation or wait for another writer.
+    pub(super) fn begin_child(&mut self, child: &AgentId) {
+        let Some(agent) = self.run.open(child) else { return };
+        let continues = agent.contract.parent.continues.clone();
+        let writer = agent.writer;
+        if let Some(of) = continues
+            && let Some(session) = self.sessions.get_mut(child)
+        {
+            session.needs_history = true;
+            return self.after_commit(Effect::History { agent: child.clone(), of });
+        }
+        if writer { self.begin_writer(child) } else { self.pump(child) }
+    }
+
+    /// Starts a writer, or lets it wait for the one that runs.
+    pub(super) fn begin_writer(&mut self, id: &AgentId) {
+        if self.may_write(id) {
+            self.writers.insert(id.clone());
+            return self.pump(id);
+        }
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.held = true;
+        }
+        self.held_writers.push_back(id.clone());
+    }
+
+    pub(super) fn history_read(
+        &mut self,
+        id: &AgentId,
+        conversation: Result<posse_agent::conversation::Conversation, String>,
+    ) {
+        let Some(contract) = self.run.open(id).map(|agent| agent.contract.clone()) else { return };
+        let Some(session) = self.sessions.get_mut(id).filter(|session| session.needs_history) else { return };
+        session.needs_history = false;
+        match conversation {
+            Ok(prior) => {
+                // Messages may have come meanwhile: they are events, so the new machine is told of them again.
+                let waiting = session.machine.take_inbox();
+                session.machine = posse_agent::machine::Machine::new(&contract, prior);
+                session.machine.put_inbox(waiting);
+                let writer = self.run.open(id).is_some_and(|agent| agent.writer);
+                if writer { self.begin_writer(id) } else { self.pump(id) }
+            }
+            Err(reason) => {
+                let failure = posse_domain::lifecycle::Failure {
+                    kind: posse_domain::lifecycle::FailKind::Execution,
+                    code: Code::StoreError,
+                    reason: format!("the conversation to continue cannot be read: {reason}"),
+                    report: None,
+                };
+                self.end_attempt(id, failure);
+            }
+        }
+    }
+
+    /// Whether no other writer runs, but for those above it, which wait.
+    fn may_write(&self, id: &AgentId) -> bool {
+        self.writers.iter().all(|writer| writer.contains(id))
+    }
+
+    /// A writer has closed: the first that waits and may start, starts.
+    pub(super) fn writer_closed(&mut self, id: &AgentId) {
+        self.writers.remove(id);
+        self.held_writers.retain(|held| held != id);
+        let next = self.held_writers.iter().position(|held| self.may_write(held));
+        let Some(next) = next.and_then(|at| self.held_writers.remove(at)) else { return };
+        self.writers.insert(next.clone());
+        if let Some(session) = self.sessions.get_mut(&next) {
+            session.held = false;
+        }
+        self.pump(&next);
+    }
+
+    /// A call that waits inside the engine: it holds no slot and has no task.
+    fn wait_in_engine(&mut self, id: &AgentId, call_id: &str) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let seen = Arc::new(SeenDuringCall::default());
+        let flight = CallInFlight { class: EffectClass::Delegate, stage: CallStage::Waiting, seen };
+        session.calls.insert(call_id.into(), flight);
+    }
+
+    /// The id of the reply under way, as contracts name it.
+    fn message_id(&self, id: &AgentId) -> String {
+        self.sessions.get(id).map_or_else(String::new, |session| {
+            match (session.machine.attempt(), session.machine.turn()) {
+                (1, turn) => format!("m{turn}"),
+                (attempt, turn) => format!("m{attempt}.{turn}"),
+            }
+        })
+    }
+
+    /// A child has ended: its parent hears of it, exactly once.
+    pub(super) fn deliver(&mut self, child: &AgentId, ended: Ended) {
+        let Some(parent) = child.parent() else { return };
+        let Ended { call_id, background, definition, result } = ended;
+        if background {
+            let text = match result {
+                Ok(report) => format!("Task {} ({definition}) has completed.\n\n{report}", child.relative()),
+                Err((code, reason)) => {
+                    format!("Task {} ({definition}) has failed: {code}: {reason}", child.relative())
+                }
+            };
+            if self.sessions.contains_key(&parent) {
+                let received = MessageReceived { from: Sender::Child(child.clone()), text: text.into() };
+                self.emit(parent, received);
+            }
+            return;
+        }
+        let result = match result {
+            Ok(report) => {
+                let text = format!("## Subagent Result ({definition})\n\n{report}\n\n(task_id: {})", child.relative());
+                Ok(ToolOutput { text })
+            }
+            Err((code, reason)) => {
+                let text = format!("sub-agent {definition} (task_id: {}) failed: {reason}", child.relative());
+                Err(ToolFailure { code, text })
+            }
+        };
+        if let Some(session) = self.sessions.get_mut(&parent) {
+            session.calls.remove(&call_id);
+            let tool = session.machine.call_of(&call_id).map(|call| call.name.clone()).unwrap_or_default();
+            let answer = Answer {
+                call_id: &call_id,
+                tool: &tool,
+                result,
+                child: Some(child.clone()),
+                seen: Vec::new(),
+                elapsed_ms: 0,
+            };
+            self.finished(&parent, answer);
+        }
+    }
+
+    fn send_to_child(&mut self, id: &AgentId, task_id: &str, message: String) -> ToolResult {
+        let child = self.run.own_child(id, task_id).map_err(refused)?;
+        if !self.takes_messages(&child) {
+            let text = format!("task {} has ended; start a new task with its task_id to continue it", child.relative());
+            return Err(ToolFailure::failed(text));
+        }
+        let text = format!("Task {} gets the message before its next turn.", child.relative());
+        self.receive(&child, Sender::Agent(id.clone()), message.into());
+        Ok(ToolOutput { text })
+    }
+
+    /// Whether a message can still reach the agent.
+    pub(super) fn takes_messages(&self, id: &AgentId) -> bool {
+        let state = self.run.open(id).map(|agent| &agent.state);
+        matches!(state, Some(OpenState::Created { .. } | OpenState::Running { .. })) && !self.run.is_cancelled(id)
+    }
+
+    pub(super) fn receive(&mut self, id: &AgentId, from: Sender, text: Text) {
+        self.emit(id.clone(), MessageReceived { from, text });
+        self.pump(id);
+    }
+
+    fn cancel_child(&mut self, id: &AgentId, task_id: &str, reason: String) -> ToolResult {
+        let child = self.run.own_child(id, task_id).map_err(refused)?;
+        let cancel = Cancel { by: id.to_string(), reason, kill: false };
+        if !self.cancel(&child, cancel) {
+            let text = format!("Task {} had ended already.", child.relative());
+            return Ok(ToolOutput { text });
+        }
+        Ok(ToolOutput { text: format!("Task {} and all below it are cancelled.", child.relative()) })
+    }
+
+    fn close_child(&mut self, id: &AgentId, task_id: &str) -> ToolResult {
+        let child = self.run.own_child(id, task_id).map_err(refused)?;
+        if self.run.closed(&child).is_some() {
+            return Ok(ToolOutput { text: format!("Task {} is closed.", child.relative()) });
+        }
+        if !self.close(&child) {
+            let text = format!("task {} is still working; cancel it first", child.relative());
+            return Err(ToolFailure::failed(text));
+        }
+        let text = format!("Task {} is closed now.", child.relative());
+        Ok(ToolOutput { text })
+    }
+
+    /// Answers a status call at once, or lets it wait.
+    fn status(
+        &mut self,
+        id: &AgentId,
+        call: &ToolCall,
+        task_id: Option<&str>,
+        wait_ms: Option<u64>,
+    ) -> Option<ToolResult> {
+        let child = match task_id.map(|task_id| self.run.own_child(id, task_id)).transpose() {
+            Ok(child) => child,
+            Err(refusal) => return Some(Err(refused(refusal))),
+        };
+        let text = self.status_text(id, child.as_ref());
+        let ended = child.as_ref().is_some_and(|child| self.run.closed(child).is_some());
+        let Some(wait_ms) = wait_ms.filter(|&ms| ms > 0 && !ended) else {
+            return Some(Ok(ToolOutput { text }));
+        };
+        let until = tokio::time::Instant::now() + Duration::from_millis(wait_ms.min(STATUS_WAIT_MAX_MS));
+        self.wait_in_engine(id, &call.id);
+        let call_id = call.id.as_str().into();
+        self.status_waits.push(StatusWait { agent: id.clone(), call_id, child, before: text, until });
+        None
+    }
+
+    /// Answers the status calls whose children have changed, or whose time is up.
+    pub(super) fn answer_status_waits(&mut self) {
+        if self.status_waits.is_empty() {
+            return;
+        }
+        let now = tokio::time::Instant::now();
+        for wait in std::mem::take(&mut self.status_waits) {
+            let waits = self.sessions.get(&wait.agent).is_some_and(|s| s.calls.get(&wait.call_id).is_some());
+            if !waits {
+                continue;
+            }
+            let text = self.status_text(&wait.agent, wait.child.as_ref());
+            if text == wait.before && now < wait.until {
+                self.status_waits.push(wait);
+                continue;
+            }
+            if let Some(session) = self.sessions.get_mut(&wait.agent) {
+                session.calls.remove(&wait.call_id);
+                let tool = session.machine.call_of(&wait.call_id).map(|call| call.name.clone()).unwrap_or_default();
+                self.answer(&wait.agent, &wait.call_id, &tool, Ok(ToolOutput { text }));
+            }
+            self.pump(&wait.agent);
+        }
+    }
+
+    /// How one child, or all of an agent's, stand. The same text for the same state, so that a change shows.
+    fn status_text(&self, id: &AgentId, child: Option<&AgentId>) -> String {
+        if let Some(child) = child {
+            return self.status_line(child);
+        }
+        let count = self.run.open(id).map_or(0, |agent| agent.children);
+        if count == 0 {
+            return "You have no tasks.".to_owned();
+        }
+        let shown = (1..=count).take(STATUS_LIST_MAX).map(|number| self.status_line(&id.child(number)));
+        let mut text = shown.collect::<Vec<_>>().join("\n");
+        if count as usize > STATUS_LIST_MAX {
+            text.push_str(&format!("\n[{} more]", count as usize - STATUS_LIST_MAX));
+        }
+        text
+    }
+
+    fn status_line(&self, id: &AgentId) -> String {
+        let figures = self.run.ledger.own(id).copied().unwrap_or_default();
+        let spent = format!(
+            "{} turns, {} tool calls, {} tokens",
+            figures.turns,
+            figures.tool_calls,
+            figures.usage.tokens()
+        );
+        match self.run.get(id) {
+            None => format!("{}: unknown", id.relative()),
+            Some(Node::Closed(closed)) => {
+                let end = closed.fail_kind.map_or("completed", |kind| {
+                    if kind == posse_domain::lifecycle::FailKind::Cancelled { "cancelled" } else { "failed" }
+                });
+                format!("{} ({}): {end}, closed; {spent}", id.relative(), closed.kind.definition.name)
+            }
+            Some(Node::Open(agent)) => {
+                let state = agent.state.name().as_str();
+                let turn = self.sessions.get(id).map_or(0, |session| session.machine.turn());
+                let blocked = self.blocked_on(id).map(|on| format!(", waits for {on}")).unwrap_or_default();
+                let name = &agent.kind.definition.name;
+                format!("{} ({name}): {state}{blocked}; turn {turn}; {spent}", id.relative())
+            }
+        }
+    }
+
+    fn blocked_on(&self, id: &AgentId) -> Option<&'static str> {
+        let session = self.sessions.get(id)?;
+        if session.held {
+            Some("another writer")
+        } else if self.budget_line.contains(id) {
+            Some("budget")
+        } else if session.wants_model {
+            Some("a slot")
+        } else if session.calls.values().any(|call| matches!(call.stage, CallStage::Waiting)) {
+            Some("a child")
+        } else {
+            None
+        }
+    }
+}
+
+/// How a child ended, for its parent.
+pub(super) struct Ended {
+    pub(super) call_id: Arc<str>,
+    pub(super) background: bool,
+    pub(super) definition: String,
+    pub(super) result: Result<Arc<str>, (Code, String)>,
+}
+
+fn refused(refusal: Refusal) -> ToolFailure {
+    ToolFailure { code: refusal.code, text: refusal.reason }
+}

@@ -1,0 +1,239 @@
+//! Effects: what is done to the outside once its commit is durable, each in a task of its own that sends back
+//! exactly one input.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use posse_agent::conversation::Conversation;
+use posse_domain::budget::Amount;
+use posse_domain::code::Code;
+use posse_domain::event::{CallError, EffectClass, WriteIntent};
+use posse_domain::id::AgentId;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc};
+
+use super::Driver;
+use super::session::CallStage;
+use crate::deltas::CallSink;
+use crate::history::conversation_of;
+use crate::ports::{
+    CallContext, EffectTool, Faults, Mail, Model, ModelFailure, ModelReply, ModelRequest, Prepared, Recovered,
+    StoreError, ToolFailure, ToolResult,
+};
+
+/// What may start once a commit is durable.
+pub(super) enum Effect {
+    /// Ask a model.
+    Model(Box<ModelEffect>),
+    /// Look, and act at once: a read, or a call to the network that may be repeated.
+    Look { call: CallContext, tool: Arc<dyn EffectTool>, input: Value, limit: Limit },
+    /// Look only, to learn what will be done.
+    Prepare { call: CallContext, tool: Arc<dyn EffectTool>, input: Value, limit: Limit },
+    /// Do what was prepared and journalled.
+    Run { call: CallContext, prepared: Prepared, limit: Limit },
+    /// Find out what became of a write that was cut off.
+    Recover { call: CallContext, tool: Arc<dyn EffectTool>, input: Value, intent: WriteIntent },
+    /// Read the conversation of a closed child.
+    History { agent: AgentId, of: AgentId },
+}
+
+pub(super) struct ModelEffect {
+    pub(super) model: Arc<dyn Model>,
+    pub(super) request: ModelRequest,
+    pub(super) call: u32,
+    pub(super) reserved: Amount,
+    pub(super) total: Option<Duration>,
+    pub(super) idle: Duration,
+}
+
+/// How long a call may take, and what it is called when it took longer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    pub(super) time: Duration,
+    pub(super) class: EffectClass,
+}
+
+/// What comes back into the driver's inbox. Every effect sends one, so the inbox holds at most as many as there
+/// are effects in flight.
+pub(super) enum Input {
+    Model(Box<ModelDone>),
+    Prepared { agent: AgentId, call_id: Arc<str>, result: Result<Prepared, ToolFailure> },
+    Tool { agent: AgentId, call_id: Arc<str>, result: ToolResult, elapsed: Duration },
+    Recovered { agent: AgentId, call_id: Arc<str>, recovered: Recovered },
+    History { agent: AgentId, conversation: Result<Conversation, String> },
+    Mail(Vec<Mail>),
+    Lost(StoreError),
+}
+
+pub(super) struct ModelDone {
+    pub(super) agent: AgentId,
+    pub(super) attempt: u32,
+    pub(super) turn: u32,
+    pub(super) call: u32,
+    pub(super) reserved: Amount,
+    pub(super) result: Result<ModelReply, ModelFailure>,
+    pub(super) elapsed: Duration,
+}
+
+impl Driver {
+    pub(super) fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Model(effect) => self.start_model(*effect),
+                Effect::Look { call, tool, input, limit } => {
+                    self.start_call(call, true, move |call, faults| look(call, tool, input, limit, faults));
+                }
+                Effect::Prepare { call, tool, input, limit } => {
+                    self.start_call(call, true, move |call, faults| prepare(call, tool, input, limit, faults));
+                }
+                Effect::Run { call, prepared, limit } => {
+                    self.start_call(call, false, move |call, faults| act(call, prepared, limit, faults));
+                }
+                Effect::Recover { call, tool, input, intent } => {
+                    self.start_call(call, false, move |call, _| recover(call, tool, input, intent));
+                }
+                Effect::History { agent, of } => self.read_history(agent, of),
+            }
+        }
+    }
+
+    fn start_model(&mut self, effect: ModelEffect) {
+        let agent = effect.request.agent.clone();
+        // Cut short between the commit and now: the call was never sent, and is settled as such.
+        let Some(session) = self.sessions.get_mut(&agent) else { return };
+        if session.ending.is_some() || self.poisoned.is_some() {
+            return;
+        }
+        let alive = Arc::new(Notify::new());
+        let sink = Arc::new(CallSink { hub: self.deltas.clone(), agent, alive: alive.clone() });
+        let sender = self.sender.clone();
+        let faults = self.rt.parts.faults.clone();
+        let task = tokio::spawn(ask(effect, sink, alive, sender, faults));
+        session.asking = Some(task.abort_handle());
+    }
+
+    /// Starts the task of a tool call. `droppable` calls only look: they are not started once the agent ends.
+    fn start_call<F, T>(&mut self, call: CallContext, droppable: bool, task: F)
+    where
+        F: FnOnce(CallContext, Faults) -> T,
+        T: Future<Output = Input> + Send + 'static,
+    {
+        let Some(session) = self.sessions.get_mut(&call.agent) else { return };
+        let ending = session.ending.is_some();
+        let Some(flight) = session.calls.get_mut(&call.call_id) else { return };
+        // No tool starts after a cancel, whatever was committed before it. The call is answered at the end.
+        if ending && (droppable || matches!(flight.stage, CallStage::Committing)) {
+            flight.stage = CallStage::Committing;
+            return;
+        }
+        let sender = self.sender.clone();
+        let work = task(call, self.rt.parts.faults.clone());
+        let handle = tokio::spawn(async move {
+            // The driver is gone only when the run was given up; then nobody waits for the answer.
+            drop(sender.send(work.await));
+        });
+        flight.stage = CallStage::Running(handle.abort_handle());
+    }
+
+    fn read_history(&mut self, agent: AgentId, of: AgentId) {
+        let store = self.rt.parts.store.clone();
+        let key = self.key.clone();
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let conversation = conversation_of(&*store, &key, &of).await.map_err(|error| error.to_string());
+            drop(sender.send(Input::History { agent, conversation }));
+        });
+    }
+}
+
+async fn ask(
+    effect: ModelEffect,
+    sink: Arc<CallSink>,
+    alive: Arc<Notify>,
+    sender: mpsc::UnboundedSender<Input>,
+    faults: Faults,
+) {
+    let ModelEffect { model, request, call, reserved, total, idle } = effect;
+    let (agent, attempt, turn) = (request.agent.clone(), request.attempt, request.turn);
+    faults.hit("engine.model.before_send");
+    let began = Instant::now();
+    let answer = model.call(request, sink);
+    drop(model);
+    let result = tokio::select! {
+        biased;
+        result = answer => result,
+        reason = watchdog(&alive, idle, total) => Err(timed_out(reason)),
+    };
+    faults.hit("engine.model.after_reply");
+    let done = ModelDone { agent, attempt, turn, call, reserved, result, elapsed: began.elapsed() };
+    drop(sender.send(Input::Model(Box::new(done))));
+}
+
+/// Ends when a call has been silent for `idle`, or has taken `total` in all.
+async fn watchdog(alive: &Notify, idle: Duration, total: Option<Duration>) -> String {
+    let end = total.map(|total| (tokio::time::Instant::now() + total, total));
+    loop {
+        let silent = tokio::time::Instant::now() + idle;
+        let (at, reason) = match end {
+            Some((end, total)) if end < silent => (end, format!("no reply within {} ms", total.as_millis())),
+            _ => (silent, format!("the model was silent for {} ms", idle.as_millis())),
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(at) => return reason,
+            () = alive.notified() => {}
+        }
+    }
+}
+
+fn timed_out(message: String) -> ModelFailure {
+    ModelFailure { error: CallError { code: Code::Timeout, message, status: None }, usage: None, tag: None }
+}
+
+async fn look(call: CallContext, tool: Arc<dyn EffectTool>, input: Value, limit: Limit, faults: Faults) -> Input {
+    let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
+    let began = Instant::now();
+    faults.hit("engine.tool.before_prepare");
+    let work = async {
+        let prepared = tool.prepare(call, input).await?;
+        faults.hit("engine.tool.before_run");
+        (prepared.run)().await
+    };
+    let result = within(limit, work).await;
+    faults.hit("engine.tool.after_run");
+    Input::Tool { agent, call_id, result, elapsed: began.elapsed() }
+}
+
+async fn prepare(call: CallContext, tool: Arc<dyn EffectTool>, input: Value, limit: Limit, faults: Faults) -> Input {
+    let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
+    faults.hit("engine.tool.before_prepare");
+    let result = within(limit, tool.prepare(call, input)).await;
+    Input::Prepared { agent, call_id, result }
+}
+
+async fn act(call: CallContext, prepared: Prepared, limit: Limit, faults: Faults) -> Input {
+    let began = Instant::now();
+    faults.hit("engine.tool.before_run");
+    let result = within(limit, (prepared.run)()).await;
+    faults.hit("engine.tool.after_run");
+    Input::Tool { agent: call.agent, call_id: call.call_id, result, elapsed: began.elapsed() }
+}
+
+async fn recover(call: CallContext, tool: Arc<dyn EffectTool>, input: Value, intent: WriteIntent) -> Input {
+    let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
+    let recovered = tool.recover(call, input, intent).await;
+    Input::Recovered { agent, call_id, recovered }
+}
+
+/// Cuts a call off at its limit. A write is never cut: it is short, and half a write is worse than a late one.
+async fn within<T>(limit: Limit, work: impl Future<Output = Result<T, ToolFailure>>) -> Result<T, ToolFailure> {
+    if limit.class == EffectClass::Write {
+        return work.await;
+    }
+    match tokio::time::timeout(limit.time, work).await {
+        Ok(result) => result,
+        Err(_) => Err(ToolFailure {
+            code: Code::Timeout,
+            text: format!("the call took longer than {} ms and was ended", limit.time.as_millis()),
+        }),
+    }
+}

@@ -1,0 +1,254 @@
+//! How attempts, agents and runs end: failures, cancels, deadlines, closing.
+//!
+//! An ending agent starts nothing more. Its model call is dropped, its looks are dropped, its writes are waited
+//! for; its children end before it. Only when nothing of it is left does the journal say so.
+
+use std::sync::Arc;
+
+use posse_agent::machine::{Broken, Slot};
+use posse_domain::code::Code;
+use posse_domain::event::EffectClass;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, RunEnd};
+
+use super::Driver;
+use super::delegate::Ended;
+use super::session::{Calls, CallStage, Session};
+use crate::ports::ToolFailure;
+
+pub(super) fn failure_of(broken: Broken) -> Failure {
+    let Broken { kind, code, reason, report } = broken;
+    Failure { kind, code, reason, report: report.map(Into::into) }
+}
+
+impl Session {
+    /// Drops every task of this agent. For a driver that gives its run up; a write in progress ends by itself.
+    pub(super) fn abort_all(&self) {
+        if let Some(task) = &self.asking {
+            task.abort();
+        }
+        for call in self.calls.values() {
+            if let CallStage::Running(task) = &call.stage {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Driver {
+    /// Ends the current attempt of an agent; children of it are cancelled first.
+    pub(super) fn end_attempt(&mut self, id: &AgentId, failure: Failure) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.ending.is_some() {
+            return;
+        }
+        session.ending = Some(failure);
+        self.cut_short(id);
+        let children: Vec<AgentId> =
+            self.run.open(id).iter().flat_map(|agent| &agent.open_children).map(|&n| id.child(n)).collect();
+        for child in children {
+            let reason = "the attempt that asked for it has ended".to_owned();
+            self.cancel(&child, Cancel { by: "host".to_owned(), reason, kill: false });
+        }
+        self.conclude(id);
+    }
+
+    /// Journals the wish and begins to end the agent and all below it; whether there was anything to end.
+    pub(super) fn cancel(&mut self, id: &AgentId, cancel: Cancel) -> bool {
+        let reason = cancel.reason.clone();
+        let Some((target, body)) = self.run.cancel(id, cancel) else { return false };
+        self.emit(target, body);
+        let subtree = self.run.subtree(id);
+        for agent in &subtree {
+            let Some(session) = self.sessions.get_mut(agent) else { continue };
+            // A cancel overtakes whatever else was ending it: there is no other attempt after it.
+            session.ending = Some(Failure {
+                kind: FailKind::Cancelled,
+                code: Code::Cancelled,
+                reason: reason.clone(),
+                report: None,
+            });
+            self.cut_short(agent);
+        }
+        for agent in &subtree {
+            self.conclude(agent);
+        }
+        true
+    }
+
+    /// An agent's wall time is up.
+    pub(super) fn deadline_passed(&mut self, id: &AgentId) {
+        let Some(agent) = self.run.open(id) else { return };
+        // A deadline does not cut an integration.
+        if !matches!(agent.state, OpenState::Created { .. } | OpenState::Running { .. }) {
+            return;
+        }
+        let wall_ms = agent.contract.budget.wall_ms.unwrap_or(0);
+        let failure = Failure {
+            kind: FailKind::Budget,
+            code: Code::BudgetExhausted,
+            reason: format!("its wall time of {wall_ms} ms is used up"),
+            report: None,
+        };
+        self.end_attempt(id, failure);
+    }
+
+    pub(super) fn watch_deadline(&mut self, id: &AgentId) {
+        let own = self.run.open(id).is_some_and(|agent| agent.contract.budget.wall_ms.is_some());
+        if let (true, Some(at)) = (own, self.run.deadline_ms(id)) {
+            self.deadlines.insert((at, id.clone()));
+        }
+    }
+
+    /// Drops what only looks or asks, and forgets what waits. Writes and commands are waited for.
+    fn cut_short(&mut self, id: &AgentId) {
+        // What it queued for slots is found stale when its turn comes.
+        self.budget_line.retain(|waiting| waiting != id);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.wants_model = false;
+        let kind = session.kind.clone();
+        let asking = session.machine.is_asking();
+        if let Some(task) = session.asking.take() {
+            task.abort();
+        }
+        let mut slots = usize::from(asking);
+        let dropped: Vec<Arc<str>> = session
+            .calls
+            .iter()
+            .filter(|(_, call)| match &call.stage {
+                CallStage::Running(_) => matches!(call.class, EffectClass::Read | EffectClass::Net),
+                CallStage::Queued | CallStage::Committing | CallStage::Waiting => true,
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        for call_id in dropped {
+            let Some(call) = session.calls.remove(&call_id) else { continue };
+            match call.stage {
+                CallStage::Running(task) => {
+                    task.abort();
+                    slots += 1;
+                }
+                CallStage::Committing => slots += 1,
+                CallStage::Queued | CallStage::Waiting => {}
+            }
+        }
+        for _ in 0..slots {
+            self.scheduler.release(&kind);
+        }
+        if asking {
+            self.forfeit_model_call(id, Code::Cancelled, "the call was dropped because the attempt ended");
+            self.budget_freed();
+        }
+    }
+
+    /// Finishes an ending agent once nothing of it is left: no task, no open child.
+    pub(super) fn conclude(&mut self, id: &AgentId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(failure) = session.ending.clone() else { return };
+        if !session.is_quiet() {
+            return;
+        }
+        self.close_finished_children(id);
+        if self.run.open(id).is_none_or(|agent| !agent.open_children.is_empty()) {
+            return;
+        }
+        self.answer_open_calls(id, &failure);
+        if id.is_root() {
+            return self.end_run(RunEnd::Failed(failure));
+        }
+        match self.run.fail(id, failure) {
+            Some(Attempt::Again((id, body))) => {
+                self.emit(id.clone(), body);
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.ending = None;
+                    session.cursor = 0;
+                    session.calls = Calls::default();
+                }
+                self.pump(&id);
+            }
+            Some(Attempt::Over((id, body))) => {
+                self.emit(id.clone(), body);
+                self.settled(&id);
+            }
+            None => {}
+        }
+    }
+
+    /// Every call has exactly one result, also one that was never run.
+    fn answer_open_calls(&mut self, id: &AgentId, failure: &Failure) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let (calls, slots) = session.machine.calls();
+        let open: Vec<(String, String, bool)> = calls
+            .iter()
+            .zip(slots)
+            .filter_map(|(call, slot)| match slot {
+                Slot::Open { intended, .. } => Some((call.id.clone(), call.name.clone(), *intended)),
+                Slot::Done { .. } => None,
+            })
+            .collect();
+        let code = if failure.kind == FailKind::Cancelled { Code::Cancelled } else { failure.code };
+        for (call_id, tool, intended) in open {
+            let changes = self.tool(&tool).is_some_and(|tool| tool.class.changes_workspace());
+            if intended && changes {
+                self.interrupt(id, &call_id, &tool, "the attempt ended before its result was known");
+                continue;
+            }
+            let text = "not carried out: the attempt has ended".to_owned();
+            self.answer(id, &call_id, &tool, Err(ToolFailure { code, text }));
+        }
+    }
+
+    /// A child is completed or failed: close it if that is its contract, and tell its parent.
+    pub(super) fn settled(&mut self, id: &AgentId) {
+        let Some(agent) = self.run.open(id) else { return };
+        let definition = agent.kind.definition.name.clone();
+        let result = match &agent.state {
+            OpenState::Completed { report } => Ok(report.to_shared()),
+            OpenState::Failed(failure) => Err((failure.code, failed_text(failure))),
+            _ => return,
+        };
+        let ended =
+            Ended { call_id: agent.call_id.clone(), background: agent.background, definition, result };
+        let close = agent.contract.execution.close_on_completion || matches!(agent.state, OpenState::Failed(_));
+        let writer = agent.writer;
+        if close {
+            self.close(id);
+        } else {
+            self.unclosed.insert(id.clone());
+        }
+        self.sessions.remove(id);
+        self.deliver(id, ended);
+        if writer {
+            self.writer_closed(id);
+        }
+        if let Some(parent) = id.parent() {
+            self.pump(&parent);
+        }
+    }
+
+    /// Closes a completed or failed child; whether it could be.
+    pub(super) fn close(&mut self, id: &AgentId) -> bool {
+        let now_ms = self.rt.parts.system.now_ms();
+        let Some((id, body)) = self.run.close(id, now_ms) else { return false };
+        self.unclosed.remove(&id);
+        self.emit(id, body);
+        true
+    }
+
+    /// Closes the children that completed and were left open for their parent to close.
+    pub(super) fn close_finished_children(&mut self, id: &AgentId) {
+        let left: Vec<AgentId> =
+            self.unclosed.iter().filter(|child| child.parent().as_ref() == Some(id)).cloned().collect();
+        for child in left {
+            self.close(&child);
+        }
+    }
+}
+
+/// Why a child failed, with what it could still report.
+fn failed_text(failure: &Failure) -> String {
+    match &failure.report {
+        Some(report) => format!("{}\n\nIts report:\n\n{}", failure.reason, report.to_shared()),
+        None => failure.reason.clone(),
+    }
+}

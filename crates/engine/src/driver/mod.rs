@@ -1,0 +1,604 @@
+//! Carries one run: takes what came in, decides, commits, and only then lets effects start.
+//!
+//! One task owns the run's state, so nothing is locked and events have one order. A round takes everything that
+//! waits in the inbox, decides on all of it, and hands the events over as one commit; while that commit is
+//! syncing the next round is already decided, and its effects wait for its own sync. What a crash cuts off is
+//! therefore always a whole number of commits, and no effect of a lost commit has begun.
+
+mod calls;
+mod delegate;
+mod effects;
+mod ending;
+mod mail;
+mod model;
+mod recover;
+mod session;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use posse_agent::conversation::Conversation;
+use posse_agent::definition::system_prompt;
+use posse_agent::machine::{Machine, Step};
+use posse_agent::tool_spec::ToolSpec;
+use posse_domain::event::{EffectClass, Event, EventBody, QueuedFor};
+use posse_domain::hash::Hash;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{Finish, Run, RunEnd};
+use tokio::sync::{mpsc, watch};
+
+use self::delegate::StatusWait;
+pub(crate) use self::recover::OpenEvents;
+use self::effects::{Effect, Input};
+use self::session::{Calls, Session};
+use crate::deltas::{DELTA_BATCH, DeltaHub};
+use crate::ports::{Basis, Commit, Committed, Epoch, Model, Pulse, RunKey, Spawnable, StoreError, Tool};
+use crate::projection::Projection;
+use crate::runtime::{Inner, StopKind};
+use crate::scheduler::{Scheduler, Want, What};
+
+/// Events that one commit gathers before it is handed over; a wide reply is cut into several.
+const COMMIT_TARGET_EVENTS: usize = 1_024;
+/// Commits handed over and not yet durable.
+const COMMITS_IN_FLIGHT_MAX: usize = 4;
+/// Inputs taken in one round.
+const INPUTS_PER_ROUND: usize = 1_024;
+
+/// Why a driver gave its run up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The journal could not be written, or somebody else owns the run.
+    Store(StoreError),
+    /// The state refused an event it had decided on itself.
+    Inconsistent(String),
+    /// Whoever embeds the runtime asked for it.
+    Asked,
+}
+
+/// What a round has decided on and not yet handed over.
+#[derive(Default)]
+struct Batch {
+    events: Vec<Event>,
+    touched: BTreeSet<AgentId>,
+    effects: Vec<Effect>,
+    run_changed: bool,
+    mail_taken: Option<u64>,
+}
+
+/// A commit on its way to the disk, and what may start once it is there.
+struct InFlight {
+    commit: BoxFuture<'static, Result<Committed, StoreError>>,
+    effects: Vec<Effect>,
+}
+
+/// What a driver tells the outside.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Progress {
+    /// The first commit is durable.
+    pub(crate) durable: bool,
+    /// The run has ended, or was given up.
+    pub(crate) ended: Option<Result<(), Stop>>,
+}
+
+pub(crate) struct Driver {
+    rt: Arc<Inner>,
+    key: RunKey,
+    epoch: Option<Epoch>,
+    head: u64,
+    run: Run,
+    workspace: Arc<PathBuf>,
+    sessions: HashMap<AgentId, Session>,
+    scheduler: Scheduler,
+    batch: Batch,
+    flight: VecDeque<InFlight>,
+    inbox: mpsc::UnboundedReceiver<Input>,
+    sender: mpsc::UnboundedSender<Input>,
+    projection: Projection,
+    deltas: DeltaHub,
+    progress: watch::Sender<Progress>,
+    pulse: watch::Receiver<Pulse>,
+    mail: mail::Mailbox,
+    deadlines: BTreeSet<(i64, AgentId)>,
+    status_waits: Vec<StatusWait>,
+    /// Writers that have started and are not closed, but for the root.
+    writers: BTreeSet<AgentId>,
+    /// Writers that wait for another to close, in order.
+    held_writers: VecDeque<AgentId>,
+    /// Completed children that their contract leaves open for the parent to close.
+    unclosed: BTreeSet<AgentId>,
+    /// Agents whose call did not fit into a budget now.
+    budget_line: VecDeque<AgentId>,
+    /// Children created in this round; the ones still waiting at its end say so.
+    fresh: Vec<AgentId>,
+    system_texts: HashMap<String, (Arc<str>, Hash)>,
+    tool_lists: HashMap<String, Arc<[Arc<ToolSpec>]>>,
+    poisoned: Option<Stop>,
+}
+
+/// What a new driver begins with.
+pub(crate) struct Seed {
+    pub(crate) run: Run,
+    pub(crate) key: RunKey,
+    pub(crate) epoch: Option<Epoch>,
+    pub(crate) head: u64,
+    pub(crate) projection: Projection,
+    pub(crate) deltas: DeltaHub,
+    pub(crate) progress: watch::Sender<Progress>,
+}
+
+impl Driver {
+    pub(crate) fn new(rt: Arc<Inner>, seed: Seed) -> Self {
+        let Seed { run, key, epoch, head, projection, deltas, progress } = seed;
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let limits = run.kinds.values().map(|kind| (kind.layer.name.clone(), kind.definition.parallel));
+        let scheduler = Scheduler::new(run.terms.parallel, limits);
+        Self {
+            pulse: rt.parts.store.watch(&key),
+            workspace: Arc::new(PathBuf::from(&run.dir)),
+            rt,
+            key,
+            epoch,
+            head,
+            run,
+            sessions: HashMap::new(),
+            scheduler,
+            batch: Batch::default(),
+            flight: VecDeque::new(),
+            inbox,
+            sender,
+            projection,
+            deltas,
+            progress,
+            mail: mail::Mailbox::default(),
+            deadlines: BTreeSet::new(),
+            status_waits: Vec::new(),
+            writers: BTreeSet::new(),
+            held_writers: VecDeque::new(),
+            unclosed: BTreeSet::new(),
+            budget_line: VecDeque::new(),
+            fresh: Vec::new(),
+            system_texts: HashMap::new(),
+            tool_lists: HashMap::new(),
+            poisoned: None,
+        }
+    }
+
+    /// A new run: its first commit holds `run.started` and the root's first model call.
+    pub(crate) async fn start(mut self, started: Event) {
+        let root = self.run.id.root();
+        self.projection.observe(&started, &self.run);
+        self.batch.touched.insert(root.clone());
+        self.batch.run_changed = true;
+        self.batch.events.push(started);
+        let deadline = self.run.deadline_ms(&root);
+        self.deadlines.extend(deadline.map(|at| (at, root.clone())));
+        if let Err(reason) = self.open_session(&root, Conversation::default()) {
+            self.poisoned = Some(Stop::Inconsistent(reason));
+        }
+        self.pump(&root);
+        self.fetch_mail();
+        self.drive().await;
+    }
+
+    /// The loop of rounds, until the run has ended or must be given up.
+    async fn drive(mut self) {
+        let mut heartbeat = tokio::time::interval(self.rt.options.heartbeat);
+        heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut stop = self.rt.stopping.subscribe();
+        let result = loop {
+            self.end_round();
+            if let Some(reason) = self.poisoned.take() {
+                break Err(reason);
+            }
+            if self.run.outcome.is_some() && self.batch.events.is_empty() && self.flight.is_empty() {
+                break Ok(());
+            }
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                committed = next_commit(&mut self.flight), if !self.flight.is_empty() => {
+                    if let Err(reason) = self.committed(committed) {
+                        break Err(Stop::Store(reason));
+                    }
+                    // What finished while the disk was busy joins this round.
+                    self.take_inputs();
+                }
+                Some(input) = self.inbox.recv(), if self.flight.len() < COMMITS_IN_FLIGHT_MAX => {
+                    self.input(input);
+                    self.take_inputs();
+                }
+                changed = self.pulse.changed() => {
+                    if changed.is_ok() {
+                        self.look_for_mail();
+                    }
+                }
+                () = sleep_until(wake), if wake.is_some() => self.on_time(),
+                () = tokio::time::sleep(DELTA_BATCH), if self.deltas.is_heard() => self.deltas.flush(),
+                _ = heartbeat.tick() => self.beat(),
+                _ = stop.changed() => {
+                    let kind = *stop.borrow();
+                    if kind == StopKind::Now {
+                        break Err(Stop::Asked);
+                    }
+                }
+            }
+        };
+        self.leave(result).await;
+    }
+
+    /// Ends what is still in flight, gives the lease back and says how it ended.
+    async fn leave(mut self, result: Result<(), Stop>) {
+        self.deltas.flush();
+        for session in self.sessions.values() {
+            session.abort_all();
+        }
+        if result.is_ok() {
+            self.rt.parts.faults.hit("engine.run.before_release");
+        }
+        // A run that was fenced is not ours to release; the store knows that by the epoch.
+        if let Some(epoch) = self.epoch
+            && let Err(error) = self.rt.parts.store.release(&self.key, epoch).await
+        {
+            tracing::warn!(run = %self.key.run, %error, "the run's lease could not be given back");
+        }
+        self.sessions.clear();
+        self.progress.send_modify(|progress| progress.ended = Some(result));
+    }
+
+    fn take_inputs(&mut self) {
+        for _ in 0..INPUTS_PER_ROUND {
+            match self.inbox.try_recv() {
+                Ok(input) => self.input(input),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        match input {
+            Input::Model(done) => self.model_done(*done),
+            Input::Prepared { agent, call_id, result } => self.prepared(&agent, &call_id, result),
+            Input::Tool { agent, call_id, result, elapsed } => self.tool_done(&agent, &call_id, result, elapsed),
+            Input::Recovered { agent, call_id, recovered } => self.recovered(&agent, &call_id, recovered),
+            Input::History { agent, conversation } => self.history_read(&agent, conversation),
+            Input::Mail(mail) => self.take_mail(mail),
+            Input::Lost(error) => self.poisoned = Some(Stop::Store(error)),
+        }
+    }
+
+    /// Hands out slots, says what waits, and hands the round's events to the store.
+    fn end_round(&mut self) {
+        while let Some(want) = self.scheduler.take() {
+            self.grant(want);
+        }
+        self.say_what_waits();
+        self.answer_status_waits();
+        if self.flight.len() < COMMITS_IN_FLIGHT_MAX || self.run.outcome.is_some() {
+            self.submit();
+        }
+    }
+
+    fn say_what_waits(&mut self) {
+        for id in std::mem::take(&mut self.fresh) {
+            let Some(session) = self.sessions.get(&id) else { continue };
+            let waits_for = if session.held {
+                QueuedFor::Ownership
+            } else if self.budget_line.contains(&id) {
+                QueuedFor::Budget
+            } else {
+                QueuedFor::Slot
+            };
+            if session.needs_history {
+                continue;
+            }
+            if let Some((id, body)) = self.run.queue(&id, waits_for) {
+                self.emit(id, body);
+            }
+        }
+    }
+
+    fn grant(&mut self, want: Want) {
+        match want.what {
+            What::Model => self.ask_model(&want.agent, &want.kind),
+            What::Call(call_id) => self.run_call(&want.agent, &call_id, &want.kind),
+        }
+    }
+
+    /// Applies an event to the state and adds it to the round.
+    fn emit(&mut self, agent: AgentId, body: impl Into<EventBody>) {
+        let event = Event { agent, at_ms: self.rt.parts.system.now_ms(), body: body.into() };
+        if let Err(illegal) = self.run.apply(&event) {
+            // Never seen outside a bug. Nothing of this round is written, so the journal stays good.
+            self.poisoned.get_or_insert(Stop::Inconsistent(illegal.to_string()));
+            return;
+        }
+        if let Some(session) = self.sessions.get_mut(&event.agent) {
+            session.machine.apply(&event.body);
+        }
+        trace(&event);
+        self.projection.observe(&event, &self.run);
+        self.batch.run_changed |= matches!(
+            event.body,
+            EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_)
+        );
+        self.batch.touched.insert(event.agent.clone());
+        self.batch.events.push(event);
+        if self.batch.events.len() >= COMMIT_TARGET_EVENTS {
+            self.submit();
+        }
+    }
+
+    /// Lets an effect start once everything decided so far is durable.
+    fn after_commit(&mut self, effect: Effect) {
+        self.batch.effects.push(effect);
+    }
+
+    fn submit(&mut self) {
+        if self.poisoned.is_some() {
+            return;
+        }
+        if self.batch.events.is_empty() && self.batch.mail_taken.is_none() {
+            let effects = std::mem::take(&mut self.batch.effects);
+            match self.flight.back_mut() {
+                Some(last) => last.effects.extend(effects),
+                None => self.carry_out(effects),
+            }
+            return;
+        }
+        let Batch { events, touched, effects, run_changed, mail_taken } = std::mem::take(&mut self.batch);
+        self.rt.parts.faults.hit("engine.commit.before");
+        let count = events.len() as u64;
+        let mut blobs = Vec::new();
+        let agents = self.projection.rows(&self.run, touched);
+        let encoded: Result<Vec<_>, _> = events.into_iter().map(|event| event.encode(&mut blobs)).collect();
+        let encoded = match encoded {
+            Ok(encoded) => encoded,
+            Err(error) => {
+                self.poisoned = Some(Stop::Inconsistent(error.to_string()));
+                return;
+            }
+        };
+        let basis = match self.epoch {
+            None => Basis::New,
+            Some(epoch) => Basis::Owned { head: self.head, epoch },
+        };
+        // A new run has epoch 1: later commits may be handed over before the first is durable.
+        self.epoch.get_or_insert(1);
+        let run = run_changed.then(|| self.projection.run_row(&self.run));
+        let commit = Commit { key: self.key.clone(), basis, events: encoded, blobs, agents, run, mail_taken };
+        self.head += count;
+        self.flight.push_back(InFlight { commit: self.rt.parts.store.commit(commit), effects });
+    }
+
+    fn committed(&mut self, result: Option<(Result<Committed, StoreError>, Vec<Effect>)>) -> Result<(), StoreError> {
+        let Some((result, effects)) = result else { return Ok(()) };
+        result?;
+        self.rt.parts.faults.hit("engine.commit.after");
+        if !self.progress.borrow().durable {
+            self.progress.send_modify(|progress| progress.durable = true);
+        }
+        self.carry_out(effects);
+        Ok(())
+    }
+
+    /// Does whatever the agent's machine says is next.
+    fn pump(&mut self, id: &AgentId) {
+        loop {
+            let Some(session) = self.sessions.get(id) else { return };
+            if session.ending.is_some() {
+                self.conclude(id);
+                return;
+            }
+            if session.needs_history || self.run.is_cancelled(id) {
+                return;
+            }
+            match session.machine.next(self.has_working_children(id)) {
+                Step::CallModel { .. } => return self.want_model(id),
+                Step::CallTools => return self.dispatch_calls(id),
+                Step::Wait | Step::Idle => return,
+                Step::Tell(note, text) => self.tell(id, note, text),
+                Step::Done { report, turns_exhausted } => return self.done(id, &report, turns_exhausted),
+                Step::Fail(broken) => return self.end_attempt(id, ending::failure_of(broken)),
+            }
+        }
+    }
+
+    fn has_working_children(&self, id: &AgentId) -> bool {
+        let Some(agent) = self.run.open(id) else { return false };
+        let left_open = self.unclosed.iter().filter(|child| child.parent().as_ref() == Some(id)).count();
+        agent.open_children.len() > left_open
+    }
+
+    fn want_model(&mut self, id: &AgentId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.wants_model || session.held {
+            return;
+        }
+        session.wants_model = true;
+        let want = Want { agent: id.clone(), kind: session.kind.clone(), what: What::Model };
+        self.scheduler.request(want);
+    }
+
+    /// The agent's work is done: children it left open are closed, then it finishes.
+    fn done(&mut self, id: &AgentId, report: &Arc<str>, turns_exhausted: bool) {
+        self.close_finished_children(id);
+        if id.is_root() {
+            let end = RunEnd::Done { report: report.clone().into(), turns_exhausted };
+            return self.end_run(end);
+        }
+        let finish = Finish { report: report.clone().into(), turns_exhausted };
+        let Some(decided) = self.run.finish(id, finish) else { return };
+        for (id, body) in decided {
+            self.emit(id, body);
+        }
+        self.settled(id);
+    }
+
+    fn end_run(&mut self, end: RunEnd) {
+        let now_ms = self.rt.parts.system.now_ms();
+        if let Ok((id, body)) = self.run.end(end, now_ms) {
+            self.emit(id, body);
+        }
+    }
+
+    /// Makes the session of an agent that is in the state.
+    fn open_session(&mut self, id: &AgentId, prior: Conversation) -> Result<(), String> {
+        let agent = self.run.open(id).ok_or("the agent is not open")?;
+        let contract = agent.contract.clone();
+        let kind = agent.kind.layer.name.clone();
+        let model = self.rt.parts.models.resolve(&contract.execution.model)?;
+        let text = system_prompt(&agent.kind.definition, &contract, self.rt.options.project_notes.as_deref());
+        let tools = self.tools_of(id);
+        let (system, text_hash) = match self.system_texts.get(&text) {
+            Some(known) => known.clone(),
+            None => {
+                let known: (Arc<str>, Hash) = (text.as_str().into(), Hash::of(text.as_bytes()));
+                self.system_texts.insert(text, known.clone());
+                known
+            }
+        };
+        let preamble = preamble(&text_hash, &system, &tools);
+        let facts = model.facts();
+        let session = Session {
+            machine: Machine::new(&contract, prior),
+            kind,
+            model: model as Arc<dyn Model>,
+            facts,
+            system,
+            tools,
+            preamble,
+            asking: None,
+            wants_model: false,
+            held: false,
+            needs_history: false,
+            cursor: 0,
+            calls: Calls::default(),
+            ending: None,
+        };
+        self.sessions.insert(id.clone(), session);
+        Ok(())
+    }
+
+    /// The tools an agent is offered. One list for all agents of a definition with the same tools.
+    fn tools_of(&mut self, id: &AgentId) -> Arc<[Arc<ToolSpec>]> {
+        let Some(agent) = self.run.open(id) else { return Arc::new([]) };
+        let grant = agent.authority.grant();
+        let context = &agent.contract.context;
+        let spawns = grant.can_spawn_children && grant.max_delegation_depth > 0 && context.can_spawn_sub_agent();
+        let mut names: Vec<&str> = grant.allowed_tools.iter().map(posse_domain::permission::ToolName::as_str).collect();
+        names.retain(|name| {
+            let tool = self.rt.tools.get(name);
+            tool.is_some_and(|tool| spawns || tool.class != EffectClass::Delegate)
+        });
+        let key = format!("{}\0{}", agent.kind.definition.name, names.join("\0"));
+        if let Some(list) = self.tool_lists.get(&key) {
+            return list.clone();
+        }
+        let spawnable = if spawns { self.spawnable(id) } else { Vec::new() };
+        let describe = |name: &&str| self.rt.tools.get(name).map(|tool| Arc::new((tool.describe)(&spawnable)));
+        let list: Arc<[Arc<ToolSpec>]> = names.iter().filter_map(describe).collect();
+        self.tool_lists.insert(key, list.clone());
+        list
+    }
+
+    fn spawnable(&self, id: &AgentId) -> Vec<Spawnable> {
+        let Some(agent) = self.run.open(id) else { return Vec::new() };
+        let names = agent.kind.definition.spawns.iter().flatten();
+        names
+            .filter_map(|name| self.run.kind(name))
+            .filter(|kind| kind.definition.mode != posse_domain::definition::Mode::Primary)
+            .map(|kind| Spawnable {
+                name: kind.definition.name.clone(),
+                description: kind.definition.description.clone(),
+                may_spawn: kind.definition.spawns.is_some(),
+            })
+            .collect()
+    }
+
+    fn tool(&self, name: &str) -> Option<&Tool> {
+        self.rt.tools.get(name)
+    }
+
+    /// When the driver must look at the clock again.
+    fn next_wake(&self) -> Option<tokio::time::Instant> {
+        let now_ms = self.rt.parts.system.now_ms();
+        let deadline = self.deadlines.first().map(|(at, _)| {
+            tokio::time::Instant::now() + Duration::from_millis(u64::try_from(at - now_ms).unwrap_or(0))
+        });
+        let status = self.status_waits.iter().map(|wait| wait.until).min();
+        [deadline, status].into_iter().flatten().min()
+    }
+
+    fn on_time(&mut self) {
+        let now_ms = self.rt.parts.system.now_ms();
+        while let Some((at, id)) = self.deadlines.first().cloned() {
+            if at > now_ms {
+                break;
+            }
+            self.deadlines.pop_first();
+            self.deadline_passed(&id);
+        }
+    }
+
+    fn beat(&mut self) {
+        let Some(epoch) = self.epoch.filter(|_| self.progress.borrow().durable) else { return };
+        let beat = self.rt.parts.store.heartbeat(&self.key, epoch);
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            if let Err(error) = beat.await {
+                drop(sender.send(Input::Lost(error)));
+            }
+        });
+    }
+}
+
+/// What every request of an agent begins with: hash and estimated size.
+fn preamble(text_hash: &Hash, system: &str, tools: &Arc<[Arc<ToolSpec>]>) -> (Hash, u64) {
+    let mut bytes = system.len() as u64;
+    let mut parts: Vec<&[u8]> = vec![text_hash.as_bytes().as_slice()];
+    for tool in tools.iter() {
+        // The schema's text is long; its length is estimated from the description, its identity from the name.
+        bytes += tool.name.len() as u64 + 2 * tool.description.len() as u64;
+        parts.extend([tool.name.as_bytes(), tool.description.as_bytes()]);
+    }
+    (Hash::of_parts(parts), bytes)
+}
+
+/// Spawning and closing are log records too, so that metrics can be made from them.
+fn trace(event: &Event) {
+    match &event.body {
+        EventBody::SubagentCreated(e) => tracing::info!(
+            agent_id = %event.agent, definition = %e.definition, skill = e.skill.as_deref(), depth = e.depth,
+            parent_id = %e.parent_id, root_id = %e.root_id, turn_limit = e.turn_limit, "sub-agent created"
+        ),
+        EventBody::SubagentClosed(e) => tracing::info!(
+            agent_id = %event.agent, final_status = ?e.final_status, close_reason = %e.close_reason,
+            turns = e.usage.turns, tool_calls = e.usage.tool_calls, wall_ms = e.usage.wall_ms,
+            input_tokens = e.usage.usage.input_tokens, output_tokens = e.usage.usage.output_tokens,
+            subtree_input_tokens = e.subtree_usage.usage.input_tokens,
+            subtree_output_tokens = e.subtree_usage.usage.output_tokens, "sub-agent closed"
+        ),
+        _ => {}
+    }
+}
+
+async fn next_commit(
+    flight: &mut VecDeque<InFlight>,
+) -> Option<(Result<Committed, StoreError>, Vec<Effect>)> {
+    let result = (&mut flight.front_mut()?.commit).await;
+    let done = flight.pop_front()?;
+    Some((result, done.effects))
+}
+
+async fn sleep_until(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Model calls: reserve, journal, send; settle, journal, go on.
+
+use std::time::Duration;
+
+use posse_agent::machine::{Step, accept};
+use posse_domain::budget::{self, Amount, Reservation, Usage};
+use posse_domain::code::Code;
+use posse_domain::event::{
+    CallError, ContextTrimmed, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause, Sender,
+};
+use posse_domain::hash::Hash;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{FailKind, Failure};
+use posse_domain::message::Reply;
+
+use super::Driver;
+use super::effects::{Effect, ModelDone, ModelEffect};
+use crate::ports::{ModelFacts, ModelReply, ModelRequest};
+
+/// Largest reply taken from a model; a larger one is a failed call.
+const REPLY_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// Part of a model's context that the conversation may fill before old outputs are left out.
+const CONTEXT_FILL_PERCENT: u64 = 80;
+
+/// A model call that was decided on.
+struct Decided {
+    turn: u32,
+    call: u32,
+    purpose: Purpose,
+    cause: Option<ReportCause>,
+    reserved: Amount,
+}
+
+impl Driver {
+    /// The agent has a slot for its next model call.
+    pub(super) fn ask_model(&mut self, id: &AgentId, kind: &std::sync::Arc<str>) {
+        let step = match self.sessions.get_mut(id) {
+            // A wish whose agent has ended meanwhile, or that was granted before, is stale.
+            Some(session) if session.ending.is_none() && session.wants_model => {
+                session.wants_model = false;
+                session.machine.next(false)
+            }
+            _ => return self.scheduler.release(kind),
+        };
+        let Step::CallModel { turn, call, purpose, cause } = step else { return self.scheduler.release(kind) };
+        if self.trim(id) {
+            // The request became shorter: its estimate has to be made again.
+        }
+        let (purpose, cause, quote) = self.quote(id, purpose, cause);
+        match quote {
+            Quote::Granted(reserved) => self.send(id, Decided { turn, call, purpose, cause, reserved }),
+            Quote::Wait => {
+                self.scheduler.release(kind);
+                self.budget_line.push_back(id.clone());
+            }
+            Quote::Exhausted(reason) => {
+                self.scheduler.release(kind);
+                let report = self.sessions.get(id).and_then(|session| session.machine.last_answer().cloned());
+                self.end_attempt(
+                    id,
+                    Failure {
+                        kind: FailKind::Budget,
+                        code: Code::BudgetExhausted,
+                        reason,
+                        report: report.map(Into::into),
+                    },
+                );
+            }
+        }
+    }
+
+    /// What the ledger says. Work that does not fit any more becomes the report turn, if that fits.
+    fn quote(
+        &self,
+        id: &AgentId,
+        purpose: Purpose,
+        cause: Option<ReportCause>,
+    ) -> (Purpose, Option<ReportCause>, Quote) {
+        let first = self.ask_ledger(id, purpose);
+        if purpose == Purpose::Work
+            && let Quote::Exhausted(reason) = first
+        {
+            return match self.ask_ledger(id, Purpose::Report) {
+                Quote::Exhausted(_) => (purpose, cause, Quote::Exhausted(reason)),
+                other => (Purpose::Report, Some(ReportCause::Budget), other),
+            };
+        }
+        (purpose, cause, first)
+    }
+
+    fn ask_ledger(&self, id: &AgentId, purpose: Purpose) -> Quote {
+        let Some(session) = self.sessions.get(id) else { return Quote::Wait };
+        let ModelFacts { max_output_tokens, price, .. } = session.facts;
+        let want = budget::Want {
+            input_tokens: session.preamble.1 / posse_agent::conversation::BYTES_PER_TOKEN
+                + session.machine.conversation().estimated_tokens(),
+            max_output_tokens,
+            price,
+        };
+        let purpose = match purpose {
+            Purpose::Work => budget::Purpose::Work,
+            Purpose::Report => budget::Purpose::Report,
+        };
+        match self.run.ledger.quote(id, &want, purpose) {
+            Ok(Reservation::Granted(amount)) => Quote::Granted(amount),
+            Ok(Reservation::Wait { .. }) => Quote::Wait,
+            Ok(Reservation::Exhausted(exhausted)) => Quote::Exhausted(exhausted.to_string()),
+            Err(error) => Quote::Exhausted(error.to_string()),
+        }
+    }
+
+    /// Leaves old outputs out when the conversation has grown too long; whether it did.
+    fn trim(&mut self, id: &AgentId) -> bool {
+        let Some(session) = self.sessions.get(id) else { return false };
+        let limit = session.facts.context_tokens.saturating_sub(session.facts.max_output_tokens);
+        let conversation = session.machine.conversation();
+        let call_ids = conversation.excess(limit * CONTEXT_FILL_PERCENT / 100);
+        if call_ids.is_empty() {
+            return false;
+        }
+        let freed_bytes = conversation.clone().trim(&call_ids);
+        self.emit(id.clone(), ContextTrimmed { call_ids, freed_bytes });
+        true
+    }
+
+    fn send(&mut self, id: &AgentId, decided: Decided) {
+        if let Some((id, body)) = self.run.start(id) {
+            self.emit(id, body);
+        }
+        let Some(agent) = self.run.open(id) else { return };
+        let contract = agent.contract.clone();
+        let Some(session) = self.sessions.get(id) else { return };
+        let attempt = session.machine.attempt();
+        let Decided { turn, call, purpose, cause, reserved } = decided;
+        let request_hash = Hash::of_parts([
+            session.preamble.0.as_bytes().as_slice(),
+            session.machine.conversation().hash().as_bytes().as_slice(),
+        ]);
+        let model = contract.execution.model.clone();
+        let called = ModelCalled { attempt, turn, call, purpose, cause, model, request_hash, reserved };
+        self.emit(id.clone(), called);
+        // The event put waiting messages into the conversation: the request is made after it.
+        let Some(session) = self.sessions.get(id) else { return };
+        let request = ModelRequest {
+            agent: id.clone(),
+            definition: session.kind.clone(),
+            depth: contract.context.depth,
+            attempt,
+            turn,
+            purpose,
+            system: session.system.clone(),
+            tools: if purpose == Purpose::Report { std::sync::Arc::new([]) } else { session.tools.clone() },
+            messages: session.machine.conversation().messages().to_vec(),
+            max_output_tokens: reserved.output_tokens,
+            temperature: contract.execution.temperature,
+            top_p: contract.execution.top_p,
+            tags: session.machine.tags().clone(),
+        };
+        let left = contract
+            .execution
+            .attempt_timeout_ms
+            .map(|limit| limit.saturating_sub(session.machine.active_ms()));
+        let total = [left, contract.execution.turn_timeout_ms].into_iter().flatten().min().map(Duration::from_millis);
+        let effect = ModelEffect {
+            model: session.model.clone(),
+            request,
+            call,
+            reserved,
+            total,
+            idle: Duration::from_millis(contract.execution.idle_timeout_ms),
+        };
+        self.after_commit(Effect::Model(Box::new(effect)));
+    }
+
+    /// A model call ended.
+    pub(super) fn model_done(&mut self, done: ModelDone) {
+        let Some(session) = self.sessions.get_mut(&done.agent) else { return };
+        let current = session.machine.is_asking()
+            && (session.machine.attempt(), session.machine.turn()) == (done.attempt, done.turn)
+            && session.asking.is_some();
+        if !current {
+            return;
+        }
+        session.asking = None;
+        let price = session.facts.price;
+        let kind = session.kind.clone();
+        self.scheduler.release(&kind);
+        let (reply, repeated, replied) = settle(&done, price);
+        let report_turn = self.sessions.get(&done.agent).is_some_and(|s| s.machine.is_reporting());
+        self.emit(done.agent.clone(), Box::new(replied));
+        if let Some(session) = self.sessions.get_mut(&done.agent) {
+            session.cursor = 0;
+        }
+        self.answer_unrunnable(&done.agent, reply.as_ref(), &repeated, report_turn);
+        self.budget_freed();
+        self.pump(&done.agent);
+    }
+
+    /// Calls that are answered and never run: ids given twice, and calls made on a turn without tools.
+    fn answer_unrunnable(&mut self, id: &AgentId, reply: Option<&Reply>, repeated: &[String], report_turn: bool) {
+        let Some(reply) = reply else { return };
+        for call in &reply.calls {
+            let problem = if report_turn {
+                "no tool could be called on the report turn"
+            } else if repeated.contains(&call.id) {
+                "another call of this reply has the same id; this one was not run"
+            } else {
+                continue;
+            };
+            self.answer(id, &call.id, &call.name, Err(crate::ports::ToolFailure::invalid(problem)));
+        }
+    }
+
+    /// Something was settled: whoever stands in line for a budget may try again.
+    pub(super) fn budget_freed(&mut self) {
+        for id in std::mem::take(&mut self.budget_line) {
+            self.want_model(&id);
+        }
+    }
+
+    /// A model call was cut off before its answer: it is settled at what it had reserved.
+    pub(super) fn forfeit_model_call(&mut self, id: &AgentId, code: Code, message: &str) {
+        let Some(reserved) = self.run.open(id).and_then(|agent| agent.calling) else { return };
+        let Some(session) = self.sessions.get(id) else { return };
+        let replied = ModelReplied {
+            attempt: session.machine.attempt(),
+            turn: session.machine.turn(),
+            call: session.machine.call(),
+            reply: None,
+            reply_at: None,
+            error: Some(CallError { code, message: message.to_owned(), status: None }),
+            usage: reserved.as_usage(),
+            estimated: true,
+            tag: None,
+            elapsed_ms: 0,
+        };
+        self.emit(id.clone(), Box::new(replied));
+    }
+
+    pub(super) fn tell(&mut self, id: &AgentId, note: HostNote, text: String) {
+        self.emit(id.clone(), MessageReceived { from: Sender::Host(note), text: text.into() });
+    }
+}
+
+enum Quote {
+    Granted(Amount),
+    Wait,
+    Exhausted(String),
+}
+
+/// The event of a call that ended, with its reply and the ids that had to be made up.
+fn settle(done: &ModelDone, price: Option<budget::Price>) -> (Option<Reply>, Vec<String>, ModelReplied) {
+    let mut replied = ModelReplied {
+        attempt: done.attempt,
+        turn: done.turn,
+        call: done.call,
+        reply: None,
+        reply_at: None,
+        error: None,
+        usage: done.reserved.as_usage(),
+        estimated: false,
+        tag: None,
+        elapsed_ms: u64::try_from(done.elapsed.as_millis()).unwrap_or(u64::MAX),
+    };
+    match &done.result {
+        Ok(ModelReply { reply, usage, tag }) => {
+            replied.usage = priced(*usage, price);
+            replied.tag.clone_from(tag);
+            if reply.text.len_bytes() > REPLY_MAX_BYTES {
+                let message = format!("a reply of {} bytes is more than is taken", reply.text.len_bytes());
+                replied.error = Some(CallError { code: Code::ModelError, message, status: None });
+                return (None, Vec::new(), replied);
+            }
+            let (reply, repeated) = accept(reply.clone());
+            replied.reply = Some(reply.clone());
+            (Some(reply), repeated, replied)
+        }
+        Err(failure) => {
+            replied.error = Some(failure.error.clone());
+            replied.tag.clone_from(&failure.tag);
+            match failure.usage {
+                Some(usage) => replied.usage = priced(usage, price),
+                None => replied.estimated = true,
+            }
+            (None, Vec::new(), replied)
+        }
+    }
+}
+
+fn priced(usage: Usage, price: Option<budget::Price>) -> Usage {
+    Usage { micro_usd: usage.micro_usd.or_else(|| price.map(|price| price.cost(&usage))), ..usage }
+}

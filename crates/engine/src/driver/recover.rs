@@ -1,0 +1,186 @@
+//! Going on after a crash, from the journal alone.
+//!
+//! Claim the run, fold its events, and look at every call that was begun and not ended, by its effect class:
+//! a read runs again, a write is looked at, an exec is reported as interrupted, a delegate is found by its call
+//! id, a model call is made again and counted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use posse_agent::conversation::Conversation;
+use posse_agent::machine::Slot;
+use posse_domain::code::Code;
+use posse_domain::event::{EffectClass, Event, RunResumed, WriteIntent};
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{FailKind, Failure, OpenState};
+
+use super::effects::Effect;
+use super::session::{CallInFlight, CallStage, SeenDuringCall};
+use super::{Driver, Stop};
+use crate::history::conversation_of;
+use crate::ports::Handler;
+
+/// The events of each open agent, whole, in order.
+pub(crate) type OpenEvents = HashMap<AgentId, Vec<Event>>;
+
+/// A call that was begun before the crash.
+struct Begun {
+    call_id: Arc<str>,
+    tool: String,
+    class: EffectClass,
+    write: Option<WriteIntent>,
+}
+
+impl Driver {
+    /// Goes on with a run whose state was folded; `last_at_ms` is when its last event happened.
+    pub(crate) async fn resume(mut self, mut events: OpenEvents, last_at_ms: i64) {
+        let now_ms = self.rt.parts.system.now_ms();
+        let unowned_ms = u64::try_from(now_ms - last_at_ms).unwrap_or(0);
+        let epoch = self.epoch.unwrap_or_default();
+        let order = self.run.open_in_order();
+        for id in &order {
+            let continues = self.run.open(id).and_then(|agent| agent.contract.parent.continues.clone());
+            let prior = match continues {
+                None => Ok(Conversation::default()),
+                Some(of) => {
+                    let store = self.rt.parts.store.clone();
+                    conversation_of(&*store, &self.key.clone(), &of).await.map_err(|error| error.to_string())
+                }
+            };
+            let opened = prior.and_then(|prior| self.open_session(id, prior));
+            if let Err(reason) = opened {
+                self.poisoned = Some(Stop::Inconsistent(format!("{id} cannot go on: {reason}")));
+                break;
+            }
+            if let Some(session) = self.sessions.get_mut(id) {
+                for event in events.remove(id).unwrap_or_default() {
+                    session.machine.apply(&event.body);
+                }
+            }
+        }
+        self.rt.parts.faults.hit("engine.recover.after_fold");
+        let root = self.run.id.root();
+        self.emit(root, RunResumed { epoch, unowned_ms });
+        for id in &order {
+            self.watch_deadline(id);
+        }
+        self.fetch_mail();
+        self.reattach(&order);
+        for id in &order {
+            self.reconcile(id);
+        }
+        self.drive().await;
+    }
+
+    /// Marks the calls whose children are open as waiting, and the writers that had started.
+    fn reattach(&mut self, order: &[AgentId]) {
+        for id in order {
+            let Some(agent) = self.run.open(id) else { continue };
+            let started = !matches!(agent.state, OpenState::Created { .. });
+            let finished = matches!(agent.state, OpenState::Completed { .. });
+            let (call_id, background, writer) = (agent.call_id.clone(), agent.background, agent.writer);
+            if finished {
+                // Left open for its parent to close; it has no conversation any more.
+                self.unclosed.insert(id.clone());
+                self.sessions.remove(id);
+                continue;
+            }
+            if writer && started && !id.is_root() {
+                self.writers.insert(id.clone());
+            }
+            let Some(parent) = id.parent().filter(|_| !background) else { continue };
+            if let Some(session) = self.sessions.get_mut(&parent)
+                && session.machine.call_of(&call_id).is_some()
+            {
+                let seen = Arc::new(SeenDuringCall::default());
+                let flight = CallInFlight { class: EffectClass::Delegate, stage: CallStage::Waiting, seen };
+                session.calls.insert(call_id, flight);
+            }
+        }
+    }
+
+    /// Puts one agent back on its feet.
+    fn reconcile(&mut self, id: &AgentId) {
+        if !self.sessions.contains_key(id) || self.run.outcome.is_some() {
+            return;
+        }
+        if self.sessions.get(id).is_some_and(|session| session.machine.is_asking()) {
+            self.forfeit_model_call(id, Code::Interrupted, "the process ended before the reply");
+        }
+        for begun in self.begun_calls(id) {
+            self.resume_call(id, begun);
+        }
+        if self.run.is_cancelled(id) {
+            return self.resume_cancel(id);
+        }
+        let created = self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::Created { .. }));
+        let writer = self.run.open(id).is_some_and(|agent| agent.writer);
+        // The history of one that continues another is in its machine already.
+        if created && writer { self.begin_writer(id) } else { self.pump(id) }
+    }
+
+    /// A cancel that was journalled is honoured: nothing of the agent starts again.
+    fn resume_cancel(&mut self, id: &AgentId) {
+        let mut reason = "cancelled".to_owned();
+        let mut at = Some(id.clone());
+        while let Some(agent) = at {
+            if let Some(cancel) = self.run.open(&agent).and_then(|agent| agent.cancel.as_ref()) {
+                reason.clone_from(&cancel.reason);
+            }
+            at = agent.parent();
+        }
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.ending =
+                Some(Failure { kind: FailKind::Cancelled, code: Code::Cancelled, reason, report: None });
+        }
+        self.conclude(id);
+    }
+
+    fn begun_calls(&self, id: &AgentId) -> Vec<Begun> {
+        let Some(session) = self.sessions.get(id) else { return Vec::new() };
+        let (calls, slots) = session.machine.calls();
+        calls
+            .iter()
+            .zip(slots)
+            .filter_map(|(call, slot)| match slot {
+                Slot::Open { intended: true, write } => {
+                    let class = self.tool(&call.name).map_or(EffectClass::Exec, |tool| tool.class);
+                    let call_id = call.id.as_str().into();
+                    Some(Begun { call_id, tool: call.name.clone(), class, write: write.clone() })
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn resume_call(&mut self, id: &AgentId, begun: Begun) {
+        let Begun { call_id, tool, class, write } = begun;
+        match (class, write) {
+            // Found again by its call id, or decided again when its turn comes.
+            (EffectClass::Delegate | EffectClass::Journal | EffectClass::Read | EffectClass::Net, _) => {}
+            (EffectClass::Write, Some(intent)) => self.look_at_write(id, &call_id, &tool, intent),
+            (EffectClass::Write | EffectClass::Exec, _) => {
+                let text = "the process ended during this call; it was not run again";
+                self.interrupt(id, &call_id, &tool, text);
+            }
+        }
+    }
+
+    fn look_at_write(&mut self, id: &AgentId, call_id: &Arc<str>, tool: &str, intent: WriteIntent) {
+        let handler = self.tool(tool).map(|tool| tool.handler.clone());
+        let Some(Handler::Effect(handler)) = handler else {
+            return self.interrupt(id, call_id, tool, "the tool is gone");
+        };
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let seen = Arc::new(SeenDuringCall::new(session.machine.seen_files().clone()));
+        let class = EffectClass::Write;
+        session.calls.insert(call_id.clone(), CallInFlight { class, stage: CallStage::Committing, seen });
+        let Some(input) = session.machine.call_of(call_id).map(|call| call.input.clone()) else { return };
+        let Some(call) = self.context_of(id, call_id) else { return };
+        // It holds a slot like any call; recovery may run a little over the limit, it never waits for it.
+        if let Some(kind) = self.sessions.get(id).map(|session| session.kind.clone()) {
+            self.scheduler.force(&kind);
+        }
+        self.after_commit(Effect::Recover { call, tool: handler, input, intent });
+    }
+}

@@ -1,0 +1,152 @@
+//! What the driver knows about an agent beyond the journal: what is in flight, and what it waits for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use posse_agent::machine::Machine;
+use posse_agent::tool_spec::ToolSpec;
+use posse_domain::event::{EffectClass, SeenFile};
+use posse_domain::hash::Hash;
+use posse_domain::lifecycle::Failure;
+use tokio::task::AbortHandle;
+
+use crate::ports::{Model, ModelFacts, SeenFiles};
+
+/// A tool call that was dispatched and has no result yet.
+#[derive(Debug)]
+pub(crate) struct CallInFlight {
+    pub(crate) class: EffectClass,
+    pub(crate) stage: CallStage,
+    pub(crate) seen: Arc<SeenDuringCall>,
+}
+
+/// How far a dispatched call is.
+#[derive(Debug)]
+pub(crate) enum CallStage {
+    /// Waits for a slot.
+    Queued,
+    /// Holds a slot; its task looks or acts.
+    Running(AbortHandle),
+    /// Holds a slot; waits for its intent, or the reply that asked for it, to be durable.
+    Committing,
+    /// Waits inside the engine, for a child or for a status to change; holds no slot.
+    Waiting,
+}
+
+/// Everything ephemeral about one open agent.
+pub(crate) struct Session {
+    pub(crate) machine: Machine,
+    pub(crate) kind: Arc<str>,
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) facts: ModelFacts,
+    pub(crate) system: Arc<str>,
+    pub(crate) tools: Arc<[Arc<ToolSpec>]>,
+    /// Hash and size of what every request of this agent begins with.
+    pub(crate) preamble: (Hash, u64),
+    /// The task of the model call under way.
+    pub(crate) asking: Option<AbortHandle>,
+    /// Whether a model call is queued for a slot, a budget or ownership.
+    pub(crate) wants_model: bool,
+    /// Whether it waits for another writer before it may start.
+    pub(crate) held: bool,
+    /// Whether its conversation still has to be read from a closed child.
+    pub(crate) needs_history: bool,
+    /// The first call of the reply that was not dispatched.
+    pub(crate) cursor: usize,
+    pub(crate) calls: Calls,
+    /// Why the attempt is ending, once it is.
+    pub(crate) ending: Option<Failure>,
+}
+
+impl Session {
+    /// Whether anything of this agent may still act on the outside.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.asking.is_none()
+            && self.calls.values().all(|call| !matches!(call.stage, CallStage::Running(_)))
+    }
+}
+
+/// The dispatched calls of a reply. Counted by class, so that a wide reply is dispatched without a walk per call.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    by_id: HashMap<Arc<str>, CallInFlight>,
+    looking: usize,
+    changing: usize,
+}
+
+impl Calls {
+    pub(crate) fn insert(&mut self, id: Arc<str>, call: CallInFlight) {
+        if let Some(count) = self.count(call.class) {
+            *count += 1;
+        }
+        self.by_id.insert(id, call);
+    }
+
+    pub(crate) fn remove(&mut self, id: &str) -> Option<CallInFlight> {
+        let call = self.by_id.remove(id)?;
+        if let Some(count) = self.count(call.class) {
+            *count -= 1;
+        }
+        Some(call)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: &str) -> Option<&mut CallInFlight> {
+        self.by_id.get_mut(id)
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<&CallInFlight> {
+        self.by_id.get(id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &CallInFlight)> {
+        self.by_id.iter()
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &CallInFlight> {
+        self.by_id.values()
+    }
+
+    fn count(&mut self, class: EffectClass) -> Option<&mut usize> {
+        match class {
+            EffectClass::Write | EffectClass::Exec => Some(&mut self.changing),
+            EffectClass::Read | EffectClass::Net => Some(&mut self.looking),
+            EffectClass::Delegate | EffectClass::Journal => None,
+        }
+    }
+
+    /// Whether an unfinished call keeps one of `class` from starting: a change waits for every look before it,
+    /// and everything waits for a change before it. Delegates hold nobody up.
+    pub(crate) fn block(&self, class: EffectClass) -> bool {
+        self.changing > 0 || (class.changes_workspace() && self.looking > 0)
+    }
+}
+
+/// Files seen before a call and during it. What is noted goes into the journal with the call's result.
+#[derive(Debug, Default)]
+pub(crate) struct SeenDuringCall {
+    before: Arc<BTreeMap<String, Hash>>,
+    noted: Mutex<Vec<SeenFile>>,
+}
+
+impl SeenDuringCall {
+    pub(crate) fn new(before: Arc<BTreeMap<String, Hash>>) -> Self {
+        Self { before, noted: Mutex::default() }
+    }
+
+    pub(crate) fn take(&self) -> Vec<SeenFile> {
+        std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl SeenFiles for SeenDuringCall {
+    fn seen(&self, path: &str) -> Option<Hash> {
+        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let during = noted.iter().rev().find(|file| file.path == path).map(|file| file.hash);
+        during.or_else(|| self.before.get(path).copied())
+    }
+
+    fn note(&self, path: &str, hash: Hash) {
+        let file = SeenFile { path: path.to_owned(), hash };
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+    }
+}

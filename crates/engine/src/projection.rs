@@ -1,0 +1,162 @@
+//! Rows of current state, made from the run's state and its last events. The same code fills the tables while a
+//! run works and rebuilds them for `verify`.
+
+use std::collections::{BTreeSet, HashMap};
+
+use posse_domain::event::{Event, EventBody, FinalStatus};
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{Node, OpenAgent, Outcome, Run, StateName};
+use posse_domain::text::first_line;
+
+use crate::ports::{AgentRow, AgentTerms, RunRow};
+
+/// Characters of a request that a list shows.
+const TITLE_MAX_CHARS: usize = 120;
+
+/// What a row needs beyond the state.
+#[derive(Debug, Clone, Default)]
+struct Ending {
+    result: Option<String>,
+    error: Option<String>,
+    final_status: Option<&'static str>,
+    close_reason: Option<String>,
+    at_ms: Option<i64>,
+}
+
+/// Follows a run's events and makes rows.
+#[derive(Debug, Default)]
+pub(crate) struct Projection {
+    endings: HashMap<AgentId, Ending>,
+    fresh: HashMap<AgentId, AgentTerms>,
+    ended_at_ms: Option<i64>,
+    keep: bool,
+}
+
+impl Projection {
+    /// One that keeps everything, to rebuild all rows at the end.
+    pub(crate) fn keeping() -> Self {
+        Self { keep: true, ..Self::default() }
+    }
+
+    /// Takes note of an event that `run` has just applied.
+    pub(crate) fn observe(&mut self, event: &Event, run: &Run) {
+        match &event.body {
+            EventBody::RunStarted(_) | EventBody::SubagentCreated(_) => {
+                // Taken now: an agent that closes before its commit is handed over has lost its contract.
+                let terms = run.open(&event.agent).map(|agent| terms(&event.agent, agent));
+                self.fresh.extend(terms.map(|terms| (event.agent.clone(), terms)));
+            }
+            EventBody::SubagentWaitingForMerge(e) => {
+                self.ending(event).result = Some(e.report.to_shared().to_string());
+            }
+            EventBody::SubagentFailed(e) => {
+                let ending = self.ending(event);
+                ending.error = Some(format!("{}: {}", e.code, e.reason));
+                ending.result = e.report.as_ref().map(|report| report.to_shared().to_string());
+            }
+            EventBody::IntegrationFailed(e) => {
+                self.ending(event).error = Some(format!("{}: {}", e.code, e.reason));
+            }
+            EventBody::SubagentClosed(e) => {
+                let ending = self.ending(event);
+                ending.close_reason = Some(e.close_reason.clone());
+                ending.at_ms = Some(event.at_ms);
+                ending.final_status = Some(match e.final_status {
+                    FinalStatus::Completed => "completed",
+                    FinalStatus::Failed => "failed",
+                });
+            }
+            EventBody::RunCompleted(e) => {
+                let ending = self.run_ended(event);
+                ending.final_status = Some("completed");
+                ending.close_reason = Some("integrated".to_owned());
+                ending.result = Some(e.text.to_shared().to_string());
+            }
+            EventBody::RunFailed(e) => {
+                let ending = self.run_ended(event);
+                ending.final_status = Some("failed");
+                ending.close_reason = Some(e.kind.as_str().to_owned());
+                ending.error = Some(format!("{}: {}", e.code, e.reason));
+                ending.result = e.text.as_ref().map(|text| text.to_shared().to_string());
+            }
+            EventBody::RunCancelled(e) => {
+                let ending = self.run_ended(event);
+                ending.final_status = Some("failed");
+                ending.close_reason = Some("cancelled".to_owned());
+                ending.error = Some(e.reason.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn ending(&mut self, event: &Event) -> &mut Ending {
+        self.endings.entry(event.agent.clone()).or_default()
+    }
+
+    fn run_ended(&mut self, event: &Event) -> &mut Ending {
+        self.ended_at_ms = Some(event.at_ms);
+        let ending = self.ending(event);
+        ending.at_ms = Some(event.at_ms);
+        ending
+    }
+
+    /// The rows of the agents that changed, in the order of their ids.
+    pub(crate) fn rows(&mut self, run: &Run, changed: BTreeSet<AgentId>) -> Vec<AgentRow> {
+        changed.into_iter().filter_map(|id| self.row(run, id)).collect()
+    }
+
+    fn row(&mut self, run: &Run, id: AgentId) -> Option<AgentRow> {
+        let node = run.get(&id)?;
+        let closed = matches!(node, Node::Closed(_)) || (id.is_root() && run.outcome.is_some());
+        let terms = self.fresh.remove(&id);
+        let state = match node {
+            Node::Open(agent) if !closed => agent.state.name(),
+            _ => StateName::Closed,
+        };
+        let ending =
+            if closed && !self.keep { self.endings.remove(&id) } else { self.endings.get(&id).cloned() };
+        let ending = ending.unwrap_or_default();
+        let figures = |figures: Option<&posse_domain::budget::Figures>| {
+            serde_json::to_string(&figures.copied().unwrap_or_default()).unwrap_or_default()
+        };
+        Some(AgentRow {
+            terms,
+            state: state.as_str().to_owned(),
+            final_status: ending.final_status.map(ToOwned::to_owned),
+            close_reason: ending.close_reason,
+            result: ending.result,
+            error: ending.error,
+            usage_json: figures(run.ledger.own(&id)),
+            subtree_usage_json: figures(run.ledger.subtree(&id)),
+            completed_at_ms: ending.at_ms,
+            id,
+        })
+    }
+
+    /// The row of the run.
+    pub(crate) fn run_row(&self, run: &Run) -> RunRow {
+        let root = run.open(&run.id.root());
+        RunRow {
+            status: run.outcome.as_ref().map_or("running", Outcome::status).to_owned(),
+            title: first_line(&run.request.to_shared(), TITLE_MAX_CHARS),
+            definition: root.map(|agent| agent.contract.execution.definition.clone()).unwrap_or_default(),
+            model: root.map(|agent| agent.contract.execution.model.clone()).unwrap_or_default(),
+            dir: run.dir.clone(),
+            session_id: run.session_id.clone(),
+            created_at_ms: run.started_at_ms,
+            ended_at_ms: self.ended_at_ms,
+        }
+    }
+}
+
+fn terms(id: &AgentId, agent: &OpenAgent) -> AgentTerms {
+    AgentTerms {
+        parent: id.parent(),
+        parent_message_id: agent.contract.parent.message_id.clone(),
+        depth: agent.contract.context.depth,
+        definition: agent.contract.execution.definition.clone(),
+        contract_json: agent.contract.to_json(),
+        permissions_json: serde_json::to_string(&agent.authority).unwrap_or_default(),
+        created_at_ms: agent.created_at_ms,
+    }
+}

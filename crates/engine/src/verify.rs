@@ -1,0 +1,142 @@
+//! Checks a run's journal: numbers, chain, order, legality, and the tables of current state against the events.
+
+use std::collections::BTreeMap;
+
+use posse_domain::event::{Event, OrderChecker};
+use posse_domain::hash::Hash;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::Run;
+use thiserror::Error;
+
+use crate::history::{HistoryError, fill};
+use crate::ports::{AgentRow, Head, READ_MAX_EVENTS, RunKey, Store, StoreError};
+use crate::projection::Projection;
+
+/// A journal that holds together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verified {
+    /// How many events there are.
+    pub events: u64,
+    /// Where the journal ends; keep it elsewhere, and a cut tail will show.
+    pub head: Head,
+}
+
+/// A journal that does not.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum VerifyError {
+    /// An event is wrong.
+    #[error("event {seq} of run {run}: {problem}")]
+    Event {
+        /// The run.
+        run: posse_domain::id::RunId,
+        /// The first bad event.
+        seq: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A table does not say what the events say.
+    #[error("the table of agents does not match the journal: {0}")]
+    Tables(String),
+    /// The journal could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Verifies a run.
+pub async fn verify(store: &dyn Store, key: &RunKey) -> Result<Verified, VerifyError> {
+    let mut check = Check::new(key);
+    let mut after = 0;
+    loop {
+        let page = store.read(key, after, READ_MAX_EVENTS).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for stored in page {
+            let seq = stored.seq;
+            check.link(&stored)?;
+            let mut event = Event::decode(&stored).map_err(|error| check.bad(seq, error.to_string()))?;
+            fill(store, key, &mut event).await.map_err(|error| check.bad(seq, error.to_string()))?;
+            check.event(seq, &event)?;
+        }
+    }
+    let Some(run) = check.run.take() else { return Err(StoreError::UnknownRun(key.run.clone()).into()) };
+    let head = store.head(key).await?;
+    if head != check.head {
+        let problem = format!("the journal ends at {}, its head says {}", check.head.seq, head.seq);
+        return Err(check.bad(check.head.seq + 1, problem));
+    }
+    compare(store.agents(key).await?, &run, &mut check.projection)?;
+    Ok(Verified { events: head.seq, head })
+}
+
+struct Check<'a> {
+    key: &'a RunKey,
+    head: Head,
+    run: Option<Run>,
+    order: OrderChecker,
+    projection: Projection,
+}
+
+impl<'a> Check<'a> {
+    fn new(key: &'a RunKey) -> Self {
+        Self {
+            key,
+            head: Head { seq: 0, hash: Hash::ZERO },
+            run: None,
+            order: OrderChecker::default(),
+            projection: Projection::keeping(),
+        }
+    }
+
+    fn bad(&self, seq: u64, problem: String) -> VerifyError {
+        VerifyError::Event { run: self.key.run.clone(), seq, problem }
+    }
+
+    fn link(&mut self, stored: &posse_domain::event::Stored) -> Result<(), VerifyError> {
+        if stored.seq != self.head.seq + 1 {
+            return Err(self.bad(self.head.seq + 1, "it is missing".to_owned()));
+        }
+        if stored.expected_hash(&self.head.hash, self.key.tenant.as_str(), &self.key.run) != stored.hash {
+            return Err(self.bad(stored.seq, "it does not fit the hash chain".to_owned()));
+        }
+        self.head = Head { seq: stored.seq, hash: stored.hash };
+        Ok(())
+    }
+
+    fn event(&mut self, seq: u64, event: &Event) -> Result<(), VerifyError> {
+        let ordered = self.order.push(&event.agent, event.body.kind());
+        ordered.map_err(|breach| self.bad(seq, breach.to_string()))?;
+        let applied = match &mut self.run {
+            Some(run) => run.apply(event),
+            None => Run::begin(event).map(|run| self.run = Some(run)),
+        };
+        applied.map_err(|illegal| self.bad(seq, illegal.to_string()))?;
+        if let Some(run) = &self.run {
+            self.projection.observe(event, run);
+        }
+        Ok(())
+    }
+}
+
+/// Rebuilds the rows from the events and compares them with the ones in the table.
+fn compare(found: Vec<AgentRow>, run: &Run, projection: &mut Projection) -> Result<(), VerifyError> {
+    let ids = run.iter().map(|(id, _)| id.clone()).collect();
+    let mut rebuilt: BTreeMap<AgentId, AgentRow> =
+        projection.rows(run, ids).into_iter().map(|row| (row.id.clone(), row)).collect();
+    for row in found {
+        match rebuilt.remove(&row.id) {
+            Some(expected) if expected == row => {}
+            Some(_) => return Err(VerifyError::Tables(format!("{} differs", row.id))),
+            None => return Err(VerifyError::Tables(format!("{} is not in the journal", row.id))),
+        }
+    }
+    match rebuilt.into_keys().next() {
+        Some(id) => Err(VerifyError::Tables(format!("{id} is missing"))),
+        None => Ok(()),
+    }
+}
+
+impl From<HistoryError> for VerifyError {
+    fn from(error: HistoryError) -> Self {
+        VerifyError::Store(StoreError::Failed(error.to_string()))
+    }
+}
