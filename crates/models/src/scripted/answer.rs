@@ -78,8 +78,7 @@ impl ScriptedAnswer {
     }
 
     /// A call that fails after all call retries, with the provider's status if there is one.
-    pub fn error(status: impl Into<Option<u16>>, message: impl Into<String>) -> Self {
-        let status = status.into();
+    pub fn error(status: Option<u16>, message: impl Into<String>) -> Self {
         Self::new(Said::Failure(CallError { code: Code::ModelError, message: message.into(), status }))
     }
 

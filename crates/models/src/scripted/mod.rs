@@ -6,7 +6,30 @@
 //! how often it was used: the count is the journal's, so it survives a crash and a resume.
 //!
 //! Rules come from a YAML file ([`Scripted::load`]), or are made in code ([`Scripted::from_rules`]). Where
-//! rules are too narrow, [`FnModel`] answers from a closure.
+//! rules are too narrow, [`FnModel`] answers from a closure. A file is a list of rules:
+//!
+//! ```yaml
+//! - when: {definition: coder, turn: 1}  # any of: definition, depth, agent (id glob), turn, contains
+//!   reply:
+//!     text: "I will split this."
+//!     tool_calls:
+//!       - {name: task, input: {subagent_type: explore, description: "find it", prompt: "..."}}
+//!       - {name: read, input: '{"path": '}  # a string is what a model wrote: here no valid JSON
+//!     usage: {input_tokens: 1200, output_tokens: 80}  # left out: a token for every four characters
+//!   latency_ms: 200
+//! - when: {agent: "*.1", contains: "boom"}  # text in the newest message, or in any of the newest results
+//!   error: {status: 529, message: "overloaded"}
+//!   times: 1  # for each agent
+//! - reply: {text: "Found in a.rs."}
+//! ```
+//!
+//! or a map that also says what the model is like, prices in dollars for a million tokens:
+//!
+//! ```yaml
+//! facts: {context_tokens: 100000, max_output_tokens: 4096, price: {input: 3, output: 15, cached: 0.3}}
+//! rules:
+//!   - reply: {text: "Found in a.rs."}
+//! ```
 
 mod answer;
 mod error;

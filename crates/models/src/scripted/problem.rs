@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
 
 use super::error::ScriptError;
@@ -53,15 +54,27 @@ fn describe(error: &Error) -> String {
         Error::Unexpected { expected, .. } => format!("expected {}", kind(expected)),
         Error::NullIntoString { .. } => "expected text, found nothing".to_owned(),
         Error::MultipleDocuments { .. } => "a script is one YAML document; here begins another".to_owned(),
-        Error::Budget { breach, .. } => format!("the script is larger than can be read safely: {breach:?}"),
-        Error::AliasReplayLimitExceeded { max_total_replayed_events, .. } => {
-            format!("the aliases of the script stand for more than {max_total_replayed_events} nodes")
-        }
+        Error::Budget { breach, .. } => too_much(breach).to_owned(),
+        Error::AliasReplayLimitExceeded { .. } => ALIASED_TOO_MUCH.to_owned(),
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
             format!("found {unexpected}, expected {expected}")
         }
         other => UserMessageFormatter.format_message(other).into_owned(),
+    }
+}
+
+const ALIASED_TOO_MUCH: &str = "the aliases of the script stand for more than can be read safely";
+
+fn too_much(breach: &BudgetBreach) -> &'static str {
+    match breach {
+        BudgetBreach::Aliases { .. }
+        | BudgetBreach::Anchors { .. }
+        | BudgetBreach::AliasAnchorRatio { .. }
+        | BudgetBreach::MergeKeys { .. }
+        | BudgetBreach::RecordedAnchorEvents { .. } => ALIASED_TOO_MUCH,
+        BudgetBreach::Depth { .. } => "the script is nested too deeply to be read safely",
+        _ => "the script holds more than can be read safely",
     }
 }
 

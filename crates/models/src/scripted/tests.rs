@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Mutex;
 
 use futures::FutureExt;
@@ -338,6 +339,11 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "facts: {tokens: 5}\nrules:\n- reply: {}\n",
             "plan.yaml:1: unknown field \"tokens\", expected one of ",
         ),
+        ("facts: {price: {input: -1, output: 1}}\nrules:\n- reply: {}\n", "plan.yaml:1: -1 is not an amount"),
+        ("facts: {price: {input: 1}}\nrules:\n- reply: {}\n", "plan.yaml:1: the field `output` is missing"),
+        ("- reply: {tool_calls: [{name: x, input: {a: .nan}}]}\n", "plan.yaml:1: a: "),
+        ("- &a [*a]\n", "plan.yaml:1: "),
+        ("- reply: *nobody\n", "plan.yaml:1: "),
         ("facts: {}\n", "plan.yaml:1: the field `rules` is missing"),
         (
             "rules:\n- reply: {}\nfoo: 1\n",
@@ -359,10 +365,14 @@ fn an_alias_may_save_typing_but_not_grow_without_bound() {
             .to_owned();
     for level in 1..20 {
         let below = vec![format!("*a{}", level - 1); 10].join(", ");
-        bomb.push_str(&format!("          a{level}: &a{level} [{below}]\n"));
+        let _ = writeln!(bomb, "          a{level}: &a{level} [{below}]");
     }
     let error = Scripted::from_yaml(&bomb, "bomb.yaml").expect_err("refused").to_string();
-    assert!(error.starts_with("bomb.yaml:"), "{error}");
+    assert!(error.ends_with("the aliases of the script stand for more than can be read safely"), "{error}");
+    let deep =
+        format!("- reply: {{tool_calls: [{{name: x, input: {}{}}}]}}", "[".repeat(100), "]".repeat(100));
+    let error = Scripted::from_yaml(&deep, "deep.yaml").expect_err("refused").to_string();
+    assert_eq!(error, "deep.yaml:1: the script is nested too deeply to be read safely");
 }
 
 #[test]
