@@ -17,7 +17,7 @@
 //!       - {name: read, input: '{"path": '}  # a string is what a model wrote: here no valid JSON
 //!     usage: {input_tokens: 1200, output_tokens: 80}  # left out: a token for every four characters
 //!   latency_ms: 200
-//! - when: {agent: "*.1", contains: "boom"}  # text in the newest message, or in any of the newest results
+//! - when: {agent: "*.1", contains: "boom"}  # text in what came since the model last spoke
 //!   error: {status: 529, message: "overloaded"}
 //!   times: 1  # for each agent
 //! - reply: {text: "Found in a.rs."}

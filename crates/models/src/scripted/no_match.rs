@@ -5,12 +5,12 @@ use std::fmt::Write;
 use posse_agent::conversation::Message;
 use posse_engine::ports::ModelRequest;
 
-use super::Script;
+use super::{Script, rule};
 
 /// Longest part of the newest message that is shown.
 const NEWEST_MAX_CHARS: usize = 400;
-/// Most results of the newest message that are shown.
-const RESULTS_MAX: usize = 4;
+/// Most texts of the newest message that are shown.
+const TEXTS_MAX: usize = 4;
 /// Most rules that are shown.
 const RULES_MAX: usize = 20;
 
@@ -39,19 +39,30 @@ pub(super) fn text(script: &Script, request: &ModelRequest) -> String {
 }
 
 fn newest(request: &ModelRequest) -> String {
-    let quote = |text: &str, max: usize| format!("{:?}", clip(text, max));
-    match request.messages.last().map(AsRef::as_ref) {
-        None => "none".to_owned(),
-        Some(Message::User(text)) => quote(text, NEWEST_MAX_CHARS),
-        Some(Message::Assistant { text, .. }) => format!("a reply, {}", quote(text, NEWEST_MAX_CHARS)),
-        Some(Message::Results(results)) => {
-            let each = NEWEST_MAX_CHARS / RESULTS_MAX;
-            let shown = results.iter().take(RESULTS_MAX);
-            let shown = shown.map(|result| format!("{} {}", result.tool, quote(&result.text, each)));
-            let more = if results.len() > RESULTS_MAX { ", ..." } else { "" };
-            format!("{} results, {}{more}", results.len(), shown.collect::<Vec<_>>().join(", "))
+    let mut texts: Vec<String> = Vec::new();
+    let messages = rule::newest(request);
+    let results = |message: &Message| if let Message::Results(results) = message { results.len() } else { 1 };
+    let count: usize = messages.iter().map(|message| results(message)).sum();
+    for message in messages {
+        match &**message {
+            Message::User(text) | Message::Assistant { text, .. } => texts.push(quoted(text, count)),
+            Message::Results(results) => {
+                let shown = results.iter().take(TEXTS_MAX);
+                texts.extend(shown.map(|result| format!("{} {}", result.tool, quoted(&result.text, count))));
+            }
         }
     }
+    texts.truncate(TEXTS_MAX);
+    match count.saturating_sub(texts.len()) {
+        _ if texts.is_empty() => "none".to_owned(),
+        0 => texts.join(", "),
+        more => format!("{}, and {more} more", texts.join(", ")),
+    }
+}
+
+/// One of `count` texts that share the room for the newest message.
+fn quoted(text: &str, count: usize) -> String {
+    format!("{:?}", clip(text, NEWEST_MAX_CHARS / count.clamp(1, TEXTS_MAX)))
 }
 
 /// The text, cut with a mark if it is longer than `max` characters.

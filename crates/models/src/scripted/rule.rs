@@ -1,6 +1,7 @@
 //! One rule: when it answers, how often, and with what.
 
 use std::fmt;
+use std::sync::Arc;
 
 use globset::{Glob, GlobMatcher};
 use posse_agent::conversation::Message;
@@ -106,7 +107,8 @@ impl When {
         self
     }
 
-    /// Requests whose newest message has this text somewhere: a prompt, or any of the newest results.
+    /// Requests whose newest message has this text somewhere. The newest message is all that came since the
+    /// model last spoke: the prompt, any of the results, what the host or others wrote.
     pub fn contains(mut self, text: impl Into<String>) -> Self {
         self.contains = Some(text.into());
         self
@@ -159,11 +161,18 @@ impl AgentGlob {
 }
 
 fn newest_contains(request: &ModelRequest, text: &str) -> bool {
-    match request.messages.last().map(AsRef::as_ref) {
-        None => false,
-        Some(Message::User(said) | Message::Assistant { text: said, .. }) => said.contains(text),
-        Some(Message::Results(results)) => results.iter().any(|result| result.text.contains(text)),
-    }
+    newest(request).iter().any(|message| match &**message {
+        Message::User(said) | Message::Assistant { text: said, .. } => said.contains(text),
+        Message::Results(results) => results.iter().any(|result| result.text.contains(text)),
+    })
+}
+
+/// The newest message: all that came since the model last spoke. The host may have put a note after a prompt
+/// or after results (a new attempt, the last turn), and to a model that is one message.
+pub(super) fn newest(request: &ModelRequest) -> &[Arc<Message>] {
+    let is_reply = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
+    let start = request.messages.iter().rposition(is_reply).map_or(0, |at| at + 1);
+    &request.messages[start..]
 }
 
 /// Why a rule does not answer a request: what it wanted.

@@ -116,10 +116,16 @@ fn each_condition_is_looked_at() {
     }
 }
 
+fn said(text: &str) -> Arc<Message> {
+    Arc::new(Message::Assistant { text: text.into(), calls: Arc::new([]) })
+}
+
 #[test]
-fn only_the_newest_message_is_searched() {
-    let older = ModelRequest { messages: vec![user("boom"), user("fine")], ..request() };
-    assert!(!matches("{contains: boom}", older));
+fn the_newest_message_is_all_since_the_model_last_spoke() {
+    let contains = |messages| matches("{contains: boom}", ModelRequest { messages, ..request() });
+    assert!(!contains(vec![user("boom"), said("boom"), user("fine")]));
+    assert!(contains(vec![user("boom"), user("This is a new attempt.")]), "a note of the host came after it");
+    assert!(contains(vec![said("x"), results(&["boom"]), user("This is your last turn.")]));
 }
 
 #[test]
@@ -152,6 +158,19 @@ fn an_error_rule_fails_with_its_status_and_tag() {
     assert_eq!((failure.error.status, failure.error.message.as_str()), (Some(529), "overloaded"));
     assert_eq!((failure.tag.as_deref(), failure.usage), (Some("rule:1"), Some(Usage::ZERO)));
     assert_eq!(text(&model, ModelRequest { tags: tags(&[("rule:1", 1)]), ..request() }), "ok");
+}
+
+#[test]
+fn no_match_shows_results_and_notes() {
+    let model = script("- {when: {turn: 7}, reply: {text: a}}\n");
+    let newest = |messages| {
+        let failure = ask(&model, ModelRequest { messages, ..request() }).expect_err("no match");
+        failure.error.message.lines().nth(1).expect("a line").to_owned()
+    };
+    assert_eq!(newest(vec![]), "newest message: none");
+    assert_eq!(newest(vec![results(&["a", "b"]), user("c")]), r#"newest message: read "a", read "b", "c""#);
+    let many = newest(vec![results(&["a"; 9]), user("c")]);
+    assert_eq!(many, r#"newest message: read "a", read "a", read "a", read "a", and 6 more"#);
 }
 
 #[test]
