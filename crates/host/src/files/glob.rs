@@ -17,8 +17,8 @@ pub const GLOB_RESULTS_MAX: usize = 1_000;
 /// Characters that make a part of a pattern more than a name.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
-/// A pattern, cut after the directories that it names literally: the search begins there, and a permission rule
-/// can tell what it is about.
+/// A pattern, cut after the directories that it names literally: the search begins there, and a permission
+/// rule can tell what it is about.
 #[derive(Debug, Clone)]
 pub struct GlobPattern {
     base: RelPath,
@@ -26,7 +26,8 @@ pub struct GlobPattern {
 }
 
 impl GlobPattern {
-    /// Reads a pattern that is relative to `base`. `*` and `?` stay within one name, `**` crosses directories.
+    /// Reads a pattern that is relative to `base`. `*` and `?` stay within one name, `**` crosses
+    /// directories.
     pub fn parse(base: &RelPath, pattern: &str) -> Result<Self, FileError> {
         let bad = |problem: &str| {
             // A pattern beyond the limit is not repeated in full.
@@ -91,7 +92,8 @@ pub struct Globbed {
 impl Beneath {
     /// Finds the regular files that match, without those that ignore files leave out.
     ///
-    /// They come in the order of their paths and not of their age, so that the same tree gives the same answer.
+    /// They come in the order of their paths and not of their age, so that the same tree gives the same
+    /// answer.
     pub fn glob(&self, pattern: &GlobPattern, limit: usize, stop: &Stop) -> Result<Globbed, FileError> {
         let mut found = Globbed { files: Vec::new(), total: 0, cut: false };
         let tree = self.descend(pattern.base())?;

@@ -85,7 +85,8 @@ pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes() == b".git" || super::write::is_temporary(name)
 }
 
-/// A path that begins with `/`, because the matcher strips the directory of its rules from the front by letters.
+/// A path that begins with `/`, because the matcher strips the directory of its rules from the front by
+/// letters.
 fn anchored(path: &RelPath) -> PathBuf {
     let top = Path::new("/");
     if path.is_root() { top.to_owned() } else { top.join(path.as_path()) }

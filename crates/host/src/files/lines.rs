@@ -9,8 +9,8 @@ pub struct LineRange<'a> {
     pub total: usize,
 }
 
-/// Takes `count` lines of `bytes` from line `first` on, the first line being 1. A line feed ends a line, so the
-/// last one of a text does not begin another.
+/// Takes `count` lines of `bytes` from line `first` on, the first line being 1. A line feed ends a line, so
+/// the last one of a text does not begin another.
 pub fn line_range(bytes: &[u8], first: usize, count: usize) -> LineRange<'_> {
     let skipped = first.saturating_sub(1);
     let end = skipped.saturating_add(count);

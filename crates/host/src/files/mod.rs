@@ -1,16 +1,17 @@
 //! Files of a workspace.
 //!
-//! The question that shaped this module: how does one keep a path inside a directory while somebody else moves
-//! things around in it? Checking a path and then opening it cannot work, because a directory can become a
-//! symbolic link between the two. So nothing here is checked by path. [`Beneath`] holds the workspace as an open
-//! directory, every name is resolved by the kernel (`openat2` with `RESOLVE_BENEATH`), and whatever was opened is
-//! used through its descriptor. A link that leaves the workspace fails at the moment it would be followed.
+//! The question that shaped this module: how does one keep a path inside a directory while somebody else
+//! moves things around in it? Checking a path and then opening it cannot work, because a directory can become
+//! a symbolic link between the two. So nothing here is checked by path. [`Beneath`] holds the workspace as an
+//! open directory, every name is resolved by the kernel (`openat2` with `RESOLVE_BENEATH`), and whatever was
+//! opened is used through its descriptor. A link that leaves the workspace fails at the moment it would be
+//! followed.
 //!
-//! - Reading follows links that stay inside. Writing follows none: permission rules and intents name the path that
-//!   is written, and a link would make them speak of another file.
+//! - Reading follows links that stay inside. Writing follows none: permission rules and intents name the path
+//!   that is written, and a link would make them speak of another file.
 //! - Walking ([`Beneath::glob`], [`Beneath::grep`]) follows no link below its start.
-//! - Paths are normalised by their letters alone ([`RelPath`]), before the kernel sees them, so that a permission
-//!   rule and the kernel judge the same path.
+//! - Paths are normalised by their letters alone ([`RelPath`]), before the kernel sees them, so that a
+//!   permission rule and the kernel judge the same path.
 //!
 //! Everything blocks; whoever needs otherwise runs it on a thread and can end it through [`Stop`].
 

@@ -33,8 +33,8 @@ pub enum PathProblem {
     TooLong,
 }
 
-/// A path relative to the workspace, normalised by its letters: no `.`, no `..`, no doubled or closing `/`. The
-/// workspace itself is the empty path and is shown as `.`.
+/// A path relative to the workspace, normalised by its letters: no `.`, no `..`, no doubled or closing `/`.
+/// The workspace itself is the empty path and is shown as `.`.
 ///
 /// `a/../b` is `b` here even if `a` is a link to somewhere else. The kernel never sees the `..`, so what a
 /// permission rule was asked about is what is opened.
@@ -129,8 +129,8 @@ impl fmt::Display for RelPath {
     }
 }
 
-/// The one spelling of any path text, for permission rules: like [`RelPath::parse`] but without refusing. What
-/// leaves the workspace keeps its leading `/` or `..`, so that no rule for a path inside matches it.
+/// The one spelling of any path text, for permission rules: like [`RelPath::parse`] but without refusing.
+/// What leaves the workspace keeps its leading `/` or `..`, so that no rule for a path inside matches it.
 pub fn spelled(text: &str) -> String {
     let normal = Normal::of(text);
     let mut parts = vec![".."; normal.up];

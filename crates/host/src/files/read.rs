@@ -26,8 +26,8 @@ impl Beneath {
         self.read_open(path, file, size(stat.st_size), READ_MAX_BYTES)
     }
 
-    /// Reads a regular file of at most `max` bytes if all of it is in the system's memory; none if it is larger or
-    /// would have to be waited for. This is cheap enough for a thread that must not block.
+    /// Reads a regular file of at most `max` bytes if all of it is in the system's memory; none if it is
+    /// larger or would have to be waited for. This is cheap enough for a thread that must not block.
     pub fn read_cached(&self, path: &RelPath, max: usize) -> Result<Option<Vec<u8>>, FileError> {
         let Some((file, stat)) = self.open_regular_cached(path)? else { return Ok(None) };
         // A filesystem that makes its files up as they are read says 0.
@@ -44,7 +44,8 @@ impl Beneath {
         Ok(Some(bytes))
     }
 
-    /// Reads an open file, which may grow meanwhile: the limit holds for what is there, not for what was said.
+    /// Reads an open file, which may grow meanwhile: the limit holds for what is there, not for what was
+    /// said.
     pub(super) fn read_open(
         &self,
         path: &RelPath,

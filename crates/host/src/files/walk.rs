@@ -1,8 +1,8 @@
 //! Going through a tree.
 //!
-//! Every directory is opened from the start of the walk, by its whole path and without following a link, read to
-//! the end and closed. So a walk holds one descriptor however deep it is, and a directory that turns into a link
-//! while it runs is simply not entered.
+//! Every directory is opened from the start of the walk, by its whole path and without following a link, read
+//! to the end and closed. So a walk holds one descriptor however deep it is, and a directory that turns into
+//! a link while it runs is simply not entered.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -53,8 +53,8 @@ struct Level {
     entries: std::vec::IntoIter<Entry>,
 }
 
-/// Calls `visit` with every regular file of `tree` that `ignored` does not leave out, in the order of their paths.
-/// Paths are relative to `tree`.
+/// Calls `visit` with every regular file of `tree` that `ignored` does not leave out, in the order of their
+/// paths. Paths are relative to `tree`.
 pub(super) fn walk(
     tree: &Beneath,
     mut ignored: Ignored,

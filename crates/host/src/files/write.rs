@@ -1,8 +1,9 @@
 //! Replacing a file, all of it or nothing.
 //!
 //! The new content goes into a new file beside the old one, is synced, and takes the old one's name; then the
-//! directory is synced. At every moment the name stands for the whole old content or the whole new one. All steps
-//! are relative to the open directory, so they happen in one place even if its path leads elsewhere meanwhile.
+//! directory is synced. At every moment the name stands for the whole old content or the whole new one. All
+//! steps are relative to the open directory, so they happen in one place even if its path leads elsewhere
+//! meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -62,10 +63,11 @@ impl Beneath {
         }
     }
 
-    /// Writes `bytes` to `path` if the file is still as `expected`, and makes the directories that are missing.
+    /// Writes `bytes` to `path` if the file is still as `expected`, and makes the directories that are
+    /// missing.
     ///
-    /// Asked to stop, it leaves the file as it was. After any error [`Self::look`] tells which content is there: if
-    /// only the last sync failed, it is the new one.
+    /// Asked to stop, it leaves the file as it was. After any error [`Self::look`] tells which content is
+    /// there: if only the last sync failed, it is the new one.
     pub fn replace(
         &self,
         path: &RelPath,
@@ -143,8 +145,8 @@ impl Beneath {
         Ok(self.at_directory(dir, &parent))
     }
 
-    /// Makes directories one by one. Each is opened from the root again rather than from its parent, so that one
-    /// swapped for a link is refused like everywhere else.
+    /// Makes directories one by one. Each is opened from the root again rather than from its parent, so that
+    /// one swapped for a link is refused like everywhere else.
     fn make_directories(&self, path: &RelPath) -> Result<OwnedFd, FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let failed = |errno| self.error(path, errno, Links::Refuse);
@@ -181,7 +183,8 @@ pub(super) fn is_temporary(name: &OsStr) -> bool {
     name.starts_with(TEMPORARY_START.as_bytes()) && name.ends_with(TEMPORARY_END.as_bytes())
 }
 
-/// How the unfinished files for `name` begin. Not with the name itself: with more, that might become too long.
+/// How the unfinished files for `name` begin. Not with the name itself: with more, that might become too
+/// long.
 fn temporary_start(name: &OsStr) -> String {
     let hash = blake3::hash(name.as_bytes()).to_hex();
     format!("{TEMPORARY_START}{}-", &hash[..16])
@@ -197,9 +200,11 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    /// Makes one for the file `name`, with the mode and, where possible, the owner of the file it will replace.
+    /// Makes one for the file `name`, with the mode and, where possible, the owner of the file it will
+    /// replace.
     fn create(dir: &'a OwnedFd, name: &OsStr, old: Option<Stat>) -> Result<Self, Errno> {
-        // A new file gets what the process gives new files; the copy of a secret must never be open to others.
+        // A new file gets what the process gives new files; the copy of a secret must never be open to
+        // others.
         let mode = if old.is_some() { 0o600 } else { 0o666 };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let start = temporary_start(name);

@@ -1,8 +1,8 @@
 //! Searching the content of files.
 //!
-//! The candidates are walked first, in the order of their paths, then searched in chunks by a few threads. Results
-//! are put together in the order of the chunks, so the answer does not depend on which thread was faster, and a
-//! search ends as soon as the chunks from the first on have given enough.
+//! The candidates are walked first, in the order of their paths, then searched in chunks by a few threads.
+//! Results are put together in the order of the chunks, so the answer does not depend on which thread was
+//! faster, and a search ends as soon as the chunks from the first on have given enough.
 
 mod board;
 mod clip;
@@ -166,7 +166,8 @@ struct Targets {
     cut: bool,
 }
 
-/// Which files are searched. A pattern without `/` is about the name alone, as people know it from other tools.
+/// Which files are searched. A pattern without `/` is about the name alone, as people know it from other
+/// tools.
 struct Filter {
     matcher: GlobMatcher,
     by_name: bool,

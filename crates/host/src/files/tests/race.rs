@@ -1,7 +1,7 @@
 //! A directory that turns into a link to the outside while others work in it.
 //!
-//! A second thread exchanges the two names in a tight loop, and every operation is tried often enough to meet both
-//! in every order. Nobody waits for anybody: what must hold, holds for every interleaving.
+//! A second thread exchanges the two names in a tight loop, and every operation is tried often enough to meet
+//! both in every order. Nobody waits for anybody: what must hold, holds for every interleaving.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,82 @@
+//! `list`: what is in a directory.
+
+use futures::future::BoxFuture;
+use posse_domain::event::EffectClass;
+use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput};
+use posse_host::files::{FileKind, Listed, Listing, RelPath};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use std::time::Duration;
+
+use crate::answer::{Answer, count};
+use crate::input::{Check, parse};
+use crate::space::{LOOK_TIMEOUT, blocking, failure, look, optional_path, optional_path_specifier};
+use crate::spec::{Parts, effect};
+
+const NAME: &str = "list";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The directory, relative to the workspace. Default: the workspace itself.
+    path: Option<String>,
+}
+
+/// The tool.
+pub(crate) fn tool() -> Tool {
+    let parts = Parts {
+        name: NAME,
+        class: EffectClass::Read,
+        text: include_str!("list.md"),
+        specifier: optional_path_specifier,
+    };
+    effect::<Input>(&parts, List)
+}
+
+struct List;
+
+impl EffectTool for List {
+    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+        Box::pin(async move {
+            let input: Input = parse(NAME, input)?;
+            let path = optional_path(Check::of(NAME), &call, input.path.as_deref())?;
+            Ok(look(async move {
+                blocking(&call, move |beneath, _| {
+                    let listing = beneath.list(&path).map_err(|error| failure(&error))?;
+                    Ok(answer(&path, &listing))
+                })
+                .await
+            }))
+        })
+    }
+
+    fn timeout(&self, _: &Value) -> Option<Duration> {
+        Some(LOOK_TIMEOUT)
+    }
+}
+
+fn answer(path: &RelPath, listing: &Listing) -> ToolOutput {
+    let mut answer = Answer::default();
+    let shown = listing.entries.iter().take_while(|entry| answer.line(&line(entry))).count();
+    let more = listing.more + listing.entries.len() - shown;
+    let mut notes = vec![match (shown, more) {
+        (0, 0) => format!("`{path}` is empty"),
+        (_, 0) => count(shown, "entry"),
+        _ => format!("{}, and at least {more} more that are not shown: use `glob`", count(shown, "entry")),
+    }];
+    if listing.ignored > 0 {
+        notes.push(format!("{} left out by ignore files", listing.ignored));
+    }
+    answer.close(&notes)
+}
+
+fn line(entry: &Listed) -> String {
+    let path = &entry.path;
+    match (entry.kind, entry.bytes) {
+        (FileKind::Directory, _) => format!("{path}/"),
+        (FileKind::Regular, Some(bytes)) => format!("{path} ({bytes} bytes)"),
+        (FileKind::Regular, None) => path.to_string(),
+        (kind, _) => format!("{path} ({kind})"),
+    }
+}

@@ -1,0 +1,160 @@
+//! `read`: a text file, or some lines of it.
+
+use futures::future::BoxFuture;
+use posse_domain::code::Code;
+use posse_domain::event::EffectClass;
+use posse_domain::hash::Hash;
+use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
+use posse_host::files::{Beneath, RelPath, is_binary, line_range};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use std::time::Duration;
+
+use crate::answer::{Answer, count};
+use crate::input::{Check, parse, shorten};
+use crate::space::{LOOK_TIMEOUT, blocking, failure, look, path, path_specifier};
+use crate::spec::{Parts, effect};
+
+const NAME: &str = "read";
+
+/// Most lines of one answer.
+const LINES_MAX: usize = 2_000;
+/// Longest part of a line that is shown.
+const LINE_MAX_CHARS: usize = 2_000;
+/// Largest file that is read without a thread of its own, if the system has it in memory. Such a read takes
+/// about as long as handing it to another thread would.
+const INLINE_MAX_BYTES: usize = 64 * 1024;
+
+/// Endings of names of pictures.
+const PICTURES: [&str; 9] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "ico", "tiff", "avif"];
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The file, relative to the workspace.
+    path: String,
+    /// The first line to show; the first line of a file is 1. Default 1.
+    offset: Option<usize>,
+    /// How many lines to show. Default and most: 2000.
+    limit: Option<usize>,
+}
+
+/// The tool.
+pub(crate) fn tool() -> Tool {
+    let parts = Parts {
+        name: NAME,
+        class: EffectClass::Read,
+        text: include_str!("read.md"),
+        specifier: path_specifier,
+    };
+    effect::<Input>(&parts, Read)
+}
+
+struct Read;
+
+/// Which part of which file.
+struct Wanted {
+    path: RelPath,
+    first: usize,
+    lines: usize,
+}
+
+impl EffectTool for Read {
+    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+        Box::pin(async move {
+            let wanted = wanted(&call, input)?;
+            Ok(look(read(call, wanted)))
+        })
+    }
+
+    fn timeout(&self, _: &Value) -> Option<Duration> {
+        Some(LOOK_TIMEOUT)
+    }
+}
+
+fn wanted(call: &CallContext, input: Value) -> Result<Wanted, ToolFailure> {
+    let check = Check::of(NAME);
+    let Input { path: text, offset, limit } = parse(NAME, input)?;
+    let first = check.at_least_one("offset", offset)?.unwrap_or(1);
+    let lines = check.at_least_one("limit", limit)?.unwrap_or(LINES_MAX).min(LINES_MAX);
+    Ok(Wanted { path: path(check, call, &text)?, first, lines })
+}
+
+async fn read(call: CallContext, wanted: Wanted) -> ToolResult {
+    if let Some(bytes) = read_from_memory(&call, &wanted.path)? {
+        return answer(&call, &wanted, &bytes);
+    }
+    let context = call.clone();
+    blocking(&call, move |beneath, _| {
+        let bytes = beneath.read(&wanted.path).map_err(|error| failure(&error))?;
+        answer(&context, &wanted, &bytes)
+    })
+    .await
+}
+
+/// A small file that needs no waiting; none if it does.
+fn read_from_memory(call: &CallContext, path: &RelPath) -> Result<Option<Vec<u8>>, ToolFailure> {
+    let beneath = Beneath::open_cached(&call.workspace).map_err(|error| failure(&error))?;
+    let bytes = beneath.map(|beneath| beneath.read_cached(path, INLINE_MAX_BYTES)).transpose();
+    Ok(bytes.map_err(|error| failure(&error))?.flatten())
+}
+
+/// Shows the lines, and notes which content the agent has seen now.
+fn answer(call: &CallContext, wanted: &Wanted, bytes: &[u8]) -> ToolResult {
+    if is_binary(bytes) {
+        return Err(not_text(&wanted.path, bytes.len()));
+    }
+    let output = lines(wanted, bytes)?;
+    call.seen.note(&wanted.path.text(), Hash::of(bytes));
+    Ok(output)
+}
+
+fn not_text(path: &RelPath, bytes: usize) -> ToolFailure {
+    let name = path.text().to_ascii_lowercase();
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    if PICTURES.contains(&ending) {
+        let text = format!("`{path}` is a picture ({bytes} bytes). Pictures cannot be shown yet.");
+        return ToolFailure { code: Code::Unsupported, text };
+    }
+    ToolFailure::failed(format!("`{path}` is a binary file ({bytes} bytes). Only text can be read."))
+}
+
+fn lines(wanted: &Wanted, bytes: &[u8]) -> ToolResult {
+    let range = line_range(bytes, wanted.first, wanted.lines);
+    if range.total == 0 {
+        return Ok(ToolOutput { text: format!("`{}` is empty.", wanted.path) });
+    }
+    if range.lines.is_empty() {
+        let problem =
+            format!("is {}, but `{}` has only {}", wanted.first, wanted.path, count(range.total, "line"));
+        return Err(Check::of(NAME).field("offset", problem));
+    }
+    let mut answer = Answer::default();
+    let mut shown = 0;
+    for line in &range.lines {
+        let text = String::from_utf8_lossy(line);
+        if !answer.line(&format!("{}\t{}", wanted.first + shown, shorten(&text, LINE_MAX_CHARS))) {
+            break;
+        }
+        shown += 1;
+    }
+    let mut notes = vec![position(wanted.first, shown, range.total)];
+    if bytes.windows(2).any(|pair| pair == b"\r\n") {
+        notes.push("lines end with CRLF".to_owned());
+    }
+    if str::from_utf8(bytes).is_err() {
+        notes.push("not all of it is UTF-8: other bytes are shown as \u{fffd}".to_owned());
+    }
+    Ok(answer.close(&notes))
+}
+
+/// Says which part was shown and how to go on.
+fn position(first: usize, shown: usize, total: usize) -> String {
+    let last = first + shown - 1;
+    match (first, last == total) {
+        (1, true) => format!("end of file, {}", count(total, "line")),
+        (_, true) => format!("end of file, lines {first} to {last} of {total}"),
+        (_, false) => format!("lines {first} to {last} of {total}; go on with offset {}", last + 1),
+    }
+}

@@ -1,0 +1,128 @@
+//! Reaching the workspace of a call.
+
+use std::path::Path;
+use std::time::Duration;
+
+use posse_domain::code::Code;
+use posse_engine::ports::{CallContext, Prepared, ToolFailure, ToolResult};
+use posse_host::files::{Beneath, FileError, FileKind, PathProblem, RelPath, Stop, spelled};
+use serde_json::Value;
+
+use crate::input::{Check, shorten};
+
+/// How long a call that only looks may take. A disk that does not answer must not hold an agent for ever.
+pub(crate) const LOOK_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Longest part of a path that is repeated in an answer.
+const SHOWN_PATH_MAX_CHARS: usize = 200;
+
+/// Reads a path of the input.
+pub(crate) fn path(check: Check, call: &CallContext, text: &str) -> Result<RelPath, ToolFailure> {
+    RelPath::parse(text).map_err(|problem| refusal(check, call, text, problem))
+}
+
+/// Reads a path that may be left out, which means the workspace itself.
+pub(crate) fn optional_path(
+    check: Check,
+    call: &CallContext,
+    text: Option<&str>,
+) -> Result<RelPath, ToolFailure> {
+    match text {
+        // Models that must say something for every field say this.
+        None | Some("") => Ok(RelPath::root()),
+        Some(text) => path(check, call, text),
+    }
+}
+
+fn refusal(check: Check, call: &CallContext, text: &str, problem: PathProblem) -> ToolFailure {
+    let shown = shorten(text, SHOWN_PATH_MAX_CHARS);
+    match problem {
+        PathProblem::Empty => check.field("path", "is empty: give a path relative to the workspace"),
+        PathProblem::Absolute => match inside(&call.workspace, text) {
+            Some(inside) => check.field("path", format!("must be relative to the workspace: `{inside}`")),
+            None => outside(&shown),
+        },
+        PathProblem::Home | PathProblem::Outside => outside(&shown),
+        PathProblem::Nul | PathProblem::TooLong => check.field("path", problem.to_string()),
+    }
+}
+
+/// What an absolute path would be if it were given as it should.
+fn inside(workspace: &Path, text: &str) -> Option<RelPath> {
+    // By whole names, so that a directory whose name merely begins alike is not meant.
+    let inside = Path::new(text).strip_prefix(workspace).ok()?;
+    RelPath::parse(inside.to_str()?).ok()
+}
+
+fn outside(shown: &str) -> ToolFailure {
+    let text = format!(
+        "`{shown}` is outside the workspace. Paths are relative to the workspace and cannot leave it."
+    );
+    ToolFailure { code: Code::PermissionDenied, text }
+}
+
+/// Says a file error to a model, with what to do about it.
+pub(crate) fn failure(error: &FileError) -> ToolFailure {
+    let code = match error {
+        FileError::Outside { .. } | FileError::Protected { .. } => Code::PermissionDenied,
+        FileError::BadGlob { .. } | FileError::BadRegex { .. } => Code::InvalidInput,
+        FileError::Stopped => Code::Cancelled,
+        _ => Code::ToolError,
+    };
+    let advice = match error {
+        FileError::NotFound { .. } => " Use `glob` or `list` to find out what there is.",
+        FileError::NotRegular { kind: FileKind::Directory, .. } => " Use `list` to see what is in it.",
+        FileError::TooLarge { .. } => " Use `grep` to find the part you need.",
+        FileError::Link { .. } => " Use the path that it leads to.",
+        FileError::Changed { .. } => " Nothing was written. Read it again before you change it.",
+        FileError::BadRegex { .. } => " Escape characters that are meant literally with `\\`.",
+        _ => "",
+    };
+    ToolFailure { code, text: format!("{}.{advice}", capital(&error.to_string())) }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().collect::<String>() + chars.as_str()).unwrap_or_default()
+}
+
+/// Does file work on a thread that may block. If nobody waits for it any more, it is asked to stop.
+pub(crate) async fn blocking<T: Send + 'static>(
+    call: &CallContext,
+    work: impl FnOnce(&Beneath, &Stop) -> Result<T, ToolFailure> + Send + 'static,
+) -> Result<T, ToolFailure> {
+    let workspace = call.workspace.clone();
+    let stop = Stop::new();
+    let _asks_to_stop = StopOnDrop(stop.clone());
+    let done = tokio::task::spawn_blocking(move || {
+        let beneath = Beneath::open(&workspace).map_err(|error| failure(&error))?;
+        work(&beneath, &stop)
+    });
+    done.await.unwrap_or_else(|_| Err(ToolFailure::failed("The tool broke down. This is a defect of Posse.")))
+}
+
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// A call that only looks, ready to run.
+pub(crate) fn look(run: impl Future<Output = ToolResult> + Send + 'static) -> Prepared {
+    Prepared { write: None, run: Box::new(|| Box::pin(run)) }
+}
+
+/// What a permission rule is asked about: the input's path in its one spelling.
+pub(crate) fn path_specifier(input: &Value) -> Option<String> {
+    Some(spelled(input.get("path")?.as_str()?))
+}
+
+/// The same where the path may be left out.
+pub(crate) fn optional_path_specifier(input: &Value) -> Option<String> {
+    match input.get("path") {
+        None | Some(Value::Null) => Some(spelled("")),
+        Some(path) => path.as_str().map(spelled),
+    }
+}
