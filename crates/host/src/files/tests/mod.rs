@@ -1,6 +1,7 @@
 //! Tests of the whole module; what concerns one file alone is tested there.
 
 mod find;
+mod fuzz;
 mod hostile;
 mod race;
 mod read;

@@ -172,6 +172,42 @@ fn what_is_deleted_during_a_walk_is_left_out() {
 }
 
 #[test]
+fn a_reader_sees_all_of_the_old_or_all_of_the_new() {
+    let scene = Scene::new();
+    let texts = ["a".repeat(100_000), "b".repeat(70_000)];
+    scene.file("f", &texts[0]);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let bytes = scene.read("f").unwrap();
+                assert!(texts.iter().any(|text| text.as_bytes() == bytes), "half of a file was seen");
+            }
+        });
+        let _guard = Guard(&done);
+        for round in 0..DEAR {
+            scene.write("f", &texts[(round + 1) % 2], hash(&texts[round % 2])).unwrap();
+        }
+    });
+}
+
+#[test]
+fn of_two_who_make_the_same_file_one_does() {
+    let scene = Scene::new();
+    for round in 0..DEAR {
+        let path = format!("{round}");
+        let make = |text: &'static str| scene.write(&path, text, Expected::Absent).is_ok();
+        let made = thread::scope(|scope| {
+            let other = scope.spawn(|| make("theirs"));
+            (make("ours"), other.join().unwrap())
+        });
+        assert!(made == (true, false) || made == (false, true), "{made:?}");
+        let expected = if made.0 { "ours" } else { "theirs" };
+        assert_eq!(fs::read_to_string(scene.ws(&path)).unwrap(), expected);
+    }
+}
+
+#[test]
 fn a_walk_ends_when_asked() {
     let scene = Scene::new();
     scene.file("a.txt", "x").file("b.txt", "x");
