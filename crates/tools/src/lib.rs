@@ -2,8 +2,8 @@
 //!
 //! Each tool is one file, and what a model reads about it is beside it: `grep.rs` has the typed input, whose
 //! doc comments become the schema's descriptions, and the work; `grep.md` says when and how to use it. What
-//! the tools have in common is in a few modules without a text of their own: [`input`] reads and checks
-//! arguments, [`space`] reaches the workspace, [`answer`] keeps results within limits, [`change`] is what
+//! the tools have in common is in a few modules without a text of their own: `input` reads and checks
+//! arguments, `space` reaches the workspace, `answer` keeps results within limits, `change` is what
 //! `write` and `edit` share.
 //!
 //! A tool knows only what its call hands it. It holds no state, so all agents of a process share one set.

@@ -196,10 +196,10 @@ fn of_two_who_make_the_same_file_one_does() {
     let scene = Scene::new();
     for round in 0..DEAR {
         let path = format!("{round}");
-        let make = |text: &'static str| scene.write(&path, text, Expected::Absent).is_ok();
+        let create = |text: &'static str| scene.write(&path, text, Expected::Absent).is_ok();
         let made = thread::scope(|scope| {
-            let other = scope.spawn(|| make("theirs"));
-            (make("ours"), other.join().unwrap())
+            let other = scope.spawn(|| create("theirs"));
+            (create("ours"), other.join().unwrap())
         });
         assert!(made == (true, false) || made == (false, true), "{made:?}");
         let expected = if made.0 { "ours" } else { "theirs" };
