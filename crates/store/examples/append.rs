@@ -9,12 +9,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use posse_domain::event::Encoded;
 use posse_domain::id::RunId;
-use posse_engine::ports::{Basis, Commit, RunKey, RunRow, Store, TenantId};
+use posse_engine::ports::{AgentRow, AgentTerms, Basis, Commit, RunKey, RunRow, Store, TenantId};
 use posse_store::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
@@ -43,10 +44,15 @@ async fn main() -> Result<(), Failure> {
     for (runs, events) in [(1, 1), (1, 3), (AGENTS, 1), (AGENTS, 3)] {
         one_process.push(throughput(&root.join(format!("one-{runs}-{events}")), runs, events, time).await?);
     }
+    let children = children(&root.join("children"), time).await?;
     let several = several_processes(&root.join("several"), seconds)?;
     let hearing = hearing(&root.join("hearing"), 200).await?;
     let report = json!({
-        "bare_sync_ms": sync, "one_process": one_process, "four_processes": several, "subscriber": hearing,
+        "bare_sync_ms": sync,
+        "one_process": one_process,
+        "children": children,
+        "four_processes": several,
+        "subscriber": hearing,
     });
     println!("{report:#}");
     fs::remove_dir_all(root)?;
@@ -106,14 +112,48 @@ impl Journal {
     }
 
     async fn append(&self, events: u64) -> Result<(), Failure> {
+        self.append_with(events, Vec::new()).await
+    }
+
+    async fn append_with(&self, events: u64, agents: Vec<AgentRow>) -> Result<(), Failure> {
         let committed = {
             let mut head = self.head.lock().map_err(|_| "an appender panicked")?;
             let basis = Basis::Owned { head: *head, epoch: 1 };
             *head += events;
-            self.store.commit(commit(&self.key, basis, events))
+            self.store.commit(Commit { agents, ..commit(&self.key, basis, events) })
         };
         committed.await?;
         Ok(())
+    }
+
+    /// The commits of one child of two turns.
+    async fn child(&self, number: u32) -> Result<(), Failure> {
+        let root = self.key.run.root();
+        let terms = AgentTerms {
+            parent: Some(root.clone()),
+            parent_message_id: Some("m1".to_owned()),
+            depth: 1,
+            definition: "explore".to_owned(),
+            contract_json: "c".repeat(1_500),
+            permissions_json: "p".repeat(500),
+            created_at_ms: 1,
+        };
+        let row = |state: &str, terms: Option<AgentTerms>| AgentRow {
+            id: root.child(number),
+            terms,
+            state: state.to_owned(),
+            final_status: (state == "closed").then(|| "completed".to_owned()),
+            close_reason: (state == "closed").then(|| "integrated".to_owned()),
+            result: (state == "closed").then(|| "r".repeat(PAYLOAD_BYTES)),
+            error: None,
+            usage_json: "u".repeat(100),
+            subtree_usage_json: "u".repeat(100),
+            completed_at_ms: None,
+        };
+        self.append_with(3, vec![row("running", Some(terms))]).await?;
+        self.append_with(3, vec![row("running", None)]).await?;
+        self.append_with(2, vec![row("running", None)]).await?;
+        self.append_with(4, vec![row("closed", None)]).await
     }
 }
 
@@ -180,6 +220,38 @@ async fn throughput(dir: &Path, runs: usize, events: u64, time: Duration) -> Res
     }))
 }
 
+/// Children of two turns each: twelve events in four commits, with their rows in the tables of current state.
+#[allow(clippy::cast_precision_loss)]
+async fn children(dir: &Path, time: Duration) -> Result<Value, Failure> {
+    let store = Arc::new(SqliteStore::open(dir, SqliteOptions::default())?);
+    let journal = Arc::new(Journal::start(store, 1).await?);
+    let (started, cpu) = (Instant::now(), writer_cpu());
+    let numbers = Arc::new(AtomicU32::new(1));
+    let tasks: Vec<_> = (0..AGENTS)
+        .map(|_| {
+            let (journal, numbers) = (journal.clone(), numbers.clone());
+            tokio::spawn(async move {
+                while started.elapsed() < time {
+                    journal.child(numbers.fetch_add(1, Ordering::Relaxed)).await?;
+                }
+                Ok::<_, Failure>(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await??;
+    }
+    let (elapsed, cpu) = (started.elapsed(), writer_cpu().saturating_sub(cpu));
+    let total = f64::from(numbers.load(Ordering::Relaxed) - 1);
+    Ok(json!({
+        "at_once": AGENTS,
+        "children": total,
+        "wall_ms_per_child": (elapsed.as_secs_f64() * 1e6 / total).round() / 1e3,
+        "writer_cpu_us_per_child": (cpu.as_secs_f64() * 1e7 / total).round() / 1e1,
+        "writer_cpu_us_per_event": (cpu.as_secs_f64() * 1e8 / total / 12.0).round() / 1e2,
+    }))
+}
+
 /// Processor time of the writer thread so far.
 fn writer_cpu() -> Duration {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
@@ -219,7 +291,8 @@ fn several_processes(dir: &Path, seconds: f64) -> Result<Value, Failure> {
         processes.push(serde_json::from_str::<Value>(&line)?);
         child.wait()?;
     }
-    let longest = processes.iter().filter_map(|process| process["wait_ms"]["max"].as_f64()).fold(0.0, f64::max);
+    let longest =
+        processes.iter().filter_map(|process| process["wait_ms"]["max"].as_f64()).fold(0.0, f64::max);
     Ok(json!({"agents": AGENTS, "longest_wait_ms": longest, "processes": processes}))
 }
 
@@ -243,15 +316,15 @@ async fn hearing(dir: &Path, rounds: usize) -> Result<Value, Failure> {
     let (mut here, mut there) = (store.watch(&journal.key), other.watch(&journal.key));
     let (mut committed, mut heard, mut heard_elsewhere) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds as u64 {
-        let head = round + 2;
+        let expected = round + 2;
         let started = Instant::now();
         let append = {
             let journal = journal.clone();
             tokio::spawn(async move { journal.append(1).await.map(|()| started.elapsed()) })
         };
-        here.wait_for(|pulse| pulse.head >= head).await?;
+        here.wait_for(|pulse| pulse.head >= expected).await?;
         heard.push(started.elapsed());
-        there.wait_for(|pulse| pulse.head >= head).await?;
+        there.wait_for(|pulse| pulse.head >= expected).await?;
         heard_elsewhere.push(started.elapsed());
         committed.push(append.await??);
     }

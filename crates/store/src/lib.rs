@@ -14,7 +14,7 @@
 //! Every store passes the [`conformance`] suite; the guarantees themselves stand at
 //! [`Store`](posse_engine::ports::Store).
 
-//pub mod conformance;
+pub mod conformance;
 pub mod memory;
 pub mod sqlite;
 mod validate;

@@ -8,8 +8,8 @@ use posse_domain::event::{Link, Stored, chain};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_engine::ports::{
-    AgentRow, Basis, Claim, Commit, Committed, Epoch, Head, Holder, MAILBOX_MAX, Mail, MailCommand, Pulse, RunEntry,
-    RunKey, RunRow, StoreError, TenantId,
+    AgentRow, Basis, Claim, Commit, Committed, Epoch, Head, Holder, MAILBOX_MAX, Mail, MailCommand, Pulse,
+    RunEntry, RunKey, RunRow, StoreError, TenantId,
 };
 use tokio::sync::watch;
 
@@ -93,18 +93,23 @@ impl Run {
             };
             let hash = chain(&previous.hash, link);
             let (kind, at_ms, version) = (event.kind.into(), event.at_ms, event.version);
-            self.events.push(Stored { seq, agent: event.agent, kind, at_ms, version, payload: event.payload, hash });
+            self.events.push(Stored {
+                seq,
+                agent: event.agent,
+                kind,
+                at_ms,
+                version,
+                payload: event.payload,
+                hash,
+            });
         }
         for row in commit.agents {
-            match self.places.get(&row.id) {
-                Some(&place) => {
-                    let terms = self.agents[place].terms.take();
-                    self.agents[place] = AgentRow { terms, ..row };
-                }
-                None => {
-                    self.places.insert(row.id.clone(), self.agents.len());
-                    self.agents.push(row);
-                }
+            if let Some(&place) = self.places.get(&row.id) {
+                let terms = self.agents[place].terms.take();
+                self.agents[place] = AgentRow { terms, ..row };
+            } else {
+                self.places.insert(row.id.clone(), self.agents.len());
+                self.agents.push(row);
             }
         }
         if let Some(row) = commit.run {
@@ -191,7 +196,8 @@ impl Data {
 
     /// Whose lease binds others.
     fn holder(&self, run: &Run) -> Option<Holder> {
-        let lease = run.lease.filter(|lease| self.alive.contains(&lease.owner) && lease.ends > Instant::now())?;
+        let lease =
+            run.lease.filter(|lease| self.alive.contains(&lease.owner) && lease.ends > Instant::now())?;
         Some(Holder { owner: format!("{:016x}", lease.owner), pid: std::process::id(), epoch: run.epoch })
     }
 

@@ -13,8 +13,8 @@ use futures::future::{BoxFuture, ready};
 use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, READ_MAX_EVENTS, RunEntry,
-    RunKey, Store, StoreError, TenantId,
+    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, READ_MAX_EVENTS,
+    RunEntry, RunKey, Store, StoreError, TenantId,
 };
 use tokio::sync::watch;
 
@@ -35,14 +35,20 @@ pub struct MemoryStore {
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self::new(LEASE)
+        Self::new()
     }
 }
 
 impl MemoryStore {
-    /// An empty store whose leases last `lease`.
-    pub fn new(lease: Duration) -> Self {
-        Self::handle(Arc::default(), lease)
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::handle(Arc::default(), LEASE)
+    }
+
+    /// The same store with leases that last `lease`.
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
     }
 
     /// Another process on the same data.
@@ -81,11 +87,17 @@ fn done<T: Send + 'static>(outcome: Result<T, StoreError>) -> BoxFuture<'static,
 
 impl Store for MemoryStore {
     fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<Committed, StoreError>> {
-        let outcome = validate(&commit).and_then(|()| self.data().commit(commit, self.owner, self.lease_end()));
+        let outcome =
+            validate(&commit).and_then(|()| self.data().commit(commit, self.owner, self.lease_end()));
         done(outcome)
     }
 
-    fn read(&self, key: &RunKey, after: u64, limit: u32) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
+    fn read(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
         done(self.data().read(key, after, limit.min(READ_MAX_EVENTS)))
     }
 
@@ -121,7 +133,12 @@ impl Store for MemoryStore {
         done(self.data().blob(tenant, hash))
     }
 
-    fn runs(&self, tenant: &TenantId, prefix: &str, limit: u32) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>> {
+    fn runs(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>> {
         done(Ok(self.data().runs(tenant, prefix, limit)))
     }
 

@@ -47,18 +47,21 @@ fn check_references(connection: &Connection, problems: &mut Vec<String>) -> Resu
 
 /// Every journal is as long as its head says, without a gap, and ends in its head's hash.
 fn check_heads(connection: &Connection, problems: &mut Vec<String>) -> Result<(), Broken> {
-    let mut runs = connection
-        .prepare("SELECT r.no, r.run, h.seq, h.hash FROM runs AS r LEFT JOIN heads AS h ON h.run_no = r.no")?;
+    let mut runs = connection.prepare(
+        "SELECT r.no, r.run, h.seq, h.hash FROM runs AS r LEFT JOIN heads AS h ON h.run_no = r.no",
+    )?;
     let mut count = connection.prepare("SELECT count(*), max(id) FROM events WHERE id BETWEEN ?1 AND ?2")?;
     let mut last = connection.prepare("SELECT hash FROM events WHERE id = ?1")?;
     let mut rows = runs.query([])?;
     while let Some(row) = rows.next()? {
         let (no, run): (i64, String) = (row.get(0)?, row.get(1)?);
-        let (Some(seq), Some(hash)) = (row.get::<_, Option<i64>>(2)?, row.get::<_, Option<Vec<u8>>>(3)?) else {
+        let (Some(seq), Some(hash)) = (row.get::<_, Option<i64>>(2)?, row.get::<_, Option<Vec<u8>>>(3)?)
+        else {
             problems.push(format!("run {run} has no head"));
             continue;
         };
-        let (events, end): (i64, Option<i64>) = count.query_row(row_ids(no), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (events, end): (i64, Option<i64>) =
+            count.query_row(row_ids(no), |row| Ok((row.get(0)?, row.get(1)?)))?;
         let end_seq = end.map_or(0, |id| i64::try_from(place(id)).unwrap_or(i64::MAX));
         if events != end_seq {
             problems.push(format!("the journal of run {run} has {events} events and ends at {end_seq}"));
@@ -74,7 +77,8 @@ fn check_heads(connection: &Connection, problems: &mut Vec<String>) -> Result<()
             problems.push(format!("the last event of run {run} does not have the hash that its head says"));
         }
     }
-    let strays = "SELECT count(*) FROM events WHERE NOT EXISTS (SELECT 1 FROM runs WHERE no = events.id >> 40)";
+    let strays =
+        "SELECT count(*) FROM events WHERE NOT EXISTS (SELECT 1 FROM runs WHERE no = events.id >> 40)";
     let strays: i64 = connection.query_row(strays, [], |row| row.get(0))?;
     if strays > 0 {
         problems.push(format!("{strays} events belong to no run"));

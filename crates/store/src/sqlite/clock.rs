@@ -45,7 +45,10 @@ impl BootClock {
         is_over(expiry, &self.boot, self.now_ms())
     }
 
-    #[expect(clippy::unused_self, reason = "the clock is a value, so that its users say which one they go by")]
+    #[expect(
+        clippy::unused_self,
+        reason = "the clock is a value, so that its users say which one they go by"
+    )]
     fn now_ms(&self) -> i64 {
         let now = clock_gettime(ClockId::Boottime);
         now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000)
@@ -71,7 +74,8 @@ mod tests {
     #[test]
     fn a_fresh_lease_is_not_over() {
         let clock = BootClock::new();
-        let expiry = Expiry { boot: clock.boot().to_owned(), until_ms: clock.until_ms(Duration::from_secs(3600)) };
+        let expiry =
+            Expiry { boot: clock.boot().to_owned(), until_ms: clock.until_ms(Duration::from_hours(1)) };
         assert!(!clock.is_over(&expiry));
     }
 }

@@ -2,6 +2,7 @@
 
 use posse_domain::event::{Encoded, Link, chain};
 use posse_domain::hash::Hash;
+use posse_domain::id::AgentId;
 use posse_engine::ports::{AgentRow, AgentTerms, Basis, Commit, Committed, Head, RunRow, StoreError};
 
 use super::blobs;
@@ -28,14 +29,14 @@ impl Group<'_, '_> {
     /// Where the run stands, if the commit knows it; none for a new run.
     fn check_basis(&mut self, commit: &Commit) -> Result<Option<RunHead>, Refused> {
         let run = &commit.key.run;
-        let Basis::Owned { head: expected, epoch: held } = commit.basis else {
+        let Basis::Owned { head: expected, epoch } = commit.basis else {
             return match self.find_head(&commit.key)? {
                 Some(_) => Err(StoreError::Exists(run.clone()).into()),
                 None => Ok(None),
             };
         };
         let head = self.head(&commit.key)?;
-        self.check_epoch(&commit.key, held, &head)?;
+        self.check_epoch(&commit.key, epoch, &head)?;
         if head.seq != expected {
             return Err(StoreError::Conflict { run: run.clone(), expected, actual: head.seq }.into());
         }
@@ -134,8 +135,9 @@ impl Group<'_, '_> {
             payload: &event.payload,
         };
         let hash = chain(&head.hash, link);
-        let id = row_id(head.run_no, seq)
-            .ok_or_else(|| StoreError::Failed(format!("the journal of run {} is too long", commit.key.run)))?;
+        let id = row_id(head.run_no, seq).ok_or_else(|| {
+            StoreError::Failed(format!("the journal of run {} is too long", commit.key.run))
+        })?;
         self.sql.insert_event.execute((
             id,
             tenant,
@@ -152,25 +154,7 @@ impl Group<'_, '_> {
 
     fn write_agent(&mut self, commit: &Commit, run_no: i64, row: &AgentRow) -> Result<(), Refused> {
         let tenant = commit.key.tenant.as_str();
-        let Some(terms) = &row.terms else {
-            let changed = self.sql.update_agent.execute((
-                run_no,
-                row.id.as_str(),
-                tenant,
-                &row.state,
-                &row.final_status,
-                &row.close_reason,
-                &row.result,
-                &row.error,
-                &row.usage_json,
-                &row.subtree_usage_json,
-                row.completed_at_ms,
-            ))?;
-            if changed == 1 {
-                return Ok(());
-            }
-            return Err(StoreError::Failed(format!("agent {} has no terms yet", row.id)).into());
-        };
+        let Some(terms) = &row.terms else { return self.update_agent(tenant, run_no, row) };
         let terms_id = self.insert_terms(tenant, run_no, terms)?;
         self.sql.insert_agent.execute((
             run_no,
@@ -189,6 +173,27 @@ impl Group<'_, '_> {
         Ok(())
     }
 
+    fn update_agent(&mut self, tenant: &str, run_no: i64, row: &AgentRow) -> Result<(), Refused> {
+        let values = (
+            run_no,
+            row.id.as_str(),
+            tenant,
+            &row.state,
+            &row.final_status,
+            &row.close_reason,
+            &row.result,
+            &row.error,
+            &row.usage_json,
+            &row.subtree_usage_json,
+            row.completed_at_ms,
+        );
+        // Most updates leave the state alone, and so need not touch the index on it.
+        if self.sql.update_agent.execute(values)? == 1 || self.sql.move_agent.execute(values)? == 1 {
+            return Ok(());
+        }
+        Err(StoreError::Failed(format!("agent {} has no terms yet", row.id)).into())
+    }
+
     fn insert_terms(&mut self, tenant: &str, run_no: i64, terms: &AgentTerms) -> Result<i64, Refused> {
         let ids = row_ids(run_no);
         let last: Option<i64> = self.sql.last_terms.query_row(ids, |row| row.get(0))?;
@@ -196,7 +201,7 @@ impl Group<'_, '_> {
         self.sql.insert_terms.execute((
             id,
             tenant,
-            terms.parent.as_ref().map(|parent| parent.as_str()),
+            terms.parent.as_ref().map(AgentId::as_str),
             &terms.parent_message_id,
             terms.depth,
             &terms.definition,

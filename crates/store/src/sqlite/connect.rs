@@ -75,10 +75,12 @@ fn immutable_uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(*byte));
+            }
             other => {
                 uri.push('%');
-                uri.push_str(&format!("{other:02x}"));
+                uri.extend(format!("{other:02x}").chars());
             }
         }
     }
@@ -106,7 +108,8 @@ mod tests {
         std::fs::File::create(&path).unwrap();
         let connection = writer(&path).unwrap();
         prepare_writer(&connection, &path).unwrap();
-        let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+        let pragma =
+            |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(pragma("synchronous"), 2, "FULL");
         assert_eq!(pragma("foreign_keys"), 1);
         assert_eq!(pragma("trusted_schema"), 0);

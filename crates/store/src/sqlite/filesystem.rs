@@ -52,10 +52,21 @@ mod tests {
 
     #[test]
     fn network_filesystems_are_told_from_local_ones() {
-        for (magic, name) in [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0x0102_1997, "9P"), (0x00c3_6400, "Ceph")] {
+        for (magic, name) in
+            [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0x0102_1997, "9P"), (0x00c3_6400, "Ceph")]
+        {
             assert_eq!(network_name(magic), Some(name));
         }
-        let local = [0xef53, 0x9123_683e, 0x5846_5342, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1, 0xf2f5_2010, 0x6573_5546];
+        let local = [
+            0xef53,
+            0x9123_683e,
+            0x5846_5342,
+            0x0102_1994,
+            0x794c_7630,
+            0x2fc1_2fc1,
+            0xf2f5_2010,
+            0x6573_5546,
+        ];
         for magic in local {
             assert_eq!(network_name(magic), None, "{magic:#x}");
         }

@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::context::Context;
 use super::error::{concerns_one_commit, corrupt};
-use super::job::{Job, Reply, hold_back};
+use super::job::{Answer, Job, Reply, hold_back, not_reached};
 use super::lease::Ownership;
 use super::statements::Statements;
 
@@ -66,28 +66,13 @@ pub(super) struct Group<'w, 'c> {
 
 impl Group<'_, '_> {
     /// Does one job. The reply is for later; an error ends the group.
-    pub(super) fn carry_out(&mut self, job: Job) -> Result<Reply, (Job, rusqlite::Error)> {
-        macro_rules! settle {
-            ($outcome:expr, $answer:ident, $job:expr) => {
-                match $outcome {
-                    Ok(done) => Ok(hold_back($answer, Ok(done))),
-                    Err(Refused::Job(error)) => Ok(hold_back($answer, Err(error))),
-                    Err(Refused::Group(error)) => Err(($job, error)),
-                }
-            };
-        }
+    pub(super) fn carry_out(&mut self, job: Job) -> (Reply, rusqlite::Result<()>) {
         match job {
-            Job::Commit(commit, answer) => settle!(self.commit(&commit), answer, Job::Commit(commit, answer)),
-            Job::Claim(key, answer) => settle!(self.claim(&key), answer, Job::Claim(key, answer)),
-            Job::Heartbeat(key, epoch, answer) => {
-                settle!(self.heartbeat(&key, epoch), answer, Job::Heartbeat(key, epoch, answer))
-            }
-            Job::Release(key, epoch, answer) => {
-                settle!(self.release(&key, epoch), answer, Job::Release(key, epoch, answer))
-            }
-            Job::Post(key, command, answer) => {
-                settle!(self.post(&key, &command), answer, Job::Post(key, command, answer))
-            }
+            Job::Commit(commit, answer) => settle(answer, self.commit(&commit)),
+            Job::Claim(key, answer) => settle(answer, self.claim(&key)),
+            Job::Heartbeat(key, epoch, answer) => settle(answer, self.heartbeat(&key, epoch)),
+            Job::Release(key, epoch, answer) => settle(answer, self.release(&key, epoch)),
+            Job::Post(key, command, answer) => settle(answer, self.post(&key, &command)),
         }
     }
 
@@ -132,7 +117,8 @@ impl Group<'_, '_> {
             .query_row((key.tenant.as_str(), key.run.as_str()), |row| Ok(read_head(row, owner)))
             .optional()?;
         let Some(head) = found else { return Ok(None) };
-        let head = head?.ok_or_else(|| corrupt(&self.context.paths.database, format!("head of run {}", key.run)))?;
+        let head =
+            head?.ok_or_else(|| corrupt(&self.context.paths.database, format!("head of run {}", key.run)))?;
         self.heads.insert(key.clone(), head);
         Ok(Some(head))
     }
@@ -147,10 +133,19 @@ impl Group<'_, '_> {
     }
 }
 
+fn settle<T: 'static>(answer: Answer<T>, outcome: Result<T, Refused>) -> (Reply, rusqlite::Result<()>) {
+    match outcome {
+        Ok(done) => (hold_back(answer, Ok(done)), Ok(())),
+        Err(Refused::Job(error)) => (hold_back(answer, Err(error)), Ok(())),
+        Err(Refused::Group(error)) => (hold_back(answer, Err(not_reached())), Err(error)),
+    }
+}
+
 fn read_head(row: &Row<'_>, owner: &str) -> rusqlite::Result<Option<RunHead>> {
     let is_mine = matches!(row.get_ref(5)?, ValueRef::Text(name) if name == owner.as_bytes());
     let hash = Hash::from_bytes(row.get_ref(2)?.as_blob().unwrap_or_default());
-    let number = |column| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default());
+    let number =
+        |column| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default());
     let (run_no, lease_until_ms) = (row.get(0)?, row.get(6)?);
     let (seq, posts, epoch) = (number(1)?, number(3)?, number(4)?);
     Ok(hash.map(|hash| RunHead { run_no, seq, hash, posts, epoch, is_mine, lease_until_ms, moved: false }))

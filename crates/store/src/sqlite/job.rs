@@ -40,6 +40,11 @@ impl Job {
 /// An outcome that may be told once its group is durable, or an error if the group failed.
 pub(super) type Reply = Box<dyn FnOnce(Option<StoreError>)>;
 
+/// What a job in a group that failed would hear, if it were not told why the group failed.
+pub(super) fn not_reached() -> StoreError {
+    StoreError::Failed("the group of commits failed".to_owned())
+}
+
 /// Holds `outcome` back until the fate of the group is known.
 pub(super) fn hold_back<T: 'static>(answer: Answer<T>, outcome: Result<T, StoreError>) -> Reply {
     Box::new(move |failure| drop(answer.send(failure.map_or(outcome, Err))))

@@ -57,7 +57,8 @@ impl Group<'_, '_> {
     pub(super) fn claim(&mut self, key: &RunKey) -> Result<Claim, Refused> {
         let head = self.head(key)?;
         let tenant = key.tenant.as_str();
-        let lease = self.sql.find_lease.query_row((head.run_no, tenant), |row| Lease::from_row(row, 0)).optional()?;
+        let lease =
+            self.sql.find_lease.query_row((head.run_no, tenant), |row| Lease::from_row(row, 0)).optional()?;
         let context = self.context;
         if let Some(lease) = lease.flatten().filter(|lease| lease.holds(&context.paths, &context.clock)) {
             return Ok(Claim::Held(lease.into_holder(head.epoch)));
@@ -78,17 +79,17 @@ impl Group<'_, '_> {
     }
 
     /// Renews a lease.
-    pub(super) fn heartbeat(&mut self, key: &RunKey, held: Epoch) -> Result<(), Refused> {
+    pub(super) fn heartbeat(&mut self, key: &RunKey, epoch: Epoch) -> Result<(), Refused> {
         let head = self.head(key)?;
-        self.check_epoch(key, held, &head)?;
+        self.check_epoch(key, epoch, &head)?;
         self.move_head(key, RunHead { lease_until_ms: self.lease_until_ms, ..head });
         Ok(())
     }
 
     /// Gives a run up, if it is still this store's.
-    pub(super) fn release(&mut self, key: &RunKey, held: Epoch) -> Result<(), Refused> {
+    pub(super) fn release(&mut self, key: &RunKey, epoch: Epoch) -> Result<(), Refused> {
         let head = self.head(key)?;
-        if self.check_epoch(key, held, &head).is_ok() {
+        if self.check_epoch(key, epoch, &head).is_ok() {
             self.sql.end_lease.execute((head.run_no, key.tenant.as_str()))?;
             self.move_head(key, RunHead { is_mine: false, ..head });
         }
@@ -98,10 +99,10 @@ impl Group<'_, '_> {
     /// Refuses who does not own the run, or no longer under this epoch. A lease that ran out unnoticed is no
     /// reason: as long as nobody claimed the run, nobody else wrote.
     #[expect(clippy::unused_self, reason = "reads as one of the group's checks")]
-    pub(super) fn check_epoch(&self, key: &RunKey, held: Epoch, head: &RunHead) -> Result<(), StoreError> {
-        if head.is_mine && head.epoch == held {
+    pub(super) fn check_epoch(&self, key: &RunKey, epoch: Epoch, head: &RunHead) -> Result<(), StoreError> {
+        if head.is_mine && head.epoch == epoch {
             return Ok(());
         }
-        Err(StoreError::Fenced { run: key.run.clone(), held, actual: head.epoch })
+        Err(StoreError::Fenced { run: key.run.clone(), held: epoch, actual: head.epoch })
     }
 }

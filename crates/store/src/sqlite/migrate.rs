@@ -55,7 +55,12 @@ pub(super) fn migrate(
     take(connection, &steps[taken..], steps.len(), faults).map_err(|error| from_sqlite(path, &error))
 }
 
-fn take(connection: &mut Connection, steps: &[&str], version: usize, faults: &Faults) -> rusqlite::Result<()> {
+fn take(
+    connection: &mut Connection,
+    steps: &[&str],
+    version: usize,
+    faults: &Faults,
+) -> rusqlite::Result<()> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
     for step in steps {
         transaction.execute_batch(step)?;
@@ -103,7 +108,8 @@ mod tests {
         let steps = ["CREATE TABLE a (x)", "CREATE TABLE b (x)", "CREATE TABLE a (x)"];
         run(&mut connection, &steps).unwrap_err();
         assert_eq!(look(&connection, Path::new("x"), 3), Ok(Found::Version(1)));
-        let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+        let tables: i64 =
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
         assert_eq!(tables, 1);
     }
 

@@ -38,8 +38,8 @@ use futures::future::BoxFuture;
 use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RunEntry, RunKey, Store,
-    StoreError, TenantId,
+    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RunEntry, RunKey,
+    Store, StoreError, TenantId,
 };
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
@@ -127,7 +127,10 @@ impl SqliteStore {
     }
 
     /// Lines a job up at once, so that the order of the calls is the order of writing; the future only waits.
-    fn write<T: Send + 'static>(&self, job: impl FnOnce(Answer<T>) -> Job) -> BoxFuture<'static, Result<T, StoreError>> {
+    fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(Answer<T>) -> Job,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
         let (answer, heard) = oneshot::channel();
         match &self.writer {
             Some(writer) => writer.queue.push(job(answer)),
@@ -169,7 +172,12 @@ impl Store for SqliteStore {
         self.write(|answer| Job::Commit(Box::new(commit), answer))
     }
 
-    fn read(&self, key: &RunKey, after: u64, limit: u32) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
+    fn read(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
         let key = key.clone();
         self.ask(move |connection, _| query::read(connection, &key, after, limit))
     }
@@ -221,7 +229,12 @@ impl Store for SqliteStore {
         self.ask(move |connection, context| query::blob(connection, context, &tenant, &hash))
     }
 
-    fn runs(&self, tenant: &TenantId, prefix: &str, limit: u32) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>> {
+    fn runs(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>> {
         let (tenant, prefix) = (tenant.clone(), prefix.to_owned());
         self.ask(move |connection, context| query::runs(connection, context, &tenant, &prefix, limit))
     }
@@ -232,6 +245,8 @@ impl Store for SqliteStore {
     }
 
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {
-        self.ask(|connection, context| query::at_one_moment(connection, |moment| check::check(moment, context)))
+        self.ask(|connection, context| {
+            query::at_one_moment(connection, |moment| check::check(moment, context))
+        })
     }
 }

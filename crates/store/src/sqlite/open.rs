@@ -61,7 +61,9 @@ pub(super) fn connect_read_only(context: &Context) -> Result<Connection, StoreEr
     let look = |connection: Connection| migrate::look(&connection, path, STEPS.len()).map(|_| connection);
     // On a medium that cannot be written SQLite cannot make the shared memory that WAL needs.
     match connect::reader(path).and_then(look) {
-        Err(StoreError::Failed(_) | StoreError::ReadOnly(_)) if wal_is_empty(context) => connect::immutable(path),
+        Err(StoreError::Failed(_) | StoreError::ReadOnly(_)) if wal_is_empty(context) => {
+            connect::immutable(path)
+        }
         other => other,
     }
 }

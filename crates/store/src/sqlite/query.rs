@@ -159,7 +159,12 @@ pub(super) fn mail(connection: &Connection, key: &RunKey) -> Answer<Vec<Mail>> {
 }
 
 /// A blob's content, checked against its name.
-pub(super) fn blob(connection: &Connection, context: &Context, tenant: &TenantId, hash: &Hash) -> Answer<Vec<u8>> {
+pub(super) fn blob(
+    connection: &Connection,
+    context: &Context,
+    tenant: &TenantId,
+    hash: &Hash,
+) -> Answer<Vec<u8>> {
     let mut find = connection.prepare_cached("SELECT content FROM blobs WHERE tenant = ?1 AND hash = ?2")?;
     let found: Option<Option<Vec<u8>>> =
         find.query_row((tenant.as_str(), hash.as_bytes()), |row| row.get(0)).optional()?;
@@ -268,7 +273,10 @@ fn agent(row: &Row<'_>) -> Answer<AgentRow> {
 }
 
 /// Runs several questions on one moment of the database.
-pub(super) fn at_one_moment<T>(connection: &Connection, ask: impl FnOnce(&Connection) -> Answer<T>) -> Answer<T> {
+pub(super) fn at_one_moment<T>(
+    connection: &Connection,
+    ask: impl FnOnce(&Connection) -> Answer<T>,
+) -> Answer<T> {
     let moment = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
     let answer = ask(&moment)?;
     moment.finish()?;

@@ -111,7 +111,9 @@ impl Queue {
     pub(super) fn fail(&self, reason: &StoreError) {
         self.close(reason.clone());
         let refused = std::mem::take(&mut self.line().jobs);
-        refused.into_iter().for_each(|job| job.refuse(reason.clone()));
+        for job in refused {
+            job.refuse(reason.clone());
+        }
     }
 }
 
@@ -167,7 +169,7 @@ mod tests {
         let writer = {
             let queue = queue.clone();
             std::thread::spawn(move || {
-                queue.linger(3, Duration::from_secs(60));
+                queue.linger(3, Duration::from_mins(1));
                 let mut jobs = VecDeque::new();
                 queue.take_all(&mut jobs);
                 jobs.len()

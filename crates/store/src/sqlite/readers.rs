@@ -62,7 +62,9 @@ impl Readers {
         let mut line = self.shared.line();
         if line.questions.len() >= READ_QUEUE_MAX {
             drop(line);
-            return question(Err(StoreError::Failed(format!("{READ_QUEUE_MAX} reads wait for the disk already"))));
+            return question(Err(StoreError::Failed(format!(
+                "{READ_QUEUE_MAX} reads wait for the disk already"
+            ))));
         }
         line.questions.push_back(question);
         if line.idle > 0 {
@@ -141,7 +143,9 @@ impl Shared {
         }
         let left = std::mem::take(&mut line.questions);
         drop(line);
-        left.into_iter().for_each(|question| question(Err(reason.clone())));
+        for question in left {
+            question(Err(reason.clone()));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The writer's statements, prepared once. A commit is mostly these and little else, so none is looked up by text.
 
-use rusqlite::{Connection, Result, Statement};
+use rusqlite::{Connection, PrepFlags, Result, Statement};
 
 /// Every statement that a group of jobs may need. Each names the tenant, though the number of a run is unique:
 /// nothing is found by guessing a number.
@@ -24,6 +24,7 @@ pub(super) struct Statements<'c> {
     pub(super) insert_terms: Statement<'c>,
     pub(super) insert_agent: Statement<'c>,
     pub(super) update_agent: Statement<'c>,
+    pub(super) move_agent: Statement<'c>,
     pub(super) insert_blob: Statement<'c>,
     pub(super) count_mail: Statement<'c>,
     pub(super) insert_mail: Statement<'c>,
@@ -32,7 +33,7 @@ pub(super) struct Statements<'c> {
 
 impl<'c> Statements<'c> {
     pub(super) fn prepare(connection: &'c Connection) -> Result<Self> {
-        let sql = |text: &str| connection.prepare(text);
+        let sql = |text: &str| connection.prepare_with_flags(text, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         Ok(Self {
             begin: sql("BEGIN IMMEDIATE")?,
             commit: sql("COMMIT")?,
@@ -50,23 +51,42 @@ impl<'c> Statements<'c> {
                  WHERE run_no = ?1 AND tenant = ?2")?,
             end_lease: sql("UPDATE heads SET owner = NULL, owner_pid = NULL, boot = NULL \
                  WHERE run_no = ?1 AND tenant = ?2")?,
-            insert_run: sql("INSERT INTO runs (tenant, run, status, title, definition, model, dir, session_id, \
-                 created_at_ms, ended_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?,
-            insert_head: sql("INSERT INTO heads (run_no, tenant, seq, hash, posts, epoch, owner, owner_pid, boot, \
-                 lease_until_ms) VALUES (?1, ?2, 0, ?3, 0, 1, ?4, ?5, ?6, ?7)")?,
-            update_run: sql("UPDATE runs SET status = ?3, title = ?4, definition = ?5, model = ?6, dir = ?7, \
-                 session_id = ?8, created_at_ms = ?9, ended_at_ms = ?10 WHERE no = ?1 AND tenant = ?2")?,
-            insert_event: sql("INSERT INTO events (id, tenant, agent, kind, at_ms, version, payload, hash) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
+            insert_run: sql(
+                "INSERT INTO runs (tenant, run, status, title, definition, model, dir, session_id, \
+                 created_at_ms, ended_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?,
+            insert_head: sql(
+                "INSERT INTO heads (run_no, tenant, seq, hash, posts, epoch, owner, owner_pid, boot, \
+                 lease_until_ms) VALUES (?1, ?2, 0, ?3, 0, 1, ?4, ?5, ?6, ?7)",
+            )?,
+            update_run: sql(
+                "UPDATE runs SET status = ?3, title = ?4, definition = ?5, model = ?6, dir = ?7, \
+                 session_id = ?8, created_at_ms = ?9, ended_at_ms = ?10 WHERE no = ?1 AND tenant = ?2",
+            )?,
+            insert_event: sql(
+                "INSERT INTO events (id, tenant, agent, kind, at_ms, version, payload, hash) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?,
             last_terms: sql("SELECT max(id) FROM agent_terms WHERE id BETWEEN ?1 AND ?2")?,
-            insert_terms: sql("INSERT INTO agent_terms (id, tenant, parent, parent_message_id, depth, definition, \
-                 contract_json, permissions_json, created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?,
-            insert_agent: sql("INSERT INTO agents (run_no, agent, tenant, state, final_status, close_reason, result, \
+            insert_terms: sql(
+                "INSERT INTO agent_terms (id, tenant, parent, parent_message_id, depth, definition, \
+                 contract_json, permissions_json, created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?,
+            insert_agent: sql(
+                "INSERT INTO agents (run_no, agent, tenant, state, final_status, close_reason, result, \
                  error, usage_json, subtree_usage_json, completed_at_ms, terms) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")?,
-            update_agent: sql("UPDATE agents SET state = ?4, final_status = ?5, close_reason = ?6, result = ?7, \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            )?,
+            update_agent: sql(
+                "UPDATE agents SET final_status = ?5, close_reason = ?6, result = ?7, error = ?8, \
+                 usage_json = ?9, subtree_usage_json = ?10, completed_at_ms = ?11 \
+                 WHERE run_no = ?1 AND agent = ?2 AND tenant = ?3 AND state = ?4",
+            )?,
+            move_agent: sql(
+                "UPDATE agents SET state = ?4, final_status = ?5, close_reason = ?6, result = ?7, \
                  error = ?8, usage_json = ?9, subtree_usage_json = ?10, completed_at_ms = ?11 \
-                 WHERE run_no = ?1 AND agent = ?2 AND tenant = ?3")?,
+                 WHERE run_no = ?1 AND agent = ?2 AND tenant = ?3",
+            )?,
             insert_blob: sql("INSERT INTO blobs (tenant, hash, bytes, content) VALUES (?1, ?2, ?3, ?4) \
                  ON CONFLICT (tenant, hash) DO NOTHING")?,
             count_mail: sql("SELECT count(*) FROM mailbox WHERE run_no = ?1 AND tenant = ?2")?,

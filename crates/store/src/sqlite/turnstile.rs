@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use posse_engine::ports::StoreError;
@@ -60,7 +60,7 @@ pub(super) struct Turnstile {
 /// The thread that waits.
 #[derive(Debug)]
 struct Helper {
-    ask: Sender<()>,
+    ask: SyncSender<()>,
     granted: Receiver<io::Result<()>>,
     asked: bool,
 }
@@ -95,7 +95,9 @@ impl Turnstile {
         }
         let patience = self.patience;
         match self.helper().wait(patience) {
-            Some(granted) => granted.map(|()| self.turn()).map_err(|error| from_io(&self.paths.writers_lock, &error)),
+            Some(granted) => {
+                granted.map(|()| self.turn()).map_err(|error| from_io(&self.paths.writers_lock, &error))
+            }
             None => Err(self.held_too_long()),
         }
     }
@@ -138,8 +140,9 @@ impl Turnstile {
 
 impl Helper {
     fn start(gates: Arc<Gates>) -> Self {
-        let (ask, asked) = channel::<()>();
-        let (grant, granted) = channel();
+        // One wait at a time, so neither channel ever holds more than one.
+        let (ask, asked) = sync_channel::<()>(1);
+        let (grant, granted) = sync_channel(1);
         std::thread::spawn(move || {
             while asked.recv().is_ok() {
                 let passed = gates.pass();
@@ -161,7 +164,9 @@ impl Helper {
         let answer = match self.granted.recv_timeout(patience) {
             Ok(granted) => granted,
             Err(RecvTimeoutError::Timeout) => return None,
-            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that waits for it ended")),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(io::Error::other("the thread that waits for it ended"))
+            }
         };
         self.asked = false;
         Some(answer)
@@ -207,10 +212,10 @@ mod tests {
     #[test]
     fn who_waited_goes_before_who_comes_back() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = turnstile(&dir, Duration::from_secs(60));
-        let mut second = turnstile(&dir, Duration::from_secs(60));
+        let mut first = turnstile(&dir, Duration::from_mins(1));
+        let mut second = turnstile(&dir, Duration::from_mins(1));
         let turn = first.take().unwrap();
-        let (sender, order) = channel();
+        let (sender, order) = sync_channel(2);
         let waiter = {
             let sender = sender.clone();
             std::thread::spawn(move || {
@@ -235,7 +240,7 @@ mod tests {
     #[test]
     fn a_wait_without_end_says_who_is_in_the_way() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = turnstile(&dir, Duration::from_secs(60));
+        let mut first = turnstile(&dir, Duration::from_mins(1));
         let mut second = turnstile(&dir, Duration::from_millis(10));
         let turn = first.take().unwrap();
         let StoreError::Failed(text) = second.take().unwrap_err() else { panic!("another error") };
@@ -249,8 +254,8 @@ mod tests {
     #[test]
     fn looking_whether_it_is_free_does_not_line_up() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = turnstile(&dir, Duration::from_secs(60));
-        let mut second = turnstile(&dir, Duration::from_secs(60));
+        let mut first = turnstile(&dir, Duration::from_mins(1));
+        let mut second = turnstile(&dir, Duration::from_mins(1));
         let turn = first.take().unwrap();
         assert!(second.try_take().is_none());
         drop(turn);

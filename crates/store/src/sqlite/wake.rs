@@ -68,14 +68,8 @@ impl Watchers {
     /// A receiver for one run. It starts with what is known, which may be nothing: the log is the truth.
     pub(super) fn subscribe(&self, key: &RunKey) -> watch::Receiver<Pulse> {
         let mut entries = self.entries();
-        let receiver = match entries.get(key) {
-            Some(sender) => sender.subscribe(),
-            None => {
-                let (sender, receiver) = watch::channel(Pulse::default());
-                entries.insert(key.clone(), sender);
-                receiver
-            }
-        };
+        let receiver =
+            entries.entry(key.clone()).or_insert_with(|| watch::Sender::new(Pulse::default())).subscribe();
         self.count.store(entries.len(), Ordering::Release);
         receiver
     }
@@ -136,7 +130,8 @@ impl Lookout {
         let signal = Arc::new(Signal { event, stop: AtomicBool::new(false) });
         let ears = listen(&context);
         let watch = Watch { context, watchers, signal: signal.clone(), ears, connection: None, seen: None };
-        let thread = std::thread::Builder::new().name("posse-lookout".to_owned()).spawn(move || watch.run())?;
+        let thread =
+            std::thread::Builder::new().name("posse-lookout".to_owned()).spawn(move || watch.run())?;
         Ok(Self { signal, thread: Some(thread) })
     }
 
@@ -163,6 +158,12 @@ fn listen(context: &Context) -> Option<OwnedFd> {
     Some(ears)
 }
 
+/// Sleeps until a source has something, for `pause` at most. Waking up too early only makes a look for nothing.
+fn sleep(sources: &mut [PollFd<'_>], pause: Option<Duration>) {
+    let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
+    let _ = poll(sources, pause.as_ref());
+}
+
 /// The lookout thread's state.
 struct Watch {
     context: Arc<Context>,
@@ -179,12 +180,9 @@ impl Watch {
         let mut rest = Duration::ZERO;
         let mut last_look = Instant::now();
         loop {
-            let called = self.wait();
+            let called = self.wait() || self.rest(rest.saturating_sub(last_look.elapsed()));
             if self.signal.stop.load(Ordering::Acquire) {
                 return;
-            }
-            if !called {
-                std::thread::sleep(rest.saturating_sub(last_look.elapsed()));
             }
             self.drain();
             last_look = Instant::now();
@@ -196,11 +194,17 @@ impl Watch {
     /// Sleeps until something happens; true if somebody in this process called.
     fn wait(&self) -> bool {
         let pause = if self.ears.is_some() { SLOW_POLL } else { DEAF_POLL };
-        let timeout = (!self.watchers.is_empty()).then(|| Timespec::try_from(pause).ok()).flatten();
         let mut sources = vec![PollFd::new(&self.signal.event, PollFlags::IN)];
         sources.extend(self.ears.iter().map(|ears| PollFd::new(ears, PollFlags::IN)));
-        let polled = poll(&mut sources, timeout.as_ref());
-        polled.is_ok() && !sources[0].revents().is_empty()
+        sleep(&mut sources, (!self.watchers.is_empty()).then_some(pause));
+        !sources[0].revents().is_empty()
+    }
+
+    /// Lets rings gather for `pause`; true if somebody in this process called meanwhile.
+    fn rest(&self, pause: Duration) -> bool {
+        let mut sources = [PollFd::new(&self.signal.event, PollFlags::IN)];
+        sleep(&mut sources, Some(pause));
+        !sources[0].revents().is_empty()
     }
 
     fn drain(&self) {

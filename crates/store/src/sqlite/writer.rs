@@ -1,8 +1,11 @@
 //! The thread that writes.
 //!
-//! 1. wait for work, 2. linger a moment if more is about to come, 3. make files of long blobs durable, 4. wait for
-//! our turn among the processes, 5. write all that waits in one transaction, 6. give the turn up, 7. tell those who
-//! watch and those who wait, 8. checkpoint if it is due.
+//! 1. Wait for work, and a moment longer if more is about to come.
+//! 2. Make the files of long blobs durable.
+//! 3. Wait for our turn among the processes.
+//! 4. Write all that waits in one transaction, and give the turn up.
+//! 5. Tell those who watch and those who wait.
+//! 6. Checkpoint if it is due.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use super::checkpoint::{Checkpoints, Depth};
 use super::context::Context;
 use super::error::{from_sqlite, leaves_store_usable};
 use super::group::Group;
-use super::job::{Job, Reply};
+use super::job::{Job, Reply, not_reached};
 use super::lease::Ownership;
 use super::options::{GROUP_MAX_EVENTS, IDLE_CHECKPOINT_AFTER};
 use super::queue::{Queue, Woken};
@@ -25,7 +28,7 @@ use super::turnstile::Turnstile;
 use super::wake::{Bell, Watchers};
 
 /// How long a writer with nothing left to do sleeps before it looks again.
-const SLEEP: Duration = Duration::from_secs(3_600);
+const SLEEP: Duration = Duration::from_hours(1);
 /// Longest wait for those who took part in the last group to come back with more.
 const LINGER_MAX: Duration = Duration::from_micros(500);
 /// The wait is at most this part of the last sync: what it costs stays small beside what it may save.
@@ -131,9 +134,8 @@ impl Session<'_> {
             if self.staged.is_empty() {
                 let pending = self.checkpoints.is_pending();
                 match self.queue.wait(if pending { IDLE_CHECKPOINT_AFTER } else { SLEEP }) {
-                    Woken::Work => {}
                     Woken::Idle if pending => self.checkpoint_if_free()?,
-                    Woken::Idle => {}
+                    Woken::Idle | Woken::Work => {}
                     Woken::Closed => return self.close(),
                 }
                 self.queue.linger(self.pace.jobs, LINGER_MAX.min(self.pace.sync / LINGER_PART));
@@ -216,7 +218,9 @@ impl Session<'_> {
             self.bell.ring();
             drop(turn);
             self.watchers.announce(group.pulses());
-            replies.into_iter().for_each(|reply| reply(None));
+            for reply in replies {
+                reply(None);
+            }
             return Ok(());
         }
         self.undo(written, replies)
@@ -235,7 +239,9 @@ impl Session<'_> {
         } else {
             fail_stop(self.context, error)
         };
-        replies.into_iter().for_each(|reply| reply(Some(reason.clone())));
+        for reply in replies {
+            reply(Some(reason.clone()));
+        }
         if usable { Ok(()) } else { written }
     }
 
@@ -247,7 +253,9 @@ impl Session<'_> {
     }
 
     fn refuse_all(&mut self, reason: &StoreError) {
-        self.staged.drain(..).for_each(|staged| staged.job.refuse(reason.clone()));
+        for staged in self.staged.drain(..) {
+            staged.job.refuse(reason.clone());
+        }
     }
 
     fn checkpoint_if_free(&mut self) -> rusqlite::Result<()> {
@@ -298,13 +306,9 @@ fn transact(
             replies.push(refused(job));
             continue;
         }
-        match group.carry_out(job) {
-            Ok(reply) => replies.push(reply),
-            Err((job, error)) => {
-                replies.push(refused(job));
-                failure = Some(error);
-            }
-        }
+        let (reply, done) = group.carry_out(job);
+        replies.push(reply);
+        failure = done.err();
     }
     if let Some(error) = failure {
         return Err(error);
@@ -323,7 +327,5 @@ fn transact(
 
 /// The reply to a job that was not reached.
 fn refused(job: Job) -> Reply {
-    Box::new(move |failure| {
-        job.refuse(failure.unwrap_or_else(|| StoreError::Failed("the commit was not reached".to_owned())));
-    })
+    Box::new(move |failure| job.refuse(failure.unwrap_or_else(not_reached)))
 }
