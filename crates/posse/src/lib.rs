@@ -1,1 +1,239 @@
 //! Posse for embedders: start runs of sub-agents under contract, watch them, cancel them.
+//!
+//! A [`Posse`] is opened on a state directory (or on memory, for tests). It starts runs, each of which is a tree
+//! of agents; everything that happens is in a durable journal that any process can read while it grows.
+//!
+//! ```
+//! use posse::{NewRun, Posse};
+//!
+//! # async fn example() -> Result<(), posse::Error> {
+//! // A model that needs nothing: its replies are in the script.
+//! let script = posse::scripted::Scripted::from_yaml(r#"
+//! - when: {definition: coder, turn: 1}
+//!   reply:
+//!     text: "I will ask."
+//!     tool_calls:
+//!       - {name: task, input: {subagent_type: explore, description: "find it", prompt: "Where is main?"}}
+//! - when: {definition: explore}
+//!   reply: {text: "In src/main.rs."}
+//! - when: {definition: coder}
+//!   reply: {text: "It is in src/main.rs."}
+//! "#, "demo.yaml").map_err(|error| posse::Error::invalid("model", error.to_string()))?;
+//!
+//! let posse = Posse::builder().model("scripted/demo", script).in_memory().open()?;
+//! let run = posse.start(NewRun::new("Where is main?").model("scripted/demo").dir(".")).await?;
+//! let finished = posse.wait(run.id()).await?;
+//! assert_eq!(finished.status, "completed");
+//! assert_eq!(finished.text, "It is in src/main.rs.");
+//! assert_eq!(posse.children(&run.id().root()).await?.len(), 1);
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
+//! ```
+
+mod builder;
+mod error;
+mod events;
+mod info;
+mod new_run;
+mod system;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use builder::PosseBuilder;
+pub use error::Error;
+pub use events::{Events, JournalEvent, TaskEvents};
+pub use info::{AgentInfo, DepthInfo, Finished, RunInfo, RunSummary};
+pub use new_run::{DEFAULT_PARALLEL, DEFAULT_MAX_AGENTS, NewRun};
+pub use posse_agent::definition::{Definitions, builtin, parse_agents};
+pub use posse_domain::budget::{Budget, Figures, Usage, effective_max_depth};
+pub use posse_domain::definition::Definition;
+pub use posse_domain::event::{EventBody, OrderChecker};
+pub use posse_domain::id::{AgentId, RunId};
+pub use posse_domain::permission::{Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules};
+pub use posse_engine::ports;
+pub use posse_engine::{Delta, DeltaPart, RunHandle, TaskEvent, TaskState, Verified, VerifyError};
+pub use posse_models::scripted;
+
+use posse_engine::ports::{Holder, MailCommand, RunKey, Store, TenantId, Tool};
+use posse_engine::{Resumed, Runtime};
+
+/// What came of a resume.
+pub enum Resume {
+    /// The run goes on in this process.
+    Going(RunHandle),
+    /// Somebody alive owns it.
+    Held(Holder),
+    /// It had ended already.
+    Ended,
+}
+
+/// Runs of sub-agents on one state directory.
+#[derive(Clone)]
+pub struct Posse {
+    runtime: Runtime,
+    store: Arc<dyn Store>,
+    tenant: TenantId,
+    tools: Arc<[Tool]>,
+}
+
+impl Posse {
+    /// Starts to describe a `Posse`.
+    pub fn builder() -> PosseBuilder {
+        PosseBuilder::default()
+    }
+
+    fn new(runtime: Runtime, tenant: TenantId, tools: Arc<[Tool]>) -> Self {
+        Self { store: runtime.store().clone(), runtime, tenant, tools }
+    }
+
+    /// Starts a run; returns once its beginning is durable.
+    pub async fn start(&self, run: NewRun) -> Result<RunHandle, Error> {
+        let known: Vec<&str> = self.tools.iter().map(|tool| tool.name).collect();
+        Ok(self.runtime.start(run.into_spec(&known)?).await?)
+    }
+
+    /// Goes on with a run that nobody alive owns.
+    pub async fn resume(&self, run: &RunId) -> Result<Resume, Error> {
+        Ok(match self.runtime.resume(run).await? {
+            Resumed::Going(handle) => Resume::Going(handle),
+            Resumed::Held(holder) => Resume::Held(holder),
+            Resumed::Ended(_) => Resume::Ended,
+        })
+    }
+
+    /// The newest runs whose id starts with `prefix`, newest first.
+    pub async fn runs(&self, prefix: &str, limit: u32) -> Result<Vec<RunSummary>, Error> {
+        let runs = self.store.runs(&self.tenant, prefix, limit).await?;
+        Ok(runs.into_iter().map(RunSummary::from).collect())
+    }
+
+    /// The one run whose id starts with `prefix`.
+    pub async fn find(&self, prefix: &str) -> Result<RunId, Error> {
+        let mut runs = self.store.runs(&self.tenant, prefix, 3).await?;
+        match runs.len() {
+            0 => Err(Error::NoRun(prefix.to_owned())),
+            1 => Ok(runs.remove(0).run),
+            _ => Err(Error::Ambiguous {
+                prefix: prefix.to_owned(),
+                examples: runs.iter().map(|entry| entry.run.to_string()).collect(),
+            }),
+        }
+    }
+
+    /// A run with all its agents.
+    pub async fn get(&self, run: &RunId) -> Result<RunInfo, Error> {
+        let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
+        let entry = entry.ok_or_else(|| Error::NoRun(run.to_string()))?;
+        let rows = self.store.agents(&self.key(run)).await?;
+        RunInfo::new(entry, rows)
+    }
+
+    /// The children of an agent, oldest first.
+    pub async fn children(&self, agent: &AgentId) -> Result<Vec<AgentInfo>, Error> {
+        let info = self.get(&agent.run()).await?;
+        Ok(info.agents.into_iter().filter(|child| child.parent.as_ref() == Some(agent)).collect())
+    }
+
+    /// Asks an agent and all below it to end; the root ends the run. Durable: it is honoured even if the run's
+    /// owner dies, or if nobody owns it until it is resumed.
+    pub async fn cancel(&self, agent: &AgentId, reason: &str) -> Result<(), Error> {
+        let reason = reason.to_owned();
+        self.post(agent, MailCommand::Cancel { agent: agent.clone(), reason, kill: false }).await
+    }
+
+    /// Sends a message to a running agent; it reads it before its next turn.
+    pub async fn send(&self, agent: &AgentId, text: &str) -> Result<(), Error> {
+        self.post(agent, MailCommand::Send { agent: agent.clone(), text: text.to_owned() }).await
+    }
+
+    async fn post(&self, agent: &AgentId, command: MailCommand) -> Result<(), Error> {
+        let run = agent.run();
+        let info = self.get(&run).await?;
+        if info.status != "running" {
+            return Err(Error::Ended { run, status: info.status });
+        }
+        if !info.agents.iter().any(|known| known.id == *agent) {
+            return Err(Error::NoAgent(agent.clone()));
+        }
+        self.store.post(&self.key(&run), command).await?;
+        Ok(())
+    }
+
+    /// The events of a run after number `after`, and every one that follows, whichever process writes it.
+    pub fn events(&self, run: &RunId, after: u64) -> Events {
+        Events::new(self.store.clone(), self.key(run), after)
+    }
+
+    /// An agent's events as a task's: status, message, error, done.
+    pub fn task_events(&self, agent: &AgentId) -> TaskEvents {
+        TaskEvents::new(self.events(&agent.run(), 0), agent.clone())
+    }
+
+    /// Waits until a run has ended, whichever process carries it.
+    pub async fn wait(&self, run: &RunId) -> Result<Finished, Error> {
+        // The summary is enough to know that it has not ended; only the end itself is read from the journal.
+        let mut events = self.events(run, self.store.head(&self.key(run)).await?.seq.saturating_sub(1));
+        loop {
+            let event = events.next().await?;
+            if let Some(finished) = Finished::from_event(run, &event.body) {
+                return self.with_count(finished).await;
+            }
+        }
+    }
+
+    async fn with_count(&self, mut finished: Finished) -> Result<Finished, Error> {
+        finished.agents = self.store.agents(&self.key(&finished.run)).await?.len() as u64;
+        Ok(finished)
+    }
+
+    /// How a run ended, if it has.
+    pub async fn finished(&self, run: &RunId) -> Result<Option<Finished>, Error> {
+        if self.get(run).await?.status == "running" {
+            return Ok(None);
+        }
+        self.wait(run).await.map(Some)
+    }
+
+    /// Checks a run's journal and the tables beside it.
+    pub async fn verify(&self, run: &RunId) -> Result<Verified, VerifyError> {
+        posse_engine::verify(&*self.store, &self.key(run)).await
+    }
+
+    /// Looks for damage that no single run would show.
+    pub async fn check(&self) -> Result<Vec<String>, Error> {
+        Ok(self.store.check().await?.problems)
+    }
+
+    /// Why an agent may or may not do something: every layer's say, and the outcome.
+    pub async fn explain(&self, agent: &AgentId, operation: &str) -> Result<Explanation, Error> {
+        let info = self.get(&agent.run()).await?;
+        let found = info.agents.iter().find(|known| known.id == *agent);
+        let found = found.ok_or_else(|| Error::NoAgent(agent.clone()))?;
+        found.explain(operation)
+    }
+
+    /// Stops carrying runs at once; they stay resumable.
+    pub fn stop(&self) {
+        self.runtime.stop();
+    }
+
+    /// The names of the tools agents can have.
+    pub fn tool_names(&self) -> Vec<&'static str> {
+        self.tools.iter().map(|tool| tool.name).collect()
+    }
+
+    fn key(&self, run: &RunId) -> RunKey {
+        self.runtime.key(run)
+    }
+}
+
+/// Groups agents by parent, for callers that draw trees.
+pub fn by_parent(agents: &[AgentInfo]) -> HashMap<Option<&AgentId>, Vec<&AgentInfo>> {
+    let mut groups: HashMap<Option<&AgentId>, Vec<&AgentInfo>> = HashMap::new();
+    for agent in agents {
+        groups.entry(agent.parent.as_ref()).or_default().push(agent);
+    }
+    groups
+}

@@ -1,0 +1,151 @@
+//! Puts a `Posse` together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse_engine::ports::{Faults, Model, Models, Store, System, TenantId, Tool};
+use posse_engine::{Parts, Runtime, RuntimeOptions};
+use posse_models::Catalog;
+use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
+
+use crate::{Error, Posse};
+
+enum Place {
+    Memory,
+    Directory(PathBuf),
+    Given(Arc<dyn Store>),
+}
+
+/// Describes a [`Posse`] before it is opened.
+pub struct PosseBuilder {
+    place: Place,
+    models: Vec<(String, Arc<dyn Model>)>,
+    catalog: Option<Arc<dyn Models>>,
+    script_dir: PathBuf,
+    tools: Vec<Tool>,
+    system: Arc<dyn System>,
+    faults: Faults,
+    lease: Option<Duration>,
+    options: RuntimeOptions,
+}
+
+impl Default for PosseBuilder {
+    fn default() -> Self {
+        Self {
+            place: Place::Memory,
+            models: Vec::new(),
+            catalog: None,
+            script_dir: PathBuf::from("."),
+            tools: Vec::new(),
+            system: Arc::new(crate::system::ProcessSystem::default()),
+            faults: Faults::default(),
+            lease: None,
+            options: RuntimeOptions::default(),
+        }
+    }
+}
+
+impl PosseBuilder {
+    /// Keeps the journal in this directory. Several processes may share it.
+    pub fn state_dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.place = Place::Directory(dir.as_ref().to_owned());
+        self
+    }
+
+    /// Keeps the journal in memory: for tests.
+    pub fn in_memory(mut self) -> Self {
+        self.place = Place::Memory;
+        self
+    }
+
+    /// Keeps the journal in a store of the embedder's own.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.place = Place::Given(store);
+        self
+    }
+
+    /// Adds a model under a name.
+    pub fn model(mut self, name: &str, model: impl Model) -> Self {
+        self.models.push((name.to_owned(), Arc::new(model)));
+        self
+    }
+
+    /// Finds models in a catalogue of the embedder's own.
+    pub fn models(mut self, models: Arc<dyn Models>) -> Self {
+        self.catalog = Some(models);
+        self
+    }
+
+    /// Where relative `scripted/<file>` names are looked for.
+    pub fn script_dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.script_dir = dir.as_ref().to_owned();
+        self
+    }
+
+    /// Adds a tool to the built-in ones; one of the same name replaces it.
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Another clock and another source of chance.
+    pub fn system(mut self, system: Arc<dyn System>) -> Self {
+        self.system = system;
+        self
+    }
+
+    /// Fault points, for tests that end the process.
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// How long a silent owner keeps its runs.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self.options.heartbeat = lease / 3;
+        self
+    }
+
+    /// Whose runs these are.
+    pub fn tenant(mut self, tenant: TenantId) -> Self {
+        self.options.tenant = tenant;
+        self
+    }
+
+    /// Text that is part of every agent's system prompt, such as a project's `AGENTS.md`.
+    pub fn project_notes(mut self, notes: impl Into<String>) -> Self {
+        self.options.project_notes = Some(notes.into());
+        self
+    }
+
+    /// Opens it.
+    pub fn open(self) -> Result<Posse, Error> {
+        let store: Arc<dyn Store> = match self.place {
+            Place::Memory => Arc::new(MemoryStore::default()),
+            Place::Given(store) => store,
+            Place::Directory(dir) => {
+                let mut options = SqliteOptions { faults: self.faults.clone(), ..SqliteOptions::default() };
+                options.lease = self.lease.unwrap_or(options.lease);
+                Arc::new(SqliteStore::open(&dir, options)?)
+            }
+        };
+        let models = self.catalog.unwrap_or_else(|| {
+            let catalog = Catalog::new(self.script_dir);
+            for (name, model) in self.models {
+                catalog.insert(name, model);
+            }
+            Arc::new(catalog)
+        });
+        let mut tools = posse_tools::builtin();
+        for tool in self.tools {
+            tools.retain(|known| known.name != tool.name);
+            tools.push(tool);
+        }
+        let shared: Arc<[Tool]> = tools.clone().into();
+        let tenant = self.options.tenant.clone();
+        let parts = Parts { store, models, tools, system: self.system, faults: self.faults };
+        Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared))
+    }
+}

@@ -1,0 +1,123 @@
+//! Following a run's journal.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use posse_domain::event::{CodecError, Event, EventBody, Stored};
+use posse_domain::id::AgentId;
+use posse_domain::text::BlobRef;
+use posse_engine::ports::{Pulse, READ_MAX_EVENTS, RunKey, Store};
+use posse_engine::{HistoryError, TaskEvent, TaskView};
+use tokio::sync::watch;
+
+use crate::Error;
+
+/// One event of a journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JournalEvent {
+    /// Its number in its run, without gaps.
+    pub seq: u64,
+    /// The agent it happened to.
+    pub agent_id: AgentId,
+    /// Its kind.
+    pub kind: &'static str,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// What happened, in one line.
+    pub summary: String,
+    /// All of it, as the journal holds it: long texts are references.
+    pub detail: serde_json::Value,
+    /// All of it, typed, with its long texts.
+    pub body: EventBody,
+}
+
+/// The events of a run, each once and in order, including those that are not written yet.
+pub struct Events {
+    store: Arc<dyn Store>,
+    key: RunKey,
+    after: u64,
+    pulse: watch::Receiver<Pulse>,
+    page: VecDeque<Stored>,
+}
+
+impl Events {
+    pub(crate) fn new(store: Arc<dyn Store>, key: RunKey, after: u64) -> Self {
+        // Watched before the first read: what is written in between wakes the next look.
+        let pulse = store.watch(&key);
+        Self { store, key, after, pulse, page: VecDeque::new() }
+    }
+
+    /// The next event that is already written, if there is one.
+    pub async fn try_next(&mut self) -> Result<Option<JournalEvent>, Error> {
+        if self.page.is_empty() {
+            self.pulse.mark_unchanged();
+            self.page = self.store.read(&self.key, self.after, READ_MAX_EVENTS).await?.into();
+        }
+        let Some(stored) = self.page.pop_front() else { return Ok(None) };
+        self.after = stored.seq;
+        self.decode(&stored).await.map(Some)
+    }
+
+    /// The next event; waits until there is one.
+    pub async fn next(&mut self) -> Result<JournalEvent, Error> {
+        loop {
+            if let Some(event) = self.try_next().await? {
+                return Ok(event);
+            }
+            if self.pulse.changed().await.is_err() {
+                return Err(posse_engine::ports::StoreError::Failed("the store was closed".to_owned()).into());
+            }
+        }
+    }
+
+    async fn decode(&self, stored: &Stored) -> Result<JournalEvent, Error> {
+        let seq = stored.seq;
+        let bad = |error: CodecError| Error::from(HistoryError::Event { seq, error });
+        let mut event = Event::decode(stored).map_err(bad)?;
+        let detail = serde_json::from_str(&stored.payload).unwrap_or(serde_json::Value::Null);
+        let mut texts = std::collections::HashMap::new();
+        for at in event.body.missing() {
+            let bytes = self.store.get_blob(&self.key.tenant, &at.blob).await?;
+            texts.insert(at.blob, String::from_utf8_lossy(&bytes).into_owned());
+        }
+        event.body.fill(&mut |at: &BlobRef| texts.get(&at.blob).cloned()).map_err(bad)?;
+        Ok(JournalEvent {
+            seq,
+            agent_id: event.agent,
+            kind: event.body.kind(),
+            at_ms: event.at_ms,
+            summary: event.body.summary(),
+            detail,
+            body: event.body,
+        })
+    }
+}
+
+/// One agent's events as a task's.
+pub struct TaskEvents {
+    events: Events,
+    view: TaskView,
+    ready: VecDeque<TaskEvent>,
+    done: bool,
+}
+
+impl TaskEvents {
+    pub(crate) fn new(events: Events, agent: AgentId) -> Self {
+        Self { events, view: TaskView::new(agent), ready: VecDeque::new(), done: false }
+    }
+
+    /// The next event; none after `done`.
+    pub async fn next(&mut self) -> Result<Option<TaskEvent>, Error> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                self.done |= matches!(event, TaskEvent::Done { .. });
+                return Ok(Some(event));
+            }
+            if self.done {
+                return Ok(None);
+            }
+            let event = self.events.next().await?;
+            self.ready.extend(self.view.push(&event.agent_id, &event.body));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Runs and agents as embedders and the command line see them.
+
+use posse_domain::budget::{Figures, Usage};
+use posse_domain::event::{EventBody, FailedChild};
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::FailKind;
+use posse_domain::permission::{Approvals, Authority, Explanation, Operation};
+use posse_engine::ports::{AgentRow, Holder, RunEntry, StoreError};
+use serde::Serialize;
+
+use crate::Error;
+
+/// A run as a list shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunSummary {
+    /// The run.
+    pub run: RunId,
+    /// `running`, `completed`, `failed` or `cancelled`.
+    pub status: String,
+    /// The request's first line.
+    pub title: String,
+    /// The root's definition.
+    pub definition: String,
+    /// The root's model.
+    pub model: String,
+    /// The working directory.
+    pub dir: String,
+    /// The embedder's session.
+    pub session_id: Option<String>,
+    /// How many agents it has.
+    pub agents: u64,
+    /// How many events.
+    pub events: u64,
+    /// When it started, in milliseconds since 1970.
+    pub created_at_ms: i64,
+    /// When it ended.
+    pub ended_at_ms: Option<i64>,
+    /// Who carries it, if somebody alive does.
+    pub holder: Option<Holder>,
+}
+
+impl From<RunEntry> for RunSummary {
+    fn from(entry: RunEntry) -> Self {
+        Self {
+            run: entry.run,
+            status: entry.row.status,
+            title: entry.row.title,
+            definition: entry.row.definition,
+            model: entry.row.model,
+            dir: entry.row.dir,
+            session_id: entry.row.session_id,
+            agents: entry.agents,
+            events: entry.head.seq,
+            created_at_ms: entry.row.created_at_ms,
+            ended_at_ms: entry.row.ended_at_ms,
+            holder: entry.holder,
+        }
+    }
+}
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentInfo {
+    /// The agent.
+    pub id: AgentId,
+    /// Its parent; none for the root.
+    pub parent: Option<AgentId>,
+    /// Its depth.
+    pub depth: u32,
+    /// Its definition.
+    pub definition: String,
+    /// Its title: the description its parent gave.
+    pub title: String,
+    /// Lifecycle state.
+    pub state: String,
+    /// `completed` or `failed` once known.
+    pub final_status: Option<String>,
+    /// Why it closed.
+    pub close_reason: Option<String>,
+    /// Its report.
+    pub result: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What it spent itself.
+    pub own: Figures,
+    /// What it and all below it spent.
+    pub subtree: Figures,
+    /// When it was created, in milliseconds since 1970.
+    pub created_at_ms: i64,
+    /// When it closed.
+    pub completed_at_ms: Option<i64>,
+    /// Its contract, as JSON.
+    pub contract_json: String,
+    /// The layers that bind it, as JSON.
+    pub permissions_json: String,
+}
+
+impl AgentInfo {
+    fn from_row(row: AgentRow) -> Result<Self, Error> {
+        let bad = |what: &str| StoreError::Corrupt { path: format!("agent {}", row.id), problem: format!("no {what}") };
+        let terms = row.terms.clone().ok_or_else(|| bad("terms"))?;
+        let figures = |json: &str| serde_json::from_str(json).map_err(|_| bad("figures"));
+        let contract: serde_json::Value = serde_json::from_str(&terms.contract_json).map_err(|_| bad("contract"))?;
+        Ok(Self {
+            parent: terms.parent,
+            depth: terms.depth,
+            definition: terms.definition,
+            title: contract["step"]["title"].as_str().unwrap_or_default().to_owned(),
+            own: figures(&row.usage_json)?,
+            subtree: figures(&row.subtree_usage_json)?,
+            created_at_ms: terms.created_at_ms,
+            contract_json: terms.contract_json,
+            permissions_json: terms.permissions_json,
+            state: row.state,
+            final_status: row.final_status,
+            close_reason: row.close_reason,
+            result: row.result,
+            error: row.error,
+            completed_at_ms: row.completed_at_ms,
+            id: row.id,
+        })
+    }
+
+    pub(crate) fn explain(&self, operation: &str) -> Result<Explanation, Error> {
+        let authority: Authority = serde_json::from_str(&self.permissions_json)
+            .map_err(|error| StoreError::Corrupt { path: format!("agent {}", self.id), problem: error.to_string() })?;
+        Ok(authority.explain(&Approvals::none(), &Operation::parse(operation)))
+    }
+}
+
+/// What the agents of one depth did together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DepthInfo {
+    /// The depth.
+    pub depth: u32,
+    /// How many agents.
+    pub agents: u64,
+    /// What they spent.
+    pub figures: Figures,
+}
+
+/// A run with all its agents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunInfo {
+    /// The run.
+    pub run: RunId,
+    /// `running`, `completed`, `failed` or `cancelled`.
+    pub status: String,
+    /// The request's first line.
+    pub title: String,
+    /// Who carries it, if somebody alive does.
+    pub holder: Option<Holder>,
+    /// When it started, in milliseconds since 1970.
+    pub created_at_ms: i64,
+    /// When it ended.
+    pub ended_at_ms: Option<i64>,
+    /// The working directory.
+    pub dir: String,
+    /// The agents, parents before children.
+    pub agents: Vec<AgentInfo>,
+    /// What each depth spent.
+    pub by_depth: Vec<DepthInfo>,
+}
+
+impl RunInfo {
+    pub(crate) fn new(entry: RunEntry, rows: Vec<AgentRow>) -> Result<Self, Error> {
+        let agents: Vec<AgentInfo> = rows.into_iter().map(AgentInfo::from_row).collect::<Result<_, _>>()?;
+        let mut by_depth: Vec<DepthInfo> = Vec::new();
+        for agent in &agents {
+            let at = agent.depth as usize;
+            while by_depth.len() <= at {
+                let depth = u32::try_from(by_depth.len()).unwrap_or(u32::MAX);
+                by_depth.push(DepthInfo { depth, agents: 0, figures: Figures::default() });
+            }
+            by_depth[at].agents += 1;
+            by_depth[at].figures += agent.own;
+        }
+        Ok(Self {
+            run: entry.run,
+            status: entry.row.status,
+            title: entry.row.title,
+            holder: entry.holder,
+            created_at_ms: entry.row.created_at_ms,
+            ended_at_ms: entry.row.ended_at_ms,
+            dir: entry.row.dir,
+            agents,
+            by_depth,
+        })
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// The run.
+    pub run: RunId,
+    /// `completed`, `failed` or `cancelled`.
+    pub status: &'static str,
+    /// The root's report, or why there is none.
+    pub text: String,
+    /// Why it failed.
+    pub failure: Option<(FailKind, String)>,
+    /// What the tree spent.
+    pub usage: Usage,
+    /// How many agents it had.
+    pub agents: u64,
+    /// The children that failed.
+    pub failed: Vec<FailedChild>,
+}
+
+impl Finished {
+    pub(crate) fn from_event(run: &RunId, body: &EventBody) -> Option<Self> {
+        let finished = |status, text, failure, usage, failed: &[FailedChild]| Finished {
+            run: run.clone(),
+            status,
+            text,
+            failure,
+            usage,
+            agents: 0,
+            failed: failed.to_vec(),
+        };
+        Some(match body {
+            EventBody::RunCompleted(e) => {
+                finished("completed", e.text.to_shared().to_string(), None, e.figures.usage, &e.failed)
+            }
+            EventBody::RunFailed(e) => {
+                let text = e.text.as_ref().map_or_else(String::new, |text| text.to_shared().to_string());
+                let reason = format!("{}: {}", e.code, e.reason);
+                finished("failed", text, Some((e.kind, reason)), e.figures.usage, &e.failed)
+            }
+            EventBody::RunCancelled(e) => {
+                let failure = Some((FailKind::Cancelled, e.reason.clone()));
+                finished("cancelled", String::new(), failure, e.figures.usage, &e.failed)
+            }
+            _ => return None,
+        })
+    }
+}

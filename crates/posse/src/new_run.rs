@@ -1,0 +1,159 @@
+//! A run to start.
+
+use std::path::Path;
+
+use posse_agent::definition::Definitions;
+use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
+use posse_domain::definition::Definition;
+use posse_domain::permission::{OnAsk, Rules};
+use posse_engine::RunSpec;
+
+use crate::Error;
+
+/// Calls that may run at once in a tree, unless the run says otherwise.
+pub const DEFAULT_PARALLEL: u32 = 32;
+/// Agents a tree may have in all, unless the run says otherwise.
+pub const DEFAULT_MAX_AGENTS: u64 = 200;
+
+/// Describes a run before it is started.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    request: String,
+    definition: String,
+    model: Option<String>,
+    dir: Option<String>,
+    session_id: Option<String>,
+    definitions: Vec<Definition>,
+    base_turns: Option<u32>,
+    max_depth: Option<u32>,
+    budget: Budget,
+    parallel: u32,
+    operator_rules: Rules,
+    run_rules: Rules,
+    on_ask: OnAsk,
+}
+
+impl NewRun {
+    /// A run for this request, with the built-in `coder` as its root.
+    pub fn new(request: impl Into<String>) -> Self {
+        Self {
+            request: request.into(),
+            definition: "coder".to_owned(),
+            model: None,
+            dir: None,
+            session_id: None,
+            definitions: Vec::new(),
+            base_turns: Some(DEFAULT_BASE_TURNS),
+            max_depth: None,
+            budget: Budget { agents: Some(DEFAULT_MAX_AGENTS), ..Budget::NONE },
+            parallel: DEFAULT_PARALLEL,
+            operator_rules: Rules::default(),
+            run_rules: Rules::default(),
+            on_ask: OnAsk::Deny,
+        }
+    }
+
+    /// The root's definition.
+    pub fn definition(mut self, name: impl Into<String>) -> Self {
+        self.definition = name.into();
+        self
+    }
+
+    /// The model, `provider/model`.
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    /// The working directory.
+    pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.dir = Some(dir.as_ref().to_string_lossy().into_owned());
+        self
+    }
+
+    /// The embedder's session, opaque to Posse.
+    pub fn session(mut self, id: impl Into<String>) -> Self {
+        self.session_id = Some(id.into());
+        self
+    }
+
+    /// More definitions; one of the same name shadows a built-in.
+    pub fn definitions(mut self, more: impl IntoIterator<Item = Definition>) -> Self {
+        for definition in more {
+            self.definitions.retain(|known| known.name != definition.name);
+            self.definitions.push(definition);
+        }
+        self
+    }
+
+    /// Base of the turn limit by depth; none does not limit.
+    pub fn base_turns(mut self, turns: Option<u32>) -> Self {
+        self.base_turns = turns;
+        self
+    }
+
+    /// Deepest depth an agent may have.
+    pub fn max_depth(mut self, depth: u32) -> Self {
+        self.max_depth = Some(depth);
+        self
+    }
+
+    /// What the whole tree may spend.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// How many calls may run at once.
+    pub fn parallel(mut self, parallel: u32) -> Self {
+        self.parallel = parallel;
+        self
+    }
+
+    /// Rules of the user's settings.
+    pub fn operator_rules(mut self, rules: Rules) -> Self {
+        self.operator_rules = rules;
+        self
+    }
+
+    /// Rules of this run.
+    pub fn run_rules(mut self, rules: Rules) -> Self {
+        self.run_rules = rules;
+        self
+    }
+
+    /// What becomes of a child's `ask`.
+    pub fn on_ask(mut self, on_ask: OnAsk) -> Self {
+        self.on_ask = on_ask;
+        self
+    }
+
+    pub(crate) fn into_spec(self, known_tools: &[&str]) -> Result<RunSpec, Error> {
+        let model = self.model.ok_or_else(|| {
+            Error::invalid("model", "no model is set; use `scripted/<file>`, or try `posse demo`")
+        })?;
+        for definition in &self.definitions {
+            if let Some(tool) = definition.tools.iter().find(|tool| !known_tools.contains(&tool.as_str())) {
+                let problem = format!("`{}` lists the tool `{tool}`, which does not exist", definition.name);
+                return Err(Error::invalid("agents", problem));
+            }
+        }
+        let definitions = Definitions::builtin_and(self.definitions);
+        let root = definitions.find(&self.definition).map_err(|unknown| Error::invalid("agent", unknown.to_string()))?;
+        Ok(RunSpec {
+            definition: root.name.clone(),
+            request: self.request,
+            model: root.model.clone().unwrap_or(model),
+            dir: self.dir.ok_or_else(|| Error::invalid("dir", "no working directory is set"))?,
+            session_id: self.session_id,
+            base_turns: self.base_turns,
+            max_depth: effective_max_depth(self.max_depth, None, None),
+            budget: self.budget,
+            parallel: self.parallel,
+            operator_rules: self.operator_rules,
+            run_rules: self.run_rules,
+            on_ask: self.on_ask,
+            definitions: definitions.iter().map(|definition| (**definition).clone()).collect(),
+        })
+    }
+}

@@ -1,0 +1,31 @@
+//! The clock and the chance of a process.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use posse_engine::ports::System;
+
+/// Wall time, and random bits for ids.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessSystem {
+    seeds: RandomState,
+    drawn: AtomicU64,
+}
+
+impl System for ProcessSystem {
+    fn now_ms(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn random(&self) -> u64 {
+        // Keyed by the operating system's randomness once per process: good enough for ids, which are checked
+        // against the ones in use anyway. The time keeps two processes with equal keys apart.
+        let mut hasher = self.seeds.build_hasher();
+        hasher.write_u64(self.drawn.fetch_add(1, Ordering::Relaxed));
+        hasher.write_i64(self.now_ms());
+        hasher.finish()
+    }
+}
