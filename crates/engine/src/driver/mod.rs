@@ -179,7 +179,6 @@ impl Driver {
             self.poisoned = Some(Stop::Inconsistent(reason));
         }
         self.pump(&root);
-        self.fetch_mail();
         self.drive().await;
     }
 
