@@ -12,8 +12,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use posse_engine::ports::StoreError;
@@ -46,6 +45,12 @@ impl Gates {
         flock::unlock(&self.queue)?;
         passed
     }
+
+    fn leave(&self) {
+        if let Err(error) = flock::unlock(&self.main) {
+            tracing::error!(%error, "the writers' lock could not be freed");
+        }
+    }
 }
 
 /// A place in the line of one store.
@@ -57,14 +62,6 @@ pub(super) struct Turnstile {
     helper: Option<Helper>,
 }
 
-/// The thread that waits.
-#[derive(Debug)]
-struct Helper {
-    ask: SyncSender<()>,
-    granted: Receiver<io::Result<()>>,
-    asked: bool,
-}
-
 /// The right to write, until dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -73,9 +70,7 @@ pub(super) struct Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Err(error) = flock::unlock(&self.gates.main) {
-            tracing::error!(%error, "the writers' lock could not be freed");
-        }
+        self.gates.leave();
     }
 }
 
@@ -89,15 +84,15 @@ impl Turnstile {
 
     /// Waits for the right to write.
     pub(super) fn take(&mut self) -> Result<Turn, StoreError> {
-        let fail = |error: &io::Error| from_io(&self.paths.writers_lock, error);
-        if !self.is_waiting() && self.gates.try_pass().map_err(|error| fail(&error))? {
+        let fail = |error: io::Error| from_io(&self.paths.writers_lock, &error);
+        // The helper's locks are ours too: nothing else may touch them while it waits.
+        if !self.is_waiting() && self.gates.try_pass().map_err(fail)? {
             return Ok(self.turn());
         }
-        let patience = self.patience;
-        match self.helper().wait(patience) {
-            Some(granted) => {
-                granted.map(|()| self.turn()).map_err(|error| from_io(&self.paths.writers_lock, &error))
-            }
+        let helper = self.helper.get_or_insert_with(|| Helper::start(self.gates.clone()));
+        match helper.wait(self.patience) {
+            Some(Ok(())) => Ok(self.turn()),
+            Some(Err(error)) => Err(fail(error)),
             None => Err(self.held_too_long()),
         }
     }
@@ -120,11 +115,7 @@ impl Turnstile {
     }
 
     fn is_waiting(&self) -> bool {
-        self.helper.as_ref().is_some_and(|helper| helper.asked)
-    }
-
-    fn helper(&mut self) -> &mut Helper {
-        self.helper.get_or_insert_with(|| Helper::start(self.gates.clone()))
+        self.helper.as_ref().is_some_and(Helper::is_waiting)
     }
 
     fn held_too_long(&self) -> StoreError {
@@ -138,38 +129,112 @@ impl Turnstile {
     }
 }
 
+/// The thread that waits.
+#[derive(Debug)]
+struct Helper(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    wait: Mutex<Wait>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Wait {
+    phase: Phase,
+    /// Whether the writer would use a turn. If it gave up, a turn that comes is passed on at once.
+    is_wanted: bool,
+    is_closed: bool,
+}
+
+#[derive(Debug, Default)]
+enum Phase {
+    /// The helper has nothing to do.
+    #[default]
+    Resting,
+    /// It stands in line.
+    Waiting,
+    /// Its locks have answered.
+    Answered(io::Result<()>),
+}
+
+impl Shared {
+    fn wait(&self) -> MutexGuard<'_, Wait> {
+        self.wait.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Helper {
     fn start(gates: Arc<Gates>) -> Self {
-        // One wait at a time, so neither channel ever holds more than one.
-        let (ask, asked) = sync_channel::<()>(1);
-        let (grant, granted) = sync_channel(1);
+        let shared = Arc::new(Shared::default());
+        let helper = Self(shared.clone());
         std::thread::spawn(move || {
-            while asked.recv().is_ok() {
+            while shared.stands_in_line() {
                 let passed = gates.pass();
-                let got_it = passed.is_ok();
-                if grant.send(passed).is_err() && got_it {
-                    // The store was closed meanwhile: nobody is there to use the turn.
-                    let _ = flock::unlock(&gates.main);
-                }
+                shared.answer(passed, &gates);
             }
         });
-        Self { ask, granted, asked: false }
+        helper
     }
 
-    /// What the locks said, none if `patience` ran out; the helper goes on waiting.
-    fn wait(&mut self, patience: Duration) -> Option<io::Result<()>> {
-        if !self.asked {
-            self.asked = self.ask.send(()).is_ok();
+    fn is_waiting(&self) -> bool {
+        !matches!(self.0.wait().phase, Phase::Resting)
+    }
+
+    /// What the locks said; none if `patience` ran out. The helper goes on waiting, for whoever asks next.
+    fn wait(&self, patience: Duration) -> Option<io::Result<()>> {
+        let mut wait = self.0.wait();
+        wait.is_wanted = true;
+        if matches!(wait.phase, Phase::Resting) {
+            wait.phase = Phase::Waiting;
+            self.0.changed.notify_all();
         }
-        let answer = match self.granted.recv_timeout(patience) {
-            Ok(granted) => granted,
-            Err(RecvTimeoutError::Timeout) => return None,
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(io::Error::other("the thread that waits for it ended"))
+        let (mut wait, _) = self
+            .0
+            .changed
+            .wait_timeout_while(wait, patience, |wait| !matches!(wait.phase, Phase::Answered(_)))
+            .unwrap_or_else(PoisonError::into_inner);
+        wait.is_wanted = false;
+        match std::mem::take(&mut wait.phase) {
+            Phase::Answered(answer) => Some(answer),
+            unanswered => {
+                wait.phase = unanswered;
+                None
             }
-        };
-        self.asked = false;
-        Some(answer)
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // A helper that stands in line cannot be called back. It ends when its turn comes.
+        self.0.wait().is_closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// The helper thread's side.
+impl Shared {
+    /// Sleeps until there is a reason to line up; false once there never will be.
+    fn stands_in_line(&self) -> bool {
+        let wait = self
+            .changed
+            .wait_while(self.wait(), |wait| !wait.is_closed && !matches!(wait.phase, Phase::Waiting))
+            .unwrap_or_else(PoisonError::into_inner);
+        !wait.is_closed
+    }
+
+    fn answer(&self, passed: io::Result<()>, gates: &Gates) {
+        let mut wait = self.wait();
+        if wait.is_wanted && !wait.is_closed {
+            wait.phase = Phase::Answered(passed);
+            self.changed.notify_all();
+            return;
+        }
+        if passed.is_ok() {
+            gates.leave();
+        }
+        wait.phase = Phase::Resting;
     }
 }
 
@@ -215,7 +280,7 @@ mod tests {
         let mut first = turnstile(&dir, Duration::from_mins(1));
         let mut second = turnstile(&dir, Duration::from_mins(1));
         let turn = first.take().unwrap();
-        let (sender, order) = sync_channel(2);
+        let (sender, order) = std::sync::mpsc::sync_channel(2);
         let waiter = {
             let sender = sender.clone();
             std::thread::spawn(move || {
@@ -248,6 +313,21 @@ mod tests {
         assert!(second.try_take().is_none());
         drop(turn);
         drop(second.take().unwrap());
+        drop(first.take().unwrap());
+    }
+
+    #[test]
+    fn a_turn_that_comes_too_late_is_passed_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut first = turnstile(&dir, Duration::from_mins(1));
+        let mut second = turnstile(&dir, Duration::from_millis(10));
+        let turn = first.take().unwrap();
+        second.take().unwrap_err();
+        drop(turn);
+        for _ in 0..3 {
+            drop(first.take().expect("nobody sits on a turn that it does not use"));
+        }
+        drop(second);
         drop(first.take().unwrap());
     }
 

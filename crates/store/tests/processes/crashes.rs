@@ -1,0 +1,122 @@
+//! Writers that die.
+
+use std::os::unix::process::ExitStatusExt;
+
+use posse_engine::ports::{Claim, Epoch, Store};
+use posse_store::{FAULT_POINTS, SqliteStore};
+use serde_json::json;
+
+use super::harness::{Dice, Worker, number, open, this_binary};
+use super::journal::{assert_healthy, blob, key, next, verify};
+
+/// Passed by a claim that is granted, which takes an owner that died before.
+const CLAIM: &str = "store.claim.after";
+
+/// Runs go on from where the killed left them: all that was acknowledged is there, and the next owner need not wait.
+/// Another process writes all the while and is not disturbed.
+#[tokio::test]
+async fn random_kills_lose_nothing() {
+    const ROUNDS: u64 = 25;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut dice = Dice(0x5eed);
+    let mut bystander = Worker::start(dir.path());
+    bystander.create(2);
+    bystander.tell("append 2 1 1 1000000");
+    let mut first = Worker::start(dir.path());
+    first.create(1);
+    drop(first.kill());
+    let (mut epoch, mut head) = (1, 1);
+    for _ in 0..ROUNDS {
+        let mut worker = Worker::start_with(dir.path(), json!({"checkpoint_pages": 20}));
+        epoch += 1;
+        assert_eq!(worker.ask("claim 1"), format!("granted {epoch}"), "at once after the kill");
+        worker.tell(&format!("append 1 {epoch} {head} 1000000"));
+        let mut acked = head;
+        for _ in 0..dice.roll(30) {
+            acked = worker.hear_number("acked ");
+        }
+        let rest = worker.kill();
+        acked = rest.last().map_or(acked, |line| number(line, "acked "));
+        head = verify(&store, &key(1)).await;
+        assert!(head >= acked, "event {acked} was acknowledged, the journal ends at {head}");
+        assert!(head <= acked + 1, "more than the one in flight");
+    }
+    assert_eq!(store.claim(&key(1)).await.unwrap(), Claim::Granted(epoch + 1));
+    store.commit(next(&key(1), head, epoch + 1)).await.unwrap();
+    let said = bystander.kill();
+    let acked = number(said.last().unwrap(), "acked ");
+    assert!(verify(&store, &key(2)).await >= acked);
+    assert_healthy(&store).await;
+}
+
+/// At every named point the process dies; what it acknowledged is there, nothing is by half, and work goes on.
+#[tokio::test]
+async fn every_fault_point_is_survived() {
+    for point in FAULT_POINTS.into_iter().filter(|point| *point != CLAIM) {
+        for passes in [1, 2, 3] {
+            if let Some(acked) = die_at(point, passes).await {
+                println!("{point}, passed {passes} times: {acked} acknowledged");
+            }
+        }
+    }
+}
+
+/// Gives how much was acknowledged before the worker died; none if the point was not passed that often.
+async fn die_at(point: &str, passes: u32) -> Option<u64> {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = json!({"point": point, "passes": passes, "checkpoint_pages": 8});
+    let mut worker = Worker::spawn(dir.path(), settings, &mut this_binary());
+    for command in ["create 1", "append 1 1 1 6", "blob 1 1 6", "append 1 1 7 9"] {
+        worker.tell(command);
+    }
+    let (said, status) = worker.end_input().hear_out();
+    let created = u64::from(said.iter().any(|line| line == "epoch 1"));
+    let acked = said.iter().filter(|line| line.starts_with("acked")).map(|line| number(line, "acked "));
+    let acked = acked.max().unwrap_or(created);
+    if status.success() {
+        assert!(passes > 1, "{point} is never passed");
+        return None;
+    }
+    assert_eq!(status.signal(), Some(9), "{point}: {said:?}");
+    goes_on(&open(dir.path()), acked).await;
+    Some(acked)
+}
+
+/// A process that dies with a granted claim in its hands has used its epoch, and holds nobody up.
+#[tokio::test]
+async fn a_claim_that_nobody_heard_of_is_harmless() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut owner = Worker::start(dir.path());
+    owner.create(1);
+    drop(owner.kill());
+    let mut worker = Worker::start_with(dir.path(), json!({"point": CLAIM}));
+    worker.tell("claim 1");
+    let (said, status) = worker.hear_out();
+    assert_eq!((said, status.signal()), (Vec::new(), Some(9)));
+    let store = open(dir.path());
+    assert_eq!(store.claim(&key(1)).await.unwrap(), Claim::Granted(3));
+    goes_on_with(&store, 3, 1).await;
+}
+
+/// The journal has all that was acknowledged, and a new owner goes on with it.
+async fn goes_on(store: &SqliteStore, acked: u64) {
+    assert_healthy(store).await;
+    let runs = store.runs(&key(1).tenant, "", 9).await.unwrap();
+    if runs.is_empty() {
+        assert_eq!(acked, 0);
+        return;
+    }
+    let head = verify(store, &key(1)).await;
+    assert!(head >= acked && head <= acked + 1, "{acked} acknowledged, {head} there");
+    if head >= 7 {
+        assert_eq!(store.get_blob(&key(1).tenant, &blob().hash).await.unwrap().len(), 300_000);
+    }
+    let Claim::Granted(epoch) = store.claim(&key(1)).await.unwrap() else { panic!("the owner is dead") };
+    goes_on_with(store, epoch, head).await;
+}
+
+async fn goes_on_with(store: &SqliteStore, epoch: Epoch, head: u64) {
+    store.commit(next(&key(1), head, epoch)).await.unwrap();
+    assert_healthy(store).await;
+}

@@ -1,0 +1,122 @@
+//! Disks that are full, broken or read-only. These need a mount of their own, in namespaces that any user may make;
+//! where the system forbids that, they are left out and say so.
+
+use std::path::Path;
+use std::process::Command;
+
+use posse_engine::ports::{Claim, Store};
+use serde_json::json;
+
+use super::harness::{Worker, number, open, worker_args};
+use super::journal::{assert_healthy, first, key, next, verify};
+
+/// A worker started by a shell script that ends in `exec "$@"`.
+fn scripted(dir: &Path, script: &str, in_namespace: bool) -> Worker {
+    let shell = ["sh", "-c", script, "sh"];
+    let mut command = if in_namespace { Command::new("unshare") } else { Command::new("env") };
+    if in_namespace {
+        command.args(["--user", "--map-root-user", "--mount"]);
+    }
+    command.args(shell).arg(std::env::current_exe().unwrap()).args(worker_args());
+    Worker::spawn(dir, json!({}), &mut command)
+}
+
+fn can_mount() -> bool {
+    let script = "mount -t tmpfs none /mnt";
+    let tried =
+        Command::new("unshare").args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).output();
+    let can = tried.is_ok_and(|output| output.status.success());
+    if !can {
+        println!("left out: this system does not let us mount");
+    }
+    can
+}
+
+/// With no room left a commit fails with a clear text and nothing of it is there; when there is room, work goes on.
+#[test]
+fn a_full_disk_is_survived() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    let script = format!(
+        "mount -t tmpfs -o size=4m none '{path}' && head -c 2500000 /dev/zero > '{path}/filler' && exec \"$@\""
+    );
+    let mut worker = scripted(&dir.path().join("state"), &script, true);
+    assert_eq!(worker.hear(), "open");
+    worker.create(1);
+    worker.tell("append 1 1 1 1000000");
+    let mut acked = 1;
+    let error = loop {
+        let line = worker.hear();
+        if line.starts_with("error") {
+            break line;
+        }
+        acked = number(&line, "acked ");
+    };
+    assert!(error.starts_with("error no space left on the disk"), "{error}");
+    assert_eq!(
+        worker.ask("head 1"),
+        format!("head {acked}"),
+        "reads are served, and nothing by half is seen"
+    );
+    assert_eq!(worker.ask(&format!("remove {path}/filler")), "removed");
+    assert_eq!(worker.ask(&format!("append 1 1 {acked} {}", acked + 1)), format!("acked {}", acked + 1));
+    worker.close();
+}
+
+/// After a write error nothing more is written, though the disk may claim to be well again; a new process goes on.
+#[tokio::test]
+async fn a_broken_disk_stops_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.commit(first(&key(1))).await.unwrap();
+    // Files may not grow beyond this: to SQLite an error of the disk like any other.
+    let script = "trap '' XFSZ; ulimit -f 400; exec \"$@\"";
+    let mut worker = scripted(dir.path(), script, false);
+    assert_eq!(worker.hear(), "open");
+    worker.create(2);
+    worker.tell("append 2 1 1 1000000");
+    let mut acked = 1;
+    let error = loop {
+        let line = worker.hear();
+        if line.starts_with("error") {
+            break line;
+        }
+        acked = number(&line, "acked ");
+    };
+    assert!(error.contains("nothing more is written until the store is opened again"), "{error}");
+    for command in [format!("append 2 1 {acked} {}", acked + 1), "create 3".to_owned(), "post 1".to_owned()] {
+        assert_eq!(worker.ask(&command), error, "every later write hears the same");
+    }
+    assert_eq!(worker.ask("head 2"), format!("head {acked}"));
+    assert_eq!(verify(&store, &key(2)).await, acked);
+    // It owns nothing any more: others need not wait for its lease.
+    let Claim::Granted(epoch) = store.claim(&key(2)).await.unwrap() else {
+        panic!("held by a store that stopped")
+    };
+    store.commit(next(&key(2), acked, epoch)).await.unwrap();
+    assert_healthy(&store).await;
+}
+
+/// A store on a disk that cannot be written is refused for writing.
+#[test]
+fn a_read_only_disk_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    let mount =
+        format!("mount -t tmpfs none '{path}' && mkdir '{path}/state' && mount -o remount,ro '{path}'");
+    for script in [
+        format!("{mount} && exec \"$@\""),
+        format!("{mount} && umount '{path}' && mount -t tmpfs -o ro none '{path}' && exec \"$@\""),
+    ] {
+        let mut worker = scripted(&dir.path().join("state"), &script, true);
+        let error = worker.hear();
+        assert!(error.starts_with("error") && error.ends_with("cannot be written"), "{error}");
+        assert!(error.contains(&dir.path().display().to_string()), "{error}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Workers as their parent sees them.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use posse_store::{SqliteOptions, SqliteStore};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use serde_json::{Value, json};
+
+/// A process of ours. It is killed when it is dropped.
+pub(crate) struct Worker {
+    child: Child,
+    /// None once its input was ended.
+    commands: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    /// Starts a worker on the store in `dir` and waits until it has it open.
+    pub(crate) fn start(dir: &Path) -> Self {
+        Self::start_with(dir, json!({}))
+    }
+
+    /// The same with further settings.
+    pub(crate) fn start_with(dir: &Path, settings: Value) -> Self {
+        let mut worker = Self::spawn(dir, settings, &mut this_binary());
+        assert_eq!(worker.hear(), "open");
+        worker
+    }
+
+    /// Starts a worker by `command` and does not wait.
+    pub(crate) fn spawn(dir: &Path, mut settings: Value, command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let commands = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut worker = Self { child, commands, answers };
+        settings["dir"] = json!(dir);
+        worker.tell(&settings.to_string());
+        worker
+    }
+
+    /// Gives a command. One that died does not hear it.
+    pub(crate) fn tell(&mut self, command: &str) {
+        if let Some(commands) = &mut self.commands {
+            let _ = writeln!(commands, "{command}");
+        }
+    }
+
+    /// No more commands: it closes its store when it has done those it has.
+    pub(crate) fn end_input(mut self) -> Self {
+        self.commands = None;
+        self
+    }
+
+    /// The next answer; none if the worker ended.
+    pub(crate) fn try_hear(&mut self) -> Option<String> {
+        loop {
+            let mut line = String::new();
+            if self.answers.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            // The test harness of the worker writes to the same place.
+            if let Some((_, answer)) = line.trim_end().split_once('@') {
+                return Some(answer.to_owned());
+            }
+        }
+    }
+
+    /// The next answer.
+    pub(crate) fn hear(&mut self) -> String {
+        self.try_hear().expect("a worker that lives")
+    }
+
+    /// Gives a command and waits for its one answer.
+    pub(crate) fn ask(&mut self, command: &str) -> String {
+        self.tell(command);
+        self.hear()
+    }
+
+    /// Creates a run.
+    pub(crate) fn create(&mut self, run: u64) {
+        assert_eq!(self.ask(&format!("create {run}")), "epoch 1");
+    }
+
+    /// The number at the end of an answer that starts with `word`.
+    pub(crate) fn hear_number(&mut self, word: &str) -> u64 {
+        number(&self.hear(), word)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL, and what it had still said.
+    pub(crate) fn kill(mut self) -> Vec<String> {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        std::iter::from_fn(|| self.try_hear()).collect()
+    }
+
+    /// What it still says until it ends by itself.
+    pub(crate) fn hear_out(mut self) -> (Vec<String>, std::process::ExitStatus) {
+        let said = std::iter::from_fn(|| self.try_hear()).collect();
+        (said, self.child.wait().unwrap())
+    }
+
+    /// Ends its input and waits until it has closed its store.
+    pub(crate) fn close(self) {
+        let (said, status) = self.end_input().hear_out();
+        assert_eq!(said.last().map(String::as_str), Some("closed"));
+        assert!(status.success());
+    }
+
+    /// Stops it and waits until it stands still.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+        self.wait_stopped();
+    }
+
+    /// Waits until it stands still.
+    pub(crate) fn wait_stopped(&self) {
+        let (_, status) = waitpid(Some(self.os_pid()), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.os_pid(), signal).unwrap();
+    }
+
+    fn os_pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Also one that stands still; that it is gone already is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The command that starts this binary as a worker.
+pub(crate) fn this_binary() -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(worker_args());
+    command
+}
+
+/// The arguments that make this binary a worker.
+pub(crate) fn worker_args() -> [&'static str; 5] {
+    ["--exact", "worker", "--ignored", "--nocapture", "--test-threads=1"]
+}
+
+/// The number at the end of `answer`, which starts with `word`.
+pub(crate) fn number(answer: &str, word: &str) -> u64 {
+    let number = answer.strip_prefix(word).unwrap_or_else(|| panic!("`{answer}` is not `{word}`"));
+    number.trim().parse().unwrap()
+}
+
+/// The store as this process sees it.
+pub(crate) fn open(dir: &Path) -> SqliteStore {
+    SqliteStore::open(dir, SqliteOptions::default()).unwrap()
+}
+
+/// Numbers that look random and are the same every time.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    /// A number below `sides`.
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
