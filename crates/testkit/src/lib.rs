@@ -1,1 +1,3 @@
-//! Fault points, scenario scripts and checkers for Posse's own tests.
+//! Fault points, scenarios and checkers for Posse's own tests and benches.
+
+pub mod fanout;
