@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use posse_domain::event::Encoded;
 use posse_domain::id::RunId;
-use posse_engine::ports::{AgentRow, AgentTerms, Basis, Commit, RunKey, RunRow, Store, TenantId};
+use posse_engine::ports::{
+    AgentRow, AgentTerms, Basis, Commit, READ_MAX_EVENTS, RunKey, RunRow, Store, TenantId,
+};
 use posse_store::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
@@ -47,12 +49,14 @@ async fn main() -> Result<(), Failure> {
     let children = children(&root.join("children"), time).await?;
     let several = several_processes(&root.join("several"), seconds)?;
     let hearing = hearing(&root.join("hearing"), 200).await?;
+    let reopening = reopening(&root.join("reopening"), 100_000).await?;
     let report = json!({
         "bare_sync_ms": sync,
         "one_process": one_process,
         "children": children,
         "four_processes": several,
         "subscriber": hearing,
+        "reopening": reopening,
     });
     println!("{report:#}");
     fs::remove_dir_all(root)?;
@@ -71,6 +75,15 @@ fn bare_sync(root: &Path) -> Result<Value, Failure> {
         times.push(started.elapsed());
     }
     Ok(spread(&mut times))
+}
+
+/// Adds three pages, about what a small commit writes, and gives how long that and their sync took.
+fn append_and_sync(file: &File, round: u64) -> Result<Duration, Failure> {
+    const BYTES: usize = 3 * 4_096;
+    let started = Instant::now();
+    file.write_all_at(&[7; BYTES], round * BYTES as u64)?;
+    file.sync_all()?;
+    Ok(started.elapsed())
 }
 
 fn spread(times: &mut [Duration]) -> Value {
@@ -315,6 +328,7 @@ async fn hearing(dir: &Path, rounds: usize) -> Result<Value, Failure> {
     let other = SqliteStore::open(dir, SqliteOptions::default())?;
     let (mut here, mut there) = (store.watch(&journal.key), other.watch(&journal.key));
     let (mut committed, mut heard, mut heard_elsewhere) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut syncs, beside) = (Vec::new(), File::create(dir.join("beside"))?);
     for round in 0..rounds as u64 {
         let expected = round + 2;
         let started = Instant::now();
@@ -327,10 +341,42 @@ async fn hearing(dir: &Path, rounds: usize) -> Result<Value, Failure> {
         there.wait_for(|pulse| pulse.head >= expected).await?;
         heard_elsewhere.push(started.elapsed());
         committed.push(append.await??);
+        // In the same state of the machine: threads and disk have been idle for a while.
+        syncs.push(append_and_sync(&beside, round)?);
     }
     Ok(json!({
+        "bare_sync_ms": spread(&mut syncs),
         "commit_ms": spread(&mut committed),
         "same_process_ms": spread(&mut heard),
         "other_process_ms": spread(&mut heard_elsewhere),
     }))
+}
+
+/// How long it takes to open a store with `events` events of one run and 1,000 open children, and to read them all.
+async fn reopening(dir: &Path, events: u64) -> Result<Value, Failure> {
+    const CHUNK: u64 = 1_000;
+    let key = {
+        let journal = Journal::start(Arc::new(SqliteStore::open(dir, SqliteOptions::default())?), 1).await?;
+        for number in 1..=1_000 {
+            journal.child(number).await?;
+        }
+        for _ in 0..events / CHUNK {
+            journal.append(CHUNK).await?;
+        }
+        journal.key
+    };
+    let started = Instant::now();
+    let store = SqliteStore::open(dir, SqliteOptions::default())?;
+    let opened = started.elapsed();
+    let agents = store.agents(&key).await?.len();
+    let mut read = 0;
+    loop {
+        let events = store.read(&key, read, READ_MAX_EVENTS).await?;
+        let Some(last) = events.last() else { break };
+        read = last.seq;
+    }
+    let elapsed = started.elapsed();
+    Ok(
+        json!({"events": read, "agents": agents, "open_ms": millis(opened), "open_and_read_ms": millis(elapsed)}),
+    )
 }

@@ -5,20 +5,20 @@ use std::path::Path;
 use std::process::Command;
 
 use posse_engine::ports::{Claim, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::harness::{Worker, number, open, worker_args};
 use super::journal::{assert_healthy, first, key, next, verify};
 
 /// A worker started by a shell script that ends in `exec "$@"`.
-fn scripted(dir: &Path, script: &str, in_namespace: bool) -> Worker {
+fn scripted(dir: &Path, settings: &Value, script: &str, in_namespace: bool) -> Worker {
     let shell = ["sh", "-c", script, "sh"];
     let mut command = if in_namespace { Command::new("unshare") } else { Command::new("env") };
     if in_namespace {
         command.args(["--user", "--map-root-user", "--mount"]);
     }
     command.args(shell).arg(std::env::current_exe().unwrap()).args(worker_args());
-    Worker::spawn(dir, json!({}), &mut command)
+    Worker::spawn(dir, settings.clone(), &mut command)
 }
 
 fn can_mount() -> bool {
@@ -43,7 +43,7 @@ fn a_full_disk_is_survived() {
     let script = format!(
         "mount -t tmpfs -o size=4m none '{path}' && head -c 2500000 /dev/zero > '{path}/filler' && exec \"$@\""
     );
-    let mut worker = scripted(&dir.path().join("state"), &script, true);
+    let mut worker = scripted(&dir.path().join("state"), &json!({}), &script, true);
     assert_eq!(worker.hear(), "open");
     worker.create(1);
     worker.tell("append 1 1 1 1000000");
@@ -74,7 +74,7 @@ async fn a_broken_disk_stops_the_store() {
     store.commit(first(&key(1))).await.unwrap();
     // Files may not grow beyond this: to SQLite an error of the disk like any other.
     let script = "trap '' XFSZ; ulimit -f 400; exec \"$@\"";
-    let mut worker = scripted(dir.path(), script, false);
+    let mut worker = scripted(dir.path(), &json!({}), script, false);
     assert_eq!(worker.hear(), "open");
     worker.create(2);
     worker.tell("append 2 1 1 1000000");
@@ -100,23 +100,25 @@ async fn a_broken_disk_stops_the_store() {
     assert_healthy(&store).await;
 }
 
-/// A store on a disk that cannot be written is refused for writing.
-#[test]
-fn a_read_only_disk_is_refused() {
+/// A store on a disk that cannot be written is refused for writing, and can be looked at.
+#[tokio::test]
+async fn a_read_only_disk_is_for_looking() {
     if !can_mount() {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().display();
-    let mount =
-        format!("mount -t tmpfs none '{path}' && mkdir '{path}/state' && mount -o remount,ro '{path}'");
-    for script in [
-        format!("{mount} && exec \"$@\""),
-        format!("{mount} && umount '{path}' && mount -t tmpfs -o ro none '{path}' && exec \"$@\""),
-    ] {
-        let mut worker = scripted(&dir.path().join("state"), &script, true);
-        let error = worker.hear();
-        assert!(error.starts_with("error") && error.ends_with("cannot be written"), "{error}");
-        assert!(error.contains(&dir.path().display().to_string()), "{error}");
-    }
+    let (original, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    open(original.path()).commit(first(&key(1))).await.unwrap();
+    let (from, to) = (original.path().display(), dir.path().display());
+    // Closed in good order, the database alone has everything.
+    let script = format!(
+        "mount -t tmpfs none '{to}' && cp '{from}/posse.db' '{to}' && mount -o remount,ro '{to}' && exec \"$@\""
+    );
+    let mut worker = scripted(dir.path(), &json!({}), &script, true);
+    let error = worker.hear();
+    assert!(error.starts_with("error") && error.ends_with("cannot be written"), "{error}");
+    assert!(error.contains(&to.to_string()), "{error}");
+    let mut worker = scripted(dir.path(), &json!({"looks": true}), &script, true);
+    assert_eq!(worker.hear(), "open");
+    assert_eq!(worker.ask("head 1"), "head 1");
+    assert!(worker.ask("create 2").ends_with("cannot be written"));
 }

@@ -19,7 +19,12 @@ pub(crate) fn serve() {
     let Some(settings) = lines.next() else { return };
     let settings: Value = serde_json::from_str(&settings).unwrap();
     let dir = PathBuf::from(settings["dir"].as_str().unwrap());
-    let store = match SqliteStore::open(&dir, options(&settings)) {
+    let opened = if settings["looks"] == true {
+        SqliteStore::open_existing_read_only(&dir)
+    } else {
+        SqliteStore::open(&dir, options(&settings))
+    };
+    let store = match opened {
         Ok(store) => store,
         Err(error) => return say(format_args!("error {error}")),
     };
