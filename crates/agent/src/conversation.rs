@@ -66,7 +66,11 @@ impl Message {
             Message::Results(results) => {
                 let mut parts: Vec<&[u8]> = vec![previous.as_bytes().as_slice(), b"results"];
                 for result in results {
-                    parts.extend([result.call_id.as_bytes(), if result.ok { b"ok" } else { b"no" }, result.text.as_bytes()]);
+                    parts.extend([
+                        result.call_id.as_bytes(),
+                        if result.ok { b"ok" } else { b"no" },
+                        result.text.as_bytes(),
+                    ]);
                 }
                 Hash::of_parts(parts)
             }
@@ -147,7 +151,9 @@ impl Conversation {
         let mut freed = 0;
         for message in &mut self.messages {
             let Message::Results(results) = &**message else { continue };
-            let hit = |result: &CallResult| call_ids.iter().any(|id| **id == *result.call_id) && !is_mark(&result.text);
+            let hit = |result: &CallResult| {
+                call_ids.iter().any(|id| **id == *result.call_id) && !is_mark(&result.text)
+            };
             if !results.iter().any(hit) {
                 continue;
             }

@@ -204,30 +204,21 @@ impl Machine {
             if may_ask {
                 return Step::Tell(HostNote::EmptyReply, notes::EMPTY_REPLY.to_owned());
             }
-            return Step::Fail(self.broken(cause, "the report turn gave no text".to_owned(), None));
+            return Step::Fail(broken(cause, "the report turn gave no text".to_owned(), None));
         }
         if cause == Some(ReportCause::Budget) {
-            return Step::Fail(self.broken(cause, "the budget is exhausted".to_owned(), Some(self.report(text))));
+            return Step::Fail(broken(cause, "the budget is exhausted".to_owned(), Some(self.report(text))));
         }
         if let Some(schema) = &self.limits.result_schema
             && let SchemaVerdict::Mismatch(problems) = answer::check(schema, text)
         {
             if self.mended {
                 let reason = format!("the final answer does not satisfy its schema: {problems}");
-                return Step::Fail(self.broken(None, reason, Some(text.clone())));
+                return Step::Fail(broken(None, reason, Some(text.clone())));
             }
             return Step::Tell(HostNote::SchemaMismatch, notes::schema_mismatch(&problems));
         }
         Step::Done { report: self.report(text), turns_exhausted: cause == Some(ReportCause::Turns) }
-    }
-
-    fn broken(&self, cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) -> Broken {
-        match cause {
-            Some(ReportCause::Budget) => {
-                Broken { kind: FailKind::Budget, code: Code::BudgetExhausted, reason, report }
-            }
-            _ => Broken { kind: FailKind::Execution, code: Code::SubagentError, reason, report },
-        }
     }
 
     /// The report: the last reply's text, and what the model had no turn left to read.
@@ -254,7 +245,9 @@ impl Machine {
                 }
             }
             EventBody::ToolFinished(finished) => self.tool_finished(finished),
-            EventBody::ToolInterrupted(e) => self.answer_call(&e.call_id, &e.tool, false, &e.output.to_shared(), 0),
+            EventBody::ToolInterrupted(e) => {
+                self.answer_call(&e.call_id, &e.tool, false, &e.output.to_shared(), 0);
+            }
             EventBody::MessageReceived(received) => self.message_received(received),
             EventBody::ContextTrimmed(trimmed) => {
                 self.conversation.trim(&trimmed.call_ids);
@@ -344,7 +337,8 @@ impl Machine {
 
     /// All calls have their results: count failures, hand the results to the conversation.
     fn turn_over(&mut self) {
-        let Phase::Calling { calls, slots, .. } = std::mem::replace(&mut self.phase, Phase::Ready { mend: false })
+        let Phase::Calling { calls, slots, .. } =
+            std::mem::replace(&mut self.phase, Phase::Ready { mend: false })
         else {
             return;
         };
@@ -374,9 +368,14 @@ impl Machine {
         }
         if let Some((count, at)) = worst {
             let text: String = results[at].text.chars().take(200).collect();
-            let reason = format!("`{}` failed {count} times in a row with the same input: {text}", calls[at].name);
-            self.phase =
-                Phase::Broken(Broken { kind: FailKind::Execution, code: Code::ToolError, reason, report: None });
+            let reason =
+                format!("`{}` failed {count} times in a row with the same input: {text}", calls[at].name);
+            self.phase = Phase::Broken(Broken {
+                kind: FailKind::Execution,
+                code: Code::ToolError,
+                reason,
+                report: None,
+            });
         }
         self.conversation.push(Message::Results(results));
     }
@@ -517,6 +516,15 @@ impl Machine {
     }
 }
 
+fn broken(cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) -> Broken {
+    match cause {
+        Some(ReportCause::Budget) => {
+            Broken { kind: FailKind::Budget, code: Code::BudgetExhausted, reason, report }
+        }
+        _ => Broken { kind: FailKind::Execution, code: Code::SubagentError, reason, report },
+    }
+}
+
 /// What makes two calls the same. JSON objects have sorted keys, so the order of fields does not matter.
 fn signature(call: &ToolCall) -> String {
     format!("{}:{}", call.name, Hash::of(&serde_json::to_vec(&call.input).unwrap_or_default()))
@@ -525,7 +533,8 @@ fn signature(call: &ToolCall) -> String {
 /// Makes a reply fit to be journalled: every call has an id of its own. Gives the ids that had to be made up
 /// because the model repeated one; those calls are answered, not run.
 pub fn accept(mut reply: Reply) -> (Reply, Vec<String>) {
-    let mut used: std::collections::HashSet<String> = std::collections::HashSet::with_capacity(reply.calls.len());
+    let mut used: std::collections::HashSet<String> =
+        std::collections::HashSet::with_capacity(reply.calls.len());
     let mut repeated = Vec::new();
     for (at, call) in reply.calls.iter_mut().enumerate() {
         if call.id.is_empty() {

@@ -20,7 +20,9 @@ pub fn report_now(cause: ReportCause) -> &'static str {
             "Your budget is used up. You have no tools now. Write your report: what you did, what you found, and \
              what is left undone."
         }
-        ReportCause::Schema => "Write the corrected final answer now: only the JSON, nothing else. You have no tools.",
+        ReportCause::Schema => {
+            "Write the corrected final answer now: only the JSON, nothing else. You have no tools."
+        }
     }
 }
 

@@ -72,7 +72,11 @@ impl DeltaHub {
         let room = gathered.len() < DELTA_BATCH_MAX;
         match gathered.last_mut() {
             // Pieces of one text become one delta: a reader gets at most one per agent and turn in a batch.
-            Some(last) if last.agent_id == delta.agent_id && last.part == delta.part && delta.part == DeltaPart::Text => {
+            Some(last)
+                if last.agent_id == delta.agent_id
+                    && last.part == delta.part
+                    && delta.part == DeltaPart::Text =>
+            {
                 last.content.push_str(&delta.content);
             }
             _ if room => gathered.push(delta),

@@ -77,7 +77,9 @@ pub(crate) async fn conversation_of(
     let mut events: HashMap<AgentId, Vec<Event>> = HashMap::new();
     while let Some(id) = next {
         if chain.len() >= CONTINUES_MAX {
-            return Err(HistoryError::Missing(format!("more than {CONTINUES_MAX} tasks continue one another")));
+            return Err(HistoryError::Missing(format!(
+                "more than {CONTINUES_MAX} tasks continue one another"
+            )));
         }
         let mut own = Vec::new();
         read_events(store, key, 0, |stored| {
@@ -98,7 +100,9 @@ pub(crate) async fn conversation_of(
     let mut conversation = Conversation::default();
     for id in chain.into_iter().rev() {
         let mut own = events.remove(&id).unwrap_or_default();
-        let Some(EventBody::SubagentCreated(created)) = own.first().map(|event| event.body.clone()) else { continue };
+        let Some(EventBody::SubagentCreated(created)) = own.first().map(|event| event.body.clone()) else {
+            continue;
+        };
         let mut machine = Machine::new(&created.contract, conversation);
         for event in &mut own {
             fill(store, key, event).await?;

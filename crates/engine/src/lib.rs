@@ -6,8 +6,8 @@
 mod deltas;
 mod driver;
 mod history;
-mod projection;
 pub mod ports;
+mod projection;
 mod runtime;
 mod scheduler;
 mod task_view;
@@ -16,7 +16,7 @@ mod verify;
 pub use deltas::{Delta, DeltaPart};
 pub use history::{HistoryError, read_events};
 pub use runtime::{
-    Parts, RunEnded, RunHandle, RunSpec, Resumed, Runtime, RuntimeError, RuntimeOptions, StopKind,
+    Parts, Resumed, RunEnded, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions, StopKind,
 };
 pub use task_view::{TaskEvent, TaskState, TaskView};
 pub use verify::{Verified, VerifyError, verify};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use posse_domain::budget::{Budget, turn_limit};
 use posse_domain::contract::{
-    CONTRACT_VERSION, Contract, DEFAULT_IDLE_TIMEOUT_MS, DEFAULT_MAX_RETRIES_PER_TOOL, DEFAULT_REPORT_PATH_PATTERN,
-    ExecutionContext, ExecutionTerms, OutputTerms, ParentTerms, ReportFormat, StepTerms,
+    CONTRACT_VERSION, Contract, DEFAULT_IDLE_TIMEOUT_MS, DEFAULT_MAX_RETRIES_PER_TOOL,
+    DEFAULT_REPORT_PATH_PATTERN, ExecutionContext, ExecutionTerms, OutputTerms, ParentTerms, ReportFormat,
+    StepTerms,
 };
 use posse_domain::definition::Definition;
 use posse_domain::event::{Event, RunStarted, RunTerms};
@@ -22,9 +23,7 @@ use tokio::sync::{broadcast, watch};
 use crate::deltas::{Delta, DeltaHub};
 use crate::driver::{Driver, OpenEvents, Progress, Seed, Stop};
 use crate::history::{HistoryError, fill, read_events};
-use crate::ports::{
-    Claim, Faults, Head, Holder, Models, RunKey, Store, StoreError, System, TenantId, Tool,
-};
+use crate::ports::{Claim, Faults, Head, Holder, Models, RunKey, Store, StoreError, System, TenantId, Tool};
 use crate::projection::Projection;
 
 /// Largest request of a user.
@@ -241,9 +240,15 @@ impl Runtime {
         Err(StoreError::Failed("no free run id was found".to_owned()).into())
     }
 
-    async fn start_as(&self, id: &RunId, spec: &RunSpec, terms: &RootTerms) -> Result<RunHandle, RuntimeError> {
+    async fn start_as(
+        &self,
+        id: &RunId,
+        spec: &RunSpec,
+        terms: &RootTerms,
+    ) -> Result<RunHandle, RuntimeError> {
         let now_ms = self.0.parts.system.now_ms();
-        let event = Event { agent: id.root(), at_ms: now_ms, body: started(id, spec, terms).into() };
+        let event =
+            Event { agent: id.root(), at_ms: now_ms, body: Box::new(started(id, spec, terms)).into() };
         let run = Run::begin(&event)
             .map_err(|illegal| RuntimeError::Invalid { field: "definitions", problem: illegal.problem })?;
         let (handle, seed) = self.seed(run, None, 0);
@@ -272,10 +277,19 @@ impl Runtime {
         let key = self.key(run);
         let store = self.0.parts.store.clone();
         // A run that has ended needs no owner; looking first leaves its lease alone.
-        if store.runs(&key.tenant, run.as_str(), 1).await?.first().is_some_and(|entry| entry.row.status != "running") {
+        if store
+            .runs(&key.tenant, run.as_str(), 1)
+            .await?
+            .first()
+            .is_some_and(|entry| entry.row.status != "running")
+        {
             let folded = self.fold(&key).await?;
             if let Some(outcome) = folded.run.outcome.clone() {
-                return Ok(Resumed::Ended(Box::new(RunEnded { run: folded.run, outcome, head: folded.head })));
+                return Ok(Resumed::Ended(Box::new(RunEnded {
+                    run: folded.run,
+                    outcome,
+                    head: folded.head,
+                })));
             }
         }
         let epoch = match store.claim(&key).await? {
@@ -316,7 +330,9 @@ impl Runtime {
         let read = read_events(store, key, 0, |stored| {
             let seq = stored.seq;
             let bad = |text: String| HistoryError::Missing(text);
-            if seq != head.seq + 1 || stored.expected_hash(&head.hash, key.tenant.as_str(), &key.run) != stored.hash {
+            if seq != head.seq + 1
+                || stored.expected_hash(&head.hash, key.tenant.as_str(), &key.run) != stored.hash
+            {
                 problem = Some((seq, "the hash chain is broken".to_owned()));
                 return Err(bad("chain".to_owned()));
             }
@@ -366,9 +382,14 @@ impl Runtime {
         if spec.request.len() > REQUEST_MAX_BYTES {
             return invalid("request", format!("has more than {REQUEST_MAX_BYTES} bytes"));
         }
-        let Some(definition) = spec.definitions.iter().find(|d| d.name.eq_ignore_ascii_case(&spec.definition)) else {
+        let Some(definition) =
+            spec.definitions.iter().find(|d| d.name.eq_ignore_ascii_case(&spec.definition))
+        else {
             let known: Vec<&str> = spec.definitions.iter().map(|d| d.name.as_str()).collect();
-            return invalid("agent", format!("there is no agent `{}`; known are {}", spec.definition, known.join(", ")));
+            return invalid(
+                "agent",
+                format!("there is no agent `{}`; known are {}", spec.definition, known.join(", ")),
+            );
         };
         if spec.base_turns == Some(0) {
             return invalid("max-turns", "must be at least 1: the last turn is the report".to_owned());
@@ -410,7 +431,12 @@ struct Folded {
 }
 
 /// The events of agents that are still open, with their long texts.
-async fn open_events(store: &dyn Store, key: &RunKey, run: &Run, kept: Vec<Event>) -> Result<OpenEvents, StoreError> {
+async fn open_events(
+    store: &dyn Store,
+    key: &RunKey,
+    run: &Run,
+    kept: Vec<Event>,
+) -> Result<OpenEvents, StoreError> {
     let mut open = OpenEvents::new();
     if run.outcome.is_some() {
         return Ok(open);

@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_definition_at_its_limit_does_not_hold_up_others() {
-        let mut scheduler = Scheduler::new(8, [("explore".into(), Some(1)), ("general".into(), None)].into_iter());
+        let mut scheduler =
+            Scheduler::new(8, [("explore".into(), Some(1)), ("general".into(), None)].into_iter());
         for want in [want(1, "explore"), want(2, "explore"), want(3, "explore"), want(4, "general")] {
             scheduler.request(want);
         }
@@ -129,6 +130,10 @@ mod tests {
         assert_eq!(scheduler.take(), Some(want(4, "general")));
         assert_eq!(scheduler.take(), None);
         scheduler.release(&"explore".into());
-        assert_eq!(scheduler.take(), Some(want(2, "explore")), "first come, first served within a definition");
+        assert_eq!(
+            scheduler.take(),
+            Some(want(2, "explore")),
+            "first come, first served within a definition"
+        );
     }
 }

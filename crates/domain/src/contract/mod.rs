@@ -234,7 +234,8 @@ impl Contract {
     pub fn check(&self) -> Result<(), ContractError> {
         let invalid = |field, problem: String| Err(ContractError::Invalid { field, problem });
         if self.context.depth > self.context.max_depth {
-            let problem = format!("is {}, deeper than max_depth {}", self.context.depth, self.context.max_depth);
+            let problem =
+                format!("is {}, deeper than max_depth {}", self.context.depth, self.context.max_depth);
             return invalid("context.depth", problem);
         }
         if self.version == 0 {
@@ -245,10 +246,9 @@ impl Contract {
         {
             return invalid("execution.max_turns", "must be at least 1: the last turn is the report".into());
         }
-        for (field, value) in [
-            ("execution.temperature", self.execution.temperature),
-            ("execution.top_p", self.execution.top_p),
-        ] {
+        for (field, value) in
+            [("execution.temperature", self.execution.temperature), ("execution.top_p", self.execution.top_p)]
+        {
             if value.is_some_and(|v| !v.is_finite() || v < 0.0) {
                 return invalid(field, "must be a number of at least 0".into());
             }

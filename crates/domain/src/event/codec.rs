@@ -94,7 +94,10 @@ impl EventBody {
     /// Puts fetched blobs back in their places; `fetch` gives a blob's text.
     pub fn fill(&mut self, fetch: &mut dyn FnMut(&BlobRef) -> Option<String>) -> Result<(), CodecError> {
         let kind = self.kind().to_owned();
-        let lost = |at: &BlobRef| CodecError::Malformed { kind: kind.clone(), error: format!("blob {} is missing", at.blob) };
+        let lost = |at: &BlobRef| CodecError::Malformed {
+            kind: kind.clone(),
+            error: format!("blob {} is missing", at.blob),
+        };
         for text in self.texts_mut() {
             if let Some(at) = text.missing() {
                 *text = fetch(&at).ok_or_else(|| lost(&at))?.into();
@@ -116,12 +119,9 @@ impl EventBody {
 /// A long reply is kept whole as one blob of JSON: its calls cannot be told apart from its text by length alone.
 fn stow_reply(replied: &mut super::ModelReplied, blobs: &mut Vec<Blob>) {
     let Some(reply) = &replied.reply else { return };
-    // Cheap reasons first: most replies are short, and only a long one is worth encoding twice.
-    if reply.text.len_bytes() as usize <= INLINE_MAX_BYTES && reply.calls.len() <= 1 {
-        let small_input = reply.calls.iter().all(|call| serde_json::to_string(&call.input).map_or(0, |s| s.len()) <= INLINE_MAX_BYTES);
-        if small_input {
-            return;
-        }
+    // Most replies are a short text: those need not be encoded twice.
+    if reply.text.len_bytes() <= INLINE_MAX_BYTES as u64 && reply.calls.is_empty() {
+        return;
     }
     let Ok(json) = serde_json::to_string(reply) else { return };
     if json.len() <= INLINE_MAX_BYTES {

@@ -1,7 +1,12 @@
 //! The list of event kinds, once: the enum, its wire names and its codec all come from here.
 
 use super::codec::CodecError;
-use super::detail::*;
+use super::detail::{
+    CancelRequested, ContextTrimmed, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled,
+    ModelReplied, PermissionDecided, RunCancelled, RunCompleted, RunFailed, RunResumed, RunStarted,
+    SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused,
+    SubagentStarted, SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended, ToolInterrupted,
+};
 
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident($detail:ty) => $kind:literal,)*) => {
@@ -44,7 +49,7 @@ macro_rules! events {
 
 events! {
     /// The run began; also the beginning of its root agent.
-    RunStarted(RunStarted) => "run.started",
+    RunStarted(Box<RunStarted>) => "run.started",
     /// A new owner went on with the run.
     RunResumed(RunResumed) => "run.resumed",
     /// The run ended well.

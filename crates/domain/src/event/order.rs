@@ -54,14 +54,12 @@ impl Stage {
         Some(match (self, rest) {
             (Absent, "subagent_created") => Created,
             (Created, "subagent_queued") => Queued,
-            (Created | Queued, "subagent_started") => Started,
-            (Started, "subagent_attempt") => Started,
+            (Created | Queued, "subagent_started") | (Started, "subagent_attempt") => Started,
             (Started, "subagent_waiting_for_merge") => WaitingForMerge,
-            (WaitingForMerge, _) if rest.starts_with("checks_") || rest.starts_with("worktree_") => WaitingForMerge,
+            (WaitingForMerge, _) if rest.starts_with("checks_") || rest.starts_with("worktree_") => self,
             (WaitingForMerge, "integration_passed" | "integration_failed") => Integrated,
             (Created | Queued | Started, "subagent_failed") => Failed,
             (Integrated | Failed, "subagent_closed") => Closed,
-            (Closed, "workspace_removed") => Closed,
             _ => return None,
         })
     }
@@ -88,7 +86,8 @@ impl OrderChecker {
         let breach = || OrderBreach { agent: agent.clone(), kind: kind.to_owned(), after: stage.name() };
         if !is_ordered(kind) {
             // A closed child is silent: only the host's removal of its workspace may follow.
-            let silent = stage == Stage::Closed && kind.starts_with("agent.") && kind != "agent.workspace_removed";
+            let silent =
+                stage == Stage::Closed && kind.starts_with("agent.") && kind != "agent.workspace_removed";
             return if silent { Err(breach()) } else { Ok(()) };
         }
         if agent.is_root() {
@@ -118,10 +117,33 @@ mod tests {
     #[test]
     fn legal_orders_pass() {
         for order in [
-            &["subagent_created", "subagent_started", "model_called", "subagent_waiting_for_merge", "integration_passed", "subagent_closed"][..],
-            &["subagent_created", "subagent_queued", "subagent_started", "subagent_attempt", "subagent_attempt", "subagent_failed", "subagent_closed"],
+            &[
+                "subagent_created",
+                "subagent_started",
+                "model_called",
+                "subagent_waiting_for_merge",
+                "integration_passed",
+                "subagent_closed",
+            ][..],
+            &[
+                "subagent_created",
+                "subagent_queued",
+                "subagent_started",
+                "subagent_attempt",
+                "subagent_attempt",
+                "subagent_failed",
+                "subagent_closed",
+            ],
             &["subagent_created", "subagent_failed", "subagent_closed", "workspace_removed"],
-            &["subagent_created", "subagent_started", "subagent_waiting_for_merge", "checks_passed", "worktree_merged", "integration_failed", "subagent_closed"],
+            &[
+                "subagent_created",
+                "subagent_started",
+                "subagent_waiting_for_merge",
+                "checks_passed",
+                "worktree_merged",
+                "integration_failed",
+                "subagent_closed",
+            ],
         ] {
             assert_eq!(check(order), Ok(()), "{order:?}");
         }

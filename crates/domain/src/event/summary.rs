@@ -16,7 +16,12 @@ impl EventBody {
             EventBody::RunFailed(e) => format!("run failed ({}): {}", e.code, first_line(&e.reason, SHOWN)),
             EventBody::RunCancelled(e) => format!("run cancelled: {}", first_line(&e.reason, SHOWN)),
             EventBody::SubagentCreated(e) => {
-                format!("created {} at depth {}: {}", e.definition, e.depth, first_line(&e.contract.step.title, SHOWN))
+                format!(
+                    "created {} at depth {}: {}",
+                    e.definition,
+                    e.depth,
+                    first_line(&e.contract.step.title, SHOWN)
+                )
             }
             EventBody::SubagentQueued(e) => format!("queued for {}", word(&e.waits_for)),
             EventBody::SubagentStarted(_) => "started".to_owned(),
@@ -36,12 +41,21 @@ impl EventBody {
             EventBody::ToolFinished(e) if e.ok => format!("{} done", e.tool),
             EventBody::ToolFinished(e) => format!("{} failed: {}", e.tool, line(&e.output)),
             EventBody::ToolInterrupted(e) => format!("{} interrupted, outcome unknown", e.tool),
-            EventBody::PermissionDecided(e) => format!("{} {}", word(&e.decision), first_line(&e.operation, SHOWN)),
+            EventBody::PermissionDecided(e) => {
+                format!("{} {}", word(&e.decision), first_line(&e.operation, SHOWN))
+            }
             EventBody::MessageReceived(e) => format!("message: {}", line(&e.text)),
             EventBody::CancelRequested(e) => {
-                format!("{} by {}: {}", if e.kill { "kill" } else { "cancel" }, e.by, first_line(&e.reason, SHOWN))
+                format!(
+                    "{} by {}: {}",
+                    if e.kill { "kill" } else { "cancel" },
+                    e.by,
+                    first_line(&e.reason, SHOWN)
+                )
             }
-            EventBody::ContextTrimmed(e) => format!("{} old outputs left out of the context", e.call_ids.len()),
+            EventBody::ContextTrimmed(e) => {
+                format!("{} old outputs left out of the context", e.call_ids.len())
+            }
             EventBody::TodoChanged(e) => {
                 let done = e.items.iter().filter(|item| item.status == super::TodoStatus::Done).count();
                 format!("list: {done} of {} done", e.items.len())
@@ -52,9 +66,13 @@ impl EventBody {
 
 fn replied(e: &super::ModelReplied) -> String {
     match (&e.error, &e.reply) {
-        (Some(error), _) => format!("turn {}: model failed ({}): {}", e.turn, error.code, first_line(&error.message, SHOWN)),
+        (Some(error), _) => {
+            format!("turn {}: model failed ({}): {}", e.turn, error.code, first_line(&error.message, SHOWN))
+        }
         (None, Some(reply)) if reply.calls.is_empty() => format!("turn {}: {}", e.turn, line(&reply.text)),
-        (None, Some(reply)) if reply.calls.len() == 1 => format!("turn {}: calls {}", e.turn, first_line(&reply.calls[0].name, SHOWN)),
+        (None, Some(reply)) if reply.calls.len() == 1 => {
+            format!("turn {}: calls {}", e.turn, first_line(&reply.calls[0].name, SHOWN))
+        }
         (None, Some(reply)) => format!("turn {}: {} calls", e.turn, reply.calls.len()),
         (None, None) => format!("turn {}: a long reply", e.turn),
     }

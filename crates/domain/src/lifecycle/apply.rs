@@ -11,7 +11,8 @@ use crate::budget::{Deadline, Figures, Ledger};
 use crate::contract::Contract;
 use crate::definition::Definition;
 use crate::event::{
-    Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, RunStarted, SubagentClosed, SubagentCreated,
+    Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, RunStarted, SubagentClosed,
+    SubagentCreated,
 };
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, DefinitionLayer, Grant, RunLayers, ToolSet};
@@ -37,7 +38,8 @@ impl Run {
         let run = event.agent.run();
         let kinds = kinds(&started.definitions).map_err(|problem| illegal(event, problem))?;
         let name = &started.contract.execution.definition;
-        let kind = kinds.get(name).cloned().ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
+        let kind =
+            kinds.get(name).cloned().ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
         let layers = RunLayers {
             operator: started.terms.operator_rules.clone(),
             run: started.terms.run_rules.clone(),
@@ -81,7 +83,9 @@ impl Run {
                 _ => return Err(illegal(event, format!("attempt {} is not the next", e.n))),
             },
             EventBody::SubagentWaitingForMerge(e) => match &mut self.live(event)?.state {
-                state @ OpenState::Running { .. } => *state = OpenState::WaitingForMerge { report: e.report.clone() },
+                state @ OpenState::Running { .. } => {
+                    *state = OpenState::WaitingForMerge { report: e.report.clone() }
+                }
                 _ => return Err(illegal(event, "it is not running")),
             },
             EventBody::IntegrationPassed(_) => {
@@ -97,7 +101,12 @@ impl Run {
                     return Err(illegal(event, "it does not wait for a merge"));
                 };
                 let report = Some(report.clone());
-                *state = OpenState::Failed(Failure { kind: e.kind, code: e.code, reason: e.reason.clone(), report });
+                *state = OpenState::Failed(Failure {
+                    kind: e.kind,
+                    code: e.code,
+                    reason: e.reason.clone(),
+                    report,
+                });
             }
             EventBody::SubagentFailed(e) => match &mut self.live(event)?.state {
                 state @ (OpenState::Created { .. } | OpenState::Running { .. }) => {
@@ -132,7 +141,9 @@ impl Run {
                 };
                 self.end_run(event, outcome)?;
             }
-            EventBody::RunCancelled(e) => self.end_run(event, Outcome::Cancelled { reason: e.reason.clone() })?,
+            EventBody::RunCancelled(e) => {
+                self.end_run(event, Outcome::Cancelled { reason: e.reason.clone() })?;
+            }
             EventBody::SubagentRefused(_)
             | EventBody::ToolIntended(_)
             | EventBody::PermissionDecided(_)
@@ -202,9 +213,11 @@ impl Run {
             (OpenState::Failed(failure), FinalStatus::Failed) => Some(failure.clone()),
             _ => return Err(illegal(event, "it is neither completed nor failed")),
         };
-        let failed_child = failure
-            .as_ref()
-            .map(|failure| FailedChild { id: id.clone(), code: failure.code, reason: failure.reason.clone() });
+        let failed_child = failure.as_ref().map(|failure| FailedChild {
+            id: id.clone(),
+            code: failure.code,
+            reason: failure.reason.clone(),
+        });
         let repairs = agent.contract.parent.repairs.clone();
         let remains = ClosedAgent {
             kind: agent.kind.clone(),
@@ -289,17 +302,13 @@ fn kinds(definitions: &[Definition]) -> Result<BTreeMap<String, Arc<Kind>>, Stri
             default: definition.default,
             rules: definition.rules.clone().into(),
         };
-        kinds.insert(definition.name.clone(), Arc::new(Kind { definition: definition.clone(), layer, tools }));
+        kinds
+            .insert(definition.name.clone(), Arc::new(Kind { definition: definition.clone(), layer, tools }));
     }
     Ok(kinds)
 }
 
-fn open_agent(
-    contract: Arc<Contract>,
-    authority: Authority,
-    kind: Arc<Kind>,
-    at_ms: i64,
-) -> OpenAgent {
+fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at_ms: i64) -> OpenAgent {
     let deadline = Deadline::new(u64::try_from(at_ms).unwrap_or(0), contract.budget.wall_ms);
     OpenAgent {
         contract,

@@ -47,9 +47,8 @@ impl Run {
         let body = match end {
             RunEnd::Done { report, turns_exhausted } => match self.unrepaired() {
                 Some(child) => self.failed_by(child, report, figures),
-                None => {
-                    RunCompleted { text: report, failed: self.failed.clone(), figures, turns_exhausted }.into()
-                }
+                None => RunCompleted { text: report, failed: self.failed.clone(), figures, turns_exhausted }
+                    .into(),
             },
             RunEnd::Failed(failure) if failure.kind == FailKind::Cancelled => {
                 RunCancelled { reason: failure.reason, failed: self.failed.clone(), figures }.into()

@@ -32,8 +32,12 @@ impl Run {
         }
         let from = agent.state.name();
         if let (true, OpenState::Running { attempt }) = (self.retries(id, &failure), &agent.state) {
-            let again =
-                SubagentAttempt { n: attempt + 1, kind: failure.kind, code: failure.code, reason: failure.reason };
+            let again = SubagentAttempt {
+                n: attempt + 1,
+                kind: failure.kind,
+                code: failure.code,
+                reason: failure.reason,
+            };
             return Some(Attempt::Again((id.clone(), again.into())));
         }
         if !matches!(agent.state, OpenState::Created { .. } | OpenState::Running { .. }) {

@@ -20,7 +20,10 @@ impl Run {
     /// to the parent. Nothing while the child has open children of its own.
     pub fn finish(&self, id: &AgentId, finish: Finish) -> Option<Vec<Decided>> {
         let agent = self.open(id)?;
-        if id.is_root() || !matches!(agent.state, OpenState::Running { .. }) || !agent.open_children.is_empty() {
+        if id.is_root()
+            || !matches!(agent.state, OpenState::Running { .. })
+            || !agent.open_children.is_empty()
+        {
             return None;
         }
         let waiting = SubagentWaitingForMerge {

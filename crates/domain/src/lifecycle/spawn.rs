@@ -7,9 +7,9 @@ use super::{Decided, Kind, OpenAgent, Run, StateName};
 use crate::budget::{Budget, turn_limit};
 use crate::code::Code;
 use crate::contract::{
-    CONTRACT_VERSION, Contract, Criterion, DEFAULT_ATTEMPT_TIMEOUT_MS, DEFAULT_IDLE_TIMEOUT_MS, DEFAULT_MAX_RETRIES,
-    DEFAULT_MAX_RETRIES_PER_TOOL, DEFAULT_REPORT_PATH_PATTERN, ExecutionTerms, OutputTerms, ParentTerms, ReportFormat,
-    StepTerms,
+    CONTRACT_VERSION, Contract, Criterion, DEFAULT_ATTEMPT_TIMEOUT_MS, DEFAULT_IDLE_TIMEOUT_MS,
+    DEFAULT_MAX_RETRIES, DEFAULT_MAX_RETRIES_PER_TOOL, DEFAULT_REPORT_PATH_PATTERN, ExecutionTerms,
+    OutputTerms, ParentTerms, ReportFormat, StepTerms,
 };
 use crate::definition::Mode;
 use crate::event::{EffectClass, SubagentCreated, SubagentRefused};
@@ -93,9 +93,9 @@ impl Run {
         request: &SpawnRequest,
         class_of: &dyn Fn(&str) -> Option<EffectClass>,
     ) -> Result<Decided, Refusal> {
-        let parent = self
-            .open(from.parent)
-            .ok_or_else(|| Refusal::new(Code::UnknownTask, format!("{} is not open", from.parent.relative())))?;
+        let parent = self.open(from.parent).ok_or_else(|| {
+            Refusal::new(Code::UnknownTask, format!("{} is not open", from.parent.relative()))
+        })?;
         may_spawn(parent)?;
         let kind = self.spawnable(parent, &request.definition)?;
         let continues = self.continued(from.parent, request)?;
@@ -142,7 +142,10 @@ impl Run {
     fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<Kind>, Refusal> {
         let kind = self.kind(name).ok_or_else(|| {
             let known = parent.kind.definition.spawns.clone().unwrap_or_default().join(", ");
-            Refusal::new(Code::UnknownAgent, format!("there is no agent `{}`; this one may spawn: {known}", clip(name)))
+            Refusal::new(
+                Code::UnknownAgent,
+                format!("there is no agent `{}`; this one may spawn: {known}", clip(name)),
+            )
         })?;
         let listed = parent
             .kind
@@ -152,7 +155,8 @@ impl Run {
             .flatten()
             .any(|listed| listed.eq_ignore_ascii_case(&kind.definition.name));
         if !listed || kind.definition.mode == Mode::Primary {
-            let reason = format!("`{}` may not spawn `{}`", parent.kind.definition.name, kind.definition.name);
+            let reason =
+                format!("`{}` may not spawn `{}`", parent.kind.definition.name, kind.definition.name);
             return Err(Refusal::new(Code::SpawnNotAllowed, reason));
         }
         Ok(kind)
@@ -160,16 +164,22 @@ impl Run {
 
     /// The caller's child that a model named; any other id is unknown.
     pub fn own_child(&self, caller: &AgentId, task_id: &str) -> Result<AgentId, Refusal> {
-        let unknown = || Refusal::new(Code::UnknownTask, format!("`{}` is not one of your tasks", clip(task_id)));
+        let unknown =
+            || Refusal::new(Code::UnknownTask, format!("`{}` is not one of your tasks", clip(task_id)));
         let id = AgentId::from_relative(&self.id, task_id).map_err(|_| unknown())?;
-        if id.parent().as_ref() == Some(caller) && self.agents.contains_key(&id) { Ok(id) } else { Err(unknown()) }
+        if id.parent().as_ref() == Some(caller) && self.agents.contains_key(&id) {
+            Ok(id)
+        } else {
+            Err(unknown())
+        }
     }
 
     fn continued(&self, caller: &AgentId, request: &SpawnRequest) -> Result<Option<AgentId>, Refusal> {
         let Some(text) = &request.continues else { return Ok(None) };
         let id = self.own_child(caller, text)?;
         if self.closed(&id).is_none() {
-            let reason = format!("task `{}` is not closed; send it a message instead of continuing it", id.relative());
+            let reason =
+                format!("task `{}` is not closed; send it a message instead of continuing it", id.relative());
             return Err(Refusal::new(Code::InvalidInput, reason));
         }
         Ok(Some(id))
@@ -195,11 +205,16 @@ impl Run {
     ) -> Result<Contract, Refusal> {
         let context = parent.contract.context.create_child_context(from.parent);
         let definition = &kind.definition;
-        let max_turns = turn_limit(context.depth, self.terms.base_turns, definition.max_turns, request.max_turns);
+        let max_turns =
+            turn_limit(context.depth, self.terms.base_turns, definition.max_turns, request.max_turns);
         let result_schema = match &request.result_schema {
             None => None,
-            Some(serde_json::Value::Object(map)) => Some(map.iter().map(|(k, v)| (k.clone(), v.clone())).collect()),
-            Some(_) => return Err(Refusal::new(Code::InvalidInput, "`result_schema` must be a JSON Schema object")),
+            Some(serde_json::Value::Object(map)) => {
+                Some(map.iter().map(|(k, v)| (k.clone(), v.clone())).collect())
+            }
+            Some(_) => {
+                return Err(Refusal::new(Code::InvalidInput, "`result_schema` must be a JSON Schema object"));
+            }
         };
         let contract = Contract {
             version: CONTRACT_VERSION,
@@ -217,7 +232,11 @@ impl Run {
                 title: request.title.chars().take(TITLE_MAX_CHARS).collect(),
                 description: request.prompt.clone(),
                 success_criteria: request.success_criteria.clone(),
-                owns: if request.owns.is_empty() { parent.contract.step.owns.clone() } else { request.owns.clone() },
+                owns: if request.owns.is_empty() {
+                    parent.contract.step.owns.clone()
+                } else {
+                    request.owns.clone()
+                },
                 required: request.required,
             },
             permissions: self.child_grant(parent, kind, continues.as_ref()),
@@ -283,12 +302,14 @@ fn may_spawn(parent: &OpenAgent) -> Result<(), Refusal> {
     let context = &parent.contract.context;
     let grant = parent.authority.grant();
     if !grant.can_spawn_children {
-        let reason = format!("`{}` may not spawn: its contract does not allow children", parent.kind.definition.name);
+        let reason =
+            format!("`{}` may not spawn: its contract does not allow children", parent.kind.definition.name);
         return Err(Refusal::new(Code::SpawnNotAllowed, reason));
     }
     if grant.max_delegation_depth == 0 || !context.can_spawn_sub_agent() {
         let limit = context.max_depth.min(context.depth.saturating_add(grant.max_delegation_depth));
-        let reason = format!("maximum depth {limit} reached: an agent at depth {} cannot spawn", context.depth);
+        let reason =
+            format!("maximum depth {limit} reached: an agent at depth {} cannot spawn", context.depth);
         return Err(Refusal::new(Code::MaxDepthExceeded, reason));
     }
     Ok(())
@@ -303,11 +324,13 @@ fn check_terms(parent: &OpenAgent, request: &SpawnRequest) -> Result<(), Refusal
         return Err(Refusal::new(Code::PermissionDenied, "this agent may not share its conversation"));
     }
     for path in &request.owns {
-        ownership::check(path)
-            .map_err(|problem| Refusal::new(Code::InvalidInput, format!("`owns`: `{}` {problem}", clip(path))))?;
+        ownership::check(path).map_err(|problem| {
+            Refusal::new(Code::InvalidInput, format!("`owns`: `{}` {problem}", clip(path)))
+        })?;
     }
     if !request.owns.is_empty() && !ownership::within(&request.owns, &parent.contract.step.owns) {
-        let reason = format!("`owns` must lie within what this agent owns: {}", parent.contract.step.owns.join(", "));
+        let reason =
+            format!("`owns` must lie within what this agent owns: {}", parent.contract.step.owns.join(", "));
         return Err(Refusal::new(Code::OwnershipViolation, reason));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Tool calls: decide -> journal the intent -> run -> journal the result.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use serde_json::Value;
 use super::Driver;
 use super::effects::{Effect, Limit};
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
-use crate::ports::{CallContext, EffectTool, Handler, Prepared, Recovered, ToolFailure, ToolOutput, ToolResult};
+use crate::ports::{
+    CallContext, EffectTool, Handler, Prepared, Recovered, ToolFailure, ToolOutput, ToolResult,
+};
 use crate::scheduler::{Want, What};
 
 /// Most bytes of one tool result that a conversation takes; the rest is cut with a mark.
@@ -23,7 +26,9 @@ const OUTPUT_MAX_BYTES: usize = 256 * 1024;
 impl Driver {
     /// Starts the calls of the reply that may start now, in their order.
     pub(super) fn dispatch_calls(&mut self, id: &AgentId) {
-        let Some(calls) = self.sessions.get(id).and_then(|session| session.machine.shared_calls()) else { return };
+        let Some(calls) = self.sessions.get(id).and_then(|session| session.machine.shared_calls()) else {
+            return;
+        };
         loop {
             let Some(session) = self.sessions.get_mut(id) else { return };
             let Some(call) = calls.get(session.cursor) else { return };
@@ -38,7 +43,8 @@ impl Driver {
             }
             session.cursor += 1;
             self.dispatch(id, call);
-            if self.poisoned.is_some() || self.sessions.get(id).is_none_or(|session| session.ending.is_some()) {
+            if self.poisoned.is_some() || self.sessions.get(id).is_none_or(|session| session.ending.is_some())
+            {
                 return;
             }
         }
@@ -72,13 +78,15 @@ impl Driver {
     fn admit(&mut self, id: &AgentId, call: &ToolCall) -> Result<(), ToolFailure> {
         let Some(agent) = self.run.open(id) else { return Err(ToolFailure::failed("the agent is not open")) };
         let Some(tool) = self.rt.tools.get(call.name.as_str()) else {
-            let known = agent.authority.grant().allowed_tools.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let known =
+                agent.authority.grant().allowed_tools.iter().map(ToString::to_string).collect::<Vec<_>>();
             let name: String = call.name.chars().take(64).collect();
             let text = format!("there is no tool `{name}`; you have: {}", known.join(", "));
             return Err(ToolFailure { code: Code::UnknownTool, text });
         };
         if let Value::String(raw) = &call.input {
-            let reason = serde_json::from_str::<Value>(raw).err().map_or("not an object".into(), |e| e.to_string());
+            let reason =
+                serde_json::from_str::<Value>(raw).err().map_or("not an object".into(), |e| e.to_string());
             return Err(ToolFailure::invalid(format!("the arguments are not valid JSON: {reason}")));
         }
         if !call.input.is_object() {
@@ -95,7 +103,9 @@ impl Driver {
         let owns = &agent.contract.step.owns;
         let outside = class == EffectClass::Write
             && !owns.is_empty()
-            && specifier.as_deref().is_some_and(|path| !owns.iter().any(|owned| ownership::holds(owned, path)));
+            && specifier
+                .as_deref()
+                .is_some_and(|path| !owns.iter().any(|owned| ownership::holds(owned, path)));
         if verdict.decision == Decision::Allow {
             if outside {
                 let text = format!("this agent may only change {}", owns.join(", "));
@@ -129,7 +139,8 @@ impl Driver {
         let Some((context, tool, input, limit)) = self.effect_of(id, call_id) else {
             return self.scheduler.release(kind);
         };
-        let Some(flight) = self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id)) else {
+        let Some(flight) = self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id))
+        else {
             return self.scheduler.release(kind);
         };
         if !matches!(flight.stage, CallStage::Queued) {
@@ -145,7 +156,11 @@ impl Driver {
     }
 
     /// Everything a task needs to carry a call out.
-    fn effect_of(&self, id: &AgentId, call_id: &Arc<str>) -> Option<(CallContext, Arc<dyn EffectTool>, Value, Limit)> {
+    fn effect_of(
+        &self,
+        id: &AgentId,
+        call_id: &Arc<str>,
+    ) -> Option<(CallContext, Arc<dyn EffectTool>, Value, Limit)> {
         let agent = self.run.open(id)?;
         let session = self.sessions.get(id).filter(|session| session.ending.is_none())?;
         let call = session.machine.call_of(call_id)?;
@@ -153,7 +168,8 @@ impl Driver {
         let Handler::Effect(tool) = &self.tool(&call.name)?.handler else { return None };
         let context = self.context_of(id, call_id)?;
         let execution = &agent.contract.execution;
-        let left = execution.attempt_timeout_ms.map(|limit| limit.saturating_sub(session.machine.active_ms()));
+        let left =
+            execution.attempt_timeout_ms.map(|limit| limit.saturating_sub(session.machine.active_ms()));
         let own = tool.timeout(&call.input);
         // A call that gives no sign of life before it ends is idle for all of its time.
         let mut time = Duration::from_millis(left.unwrap_or(u64::MAX).min(execution.idle_timeout_ms));
@@ -177,7 +193,12 @@ impl Driver {
     }
 
     /// A call has looked and is ready to act: its intent is journalled, and it acts once that is durable.
-    pub(super) fn prepared(&mut self, id: &AgentId, call_id: &Arc<str>, result: Result<Prepared, ToolFailure>) {
+    pub(super) fn prepared(
+        &mut self,
+        id: &AgentId,
+        call_id: &Arc<str>,
+        result: Result<Prepared, ToolFailure>,
+    ) {
         let prepared = match result {
             Ok(prepared) => prepared,
             Err(failure) => return self.tool_done(id, call_id, Err(failure), Duration::ZERO),
@@ -202,7 +223,9 @@ impl Driver {
         input: &Value,
         write: Option<posse_domain::event::WriteIntent>,
     ) {
-        let Some(call) = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id)) else { return };
+        let Some(call) = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id)) else {
+            return;
+        };
         let Some(tool) = self.tool(&call.name) else { return };
         let intended = ToolIntended {
             call_id: call_id.to_string(),
@@ -215,7 +238,13 @@ impl Driver {
     }
 
     /// A call's task has ended.
-    pub(super) fn tool_done(&mut self, id: &AgentId, call_id: &Arc<str>, result: ToolResult, elapsed: Duration) {
+    pub(super) fn tool_done(
+        &mut self,
+        id: &AgentId,
+        call_id: &Arc<str>,
+        result: ToolResult,
+        elapsed: Duration,
+    ) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let kind = session.kind.clone();
         let Some(flight) = session.calls.remove(call_id) else { return };
@@ -225,9 +254,17 @@ impl Driver {
         let exec_cut = timed_out && flight.class == EffectClass::Exec;
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         if exec_cut {
-            self.interrupt(id, call_id, &name, "the call was ended at its time limit; what it did is unknown");
+            self.interrupt(
+                id,
+                call_id,
+                &name,
+                "the call was ended at its time limit; what it did is unknown",
+            );
         } else {
-            self.finished(id, Answer { call_id, tool: &name, result, child: None, seen: flight.seen.take(), elapsed_ms });
+            self.finished(
+                id,
+                Answer { call_id, tool: &name, result, child: None, seen: flight.seen.take(), elapsed_ms },
+            );
         }
         self.pump(id);
     }
@@ -237,8 +274,12 @@ impl Driver {
         match recovered {
             Recovered::Done(output) => self.tool_done(id, call_id, Ok(output), Duration::ZERO),
             Recovered::Apply(prepared) => {
-                let Some((context, _, _, limit)) = self.effect_of(id, call_id) else { return self.conclude(id) };
-                if let Some(flight) = self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id)) {
+                let Some((context, _, _, limit)) = self.effect_of(id, call_id) else {
+                    return self.conclude(id);
+                };
+                if let Some(flight) =
+                    self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id))
+                {
                     flight.stage = CallStage::Committing;
                 }
                 self.after_commit(Effect::Run { call: context, prepared, limit });
@@ -302,7 +343,9 @@ fn refusal_text(operation: &Operation<'_>, verdict: &Verdict, id: &AgentId) -> S
         Decision::Ask if id.is_root() => {
             format!("`{operation}` needs a person's permission and there is nobody to ask ({verdict})")
         }
-        Decision::Ask => format!("`{operation}` needs permission, and sub-agents cannot request permission ({verdict})"),
+        Decision::Ask => {
+            format!("`{operation}` needs permission, and sub-agents cannot request permission ({verdict})")
+        }
         _ => format!("`{operation}` is not allowed ({verdict})"),
     }
 }
@@ -311,7 +354,7 @@ fn bounded(mut text: String) -> String {
     if text.len() > OUTPUT_MAX_BYTES {
         let whole = text.len();
         text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES));
-        text.push_str(&format!("\n[cut: {whole} bytes in all]"));
+        let _ = write!(text, "\n[cut: {whole} bytes in all]");
     }
     text
 }

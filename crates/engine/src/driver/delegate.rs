@@ -1,6 +1,7 @@
 //! What agents ask of the engine: children, their state, messages, lists. Decided purely, in the commit of the
 //! reply that asked.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,13 @@ pub(super) struct StatusWait {
 }
 
 impl Driver {
-    pub(super) fn request(&mut self, id: &AgentId, call: &ToolCall, class: EffectClass, request: EngineRequest) {
+    pub(super) fn request(
+        &mut self,
+        id: &AgentId,
+        call: &ToolCall,
+        class: EffectClass,
+        request: EngineRequest,
+    ) {
         let result = match request {
             EngineRequest::Spawn(spawn) => return self.spawn(id, call, &spawn),
             EngineRequest::Status { task_id, wait_ms } => {
@@ -224,7 +231,10 @@ impl Driver {
         }
         let result = match result {
             Ok(report) => {
-                let text = format!("## Subagent Result ({definition})\n\n{report}\n\n(task_id: {})", child.relative());
+                let text = format!(
+                    "## Subagent Result ({definition})\n\n{report}\n\n(task_id: {})",
+                    child.relative()
+                );
                 Ok(ToolOutput { text })
             }
             Err((code, reason)) => {
@@ -250,7 +260,10 @@ impl Driver {
     fn send_to_child(&mut self, id: &AgentId, task_id: &str, message: String) -> ToolResult {
         let child = self.run.own_child(id, task_id).map_err(refused)?;
         if !self.takes_messages(&child) {
-            let text = format!("task {} has ended; start a new task with its task_id to continue it", child.relative());
+            let text = format!(
+                "task {} has ended; start a new task with its task_id to continue it",
+                child.relative()
+            );
             return Err(ToolFailure::failed(text));
         }
         let text = format!("Task {} gets the message before its next turn.", child.relative());
@@ -261,7 +274,8 @@ impl Driver {
     /// Whether a message can still reach the agent.
     pub(super) fn takes_messages(&self, id: &AgentId) -> bool {
         let state = self.run.open(id).map(|agent| &agent.state);
-        matches!(state, Some(OpenState::Created { .. } | OpenState::Running { .. })) && !self.run.is_cancelled(id)
+        matches!(state, Some(OpenState::Created { .. } | OpenState::Running { .. }))
+            && !self.run.is_cancelled(id)
     }
 
     pub(super) fn receive(&mut self, id: &AgentId, from: Sender, text: Text) {
@@ -334,7 +348,8 @@ impl Driver {
             }
             if let Some(session) = self.sessions.get_mut(&wait.agent) {
                 session.calls.remove(&wait.call_id);
-                let tool = session.machine.call_of(&wait.call_id).map(|call| call.name.clone()).unwrap_or_default();
+                let tool =
+                    session.machine.call_of(&wait.call_id).map(|call| call.name.clone()).unwrap_or_default();
                 self.answer(&wait.agent, &wait.call_id, &tool, Ok(ToolOutput { text }));
             }
             self.pump(&wait.agent);
@@ -353,7 +368,7 @@ impl Driver {
         let shown = (1..=count).take(STATUS_LIST_MAX).map(|number| self.status_line(&id.child(number)));
         let mut text = shown.collect::<Vec<_>>().join("\n");
         if count as usize > STATUS_LIST_MAX {
-            text.push_str(&format!("\n[{} more]", count as usize - STATUS_LIST_MAX));
+            let _ = write!(text, "\n[{} more]", count as usize - STATUS_LIST_MAX);
         }
         text
     }

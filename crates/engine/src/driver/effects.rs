@@ -17,8 +17,8 @@ use super::session::CallStage;
 use crate::deltas::CallSink;
 use crate::history::conversation_of;
 use crate::ports::{
-    CallContext, EffectTool, Faults, Mail, Model, ModelFailure, ModelReply, ModelRequest, Prepared, Recovered,
-    StoreError, ToolFailure, ToolResult,
+    CallContext, EffectTool, Faults, Mail, Model, ModelFailure, ModelReply, ModelRequest, Prepared,
+    Recovered, StoreError, ToolFailure, ToolResult,
 };
 
 /// What may start once a commit is durable.
@@ -84,7 +84,9 @@ impl Driver {
                     self.start_call(call, true, move |call, faults| look(call, tool, input, limit, faults));
                 }
                 Effect::Prepare { call, tool, input, limit } => {
-                    self.start_call(call, true, move |call, faults| prepare(call, tool, input, limit, faults));
+                    self.start_call(call, true, move |call, faults| {
+                        prepare(call, tool, input, limit, faults)
+                    });
                 }
                 Effect::Run { call, prepared, limit } => {
                     self.start_call(call, false, move |call, faults| act(call, prepared, limit, faults));
@@ -189,7 +191,13 @@ fn timed_out(message: String) -> ModelFailure {
     ModelFailure { error: CallError { code: Code::Timeout, message, status: None }, usage: None, tag: None }
 }
 
-async fn look(call: CallContext, tool: Arc<dyn EffectTool>, input: Value, limit: Limit, faults: Faults) -> Input {
+async fn look(
+    call: CallContext,
+    tool: Arc<dyn EffectTool>,
+    input: Value,
+    limit: Limit,
+    faults: Faults,
+) -> Input {
     let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
     let began = Instant::now();
     faults.hit("engine.tool.before_prepare");
@@ -203,7 +211,13 @@ async fn look(call: CallContext, tool: Arc<dyn EffectTool>, input: Value, limit:
     Input::Tool { agent, call_id, result, elapsed: began.elapsed() }
 }
 
-async fn prepare(call: CallContext, tool: Arc<dyn EffectTool>, input: Value, limit: Limit, faults: Faults) -> Input {
+async fn prepare(
+    call: CallContext,
+    tool: Arc<dyn EffectTool>,
+    input: Value,
+    limit: Limit,
+    faults: Faults,
+) -> Input {
     let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
     faults.hit("engine.tool.before_prepare");
     let result = within(limit, tool.prepare(call, input)).await;
@@ -225,7 +239,10 @@ async fn recover(call: CallContext, tool: Arc<dyn EffectTool>, input: Value, int
 }
 
 /// Cuts a call off at its limit. A write is never cut: it is short, and half a write is worse than a late one.
-async fn within<T>(limit: Limit, work: impl Future<Output = Result<T, ToolFailure>>) -> Result<T, ToolFailure> {
+async fn within<T>(
+    limit: Limit,
+    work: impl Future<Output = Result<T, ToolFailure>>,
+) -> Result<T, ToolFailure> {
     if limit.class == EffectClass::Write {
         return work.await;
     }

@@ -13,7 +13,7 @@ use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Run
 
 use super::Driver;
 use super::delegate::Ended;
-use super::session::{Calls, CallStage, Session};
+use super::session::{CallStage, Calls, Session};
 use crate::ports::ToolFailure;
 
 pub(super) fn failure_of(broken: Broken) -> Failure {
@@ -209,7 +209,8 @@ impl Driver {
         };
         let ended =
             Ended { call_id: agent.call_id.clone(), background: agent.background, definition, result };
-        let close = agent.contract.execution.close_on_completion || matches!(agent.state, OpenState::Failed(_));
+        let close =
+            agent.contract.execution.close_on_completion || matches!(agent.state, OpenState::Failed(_));
         let writer = agent.writer;
         if close {
             self.close(id);

@@ -31,8 +31,8 @@ use posse_domain::lifecycle::{Finish, Run, RunEnd};
 use tokio::sync::{mpsc, watch};
 
 use self::delegate::StatusWait;
-pub(crate) use self::recover::OpenEvents;
 use self::effects::{Effect, Input};
+pub(crate) use self::recover::OpenEvents;
 use self::session::{Calls, Session};
 use crate::deltas::{DELTA_BATCH, DeltaHub};
 use crate::ports::{Basis, Commit, Committed, Epoch, Model, Pulse, RunKey, Spawnable, StoreError, Tool};
@@ -132,6 +132,10 @@ pub(crate) struct Seed {
 impl Driver {
     pub(crate) fn new(rt: Arc<Inner>, seed: Seed) -> Self {
         let Seed { run, key, epoch, head, projection, deltas, progress } = seed;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "every effect in flight sends one input, and those are limited"
+        )]
         let (sender, inbox) = mpsc::unbounded_channel();
         let limits = run.kinds.values().map(|kind| (kind.layer.name.clone(), kind.definition.parallel));
         let scheduler = Scheduler::new(run.terms.parallel, limits);
@@ -258,9 +262,11 @@ impl Driver {
 
     fn input(&mut self, input: Input) {
         match input {
-            Input::Model(done) => self.model_done(*done),
+            Input::Model(done) => self.model_done(&done),
             Input::Prepared { agent, call_id, result } => self.prepared(&agent, &call_id, result),
-            Input::Tool { agent, call_id, result, elapsed } => self.tool_done(&agent, &call_id, result, elapsed),
+            Input::Tool { agent, call_id, result, elapsed } => {
+                self.tool_done(&agent, &call_id, result, elapsed);
+            }
             Input::Recovered { agent, call_id, recovered } => self.recovered(&agent, &call_id, recovered),
             Input::History { agent, conversation } => self.history_read(&agent, conversation),
             Input::Mail(mail) => self.take_mail(mail),
@@ -372,7 +378,10 @@ impl Driver {
         self.flight.push_back(InFlight { commit: self.rt.parts.store.commit(commit), effects });
     }
 
-    fn committed(&mut self, result: Option<(Result<Committed, StoreError>, Vec<Effect>)>) -> Result<(), StoreError> {
+    fn committed(
+        &mut self,
+        result: Option<(Result<Committed, StoreError>, Vec<Effect>)>,
+    ) -> Result<(), StoreError> {
         let Some((result, effects)) = result else { return Ok(()) };
         result?;
         self.rt.parts.faults.hit("engine.commit.after");
@@ -451,13 +460,12 @@ impl Driver {
         let model = self.rt.parts.models.resolve(&contract.execution.model)?;
         let text = system_prompt(&agent.kind.definition, &contract, self.rt.options.project_notes.as_deref());
         let tools = self.tools_of(id);
-        let (system, text_hash) = match self.system_texts.get(&text) {
-            Some(known) => known.clone(),
-            None => {
-                let known: (Arc<str>, Hash) = (text.as_str().into(), Hash::of(text.as_bytes()));
-                self.system_texts.insert(text, known.clone());
-                known
-            }
+        let (system, text_hash) = if let Some(known) = self.system_texts.get(&text) {
+            known.clone()
+        } else {
+            let known: (Arc<str>, Hash) = (text.as_str().into(), Hash::of(text.as_bytes()));
+            self.system_texts.insert(text, known.clone());
+            known
         };
         let preamble = preamble(&text_hash, &system, &tools);
         let facts = model.facts();
@@ -486,8 +494,10 @@ impl Driver {
         let Some(agent) = self.run.open(id) else { return Arc::new([]) };
         let grant = agent.authority.grant();
         let context = &agent.contract.context;
-        let spawns = grant.can_spawn_children && grant.max_delegation_depth > 0 && context.can_spawn_sub_agent();
-        let mut names: Vec<&str> = grant.allowed_tools.iter().map(posse_domain::permission::ToolName::as_str).collect();
+        let spawns =
+            grant.can_spawn_children && grant.max_delegation_depth > 0 && context.can_spawn_sub_agent();
+        let mut names: Vec<&str> =
+            grant.allowed_tools.iter().map(posse_domain::permission::ToolName::as_str).collect();
         names.retain(|name| {
             let tool = self.rt.tools.get(name);
             tool.is_some_and(|tool| spawns || tool.class != EffectClass::Delegate)
@@ -497,7 +507,8 @@ impl Driver {
             return list.clone();
         }
         let spawnable = if spawns { self.spawnable(id) } else { Vec::new() };
-        let describe = |name: &&str| self.rt.tools.get(name).map(|tool| Arc::new((tool.describe)(&spawnable)));
+        let describe =
+            |name: &&str| self.rt.tools.get(name).map(|tool| Arc::new((tool.describe)(&spawnable)));
         let list: Arc<[Arc<ToolSpec>]> = names.iter().filter_map(describe).collect();
         self.tool_lists.insert(key, list.clone());
         list

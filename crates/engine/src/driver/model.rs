@@ -6,7 +6,8 @@ use posse_agent::machine::{Step, accept};
 use posse_domain::budget::{self, Amount, Reservation, Usage};
 use posse_domain::code::Code;
 use posse_domain::event::{
-    CallError, ContextTrimmed, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause, Sender,
+    CallError, ContextTrimmed, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause,
+    Sender,
 };
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
@@ -42,13 +43,15 @@ impl Driver {
             }
             _ => return self.scheduler.release(kind),
         };
-        let Step::CallModel { turn, call, purpose, cause } = step else { return self.scheduler.release(kind) };
+        let Step::CallModel { turn, call, purpose, cause } = step else {
+            return self.scheduler.release(kind);
+        };
         if self.trim(id) {
             // The request became shorter: its estimate has to be made again.
         }
         let (purpose, cause, quote) = self.quote(id, purpose, cause);
         match quote {
-            Quote::Granted(reserved) => self.send(id, Decided { turn, call, purpose, cause, reserved }),
+            Quote::Granted(reserved) => self.send(id, &Decided { turn, call, purpose, cause, reserved }),
             Quote::Wait => {
                 self.scheduler.release(kind);
                 self.budget_line.push_back(id.clone());
@@ -123,7 +126,7 @@ impl Driver {
         true
     }
 
-    fn send(&mut self, id: &AgentId, decided: Decided) {
+    fn send(&mut self, id: &AgentId, decided: &Decided) {
         if let Some((id, body)) = self.run.start(id) {
             self.emit(id, body);
         }
@@ -131,7 +134,7 @@ impl Driver {
         let contract = agent.contract.clone();
         let Some(session) = self.sessions.get(id) else { return };
         let attempt = session.machine.attempt();
-        let Decided { turn, call, purpose, cause, reserved } = decided;
+        let Decided { turn, call, purpose, cause, reserved } = *decided;
         let request_hash = Hash::of_parts([
             session.preamble.0.as_bytes().as_slice(),
             session.machine.conversation().hash().as_bytes().as_slice(),
@@ -160,7 +163,8 @@ impl Driver {
             .execution
             .attempt_timeout_ms
             .map(|limit| limit.saturating_sub(session.machine.active_ms()));
-        let total = [left, contract.execution.turn_timeout_ms].into_iter().flatten().min().map(Duration::from_millis);
+        let total =
+            [left, contract.execution.turn_timeout_ms].into_iter().flatten().min().map(Duration::from_millis);
         let effect = ModelEffect {
             model: session.model.clone(),
             request,
@@ -173,7 +177,7 @@ impl Driver {
     }
 
     /// A model call ended.
-    pub(super) fn model_done(&mut self, done: ModelDone) {
+    pub(super) fn model_done(&mut self, done: &ModelDone) {
         let Some(session) = self.sessions.get_mut(&done.agent) else { return };
         let current = session.machine.is_asking()
             && (session.machine.attempt(), session.machine.turn()) == (done.attempt, done.turn)
@@ -185,7 +189,7 @@ impl Driver {
         let price = session.facts.price;
         let kind = session.kind.clone();
         self.scheduler.release(&kind);
-        let (reply, repeated, replied) = settle(&done, price);
+        let (reply, repeated, replied) = settle(done, price);
         let report_turn = self.sessions.get(&done.agent).is_some_and(|s| s.machine.is_reporting());
         self.emit(done.agent.clone(), Box::new(replied));
         if let Some(session) = self.sessions.get_mut(&done.agent) {
@@ -197,7 +201,13 @@ impl Driver {
     }
 
     /// Calls that are answered and never run: ids given twice, and calls made on a turn without tools.
-    fn answer_unrunnable(&mut self, id: &AgentId, reply: Option<&Reply>, repeated: &[String], report_turn: bool) {
+    fn answer_unrunnable(
+        &mut self,
+        id: &AgentId,
+        reply: Option<&Reply>,
+        repeated: &[String],
+        report_turn: bool,
+    ) {
         let Some(reply) = reply else { return };
         for call in &reply.calls {
             let problem = if report_turn {

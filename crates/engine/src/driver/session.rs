@@ -61,8 +61,7 @@ pub(crate) struct Session {
 impl Session {
     /// Whether anything of this agent may still act on the outside.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.asking.is_none()
-            && self.calls.values().all(|call| !matches!(call.stage, CallStage::Running(_)))
+        self.asking.is_none() && self.calls.values().all(|call| !matches!(call.stage, CallStage::Running(_)))
     }
 }
 

@@ -334,7 +334,12 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<Committed, StoreError>>;
 
     /// Events after `after`, at most `limit` (and never more than [`READ_MAX_EVENTS`]).
-    fn read(&self, key: &RunKey, after: u64, limit: u32) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>>;
+    fn read(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>>;
 
     /// The journal's end.
     fn head(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>>;
@@ -361,7 +366,12 @@ pub trait Store: Send + Sync + 'static {
     fn get_blob(&self, tenant: &TenantId, hash: &Hash) -> BoxFuture<'static, Result<Vec<u8>, StoreError>>;
 
     /// The newest runs whose id starts with `prefix`, newest first.
-    fn runs(&self, tenant: &TenantId, prefix: &str, limit: u32) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>>;
+    fn runs(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>>;
 
     /// The agents of a run in the order of their creation. `terms` is always there.
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>>;

@@ -168,6 +168,9 @@ pub struct Spawnable {
     pub may_spawn: bool,
 }
 
+/// Tells a model about a tool, given the definitions its agent may spawn.
+pub type Describe = Arc<dyn Fn(&[Spawnable]) -> ToolSpec + Send + Sync>;
+
 /// One tool.
 #[derive(Clone)]
 pub struct Tool {
@@ -176,7 +179,7 @@ pub struct Tool {
     /// What it does to the outside.
     pub class: EffectClass,
     /// What the model reads about it; depends on what the agent may spawn.
-    pub describe: Arc<dyn Fn(&[Spawnable]) -> ToolSpec + Send + Sync>,
+    pub describe: Describe,
     /// What a call acts on, as permission rules see it (a path, a command, a definition's name).
     pub specifier: fn(&Value) -> Option<String>,
     /// How it works.
