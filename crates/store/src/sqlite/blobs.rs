@@ -61,10 +61,6 @@ fn path_of(root: &Path, tenant: &TenantId, hash: &Hash) -> PathBuf {
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let Some(folder) = path.parent() else { return Err(io::ErrorKind::InvalidInput.into()) };
-    // One by one, so that each new name is made durable in the folder above.
-    if let Some(tenant) = folder.parent() {
-        files::make_dir(tenant)?;
-    }
     files::make_dir(folder)?;
     let is_there = fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64);
     if !is_there {

@@ -35,24 +35,22 @@ impl BootClock {
         &self.boot
     }
 
-    /// The end of a lease that starts now, in milliseconds since boot.
-    pub(super) fn until_ms(&self, lease: Duration) -> i64 {
-        self.now_ms().saturating_add(i64::try_from(lease.as_millis()).unwrap_or(i64::MAX))
-    }
-
     /// Whether a lease is over.
     pub(super) fn is_over(&self, expiry: &Expiry) -> bool {
-        is_over(expiry, &self.boot, self.now_ms())
+        is_over(expiry, &self.boot, now_ms())
     }
+}
 
-    #[expect(
-        clippy::unused_self,
-        reason = "the clock is a value, so that its users say which one they go by"
-    )]
-    fn now_ms(&self) -> i64 {
-        let now = clock_gettime(ClockId::Boottime);
-        now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000)
-    }
+/// The end of a lease that starts now, in milliseconds since boot.
+pub(super) fn until_ms(lease: Duration) -> i64 {
+    // What is left of the present millisecond counts too: no lease is shorter than it was said to be.
+    let length = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).saturating_add(1);
+    now_ms().saturating_add(length)
+}
+
+fn now_ms() -> i64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000)
 }
 
 fn is_over(expiry: &Expiry, boot: &str, now_ms: i64) -> bool {
@@ -74,8 +72,7 @@ mod tests {
     #[test]
     fn a_fresh_lease_is_not_over() {
         let clock = BootClock::new();
-        let expiry =
-            Expiry { boot: clock.boot().to_owned(), until_ms: clock.until_ms(Duration::from_hours(1)) };
+        let expiry = Expiry { boot: clock.boot().to_owned(), until_ms: until_ms(Duration::from_hours(1)) };
         assert!(!clock.is_over(&expiry));
     }
 }

@@ -5,6 +5,8 @@ use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_engine::ports::{AgentRow, AgentTerms, Basis, Commit, Committed, Head, RunRow, StoreError};
 
+use rusqlite::OptionalExtension;
+
 use super::blobs;
 use super::group::{Group, Refused, RunHead, stored};
 use super::schema::{row_id, row_ids};
@@ -195,9 +197,9 @@ impl Group<'_, '_> {
     }
 
     fn insert_terms(&mut self, tenant: &str, run_no: i64, terms: &AgentTerms) -> Result<i64, Refused> {
-        let ids = row_ids(run_no);
-        let last: Option<i64> = self.sql.last_terms.query_row(ids, |row| row.get(0))?;
-        let id = last.unwrap_or(ids.0) + 1;
+        let (first, end) = row_ids(run_no);
+        let last = self.sql.last_terms.query_row((first, end, tenant), |row| row.get(0)).optional()?;
+        let id: i64 = last.unwrap_or(first) + 1;
         self.sql.insert_terms.execute((
             id,
             tenant,

@@ -16,16 +16,19 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Makes a directory and those above it. True if it was not there.
-pub(super) fn make_dir(path: &Path) -> io::Result<bool> {
+/// Makes a directory and those above it that are missing, and makes the name of each durable.
+pub(super) fn make_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
-        return Ok(false);
+        return Ok(());
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        sync_dir(parent)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_dir(parent)?;
+    match DirBuilder::new().mode(0o700).create(path) {
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
     }
-    Ok(true)
+    sync_dir(parent)
 }
 
 /// Makes the names in a directory durable.

@@ -23,6 +23,8 @@ pub(super) struct Paths {
 
 impl Paths {
     pub(super) fn new(dir: &Path) -> Self {
+        // SQLite would take a relative path that starts with `file:` for a URI.
+        let dir = if dir.is_relative() { &Path::new(".").join(dir) } else { dir };
         Self {
             dir: dir.to_owned(),
             database: dir.join("posse.db"),

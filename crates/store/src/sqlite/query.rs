@@ -178,7 +178,7 @@ pub(super) fn blob(
 /// The columns of a list of runs.
 const RUN_COLUMNS: &str = "SELECT r.run, r.status, r.title, r.definition, r.model, r.dir, r.session_id, \
      r.created_at_ms, r.ended_at_ms, h.seq, h.hash, h.epoch, h.owner, h.owner_pid, h.boot, h.lease_until_ms, \
-     (SELECT count(*) FROM agents AS a WHERE a.run_no = r.no) \
+     (SELECT count(*) FROM agents AS a WHERE a.run_no = r.no AND a.tenant = r.tenant) \
      FROM runs AS r JOIN heads AS h ON h.run_no = r.no WHERE r.tenant = ?1";
 
 /// Runs whose id starts with `prefix`, newest first.

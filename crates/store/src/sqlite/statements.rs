@@ -67,7 +67,9 @@ impl<'c> Statements<'c> {
                 "INSERT INTO events (id, tenant, agent, kind, at_ms, version, payload, hash) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?,
-            last_terms: sql("SELECT max(id) FROM agent_terms WHERE id BETWEEN ?1 AND ?2")?,
+            last_terms: sql(
+                "SELECT id FROM agent_terms WHERE id BETWEEN ?1 AND ?2 AND tenant = ?3 ORDER BY id DESC LIMIT 1",
+            )?,
             insert_terms: sql(
                 "INSERT INTO agent_terms (id, tenant, parent, parent_message_id, depth, definition, \
                  contract_json, permissions_json, created_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use posse_engine::ports::StoreError;
 use rusqlite::Connection;
 
-use super::blobs;
 use super::checkpoint::{Checkpoints, Depth};
 use super::context::Context;
 use super::error::{from_sqlite, leaves_store_usable};
@@ -26,6 +25,7 @@ use super::queue::{Queue, Woken};
 use super::statements::Statements;
 use super::turnstile::Turnstile;
 use super::wake::{Bell, Watchers};
+use super::{blobs, clock};
 
 /// How long a writer with nothing left to do sleeps before it looks again.
 const SLEEP: Duration = Duration::from_hours(1);
@@ -208,7 +208,7 @@ impl Session<'_> {
             sql: &mut self.sql,
             context: self.context,
             ownership: &mut self.ownership,
-            lease_until_ms: self.context.clock.until_ms(self.context.options.lease),
+            lease_until_ms: clock::until_ms(self.context.options.lease),
             heads: HashMap::new(),
             granted_claim: false,
         };
