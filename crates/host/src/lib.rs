@@ -3,3 +3,4 @@
 //! For now that is [`files`]: the files of a workspace, reached in a way that nobody can lead outside it.
 
 pub mod files;
+pub mod memory;

@@ -11,9 +11,13 @@ use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 
 use crate::{Error, Posse};
 
+/// The store's file that is there once a run was started.
+const DATABASE_FILE: &str = "posse.db";
+
 enum Place {
     Memory,
     Directory(PathBuf),
+    Existing(PathBuf),
     Given(Arc<dyn Store>),
 }
 
@@ -50,6 +54,13 @@ impl PosseBuilder {
     /// Keeps the journal in this directory. Several processes may share it.
     pub fn state_dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.place = Place::Directory(dir.as_ref().to_owned());
+        self
+    }
+
+    /// Looks at the journal in this directory and writes nothing, not even a missing directory: then there are no
+    /// runs.
+    pub fn look_at(mut self, dir: impl AsRef<Path>) -> Self {
+        self.place = Place::Existing(dir.as_ref().to_owned());
         self
     }
 
@@ -130,6 +141,8 @@ impl PosseBuilder {
                 options.lease = self.lease.unwrap_or(options.lease);
                 Arc::new(SqliteStore::open(&dir, options)?)
             }
+            Place::Existing(dir) if is_empty(&dir) => Arc::new(MemoryStore::default()),
+            Place::Existing(dir) => Arc::new(SqliteStore::open_existing_read_only(&dir)?),
         };
         let models = self.catalog.unwrap_or_else(|| {
             let catalog = Catalog::new(self.script_dir);
@@ -148,4 +161,9 @@ impl PosseBuilder {
         let parts = Parts { store, models, tools, system: self.system, faults: self.faults };
         Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared))
     }
+}
+
+/// Whether no run was ever started here. A directory that cannot be looked into is for the store to complain about.
+fn is_empty(dir: &Path) -> bool {
+    matches!(dir.join(DATABASE_FILE).try_exists(), Ok(false))
 }

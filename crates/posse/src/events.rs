@@ -47,18 +47,21 @@ impl Events {
         Self { store, key, after, pulse, page: VecDeque::new() }
     }
 
-    /// The next event that is already written, if there is one.
+    /// The next event that is already written, if there is one. Dropping the future loses no event.
     pub async fn try_next(&mut self) -> Result<Option<JournalEvent>, Error> {
         if self.page.is_empty() {
             self.pulse.mark_unchanged();
             self.page = self.store.read(&self.key, self.after, READ_MAX_EVENTS).await?.into();
         }
-        let Some(stored) = self.page.pop_front() else { return Ok(None) };
-        self.after = stored.seq;
-        self.decode(&stored).await.map(Some)
+        // Taken off the page only once it is whole: a caller may stop waiting for a long text.
+        let Some(stored) = self.page.front() else { return Ok(None) };
+        let event = self.decode(stored).await?;
+        self.after = event.seq;
+        self.page.pop_front();
+        Ok(Some(event))
     }
 
-    /// The next event; waits until there is one.
+    /// The next event; waits until there is one. Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<JournalEvent, Error> {
         loop {
             if let Some(event) = self.try_next().await? {

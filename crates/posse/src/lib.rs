@@ -54,7 +54,7 @@ pub use posse_domain::id::{AgentId, RunId};
 pub use posse_domain::permission::{Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules};
 pub use posse_engine::ports;
 pub use posse_engine::{Delta, DeltaPart, RunHandle, TaskEvent, TaskState, Verified, VerifyError};
-pub use posse_models::scripted;
+pub use posse_models::{Catalog, scripted};
 
 use posse_engine::ports::{Holder, MailCommand, RunKey, Store, TenantId, Tool};
 use posse_engine::{Resumed, Runtime};
@@ -227,6 +227,11 @@ impl Posse {
     fn key(&self, run: &RunId) -> RunKey {
         self.runtime.key(run)
     }
+}
+
+/// The tools that are always there.
+pub fn builtin_tools() -> Vec<Tool> {
+    posse_tools::builtin()
 }
 
 /// Groups agents by parent, for callers that draw trees.

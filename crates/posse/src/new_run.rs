@@ -26,6 +26,8 @@ pub struct NewRun {
     definitions: Vec<Definition>,
     base_turns: Option<u32>,
     max_depth: Option<u32>,
+    default_max_depth: Option<u32>,
+    max_orchestration_depth: Option<u32>,
     budget: Budget,
     parallel: u32,
     operator_rules: Rules,
@@ -45,6 +47,8 @@ impl NewRun {
             definitions: Vec::new(),
             base_turns: Some(DEFAULT_BASE_TURNS),
             max_depth: None,
+            default_max_depth: None,
+            max_orchestration_depth: None,
             budget: Budget { agents: Some(DEFAULT_MAX_AGENTS), ..Budget::NONE },
             parallel: DEFAULT_PARALLEL,
             operator_rules: Rules::default(),
@@ -98,6 +102,18 @@ impl NewRun {
         self
     }
 
+    /// The operator's `agent.max_depth`: counts where the run says nothing.
+    pub fn default_max_depth(mut self, depth: Option<u32>) -> Self {
+        self.default_max_depth = depth;
+        self
+    }
+
+    /// The operator's ceiling, `agent.max_orchestration_depth`: no run goes deeper. Set alone it is the default too.
+    pub fn max_orchestration_depth(mut self, ceiling: Option<u32>) -> Self {
+        self.max_orchestration_depth = ceiling;
+        self
+    }
+
     /// What the whole tree may spend.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
@@ -147,7 +163,7 @@ impl NewRun {
             dir: self.dir.ok_or_else(|| Error::invalid("dir", "no working directory is set"))?,
             session_id: self.session_id,
             base_turns: self.base_turns,
-            max_depth: effective_max_depth(self.max_depth, None, None),
+            max_depth: effective_max_depth(self.max_depth, self.default_max_depth, self.max_orchestration_depth),
             budget: self.budget,
             parallel: self.parallel,
             operator_rules: self.operator_rules,

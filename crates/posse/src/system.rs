@@ -28,4 +28,8 @@ impl System for ProcessSystem {
         hasher.write_i64(self.now_ms());
         hasher.finish()
     }
+
+    fn freed(&self) {
+        posse_host::memory::give_back();
+    }
 }

@@ -1,3 +1,4 @@
 //! Fault points, scenarios and checkers for Posse's own tests and benches.
 
 pub mod fanout;
+pub mod gate;

@@ -47,6 +47,9 @@ const COMMITS_IN_FLIGHT_MAX: usize = 4;
 /// Inputs taken in one round.
 const INPUTS_PER_ROUND: usize = 1_024;
 
+/// Agents of a tree whose end is worth handing memory back for.
+const LARGE_TREE_AGENTS: usize = 1_000;
+
 /// Why a driver gave its run up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stop {
@@ -233,7 +236,7 @@ impl Driver {
     }
 
     /// Ends what is still in flight, gives the lease back and says how it ended.
-    async fn leave(mut self, result: Result<(), Stop>) {
+    async fn leave(self, result: Result<(), Stop>) {
         self.deltas.flush();
         for session in self.sessions.values() {
             session.abort_all();
@@ -247,8 +250,14 @@ impl Driver {
         {
             tracing::warn!(run = %self.key.run, %error, "the run's lease could not be given back");
         }
-        self.sessions.clear();
-        self.progress.send_modify(|progress| progress.ended = Some(result));
+        let system = self.rt.parts.system.clone();
+        let progress = self.progress.clone();
+        let large = self.run.agent_count() >= LARGE_TREE_AGENTS;
+        drop(self);
+        if large {
+            system.freed();
+        }
+        progress.send_modify(|progress| progress.ended = Some(result));
     }
 
     fn take_inputs(&mut self) {

@@ -9,6 +9,9 @@ pub trait System: Send + Sync + 'static {
 
     /// Sixty-four random bits, for ids.
     fn random(&self) -> u64;
+
+    /// A large tree has ended and its memory is free: a chance to hand it back. Nothing relies on it.
+    fn freed(&self) {}
 }
 
 /// Named places where a test can end the process. A production build passes none, and pays one branch.

@@ -1,0 +1,20 @@
+//! The engine over the store in memory: whole runs, told from outside.
+//!
+//! Every run ends in [`checks::check`]: the journal verified, the order of events, one result for every call,
+//! every completion delivered once, nothing begun after a cancel. A test says only what is special about it.
+
+mod bad_replies;
+mod cancel;
+mod checks;
+mod crash;
+mod delegation;
+mod limits;
+mod permission;
+mod power;
+mod queue;
+mod repeatable;
+mod retries;
+mod simulation;
+mod tools;
+mod verifying;
+mod world;

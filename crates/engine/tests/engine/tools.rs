@@ -1,0 +1,161 @@
+//! Small tools whose effects a test can see, hold up and count.
+
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, pending};
+use posse_agent::tool_spec::ToolSpec;
+use posse_domain::event::EffectClass;
+use posse_engine::ports::{CallContext, EffectTool, Handler, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+
+use crate::power::Power;
+
+/// Everything that tools did to the outside, in order: tool, agent (relative), call.
+#[derive(Clone, Default)]
+pub(crate) struct Outside(Arc<Mutex<Vec<(String, String, String)>>>);
+
+impl Outside {
+    fn add(&self, tool: &str, call: &CallContext) {
+        let entry = (tool.to_owned(), call.agent.relative().to_owned(), call.call_id.to_string());
+        self.0.lock().expect("no panic while it is held").push(entry);
+    }
+
+    pub(crate) fn all(&self) -> Vec<(String, String, String)> {
+        self.0.lock().expect("no panic while it is held").clone()
+    }
+
+    /// How often a tool acted.
+    pub(crate) fn count(&self, tool: &str) -> usize {
+        self.all().iter().filter(|(name, ..)| name == tool).count()
+    }
+}
+
+/// Holds up whoever comes until it is opened.
+#[derive(Clone)]
+pub(crate) struct Gate(Arc<(watch::Sender<usize>, Semaphore)>);
+
+impl Gate {
+    pub(crate) fn closed() -> Self {
+        Self(Arc::new((watch::Sender::new(0), Semaphore::new(0))))
+    }
+
+    pub(crate) async fn pass(&self) {
+        self.0.0.send_modify(|waiting| *waiting += 1);
+        drop(self.0.1.acquire().await);
+    }
+
+    /// Waits until so many have come.
+    pub(crate) async fn reached(&self, count: usize) {
+        drop(self.0.0.subscribe().wait_for(|waiting| *waiting >= count).await);
+    }
+
+    /// Lets everybody through, now and later.
+    pub(crate) fn open(&self) {
+        self.0.1.close();
+    }
+}
+
+type Step<T> = Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, T> + Send + Sync>;
+
+/// A tool made of two closures: what it does when it prepares, and when it acts.
+struct Made {
+    prepare: Step<Result<(), ToolFailure>>,
+    run: Step<ToolResult>,
+    power: Option<Power>,
+}
+
+impl EffectTool for Made {
+    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+        if self.power.as_ref().is_some_and(|power| !power.is_on()) {
+            return pending().boxed();
+        }
+        let (run, prepare) = (self.run.clone(), self.prepare.clone());
+        async move {
+            prepare(call.clone(), input.clone()).await?;
+            Ok(Prepared { write: None, run: Box::new(move || run(call, input)) })
+        }
+        .boxed()
+    }
+}
+
+fn made(name: &'static str, class: EffectClass, made: Made) -> Tool {
+    let spec = ToolSpec {
+        name: name.to_owned(),
+        description: format!("{name}, for tests"),
+        input_schema: json!({"type": "object"}),
+    };
+    Tool {
+        name,
+        class,
+        describe: Arc::new(move |_| spec.clone()),
+        specifier: |input| Some(input.get("on")?.as_str()?.to_owned()),
+        handler: Handler::Effect(Arc::new(made)),
+    }
+}
+
+fn ready() -> Step<Result<(), ToolFailure>> {
+    Arc::new(|_, _| async { Ok(()) }.boxed())
+}
+
+/// Leaves a trace outside, once for each time it acts, and answers with its input.
+pub(crate) fn trace(name: &'static str, class: EffectClass, outside: &Outside, power: Option<Power>) -> Tool {
+    let outside = outside.clone();
+    let alive = power.clone();
+    let run: Step<ToolResult> = Arc::new(move |call, input| {
+        let done = match &alive {
+            Some(power) => power.act(|| outside.add(name, &call)),
+            None => Some(outside.add(name, &call)),
+        };
+        match done {
+            Some(()) => async move { Ok(ToolOutput { text: format!("{name} {input}") }) }.boxed(),
+            None => pending().boxed(),
+        }
+    });
+    made(name, class, Made { prepare: ready(), run, power })
+}
+
+/// Fails whenever it is called.
+pub(crate) fn boom(outside: &Outside) -> Tool {
+    let outside = outside.clone();
+    let run: Step<ToolResult> = Arc::new(move |call, _| {
+        outside.add("boom", &call);
+        async { Err(ToolFailure::failed("it went off")) }.boxed()
+    });
+    made("boom", EffectClass::Read, Made { prepare: ready(), run, power: None })
+}
+
+/// Waits at `gate` when it prepares.
+pub(crate) fn slow_to_prepare(name: &'static str, class: EffectClass, outside: &Outside, gate: &Gate) -> Tool {
+    let gate = gate.clone();
+    let prepare: Step<Result<(), ToolFailure>> = Arc::new(move |_, _| {
+        let gate = gate.clone();
+        async move {
+            gate.pass().await;
+            Ok(())
+        }
+        .boxed()
+    });
+    let outside = outside.clone();
+    let run: Step<ToolResult> = Arc::new(move |call, _| {
+        outside.add(name, &call);
+        async { Ok(ToolOutput { text: "done".to_owned() }) }.boxed()
+    });
+    made(name, class, Made { prepare, run, power: None })
+}
+
+/// Leaves its trace, then waits at `gate`.
+pub(crate) fn slow_to_act(name: &'static str, class: EffectClass, outside: &Outside, gate: &Gate) -> Tool {
+    let (gate, outside) = (gate.clone(), outside.clone());
+    let run: Step<ToolResult> = Arc::new(move |call, _| {
+        outside.add(name, &call);
+        let gate = gate.clone();
+        async move {
+            gate.pass().await;
+            Ok(ToolOutput { text: "done".to_owned() })
+        }
+        .boxed()
+    });
+    made(name, class, Made { prepare: ready(), run, power: None })
+}

@@ -1,0 +1,392 @@
+//! A store, a model, tools and definitions: everything a run needs, made for one test.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, pending};
+use posse_domain::budget::Budget;
+use posse_domain::definition::{Definition, Mode};
+use posse_domain::event::{EffectClass, Event, EventBody};
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::Run;
+use posse_domain::permission::{Decision, OnAsk, Rules};
+use posse_engine::ports::{
+    Faults, MailCommand, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, RunKey, Store, StreamSink, System,
+    TenantId, Tool,
+};
+use posse_engine::{Parts, Resumed, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions};
+use posse_models::Catalog;
+use posse_models::scripted::{DEFAULT_FACTS, FnModel, ScriptedAnswer};
+use posse_store::MemoryStore;
+use tempfile::TempDir;
+
+use crate::checks;
+use crate::power::{Death, LateStore, Power};
+use crate::tools::{Gate, Outside, boom, trace};
+
+pub(crate) const MODEL: &str = "test/model";
+
+/// A run that has not ended by then hangs. Far beyond what any of these runs take.
+const HANGS: Duration = Duration::from_secs(60);
+
+type Script = Arc<dyn Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync>;
+type Hold = Arc<dyn Fn(&ModelRequest) -> Option<Gate> + Send + Sync>;
+
+/// Answers from a closure, writes down what it was asked, and holds up whom a test wants held up.
+struct TestModel {
+    script: Script,
+    hold: Hold,
+    asked: Arc<Mutex<Vec<ModelRequest>>>,
+    facts: ModelFacts,
+    power: Option<Power>,
+}
+
+impl Model for TestModel {
+    fn facts(&self) -> ModelFacts {
+        self.facts
+    }
+
+    fn call(
+        &self,
+        request: ModelRequest,
+        sink: Arc<dyn StreamSink>,
+    ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
+        let note = || self.asked.lock().expect("no panic while it is held").push(request.clone());
+        let alive = match &self.power {
+            Some(power) => power.act(note).is_some(),
+            None => {
+                note();
+                true
+            }
+        };
+        if !alive {
+            return pending().boxed();
+        }
+        let gate = (self.hold)(&request);
+        let script = self.script.clone();
+        let answer = FnModel::new(move |request| script(request)).with_facts(self.facts).call(request, sink);
+        async move {
+            if let Some(gate) = gate {
+                gate.pass().await;
+            }
+            answer.await
+        }
+        .boxed()
+    }
+}
+
+/// Tokio's clock, which stands still where a test paused it, and chance that is none.
+struct TestSystem {
+    began: tokio::time::Instant,
+    drawn: AtomicU64,
+}
+
+impl System for TestSystem {
+    fn now_ms(&self) -> i64 {
+        1_000_000 + i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn random(&self) -> u64 {
+        // Spread over all digits of an id, so that ids of one test differ at first sight.
+        (self.drawn.fetch_add(1, Ordering::Relaxed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+pub(crate) struct World {
+    memory: MemoryStore,
+    script: Script,
+    hold: Hold,
+    facts: ModelFacts,
+    system: Arc<TestSystem>,
+    more_tools: Vec<Tool>,
+    pub(crate) asked: Arc<Mutex<Vec<ModelRequest>>>,
+    pub(crate) outside: Outside,
+    pub(crate) dir: TempDir,
+}
+
+/// One process of a world.
+pub(crate) struct Process {
+    pub(crate) runtime: Runtime,
+    /// For one that can die.
+    pub(crate) power: Option<Power>,
+}
+
+impl World {
+    pub(crate) fn new(script: impl Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static) -> Self {
+        Self {
+            memory: MemoryStore::new(),
+            script: Arc::new(script),
+            hold: Arc::new(|_| None),
+            facts: DEFAULT_FACTS,
+            system: Arc::new(TestSystem { began: tokio::time::Instant::now(), drawn: AtomicU64::new(0) }),
+            more_tools: Vec::new(),
+            asked: Arc::default(),
+            outside: Outside::default(),
+            dir: TempDir::new().expect("a directory"),
+        }
+    }
+
+    /// Lets the calls that `hold` picks wait at a gate.
+    pub(crate) fn holding(mut self, hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static) -> Self {
+        self.hold = Arc::new(hold);
+        self
+    }
+
+    pub(crate) fn with_facts(mut self, facts: ModelFacts) -> Self {
+        self.facts = facts;
+        self
+    }
+
+    pub(crate) fn with_tool(mut self, make: impl FnOnce(&Outside) -> Tool) -> Self {
+        self.more_tools.push(make(&self.outside));
+        self
+    }
+
+    fn parts(&self, store: Arc<dyn Store>, faults: Faults, power: Option<Power>) -> Parts {
+        let models = Catalog::new(self.dir.path());
+        let model = TestModel {
+            script: self.script.clone(),
+            hold: self.hold.clone(),
+            asked: self.asked.clone(),
+            facts: self.facts,
+            power: power.clone(),
+        };
+        models.insert(MODEL, Arc::new(model));
+        let mut tools = posse_tools::builtin();
+        tools.push(trace("probe", EffectClass::Read, &self.outside, power.clone()));
+        tools.push(trace("strike", EffectClass::Exec, &self.outside, power.clone()));
+        tools.push(trace("ask_net", EffectClass::Net, &self.outside, power));
+        tools.push(boom(&self.outside));
+        tools.extend(self.more_tools.iter().cloned());
+        Parts { store, models: Arc::new(models), tools, system: self.system.clone(), faults }
+    }
+
+    /// A process that lives as long as the test.
+    pub(crate) fn process(&self) -> Process {
+        let store = Arc::new(self.memory.another_process());
+        let parts = self.parts(store, Faults::default(), None);
+        Process { runtime: Runtime::new(parts, RuntimeOptions::default()), power: None }
+    }
+
+    /// A process whose commits are late and that may die.
+    pub(crate) fn mortal(&self, death: Option<Death>) -> Process {
+        let (store, power) = LateStore::open(self.memory.another_process(), death);
+        let parts = self.parts(store, power.faults(), Some(power.clone()));
+        Process { runtime: Runtime::new(parts, RuntimeOptions::default()), power: Some(power) }
+    }
+
+    pub(crate) fn spec(&self) -> RunSpec {
+        RunSpec {
+            request: "Do it.".to_owned(),
+            definition: "lead".to_owned(),
+            model: MODEL.to_owned(),
+            dir: self.dir.path().display().to_string(),
+            session_id: None,
+            definitions: definitions(),
+            base_turns: Some(40),
+            max_depth: 2,
+            budget: Budget { agents: Some(200), ..Budget::NONE },
+            parallel: 32,
+            operator_rules: Rules::default(),
+            run_rules: Rules::default(),
+            on_ask: OnAsk::Deny,
+        }
+    }
+
+    pub(crate) fn key(&self, run: &RunId) -> RunKey {
+        RunKey { tenant: TenantId::local(), run: run.clone() }
+    }
+
+    pub(crate) fn store(&self) -> &MemoryStore {
+        &self.memory
+    }
+
+    /// Starts a run, waits for its end and checks it.
+    pub(crate) async fn run(&self, spec: RunSpec) -> Ended {
+        let process = self.process();
+        let handle = process.runtime.start(spec).await.expect("the run starts");
+        self.ended(&handle).await
+    }
+
+    /// Waits for the end of a run and checks it.
+    pub(crate) async fn ended(&self, handle: &RunHandle) -> Ended {
+        let ended = tokio::time::timeout(HANGS, handle.ended()).await;
+        if ended.is_err() {
+            let events = checks::read(&self.memory, &self.key(handle.id())).await;
+            panic!("the run hangs after:\n{}", listing(&events));
+        }
+        if let Err(error) = ended.expect("in time") {
+            let events = checks::read(&self.memory, &self.key(handle.id())).await;
+            panic!("{error}, after:\n{}", listing(&events));
+        }
+        self.look(handle.id()).await
+    }
+
+    /// Reads and checks a run that has ended.
+    pub(crate) async fn look(&self, run: &RunId) -> Ended {
+        let (events, state) = checks::check(&self.memory, &self.key(run)).await;
+        Ended { events, run: state }
+    }
+
+    /// Goes on with a run in another process.
+    pub(crate) async fn resume(&self, process: &Process, run: &RunId) -> Option<RunHandle> {
+        match process.runtime.resume(run).await {
+            Ok(Resumed::Going(handle)) => Some(handle),
+            Ok(Resumed::Ended(_)) => None,
+            Ok(Resumed::Held(holder)) => panic!("held by {holder:?}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub(crate) async fn post(&self, run: &RunId, command: MailCommand) {
+        self.memory.post(&self.key(run), command).await.expect("posted");
+    }
+
+    pub(crate) async fn cancel(&self, agent: &AgentId) {
+        let command = MailCommand::Cancel { agent: agent.clone(), reason: "enough".to_owned(), kill: false };
+        self.post(&agent.run(), command).await;
+    }
+
+    /// Waits until the journal of a run has an event like this.
+    pub(crate) async fn until(&self, run: &RunId, is_it: impl Fn(&Event) -> bool) {
+        let key = self.key(run);
+        let mut pulse = self.memory.watch(&key);
+        let found = async {
+            loop {
+                pulse.borrow_and_update();
+                if checks::read(&self.memory, &key).await.iter().any(&is_it) {
+                    return;
+                }
+                pulse.changed().await.expect("the store lives");
+            }
+        };
+        tokio::time::timeout(HANGS, found).await.expect("the event comes");
+    }
+
+    /// What the model was asked, by agent.
+    pub(crate) fn asked_by(&self, agent: &str) -> Vec<ModelRequest> {
+        let asked = self.asked.lock().expect("no panic while it is held");
+        asked.iter().filter(|request| request.agent.relative() == agent).cloned().collect()
+    }
+}
+
+/// A run that has ended and was checked.
+pub(crate) struct Ended {
+    pub(crate) events: Vec<Event>,
+    pub(crate) run: Run,
+}
+
+impl Ended {
+    /// The kinds of an agent's events, without their prefixes.
+    pub(crate) fn kinds(&self, agent: &str) -> Vec<&'static str> {
+        let of = self.of(agent);
+        of.map(|event| event.body.kind().split_once('.').map_or("", |(_, kind)| kind)).collect()
+    }
+
+    pub(crate) fn of(&self, agent: &str) -> impl Iterator<Item = &Event> {
+        self.events.iter().filter(move |event| event.agent.relative() == agent)
+    }
+
+    pub(crate) fn status(&self) -> &'static str {
+        self.run.outcome.as_ref().expect("ended").status()
+    }
+
+    /// The text of the run's result.
+    pub(crate) fn text(&self) -> String {
+        match &self.events.last().expect("events").body {
+            EventBody::RunCompleted(e) => e.text.to_shared().to_string(),
+            EventBody::RunFailed(e) => format!("{}: {}", e.code, e.reason),
+            EventBody::RunCancelled(e) => e.reason.clone(),
+            other => panic!("ends with {}", other.kind()),
+        }
+    }
+
+    /// The results of an agent's calls: tool, whether it went well, text.
+    pub(crate) fn results(&self, agent: &str) -> Vec<(String, bool, String)> {
+        self.of(agent)
+            .filter_map(|event| match &event.body {
+                EventBody::ToolFinished(e) => Some((e.tool.clone(), e.ok, e.output.to_shared().to_string())),
+                EventBody::ToolInterrupted(e) => Some((e.tool.clone(), false, e.output.to_shared().to_string())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The only result of an agent.
+    pub(crate) fn result(&self, agent: &str) -> (bool, String) {
+        let mut results = self.results(agent);
+        assert_eq!(results.len(), 1, "{results:?}");
+        let (_, ok, text) = results.remove(0);
+        (ok, text)
+    }
+
+    /// Where the first event like this stands.
+    pub(crate) fn position(&self, is_it: impl Fn(&Event) -> bool) -> usize {
+        self.events.iter().position(is_it).expect("there is such an event")
+    }
+}
+
+/// Events one to a line, for a failed test.
+pub(crate) fn listing(events: &[Event]) -> String {
+    let line = |event: &Event| format!("{} {} {}", event.agent, event.body.kind(), event.body.summary());
+    events.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) fn definition(name: &str, tools: &[&str], spawns: &[&str]) -> Definition {
+    let list = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    Definition {
+        name: name.to_owned(),
+        display_name: name.to_owned(),
+        description: format!("a {name}"),
+        prompt: format!("You are a {name}."),
+        tools: list(tools),
+        spawns: (!spawns.is_empty()).then(|| list(spawns)),
+        max_turns: None,
+        model: None,
+        temperature: None,
+        top_p: None,
+        mode: Mode::All,
+        default: Decision::Allow,
+        rules: Vec::new(),
+        parallel: None,
+    }
+}
+
+/// A `lead` that may do and spawn everything, a `scout` that looks, a `builder` that changes things.
+pub(crate) fn definitions() -> Vec<Definition> {
+    let all = ["probe", "strike", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo"];
+    vec![
+        definition("lead", &all, &["lead", "scout", "builder"]),
+        definition("scout", &["probe", "ask_net", "boom", "read", "list"], &[]),
+        definition("builder", &["probe", "strike", "boom", "hold", "read", "write", "edit"], &[]),
+    ]
+}
+
+/// Input of `task`.
+pub(crate) fn child(definition: &str, prompt: &str) -> serde_json::Value {
+    serde_json::json!({"subagent_type": definition, "prompt": prompt, "description": "a piece of it"})
+}
+
+/// The same in the background.
+pub(crate) fn background(definition: &str, prompt: &str) -> serde_json::Value {
+    let mut input = child(definition, prompt);
+    input["run_in_background"] = true.into();
+    input
+}
+
+/// What came since the model last spoke, as one text.
+pub(crate) fn newest(request: &ModelRequest) -> String {
+    use posse_agent::conversation::Message;
+    let from = request.messages.iter().rposition(|message| matches!(**message, Message::Assistant { .. }));
+    let texts = request.messages[from.map_or(0, |at| at + 1)..].iter().map(|message| match &**message {
+        Message::User(text) | Message::Assistant { text, .. } => text.to_string(),
+        Message::Results(results) => results.iter().map(|r| r.text.to_string()).collect::<Vec<_>>().join("\n"),
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) fn is_error(result: &Result<RunHandle, RuntimeError>, field: &str) -> bool {
+    matches!(result, Err(RuntimeError::Invalid { field: found, .. }) if *found == field)
+}

@@ -1,0 +1,71 @@
+//! Wall time per sub-agent of two turns, stored durably.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use posse::Posse;
+use posse_testkit::fanout;
+
+use crate::Plan;
+use crate::report::Report;
+
+/// Rounds of which the best counts: the machine's other work only ever adds.
+const ROUNDS: usize = 3;
+/// Durable commits timed to know what one sync costs here.
+const SYNCS: usize = 40;
+
+pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
+    let sync_ms = sync_ms(&plan.dir);
+    report.plain("one write and fdatasync on this disk, median", sync_ms, "ms");
+    let widths: &[usize] = if plan.quick { &[10, 100] } else { &[10, 100, 1_000, 10_000] };
+    for &width in widths {
+        let took = best(plan, width, Duration::ZERO).await;
+        let each = took.as_secs_f64() * 1e3 / width as f64;
+        let name = format!("{width} children of two turns, each");
+        // Ten children cannot share their syncs: they may take eight of them beside their own time.
+        let limit = if width == 10 { 0.5 + 8.0 * sync_ms / 10.0 } else { 0.5 };
+        report.at_most(name, each, "ms", limit);
+    }
+    let (width, name) = if plan.quick { (100, "100 children") } else { (1_000, "1000 children") };
+    let took = best(plan, width, Duration::from_millis(200)).await;
+    report.at_most(format!("{name}, model takes 200 ms a reply"), took.as_secs_f64(), "s", 1.2);
+}
+
+async fn best(plan: &Plan, width: usize, latency: Duration) -> Duration {
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        best = best.min(once(&plan.dir, width, latency).await);
+    }
+    best
+}
+
+async fn once(dir: &Path, width: usize, latency: Duration) -> Duration {
+    let home = tempfile::tempdir_in(dir).expect("a directory");
+    std::fs::write(home.path().join("hello.txt"), "hello\n").expect("a file");
+    let model = fanout::model(width, latency);
+    let posse =
+        Posse::builder().state_dir(home.path().join("state")).model("mock/fanout", model).open().expect("a store");
+    let began = Instant::now();
+    let run = posse.start(fanout::run(home.path())).await.expect("a run");
+    run.ended().await.expect("the run ends");
+    let took = began.elapsed();
+    let finished = posse.wait(run.id()).await.expect("an outcome");
+    assert_eq!((finished.status, finished.agents), ("completed", width as u64 + 1));
+    took
+}
+
+/// What making one page durable costs where the journal is.
+fn sync_ms(dir: &Path) -> f64 {
+    use std::io::Write as _;
+    let mut file = tempfile::tempfile_in(dir).expect("a file");
+    let mut times: Vec<f64> = (0..SYNCS)
+        .map(|_| {
+            let began = Instant::now();
+            file.write_all(&[7; 4096]).expect("a write");
+            file.sync_data().expect("a sync");
+            began.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}

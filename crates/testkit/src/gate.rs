@@ -1,0 +1,65 @@
+//! A model that holds its callers until it is opened: to look at a tree while everybody waits.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use posse::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
+use tokio::sync::{Semaphore, watch};
+
+/// Holds the calls that `holds` picks, and counts them.
+pub struct Gate<M> {
+    inner: Arc<M>,
+    holds: Arc<dyn Fn(&ModelRequest) -> bool + Send + Sync>,
+    waiting: watch::Sender<usize>,
+    open: Arc<Semaphore>,
+}
+
+impl<M: Model> Gate<M> {
+    /// A closed gate before `inner`.
+    pub fn new(inner: M, holds: impl Fn(&ModelRequest) -> bool + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::new(inner),
+            holds: Arc::new(holds),
+            waiting: watch::Sender::new(0),
+            open: Arc::new(Semaphore::new(0)),
+        })
+    }
+
+    /// Waits until this many calls stand before the gate.
+    pub async fn until_waiting(&self, count: usize) {
+        let mut waiting = self.waiting.subscribe();
+        // The sender lives as long as `self`: the wait cannot fail.
+        drop(waiting.wait_for(|waiting| *waiting >= count).await);
+    }
+
+    /// Lets everybody through, now and later.
+    pub fn open(&self) {
+        self.open.close();
+    }
+}
+
+/// A shared gate, as a model.
+pub struct Gated<M>(pub Arc<Gate<M>>);
+
+impl<M: Model> Model for Gated<M> {
+    fn facts(&self) -> ModelFacts {
+        self.0.inner.facts()
+    }
+
+    fn call(
+        &self,
+        request: ModelRequest,
+        sink: Arc<dyn StreamSink>,
+    ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
+        if !(self.0.holds)(&request) {
+            return self.0.inner.call(request, sink);
+        }
+        let gate = self.0.clone();
+        Box::pin(async move {
+            gate.waiting.send_modify(|waiting| *waiting += 1);
+            // Nobody adds permits: this ends when the gate is opened.
+            drop(gate.open.clone().acquire_owned().await);
+            gate.inner.call(request, sink).await
+        })
+    }
+}
