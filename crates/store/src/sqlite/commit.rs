@@ -17,7 +17,7 @@ impl Group<'_, '_> {
         let basis = self.check_basis(commit)?;
         self.sql.savepoint.execute([])?;
         let written = self.write(commit, basis);
-        if let Err(Refused::Job(_)) = written {
+        if let Err(Refused::Request(_)) = written {
             self.sql.undo.execute([])?;
         }
         if !matches!(written, Err(Refused::Group(_))) {

@@ -19,12 +19,12 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
 
 /// Takes the exclusive lock if it is free.
 pub(super) fn try_lock(file: &File) -> io::Result<bool> {
-    attempt(file, FlockOperation::NonBlockingLockExclusive)
+    try_flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
 /// Whether nobody holds the exclusive lock. Askers do not disturb each other: they share it for the moment.
 pub(super) fn is_free(file: &File) -> io::Result<bool> {
-    let free = attempt(file, FlockOperation::NonBlockingLockShared)?;
+    let free = try_flock(file, FlockOperation::NonBlockingLockShared)?;
     if free {
         unlock(file)?;
     }
@@ -36,7 +36,7 @@ pub(super) fn unlock(file: &File) -> io::Result<()> {
     Ok(flock(file, FlockOperation::Unlock)?)
 }
 
-fn attempt(file: &File, operation: FlockOperation) -> io::Result<bool> {
+fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     loop {
         match flock(file, operation) {
             Ok(()) => return Ok(true),

@@ -1,4 +1,4 @@
-//! One transaction: a group of jobs, each whole or not at all, all durable with one sync.
+//! One transaction: a group of requests, each whole or not at all, all durable with one sync.
 
 use std::collections::HashMap;
 
@@ -9,36 +9,36 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::context::Context;
 use super::error::{concerns_one_commit, corrupt};
-use super::job::{Answer, Job, Reply, hold_back, not_reached};
 use super::lease::Ownership;
+use super::request::{Answer, Reply, Request, hold_back, not_reached};
 use super::statements::Statements;
 
-/// Why a job was not done.
+/// Why a request was not done.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// It alone is at fault.
-    Job(StoreError),
+    Request(StoreError),
     /// The transaction is lost, and everything in it.
     Group(rusqlite::Error),
 }
 
 impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Self {
-        Refused::Job(error)
+        Refused::Request(error)
     }
 }
 
 impl From<rusqlite::Error> for Refused {
     fn from(error: rusqlite::Error) -> Self {
         if concerns_one_commit(&error) {
-            Refused::Job(StoreError::Failed(format!("the commit does not fit the database: {error}")))
+            Refused::Request(StoreError::Failed(format!("the commit does not fit the database: {error}")))
         } else {
             Refused::Group(error)
         }
     }
 }
 
-/// Where a run stands within the transaction. Loaded once for all jobs of the run, written back once.
+/// Where a run stands within the transaction. Loaded once for all requests of the run, written back once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunHead {
     pub(super) run_no: i64,
@@ -65,14 +65,14 @@ pub(super) struct Group<'w, 'c> {
 }
 
 impl Group<'_, '_> {
-    /// Does one job. The reply is for later; an error ends the group.
-    pub(super) fn carry_out(&mut self, job: Job) -> (Reply, rusqlite::Result<()>) {
-        match job {
-            Job::Commit(commit, answer) => settle(answer, self.commit(&commit)),
-            Job::Claim(key, answer) => settle(answer, self.claim(&key)),
-            Job::Heartbeat(key, epoch, answer) => settle(answer, self.heartbeat(&key, epoch)),
-            Job::Release(key, epoch, answer) => settle(answer, self.release(&key, epoch)),
-            Job::Post(key, command, answer) => settle(answer, self.post(&key, &command)),
+    /// Does one request. The reply is for later; an error ends the group.
+    pub(super) fn carry_out(&mut self, request: Request) -> (Reply, rusqlite::Result<()>) {
+        match request {
+            Request::Commit(commit, answer) => settle(answer, self.commit(&commit)),
+            Request::Claim(key, answer) => settle(answer, self.claim(&key)),
+            Request::Heartbeat(key, epoch, answer) => settle(answer, self.heartbeat(&key, epoch)),
+            Request::Release(key, epoch, answer) => settle(answer, self.release(&key, epoch)),
+            Request::Post(key, command, answer) => settle(answer, self.post(&key, &command)),
         }
     }
 
@@ -136,7 +136,7 @@ impl Group<'_, '_> {
 fn settle<T: 'static>(answer: Answer<T>, outcome: Result<T, Refused>) -> (Reply, rusqlite::Result<()>) {
     match outcome {
         Ok(done) => (hold_back(answer, Ok(done)), Ok(())),
-        Err(Refused::Job(error)) => (hold_back(answer, Err(error)), Ok(())),
+        Err(Refused::Request(error)) => (hold_back(answer, Err(error)), Ok(())),
         Err(Refused::Group(error)) => (hold_back(answer, Err(not_reached())), Err(error)),
     }
 }

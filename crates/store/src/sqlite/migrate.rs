@@ -38,32 +38,33 @@ pub(super) fn look(connection: &Connection, path: &Path, known: usize) -> Result
     }
 }
 
-/// Takes the steps that are missing, all or none.
+/// Makes the migrations that are missing, all or none.
 pub(super) fn migrate(
     connection: &mut Connection,
     path: &Path,
-    steps: &[&str],
+    migrations: &[&str],
     faults: &Faults,
 ) -> Result<(), StoreError> {
-    let taken = match look(connection, path, steps.len())? {
+    let taken = match look(connection, path, migrations.len())? {
         Found::Empty => 0,
         Found::Version(version) => version as usize,
     };
-    if taken == steps.len() {
+    if taken == migrations.len() {
         return Ok(());
     }
-    take(connection, &steps[taken..], steps.len(), faults).map_err(|error| from_sqlite(path, &error))
+    make(connection, &migrations[taken..], migrations.len(), faults)
+        .map_err(|error| from_sqlite(path, &error))
 }
 
-fn take(
+fn make(
     connection: &mut Connection,
-    steps: &[&str],
+    migrations: &[&str],
     version: usize,
     faults: &Faults,
 ) -> rusqlite::Result<()> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
-    for step in steps {
-        transaction.execute_batch(step)?;
+    for migration in migrations {
+        transaction.execute_batch(migration)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", i64::try_from(version).unwrap_or(i64::MAX))?;
@@ -73,24 +74,24 @@ fn take(
 
 #[cfg(test)]
 mod tests {
-    use super::super::schema::STEPS;
+    use super::super::schema::MIGRATIONS;
     use super::*;
 
     fn memory() -> Connection {
         Connection::open_in_memory().unwrap()
     }
 
-    fn run(connection: &mut Connection, steps: &[&str]) -> Result<(), StoreError> {
-        migrate(connection, Path::new("posse.db"), steps, &Faults::default())
+    fn run(connection: &mut Connection, migrations: &[&str]) -> Result<(), StoreError> {
+        migrate(connection, Path::new("posse.db"), migrations, &Faults::default())
     }
 
     #[test]
     fn an_empty_database_gets_todays_shape_once() {
         let mut connection = memory();
-        run(&mut connection, &STEPS).unwrap();
-        run(&mut connection, &STEPS).unwrap();
-        let known = u32::try_from(STEPS.len()).unwrap();
-        assert_eq!(look(&connection, Path::new("x"), STEPS.len()), Ok(Found::Version(known)));
+        run(&mut connection, &MIGRATIONS).unwrap();
+        run(&mut connection, &MIGRATIONS).unwrap();
+        let known = u32::try_from(MIGRATIONS.len()).unwrap();
+        assert_eq!(look(&connection, Path::new("x"), MIGRATIONS.len()), Ok(Found::Version(known)));
     }
 
     #[test]
@@ -102,11 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_takes_the_others_with_it() {
+    fn a_migration_that_fails_takes_the_others_with_it() {
         let mut connection = memory();
         run(&mut connection, &["CREATE TABLE a (x)"]).unwrap();
-        let steps = ["CREATE TABLE a (x)", "CREATE TABLE b (x)", "CREATE TABLE a (x)"];
-        run(&mut connection, &steps).unwrap_err();
+        let migrations = ["CREATE TABLE a (x)", "CREATE TABLE b (x)", "CREATE TABLE a (x)"];
+        run(&mut connection, &migrations).unwrap_err();
         assert_eq!(look(&connection, Path::new("x"), 3), Ok(Found::Version(1)));
         let tables: i64 =
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
@@ -125,6 +126,6 @@ mod tests {
     fn a_database_of_another_program_is_refused() {
         let mut connection = memory();
         connection.execute_batch("CREATE TABLE theirs (x)").unwrap();
-        assert!(matches!(run(&mut connection, &STEPS), Err(StoreError::Corrupt { .. })));
+        assert!(matches!(run(&mut connection, &MIGRATIONS), Err(StoreError::Corrupt { .. })));
     }
 }

@@ -12,7 +12,6 @@ mod files;
 mod filesystem;
 mod flock;
 mod group;
-mod job;
 mod lease;
 mod mailbox;
 mod migrate;
@@ -23,6 +22,7 @@ mod paths;
 mod query;
 mod queue;
 mod readers;
+mod request;
 mod schema;
 mod statements;
 mod turnstile;
@@ -45,11 +45,11 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use self::context::Context;
-use self::job::{Answer, Job};
 pub use self::options::*;
 use self::query::Broken;
 use self::queue::Queue;
 use self::readers::{Readers, closed};
+use self::request::{Answer, Request};
 use self::wake::{Bell, Lookout, Watchers};
 use self::writer::Writer;
 use crate::validate::validate;
@@ -126,15 +126,17 @@ impl SqliteStore {
         Ok(Self { context, watchers: Arc::default(), lookout: Mutex::new(None), readers, writer: None })
     }
 
-    /// Lines a job up at once, so that the order of the calls is the order of writing; the future only waits.
+    /// Lines a request up at once, so that the order of the calls is the order of writing; the future only waits.
     fn write<T: Send + 'static>(
         &self,
-        job: impl FnOnce(Answer<T>) -> Job,
+        request: impl FnOnce(Answer<T>) -> Request,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
         let (answer, heard) = oneshot::channel();
         match &self.writer {
-            Some(writer) => writer.queue.push(job(answer)),
-            None => job(answer).refuse(StoreError::ReadOnly(self.context.paths.dir.display().to_string())),
+            Some(writer) => writer.queue.push(request(answer)),
+            None => {
+                request(answer).refuse(StoreError::ReadOnly(self.context.paths.dir.display().to_string()));
+            }
         }
         heard.map(|heard| heard.unwrap_or_else(|_| Err(closed()))).boxed()
     }
@@ -169,7 +171,7 @@ impl Store for SqliteStore {
         if let Err(error) = validate(&commit) {
             return futures::future::ready(Err(error)).boxed();
         }
-        self.write(|answer| Job::Commit(Box::new(commit), answer))
+        self.write(|answer| Request::Commit(Box::new(commit), answer))
     }
 
     fn read(
@@ -195,23 +197,23 @@ impl Store for SqliteStore {
 
     fn claim(&self, key: &RunKey) -> BoxFuture<'static, Result<Claim, StoreError>> {
         let key = key.clone();
-        self.write(|answer| Job::Claim(key, answer))
+        self.write(|answer| Request::Claim(key, answer))
     }
 
     fn heartbeat(&self, key: &RunKey, epoch: Epoch) -> BoxFuture<'static, Result<(), StoreError>> {
         let key = key.clone();
-        self.write(|answer| Job::Heartbeat(key, epoch, answer))
+        self.write(|answer| Request::Heartbeat(key, epoch, answer))
     }
 
     fn release(&self, key: &RunKey, epoch: Epoch) -> BoxFuture<'static, Result<(), StoreError>> {
         let key = key.clone();
-        self.write(|answer| Job::Release(key, epoch, answer))
+        self.write(|answer| Request::Release(key, epoch, answer))
     }
 
     fn post(&self, key: &RunKey, command: MailCommand) -> BoxFuture<'static, Result<u64, StoreError>> {
         let key = key.clone();
         match serde_json::to_string(&command) {
-            Ok(text) => self.write(|answer| Job::Post(key, text, answer)),
+            Ok(text) => self.write(|answer| Request::Post(key, text, answer)),
             Err(error) => {
                 let error = StoreError::Failed(format!("the command cannot be written: {error}"));
                 futures::future::ready(Err(error)).boxed()

@@ -12,7 +12,7 @@ use super::error::from_io;
 use super::filesystem::refuse_network;
 use super::options::SqliteOptions;
 use super::paths::Paths;
-use super::schema::STEPS;
+use super::schema::MIGRATIONS;
 use super::turnstile::Turnstile;
 use super::{connect, files, migrate, owner};
 
@@ -31,13 +31,13 @@ pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<Opened, StoreEr
     refuse_network(dir)?;
     let mut turnstile = Turnstile::open(&paths, options.writers_lock_patience)?;
     let context = context(paths, options)?;
-    let turn = turnstile.take()?;
+    let permit = turnstile.take()?;
     let connection = open_database(&context)?;
     for folder in [&context.paths.owners, &context.paths.blobs] {
         files::make_dir(folder).map_err(|error| from_io(folder, &error))?;
     }
     owner::sweep(&context.paths.owners);
-    drop(turn);
+    drop(permit);
     Ok(Opened { context, connection, turnstile })
 }
 
@@ -51,14 +51,15 @@ pub(super) fn open_read_only(dir: &Path) -> Result<Arc<Context>, StoreError> {
     }
     refuse_network(dir)?;
     let connection = connect_read_only(&context)?;
-    migrate::look(&connection, path, STEPS.len())?;
+    migrate::look(&connection, path, MIGRATIONS.len())?;
     Ok(context)
 }
 
 /// A connection to a store that this process does not write.
 pub(super) fn connect_read_only(context: &Context) -> Result<Connection, StoreError> {
     let path = &context.paths.database;
-    let look = |connection: Connection| migrate::look(&connection, path, STEPS.len()).map(|_| connection);
+    let look =
+        |connection: Connection| migrate::look(&connection, path, MIGRATIONS.len()).map(|_| connection);
     // On a medium that cannot be written SQLite cannot make the shared memory that WAL needs.
     match connect::reader(path).and_then(look) {
         Err(StoreError::Failed(_) | StoreError::ReadOnly(_)) if wal_is_empty(context) => {
@@ -90,11 +91,11 @@ fn open_database(context: &Context) -> Result<Connection, StoreError> {
         Err(error) => return Err(from_io(path, &error)),
     };
     if !is_new {
-        migrate::look(&connect::reader(path)?, path, STEPS.len())?;
+        migrate::look(&connect::reader(path)?, path, MIGRATIONS.len())?;
     }
     let mut connection = connect::writer(path)?;
     connect::prepare_writer(&connection, path)?;
-    migrate::migrate(&mut connection, path, &STEPS, &context.options.faults)?;
+    migrate::migrate(&mut connection, path, &MIGRATIONS, &context.options.faults)?;
     if is_new {
         files::sync_dir(&context.paths.dir).map_err(|error| from_io(&context.paths.dir, &error))?;
     }

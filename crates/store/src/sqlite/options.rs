@@ -12,8 +12,8 @@ pub const WRITERS_LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Most events in one transaction, unless one commit alone has more.
 pub const GROUP_MAX_EVENTS: usize = 256;
-/// Most jobs that may wait for the writer.
-pub const QUEUE_MAX_JOBS: usize = 65_536;
+/// Most requests that may wait for the writer.
+pub const QUEUE_MAX_REQUESTS: usize = 65_536;
 /// Most reads that may wait for a reader.
 pub const READ_QUEUE_MAX: usize = 65_536;
 /// Reader connections, each with its thread, started when needed.

@@ -1,4 +1,4 @@
-//! The line of jobs before the writer. Order of arrival is order of writing.
+//! The line of requests before the writer. Order of arrival is order of writing.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use posse_engine::ports::StoreError;
 
-use super::job::Job;
-use super::options::QUEUE_MAX_JOBS;
+use super::options::QUEUE_MAX_REQUESTS;
+use super::request::Request;
 
 /// The line.
 #[derive(Debug, Default)]
@@ -18,8 +18,8 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct Line {
-    jobs: VecDeque<Job>,
-    /// How many jobs the writer sleeps for; none if it is awake. Waking it costs more than a push, so nobody does
+    requests: VecDeque<Request>,
+    /// How many requests the writer sleeps for; none if it is awake. Waking it costs more than a push, so nobody does
     /// before there are enough.
     sleeps_for: Option<usize>,
     /// Why nothing more is taken.
@@ -39,27 +39,27 @@ pub(super) enum Woken {
 
 impl Queue {
     fn line(&self) -> MutexGuard<'_, Line> {
-        // A panic elsewhere does not make the line wrong: every change to it is one step.
+        // A panic elsewhere does not make the line wrong: every change to it is made at once.
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lines up a job, or answers it at once if that cannot be.
-    pub(super) fn push(&self, job: Job) {
+    /// Lines up a request, or answers it at once if that cannot be.
+    pub(super) fn push(&self, request: Request) {
         let mut line = self.line();
         let refusal = match &line.closed {
             Some(reason) => Some(reason.clone()),
-            None if line.jobs.len() >= QUEUE_MAX_JOBS => {
-                Some(StoreError::Failed(format!("{QUEUE_MAX_JOBS} commits wait for the disk already")))
+            None if line.requests.len() >= QUEUE_MAX_REQUESTS => {
+                Some(StoreError::Failed(format!("{QUEUE_MAX_REQUESTS} commits wait for the disk already")))
             }
             None => None,
         };
         if let Some(error) = refusal {
             drop(line);
-            job.refuse(error);
+            request.refuse(error);
             return;
         }
-        line.jobs.push_back(job);
-        if line.sleeps_for.is_some_and(|enough| line.jobs.len() >= enough) {
+        line.requests.push_back(request);
+        if line.sleeps_for.is_some_and(|enough| line.requests.len() >= enough) {
             line.sleeps_for = None;
             self.wake.notify_one();
         }
@@ -68,14 +68,14 @@ impl Queue {
     /// Sleeps until there is work, or for `idle`.
     pub(super) fn wait(&self, idle: Duration) -> Woken {
         let line = self.sleep(1, idle);
-        match (line.jobs.is_empty(), &line.closed) {
+        match (line.requests.is_empty(), &line.closed) {
             (false, _) => Woken::Work,
             (true, Some(_)) => Woken::Closed,
             (true, None) => Woken::Idle,
         }
     }
 
-    /// Sleeps until `enough` jobs are in line, or for `at_most`.
+    /// Sleeps until `enough` requests are in line, or for `at_most`.
     pub(super) fn linger(&self, enough: usize, at_most: Duration) {
         drop(self.sleep(enough, at_most));
     }
@@ -83,7 +83,7 @@ impl Queue {
     fn sleep(&self, enough: usize, at_most: Duration) -> MutexGuard<'_, Line> {
         let until = Instant::now() + at_most;
         let mut line = self.line();
-        while line.jobs.len() < enough && line.closed.is_none() {
+        while line.requests.len() < enough && line.closed.is_none() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -95,24 +95,24 @@ impl Queue {
         line
     }
 
-    /// Moves all that waits to `jobs`.
-    pub(super) fn take_all(&self, jobs: &mut VecDeque<Job>) {
-        jobs.append(&mut self.line().jobs);
+    /// Moves all that waits to `requests`.
+    pub(super) fn take_all(&self, requests: &mut VecDeque<Request>) {
+        requests.append(&mut self.line().requests);
     }
 
-    /// Takes no more jobs; those in line stay.
+    /// Takes no more requests; those in line stay.
     pub(super) fn close(&self, reason: StoreError) {
         let mut line = self.line();
         line.closed.get_or_insert(reason);
         self.wake.notify_all();
     }
 
-    /// Takes no more jobs and refuses those in line.
+    /// Takes no more requests and refuses those in line.
     pub(super) fn fail(&self, reason: &StoreError) {
         self.close(reason.clone());
-        let refused = std::mem::take(&mut self.line().jobs);
-        for job in refused {
-            job.refuse(reason.clone());
+        let refused = std::mem::take(&mut self.line().requests);
+        for request in refused {
+            request.refuse(reason.clone());
         }
     }
 }
@@ -125,10 +125,10 @@ mod tests {
 
     use super::*;
 
-    fn job(epoch: u64) -> (Job, oneshot::Receiver<Result<(), StoreError>>) {
+    fn request(epoch: u64) -> (Request, oneshot::Receiver<Result<(), StoreError>>) {
         let (answer, heard) = oneshot::channel();
         let key = RunKey { tenant: TenantId::local(), run: RunId::from_random(1) };
-        (Job::Release(key, epoch, answer), heard)
+        (Request::Release(key, epoch, answer), heard)
     }
 
     #[test]
@@ -136,15 +136,17 @@ mod tests {
         let queue = Queue::default();
         let mut heard = Vec::new();
         for epoch in 0..10 {
-            let (job, answer) = job(epoch);
-            queue.push(job);
+            let (request, answer) = request(epoch);
+            queue.push(request);
             heard.push(answer);
         }
         assert_eq!(queue.wait(Duration::ZERO), Woken::Work);
-        let mut jobs = VecDeque::new();
-        queue.take_all(&mut jobs);
-        let epochs: Vec<u64> =
-            jobs.iter().map(|job| if let Job::Release(_, epoch, _) = job { *epoch } else { 99 }).collect();
+        let mut requests = VecDeque::new();
+        queue.take_all(&mut requests);
+        let epochs: Vec<u64> = requests
+            .iter()
+            .map(|request| if let Request::Release(_, epoch, _) = request { *epoch } else { 99 })
+            .collect();
         assert_eq!(epochs, (0..10).collect::<Vec<_>>());
         assert_eq!(queue.wait(Duration::ZERO), Woken::Idle);
     }
@@ -152,10 +154,10 @@ mod tests {
     #[test]
     fn a_closed_line_is_emptied_and_takes_no_more() {
         let queue = Queue::default();
-        let (first, _heard) = job(1);
+        let (first, _heard) = request(1);
         queue.push(first);
         queue.close(StoreError::Failed("over".to_owned()));
-        let (late, mut refused) = job(2);
+        let (late, mut refused) = request(2);
         queue.push(late);
         assert_eq!(refused.try_recv().unwrap(), Err(StoreError::Failed("over".to_owned())));
         assert_eq!(queue.wait(Duration::ZERO), Woken::Work);
@@ -170,13 +172,13 @@ mod tests {
             let queue = queue.clone();
             std::thread::spawn(move || {
                 queue.linger(3, Duration::from_mins(1));
-                let mut jobs = VecDeque::new();
-                queue.take_all(&mut jobs);
-                jobs.len()
+                let mut requests = VecDeque::new();
+                queue.take_all(&mut requests);
+                requests.len()
             })
         };
         for epoch in 0..3 {
-            queue.push(job(epoch).0);
+            queue.push(request(epoch).0);
         }
         assert_eq!(writer.join().unwrap(), 3);
     }

@@ -3,9 +3,9 @@
 /// Marks a database as Posse's (`PRAGMA application_id`): the letters `Poss`.
 pub(super) const APPLICATION_ID: i32 = 0x506f_7373;
 
-/// The steps from an empty database to today's; the version (`PRAGMA user_version`) is how many were taken.
-/// A step that was released is never changed.
-pub(super) const STEPS: [&str; 1] = [include_str!("schema.sql")];
+/// From an empty database to today's; the version (`PRAGMA user_version`) is how many were made. One that was
+/// released is never changed.
+pub(super) const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 
 /// Bits of an id that number what belongs to one run.
 const PLACE_BITS: u32 = 40;

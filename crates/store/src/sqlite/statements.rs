@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, PrepFlags, Result, Statement};
 
-/// Every statement that a group of jobs may need. Each names the tenant, though the number of a run is unique:
+/// Every statement that a group of requests may need. Each names the tenant, though the number of a run is unique:
 /// nothing is found by guessing a number.
 pub(super) struct Statements<'c> {
     pub(super) begin: Statement<'c>,
@@ -38,9 +38,9 @@ impl<'c> Statements<'c> {
             begin: sql("BEGIN IMMEDIATE")?,
             commit: sql("COMMIT")?,
             rollback: sql("ROLLBACK")?,
-            savepoint: sql("SAVEPOINT job")?,
-            keep: sql("RELEASE job")?,
-            undo: sql("ROLLBACK TO job")?,
+            savepoint: sql("SAVEPOINT one")?,
+            keep: sql("RELEASE one")?,
+            undo: sql("ROLLBACK TO one")?,
             find_head: sql("SELECT h.run_no, h.seq, h.hash, h.posts, h.epoch, h.owner, h.lease_until_ms \
                  FROM runs AS r JOIN heads AS h ON h.run_no = r.no WHERE r.tenant = ?1 AND r.run = ?2")?,
             find_lease: sql("SELECT owner, owner_pid, boot, lease_until_ms FROM heads \

@@ -64,11 +64,11 @@ pub(super) struct Turnstile {
 
 /// The right to write, until dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct Permit {
     gates: Arc<Gates>,
 }
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.gates.leave();
     }
@@ -83,22 +83,22 @@ impl Turnstile {
     }
 
     /// Waits for the right to write.
-    pub(super) fn take(&mut self) -> Result<Turn, StoreError> {
+    pub(super) fn take(&mut self) -> Result<Permit, StoreError> {
         let fail = |error: io::Error| from_io(&self.paths.writers_lock, &error);
         // The helper's locks are ours too: nothing else may touch them while it waits.
         if !self.is_waiting() && self.gates.try_pass().map_err(fail)? {
-            return Ok(self.turn());
+            return Ok(self.permit());
         }
         let helper = self.helper.get_or_insert_with(|| Helper::start(self.gates.clone()));
         match helper.wait(self.patience) {
-            Some(Ok(())) => Ok(self.turn()),
+            Some(Ok(())) => Ok(self.permit()),
             Some(Err(error)) => Err(fail(error)),
             None => Err(self.held_too_long()),
         }
     }
 
     /// The right to write if nobody else has it or waits for it.
-    pub(super) fn try_take(&mut self) -> Option<Turn> {
+    pub(super) fn try_take(&mut self) -> Option<Permit> {
         if self.is_waiting() {
             return None;
         }
@@ -107,11 +107,11 @@ impl Turnstile {
             // Not lining up: give back what was taken.
             let _ = flock::unlock(&self.gates.queue);
         }
-        passed.then(|| self.turn())
+        passed.then(|| self.permit())
     }
 
-    fn turn(&self) -> Turn {
-        Turn { gates: self.gates.clone() }
+    fn permit(&self) -> Permit {
+        Permit { gates: self.gates.clone() }
     }
 
     fn is_waiting(&self) -> bool {
@@ -120,7 +120,8 @@ impl Turnstile {
 
     fn held_too_long(&self) -> StoreError {
         let seconds = self.patience.as_secs_f32();
-        let holder = match holder(&self.gates.main) {
+        // One that was stopped in line holds only the first lock.
+        let holder = match holder(&self.gates.main).or_else(|| holder(&self.gates.queue)) {
             Some(pid) => format!("process {pid}"),
             None => "another process".to_owned(),
         };
@@ -142,7 +143,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Wait {
     phase: Phase,
-    /// Whether the writer would use a turn. If it gave up, a turn that comes is passed on at once.
+    /// Whether the writer would use a permit. If it gave up, a permit that comes is passed on at once.
     is_wanted: bool,
     is_closed: bool,
 }
@@ -207,7 +208,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // A helper that stands in line cannot be called back. It ends when its turn comes.
+        // A helper that stands in line cannot be called back. It ends when it gets through.
         self.0.wait().is_closed = true;
         self.0.changed.notify_all();
     }
@@ -279,14 +280,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut first = turnstile(&dir, Duration::from_mins(1));
         let mut second = turnstile(&dir, Duration::from_mins(1));
-        let turn = first.take().unwrap();
+        let permit = first.take().unwrap();
         let (sender, order) = std::sync::mpsc::sync_channel(2);
         let waiter = {
             let sender = sender.clone();
             std::thread::spawn(move || {
-                let turn = second.take().unwrap();
+                let permit = second.take().unwrap();
                 sender.send("waited").unwrap();
-                drop(turn);
+                drop(permit);
             })
         };
         // The waiter is in line once it holds `queue`.
@@ -294,10 +295,10 @@ mod tests {
         while flock::is_free(&probe).unwrap() {
             std::thread::yield_now();
         }
-        drop(turn);
-        let turn = first.take().unwrap();
+        drop(permit);
+        let permit = first.take().unwrap();
         sender.send("came back").unwrap();
-        drop(turn);
+        drop(permit);
         waiter.join().unwrap();
         assert_eq!([order.recv().unwrap(), order.recv().unwrap()], ["waited", "came back"]);
     }
@@ -307,25 +308,25 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut first = turnstile(&dir, Duration::from_mins(1));
         let mut second = turnstile(&dir, Duration::from_millis(10));
-        let turn = first.take().unwrap();
+        let permit = first.take().unwrap();
         let StoreError::Failed(text) = second.take().unwrap_err() else { panic!("another error") };
         assert!(text.contains(&format!("process {} has held", std::process::id())), "{text}");
         assert!(second.try_take().is_none());
-        drop(turn);
+        drop(permit);
         drop(second.take().unwrap());
         drop(first.take().unwrap());
     }
 
     #[test]
-    fn a_turn_that_comes_too_late_is_passed_on() {
+    fn a_permit_that_comes_too_late_is_passed_on() {
         let dir = tempfile::tempdir().unwrap();
         let mut first = turnstile(&dir, Duration::from_mins(1));
         let mut second = turnstile(&dir, Duration::from_millis(10));
-        let turn = first.take().unwrap();
+        let permit = first.take().unwrap();
         second.take().unwrap_err();
-        drop(turn);
+        drop(permit);
         for _ in 0..3 {
-            drop(first.take().expect("nobody sits on a turn that it does not use"));
+            drop(first.take().expect("nobody sits on a permit that it does not use"));
         }
         drop(second);
         drop(first.take().unwrap());
@@ -336,9 +337,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut first = turnstile(&dir, Duration::from_mins(1));
         let mut second = turnstile(&dir, Duration::from_mins(1));
-        let turn = first.take().unwrap();
+        let permit = first.take().unwrap();
         assert!(second.try_take().is_none());
-        drop(turn);
+        drop(permit);
         drop(first.take().unwrap());
         assert!(second.try_take().is_some());
     }

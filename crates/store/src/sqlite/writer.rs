@@ -2,8 +2,8 @@
 //!
 //! 1. Wait for work, and a moment longer if more is about to come.
 //! 2. Make the files of long blobs durable.
-//! 3. Wait for our turn among the processes.
-//! 4. Write all that waits in one transaction, and give the turn up.
+//! 3. Line up with the writers of other processes.
+//! 4. Write all that waits in one transaction, and let the next process write.
 //! 5. Tell those who watch and those who wait.
 //! 6. Checkpoint if it is due.
 
@@ -18,10 +18,10 @@ use super::checkpoint::{Checkpoints, Depth};
 use super::context::Context;
 use super::error::{from_sqlite, leaves_store_usable};
 use super::group::Group;
-use super::job::{Job, Reply, not_reached};
 use super::lease::Ownership;
 use super::options::{GROUP_MAX_EVENTS, IDLE_CHECKPOINT_AFTER};
 use super::queue::{Queue, Woken};
+use super::request::{Reply, Request, not_reached};
 use super::statements::Statements;
 use super::turnstile::Turnstile;
 use super::wake::{Bell, Watchers};
@@ -60,14 +60,14 @@ impl Writer {
         let ended = Checkpoints::count(&mut self.connection, self.context.options.checkpoint_pages)
             .and_then(|checkpoints| self.serve(checkpoints));
         if let Err(error) = ended {
-            let error = self.fail_stop(&error);
+            let error = fail_stop(&self.context, &error);
             tracing::error!(%error, "the journal cannot be written any more");
             self.queue.fail(&error);
         }
     }
 
     fn serve(&mut self, checkpoints: Checkpoints) -> rusqlite::Result<()> {
-        let mut session = Session {
+        let mut writing = Writing {
             context: &self.context,
             connection: &self.connection,
             sql: Statements::prepare(&self.connection)?,
@@ -80,17 +80,15 @@ impl Writer {
             staged: VecDeque::new(),
             pace: Pace::default(),
         };
-        let served = session.run();
-        session.refuse_staged(served.as_ref().err());
+        let served = writing.run();
+        if let Err(error) = &served {
+            writing.refuse_all(&fail_stop(writing.context, error));
+        }
         served
-    }
-
-    /// What everybody hears from now on: what the disk holds is in doubt, and only opening it again tells.
-    fn fail_stop(&self, error: &rusqlite::Error) -> StoreError {
-        fail_stop(&self.context, error)
     }
 }
 
+/// What everybody hears from now on: what the disk holds is in doubt, and only opening it again tells.
 fn fail_stop(context: &Context, error: &rusqlite::Error) -> StoreError {
     match from_sqlite(&context.paths.database, error) {
         StoreError::Failed(text) => {
@@ -103,12 +101,12 @@ fn fail_stop(context: &Context, error: &rusqlite::Error) -> StoreError {
 /// How large groups are and how long a sync takes: what lingering goes by.
 #[derive(Debug, Default)]
 struct Pace {
-    jobs: usize,
+    requests: usize,
     sync: Duration,
 }
 
 /// The thread at work.
-struct Session<'s> {
+struct Writing<'s> {
     context: &'s Context,
     connection: &'s Connection,
     sql: Statements<'s>,
@@ -124,11 +122,11 @@ struct Session<'s> {
 }
 
 struct Staged {
-    job: Job,
+    request: Request,
     is_ready: bool,
 }
 
-impl Session<'_> {
+impl Writing<'_> {
     fn run(&mut self) -> rusqlite::Result<()> {
         loop {
             if self.staged.is_empty() {
@@ -138,7 +136,7 @@ impl Session<'_> {
                     Woken::Idle | Woken::Work => {}
                     Woken::Closed => return self.close(),
                 }
-                self.queue.linger(self.pace.jobs, LINGER_MAX.min(self.pace.sync / LINGER_PART));
+                self.queue.linger(self.pace.requests, LINGER_MAX.min(self.pace.sync / LINGER_PART));
             }
             self.stage();
             self.make_files();
@@ -152,11 +150,11 @@ impl Session<'_> {
     }
 
     fn stage(&mut self) {
-        let mut jobs = VecDeque::new();
-        self.queue.take_all(&mut jobs);
-        self.staged.extend(jobs.into_iter().map(|job| {
-            let is_ready = !matches!(&job, Job::Commit(commit, _) if blobs::has_files(commit));
-            Staged { job, is_ready }
+        let mut requests = VecDeque::new();
+        self.queue.take_all(&mut requests);
+        self.staged.extend(requests.into_iter().map(|request| {
+            let is_ready = !matches!(&request, Request::Commit(commit, _) if blobs::has_files(commit));
+            Staged { request, is_ready }
         }));
     }
 
@@ -165,11 +163,11 @@ impl Session<'_> {
             return;
         }
         for mut staged in std::mem::take(&mut self.staged) {
-            if let (Job::Commit(commit, _), false) = (&staged.job, staged.is_ready)
+            if let (Request::Commit(commit, _), false) = (&staged.request, staged.is_ready)
                 && let Err(error) =
                     blobs::write_files(&self.context.paths.blobs, commit, &self.context.options.faults)
             {
-                staged.job.refuse(error);
+                staged.request.refuse(error);
                 continue;
             }
             staged.is_ready = true;
@@ -177,23 +175,23 @@ impl Session<'_> {
         }
     }
 
-    /// What fits in one transaction, in order. A job whose files are not durable ends the group.
-    fn next_group(&mut self) -> Vec<Job> {
-        let mut jobs = Vec::with_capacity(self.staged.len().min(GROUP_MAX_EVENTS));
+    /// What fits in one transaction, in order. A request whose files are not durable ends the group.
+    fn next_group(&mut self) -> Vec<Request> {
+        let mut requests = Vec::with_capacity(self.staged.len().min(GROUP_MAX_EVENTS));
         let mut weight = 0;
         while let Some(staged) = self.staged.pop_front_if(|staged| {
-            staged.is_ready && (weight == 0 || weight + staged.job.weight() <= GROUP_MAX_EVENTS)
+            staged.is_ready && (weight == 0 || weight + staged.request.weight() <= GROUP_MAX_EVENTS)
         }) {
-            weight += staged.job.weight();
-            jobs.push(staged.job);
+            weight += staged.request.weight();
+            requests.push(staged.request);
         }
-        jobs
+        requests
     }
 
     fn write_group(&mut self) -> rusqlite::Result<()> {
         self.context.options.faults.hit("store.commit.before_txn");
-        let turn = match self.turnstile.take() {
-            Ok(turn) => turn,
+        let permit = match self.turnstile.take() {
+            Ok(permit) => permit,
             Err(error) => {
                 self.stage();
                 self.refuse_all(&error);
@@ -202,8 +200,8 @@ impl Session<'_> {
         };
         // More may have come while others wrote.
         self.stage();
-        let jobs = self.next_group();
-        self.pace.jobs = jobs.len();
+        let requests = self.next_group();
+        self.pace.requests = requests.len();
         let mut group = Group {
             sql: &mut self.sql,
             context: self.context,
@@ -212,55 +210,46 @@ impl Session<'_> {
             heads: HashMap::new(),
             granted_claim: false,
         };
-        let mut replies = Vec::with_capacity(jobs.len());
-        let written = transact(&mut group, jobs, &mut replies, &mut self.pace);
-        if let Ok(()) = written {
-            self.bell.ring();
-            drop(turn);
-            self.watchers.announce(group.pulses());
-            for reply in replies {
-                reply(None);
-            }
-            return Ok(());
+        let mut replies = Vec::with_capacity(requests.len());
+        if let Err(error) = transact(&mut group, requests, &mut replies, &mut self.pace) {
+            return self.undo(error, replies);
         }
-        self.undo(written, replies)
+        self.bell.ring();
+        drop(permit);
+        self.watchers.announce(group.pulses());
+        for reply in replies {
+            reply(None);
+        }
+        Ok(())
     }
 
     /// The group failed: nothing of it was written. Goes on if that is all that happened.
-    fn undo(&mut self, written: rusqlite::Result<()>, replies: Vec<Reply>) -> rusqlite::Result<()> {
-        let Err(error) = &written else { return Ok(()) };
+    fn undo(&mut self, error: rusqlite::Error, replies: Vec<Reply>) -> rusqlite::Result<()> {
         // SQLite may have rolled back by itself already.
         if !self.connection.is_autocommit() {
             let _ = self.sql.rollback.execute([]);
         }
-        let usable = leaves_store_usable(error) && self.connection.is_autocommit();
+        let usable = leaves_store_usable(&error) && self.connection.is_autocommit();
         let reason = if usable {
-            from_sqlite(&self.context.paths.database, error)
+            from_sqlite(&self.context.paths.database, &error)
         } else {
-            fail_stop(self.context, error)
+            fail_stop(self.context, &error)
         };
         for reply in replies {
             reply(Some(reason.clone()));
         }
-        if usable { Ok(()) } else { written }
-    }
-
-    fn refuse_staged(&mut self, error: Option<&rusqlite::Error>) {
-        if let Some(error) = error {
-            let reason = fail_stop(self.context, error);
-            self.refuse_all(&reason);
-        }
+        if usable { Ok(()) } else { Err(error) }
     }
 
     fn refuse_all(&mut self, reason: &StoreError) {
         for staged in self.staged.drain(..) {
-            staged.job.refuse(reason.clone());
+            staged.request.refuse(reason.clone());
         }
     }
 
     fn checkpoint_if_free(&mut self) -> rusqlite::Result<()> {
         match self.turnstile.try_take() {
-            Some(_turn) => self.make_checkpoint(Depth::Passive),
+            Some(_permit) => self.make_checkpoint(Depth::Passive),
             // Somebody else writes, and will see to it.
             None => Ok(()),
         }
@@ -268,7 +257,7 @@ impl Session<'_> {
 
     fn checkpoint(&mut self, depth: Depth) -> rusqlite::Result<()> {
         match self.turnstile.take() {
-            Ok(_turn) => self.make_checkpoint(depth),
+            Ok(_permit) => self.make_checkpoint(depth),
             Err(error) => {
                 tracing::warn!(%error, "no checkpoint");
                 Ok(())
@@ -292,21 +281,21 @@ impl Session<'_> {
     }
 }
 
-/// Carries out the jobs and syncs. Their replies are complete, whatever happens.
+/// Carries out the requests and syncs. Their replies are complete, whatever happens.
 fn transact(
     group: &mut Group<'_, '_>,
-    jobs: Vec<Job>,
+    requests: Vec<Request>,
     replies: &mut Vec<Reply>,
     pace: &mut Pace,
 ) -> rusqlite::Result<()> {
     let faults = &group.context.options.faults;
     let mut failure = group.sql.begin.execute([]).err();
-    for job in jobs {
+    for request in requests {
         if failure.is_some() {
-            replies.push(refused(job));
+            replies.push(refused(request));
             continue;
         }
-        let (reply, done) = group.carry_out(job);
+        let (reply, done) = group.carry_out(request);
         replies.push(reply);
         failure = done.err();
     }
@@ -325,7 +314,7 @@ fn transact(
     Ok(())
 }
 
-/// The reply to a job that was not reached.
-fn refused(job: Job) -> Reply {
-    Box::new(move |failure| job.refuse(failure.unwrap_or_else(not_reached)))
+/// The reply to a request that was not reached.
+fn refused(request: Request) -> Reply {
+    Box::new(move |failure| request.refuse(failure.unwrap_or_else(not_reached)))
 }

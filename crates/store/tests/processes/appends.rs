@@ -2,7 +2,7 @@
 
 use posse_engine::ports::{Claim, Store};
 
-use super::harness::{Worker, open};
+use super::harness::{Puppet, open};
 use super::journal::{assert_healthy, first, key, next, verify};
 
 const WRITERS: u64 = 4;
@@ -13,18 +13,18 @@ const EVENTS: u64 = 300;
 #[tokio::test]
 async fn four_writers_append_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let mut workers: Vec<_> = (0..WRITERS).map(|_| Worker::start(dir.path())).collect();
-    for (run, worker) in (0..).zip(&mut workers) {
-        worker.create(run);
+    let mut puppets: Vec<_> = (0..WRITERS).map(|_| Puppet::start(dir.path())).collect();
+    for (run, puppet) in (0..).zip(&mut puppets) {
+        puppet.create(run);
     }
-    for (run, worker) in (0..).zip(&mut workers) {
-        worker.tell(&format!("append {run} 1 1 {EVENTS}"));
+    for (run, puppet) in (0..).zip(&mut puppets) {
+        puppet.tell(&format!("append {run} 1 1 {EVENTS}"));
     }
-    for worker in &mut workers {
+    for puppet in &mut puppets {
         for number in 2..=EVENTS {
-            assert_eq!(worker.hear_number("acked "), number);
+            assert_eq!(puppet.hear_number("acked "), number);
         }
-        let longest = worker.hear_number("longest ");
+        let longest = puppet.hear_number("longest ");
         println!("longest wait of an append: {longest} ms");
         assert!(longest < 5_000, "an append waited {longest} ms");
     }
@@ -33,8 +33,8 @@ async fn four_writers_append_at_once() {
         assert_eq!(verify(&store, &key(run)).await, EVENTS);
     }
     assert_healthy(&store).await;
-    for worker in workers {
-        worker.close();
+    for puppet in puppets {
+        puppet.close();
     }
     assert_healthy(&store).await;
 }
@@ -45,11 +45,11 @@ async fn other_processes_hear_of_a_commit() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     store.commit(first(&key(1))).await.unwrap();
-    let mut worker = Worker::start(dir.path());
+    let mut puppet = Puppet::start(dir.path());
     for head in 1..20 {
-        assert_eq!(worker.ask(&format!("watch 1 {}", head + 1)), "watching");
+        assert_eq!(puppet.ask(&format!("watch 1 {}", head + 1)), "watching");
         store.commit(next(&key(1), head, 1)).await.unwrap();
-        assert_eq!(worker.hear_number("heard "), head + 1);
+        assert_eq!(puppet.hear_number("heard "), head + 1);
     }
 }
 
@@ -60,11 +60,11 @@ async fn a_command_from_another_process_arrives() {
     let store = open(dir.path());
     store.commit(first(&key(1))).await.unwrap();
     let mut watch = store.watch(&key(1));
-    let mut worker = Worker::start(dir.path());
-    assert_eq!(worker.ask("post 1"), "posted 1");
+    let mut puppet = Puppet::start(dir.path());
+    assert_eq!(puppet.ask("post 1"), "posted 1");
     watch.wait_for(|pulse| pulse.posts == 1).await.unwrap();
     assert_eq!(store.mail(&key(1)).await.unwrap().len(), 1);
-    assert!(worker.ask("post 2").starts_with("error there is no run"));
+    assert!(puppet.ask("post 2").starts_with("error there is no run"));
 }
 
 /// Of two processes one owns the run, and the other hears who.
@@ -72,14 +72,14 @@ async fn a_command_from_another_process_arrives() {
 async fn the_loser_of_a_claim_hears_who_won() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut worker = Worker::start(dir.path());
-    worker.create(1);
+    let mut puppet = Puppet::start(dir.path());
+    puppet.create(1);
     let Claim::Held(holder) = store.claim(&key(1)).await.unwrap() else {
         panic!("granted beside a living owner")
     };
-    assert_eq!((holder.pid, holder.epoch), (worker.pid(), 1));
+    assert_eq!((holder.pid, holder.epoch), (puppet.pid(), 1));
     let listed = store.runs(&key(1).tenant, "", 1).await.unwrap().remove(0).holder;
     assert_eq!(listed, Some(holder));
-    worker.close();
+    puppet.close();
     assert_eq!(store.claim(&key(1)).await.unwrap(), Claim::Granted(2), "after a clean end");
 }

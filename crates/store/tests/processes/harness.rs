@@ -1,4 +1,4 @@
-//! Workers as their parent sees them.
+//! Puppets as their parent sees them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,36 +9,36 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::{Value, json};
 
 /// A process of ours. It is killed when it is dropped.
-pub(crate) struct Worker {
+pub(crate) struct Puppet {
     child: Child,
     /// None once its input was ended.
     commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-impl Worker {
-    /// Starts a worker on the store in `dir` and waits until it has it open.
+impl Puppet {
+    /// Starts a puppet on the store in `dir` and waits until it has it open.
     pub(crate) fn start(dir: &Path) -> Self {
         Self::start_with(dir, json!({}))
     }
 
     /// The same with further settings.
     pub(crate) fn start_with(dir: &Path, settings: Value) -> Self {
-        let mut worker = Self::spawn(dir, settings, &mut this_binary());
-        assert_eq!(worker.hear(), "open");
-        worker
+        let mut puppet = Self::spawn(dir, settings, &mut this_binary());
+        assert_eq!(puppet.hear(), "open");
+        puppet
     }
 
-    /// Starts a worker by `command` and does not wait.
+    /// Starts a puppet by `command` and does not wait.
     pub(crate) fn spawn(dir: &Path, mut settings: Value, command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let commands = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut worker = Self { child, commands, answers };
+        let mut puppet = Self { child, commands, answers };
         settings["dir"] = json!(dir);
-        worker.tell(&settings.to_string());
-        worker
+        puppet.tell(&settings.to_string());
+        puppet
     }
 
     /// Gives a command. One that died does not hear it.
@@ -54,14 +54,14 @@ impl Worker {
         self
     }
 
-    /// The next answer; none if the worker ended.
+    /// The next answer; none if the puppet ended.
     pub(crate) fn try_hear(&mut self) -> Option<String> {
         loop {
             let mut line = String::new();
             if self.answers.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            // The test harness of the worker writes to the same place.
+            // The test harness of the puppet writes to the same place.
             if let Some((_, answer)) = line.trim_end().split_once('@') {
                 return Some(answer.to_owned());
             }
@@ -70,7 +70,7 @@ impl Worker {
 
     /// The next answer.
     pub(crate) fn hear(&mut self) -> String {
-        self.try_hear().expect("a worker that lives")
+        self.try_hear().expect("a puppet that lives")
     }
 
     /// Gives a command and waits for its one answer.
@@ -139,7 +139,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for Puppet {
     fn drop(&mut self) {
         // Also one that stands still; that it is gone already is fine.
         let _ = self.child.kill();
@@ -147,16 +147,16 @@ impl Drop for Worker {
     }
 }
 
-/// The command that starts this binary as a worker.
+/// The command that starts this binary as a puppet.
 pub(crate) fn this_binary() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(worker_args());
+    command.args(puppet_args());
     command
 }
 
-/// The arguments that make this binary a worker.
-pub(crate) fn worker_args() -> [&'static str; 5] {
-    ["--exact", "worker", "--ignored", "--nocapture", "--test-threads=1"]
+/// The arguments that make this binary a puppet.
+pub(crate) fn puppet_args() -> [&'static str; 5] {
+    ["--exact", "puppet", "--ignored", "--nocapture", "--test-threads=1"]
 }
 
 /// The number at the end of `answer`, which starts with `word`.

@@ -6,7 +6,7 @@ use posse_engine::ports::{Claim, Epoch, Store, StoreError};
 use posse_store::{SqliteOptions, SqliteStore};
 use serde_json::json;
 
-use super::harness::{Worker, open};
+use super::harness::{Puppet, open};
 use super::journal::{assert_healthy, first, key, next, verify};
 
 async fn claim_granted(store: &SqliteStore, run: u64) -> Epoch {
@@ -23,28 +23,28 @@ async fn claim_granted(store: &SqliteStore, run: u64) -> Epoch {
 async fn a_paused_owner_that_wakes_too_late_is_fenced() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut worker = Worker::start_with(dir.path(), json!({"lease_ms": 300}));
-    worker.create(1);
-    worker.create(2);
-    assert_eq!(worker.ask("append 1 1 1 2"), "acked 2");
-    assert_eq!(worker.hear_number("longest ") / 1_000, 0);
-    worker.stop();
+    let mut puppet = Puppet::start_with(dir.path(), json!({"lease_ms": 300}));
+    puppet.create(1);
+    puppet.create(2);
+    assert_eq!(puppet.ask("append 1 1 1 2"), "acked 2");
+    assert_eq!(puppet.hear_number("longest ") / 1_000, 0);
+    puppet.stop();
     assert!(matches!(store.claim(&key(1)).await.unwrap(), Claim::Held(_) | Claim::Granted(2)));
     let epoch = claim_granted(&store, 1).await;
     assert_eq!(epoch, 2);
     store.commit(next(&key(1), 2, epoch)).await.unwrap();
-    worker.go_on();
+    puppet.go_on();
     for head in 2..5 {
         assert!(
-            worker
+            puppet
                 .ask(&format!("append 1 1 {head} {}", head + 1))
                 .contains("owned by somebody else since epoch 2")
         );
     }
-    assert!(worker.ask("heartbeat 1 1").contains("owned by somebody else"));
-    assert_eq!(worker.ask("claim 1"), format!("held {}", std::process::id()));
+    assert!(puppet.ask("heartbeat 1 1").contains("owned by somebody else"));
+    assert_eq!(puppet.ask("claim 1"), format!("held {}", std::process::id()));
     // What nobody took is still its own, though its lease ran out too.
-    assert_eq!(worker.ask("append 2 1 1 2"), "acked 2");
+    assert_eq!(puppet.ask("append 2 1 1 2"), "acked 2");
     assert_eq!(verify(&store, &key(1)).await, 3);
     store.commit(next(&key(1), 3, epoch)).await.unwrap();
     assert_healthy(&store).await;
@@ -58,13 +58,13 @@ async fn an_owner_stopped_while_writing_is_fenced_or_goes_on() {
         SqliteOptions { writers_lock_patience: Duration::from_millis(200), ..SqliteOptions::default() };
     let store = SqliteStore::open(dir.path(), options).unwrap();
     for round in 0..10 {
-        let mut worker = Worker::start_with(dir.path(), json!({"lease_ms": 50}));
-        worker.create(round);
-        worker.tell(&format!("append {round} 1 1 1000000"));
+        let mut puppet = Puppet::start_with(dir.path(), json!({"lease_ms": 50}));
+        puppet.create(round);
+        puppet.tell(&format!("append {round} 1 1 1000000"));
         for _ in 0..round {
-            worker.hear_number("acked ");
+            puppet.hear_number("acked ");
         }
-        worker.stop();
+        puppet.stop();
         let claimed = loop {
             match store.claim(&key(round)).await {
                 Ok(Claim::Held(_)) => tokio::task::yield_now().await,
@@ -75,13 +75,13 @@ async fn an_owner_stopped_while_writing_is_fenced_or_goes_on() {
             }
         };
         let Some(epoch) = claimed else {
-            drop(worker.kill());
+            drop(puppet.kill());
             continue;
         };
         let head = verify(&store, &key(round)).await;
         store.commit(next(&key(round), head, epoch)).await.unwrap();
-        worker.go_on();
-        let refused = std::iter::from_fn(|| worker.try_hear()).find(|line| !line.starts_with("acked"));
+        puppet.go_on();
+        let refused = std::iter::from_fn(|| puppet.try_hear()).find(|line| !line.starts_with("acked"));
         assert!(refused.unwrap().contains("owned by somebody else since epoch 2"));
         assert_eq!(verify(&store, &key(round)).await, head + 1);
     }
@@ -98,19 +98,19 @@ async fn a_process_stopped_with_the_lock_is_named() {
     let store = SqliteStore::open(dir.path(), options.clone()).unwrap();
     store.commit(first(&key(1))).await.unwrap();
     let settings = json!({"point": "store.commit.before_sync", "passes": 2, "stops": true});
-    let mut worker = Worker::start_with(dir.path(), settings);
-    worker.create(2);
-    worker.tell("append 2 1 1 2");
-    worker.wait_stopped();
+    let mut puppet = Puppet::start_with(dir.path(), settings);
+    puppet.create(2);
+    puppet.tell("append 2 1 1 2");
+    puppet.wait_stopped();
     let flight = [store.commit(next(&key(1), 1, 1)), store.commit(next(&key(1), 2, 1))];
     for refused in futures::future::join_all(flight).await {
         let StoreError::Failed(text) = refused.unwrap_err() else { panic!("another error") };
-        assert!(text.contains(&format!("process {} has held", worker.pid())), "{text}");
+        assert!(text.contains(&format!("process {} has held", puppet.pid())), "{text}");
     }
     assert!(matches!(SqliteStore::open(dir.path(), options), Err(StoreError::Failed(_))));
     assert_eq!(store.head(&key(1)).await.unwrap().seq, 1, "readers are not in the way");
-    worker.go_on();
-    assert_eq!(worker.hear(), "acked 2");
+    puppet.go_on();
+    assert_eq!(puppet.hear(), "acked 2");
     store.commit(next(&key(1), 1, 1)).await.unwrap();
     assert_healthy(&store).await;
 }
@@ -121,13 +121,13 @@ async fn heartbeats_from_another_process_keep_its_lease() {
     const LEASE: Duration = Duration::from_secs(1);
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut worker = Worker::start_with(dir.path(), json!({"lease_ms": LEASE.as_millis()}));
-    worker.create(1);
+    let mut puppet = Puppet::start_with(dir.path(), json!({"lease_ms": LEASE.as_millis()}));
+    puppet.create(1);
     let started = std::time::Instant::now();
     while started.elapsed() < 2 * LEASE {
-        assert_eq!(worker.ask("heartbeat 1 1"), "ok");
+        assert_eq!(puppet.ask("heartbeat 1 1"), "ok");
         assert!(matches!(store.claim(&key(1)).await.unwrap(), Claim::Held(_)));
     }
     assert_eq!(claim_granted(&store, 1).await, 2, "silent, it loses it");
-    assert!(worker.ask("heartbeat 1 1").contains("owned by somebody else"));
+    assert!(puppet.ask("heartbeat 1 1").contains("owned by somebody else"));
 }

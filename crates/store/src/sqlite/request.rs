@@ -8,7 +8,7 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// One request. Each is carried out whole or not at all.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum Request {
     Commit(Box<Commit>, Answer<Committed>),
     Claim(RunKey, Answer<Claim>),
     Heartbeat(RunKey, Epoch, Answer<()>),
@@ -16,11 +16,11 @@ pub(super) enum Job {
     Post(RunKey, String, Answer<u64>),
 }
 
-impl Job {
+impl Request {
     /// How much of a group it takes.
     pub(super) fn weight(&self) -> usize {
         match self {
-            Job::Commit(commit, _) => commit.events.len().max(1),
+            Request::Commit(commit, _) => commit.events.len().max(1),
             _ => 1,
         }
     }
@@ -29,10 +29,12 @@ impl Job {
     pub(super) fn refuse(self, error: StoreError) {
         // A caller that no longer listens is not told.
         match self {
-            Job::Commit(_, answer) => drop(answer.send(Err(error))),
-            Job::Claim(_, answer) => drop(answer.send(Err(error))),
-            Job::Post(_, _, answer) => drop(answer.send(Err(error))),
-            Job::Heartbeat(_, _, answer) | Job::Release(_, _, answer) => drop(answer.send(Err(error))),
+            Request::Commit(_, answer) => drop(answer.send(Err(error))),
+            Request::Claim(_, answer) => drop(answer.send(Err(error))),
+            Request::Post(_, _, answer) => drop(answer.send(Err(error))),
+            Request::Heartbeat(_, _, answer) | Request::Release(_, _, answer) => {
+                drop(answer.send(Err(error)));
+            }
         }
     }
 }
@@ -40,7 +42,7 @@ impl Job {
 /// An outcome that may be told once its group is durable, or an error if the group failed.
 pub(super) type Reply = Box<dyn FnOnce(Option<StoreError>)>;
 
-/// What a job in a group that failed would hear, if it were not told why the group failed.
+/// What a request in a group that failed would hear, if it were not told why the group failed.
 pub(super) fn not_reached() -> StoreError {
     StoreError::Failed("the group of commits failed".to_owned())
 }
