@@ -4,6 +4,7 @@
 //! enforce have tests of their own. A verb is one file; adding one is its `mod` line and its row in
 //! [`VERBS`].
 
+mod bench;
 mod ci;
 mod command;
 mod licences;
@@ -22,6 +23,11 @@ struct Verb {
 const VERBS: &[Verb] = &[
     Verb { name: "ci", about: "every check a change has to pass, or the stages named", run: ci::run },
     Verb { name: "tidy", about: "layers, absences and sizes that the compiler cannot see", run: tidy::run },
+    Verb {
+        name: "bench",
+        about: "what it costs, beside the limits: [--quick] [--json FILE]",
+        run: bench::run,
+    },
     Verb { name: "licences", about: "licences, sources and versions of dependencies", run: licences::run },
 ];
 

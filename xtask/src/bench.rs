@@ -1,0 +1,146 @@
+//! `cargo xtask bench`: what Posse costs, beside the limits it holds itself to.
+//!
+//! `--quick` measures small trees, `--json FILE` keeps the figures. Figures are for people and for comparing two
+//! commits on one machine; no test depends on them.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::command::{capture, cargo, root, run as run_command};
+use crate::{Failure, Outcome};
+
+/// Seconds each measurement of the store takes.
+const STORE_SECONDS: &str = "2";
+
+struct Asked {
+    quick: bool,
+    smoke: bool,
+    json: Option<PathBuf>,
+}
+
+/// Builds the benches, runs them and prints their tables.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let asked = parse(args)?;
+    let scratch = root().join("target/bench");
+    std::fs::create_dir_all(&scratch)
+        .map_err(|error| Failure::new(format!("{}: {error}", scratch.display())))?;
+    let tree = tree(&asked, &scratch)?;
+    let store = if asked.smoke { json!(null) } else { store(&asked, &scratch)? };
+    if let Some(path) = &asked.json {
+        let all = json!({"version": 1, "tree": tree, "store": store});
+        std::fs::write(path, format!("{all:#}\n"))
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// A run in the development profile that only shows that the benches work: for ci.
+pub(crate) fn smoke() -> Outcome {
+    run(&["--quick".to_owned(), "--smoke".to_owned()])
+}
+
+fn parse(args: &[String]) -> Result<Asked, Failure> {
+    let mut asked = Asked { quick: false, smoke: false, json: None };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--quick" => asked.quick = true,
+            "--smoke" => asked.smoke = true,
+            "--json" => {
+                let file = args.next().ok_or_else(|| Failure::new("--json needs a file"))?;
+                asked.json = Some(PathBuf::from(file));
+            }
+            other => {
+                let text = format!("unknown argument `{other}`; known are --quick, --json FILE");
+                return Err(Failure::new(text));
+            }
+        }
+    }
+    Ok(asked)
+}
+
+fn tree(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
+    let json = scratch.join("tree.json");
+    let (json_text, dir) = (json.to_string_lossy(), scratch.to_string_lossy());
+    let mut args = vec!["run", "--quiet", "-p", "posse-testkit", "--bin", "posse-bench"];
+    if !asked.smoke {
+        args.push("--release");
+    }
+    args.extend(["--", "--dir", &dir, "--json", &json_text]);
+    if asked.quick {
+        args.push("--quick");
+    }
+    run_command(&mut cargo(&args))?;
+    let text =
+        std::fs::read_to_string(&json).map_err(|error| Failure::new(format!("{json_text}: {error}")))?;
+    serde_json::from_str(&text).map_err(|error| Failure::new(format!("{json_text}: {error}")))
+}
+
+fn store(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
+    let dir = scratch.to_string_lossy();
+    let seconds = if asked.quick { "0.5" } else { STORE_SECONDS };
+    let args =
+        ["run", "--quiet", "--release", "-p", "posse-store", "--example", "append", "--", &dir, seconds];
+    let text = capture(&mut cargo(&args))?;
+    let figures: Value =
+        serde_json::from_str(&text).map_err(|error| Failure::new(format!("append: {error}")))?;
+    print!("{}", store_table(&figures));
+    Ok(figures)
+}
+
+/// The store's figures that have a limit.
+fn store_table(figures: &Value) -> String {
+    let number = |pointer: &str| figures.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    let hearing = number("/subscriber/same_process_ms/p50") / number("/subscriber/bare_sync_ms/p50");
+    let elsewhere = number("/subscriber/other_process_ms/max");
+    let rows = [
+        ("durable appends, 64 agents [events/s]", number("/one_process/0/events_per_second"), 20_000.0, true),
+        (
+            "four processes, longest wait of an append [ms]",
+            number("/four_processes/longest_wait_ms"),
+            250.0,
+            false,
+        ),
+        ("a subscriber hears of an event [times a bare sync]", hearing, 2.0, false),
+        ("another process hears of it, longest [ms]", elsewhere, 100.0, false),
+    ];
+    let mut table = String::new();
+    for (name, value, limit, at_least) in rows {
+        let holds = if at_least { value >= limit } else { value <= limit };
+        let mark = if value.is_nan() {
+            "?"
+        } else if holds {
+            "yes"
+        } else {
+            "NO"
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(table, "{name:<58} {value:>12.3} {limit:>12.3}  {mark}");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_limit_is_marked() {
+        let figures = json!({
+            "one_process": [{"events_per_second": 30_000.0}],
+            "four_processes": {"longest_wait_ms": 300.0},
+            "subscriber": {"same_process_ms": {"p50": 3.0}, "bare_sync_ms": {"p50": 2.0}},
+        });
+        let table = store_table(&figures);
+        let marks: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().last()).collect();
+        assert_eq!(marks, ["yes", "NO", "yes", "?"]);
+    }
+
+    #[test]
+    fn unknown_arguments_are_refused() {
+        assert!(parse(&["--fast".to_owned()]).is_err());
+        assert!(parse(&["--json".to_owned()]).is_err());
+    }
+}
