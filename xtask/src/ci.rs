@@ -27,6 +27,7 @@ const STAGES: &[Stage] = &[
     },
     Stage { name: "clippy", promise: "no warning anywhere", run: clippy },
     Stage { name: "test", promise: "every test passes", run: test },
+    Stage { name: "bench", promise: "the benches run (small, unmeasured)", run: crate::bench::smoke },
     Stage { name: "doctest", promise: "every example in the docs runs", run: doctest },
     Stage { name: "doc", promise: "the docs build without a warning", run: doc },
 ];
