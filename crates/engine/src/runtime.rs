@@ -96,6 +96,8 @@ pub struct RunSpec {
     pub budget: Budget,
     /// How many calls may run at once.
     pub parallel: u32,
+    /// Whether children close by themselves once integrated; otherwise their parent closes them.
+    pub close_on_completion: bool,
     /// Rules of the user's settings.
     pub operator_rules: Rules,
     /// Rules of this run.
@@ -515,6 +517,7 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms) -> RunStarted {
         terms: RunTerms {
             base_turns: spec.base_turns,
             parallel: spec.parallel,
+            close_on_completion: spec.close_on_completion,
             operator_rules: spec.operator_rules.clone(),
             run_rules: spec.run_rules.clone(),
         },

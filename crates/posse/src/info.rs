@@ -97,10 +97,14 @@ pub struct AgentInfo {
 
 impl AgentInfo {
     fn from_row(row: AgentRow) -> Result<Self, Error> {
-        let bad = |what: &str| StoreError::Corrupt { path: format!("agent {}", row.id), problem: format!("no {what}") };
+        let bad = |what: &str| StoreError::Corrupt {
+            path: format!("agent {}", row.id),
+            problem: format!("no {what}"),
+        };
         let terms = row.terms.clone().ok_or_else(|| bad("terms"))?;
         let figures = |json: &str| serde_json::from_str(json).map_err(|_| bad("figures"));
-        let contract: serde_json::Value = serde_json::from_str(&terms.contract_json).map_err(|_| bad("contract"))?;
+        let contract: serde_json::Value =
+            serde_json::from_str(&terms.contract_json).map_err(|_| bad("contract"))?;
         Ok(Self {
             parent: terms.parent,
             depth: terms.depth,
@@ -122,8 +126,9 @@ impl AgentInfo {
     }
 
     pub(crate) fn explain(&self, operation: &str) -> Result<Explanation, Error> {
-        let authority: Authority = serde_json::from_str(&self.permissions_json)
-            .map_err(|error| StoreError::Corrupt { path: format!("agent {}", self.id), problem: error.to_string() })?;
+        let authority: Authority = serde_json::from_str(&self.permissions_json).map_err(|error| {
+            StoreError::Corrupt { path: format!("agent {}", self.id), problem: error.to_string() }
+        })?;
         Ok(authority.explain(&Approvals::none(), &Operation::parse(operation)))
     }
 }

@@ -45,13 +45,15 @@ pub use builder::PosseBuilder;
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
 pub use info::{AgentInfo, DepthInfo, Finished, RunInfo, RunSummary};
-pub use new_run::{DEFAULT_PARALLEL, DEFAULT_MAX_AGENTS, NewRun};
+pub use new_run::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, NewRun};
 pub use posse_agent::definition::{Definitions, builtin, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, effective_max_depth};
 pub use posse_domain::definition::Definition;
 pub use posse_domain::event::{EventBody, OrderChecker};
 pub use posse_domain::id::{AgentId, RunId};
-pub use posse_domain::permission::{Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules};
+pub use posse_domain::permission::{
+    Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules,
+};
 pub use posse_engine::ports;
 pub use posse_engine::{Delta, DeltaPart, RunHandle, TaskEvent, TaskState, Verified, VerifyError};
 pub use posse_models::{Catalog, scripted};

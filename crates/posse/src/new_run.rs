@@ -30,6 +30,7 @@ pub struct NewRun {
     max_orchestration_depth: Option<u32>,
     budget: Budget,
     parallel: u32,
+    close_on_completion: bool,
     operator_rules: Rules,
     run_rules: Rules,
     on_ask: OnAsk,
@@ -51,6 +52,7 @@ impl NewRun {
             max_orchestration_depth: None,
             budget: Budget { agents: Some(DEFAULT_MAX_AGENTS), ..Budget::NONE },
             parallel: DEFAULT_PARALLEL,
+            close_on_completion: true,
             operator_rules: Rules::default(),
             run_rules: Rules::default(),
             on_ask: OnAsk::Deny,
@@ -126,6 +128,12 @@ impl NewRun {
         self
     }
 
+    /// Leaves completed children open until their parent closes them with `task_close`, or ends.
+    pub fn leave_children_open(mut self) -> Self {
+        self.close_on_completion = false;
+        self
+    }
+
     /// Rules of the user's settings.
     pub fn operator_rules(mut self, rules: Rules) -> Self {
         self.operator_rules = rules;
@@ -155,7 +163,9 @@ impl NewRun {
             }
         }
         let definitions = Definitions::builtin_and(self.definitions);
-        let root = definitions.find(&self.definition).map_err(|unknown| Error::invalid("agent", unknown.to_string()))?;
+        let root = definitions
+            .find(&self.definition)
+            .map_err(|unknown| Error::invalid("agent", unknown.to_string()))?;
         Ok(RunSpec {
             definition: root.name.clone(),
             request: self.request,
@@ -163,9 +173,14 @@ impl NewRun {
             dir: self.dir.ok_or_else(|| Error::invalid("dir", "no working directory is set"))?,
             session_id: self.session_id,
             base_turns: self.base_turns,
-            max_depth: effective_max_depth(self.max_depth, self.default_max_depth, self.max_orchestration_depth),
+            max_depth: effective_max_depth(
+                self.max_depth,
+                self.default_max_depth,
+                self.max_orchestration_depth,
+            ),
             budget: self.budget,
             parallel: self.parallel,
+            close_on_completion: self.close_on_completion,
             operator_rules: self.operator_rules,
             run_rules: self.run_rules,
             on_ask: self.on_ask,

@@ -24,7 +24,8 @@ async fn one_child(builder: posse::PosseBuilder) {
     std::fs::write(dir.path().join("hello.txt"), "hello\n").unwrap();
     let script = posse::scripted::Scripted::from_yaml(SCRIPT, "demo.yaml").unwrap();
     let posse = builder.model("scripted/demo", script).open().unwrap();
-    let run = posse.start(NewRun::new("Where is main?").model("scripted/demo").dir(dir.path())).await.unwrap();
+    let run =
+        posse.start(NewRun::new("Where is main?").model("scripted/demo").dir(dir.path())).await.unwrap();
     run.ended().await.unwrap();
     let finished = posse.wait(run.id()).await.unwrap();
     let mut events = posse.events(run.id(), 0);

@@ -21,6 +21,8 @@ pub struct RunTerms {
     pub base_turns: Option<u32>,
     /// How many calls may run at once in the tree.
     pub parallel: u32,
+    /// Whether children close by themselves once integrated.
+    pub close_on_completion: bool,
     /// Rules of the user's settings.
     pub operator_rules: Rules,
     /// Rules of the run.

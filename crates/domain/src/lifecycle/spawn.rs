@@ -258,7 +258,7 @@ impl Run {
                 idle_timeout_ms: DEFAULT_IDLE_TIMEOUT_MS,
                 max_retries: DEFAULT_MAX_RETRIES,
                 max_retries_per_tool: DEFAULT_MAX_RETRIES_PER_TOOL,
-                close_on_completion: true,
+                close_on_completion: self.terms.close_on_completion,
                 share_history: request.share_history,
                 extra_context: request.extra_context.clone(),
             },

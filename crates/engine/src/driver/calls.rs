@@ -204,13 +204,16 @@ impl Driver {
             Err(failure) => return self.tool_done(id, call_id, Err(failure), Duration::ZERO),
         };
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let ending = session.ending.is_some();
-        let Some(flight) = session.calls.get_mut(call_id) else { return };
-        flight.stage = CallStage::Committing;
-        if ending {
+        if session.ending.is_some() {
             // It only looked; the agent ends before it acts.
+            let kind = session.kind.clone();
+            if session.calls.remove(call_id).is_some() {
+                self.scheduler.release(&kind);
+            }
             return self.conclude(id);
         }
+        let Some(flight) = session.calls.get_mut(call_id) else { return };
+        flight.stage = CallStage::Committing;
         let Some((context, _, input, limit)) = self.effect_of(id, call_id) else { return };
         self.intend(id, call_id, &input, prepared.write.clone());
         self.after_commit(Effect::Run { call: context, prepared, limit });

@@ -101,7 +101,7 @@ impl Driver {
     }
 
     /// Drops what only looks or asks, and forgets what waits. Writes and commands are waited for.
-    fn cut_short(&mut self, id: &AgentId) {
+    pub(super) fn cut_short(&mut self, id: &AgentId) {
         // What it queued for slots is found stale when its turn comes.
         self.budget_line.retain(|waiting| waiting != id);
         let Some(session) = self.sessions.get_mut(id) else { return };

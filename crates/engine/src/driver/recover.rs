@@ -133,6 +133,7 @@ impl Driver {
             session.ending =
                 Some(Failure { kind: FailKind::Cancelled, code: Code::Cancelled, reason, report: None });
         }
+        self.cut_short(id);
         self.conclude(id);
     }
 

@@ -13,8 +13,8 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::Run;
 use posse_domain::permission::{Decision, OnAsk, Rules};
 use posse_engine::ports::{
-    Faults, MailCommand, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, RunKey, Store, StreamSink, System,
-    TenantId, Tool,
+    Faults, MailCommand, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, RunKey, Store,
+    StreamSink, System, TenantId, Tool,
 };
 use posse_engine::{Parts, Resumed, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions};
 use posse_models::Catalog;
@@ -129,7 +129,10 @@ impl World {
     }
 
     /// Lets the calls that `hold` picks wait at a gate.
-    pub(crate) fn holding(mut self, hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static) -> Self {
+    pub(crate) fn holding(
+        mut self,
+        hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static,
+    ) -> Self {
         self.hold = Arc::new(hold);
         self
     }
@@ -189,6 +192,7 @@ impl World {
             max_depth: 2,
             budget: Budget { agents: Some(200), ..Budget::NONE },
             parallel: 32,
+            close_on_completion: true,
             operator_rules: Rules::default(),
             run_rules: Rules::default(),
             on_ask: OnAsk::Deny,
@@ -308,7 +312,9 @@ impl Ended {
         self.of(agent)
             .filter_map(|event| match &event.body {
                 EventBody::ToolFinished(e) => Some((e.tool.clone(), e.ok, e.output.to_shared().to_string())),
-                EventBody::ToolInterrupted(e) => Some((e.tool.clone(), false, e.output.to_shared().to_string())),
+                EventBody::ToolInterrupted(e) => {
+                    Some((e.tool.clone(), false, e.output.to_shared().to_string()))
+                }
                 _ => None,
             })
             .collect()
@@ -382,7 +388,9 @@ pub(crate) fn newest(request: &ModelRequest) -> String {
     let from = request.messages.iter().rposition(|message| matches!(**message, Message::Assistant { .. }));
     let texts = request.messages[from.map_or(0, |at| at + 1)..].iter().map(|message| match &**message {
         Message::User(text) | Message::Assistant { text, .. } => text.to_string(),
-        Message::Results(results) => results.iter().map(|r| r.text.to_string()).collect::<Vec<_>>().join("\n"),
+        Message::Results(results) => {
+            results.iter().map(|r| r.text.to_string()).collect::<Vec<_>>().join("\n")
+        }
     });
     texts.collect::<Vec<_>>().join("\n")
 }
