@@ -1,0 +1,69 @@
+//! What can be typed. The doc comments are the help texts.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+use crate::exit::Exit;
+
+/// Exit codes and places, for the end of the help.
+const AFTER_HELP: &str = "\
+Exit codes:
+  0 completed   1 failed   2 usage or bad input, nothing was done   3 cancelled
+  5 budget or timeout   130, 143, 129 interrupted by Ctrl-C, SIGTERM, SIGHUP; the run can be resumed
+
+Runs and agents:
+  Any unique beginning of a run's id names the run; k3f.2.1 is an agent of run k3f...
+
+Files:
+  Runs are kept in $POSSE_HOME, else $XDG_STATE_HOME/posse, else ~/.local/state/posse.
+  Settings are read from $XDG_CONFIG_HOME/posse/settings.yaml, else ~/.config/posse/settings.yaml,
+  then from variables such as POSSE_MODEL and POSSE_AGENT__MAX_DEPTH, then from flags.";
+
+/// Runs sub-agents under contract: durable, limited, resumable after any crash
+#[derive(Debug, Parser)]
+#[command(name = "posse", version, after_help = AFTER_HELP, max_term_width = 100, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// One verb each; the rest of a verb is in its own file.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(commands::run::RunArgs),
+    Ps(commands::ps::PsArgs),
+    Show(commands::show::ShowArgs),
+    Logs(commands::logs::LogsArgs),
+    Trace(commands::trace::TraceArgs),
+    Wait(commands::wait::WaitArgs),
+    Send(commands::send::SendArgs),
+    Cancel(commands::cancel::CancelArgs),
+    Resume(commands::resume::ResumeArgs),
+    Verify(commands::verify::VerifyArgs),
+    Explain(commands::explain::ExplainArgs),
+    Demo(commands::demo::DemoArgs),
+    #[command(name = commands::background::VERB, hide = true)]
+    Background(commands::background::BackgroundArgs),
+}
+
+/// Prints what clap has to say: help and version on standard output, mistakes on standard error.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    // A reader that has gone needs no help.
+    drop(error.print());
+    if error.use_stderr() { Exit::USAGE.into() } else { Exit::DONE.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_hold_together() {
+        Cli::command().debug_assert();
+    }
+}

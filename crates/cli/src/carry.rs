@@ -1,0 +1,134 @@
+//! Carries a run in this process to its end: shows what happens, and listens to Ctrl-C.
+
+use std::time::Duration;
+
+use posse::{Finished, Posse, RunHandle, RunId};
+
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::signals::{Ask, Signals};
+use crate::view::View;
+
+/// How long a stop waits for the run's lease to be given back. Without it the next owner waits no longer: the
+/// lock of a process that has ended is free.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How carrying a run came to an end.
+pub(crate) enum Carried {
+    /// The run ended.
+    Ended(Finished),
+    /// The process was asked to stop; the run can be resumed.
+    Stopped(Ask),
+}
+
+/// Carries the run until it ends or somebody asks to stop. Events up to number `known` are the past: they are
+/// not told again.
+async fn carry(
+    posse: &Posse,
+    handle: &RunHandle,
+    known: u64,
+    signals: &mut Signals,
+    view: &mut View,
+) -> Result<Carried, CliError> {
+    let run = handle.id();
+    let mut events = posse.events(run, if view.needs_past() { 0 } else { known });
+    let mut given_up = Box::pin(handle.ended());
+    let mut left = false;
+    let mut cancelling = false;
+    loop {
+        tokio::select! {
+            event = events.next() => {
+                let event = event?;
+                if event.seq > known {
+                    view.event(&event)?;
+                } else {
+                    view.past(&event);
+                }
+                if is_end(event.kind) {
+                    break;
+                }
+            }
+            // An end is in the journal and is read there; only giving up is news.
+            ended = &mut given_up, if !left => {
+                left = true;
+                ended?;
+            }
+            ask = signals.next() => {
+                if ask != Ask::Interrupt || cancelling {
+                    stop(posse, handle).await;
+                    view.close();
+                    view.note(&format!("stopped; `posse resume {run}` goes on with the run"));
+                    return Ok(Carried::Stopped(ask));
+                }
+                cancelling = true;
+                view.note("cancelling; press Ctrl-C again to stop at once and resume later");
+                cancel(posse, run).await?;
+            }
+            () = view.due() => view.draw(),
+        }
+    }
+    if !left {
+        given_up.await?;
+    }
+    let finished = posse.wait(run).await?;
+    view.close();
+    Ok(Carried::Ended(finished))
+}
+
+/// Whether an event of this kind is the run's last.
+pub(crate) fn is_end(kind: &str) -> bool {
+    matches!(kind, "run.completed" | "run.failed" | "run.cancelled")
+}
+
+async fn cancel(posse: &Posse, run: &RunId) -> Result<(), CliError> {
+    match posse.cancel(&run.root(), "Ctrl-C").await {
+        // It ended in the same moment: its end is on the way.
+        Err(posse::Error::Ended { .. }) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+async fn stop(posse: &Posse, handle: &RunHandle) {
+    posse.stop();
+    // The journal is good at every moment; a slow disk only means that the lease is not given back first.
+    drop(tokio::time::timeout(STOP_PATIENCE, handle.ended()).await);
+}
+
+/// Carries the run, and tells how it ended.
+pub(crate) async fn carry_and_tell(
+    posse: &Posse,
+    handle: &RunHandle,
+    known: u64,
+    signals: &mut Signals,
+    mut view: View,
+) -> Result<Exit, CliError> {
+    match carry(posse, handle, known, signals, &mut view).await {
+        Ok(Carried::Ended(finished)) => {
+            view.result(&finished)?;
+            Ok(Exit::of(&finished))
+        }
+        Ok(Carried::Stopped(ask)) => Ok(ask.exit()),
+        Err(error) => {
+            // Nothing more may start while nobody watches; what is written stays.
+            stop(posse, handle).await;
+            view.close();
+            Err(error)
+        }
+    }
+}
+
+/// Carries a run that is about to end, without showing it.
+pub(crate) async fn carry_quietly(
+    posse: &Posse,
+    handle: &RunHandle,
+    signals: &mut Signals,
+) -> Result<(), CliError> {
+    tokio::select! {
+        ended = handle.ended() => Ok(ended?),
+        _ = signals.next() => {
+            stop(posse, handle).await;
+            Err(CliError::interrupted("stopped before the run was ended")
+                .hint(format!("`posse resume {}` ends it", handle.id())))
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The hidden verb that carries a run in the background; see [`crate::background`].
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use crate::background::{Answer, name_log};
+use crate::carry::carry_and_tell;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::launch::{self, Launch};
+use crate::output::Output;
+use crate::signals::Signals;
+use crate::view::View;
+
+/// Its name.
+pub(crate) const VERB: &str = "__background";
+
+/// Carry a run in the background; the run is described on standard input
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackgroundArgs {
+    /// The log file that standard error goes to
+    log: PathBuf,
+}
+
+/// Carries a run in the background.
+pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exit, CliError> {
+    // Its own session: closing the terminal where it was started does not reach it. It leads no group yet, so
+    // this can only fail if somebody typed the verb; then it stays where it is.
+    let _ = rustix::process::setsid();
+    let mut output = Output::new();
+    context.carry_until(async {
+        let started = async {
+            let signals = Signals::listen()?;
+            let launch = read_launch()?;
+            let posse = context.open(launch::models(context))?;
+            let handle = posse.start(launch.into_new_run()).await?;
+            Ok((signals, posse, handle))
+        };
+        let (mut signals, posse, handle) = match started.await {
+            Ok(started) => started,
+            Err(error) => {
+                output.json(&Answer::Refused(error))?;
+                return Ok(Exit::FAILED);
+            }
+        };
+        name_log(&args.log, handle.id().as_str());
+        // Whoever asked may be gone; the run is not.
+        drop(output.json(&Answer::Started { run: handle.id().to_string() }));
+        carry_and_tell(&posse, &handle, 0, &mut signals, View::plain()).await
+    })
+}
+
+fn read_launch() -> Result<Launch, CliError> {
+    let mut text = String::new();
+    let read = std::io::stdin().lock().read_to_string(&mut text);
+    read.map_err(|error| CliError::usage(format!("standard input cannot be read: {error}")))?;
+    serde_json::from_str(&text).map_err(|error| CliError::usage(format!("this verb is Posse's own: {error}")))
+}

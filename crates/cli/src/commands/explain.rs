@@ -1,0 +1,69 @@
+//! `posse explain`.
+
+use posse::Explanation;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::AgentArg;
+use crate::output::Output;
+
+/// Say why an agent may or may not do something
+///
+/// Every layer of rules is listed with what it says; the lowest counts: deny, then ask, then allow.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// The agent; a run stands for its root
+    agent: AgentArg,
+    /// What it would do, as tool or tool:specifier, such as `write:src/main.rs`
+    operation: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Explains a decision.
+pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, CliError> {
+    let tool = args.operation.split(':').next().unwrap_or_default();
+    if tool.trim().is_empty() {
+        return Err(
+            CliError::usage("the operation names no tool").hint("write it as `tool` or `tool:specifier`")
+        );
+    }
+    let posse = context.look()?;
+    let explanation = context.look_until(async {
+        let agent = args.agent.find(&posse).await?;
+        Ok(posse.explain(&agent, &args.operation).await?)
+    })?;
+    let mut output = Output::new();
+    if args.json {
+        output.json(&to_json(&explanation))?;
+    } else {
+        output.paragraph(&explanation.to_string())?;
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+fn to_json(explanation: &Explanation) -> Value {
+    let layers: Vec<Value> = explanation
+        .layers
+        .iter()
+        .map(|layer| {
+            let say = layer.say.as_ref();
+            json!({
+                "layer": layer.layer.to_string(),
+                "decision": say.map(|say| say.decision.to_string()),
+                "source": say.map(|say| say.source.to_string()),
+            })
+        })
+        .collect();
+    json!({
+        "version": 1,
+        "operation": explanation.operation,
+        "decision": explanation.verdict.decision.to_string(),
+        "because": explanation.verdict.to_string(),
+        "layers": layers,
+    })
+}

@@ -1,0 +1,97 @@
+//! `posse logs`.
+
+use posse::{AgentId, JournalEvent, Posse};
+
+use crate::carry::is_end;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::{AgentArg, RunArg};
+use crate::json::EventLine;
+use crate::output::{Output, reader_gone};
+use crate::term;
+use crate::text::clock;
+
+/// Print the events of a run
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogsArgs {
+    /// The run
+    run: RunArg,
+    /// Go on until the run ends, whichever process carries it
+    #[arg(long, short)]
+    follow: bool,
+    /// Only events after this number
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    after: u64,
+    /// Only events of this agent
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<AgentArg>,
+    /// Print each event as a JSON line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the events of a run.
+pub(crate) fn logs(args: &LogsArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    context.look_until(async {
+        tokio::select! {
+            printed = print(args, &posse) => printed,
+            // Without this a reader that left would only be noticed at the next event.
+            () = reader_gone(), if args.follow => Err(CliError::reader_gone()),
+        }
+    })
+}
+
+async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
+    let run = args.run.find(posse).await?;
+    let only = match &args.agent {
+        Some(agent) => Some(agent.find(posse).await?),
+        None => None,
+    };
+    let summary = posse.runs(run.as_str(), 1).await?.into_iter().next();
+    let (ended, head) = summary.map_or((true, 0), |run| (run.status != "running", run.events));
+    // A number from the future would wait for an end that it skips.
+    let mut events = posse.events(&run, args.after.min(head));
+    let mut output = Output::new();
+    loop {
+        let next = match events.try_next().await? {
+            Some(event) => event,
+            None => {
+                output.flush()?;
+                if ended || !args.follow {
+                    break;
+                }
+                events.next().await?
+            }
+        };
+        print_event(&mut output, &next, only.as_ref(), args.json)?;
+        if is_end(next.kind) {
+            break;
+        }
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+fn print_event(
+    output: &mut Output,
+    event: &JournalEvent,
+    only: Option<&AgentId>,
+    json: bool,
+) -> Result<(), CliError> {
+    if only.is_some_and(|agent| *agent != event.agent_id) {
+        return Ok(());
+    }
+    if json {
+        return output.json(&EventLine::new(event));
+    }
+    let kind = event.kind.strip_prefix("agent.").unwrap_or(event.kind);
+    let summary = term::line(&event.summary);
+    output.own(&format!(
+        "{:>6}  {}  {:12}  {kind:26}  {summary}\n",
+        event.seq,
+        clock(event.at_ms),
+        event.agent_id
+    ))
+}

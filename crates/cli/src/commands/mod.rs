@@ -1,0 +1,39 @@
+//! One file for each verb: its arguments, whose doc comments are its help, and one function.
+
+pub(crate) mod background;
+pub(crate) mod cancel;
+pub(crate) mod demo;
+pub(crate) mod explain;
+pub(crate) mod logs;
+pub(crate) mod ps;
+pub(crate) mod resume;
+pub(crate) mod run;
+pub(crate) mod send;
+pub(crate) mod show;
+pub(crate) mod trace;
+pub(crate) mod verify;
+pub(crate) mod wait;
+
+use crate::args::Command;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// Carries a verb out.
+pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliError> {
+    match command {
+        Command::Run(args) => run::run(args, context),
+        Command::Ps(args) => ps::ps(&args, context),
+        Command::Show(args) => show::show(&args, context),
+        Command::Logs(args) => logs::logs(&args, context),
+        Command::Trace(args) => trace::trace(&args, context),
+        Command::Wait(args) => wait::wait(&args, context),
+        Command::Send(args) => send::send(&args, context),
+        Command::Cancel(args) => cancel::cancel(&args, context),
+        Command::Resume(args) => resume::resume(&args, context),
+        Command::Verify(args) => verify::verify(&args, context),
+        Command::Explain(args) => explain::explain(&args, context),
+        Command::Demo(args) => demo::demo(&args, context),
+        Command::Background(args) => background::background(&args, context),
+    }
+}

@@ -1,0 +1,75 @@
+//! `posse ps`.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use posse::RunSummary;
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::json::PsLine;
+use crate::output::{Output, note};
+use crate::term;
+use crate::text::{ago, status};
+
+/// Runs listed unless more are asked for.
+const SHOWN: u32 = 20;
+
+/// List the runs, newest first
+#[derive(Debug, clap::Args)]
+pub(crate) struct PsArgs {
+    /// How many to list
+    #[arg(short = 'n', long, value_name = "N", default_value_t = SHOWN, conflicts_with = "all")]
+    number: u32,
+    /// List all of them
+    #[arg(long, short)]
+    all: bool,
+    /// Print one JSON object for each run
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists the runs.
+pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    let limit = if args.all { u32::MAX } else { args.number };
+    let runs = context.look_until(async { Ok(posse.runs("", limit).await?) })?;
+    let mut output = Output::new();
+    if args.json {
+        for run in &runs {
+            output.json(&PsLine::new(run))?;
+        }
+    } else if runs.is_empty() {
+        note("no runs yet; `posse demo` shows one");
+    } else {
+        output.own(&table(&runs, now_ms()))?;
+        if let Some(run) = runs.iter().find(|run| status(&run.status, run.holder.as_ref()) == "interrupted") {
+            output.flush()?;
+            note(&format!("nobody carries an interrupted run: `posse resume {}` goes on", run.run));
+        }
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+fn table(runs: &[RunSummary], now_ms: i64) -> String {
+    let mut table =
+        format!("{:8}  {:11}  {:>7}  {:>6}  {:>12}  REQUEST\n", "RUN", "STATUS", "PID", "AGENTS", "STARTED");
+    for run in runs {
+        let pid = run.holder.as_ref().map_or_else(|| "-".to_owned(), |holder| holder.pid.to_string());
+        table.push_str(&format!(
+            "{:8}  {:11}  {pid:>7}  {:>6}  {:>12}  {}\n",
+            run.run,
+            status(&run.status, run.holder.as_ref()),
+            run.agents,
+            ago(run.created_at_ms, now_ms),
+            term::line(&run.title),
+        ));
+    }
+    table
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

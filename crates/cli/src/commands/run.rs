@@ -1,0 +1,133 @@
+//! `posse run`.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use crate::background;
+use crate::carry::carry_and_tell;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::launch::{self, Launch, Wanted};
+use crate::limit::Limit;
+use crate::output::Output;
+use crate::settings::{Settings, Sourced};
+use crate::signals::Signals;
+use crate::view::View;
+
+/// Largest request, the same as the engine's.
+const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// Start a run and watch it until it ends
+///
+/// The report is written to standard output, progress to standard error. The first Ctrl-C cancels the run; the
+/// second, or SIGTERM or SIGHUP, stops at once and leaves it to `posse resume`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// What to do; `-` reads it from standard input
+    #[arg(required = true, value_name = "REQUEST")]
+    request: Vec<String>,
+    /// The model, as provider/name; scripted/<file> answers from a YAML script
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// The definition of the root agent [default: coder]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// More definitions: a JSON file, or the JSON itself
+    #[arg(long, value_name = "FILE|JSON")]
+    agents: Option<String>,
+    /// The working directory [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Turns of the root, halved with every level below it, or none [default: 40]
+    #[arg(long, value_name = "N")]
+    max_turns: Option<Limit<1>>,
+    /// Deepest level of sub-agents; 0 allows none [default: 2]
+    #[arg(long, value_name = "N")]
+    max_depth: Option<u32>,
+    /// Agents in the whole tree, or none [default: 200]
+    #[arg(long, value_name = "N")]
+    max_agents: Option<Limit<1>>,
+    /// Tokens of the whole tree, or none [default: none]
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<Limit<0>>,
+    /// Calls that run at once, or none [default: 32]
+    #[arg(long, value_name = "N")]
+    parallel: Option<Limit<1>>,
+    /// Print the run's id and carry it in the background
+    #[arg(long, short)]
+    detach: bool,
+    /// Print events and the result as JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Starts a run.
+pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
+    let (detach, json) = (args.detach, args.json);
+    let models = launch::models(context);
+    let launch = Launch::new(args.wanted(context)?, context, &models)?;
+    if detach {
+        let run = background::detach(&launch, context)?;
+        let mut output = Output::new();
+        if json {
+            output.json(&serde_json::json!({"version": 1, "run": run}))?;
+        } else {
+            output.own(&format!("{run}\n"))?;
+        }
+        output.flush()?;
+        return Ok(Exit::DONE);
+    }
+    context.carry_until(async {
+        let mut signals = Signals::listen()?;
+        let posse = context.open(models)?;
+        let handle = posse.start(launch.into_new_run()).await?;
+        carry_and_tell(&posse, &handle, 0, &mut signals, View::new(json, context)).await
+    })
+}
+
+impl RunArgs {
+    fn wanted(self, context: &Context) -> Result<Wanted, CliError> {
+        let flags = Settings {
+            model: Sourced::flag(self.model, "--model"),
+            max_turns: Sourced::flag(self.max_turns, "--max-turns"),
+            max_agents: Sourced::flag(self.max_agents, "--max-agents"),
+            max_tokens: Sourced::flag(self.max_tokens, "--max-tokens"),
+            parallel: Sourced::flag(self.parallel, "--parallel"),
+            ..Settings::default()
+        };
+        Ok(Wanted {
+            settings: flags.or(Settings::resolve(&context.environment)?),
+            request: request(&self.request)?,
+            definition: self.agent,
+            agents: self.agents,
+            dir: self.dir,
+            max_depth: self.max_depth,
+            own_model: None,
+        })
+    }
+}
+
+/// The text that was typed, or what standard input holds.
+pub(crate) fn request(words: &[String]) -> Result<String, CliError> {
+    let wrong = |problem: &str| CliError::usage(format!("the request {problem}"));
+    let text = match words {
+        [dash] if dash == "-" => from_stdin()?,
+        words => words.join(" "),
+    };
+    if text.trim().is_empty() {
+        return Err(wrong("is empty"));
+    }
+    if text.len() > REQUEST_MAX_BYTES {
+        return Err(wrong(&format!("has more than the {REQUEST_MAX_BYTES} bytes accepted")));
+    }
+    Ok(text)
+}
+
+fn from_stdin() -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    let most = REQUEST_MAX_BYTES as u64 + 1;
+    let read = std::io::stdin().lock().take(most).read_to_end(&mut bytes);
+    read.map_err(|error| CliError::usage(format!("standard input cannot be read: {error}")))?;
+    String::from_utf8(bytes).map_err(|_| CliError::usage("standard input is not UTF-8 text"))
+}

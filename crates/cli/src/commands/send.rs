@@ -1,0 +1,40 @@
+//! `posse send`.
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::AgentArg;
+use crate::output::note;
+
+/// Send a message to an agent at work; it reads it before its next turn
+#[derive(Debug, clap::Args)]
+pub(crate) struct SendArgs {
+    /// The agent; a run stands for its root
+    agent: AgentArg,
+    /// The message; `-` reads it from standard input
+    #[arg(required = true)]
+    message: Vec<String>,
+}
+
+/// Sends a message.
+pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError> {
+    let message = super::run::request(&args.message)?;
+    let looking = context.look()?;
+    let (agent, info) = context.look_until(async {
+        let agent = args.agent.find(&looking).await?;
+        let info = looking.get(&agent.run()).await?;
+        Ok((agent, info))
+    })?;
+    drop(looking);
+    if info.agents.iter().any(|known| known.id == agent && known.state == "closed") {
+        return Err(CliError::failed(format!("agent {agent} has ended and reads no more messages")));
+    }
+    let posse = context.open_to_post()?;
+    context.look_until(async { Ok(posse.send(&agent, &message).await?) })?;
+    if info.holder.is_none() {
+        note(&format!("kept for {agent}: nobody carries its run; `posse resume {}` does", info.run));
+    } else {
+        note(&format!("sent to {agent}"));
+    }
+    Ok(Exit::DONE)
+}

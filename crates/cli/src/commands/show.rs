@@ -1,0 +1,143 @@
+//! `posse show`.
+
+use posse::{AgentInfo, Figures, RunInfo};
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::RunArg;
+use crate::json::ShowLine;
+use crate::output::Output;
+use crate::term;
+use crate::text::{count, duration, plural, status, timestamp};
+
+/// Show a run with its agents, and what each of them spent
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The run
+    run: RunArg,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows a run.
+pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    let info = context.look_until(async {
+        let run = args.run.find(&posse).await?;
+        Ok(posse.get(&run).await?)
+    })?;
+    let mut output = Output::new();
+    if args.json {
+        output.json(&ShowLine::new(&info))?;
+    } else {
+        output.text(&page(&info))?;
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+fn page(info: &RunInfo) -> String {
+    let mut page = heading(info);
+    page.push('\n');
+    page.push_str(&figures_row("AGENT", "DEFINITION", "STATE", FIGURES_HEAD, "TITLE"));
+    for (lead, agent) in in_tree_order(&info.agents) {
+        let name =
+            format!("{lead}{}", if agent.depth == 0 { agent.id.as_str() } else { agent.id.relative() });
+        page.push_str(&figures_row(&name, &agent.definition, stage(agent), cells(&agent.own), &title(agent)));
+    }
+    if info.by_depth.len() > 1 {
+        page.push('\n');
+        page.push_str(&figures_row("DEPTH", "", "AGENTS", FIGURES_HEAD, ""));
+        for depth in &info.by_depth {
+            let agents = depth.agents.to_string();
+            page.push_str(&figures_row(&depth.depth.to_string(), "", &agents, cells(&depth.figures), ""));
+        }
+    }
+    page
+}
+
+fn heading(info: &RunInfo) -> String {
+    let run = &info.run;
+    let mut text = format!("run {run}: {}\n", term::line(&info.title));
+    let word = status(&info.status, info.holder.as_ref());
+    text.push_str(&match (&info.holder, word) {
+        (Some(holder), _) => format!("{word}, carried by process {}", holder.pid),
+        (None, "interrupted") => format!("{word}, nobody carries it: `posse resume {run}`"),
+        (None, _) => word.to_owned(),
+    });
+    if let Some(ended) = info.ended_at_ms {
+        let took = ended.saturating_sub(info.created_at_ms).max(0).cast_unsigned();
+        text.push_str(&format!(" after {}", duration(took)));
+    }
+    text.push_str(&format!(", {}\n", plural(info.agents.len() as u64, "agent")));
+    text.push_str(&format!("started {} in {}\n", timestamp(info.created_at_ms), term::line(&info.dir)));
+    text
+}
+
+/// Turns, calls, tokens in, tokens out, dollars, wall time.
+type Cells = [String; 6];
+
+const FIGURES_HEAD: [&str; 6] = ["TURNS", "CALLS", "IN", "OUT", "USD", "WALL"];
+
+fn cells(figures: &Figures) -> Cells {
+    let usage = &figures.usage;
+    let usd = usage.micro_usd.map(posse_domain::budget::Usd::from_micros);
+    [
+        figures.turns.to_string(),
+        figures.tool_calls.to_string(),
+        count(usage.input_tokens),
+        count(usage.output_tokens),
+        usd.map_or_else(|| "unknown".to_owned(), |usd| usd.to_string()),
+        duration(figures.wall_ms),
+    ]
+}
+
+fn figures_row(
+    name: &str,
+    definition: &str,
+    state: &str,
+    cells: [impl AsRef<str>; 6],
+    title: &str,
+) -> String {
+    let [turns, calls, input, output, usd, wall] = cells.each_ref().map(AsRef::as_ref);
+    let row = format!(
+        "{name:14}  {definition:12}  {state:17}  {turns:>5}  {calls:>5}  {input:>7}  {output:>7}  {usd:>9}  {wall:>12}  {title}"
+    );
+    format!("{}\n", row.trim_end())
+}
+
+fn stage(agent: &AgentInfo) -> &str {
+    match (agent.close_reason.as_deref(), agent.final_status.as_deref()) {
+        (Some("cancelled"), _) => "cancelled",
+        (_, Some(status)) => status,
+        (_, None) => &agent.state,
+    }
+}
+
+fn title(agent: &AgentInfo) -> String {
+    match &agent.error {
+        Some(error) => term::line(&format!("{} [{error}]", agent.title)),
+        None => term::line(&agent.title),
+    }
+}
+
+/// Parents before their children, siblings by number, each with the branch that leads to it.
+fn in_tree_order(agents: &[AgentInfo]) -> Vec<(String, &AgentInfo)> {
+    let groups = posse::by_parent(agents);
+    let mut ordered = Vec::with_capacity(agents.len());
+    // A stack instead of calls: nobody promises that a tree is shallow.
+    let mut stack: Vec<(String, String, &AgentInfo)> = Vec::new();
+    stack.extend(groups.get(&None).into_iter().flatten().map(|root| (String::new(), String::new(), *root)));
+    while let Some((lead, below, agent)) = stack.pop() {
+        ordered.push((lead, agent));
+        let mut children: Vec<&AgentInfo> = groups.get(&Some(&agent.id)).cloned().unwrap_or_default();
+        children.sort_by_key(|child| std::cmp::Reverse(child.id.number()));
+        for (at, child) in children.into_iter().enumerate() {
+            let (branch, space) = if at == 0 { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            stack.push((format!("{below}{branch}"), format!("{below}{space}"), child));
+        }
+    }
+    ordered
+}

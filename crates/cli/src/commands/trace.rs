@@ -1,0 +1,192 @@
+//! `posse trace`.
+
+use posse::{AgentInfo, EventBody, JournalEvent, Posse};
+use posse_domain::event::{ModelReplied, Sender};
+use posse_domain::message::ToolCall;
+
+use crate::carry::is_end;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::AgentArg;
+use crate::json::EventLine;
+use crate::output::Output;
+use crate::term;
+use crate::text::{clock, duration, spent};
+
+/// Show everything one agent was told, said and did
+///
+/// Prompts, replies, tool calls with their input and output, messages and endings, with all long texts in full.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceArgs {
+    /// The agent; a run stands for its root
+    agent: AgentArg,
+    /// Print each event as a JSON line, with long texts in full
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows one agent.
+pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    context.look_until(async {
+        let agent = args.agent.find(&posse).await?;
+        let info = posse.get(&agent.run()).await?.agents.into_iter().find(|known| known.id == agent);
+        let info = info.ok_or_else(|| CliError::from(posse::Error::NoAgent(agent)))?;
+        print(&posse, &info, args.json).await
+    })
+}
+
+async fn print(posse: &Posse, agent: &AgentInfo, json: bool) -> Result<Exit, CliError> {
+    let mut output = Output::new();
+    if !json {
+        output.own(&heading(agent))?;
+    }
+    let mut events = posse.events(&agent.id.run(), 0);
+    while let Some(event) = events.try_next().await? {
+        if event.agent_id == agent.id {
+            if json {
+                output.json(&EventLine::in_full(&event))?;
+            } else {
+                output.own(&entry(&event))?;
+            }
+        }
+        if is_end(event.kind) {
+            break;
+        }
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+fn heading(agent: &AgentInfo) -> String {
+    let contract: serde_json::Value = serde_json::from_str(&agent.contract_json).unwrap_or_default();
+    let tools: Vec<&str> = contract["permissions"]["allowed_tools"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(serde_json::Value::as_str)
+        .collect();
+    let limit = contract["execution"]["max_turns"].as_u64();
+    let limit = limit.map_or_else(|| "no limit".to_owned(), |turns| turns.to_string());
+    let state = agent.final_status.as_deref().unwrap_or(&agent.state);
+    format!(
+        "agent {}: {}, depth {}, {state}\ntitle: {}\nmodel: {}\ntools: {}\nturns: {} of {limit}, {}\n\n",
+        agent.id,
+        term::line(&agent.definition),
+        agent.depth,
+        term::line(&agent.title),
+        term::line(contract["execution"]["model"].as_str().unwrap_or("")),
+        tools.join(", "),
+        agent.own.turns,
+        spent(&agent.own.usage),
+    )
+}
+
+/// One event: a line, and beneath it the texts that belong to it.
+fn entry(event: &JournalEvent) -> String {
+    let (line, texts) = describe(event);
+    let mut entry = format!("{}  {}\n", clock(event.at_ms), term::line(&line));
+    for text in texts {
+        for line in term::clean(&text).lines() {
+            entry.push_str(&format!("    {line}\n"));
+        }
+    }
+    entry
+}
+
+fn describe(event: &JournalEvent) -> (String, Vec<String>) {
+    let summary = || event.summary.clone();
+    match &event.body {
+        EventBody::RunStarted(e) => ("run started".to_owned(), vec![e.request.to_shared().to_string()]),
+        EventBody::SubagentCreated(e) => {
+            let how = if e.background { "in the background" } else { "and waited for" };
+            let line = format!("created by {} (call {}), {how}", e.parent_id, e.call_id);
+            let mut texts = vec![e.contract.step.description.clone()];
+            texts.extend(e.contract.execution.extra_context.clone());
+            (line, texts)
+        }
+        EventBody::SubagentAttempt(e) => {
+            (format!("attempt {} begins", e.n), vec![format!("{}: {}", e.code, e.reason)])
+        }
+        EventBody::ModelReplied(e) => replied(e),
+        EventBody::ToolFinished(e) => {
+            let how = e.code.map_or_else(|| "done".to_owned(), |code| format!("failed ({code})"));
+            let line = format!("{} {how} (call {}, {})", e.tool, e.call_id, duration(e.elapsed_ms));
+            (line, vec![e.output.to_shared().to_string()])
+        }
+        EventBody::ToolInterrupted(e) => (summary(), vec![e.output.to_shared().to_string()]),
+        EventBody::MessageReceived(e) => {
+            (format!("message from {}", sender(&e.from)), vec![e.text.to_shared().to_string()])
+        }
+        EventBody::SubagentRefused(e) => (
+            format!("refused {} (call {})", e.definition, e.call_id),
+            vec![format!("{}: {}", e.code, e.reason)],
+        ),
+        EventBody::SubagentWaitingForMerge(e) => {
+            let line = if e.turns_exhausted { "ended its work, out of turns" } else { "ended its work" };
+            (line.to_owned(), vec![e.report.to_shared().to_string()])
+        }
+        EventBody::SubagentFailed(e) => {
+            let report = e.report.as_ref().map(|report| report.to_shared().to_string());
+            (format!("failed ({})", e.code), [e.reason.clone()].into_iter().chain(report).collect())
+        }
+        EventBody::RunCompleted(e) => ("run completed".to_owned(), vec![e.text.to_shared().to_string()]),
+        EventBody::RunFailed(e) => {
+            let text = e.text.as_ref().map(|text| text.to_shared().to_string());
+            (format!("run failed ({})", e.code), [e.reason.clone()].into_iter().chain(text).collect())
+        }
+        EventBody::PermissionDecided(e) => {
+            let by = e.layer.as_ref().map(|layer| format!(", decided by {layer}")).unwrap_or_default();
+            (format!("{} {}{by}", e.decision, e.operation), Vec::new())
+        }
+        EventBody::TodoChanged(e) => {
+            let item = |item: &posse_domain::event::TodoItem| {
+                let mark = match item.status {
+                    posse_domain::event::TodoStatus::Pending => " ",
+                    posse_domain::event::TodoStatus::InProgress => "~",
+                    posse_domain::event::TodoStatus::Done => "x",
+                };
+                format!("[{mark}] {}", item.text)
+            };
+            (summary(), e.items.iter().map(item).collect())
+        }
+        _ => (summary(), Vec::new()),
+    }
+}
+
+fn replied(e: &ModelReplied) -> (String, Vec<String>) {
+    let took = duration(e.elapsed_ms);
+    if let Some(error) = &e.error {
+        let status = error.status.map(|status| format!(", status {status}")).unwrap_or_default();
+        return (
+            format!("turn {}: the model failed after {took} ({}{status})", e.turn, error.code),
+            vec![error.message.clone()],
+        );
+    }
+    let mut texts = Vec::new();
+    if let Some(reply) = &e.reply {
+        texts.push(reply.text.to_shared().to_string());
+        texts.extend(reply.calls.iter().map(call));
+    }
+    texts.retain(|text| !text.is_empty());
+    (format!("turn {}: replied in {took}, {}", e.turn, spent(&e.usage)), texts)
+}
+
+fn call(call: &ToolCall) -> String {
+    // Text that did not parse is shown as the model wrote it.
+    let input = match &call.input {
+        serde_json::Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
+    format!("-> {} {input} (call {})", call.name, call.id)
+}
+
+fn sender(sender: &Sender) -> String {
+    match sender {
+        Sender::Person => "a person".to_owned(),
+        Sender::Agent(agent) => format!("agent {agent}"),
+        Sender::Child(child) => format!("child {child}"),
+        Sender::Host(_) => "the host".to_owned(),
+    }
+}

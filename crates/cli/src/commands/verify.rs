@@ -1,0 +1,111 @@
+//! `posse verify`.
+
+use posse::{Posse, RunId, Verified, VerifyError};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::RunArg;
+use crate::output::Output;
+
+/// Check that a run's journal is whole: numbers, hash chain, order, and the tables beside it
+///
+/// Keep the printed head elsewhere: compared with it, a journal whose end was cut off shows.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// The run
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    run: Option<RunArg>,
+    /// All runs, and the database itself
+    #[arg(long, short)]
+    all: bool,
+    /// Print one JSON object for each run
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks journals.
+pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    let mut output = Output::new();
+    context.look_until(async {
+        let runs = match &args.run {
+            Some(run) => vec![run.find(&posse).await?],
+            None => posse.runs("", u32::MAX).await?.into_iter().map(|run| run.run).collect(),
+        };
+        let mut exit = Exit::DONE;
+        for run in &runs {
+            let verdict = Verdict::of(&posse, run).await?;
+            if !verdict.is_ok() {
+                exit = Exit::FAILED;
+            }
+            if args.json {
+                output.json(&verdict.json(run, args.all))?;
+            } else {
+                output.paragraph(&verdict.text(run))?;
+            }
+        }
+        if args.all {
+            for problem in posse.check().await? {
+                exit = Exit::FAILED;
+                if args.json {
+                    output.json(&json!({"ok": false, "run": null, "problem": problem}))?;
+                } else {
+                    output.paragraph(&format!("database: {problem}"))?;
+                }
+            }
+        }
+        output.flush()?;
+        Ok(exit)
+    })
+}
+
+enum Verdict {
+    Whole(Verified),
+    Broken { seq: Option<u64>, problem: String },
+}
+
+impl Verdict {
+    async fn of(posse: &Posse, run: &RunId) -> Result<Self, CliError> {
+        match posse.verify(run).await {
+            Ok(verified) => Ok(Verdict::Whole(verified)),
+            Err(VerifyError::Store(error)) => Err(error.into()),
+            Err(error) => {
+                let seq = match &error {
+                    VerifyError::Event { seq, .. } => Some(*seq),
+                    VerifyError::Tables(_) | VerifyError::Store(_) => None,
+                };
+                Ok(Verdict::Broken { seq, problem: error.to_string() })
+            }
+        }
+    }
+
+    fn is_ok(&self) -> bool {
+        matches!(self, Verdict::Whole(_))
+    }
+
+    fn json(&self, run: &RunId, named: bool) -> Value {
+        let mut value = match self {
+            Verdict::Whole(Verified { events, head }) => {
+                json!({"ok": true, "events": events, "head": head.hash.to_string()})
+            }
+            Verdict::Broken { seq, problem } => {
+                json!({"ok": false, "events": null, "head": null, "first_bad_seq": seq, "problem": problem})
+            }
+        };
+        if named {
+            value["run"] = json!(run);
+        }
+        value
+    }
+
+    fn text(&self, run: &RunId) -> String {
+        match self {
+            Verdict::Whole(Verified { events, head }) => {
+                format!("run {run} is whole: {events} events, head {}", head.hash)
+            }
+            Verdict::Broken { problem, .. } => format!("run {run} is damaged: {problem}"),
+        }
+    }
+}

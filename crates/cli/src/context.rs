@@ -1,0 +1,110 @@
+//! What every verb needs: the environment, what a test binary adds, and a way to wait.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse::{Catalog, Posse, PosseBuilder};
+
+use crate::Extras;
+use crate::env::Environment;
+use crate::error::CliError;
+
+/// How long threads that are still in a system call may hold up the end of the command.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_millis(200);
+
+/// The composition root's own part.
+pub(crate) struct Context {
+    /// The environment, read once.
+    pub(crate) environment: Environment,
+    /// What a person types to call this program again.
+    pub(crate) program: String,
+    extras: Extras,
+}
+
+impl Context {
+    /// Reads the environment.
+    pub(crate) fn new(program: String, extras: Extras) -> Result<Self, CliError> {
+        let environment = Environment::read()?;
+        if let Some(filter) = &environment.log {
+            log_to_stderr(filter)?;
+        }
+        Ok(Self { environment, program, extras })
+    }
+
+    /// Where runs are kept.
+    pub(crate) fn state_dir(&self) -> Result<&Path, CliError> {
+        self.environment.state_dir()
+    }
+
+    /// The names of all tools, without opening anything.
+    pub(crate) fn tool_names(&self) -> Vec<&'static str> {
+        let built_in = posse::builtin_tools();
+        built_in.iter().chain(&self.extras.tools).map(|tool| tool.name).collect()
+    }
+
+    /// Opens the state directory to start or carry runs; makes it if need be.
+    pub(crate) fn open(&self, models: Catalog) -> Result<Posse, CliError> {
+        let mut builder = self.builder().state_dir(self.state_dir()?).models(Arc::new(models));
+        for tool in &self.extras.tools {
+            builder = builder.tool(tool.clone());
+        }
+        Ok(builder.open()?)
+    }
+
+    /// Opens the state directory to post commands, if there is one: without runs there is nothing to make.
+    pub(crate) fn open_to_post(&self) -> Result<Posse, CliError> {
+        Ok(self.builder().state_dir(self.state_dir()?).open()?)
+    }
+
+    /// Opens the state directory to look only.
+    pub(crate) fn look(&self) -> Result<Posse, CliError> {
+        Ok(self.builder().look_at(self.state_dir()?).open()?)
+    }
+
+    fn builder(&self) -> PosseBuilder {
+        Posse::builder().faults(self.extras.faults.clone()).script_dir(&self.environment.cwd)
+    }
+
+    /// Waits for a verb that looks or posts: one thread is enough.
+    pub(crate) fn look_until<T>(
+        &self,
+        verb: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
+        wait(tokio::runtime::Builder::new_current_thread(), verb)
+    }
+
+    /// Waits for a verb that carries a run.
+    pub(crate) fn carry_until<T>(
+        &self,
+        verb: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
+        wait(tokio::runtime::Builder::new_multi_thread(), verb)
+    }
+}
+
+fn wait<T>(
+    mut builder: tokio::runtime::Builder,
+    verb: impl Future<Output = Result<T, CliError>>,
+) -> Result<T, CliError> {
+    let runtime = builder.enable_all().build();
+    let runtime = runtime.map_err(|error| CliError::failed(format!("no threads to work with: {error}")))?;
+    let outcome = runtime.block_on(verb);
+    // A tool that hangs in the kernel must not keep the command from ending.
+    runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+    outcome
+}
+
+fn log_to_stderr(filter: &str) -> Result<(), CliError> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+        .map_err(|error| CliError::usage(format!("{}: {error}", crate::env::POSSE_LOG)))?;
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .finish();
+    // Only the first one counts; a test binary may have set its own.
+    drop(tracing::subscriber::set_global_default(subscriber));
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! What went wrong, for people: what happened, where, and what to do next.
+//!
+//! Libraries give each operation its own errors; here they are folded into the few kinds that a person, or a
+//! script looking at the exit code, can act on.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use posse::ports::StoreError;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Exit;
+use crate::term;
+
+/// Why the command did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CliError {
+    kind: Kind,
+    message: String,
+    hint: Option<String>,
+}
+
+/// The kinds of errors, by what a person can do about them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    /// What was typed cannot be right; nothing was done.
+    Usage,
+    /// It could not be carried out.
+    Failed,
+    /// The run has nobody who carries it.
+    Interrupted,
+    /// Whoever read the output has gone: not worth a word.
+    ReaderGone,
+}
+
+impl CliError {
+    fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None }
+    }
+
+    /// What was typed cannot be right.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// It could not be carried out.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Kind::Failed, message)
+    }
+
+    /// Nobody carries the run.
+    pub(crate) fn interrupted(message: impl Into<String>) -> Self {
+        Self::new(Kind::Interrupted, message)
+    }
+
+    /// Whoever read the output has gone.
+    pub(crate) fn reader_gone() -> Self {
+        Self::new(Kind::ReaderGone, "the reader of the output has gone")
+    }
+
+    /// Adds what to do next.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Whether the reader of the output has gone.
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        self.kind == Kind::ReaderGone
+    }
+
+    /// The exit code that goes with it.
+    pub(crate) fn exit(&self) -> Exit {
+        match self.kind {
+            Kind::Usage => Exit::USAGE,
+            Kind::Failed => Exit::FAILED,
+            Kind::Interrupted => Exit::INTERRUPTED,
+            Kind::ReaderGone => Exit::DONE,
+        }
+    }
+
+    /// The text on a terminal.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("error: {}\n", term::clean(&self.message).trim_end());
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("hint: {}\n", term::clean(hint)));
+        }
+        text
+    }
+
+    /// Prints it, and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        if self.kind != Kind::ReaderGone {
+            // Standard error may be gone too; then nobody is left to tell.
+            drop(std::io::stderr().write_all(self.text().as_bytes()));
+        }
+        self.exit().into()
+    }
+}
+
+impl From<posse::Error> for CliError {
+    fn from(error: posse::Error) -> Self {
+        let message = error.to_string();
+        match error {
+            posse::Error::Invalid { .. } => CliError::usage(message),
+            posse::Error::NoRun(_) => CliError::usage(message).hint("`posse ps --all` lists the runs"),
+            posse::Error::Ambiguous { .. } => CliError::usage(message).hint("give more letters of the id"),
+            posse::Error::NoAgent(agent) => {
+                CliError::usage(message).hint(format!("`posse show {}` lists the agents", agent.run()))
+            }
+            posse::Error::Ended { run, .. } => {
+                CliError::failed(message).hint(format!("`posse show {run}` tells how it went"))
+            }
+            posse::Error::Store(error) => error.into(),
+            posse::Error::Runtime(error) => error.into(),
+            posse::Error::History(_) => {
+                CliError::failed(message).hint("`posse verify --all` tells which journals are damaged")
+            }
+        }
+    }
+}
+
+impl From<posse_engine::RuntimeError> for CliError {
+    fn from(error: posse_engine::RuntimeError) -> Self {
+        use posse_engine::RuntimeError;
+        let message = error.to_string();
+        match error {
+            RuntimeError::Invalid { .. } => CliError::usage(message),
+            RuntimeError::Store(error) => error.into(),
+            RuntimeError::Damaged { run, .. } => {
+                CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
+            }
+            RuntimeError::Inconsistent { run, .. } => CliError::failed(message)
+                .hint(format!("this is a fault of Posse: please report it with `posse logs --json {run}`")),
+            RuntimeError::Stopped { .. } => CliError::interrupted(message),
+        }
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        let message = error.to_string();
+        let failed = CliError::failed(message);
+        match error {
+            StoreError::Newer { .. } => failed.hint(
+                "use the Posse that wrote it, or set POSSE_HOME to another directory; it was left as it is",
+            ),
+            StoreError::Full(_) => failed.hint("make room; what is written is safe, and runs can be resumed"),
+            StoreError::ReadOnly(_) => {
+                failed.hint("make it writable, or set POSSE_HOME to another directory")
+            }
+            StoreError::Corrupt { .. } => failed.hint(
+                "it was left as it is; bring back a copy of the directory, or set POSSE_HOME to another",
+            ),
+            StoreError::Fenced { run, .. } => {
+                failed.hint(format!("another process goes on with it: `posse logs -f {run}` follows"))
+            }
+            StoreError::UnknownRun(_) => {
+                CliError::usage(failed.message).hint("`posse ps --all` lists the runs")
+            }
+            _ => failed,
+        }
+    }
+}

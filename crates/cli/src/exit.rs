@@ -1,0 +1,41 @@
+//! Exit codes, once.
+
+use std::process::ExitCode;
+
+use posse::Finished;
+use posse_domain::lifecycle::FailKind;
+
+/// How the command ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exit(pub(crate) u8);
+
+impl Exit {
+    /// The run completed, or the command did what was asked.
+    pub(crate) const DONE: Exit = Exit(0);
+    /// The run failed, or the command could not be carried out.
+    pub(crate) const FAILED: Exit = Exit(1);
+    /// What was typed cannot be right: a flag, a file, an id. Nothing was done.
+    pub(crate) const USAGE: Exit = Exit(2);
+    /// The run was cancelled.
+    pub(crate) const CANCELLED: Exit = Exit(3);
+    /// A budget or a timeout ended the run.
+    pub(crate) const EXHAUSTED: Exit = Exit(5);
+    /// The run was left in the middle and can be resumed.
+    pub(crate) const INTERRUPTED: Exit = Exit(130);
+
+    /// The code of a run that has ended.
+    pub(crate) fn of(finished: &Finished) -> Exit {
+        match (finished.status, &finished.failure) {
+            ("completed", _) => Exit::DONE,
+            ("cancelled", _) | (_, Some((FailKind::Cancelled, _))) => Exit::CANCELLED,
+            (_, Some((FailKind::Budget | FailKind::Timeout, _))) => Exit::EXHAUSTED,
+            _ => Exit::FAILED,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit.0)
+    }
+}

@@ -1,0 +1,110 @@
+//! Runs and agents as they are typed: any unique prefix of a run's id, `PREFIX.2.1` for an agent.
+
+use std::fmt;
+use std::str::FromStr;
+
+use posse::{AgentId, Posse, RunId};
+use posse_domain::id::{AGENT_ID_MAX_LEN, RUN_ID_LEN};
+
+use crate::error::CliError;
+
+/// A run as it was typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunArg(String);
+
+impl FromStr for RunArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((run, _)) = text.split_once('.') {
+            return Err(format!("that is an agent; its run is `{run}`"));
+        }
+        prefix(text).map(RunArg)
+    }
+}
+
+impl RunArg {
+    /// The run that is meant.
+    pub(crate) async fn find(&self, posse: &Posse) -> Result<RunId, CliError> {
+        Ok(posse.find(&self.0).await?)
+    }
+}
+
+/// An agent as it was typed. A run stands for its root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AgentArg {
+    run: String,
+    path: String,
+}
+
+impl FromStr for AgentArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.len() > AGENT_ID_MAX_LEN {
+            return Err(format!("an id has at most {AGENT_ID_MAX_LEN} characters"));
+        }
+        let (run, path) = text.split_once('.').map_or((text, None), |(run, path)| (run, Some(path)));
+        let run = prefix(run)?;
+        let path = match path {
+            None => String::new(),
+            Some(path) if path.split('.').all(is_number) => format!(".{path}"),
+            Some(_) => return Err("an agent is a run and numbers, such as `k3f9.2.1`".to_owned()),
+        };
+        Ok(Self { run, path })
+    }
+}
+
+impl fmt::Display for AgentArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.run, self.path)
+    }
+}
+
+impl AgentArg {
+    /// The agent that is meant; whether the run has it is for the caller to see.
+    pub(crate) async fn find(&self, posse: &Posse) -> Result<AgentId, CliError> {
+        let run = posse.find(&self.run).await?;
+        let agent = format!("{run}{}", self.path);
+        agent.parse().map_err(|error| CliError::usage(format!("{error}")))
+    }
+}
+
+/// The beginning of a run's id.
+fn prefix(text: &str) -> Result<String, String> {
+    let lower = text.to_ascii_lowercase();
+    if (1..=RUN_ID_LEN).contains(&lower.len()) && lower.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        Ok(lower)
+    } else {
+        Err(format!("a run is named by up to {RUN_ID_LEN} letters and digits, such as `k3f9ab2c` or `k3f`"))
+    }
+}
+
+/// A child's number, in its one spelling.
+fn is_number(part: &str) -> bool {
+    part.parse::<u32>().is_ok_and(|number| number > 0 && number.to_string() == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_of_runs_and_agents_are_read() {
+        assert_eq!("K3F".parse(), Ok(RunArg("k3f".to_owned())));
+        assert_eq!("k3f.2.1".parse(), Ok(AgentArg { run: "k3f".to_owned(), path: ".2.1".to_owned() }));
+        assert_eq!("k3f9ab2c".parse(), Ok(AgentArg { run: "k3f9ab2c".to_owned(), path: String::new() }));
+    }
+
+    #[test]
+    fn what_cannot_be_an_id_is_refused_at_once() {
+        for bad in ["", "k3f9ab2cx", "k3%", "k 3", "ä", "-"] {
+            assert!(bad.parse::<RunArg>().is_err(), "{bad}");
+            assert!(bad.parse::<AgentArg>().is_err(), "{bad}");
+        }
+        for bad in ["k3f.", "k3f.0", "k3f.01", "k3f.x", "k3f..1", ".1"] {
+            assert!(bad.parse::<AgentArg>().is_err(), "{bad}");
+        }
+        assert_eq!("k3f.2".parse::<RunArg>(), Err("that is an agent; its run is `k3f`".to_owned()));
+    }
+}

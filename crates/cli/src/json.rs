@@ -1,0 +1,295 @@
+//! The shapes of `--json`. They are a promise: fields are added, never renamed or removed, and a shape that has
+//! to break gets the next version.
+
+use std::borrow::Cow;
+
+use posse::{AgentInfo, DepthInfo, EventBody, Figures, Finished, JournalEvent, RunInfo, RunSummary, Usage};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::exit::Exit;
+use crate::term::is_plain;
+use crate::text::timestamp;
+
+/// Version of the objects that carry one.
+const VERSION: u32 = 1;
+
+/// A value on a line of its own, safe to show on a terminal.
+pub(crate) fn line(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).unwrap_or_else(|error| {
+        // Only a map with keys that are no text fails, and no shape here has one.
+        format!("{{\"error\":\"{error}\"}}")
+    });
+    let mut line = escape(json);
+    line.push('\n');
+    line
+}
+
+/// Writes what a terminal would act on as escapes: in JSON it can only stand inside texts, so nothing is lost.
+fn escape(json: String) -> String {
+    if json.chars().all(is_plain) {
+        return json;
+    }
+    let mut safe = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if is_plain(c) {
+            safe.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                safe.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    safe
+}
+
+/// One event of a journal.
+#[derive(Serialize)]
+pub(crate) struct EventLine<'a> {
+    seq: u64,
+    agent_id: &'a str,
+    kind: &'a str,
+    at: String,
+    summary: &'a str,
+    detail: Cow<'a, Value>,
+}
+
+impl<'a> EventLine<'a> {
+    /// The line of an event.
+    pub(crate) fn new(event: &'a JournalEvent) -> Self {
+        Self {
+            seq: event.seq,
+            agent_id: event.agent_id.as_str(),
+            kind: event.kind,
+            at: timestamp(event.at_ms),
+            summary: &event.summary,
+            detail: Cow::Borrowed(&event.detail),
+        }
+    }
+
+    /// The line of an event, with long texts in full.
+    pub(crate) fn in_full(event: &'a JournalEvent) -> Self {
+        let full = match &event.body {
+            EventBody::RunStarted(e) => serde_json::to_value(e),
+            EventBody::RunCompleted(e) => serde_json::to_value(e),
+            EventBody::RunFailed(e) => serde_json::to_value(e),
+            EventBody::SubagentWaitingForMerge(e) => serde_json::to_value(e),
+            EventBody::SubagentFailed(e) => serde_json::to_value(e),
+            EventBody::ModelReplied(e) => serde_json::to_value(e),
+            EventBody::ToolFinished(e) => serde_json::to_value(e),
+            EventBody::ToolInterrupted(e) => serde_json::to_value(e),
+            EventBody::MessageReceived(e) => serde_json::to_value(e),
+            // The others hold no text that is kept elsewhere.
+            _ => return Self::new(event),
+        };
+        // Only a map with keys that are no text fails, and no event has one.
+        full.map_or_else(|_| Self::new(event), |full| Self { detail: Cow::Owned(full), ..Self::new(event) })
+    }
+}
+
+/// Tokens and money.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Spent {
+    input_tokens: u64,
+    output_tokens: u64,
+    /// Dollars; null if the price is unknown.
+    usd: Option<f64>,
+}
+
+impl From<&Usage> for Spent {
+    fn from(usage: &Usage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            usd: usage.micro_usd.map(|micros| posse_domain::budget::Usd::from_micros(micros).as_f64()),
+        }
+    }
+}
+
+/// A child that failed.
+#[derive(Serialize)]
+struct FailedLine<'a> {
+    id: &'a str,
+    code: &'static str,
+    reason: &'a str,
+}
+
+/// How a run ended: the last line of `run --json`.
+#[derive(Serialize)]
+pub(crate) struct ResultLine<'a> {
+    r#type: &'static str,
+    version: u32,
+    run: &'a str,
+    status: &'a str,
+    text: &'a str,
+    usage: Spent,
+    agents: u64,
+    failed: Vec<FailedLine<'a>>,
+    exit: u8,
+}
+
+impl<'a> ResultLine<'a> {
+    /// The line of a run that has ended.
+    pub(crate) fn new(finished: &'a Finished) -> Self {
+        let failed = finished.failed.iter();
+        // A run that failed without a report says why instead.
+        let reason = finished.failure.as_ref().map_or("", |(_, reason)| reason);
+        Self {
+            r#type: "result",
+            version: VERSION,
+            run: finished.run.as_str(),
+            status: finished.status,
+            text: if finished.text.is_empty() { reason } else { &finished.text },
+            usage: (&finished.usage).into(),
+            agents: finished.agents,
+            failed: failed
+                .map(|child| FailedLine {
+                    id: child.id.as_str(),
+                    code: child.code.as_str(),
+                    reason: &child.reason,
+                })
+                .collect(),
+            exit: Exit::of(finished).0,
+        }
+    }
+}
+
+/// A run in the list of `ps`.
+#[derive(Serialize)]
+pub(crate) struct PsLine<'a> {
+    version: u32,
+    run: &'a str,
+    /// `running`, `interrupted` (running, but nobody carries it), `completed`, `failed` or `cancelled`.
+    status: &'a str,
+    request: &'a str,
+    definition: &'a str,
+    model: &'a str,
+    dir: &'a str,
+    agents: u64,
+    events: u64,
+    created_at: String,
+    ended_at: Option<String>,
+    /// The process that carries it.
+    pid: Option<u32>,
+}
+
+impl<'a> PsLine<'a> {
+    /// The line of a run.
+    pub(crate) fn new(run: &'a RunSummary) -> Self {
+        Self {
+            version: VERSION,
+            run: run.run.as_str(),
+            status: crate::text::status(&run.status, run.holder.as_ref()),
+            request: &run.title,
+            definition: &run.definition,
+            model: &run.model,
+            dir: &run.dir,
+            agents: run.agents,
+            events: run.events,
+            created_at: timestamp(run.created_at_ms),
+            ended_at: run.ended_at_ms.map(timestamp),
+            pid: run.holder.as_ref().map(|holder| holder.pid),
+        }
+    }
+}
+
+/// An agent of `show`.
+#[derive(Serialize)]
+struct AgentLine<'a> {
+    id: &'a str,
+    parent: Option<&'a str>,
+    depth: u32,
+    definition: &'a str,
+    state: &'a str,
+    final_status: Option<&'a str>,
+    close_reason: Option<&'a str>,
+    turns: u64,
+    tool_calls: u64,
+    wall_ms: u64,
+    usage: Spent,
+    subtree_usage: Spent,
+}
+
+impl<'a> From<&'a AgentInfo> for AgentLine<'a> {
+    fn from(agent: &'a AgentInfo) -> Self {
+        let Figures { turns, tool_calls, wall_ms, usage } = &agent.own;
+        Self {
+            id: agent.id.as_str(),
+            parent: agent.parent.as_ref().map(posse::AgentId::as_str),
+            depth: agent.depth,
+            definition: &agent.definition,
+            state: &agent.state,
+            final_status: agent.final_status.as_deref(),
+            close_reason: agent.close_reason.as_deref(),
+            turns: *turns,
+            tool_calls: *tool_calls,
+            wall_ms: *wall_ms,
+            usage: usage.into(),
+            subtree_usage: (&agent.subtree.usage).into(),
+        }
+    }
+}
+
+/// A depth of `show`.
+#[derive(Serialize)]
+struct DepthLine {
+    depth: u32,
+    agents: u64,
+    turns: u64,
+    tool_calls: u64,
+    wall_ms: u64,
+    usage: Spent,
+}
+
+impl From<&DepthInfo> for DepthLine {
+    fn from(depth: &DepthInfo) -> Self {
+        let Figures { turns, tool_calls, wall_ms, usage } = &depth.figures;
+        Self {
+            depth: depth.depth,
+            agents: depth.agents,
+            turns: *turns,
+            tool_calls: *tool_calls,
+            wall_ms: *wall_ms,
+            usage: usage.into(),
+        }
+    }
+}
+
+/// A run with its agents: `show --json`.
+#[derive(Serialize)]
+pub(crate) struct ShowLine<'a> {
+    version: u32,
+    run: &'a str,
+    status: &'a str,
+    agents: Vec<AgentLine<'a>>,
+    by_depth: Vec<DepthLine>,
+}
+
+impl<'a> ShowLine<'a> {
+    /// The line of a run.
+    pub(crate) fn new(run: &'a RunInfo) -> Self {
+        Self {
+            version: VERSION,
+            run: run.run.as_str(),
+            status: &run.status,
+            agents: run.agents.iter().map(AgentLine::from).collect(),
+            by_depth: run.by_depth.iter().map(DepthLine::from).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_escaped_without_loss() {
+        let value = json!({"text": "\u{9b}2J\u{202e}\u{e0041}\u{7f}\u{1b}[1m\nä"});
+        let line = line(&value);
+        assert!(line.trim_end().chars().all(is_plain), "{line:?}");
+        assert_eq!(serde_json::from_str::<Value>(&line).expect("json"), value);
+    }
+}

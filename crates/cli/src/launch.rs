@@ -1,0 +1,189 @@
+//! A run as it was asked for, with everything that can be wrong with it found out: script, definitions, limits,
+//! working directory. Nothing has been written when this is made, and it can be handed to another process.
+
+use std::path::{Path, PathBuf};
+
+use posse::ports::Models;
+use posse::{Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, NewRun, Rules};
+use posse_domain::budget::DEFAULT_BASE_TURNS;
+use serde::{Deserialize, Serialize};
+
+use crate::commands::demo;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::limit::Limit;
+use crate::settings::{Origin, Settings, Sourced};
+
+/// The provider whose models are script files.
+const SCRIPTED: &str = "scripted/";
+
+/// What a run was asked to be, as typed.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// The request.
+    pub(crate) request: String,
+    /// The root's definition, if one was named.
+    pub(crate) definition: Option<String>,
+    /// More definitions: a file, or JSON itself.
+    pub(crate) agents: Option<String>,
+    /// The working directory, if one was named.
+    pub(crate) dir: Option<PathBuf>,
+    /// What the run itself says about its depth.
+    pub(crate) max_depth: Option<u32>,
+    /// A model that is part of this program, whatever the settings say.
+    pub(crate) own_model: Option<&'static str>,
+    /// All settings, flags included.
+    pub(crate) settings: Settings,
+}
+
+/// What a run needs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Launch {
+    request: String,
+    definition: String,
+    definitions: Vec<Definition>,
+    model: String,
+    dir: String,
+    base_turns: Option<u32>,
+    max_depth: Option<u32>,
+    default_max_depth: Option<u32>,
+    max_orchestration_depth: Option<u32>,
+    budget: Budget,
+    parallel: u32,
+    operator_rules: Rules,
+}
+
+impl Launch {
+    /// Checks what was asked for. The models it needs are left in `models`, so that no script is read twice.
+    pub(crate) fn new(wanted: Wanted, context: &Context, models: &Catalog) -> Result<Self, CliError> {
+        let Wanted { request, definition, agents, dir, max_depth, own_model, settings } = wanted;
+        let cwd = &context.environment.cwd;
+        let mut definitions = match &agents {
+            Some(agents) => read_agents(agents, cwd, &context.tool_names())?,
+            None => Vec::new(),
+        };
+        for own in &mut definitions {
+            if let Some(name) = &own.model {
+                let wrong = |problem| CliError::usage(format!("--agents: {}.model: {problem}", own.name));
+                own.model = Some(settle_model(name, cwd, models).map_err(wrong)?);
+            }
+        }
+        let known = Definitions::builtin_and(definitions.clone());
+        let root = definition.as_deref().unwrap_or("coder");
+        let root = known.find(root).map_err(|unknown| CliError::usage(format!("--agent: {unknown}")))?;
+        let model = match own_model.map(str::to_owned).or_else(|| root.model.clone()) {
+            Some(model) => model,
+            None => model_of(settings.model, cwd, models)?,
+        };
+        note_ceiling(max_depth, settings.max_orchestration_depth.as_ref());
+        let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));
+        Ok(Self {
+            request,
+            definition: root.name.clone(),
+            definitions,
+            model,
+            dir: working_dir(dir, cwd)?,
+            base_turns: settings.max_turns.map_or(Some(DEFAULT_BASE_TURNS), |limit| limit.value.as_u32()),
+            max_depth,
+            default_max_depth: settings.max_depth.map(|depth| depth.value),
+            max_orchestration_depth: settings.max_orchestration_depth.map(|depth| depth.value),
+            budget: Budget { agents: max_agents, tokens: limit(settings.max_tokens, None), ..Budget::NONE },
+            parallel: settings
+                .parallel
+                .map_or(DEFAULT_PARALLEL, |limit| limit.value.as_u32().unwrap_or(u32::MAX)),
+            operator_rules: settings.rules,
+        })
+    }
+
+    /// The same as the library takes it.
+    pub(crate) fn into_new_run(self) -> NewRun {
+        let run = NewRun::new(self.request)
+            .definition(self.definition)
+            .definitions(self.definitions)
+            .model(self.model)
+            .dir(self.dir)
+            .base_turns(self.base_turns)
+            .default_max_depth(self.default_max_depth)
+            .max_orchestration_depth(self.max_orchestration_depth)
+            .budget(self.budget)
+            .parallel(self.parallel)
+            .operator_rules(self.operator_rules);
+        match self.max_depth {
+            Some(depth) => run.max_depth(depth),
+            None => run,
+        }
+    }
+}
+
+/// The models of a process that carries runs: scripts by their path, and the demo's.
+pub(crate) fn models(context: &Context) -> Catalog {
+    let models = Catalog::new(&context.environment.cwd);
+    for (name, model) in demo::models() {
+        models.insert(name, model);
+    }
+    models
+}
+
+fn limit<const LEAST: u64>(limit: Option<Sourced<Limit<LEAST>>>, default: Option<u64>) -> Option<u64> {
+    limit.map_or(default, |limit| limit.value.0)
+}
+
+/// The operator's ceiling binds whatever a run says; a person who typed more should know.
+fn note_ceiling(max_depth: Option<u32>, ceiling: Option<&Sourced<u32>>) {
+    let binding =
+        ceiling.map_or(posse_domain::budget::DEFAULT_MAX_ORCHESTRATION_DEPTH, |ceiling| ceiling.value);
+    if let Some(depth) = max_depth.filter(|depth| *depth > binding) {
+        let place = ceiling.map(|ceiling| format!(" ({})", ceiling.origin)).unwrap_or_default();
+        crate::output::note(&format!(
+            "note: --max-depth {depth} is more than agent.max_orchestration_depth allows{place}: {binding} counts"
+        ));
+    }
+}
+
+fn model_of(model: Option<Sourced<String>>, cwd: &Path, models: &Catalog) -> Result<String, CliError> {
+    let Some(Sourced { value, origin }) = model else {
+        return Err(CliError::usage("no model is set")
+            .hint("name one with --model, for example --model scripted/<file>, or see `posse demo`"));
+    };
+    // A path in the settings file means the same wherever the command is typed.
+    let base = match &origin {
+        Origin::File { path, .. } => path.parent().unwrap_or(cwd),
+        Origin::Variable(_) | Origin::Flag(_) => cwd,
+    };
+    settle_model(&value, base, models).map_err(|problem| CliError::usage(format!("{origin}: {problem}")))
+}
+
+/// Finds a model, and gives the name under which any process finds it again: a script's path is made whole.
+fn settle_model(name: &str, base: &Path, models: &Catalog) -> Result<String, String> {
+    let script = name.strip_prefix(SCRIPTED).filter(|file| !file.is_empty());
+    let Some(file) = script else { return models.resolve(name).map(|_| name.to_owned()) };
+    // Loaded by the name that was typed, because errors call it so.
+    let model = Catalog::new(base).resolve(name)?;
+    let path = base.join(file);
+    let path = path.canonicalize().unwrap_or(path);
+    let path = path.to_str().ok_or_else(|| format!("the path of {file} is not UTF-8 text"))?;
+    let settled = format!("{SCRIPTED}{path}");
+    models.insert(settled.clone(), model);
+    Ok(settled)
+}
+
+/// Reads `--agents`: JSON if it looks like it, else a file.
+fn read_agents(agents: &str, cwd: &Path, tools: &[&str]) -> Result<Vec<Definition>, CliError> {
+    let wrong = |problem: String| CliError::usage(format!("--agents: {problem}"));
+    if agents.trim_start().starts_with('{') {
+        return posse::parse_agents(agents, "(inline)", tools).map_err(|error| wrong(error.to_string()));
+    }
+    let text = std::fs::read(cwd.join(agents)).map_err(|error| wrong(format!("{agents}: {error}")))?;
+    let text = String::from_utf8(text).map_err(|_| wrong(format!("{agents}: is not UTF-8 text")))?;
+    posse::parse_agents(&text, agents, tools).map_err(|error| wrong(error.to_string()))
+}
+
+fn working_dir(dir: Option<PathBuf>, cwd: &Path) -> Result<String, CliError> {
+    let dir = dir.map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
+    let wrong = |problem: String| CliError::usage(format!("--dir: {}: {problem}", dir.display()));
+    let whole = dir.canonicalize().map_err(|error| wrong(error.to_string()))?;
+    if !whole.is_dir() {
+        return Err(wrong("is not a directory".to_owned()));
+    }
+    whole.into_os_string().into_string().map_err(|_| wrong("is not UTF-8 text".to_owned()))
+}

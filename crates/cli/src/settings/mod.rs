@@ -1,0 +1,125 @@
+//! Settings: the person's file, the environment, flags; the later wins. Resolved once, before anything is done.
+//!
+//! Every value keeps where it came from, so that an error can say which of three places to look at.
+
+mod file;
+mod problem;
+mod variables;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use posse::Rules;
+
+use crate::env::Environment;
+use crate::error::CliError;
+use crate::limit::Limit;
+
+/// Every key there is. `rules` can only be written in the file.
+const KEYS: [&str; 8] = [
+    "model",
+    "agent.max_depth",
+    "agent.max_orchestration_depth",
+    "agent.max_turns",
+    "agent.max_agents",
+    "agent.max_tokens",
+    "agent.parallel",
+    "rules",
+];
+
+/// Where a value was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// In the settings file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+    },
+    /// In an environment variable.
+    Variable(String),
+    /// In a flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Variable(name) => f.write_str(name),
+            Origin::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A value and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sourced<T> {
+    /// The value.
+    pub(crate) value: T,
+    /// Where it was written.
+    pub(crate) origin: Origin,
+}
+
+impl<T> Sourced<T> {
+    /// A value from a flag, if the flag was given.
+    pub(crate) fn flag(value: Option<T>, name: &'static str) -> Option<Self> {
+        value.map(|value| Self { value, origin: Origin::Flag(name) })
+    }
+}
+
+/// What one place says, or all of them together. What is absent is for the default to say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Settings {
+    /// `model`: the model of a run that names none.
+    pub(crate) model: Option<Sourced<String>>,
+    /// `agent.max_depth`: the depth of a run that says none.
+    pub(crate) max_depth: Option<Sourced<u32>>,
+    /// `agent.max_orchestration_depth`: the depth that no run exceeds.
+    pub(crate) max_orchestration_depth: Option<Sourced<u32>>,
+    /// `agent.max_turns`: base of the turn limit by depth.
+    pub(crate) max_turns: Option<Sourced<Limit<1>>>,
+    /// `agent.max_agents`: agents in a tree.
+    pub(crate) max_agents: Option<Sourced<Limit<1>>>,
+    /// `agent.max_tokens`: tokens of a tree.
+    pub(crate) max_tokens: Option<Sourced<Limit<0>>>,
+    /// `agent.parallel`: calls that run at once.
+    pub(crate) parallel: Option<Sourced<Limit<1>>>,
+    /// `rules`: the operator's layer.
+    pub(crate) rules: Rules,
+}
+
+impl Settings {
+    /// The settings of this environment.
+    pub(crate) fn resolve(environment: &Environment) -> Result<Settings, CliError> {
+        let file = match &environment.settings_file {
+            Some(path) => file::read(path)?,
+            None => Settings::default(),
+        };
+        Ok(variables::read(&environment.settings)?.or(file))
+    }
+
+    /// These settings, and where they are silent the others.
+    pub(crate) fn or(self, other: Settings) -> Settings {
+        Settings {
+            model: self.model.or(other.model),
+            max_depth: self.max_depth.or(other.max_depth),
+            max_orchestration_depth: self.max_orchestration_depth.or(other.max_orchestration_depth),
+            max_turns: self.max_turns.or(other.max_turns),
+            max_agents: self.max_agents.or(other.max_agents),
+            max_tokens: self.max_tokens.or(other.max_tokens),
+            parallel: self.parallel.or(other.parallel),
+            rules: if self.rules.is_empty() { other.rules } else { self.rules },
+        }
+    }
+}
+
+/// The key that was probably meant, as an error adds it; empty if there is none.
+fn meant<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let near = posse_agent::definition::nearest(key, known);
+    near.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! What the YAML reader says about a settings file, in words for the person who wrote it.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
+
+use super::meant;
+use crate::error::CliError;
+
+/// The error of a settings file that could not be read.
+pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> CliError {
+    let cause = innermost(error);
+    let problem = describe(cause);
+    let at = cause.location().or_else(|| error.location());
+    let place = at.map_or_else(String::new, |at| format!(":{}", at.line()));
+    // The reader knows the name of an unknown key, but not which key has a wrong value.
+    let names_itself = matches!(
+        cause,
+        Error::SerdeUnknownField { .. } | Error::SerdeMissingField { .. } | Error::DuplicateMappingKey { .. }
+    );
+    let key = at.and_then(|at| key_before(text, at)).filter(|_| !names_itself);
+    let problem = key.map_or(problem.clone(), |key| format!("{key}: {problem}"));
+    CliError::usage(format!("{}{place}: {problem}", path.display()))
+        .hint("mend the settings file; nothing was done")
+}
+
+fn innermost(mut error: &Error) -> &Error {
+    while let Error::AliasError { error: inner, .. } | Error::WithSnippet { error: inner, .. } = error {
+        error = inner;
+    }
+    error
+}
+
+fn describe(error: &Error) -> String {
+    match error {
+        Error::SerdeUnknownField { field, expected, .. } => {
+            let hint = meant(field, expected.iter().copied());
+            format!("unknown key `{field}`{hint}; known are {}", expected.join(", "))
+        }
+        Error::SerdeMissingField { field, .. } => format!("the key `{field}` is missing"),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` is written twice"),
+        Error::InvalidScalar { ty, .. } => format!("expected {}", kind(ty)),
+        Error::Unexpected { expected, .. } => format!("expected {}", kind(expected)),
+        Error::SerdeInvalidType { unexpected, expected, .. }
+        | Error::SerdeInvalidValue { unexpected, expected, .. } => {
+            format!("found {unexpected}, expected {expected}")
+        }
+        other => UserMessageFormatter.format_message(other).into_owned(),
+    }
+}
+
+/// What was expected, without names of Rust's or the reader's types.
+fn kind(expected: &str) -> Cow<'_, str> {
+    match expected {
+        "u32" => "a whole number of at least 0".into(),
+        "string scalar" => "a single value".into(),
+        "mapping start" => "a map".into(),
+        "sequence start" => "a list".into(),
+        other => other.into(),
+    }
+}
+
+/// The key whose value begins at this place, if it stands on the same line.
+fn key_before(text: &str, at: Location) -> Option<&str> {
+    let line = text.lines().nth(usize::try_from(at.line().checked_sub(1)?).ok()?)?;
+    let column = usize::try_from(at.column().checked_sub(1)?).ok()?;
+    let before = line.char_indices().nth(column).map_or(line, |(end, _)| &line[..end]);
+    let before = before.trim_end().strip_suffix(':')?.trim_end_matches(['"', '\'']);
+    let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+    Some(&before[start..]).filter(|key| !key.is_empty())
+}

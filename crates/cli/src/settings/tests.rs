@@ -1,0 +1,106 @@
+//! Settings: what each place says, which wins, and how mistakes are named.
+
+use std::path::Path;
+
+use super::*;
+
+fn file(text: &str) -> Result<Settings, String> {
+    file::parse(text, Path::new("settings.yaml")).map_err(|error| error.text())
+}
+
+fn variables(variables: &[(&str, &str)]) -> Result<Settings, String> {
+    let owned: Vec<(String, String)> =
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    variables::read(&owned).map_err(|error| error.text())
+}
+
+#[test]
+fn every_key_can_be_written_in_the_file() {
+    let text = "\
+model: scripted/x.yaml
+agent:
+  max_depth: 1
+  max_orchestration_depth: 2
+  max_turns: 15
+  max_agents: none
+  max_tokens: 0
+  parallel: 8
+rules:
+  - {pattern: 'bash:git push*', decision: deny}
+";
+    let settings = file(text).expect("settings");
+    let depth = settings.max_depth.expect("set");
+    assert_eq!(depth.value, 1);
+    assert_eq!(depth.origin.to_string(), "settings.yaml:3");
+    assert_eq!(settings.max_agents.map(|limit| limit.value), Some(Limit(None)));
+    assert_eq!(settings.max_tokens.map(|limit| limit.value), Some(Limit(Some(0))));
+    assert_eq!(settings.rules.len(), 1);
+}
+
+#[test]
+fn an_empty_file_says_nothing() {
+    for text in ["", "# nothing yet\n", "{}", "agent:\n"] {
+        assert_eq!(file(text), Ok(Settings::default()), "{text:?}");
+    }
+}
+
+#[test]
+fn a_mistake_in_the_file_is_named_with_its_line() {
+    for (text, start) in [
+        (
+            "agent:\n  max_dept: 3\n",
+            "error: settings.yaml:2: unknown key `max_dept` (did you mean `max_depth`?)",
+        ),
+        ("modell: x\n", "error: settings.yaml:1: unknown key `modell` (did you mean `model`?)"),
+        ("agent:\n  max_depth: deep\n", "error: settings.yaml:2: max_depth: expected a whole number"),
+        ("agent: {max_turns: 0}\n", "error: settings.yaml:1: "),
+        ("model: x\nmodel: y\n", "error: settings.yaml:2: the key `model` is written twice"),
+        ("rules:\n  - {pattern: bash, decision: maybe}\n", "error: settings.yaml:2: "),
+        ("model: [\n", "error: settings.yaml:"),
+    ] {
+        let error = file(text).expect_err(text);
+        assert!(error.starts_with(start), "{error}");
+    }
+}
+
+#[test]
+fn variables_are_settings_with_a_double_underscore_for_the_dot() {
+    let settings = variables(&[("POSSE_MODEL", "scripted/x"), ("POSSE_AGENT__MAX_ORCHESTRATION_DEPTH", "5")])
+        .expect("read");
+    assert_eq!(settings.max_orchestration_depth.map(|depth| depth.value), Some(5));
+    let model = settings.model.expect("set");
+    assert_eq!((model.value.as_str(), model.origin.to_string().as_str()), ("scripted/x", "POSSE_MODEL"));
+}
+
+#[test]
+fn a_variable_that_is_almost_a_setting_is_an_error_and_others_are_not() {
+    for (name, value, start) in [
+        (
+            "POSSE_AGENT__MAX_DEPHT",
+            "1",
+            "error: POSSE_AGENT__MAX_DEPHT: there is no such setting (did you mean",
+        ),
+        ("POSSE_MODLE", "x", "error: POSSE_MODLE: there is no such setting (did you mean `POSSE_MODEL`?)"),
+        ("POSSE_X__Y", "1", "error: POSSE_X__Y: there is no such setting"),
+        ("POSSE_AGENT__MAX_DEPTH", "-1", "error: POSSE_AGENT__MAX_DEPTH: expected a whole number"),
+        ("POSSE_RULES", "[]", "error: POSSE_RULES: can only be set in the settings file"),
+    ] {
+        let error = variables(&[(name, value)]).expect_err(name);
+        assert!(error.starts_with(start), "{error}");
+    }
+    for name in ["POSSE_HOME", "POSSE_LOG", "POSSE_FAULT_POINT"] {
+        assert_eq!(variables(&[(name, "x")]), Ok(Settings::default()), "{name}");
+    }
+}
+
+#[test]
+fn the_later_place_wins() {
+    let from_file = file("model: scripted/file\nagent: {max_depth: 1, parallel: 2}\n").expect("settings");
+    let settings = variables(&[("POSSE_MODEL", "scripted/variable")]).expect("read").or(from_file);
+    assert_eq!(settings.model.map(|model| model.value).as_deref(), Some("scripted/variable"));
+    assert_eq!(settings.max_depth.map(|depth| depth.value), Some(1));
+    let flags =
+        Settings { parallel: Sourced::flag(Some(Limit(Some(9))), "--parallel"), ..Settings::default() };
+    let parallel = flags.or(file("agent: {parallel: 2}").expect("settings")).parallel.expect("set");
+    assert_eq!((parallel.value, parallel.origin.to_string().as_str()), (Limit(Some(9)), "--parallel"));
+}

@@ -1,0 +1,70 @@
+//! Settings in environment variables: `POSSE_AGENT__MAX_DEPTH` is `agent.max_depth`.
+
+use std::str::FromStr;
+
+use super::{KEYS, Origin, Settings, Sourced, meant};
+use crate::env::{POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
+use crate::error::CliError;
+use crate::limit::Limit;
+
+/// Stands for a dot: shells allow none in a name.
+const DOT: &str = "__";
+
+/// Reads the settings among the variables. A name with `__` must be a setting. Of the others, which programs
+/// around Posse may use as well, only those that are almost a setting are errors.
+pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, CliError> {
+    let mut settings = Settings::default();
+    for (name, value) in variables {
+        let Some(rest) = name.strip_prefix(SETTINGS_PREFIX) else { continue };
+        if [POSSE_HOME, POSSE_LOG].contains(&name.as_str()) || value.is_empty() {
+            continue;
+        }
+        let key = rest.to_ascii_lowercase().replace(DOT, ".");
+        if KEYS.contains(&key.as_str()) {
+            let set = settings.set(&key, value, name);
+            set.map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
+        } else {
+            check_unknown(name, &key)?;
+        }
+    }
+    Ok(settings)
+}
+
+fn check_unknown(name: &str, key: &str) -> Result<(), CliError> {
+    let variables: Vec<String> = KEYS.iter().map(|key| variable(key)).collect();
+    let hint = meant(name, variables.iter().map(String::as_str));
+    if key.contains('.') || !hint.is_empty() {
+        return Err(CliError::usage(format!("{name}: there is no such setting{hint}")));
+    }
+    Ok(())
+}
+
+/// The variable of a key.
+fn variable(key: &str) -> String {
+    format!("{SETTINGS_PREFIX}{}", key.replace('.', DOT).to_ascii_uppercase())
+}
+
+impl Settings {
+    fn set(&mut self, key: &str, value: &str, name: &str) -> Result<(), String> {
+        match key {
+            "model" => self.model = sourced(value.to_owned(), name),
+            "agent.max_depth" => self.max_depth = sourced(whole(value)?, name),
+            "agent.max_orchestration_depth" => self.max_orchestration_depth = sourced(whole(value)?, name),
+            "agent.max_turns" => self.max_turns = sourced(Limit::from_str(value)?, name),
+            "agent.max_agents" => self.max_agents = sourced(Limit::from_str(value)?, name),
+            "agent.max_tokens" => self.max_tokens = sourced(Limit::from_str(value)?, name),
+            "agent.parallel" => self.parallel = sourced(Limit::from_str(value)?, name),
+            _ => return Err("can only be set in the settings file".to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn whole(value: &str) -> Result<u32, String> {
+    value.parse().map_err(|_| format!("expected a whole number of at least 0, found `{value}`"))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every setting is optional; this is where one becomes set")]
+fn sourced<T>(value: T, name: &str) -> Option<Sourced<T>> {
+    Some(Sourced { value, origin: Origin::Variable(name.to_owned()) })
+}

@@ -1,0 +1,87 @@
+//! Small texts for people: times, sizes, counts.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use posse::Usage;
+use posse::ports::Holder;
+use posse_domain::budget::Usd;
+
+/// A time as machines read it: RFC 3339, UTC, with milliseconds.
+pub(crate) fn timestamp(at_ms: i64) -> String {
+    let at = Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// A time of day as people read it, where they are.
+pub(crate) fn clock(at_ms: i64) -> String {
+    let at = Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S%.3f").to_string()
+}
+
+/// A duration in its largest fitting unit.
+pub(crate) fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        _ if ms < 1000 => format!("{ms} ms"),
+        0..60 => format!("{seconds}.{} s", ms % 1000 / 100),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+/// How long ago something was.
+pub(crate) fn ago(at_ms: i64, now_ms: i64) -> String {
+    duration(now_ms.saturating_sub(at_ms).max(0).cast_unsigned() / 1000 * 1000)
+}
+
+/// A number of tokens.
+pub(crate) fn count(n: u64) -> String {
+    match n {
+        0..10_000 => n.to_string(),
+        10_000..1_000_000 => format!("{}.{}k", n / 1_000, n % 1_000 / 100),
+        _ => format!("{}.{}M", n / 1_000_000, n % 1_000_000 / 100_000),
+    }
+}
+
+/// A number of things, with the right ending.
+pub(crate) fn plural(n: u64, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) }
+}
+
+/// Tokens and money in a few words; an unknown price is said, never shown as zero.
+pub(crate) fn spent(usage: &Usage) -> String {
+    let tokens = format!("{} tokens in, {} out", count(usage.input_tokens), count(usage.output_tokens));
+    match usage.micro_usd {
+        Some(micros) => format!("{tokens}, {}", Usd::from_micros(micros)),
+        None => format!("{tokens}, price unknown"),
+    }
+}
+
+/// The status of a run for people: one that nobody carries is interrupted.
+pub(crate) fn status<'a>(status: &'a str, holder: Option<&Holder>) -> &'a str {
+    if status == "running" && holder.is_none() { "interrupted" } else { status }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rfc_3339_with_milliseconds() {
+        assert_eq!(timestamp(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(timestamp(1_700_000_000_050), "2023-11-14T22:13:20.050Z");
+        assert_eq!(timestamp(i64::MAX), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn durations_and_counts_are_short() {
+        let texts: Vec<String> =
+            [0, 999, 1_000, 59_999, 61_000, 3_600_000, 90_000_000].map(duration).to_vec();
+        assert_eq!(texts, ["0 ms", "999 ms", "1.0 s", "59.9 s", "1 min 1 s", "1 h 0 min", "1 d 1 h"]);
+        let counts: Vec<String> = [0, 9_999, 12_345, 1_250_000].map(count).to_vec();
+        assert_eq!(counts, ["0", "9999", "12.3k", "1.2M"]);
+        assert_eq!(plural(1, "agent"), "1 agent");
+        assert_eq!(plural(2, "agent"), "2 agents");
+    }
+}

@@ -1,0 +1,190 @@
+//! The live tree: redrawn in place on standard error, a few times a second.
+
+use std::io::Write;
+use std::time::Duration;
+
+use crossterm::cursor::MoveToPreviousLine;
+use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
+use crossterm::terminal::{Clear, ClearType};
+use crossterm::{queue, terminal};
+use posse::JournalEvent;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::rows::{Row, Tint, rows};
+use super::tree::Tree;
+
+/// Time between two drawings.
+const FRAME: Duration = Duration::from_millis(80);
+/// Rows of the tree that are left standing at the end.
+const FINAL_ROWS_MAX: usize = 60;
+/// What a terminal without a size is taken for.
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
+
+/// A tree that is drawn while it changes.
+#[derive(Default)]
+pub(super) struct Live {
+    tree: Tree,
+    note: Option<String>,
+    ticks: Option<Interval>,
+    frame: usize,
+    drawn_rows: u16,
+    closed: bool,
+}
+
+impl Live {
+    /// Whether it is still drawn.
+    pub(super) fn is_open(&self) -> bool {
+        !self.closed
+    }
+
+    /// Takes in an event; the next drawing shows it.
+    pub(super) fn event(&mut self, event: &JournalEvent) {
+        self.tree.event(event);
+    }
+
+    /// Shows a text below the tree.
+    pub(super) fn note(&mut self, text: &str) {
+        self.note = Some(text.to_owned());
+        self.draw();
+    }
+
+    /// Waits for the next frame.
+    pub(super) async fn due(&mut self) {
+        let ticks = self.ticks.get_or_insert_with(|| {
+            let mut ticks = interval(FRAME);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            ticks
+        });
+        ticks.tick().await;
+    }
+
+    /// Draws the tree over its last drawing.
+    pub(super) fn draw(&mut self) {
+        self.frame = self.frame.wrapping_add(1);
+        let (_, height) = size();
+        // The last line stays free: a terminal scrolls when it is written to the end.
+        let room = usize::from(height).saturating_sub(3).max(3);
+        self.paint(room);
+    }
+
+    /// Draws it a last time, larger than the screen if need be, and leaves it.
+    pub(super) fn close(&mut self) {
+        if !self.closed {
+            self.paint(FINAL_ROWS_MAX);
+            self.closed = true;
+        }
+    }
+
+    fn paint(&mut self, room: usize) {
+        let (width, _) = size();
+        let mut lines = rows(&self.tree, room, self.frame);
+        if let Some(note) = &self.note {
+            lines.push(Row(vec![(Tint::Bold, note.clone())]));
+        }
+        let mut bytes = Vec::new();
+        if self.drawn_rows > 0 {
+            drop(queue!(bytes, MoveToPreviousLine(self.drawn_rows)));
+        }
+        drop(queue!(bytes, Clear(ClearType::FromCursorDown)));
+        for line in &lines {
+            write_row(&mut bytes, line, usize::from(width).saturating_sub(1));
+        }
+        self.drawn_rows = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+        // One write for a frame, so that it does not flicker. A terminal that is gone is no reason to stop.
+        let mut stderr = std::io::stderr();
+        drop(stderr.write_all(&bytes).and_then(|()| stderr.flush()));
+    }
+}
+
+fn size() -> (u16, u16) {
+    match terminal::size() {
+        Ok((width, height)) if width > 0 && height > 0 => (width, height),
+        _ => DEFAULT_SIZE,
+    }
+}
+
+/// Writes a row, cut where the terminal ends.
+fn write_row(bytes: &mut Vec<u8>, row: &Row, width: usize) {
+    let mut left = width;
+    for (tint, text) in &row.0 {
+        let (cut, used) = clip(text, left);
+        drop(match tint {
+            Tint::Plain => queue!(bytes, Print(&cut)),
+            Tint::Dim => paint(bytes, Attribute::Dim, &cut),
+            Tint::Bold => paint(bytes, Attribute::Bold, &cut),
+            Tint::Good => colour(bytes, Color::Green, &cut),
+            Tint::Bad => colour(bytes, Color::Red, &cut),
+            Tint::Busy => colour(bytes, Color::Cyan, &cut),
+        });
+        left -= used;
+        if left == 0 {
+            break;
+        }
+    }
+    bytes.push(b'\n');
+}
+
+fn paint(bytes: &mut Vec<u8>, attribute: Attribute, text: &str) -> std::io::Result<()> {
+    queue!(bytes, SetAttribute(attribute), Print(text), SetAttribute(Attribute::Reset))
+}
+
+fn colour(bytes: &mut Vec<u8>, colour: Color, text: &str) -> std::io::Result<()> {
+    queue!(bytes, SetForegroundColor(colour), Print(text), ResetColor)
+}
+
+/// The beginning of a text that fits, and how many columns it takes; a cut is marked.
+fn clip(text: &str, width: usize) -> (String, usize) {
+    let mut cut = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let columns = columns(c);
+        if used + columns > width {
+            // The mark takes the place of as many characters as it needs.
+            while used + 1 > width {
+                let Some(last) = cut.pop() else { return (cut, used) };
+                used -= self::columns(last);
+            }
+            cut.push('…');
+            return (cut, width);
+        }
+        used += columns;
+        cut.push(c);
+    }
+    (cut, used)
+}
+
+/// Columns a character takes: two for the wide ones of East Asia and for pictures, none for marks that combine.
+fn columns(c: char) -> usize {
+    match c {
+        '\u{300}'..='\u{36f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{20d0}'..='\u{20ff}'
+        | '\u{fe00}'..='\u{fe0f}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe4f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1f300}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_cut_where_the_terminal_ends() {
+        assert_eq!(clip("short", 10), ("short".to_owned(), 5));
+        assert_eq!(clip("exactly", 7), ("exactly".to_owned(), 7));
+        assert_eq!(clip("too long", 5), ("too …".to_owned(), 5));
+        assert_eq!(clip("世界世界", 5), ("世界…".to_owned(), 5));
+        assert_eq!(clip("世界", 3), ("世…".to_owned(), 3));
+        assert_eq!(clip("x", 0), (String::new(), 0));
+    }
+}

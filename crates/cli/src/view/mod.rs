@@ -1,0 +1,147 @@
+//! How a run that is carried here is shown: as a live tree on a terminal, as one line for each change of
+//! somebody's state elsewhere, as JSON lines for programs.
+
+mod live;
+mod plain;
+pub(crate) mod rows;
+pub(crate) mod tree;
+
+use std::io::IsTerminal;
+
+use posse::{Finished, JournalEvent};
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::json::{EventLine, ResultLine};
+use crate::output::{Output, note};
+use crate::text::{plural, spent};
+use live::Live;
+
+/// How a run is shown.
+pub(crate) struct View {
+    kind: Kind,
+    output: Output,
+    reader_gone: bool,
+}
+
+enum Kind {
+    Live(Box<Live>),
+    Plain,
+    Json,
+}
+
+impl View {
+    /// The view that fits: JSON if asked for, else by what standard error is.
+    pub(crate) fn new(json: bool, context: &Context) -> Self {
+        let kind = if json {
+            Kind::Json
+        } else if std::io::stderr().is_terminal() && !context.environment.plain {
+            Kind::Live(Box::default())
+        } else {
+            Kind::Plain
+        };
+        Self { kind, output: Output::new(), reader_gone: false }
+    }
+
+    /// Lines on standard error, whatever it is.
+    pub(crate) fn plain() -> Self {
+        Self { kind: Kind::Plain, output: Output::new(), reader_gone: false }
+    }
+
+    /// Whether the view is drawn from all events, those before a resume included.
+    pub(crate) fn needs_past(&self) -> bool {
+        matches!(self.kind, Kind::Live(_))
+    }
+
+    /// Takes in an event that was told before.
+    pub(crate) fn past(&mut self, event: &JournalEvent) {
+        if let Kind::Live(live) = &mut self.kind {
+            live.event(event);
+        }
+    }
+
+    /// Shows an event.
+    pub(crate) fn event(&mut self, event: &JournalEvent) -> Result<(), CliError> {
+        match &mut self.kind {
+            Kind::Live(live) => live.event(event),
+            Kind::Plain => plain::event(event),
+            Kind::Json => {
+                let written = self.output.json(&EventLine::new(event));
+                return self.unless_gone(written);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says something beside the events.
+    pub(crate) fn note(&mut self, text: &str) {
+        match &mut self.kind {
+            Kind::Live(live) if live.is_open() => live.note(text),
+            _ => note(text),
+        }
+    }
+
+    /// Waits until the view should be drawn again; for views that are not drawn, for ever.
+    pub(crate) async fn due(&mut self) {
+        match &mut self.kind {
+            Kind::Live(live) if live.is_open() => live.due().await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Draws the view.
+    pub(crate) fn draw(&mut self) {
+        if let Kind::Live(live) = &mut self.kind {
+            live.draw();
+        }
+    }
+
+    /// Draws the view a last time and leaves it standing.
+    pub(crate) fn close(&mut self) {
+        if let Kind::Live(live) = &mut self.kind {
+            live.close();
+        }
+    }
+
+    /// Tells how the run ended: its report on standard output, the rest on standard error.
+    pub(crate) fn result(&mut self, finished: &Finished) -> Result<(), CliError> {
+        let written = if matches!(self.kind, Kind::Json) {
+            self.output.json(&ResultLine::new(finished))
+        } else {
+            tell(&mut self.output, finished)
+        };
+        self.unless_gone(written)
+    }
+
+    /// A run goes on without a reader: its work is not lost with the pipe, and its exit code still counts.
+    fn unless_gone(&mut self, written: Result<(), CliError>) -> Result<(), CliError> {
+        match written {
+            Err(error) if error.is_reader_gone() => {
+                self.reader_gone = true;
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+/// Tells how a run ended, to people.
+pub(crate) fn tell(output: &mut Output, finished: &Finished) -> Result<(), CliError> {
+    let run = &finished.run;
+    note(&format!(
+        "run {run} {}: {}, {}",
+        finished.status,
+        plural(finished.agents, "agent"),
+        spent(&finished.usage)
+    ));
+    for child in &finished.failed {
+        note(&format!("  {} failed ({}): {}", child.id, child.code, child.reason));
+    }
+    if let Some((_, reason)) = &finished.failure {
+        note(&format!("  {reason}"));
+    }
+    if !finished.text.is_empty() {
+        output.paragraph(&finished.text)?;
+    }
+    output.flush()
+}

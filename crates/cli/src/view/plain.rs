@@ -1,0 +1,43 @@
+//! Progress without a terminal: one line on standard error for each change of somebody's state.
+
+use posse::{EventBody, JournalEvent};
+
+use crate::output::note;
+use crate::term;
+
+/// Tells an event, if it is a change of state.
+pub(super) fn event(event: &JournalEvent) {
+    if is_told(&event.body) {
+        note(&format!("{} {}", event.agent_id, term::line(&event.summary)));
+    }
+}
+
+/// Turns and tool calls are not told: `posse logs` has them.
+fn is_told(body: &EventBody) -> bool {
+    match body {
+        EventBody::RunStarted(_)
+        | EventBody::RunResumed(_)
+        | EventBody::SubagentCreated(_)
+        | EventBody::SubagentQueued(_)
+        | EventBody::SubagentStarted(_)
+        | EventBody::SubagentAttempt(_)
+        | EventBody::SubagentWaitingForMerge(_)
+        | EventBody::SubagentFailed(_)
+        | EventBody::SubagentClosed(_)
+        | EventBody::SubagentRefused(_)
+        | EventBody::IntegrationFailed(_)
+        | EventBody::ToolInterrupted(_)
+        | EventBody::CancelRequested(_) => true,
+        // What follows says how the run ended, in more words.
+        EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_) => false,
+        EventBody::IntegrationPassed(_)
+        | EventBody::ModelCalled(_)
+        | EventBody::ModelReplied(_)
+        | EventBody::ToolIntended(_)
+        | EventBody::ToolFinished(_)
+        | EventBody::PermissionDecided(_)
+        | EventBody::MessageReceived(_)
+        | EventBody::ContextTrimmed(_)
+        | EventBody::TodoChanged(_) => false,
+    }
+}

@@ -1,0 +1,207 @@
+//! Rows of a tree: which agents are shown when there is no room for all, and how each looks.
+
+use std::collections::HashSet;
+
+use posse::AgentId;
+
+use super::tree::{Agent, Stage, Tree};
+use crate::text::{count, duration, plural};
+
+/// What colours a piece of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tint {
+    /// As the terminal writes.
+    Plain,
+    /// Less important.
+    Dim,
+    /// Ended well.
+    Good,
+    /// Ended badly.
+    Bad,
+    /// Under way.
+    Busy,
+    /// Stands out.
+    Bold,
+}
+
+/// A row in pieces.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Row(pub(crate) Vec<(Tint, String)>);
+
+impl Row {
+    fn push(&mut self, tint: Tint, text: impl Into<String>) -> &mut Self {
+        self.0.push((tint, text.into()));
+        self
+    }
+
+    /// The row as plain text.
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        self.0.iter().map(|(_, text)| text.as_str()).collect()
+    }
+}
+
+/// The tree in at most `max` rows, and the line below it. `frame` turns the wheel of those at work.
+pub(crate) fn rows(tree: &Tree, max: usize, frame: usize) -> Vec<Row> {
+    let Some(root) = tree.root() else { return vec![] };
+    let shown = shown(tree, max.saturating_sub(1));
+    let mut rows = Vec::new();
+    let drawing = Drawing { tree, shown: &shown, frame };
+    drawing.agent(root, "", "", &mut rows);
+    rows.push(totals(tree));
+    rows
+}
+
+/// The agents to show: all if there is room, else those at work and those that changed last, with the agents
+/// above them.
+fn shown(tree: &Tree, max: usize) -> HashSet<AgentId> {
+    let mut by_interest: Vec<&Agent> = tree.agents().collect();
+    by_interest.sort_by_key(|agent| {
+        (agent.stage.is_over(), agent.stage == Stage::Completed, std::cmp::Reverse(agent.last_seq))
+    });
+    let mut shown = HashSet::new();
+    let mut used = 0;
+    for agent in by_interest {
+        let mut fresh: Vec<AgentId> = Vec::new();
+        let mut at = Some(agent.id.clone());
+        while let Some(id) = at.filter(|id| !shown.contains(id)) {
+            at = id.parent();
+            fresh.push(id);
+        }
+        // Each with its refusals, and a row for what a parent does not show.
+        let rows: usize = fresh.iter().filter_map(|id| tree.get(id)).map(height).sum();
+        if used + rows > max && !shown.is_empty() {
+            continue;
+        }
+        used += rows;
+        shown.extend(fresh);
+    }
+    shown
+}
+
+/// Rows an agent takes without its children.
+fn height(agent: &Agent) -> usize {
+    let refusals = agent.refused.len() + usize::from(agent.refused_count > agent.refused.len());
+    1 + refusals + usize::from(!agent.children.is_empty())
+}
+
+struct Drawing<'a> {
+    tree: &'a Tree,
+    shown: &'a HashSet<AgentId>,
+    frame: usize,
+}
+
+impl Drawing<'_> {
+    /// Draws an agent and what is below it. `lead` stands before its own row, `below` before those beneath.
+    fn agent(&self, agent: &Agent, lead: &str, below: &str, rows: &mut Vec<Row>) {
+        rows.push(self.row(agent, lead));
+        let (shown, hidden): (Vec<&AgentId>, Vec<&AgentId>) =
+            agent.children.iter().partition(|id| self.shown.contains(*id));
+        let mut beneath: Vec<Beneath<'_>> =
+            shown.into_iter().filter_map(|id| self.tree.get(id)).map(Beneath::Child).collect();
+        beneath.extend(agent.refused.iter().map(|refusal| {
+            Beneath::Text(Stage::Cancelled, format!("{} refused: {}", refusal.definition, refusal.code))
+        }));
+        let more_refused = agent.refused_count - agent.refused.len();
+        if more_refused > 0 {
+            beneath.push(Beneath::Text(Stage::Cancelled, format!("{more_refused} more refused")));
+        }
+        if !hidden.is_empty() {
+            let over = hidden
+                .iter()
+                .filter(|id| self.tree.get(id).is_some_and(|agent| agent.stage.is_over()))
+                .count();
+            let text = format!("{} more, {over} of them done", plural(hidden.len() as u64, "agent"));
+            beneath.push(Beneath::Text(Stage::Queued, text));
+        }
+        let last = beneath.len().saturating_sub(1);
+        for (at, item) in beneath.into_iter().enumerate() {
+            let (branch, space) = if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            match item {
+                Beneath::Child(child) => {
+                    self.agent(child, &format!("{below}{branch}"), &format!("{below}{space}"), rows);
+                }
+                Beneath::Text(stage, text) => {
+                    let mut row = Row::default();
+                    let sign = if stage == Stage::Cancelled { "⊘ " } else { "… " };
+                    row.push(Tint::Dim, format!("{below}{branch}")).push(Tint::Dim, format!("{sign}{text}"));
+                    rows.push(row);
+                }
+            }
+        }
+    }
+
+    fn row(&self, agent: &Agent, lead: &str) -> Row {
+        let mut row = Row::default();
+        let (sign, tint) = sign(agent.stage, self.frame);
+        row.push(Tint::Dim, lead).push(tint, format!("{sign} "));
+        let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
+        row.push(Tint::Bold, name).push(Tint::Plain, format!(" {}", agent.definition));
+        if !agent.title.is_empty() {
+            row.push(Tint::Plain, format!(": {}", agent.title));
+        }
+        let mut facts = Vec::new();
+        if agent.background {
+            facts.push("background".to_owned());
+        }
+        if agent.attempt > 1 {
+            facts.push(format!("attempt {}", agent.attempt));
+        }
+        if agent.turn > 0 {
+            let limit = agent.turn_limit.map(|limit| format!("/{limit}")).unwrap_or_default();
+            facts.push(format!("turn {}{limit}", agent.turn));
+        }
+        if agent.usage.tokens() > 0 {
+            facts.push(format!("{} tokens", count(agent.usage.tokens())));
+        }
+        if !facts.is_empty() {
+            row.push(Tint::Dim, format!("  {}", facts.join(", ")));
+        }
+        if !agent.activity.is_empty() && agent.stage != Stage::Completed {
+            let tint = if matches!(agent.stage, Stage::Failed) { Tint::Bad } else { Tint::Dim };
+            row.push(tint, format!("  {}", agent.activity));
+        }
+        row
+    }
+}
+
+enum Beneath<'a> {
+    Child(&'a Agent),
+    Text(Stage, String),
+}
+
+/// The wheel of those at work.
+const WHEEL: [&str; 8] = ["⠋", "⠙", "⠸", "⠼", "⠴", "⠦", "⠇", "⠏"];
+
+fn sign(stage: Stage, frame: usize) -> (&'static str, Tint) {
+    match stage {
+        Stage::Queued => ("◌", Tint::Dim),
+        Stage::Running => (WHEEL[frame % WHEEL.len()], Tint::Busy),
+        Stage::WaitingForMerge => ("◐", Tint::Busy),
+        Stage::Completed => ("✓", Tint::Good),
+        Stage::Failed => ("✗", Tint::Bad),
+        Stage::Cancelled => ("⊘", Tint::Bad),
+    }
+}
+
+/// The running totals.
+fn totals(tree: &Tree) -> Row {
+    let counts = tree.counts();
+    let mut parts = vec![plural(counts.all(), "agent")];
+    for (number, word) in [
+        (counts.running, "running"),
+        (counts.queued, "queued"),
+        (counts.completed, "completed"),
+        (counts.failed, "failed"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{number} {word}"));
+        }
+    }
+    parts.push(crate::text::spent(&tree.usage));
+    let elapsed = tree.last_at_ms.saturating_sub(tree.started_at_ms).max(0).cast_unsigned();
+    parts.push(duration(elapsed));
+    let mut row = Row::default();
+    row.push(Tint::Dim, parts.join(" · "));
+    row
+}

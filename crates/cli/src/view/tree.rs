@@ -1,0 +1,279 @@
+//! A run's tree of agents as its events tell it, with just enough of each agent to draw it.
+
+use std::collections::HashMap;
+
+use posse::{AgentId, EventBody, JournalEvent, Usage};
+use posse_domain::event::{FinalStatus, ModelReplied, QueuedFor};
+use posse_domain::lifecycle::FailKind;
+
+use crate::term;
+
+/// Refusals that are kept for an agent; of more only the number.
+const REFUSALS_KEPT: usize = 4;
+
+/// Where an agent stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Created, not started.
+    Queued,
+    /// At work.
+    Running,
+    /// Ended its work, nothing is accepted yet.
+    WaitingForMerge,
+    /// Ended well.
+    Completed,
+    /// Failed.
+    Failed,
+    /// Cancelled.
+    Cancelled,
+}
+
+impl Stage {
+    /// Whether nothing more will happen.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, Stage::Completed | Stage::Failed | Stage::Cancelled)
+    }
+}
+
+/// A child that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The definition asked for.
+    pub(crate) definition: String,
+    /// Why, as a word.
+    pub(crate) code: &'static str,
+}
+
+/// One agent.
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
+    /// Its id.
+    pub(crate) id: AgentId,
+    /// Its definition.
+    pub(crate) definition: String,
+    /// What it is for.
+    pub(crate) title: String,
+    /// Where it stands.
+    pub(crate) stage: Stage,
+    /// Its turn of the attempt.
+    pub(crate) turn: u32,
+    /// Its turns per attempt.
+    pub(crate) turn_limit: Option<u32>,
+    /// Its attempt, from 1.
+    pub(crate) attempt: u32,
+    /// Whether its parent goes on without waiting for it.
+    pub(crate) background: bool,
+    /// What it spent itself.
+    pub(crate) usage: Usage,
+    /// What it did last.
+    pub(crate) activity: String,
+    /// The number of its last event.
+    pub(crate) last_seq: u64,
+    /// Its children, oldest first.
+    pub(crate) children: Vec<AgentId>,
+    /// The first children it was refused.
+    pub(crate) refused: Vec<Refusal>,
+    /// How many it was refused in all.
+    pub(crate) refused_count: usize,
+}
+
+impl Agent {
+    fn new(id: AgentId, definition: String, title: &str, turn_limit: Option<u32>) -> Self {
+        Self {
+            id,
+            definition: term::line(&definition),
+            title: term::line(title),
+            stage: Stage::Queued,
+            turn: 0,
+            turn_limit,
+            attempt: 1,
+            background: false,
+            usage: Usage::ZERO,
+            activity: String::new(),
+            last_seq: 0,
+            children: Vec::new(),
+            refused: Vec::new(),
+            refused_count: 0,
+        }
+    }
+}
+
+/// How many agents stand where.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Not started.
+    pub(crate) queued: u64,
+    /// At work, or waiting for merge.
+    pub(crate) running: u64,
+    /// Ended well.
+    pub(crate) completed: u64,
+    /// Ended otherwise.
+    pub(crate) failed: u64,
+}
+
+impl Counts {
+    /// All of them.
+    pub(crate) fn all(&self) -> u64 {
+        self.queued + self.running + self.completed + self.failed
+    }
+}
+
+/// A run's agents.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    agents: HashMap<AgentId, Agent>,
+    root: Option<AgentId>,
+    /// What the whole tree spent.
+    pub(crate) usage: Usage,
+    /// When the run started, in milliseconds since 1970.
+    pub(crate) started_at_ms: i64,
+    /// When its last event happened.
+    pub(crate) last_at_ms: i64,
+}
+
+impl Tree {
+    /// The root, once the run has started.
+    pub(crate) fn root(&self) -> Option<&Agent> {
+        self.root.as_ref().and_then(|id| self.agents.get(id))
+    }
+
+    /// An agent.
+    pub(crate) fn get(&self, id: &AgentId) -> Option<&Agent> {
+        self.agents.get(id)
+    }
+
+    /// All agents, in no order.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &Agent> {
+        self.agents.values()
+    }
+
+    /// How many agents stand where.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for agent in self.agents.values() {
+            match agent.stage {
+                Stage::Queued => counts.queued += 1,
+                Stage::Running | Stage::WaitingForMerge => counts.running += 1,
+                Stage::Completed => counts.completed += 1,
+                Stage::Failed | Stage::Cancelled => counts.failed += 1,
+            }
+        }
+        counts
+    }
+
+    /// Takes in an event.
+    pub(crate) fn event(&mut self, event: &JournalEvent) {
+        self.last_at_ms = event.at_ms;
+        match &event.body {
+            EventBody::RunStarted(e) => {
+                self.started_at_ms = event.at_ms;
+                let execution = &e.contract.execution;
+                let mut root = Agent::new(
+                    event.agent_id.clone(),
+                    execution.definition.clone(),
+                    &e.contract.step.title,
+                    execution.max_turns,
+                );
+                root.stage = Stage::Running;
+                self.root = Some(root.id.clone());
+                self.agents.insert(root.id.clone(), root);
+            }
+            EventBody::SubagentCreated(e) => {
+                let mut child = Agent::new(
+                    event.agent_id.clone(),
+                    e.definition.clone(),
+                    &e.contract.step.title,
+                    e.turn_limit,
+                );
+                child.background = e.background;
+                if let Some(parent) = self.agents.get_mut(&e.parent_id) {
+                    parent.children.push(child.id.clone());
+                }
+                self.agents.insert(child.id.clone(), child);
+            }
+            EventBody::ModelReplied(e) => self.usage += e.usage,
+            _ => {}
+        }
+        if let Some(agent) = self.agents.get_mut(&event.agent_id) {
+            agent.last_seq = event.seq;
+            agent.take(event);
+        }
+    }
+}
+
+impl Agent {
+    fn take(&mut self, event: &JournalEvent) {
+        match &event.body {
+            EventBody::SubagentQueued(e) => {
+                self.activity = match e.waits_for {
+                    QueuedFor::Slot => "waits for a slot",
+                    QueuedFor::Ownership => "waits for another writer",
+                    QueuedFor::Budget => "waits for budget",
+                }
+                .to_owned();
+            }
+            EventBody::SubagentStarted(_) => self.stage = Stage::Running,
+            EventBody::SubagentAttempt(e) => {
+                self.stage = Stage::Running;
+                self.attempt = e.n;
+                self.turn = 0;
+                self.activity = term::line(&event.summary);
+            }
+            EventBody::ModelCalled(e) => self.turn = e.turn,
+            EventBody::ModelReplied(e) => {
+                self.usage += e.usage;
+                self.activity = said(e);
+            }
+            EventBody::SubagentRefused(e) => {
+                self.refused_count += 1;
+                if self.refused.len() < REFUSALS_KEPT {
+                    self.refused
+                        .push(Refusal { definition: term::line(&e.definition), code: e.code.as_str() });
+                }
+            }
+            EventBody::SubagentWaitingForMerge(e) => {
+                self.stage = Stage::WaitingForMerge;
+                self.activity =
+                    term::line(&posse_domain::text::first_line(&e.report.to_shared(), ACTIVITY_MAX));
+            }
+            EventBody::SubagentFailed(e) => self.fail(e.kind, e.code.as_str(), &e.reason),
+            EventBody::IntegrationFailed(e) => self.fail(e.kind, e.code.as_str(), &e.reason),
+            EventBody::SubagentClosed(e) if e.final_status == FinalStatus::Completed => {
+                self.stage = Stage::Completed;
+            }
+            EventBody::RunCompleted(_) => self.stage = Stage::Completed,
+            EventBody::RunFailed(e) => self.fail(e.kind, e.code.as_str(), &e.reason),
+            EventBody::RunCancelled(e) => self.fail(FailKind::Cancelled, "CANCELLED", &e.reason),
+            EventBody::ToolIntended(_)
+            | EventBody::ToolFinished(_)
+            | EventBody::ToolInterrupted(_)
+            | EventBody::TodoChanged(_)
+            | EventBody::MessageReceived(_)
+            | EventBody::CancelRequested(_) => self.activity = term::line(&event.summary),
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, kind: FailKind, code: &str, reason: &str) {
+        self.stage = if kind == FailKind::Cancelled { Stage::Cancelled } else { Stage::Failed };
+        self.activity = format!("{code}: {}", term::line(reason));
+    }
+}
+
+/// Characters of a text that are kept to be shown.
+const ACTIVITY_MAX: usize = 200;
+
+/// What a reply says, in a few words.
+fn said(replied: &ModelReplied) -> String {
+    if let Some(error) = &replied.error {
+        return term::line(&format!("model failed: {}", error.message));
+    }
+    let Some(reply) = &replied.reply else { return String::new() };
+    let text = term::line(&posse_domain::text::first_line(&reply.text.to_shared(), ACTIVITY_MAX));
+    match reply.calls.as_slice() {
+        _ if !text.is_empty() => text,
+        [] => String::new(),
+        [call] => format!("calls {}", term::line(&call.name)),
+        calls => format!("{} calls", calls.len()),
+    }
+}

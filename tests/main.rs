@@ -1,0 +1,1 @@
+//! End-to-end stories: one binary, one file for each.
