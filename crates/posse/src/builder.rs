@@ -90,7 +90,7 @@ impl PosseBuilder {
 
     /// Where relative `scripted/<file>` names are looked for.
     pub fn script_dir(mut self, dir: impl AsRef<Path>) -> Self {
-        self.script_dir = dir.as_ref().to_owned();
+        dir.as_ref().clone_into(&mut self.script_dir);
         self
     }
 

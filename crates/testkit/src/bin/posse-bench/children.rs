@@ -19,8 +19,9 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
     report.plain("one write and fdatasync on this disk, median", sync_ms, "ms");
     let widths: &[usize] = if plan.quick { &[10, 100] } else { &[10, 100, 1_000, 10_000] };
     for &width in widths {
+        let count = f64::from(u32::try_from(width).expect("a small number"));
         let took = best(plan, width, Duration::ZERO).await;
-        let each = took.as_secs_f64() * 1e3 / width as f64;
+        let each = took.as_secs_f64() * 1e3 / count;
         let name = format!("{width} children of two turns, each");
         // Ten children cannot share their syncs: they may take eight of them beside their own time.
         let limit = if width == 10 { 0.5 + 8.0 * sync_ms / 10.0 } else { 0.5 };
@@ -43,8 +44,11 @@ async fn once(dir: &Path, width: usize, latency: Duration) -> Duration {
     let home = tempfile::tempdir_in(dir).expect("a directory");
     std::fs::write(home.path().join("hello.txt"), "hello\n").expect("a file");
     let model = fanout::model(width, latency);
-    let posse =
-        Posse::builder().state_dir(home.path().join("state")).model("mock/fanout", model).open().expect("a store");
+    let posse = Posse::builder()
+        .state_dir(home.path().join("state"))
+        .model("mock/fanout", model)
+        .open()
+        .expect("a store");
     let began = Instant::now();
     let run = posse.start(fanout::run(home.path())).await.expect("a run");
     run.ended().await.expect("the run ends");

@@ -19,7 +19,7 @@ pub(crate) struct Plan {
 }
 
 fn main() {
-    let mut plan = Plan { dir: std::env::temp_dir(), quick: false };
+    let mut plan = Plan { dir: PathBuf::from("."), quick: false };
     let mut json = None;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -31,8 +31,11 @@ fn main() {
         }
     }
     let mut report = Report::default();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         // First, while the process is small: what others leave behind would hide what this takes.
         memory::measure(&plan, &mut report).await;

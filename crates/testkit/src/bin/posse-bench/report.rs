@@ -1,5 +1,7 @@
 //! Figures with their limits, as a table and as JSON.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -40,7 +42,8 @@ impl Report {
             let limit = figure.limit.map_or_else(String::new, |limit| format!("{limit:.3}"));
             let holds = figure.holds.map_or("", |holds| if holds { "yes" } else { "NO" });
             let name = format!("{} [{}]", figure.name, figure.unit);
-            text.push_str(&format!("{name:<58} {:>12.3} {limit:>12}  {holds}\n", figure.value));
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name:<58} {:>12.3} {limit:>12}  {holds}", figure.value);
         }
         text
     }
