@@ -64,7 +64,11 @@ impl Context {
     }
 
     fn builder(&self) -> PosseBuilder {
-        Posse::builder().faults(self.extras.faults.clone()).script_dir(&self.environment.cwd)
+        let builder = Posse::builder().faults(self.extras.faults.clone()).script_dir(&self.environment.cwd);
+        match self.extras.lease {
+            Some(lease) => builder.lease(lease),
+            None => builder,
+        }
     }
 
     /// Waits for a verb that looks or posts: one thread is enough.

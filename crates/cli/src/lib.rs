@@ -26,6 +26,7 @@ mod view;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use posse::ports::{Faults, Tool};
@@ -40,6 +41,8 @@ pub struct Extras {
     pub tools: Vec<Tool>,
     /// Fault points.
     pub faults: Faults,
+    /// How long a silent owner keeps its runs; none for the usual time.
+    pub lease: Option<Duration>,
 }
 
 /// Runs the command with these arguments, the program's name first.

@@ -1,4 +1,13 @@
 //! Fault points, scenarios and checkers for Posse's own tests and benches.
 
+pub mod campaign;
+pub mod check;
+pub mod dice;
 pub mod fanout;
+pub mod faults;
 pub mod gate;
+pub mod ledger;
+pub mod process;
+pub mod scenario;
+pub mod trial;
+pub mod variables;

@@ -92,7 +92,9 @@ impl Driver {
                     self.start_call(call, false, move |call, faults| act(call, prepared, limit, faults));
                 }
                 Effect::Recover { call, tool, input, intent } => {
-                    self.start_call(call, false, move |call, _| recover(call, tool, input, intent));
+                    self.start_call(call, false, move |call, faults| {
+                        recover(call, tool, input, intent, faults)
+                    });
                 }
                 Effect::History { agent, of } => self.read_history(agent, of),
             }
@@ -141,8 +143,10 @@ impl Driver {
         let store = self.rt.parts.store.clone();
         let key = self.key.clone();
         let sender = self.sender.clone();
+        let faults = self.rt.parts.faults.clone();
         tokio::spawn(async move {
             let conversation = conversation_of(&*store, &key, &of).await.map_err(|error| error.to_string());
+            faults.hit("engine.history.after_read");
             drop(sender.send(Input::History { agent, conversation }));
         });
     }
@@ -200,14 +204,13 @@ async fn look(
 ) -> Input {
     let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
     let began = Instant::now();
-    faults.hit("engine.tool.before_prepare");
+    faults.hit("engine.read.before_run");
     let work = async {
         let prepared = tool.prepare(call, input).await?;
-        faults.hit("engine.tool.before_run");
         (prepared.run)().await
     };
     let result = within(limit, work).await;
-    faults.hit("engine.tool.after_run");
+    faults.hit("engine.read.after_run");
     Input::Tool { agent, call_id, result, elapsed: began.elapsed() }
 }
 
@@ -221,20 +224,34 @@ async fn prepare(
     let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
     faults.hit("engine.tool.before_prepare");
     let result = within(limit, tool.prepare(call, input)).await;
+    faults.hit("engine.tool.after_prepare");
     Input::Prepared { agent, call_id, result }
 }
 
 async fn act(call: CallContext, prepared: Prepared, limit: Limit, faults: Faults) -> Input {
     let began = Instant::now();
-    faults.hit("engine.tool.before_run");
+    // A write that was cut off is recovered otherwise than anything else, so tests tell them apart.
+    let (before, after) = match limit.class {
+        EffectClass::Write => ("engine.write.before_run", "engine.write.after_run"),
+        _ => ("engine.exec.before_run", "engine.exec.after_run"),
+    };
+    faults.hit(before);
     let result = within(limit, (prepared.run)()).await;
-    faults.hit("engine.tool.after_run");
+    faults.hit(after);
     Input::Tool { agent: call.agent, call_id: call.call_id, result, elapsed: began.elapsed() }
 }
 
-async fn recover(call: CallContext, tool: Arc<dyn EffectTool>, input: Value, intent: WriteIntent) -> Input {
+async fn recover(
+    call: CallContext,
+    tool: Arc<dyn EffectTool>,
+    input: Value,
+    intent: WriteIntent,
+    faults: Faults,
+) -> Input {
     let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
+    faults.hit("engine.recover.before_look");
     let recovered = tool.recover(call, input, intent).await;
+    faults.hit("engine.recover.after_look");
     Input::Recovered { agent, call_id, recovered }
 }
 

@@ -250,6 +250,9 @@ impl Driver {
         {
             tracing::warn!(run = %self.key.run, %error, "the run's lease could not be given back");
         }
+        if result.is_ok() {
+            self.rt.parts.faults.hit("engine.run.after_release");
+        }
         let system = self.rt.parts.system.clone();
         let progress = self.progress.clone();
         let large = self.run.agent_count() >= LARGE_TREE_AGENTS;

@@ -1,0 +1,403 @@
+//! Many runs, each killed somewhere else: at every named point, and at random moments.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::check::Harm;
+use crate::dice::Dice;
+use crate::faults::{self, Death};
+use crate::process::Launch;
+use crate::scenario::Scenario;
+use crate::trial::{self, Blow, Plan, Report};
+use crate::variables;
+
+/// Undisturbed runs that tell how long one takes.
+const PACE_RUNS: usize = 3;
+/// Of a hundred resumes, how many are killed too.
+const KILLED_AGAIN_PERCENT: u64 = 35;
+/// Kills of one run at most.
+const KILLS_PER_RUN_MAX: usize = 4;
+/// Of a hundred runs, how many have a second process that follows the journal.
+const FOLLOWED_PERCENT: u64 = 25;
+/// Runs beyond the wanted kills before a campaign gives up: a kill can come too late.
+const TRIES_PER_KILL: u64 = 4;
+/// Where a run is cut off so that its resume has everything to do: a write that was intended and not made.
+const BEFORE_RESUME: &str = "engine.write.before_run";
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The command.
+    pub program: PathBuf,
+    /// Chance.
+    pub seed: u64,
+    /// Passings of each point to die at; none leaves points out.
+    pub points: Option<Passings>,
+    /// Random kills.
+    pub random: u64,
+    /// Runs side by side.
+    pub side_by_side: usize,
+}
+
+/// Which passings of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passings {
+    /// One, somewhere in the middle.
+    One,
+    /// The first, one in the middle and the last.
+    Three,
+}
+
+/// One run of a campaign.
+#[derive(Debug)]
+pub struct Row {
+    /// What was planned, as a table shows it.
+    pub name: String,
+    /// What came of it.
+    pub report: Report,
+    /// Where it is kept, if something did not hold.
+    pub kept: Option<PathBuf>,
+}
+
+/// What a campaign found.
+#[derive(Debug)]
+pub struct Summary {
+    seed: u64,
+    took: Duration,
+    rows: Vec<Row>,
+    /// Points that no run passed.
+    never_passed: Vec<&'static str>,
+}
+
+/// Carries a campaign out. An error is about the campaign itself, not about what it found.
+pub fn carry_out(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary, String> {
+    let began = Instant::now();
+    let mut rows = Vec::new();
+    let mut never_passed = Vec::new();
+    if let Some(passings) = order.points {
+        let passed = Passed::count(order)?;
+        let plans;
+        (plans, never_passed) = passed.plans(passings, order.seed);
+        rows.extend(side_by_side(order, &Queue::of(plans), tell)?);
+    }
+    if order.random > 0 {
+        let pace = pace(order)?;
+        rows.extend(side_by_side(order, &Queue::random(order, pace), tell)?);
+    }
+    Ok(Summary { seed: order.seed, took: began.elapsed(), rows, never_passed })
+}
+
+/// How often each point is passed by an undisturbed run, and by a resume.
+struct Passed {
+    by_run: BTreeMap<String, u32>,
+    by_resume: BTreeMap<String, u32>,
+}
+
+impl Passed {
+    fn count(order: &Order) -> Result<Self, String> {
+        let words = |error: std::io::Error| error.to_string();
+        let dir = tempfile::tempdir().map_err(words)?;
+        let scenario = Scenario::create(dir.path()).map_err(words)?;
+        let launch = Launch::new(&order.program, dir.path(), &scenario.state())
+            .with(variables::LEDGER, scenario.ledger());
+        let (run_log, resume_log) = (dir.path().join("passed"), dir.path().join("passed-again"));
+        let said = launch.with(variables::POINTS, &run_log).output(scenario.run_args()).map_err(words)?;
+        if !said.status.success() {
+            return Err(format!("the scenario fails without any fault ({}): {}", said.status, said.err));
+        }
+        // The same again, cut off and resumed.
+        let death = Death { point: BEFORE_RESUME.to_owned(), passing: 2 };
+        let again = tempfile::tempdir().map_err(words)?;
+        let scenario = Scenario::create(again.path()).map_err(words)?;
+        let launch = Launch::new(&order.program, again.path(), &scenario.state())
+            .with(variables::LEDGER, scenario.ledger());
+        launch.dying(&death).output(scenario.run_args()).map_err(words)?;
+        let said = launch
+            .with(variables::POINTS, &resume_log)
+            .output(["resume", "--last", "--json"])
+            .map_err(words)?;
+        if !said.status.success() {
+            return Err(format!("the resume fails without any fault ({}): {}", said.status, said.err));
+        }
+        let read = |log: &Path| -> Result<BTreeMap<String, u32>, String> {
+            Ok(faults::passings(log).map_err(words)?.into_iter().collect())
+        };
+        Ok(Self { by_run: read(&run_log)?, by_resume: read(&resume_log)? })
+    }
+
+    /// A plan for each point and passing, and the points that neither passed.
+    fn plans(&self, passings: Passings, seed: u64) -> (Vec<(String, Plan)>, Vec<&'static str>) {
+        let mut plans = Vec::new();
+        let mut never = Vec::new();
+        for (part, point) in faults::points().into_iter().enumerate() {
+            let mut dice = Dice::of_part(seed, part as u64);
+            let (before, count) = match (self.by_run.get(point), self.by_resume.get(point)) {
+                (Some(&count), _) => (None, count),
+                (None, Some(&count)) => (Some(Death { point: BEFORE_RESUME.to_owned(), passing: 2 }), count),
+                (None, None) => {
+                    never.push(point);
+                    continue;
+                }
+            };
+            for passing in picked(passings, count) {
+                let death = Death { point: point.to_owned(), passing };
+                let mut blows: Vec<Blow> =
+                    before.iter().cloned().chain([death.clone()]).map(Blow::At).collect();
+                if dice.chance(KILLED_AGAIN_PERCENT) {
+                    blows.push(Blow::After(Duration::from_millis(dice.roll(300))));
+                }
+                let followed = dice.chance(FOLLOWED_PERCENT);
+                plans.push((death.to_string(), Plan { blows, followed }));
+            }
+        }
+        (plans, never)
+    }
+}
+
+fn picked(passings: Passings, count: u32) -> Vec<u32> {
+    let middle = count.div_ceil(2);
+    let mut picked = match passings {
+        Passings::One => vec![middle],
+        Passings::Three => vec![1, middle, count],
+    };
+    picked.dedup();
+    picked
+}
+
+/// How long an undisturbed run takes: the middle one of a few.
+fn pace(order: &Order) -> Result<Duration, String> {
+    let mut times = Vec::new();
+    for _ in 0..PACE_RUNS {
+        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let report = trial::carry_out(&order.program, dir.path(), &Plan::default())?;
+        if let Some(breach) = report.breaches.first() {
+            return Err(format!("the scenario does not hold without any fault: {breach}"));
+        }
+        times.push(report.took);
+    }
+    times.sort_unstable();
+    Ok(times[PACE_RUNS / 2])
+}
+
+/// Where the next plan comes from.
+enum Queue<'a> {
+    /// A list, each once.
+    List { plans: Vec<(String, Plan)>, next: AtomicUsize },
+    /// Kills at random moments until there were enough.
+    Random { order: &'a Order, pace: Duration, next: AtomicU64, kills: AtomicU64 },
+}
+
+impl<'a> Queue<'a> {
+    fn of(plans: Vec<(String, Plan)>) -> Self {
+        Self::List { plans, next: AtomicUsize::new(0) }
+    }
+
+    fn random(order: &'a Order, pace: Duration) -> Self {
+        Self::Random { order, pace, next: AtomicU64::new(0), kills: AtomicU64::new(0) }
+    }
+
+    fn next(&self) -> Option<(String, Plan)> {
+        match self {
+            Self::List { plans, next } => plans.get(next.fetch_add(1, Ordering::Relaxed)).cloned(),
+            Self::Random { order, pace, next, kills } => {
+                let part = next.fetch_add(1, Ordering::Relaxed);
+                let enough = kills.load(Ordering::Relaxed) >= order.random;
+                (!enough && part < order.random * TRIES_PER_KILL)
+                    .then(|| random_plan(order.seed, part, *pace))
+            }
+        }
+    }
+
+    fn done(&self, report: &Report) {
+        if let Self::Random { kills, .. } = self {
+            kills.fetch_add(report.struck.len() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The plan of one part of a seed: moments over the whole of a run, for its first process and for its resumes.
+fn random_plan(seed: u64, part: u64, pace: Duration) -> (String, Plan) {
+    // Beyond the parts that points use.
+    let mut dice = Dice::of_part(seed, (1 << 32) + part);
+    let span = u64::try_from(pace.as_micros()).unwrap_or(u64::MAX).max(1);
+    let mut blows = vec![Blow::After(Duration::from_micros(dice.roll(span)))];
+    while blows.len() < KILLS_PER_RUN_MAX && dice.chance(KILLED_AGAIN_PERCENT) {
+        blows.push(Blow::After(Duration::from_micros(dice.roll(span))));
+    }
+    let followed = dice.chance(FOLLOWED_PERCENT);
+    (format!("random {part}"), Plan { blows, followed })
+}
+
+fn side_by_side(order: &Order, queue: &Queue<'_>, tell: &(dyn Fn(&Row) + Sync)) -> Result<Vec<Row>, String> {
+    let rows: Mutex<Vec<Row>> = Mutex::default();
+    let problems: Mutex<Vec<String>> = Mutex::default();
+    let work = || {
+        while let Some((name, plan)) = queue.next() {
+            match one(order, &name, &plan) {
+                Ok(row) => {
+                    queue.done(&row.report);
+                    tell(&row);
+                    rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+                }
+                Err(problem) => {
+                    problems
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(format!("{name}: {problem}"));
+                    return;
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..order.side_by_side.max(1) {
+            scope.spawn(work);
+        }
+    });
+    match problems.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().next() {
+        Some(problem) => Err(problem),
+        None => Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
+fn one(order: &Order, name: &str, plan: &Plan) -> Result<Row, String> {
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let report = trial::carry_out(&order.program, dir.path(), plan)?;
+    let mut kept = None;
+    if !report.breaches.is_empty() {
+        // Kept where it is: moving it would change the paths that the journal names.
+        let path = dir.keep();
+        let note = report.breaches.iter().fold(format!("{name}\n{plan:?}\n"), |mut note, breach| {
+            let _ = writeln!(note, "{breach}");
+            note
+        });
+        std::fs::write(path.join("breaches"), note).map_err(|error| error.to_string())?;
+        kept = Some(path);
+    }
+    Ok(Row { name: name.to_owned(), report, kept })
+}
+
+impl Summary {
+    /// The runs.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Points that no run passes: a name without a place.
+    pub fn never_passed(&self) -> &[&'static str] {
+        &self.never_passed
+    }
+
+    /// Whether everything held.
+    pub fn holds(&self) -> bool {
+        self.never_passed.is_empty() && self.rows.iter().all(|row| row.report.breaches.is_empty())
+    }
+
+    fn count(&self, harm: Harm) -> usize {
+        self.rows.iter().flat_map(|row| &row.report.breaches).filter(|breach| breach.harm == harm).count()
+    }
+
+    fn sum(&self, figure: impl Fn(&Report) -> usize) -> usize {
+        self.rows.iter().map(|row| figure(&row.report)).sum()
+    }
+
+    fn points_died_at(&self) -> BTreeMap<&str, u32> {
+        let mut points = BTreeMap::new();
+        for blow in self.rows.iter().flat_map(|row| &row.report.struck) {
+            if let Blow::At(death) = blow {
+                *points.entry(death.point.as_str()).or_default() += 1;
+            }
+        }
+        points
+    }
+
+    /// The figures in one line.
+    pub fn line(&self) -> String {
+        format!(
+            "faults injected {}, runs {}, acknowledged events {}, lost {}, doubled {}, orphans {}, broken {}, \
+             effects reported as interrupted {}, model calls cut off {}, {:.0} s, seed {}",
+            self.sum(|report| report.struck.len()),
+            self.rows.len(),
+            self.sum(|report| report.acknowledged),
+            self.count(Harm::Lost),
+            self.count(Harm::Doubled),
+            self.count(Harm::Orphan),
+            self.count(Harm::Broken),
+            self.sum(|report| report.interrupted),
+            self.sum(|report| report.asked_again),
+            self.took.as_secs_f64(),
+            self.seed,
+        )
+    }
+
+    /// The figures and every breach, for machines.
+    pub fn to_json(&self) -> Value {
+        let breaches: Vec<Value> = self
+            .rows
+            .iter()
+            .filter(|row| !row.report.breaches.is_empty())
+            .map(|row| {
+                let said: Vec<String> = row.report.breaches.iter().map(ToString::to_string).collect();
+                json!({"name": row.name, "breaches": said, "kept": row.kept})
+            })
+            .collect();
+        json!({
+            "version": 1,
+            "seed": self.seed,
+            "holds": self.holds(),
+            "faults": self.sum(|report| report.struck.len()),
+            "missed": self.sum(|report| report.missed.len()),
+            "runs": self.rows.len(),
+            "acknowledged": self.sum(|report| report.acknowledged),
+            "lost": self.count(Harm::Lost),
+            "doubled": self.count(Harm::Doubled),
+            "orphans": self.count(Harm::Orphan),
+            "broken": self.count(Harm::Broken),
+            "interrupted": self.sum(|report| report.interrupted),
+            "asked_again": self.sum(|report| report.asked_again),
+            "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            "points": self.points_died_at(),
+            "never_passed": self.never_passed,
+            "failures": breaches,
+        })
+    }
+
+    /// Deaths by point, as a table.
+    pub fn table(&self) -> String {
+        let died = self.points_died_at();
+        let mut table = format!("{:<34} {:>6}\n", "point", "deaths");
+        for point in faults::points() {
+            let _ = writeln!(table, "{point:<34} {:>6}", died.get(point).copied().unwrap_or(0));
+        }
+        let random =
+            self.sum(|report| report.struck.iter().filter(|blow| matches!(blow, Blow::After(_))).count());
+        let _ = write!(table, "{:<34} {random:>6}", "random moments");
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passings_are_picked_from_the_whole_run() {
+        assert_eq!(picked(Passings::Three, 1), [1]);
+        assert_eq!(picked(Passings::Three, 2), [1, 2]);
+        assert_eq!(picked(Passings::Three, 9), [1, 5, 9]);
+        assert_eq!(picked(Passings::One, 9), [5]);
+    }
+
+    #[test]
+    fn a_part_of_a_seed_is_the_same_plan_again() {
+        let plan = |part| random_plan(7, part, Duration::from_secs(1)).1.blows;
+        assert_eq!(plan(3), plan(3));
+        assert_ne!(plan(3), plan(4));
+    }
+}

@@ -1,0 +1,127 @@
+//! Every call of every reply has exactly one result, and every child reaches its parent exactly once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use posse::{AgentId, EventBody};
+use posse_domain::event::Sender;
+
+use super::{Findings, Harm, Journal};
+
+/// A call as the journal names it.
+type CallKey = (AgentId, String);
+
+pub(super) fn check(journal: &Journal, findings: &mut Findings) {
+    results(journal, findings);
+    spawns(journal, findings);
+    deliveries(journal, findings);
+}
+
+fn results(journal: &Journal, findings: &mut Findings) {
+    // The calls of each agent's last reply that have no result yet.
+    let mut open: BTreeMap<&AgentId, BTreeSet<&str>> = BTreeMap::new();
+    for event in &journal.events {
+        let agent = &event.agent_id;
+        match &event.body {
+            EventBody::ModelReplied(replied) => {
+                let Some(reply) = &replied.reply else { continue };
+                let before = open.insert(agent, reply.calls.iter().map(|call| call.id.as_str()).collect());
+                for call in before.into_iter().flatten() {
+                    findings
+                        .add(Harm::Lost, format!("{agent}: `{call}` had no result at event {}", event.seq));
+                }
+            }
+            EventBody::ToolFinished(finished) => {
+                result(open.get_mut(agent), agent, &finished.call_id, event.seq, findings);
+            }
+            EventBody::ToolInterrupted(interrupted) => {
+                result(open.get_mut(agent), agent, &interrupted.call_id, event.seq, findings);
+            }
+            _ => {}
+        }
+    }
+    for (agent, calls) in open {
+        for call in calls {
+            findings.add(Harm::Lost, format!("{agent}: `{call}` never got a result"));
+        }
+    }
+}
+
+fn result(open: Option<&mut BTreeSet<&str>>, agent: &AgentId, call: &str, seq: u64, findings: &mut Findings) {
+    let expected = open.is_some_and(|open| open.remove(call));
+    findings.expect(expected, Harm::Doubled, || {
+        format!("{agent}: event {seq} is a result of `{call}`, which had one already or was never made")
+    });
+}
+
+/// Each `task` call that was intended led to one child or one refusal.
+fn spawns(journal: &Journal, findings: &mut Findings) {
+    let mut led_to: BTreeMap<CallKey, u32> = BTreeMap::new();
+    let mut intended: BTreeSet<CallKey> = BTreeSet::new();
+    for event in &journal.events {
+        match &event.body {
+            EventBody::SubagentCreated(created) => {
+                *led_to.entry((created.parent_id.clone(), created.call_id.clone())).or_default() += 1;
+            }
+            EventBody::SubagentRefused(refused) => {
+                *led_to.entry((event.agent_id.clone(), refused.call_id.clone())).or_default() += 1;
+            }
+            EventBody::ToolIntended(tool) if tool.tool == "task" => {
+                intended.insert((event.agent_id.clone(), tool.call_id.clone()));
+            }
+            _ => {}
+        }
+    }
+    for (agent, call) in &intended {
+        let count = led_to.remove(&(agent.clone(), call.clone())).unwrap_or(0);
+        let harm = if count == 0 { Harm::Lost } else { Harm::Doubled };
+        findings
+            .expect(count == 1, harm, || format!("{agent}: `{call}` led to {count} children or refusals"));
+    }
+    for ((agent, call), _) in led_to {
+        findings.add(Harm::Broken, format!("{agent}: `{call}` led to a child without an intent"));
+    }
+}
+
+/// A foreground child is the result of its call, a background child is one message. A parent that has ended hears
+/// of nothing more.
+fn deliveries(journal: &Journal, findings: &mut Findings) {
+    let mut results: BTreeMap<&AgentId, u32> = BTreeMap::new();
+    let mut messages: BTreeMap<&AgentId, u32> = BTreeMap::new();
+    let mut children: BTreeMap<&AgentId, (bool, &AgentId)> = BTreeMap::new();
+    for event in &journal.events {
+        match &event.body {
+            EventBody::SubagentCreated(created) => {
+                children.insert(&event.agent_id, (created.background, &created.parent_id));
+            }
+            EventBody::ToolFinished(finished) => {
+                if let Some(child) = &finished.child {
+                    *results.entry(child).or_default() += 1;
+                }
+            }
+            EventBody::MessageReceived(received) => {
+                if let Sender::Child(child) = &received.from {
+                    *messages.entry(child).or_default() += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    let cancelled: BTreeSet<&AgentId> = journal
+        .events
+        .iter()
+        .filter(|event| matches!(event.body, EventBody::CancelRequested(_)))
+        .map(|event| &event.agent_id)
+        .collect();
+    for (child, (background, parent)) in children {
+        // An attempt that ended answers its own open calls; whoever is below it has nobody to report to.
+        if cancelled.iter().any(|target| target.contains(parent)) {
+            continue;
+        }
+        let expected = if background { (0, 1) } else { (1, 0) };
+        let found = (results.remove(child).unwrap_or(0), messages.remove(child).unwrap_or(0));
+        let harm = if found.0 + found.1 > 1 { Harm::Doubled } else { Harm::Lost };
+        findings.expect(found == expected, harm, || {
+            format!("{child}: results and messages to its parent are {found:?}, expected {expected:?}")
+        });
+    }
+}

@@ -1,0 +1,59 @@
+//! Model calls: each is answered once, and what was answered is never asked again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use posse::{AgentId, EventBody};
+
+use super::{Findings, Harm, Journal};
+
+/// Attempt, turn and call of the turn.
+type Place = (u32, u32, u32);
+
+#[derive(Default)]
+struct Asked {
+    /// The call that has no answer yet.
+    waiting: Option<Place>,
+    /// Attempts and turns that have their answer.
+    answered: BTreeSet<(u32, u32)>,
+}
+
+pub(super) fn check(journal: &Journal, findings: &mut Findings) {
+    let mut agents: BTreeMap<&AgentId, Asked> = BTreeMap::new();
+    for event in &journal.events {
+        let (agent, seq) = (&event.agent_id, event.seq);
+        match &event.body {
+            EventBody::ModelCalled(called) => {
+                let asked = agents.entry(agent).or_default();
+                let place = (called.attempt, called.turn, called.call);
+                if let Some(waiting) = asked.waiting.replace(place) {
+                    findings.add(
+                        Harm::Lost,
+                        format!("{agent}: the call {waiting:?} has no answer at event {seq}"),
+                    );
+                }
+                findings.expect(
+                    !asked.answered.contains(&(called.attempt, called.turn)),
+                    Harm::Doubled,
+                    || format!("{agent}: event {seq} asks again what was answered, at {place:?}"),
+                );
+            }
+            EventBody::ModelReplied(replied) => {
+                let asked = agents.entry(agent).or_default();
+                let place = (replied.attempt, replied.turn, replied.call);
+                let waiting = asked.waiting.take();
+                findings.expect(waiting == Some(place), Harm::Doubled, || {
+                    format!("{agent}: event {seq} answers {place:?}, but {waiting:?} was asked")
+                });
+                if replied.error.is_none() {
+                    asked.answered.insert((replied.attempt, replied.turn));
+                }
+            }
+            _ => {}
+        }
+    }
+    for (agent, asked) in agents {
+        findings.expect(asked.waiting.is_none(), Harm::Lost, || {
+            format!("{agent}: the call {:?} never got an answer", asked.waiting)
+        });
+    }
+}

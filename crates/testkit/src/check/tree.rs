@@ -1,0 +1,89 @@
+//! Numbers, order, endings: the shape of the journal and of the tree it tells of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use posse::{AgentId, EventBody, OrderChecker};
+
+use super::{Findings, Harm, Journal};
+
+/// Where a cancel was journalled.
+type Cancelled = BTreeMap<AgentId, u64>;
+
+pub(super) fn check(journal: &Journal, findings: &mut Findings) {
+    numbers(journal, findings);
+    order(journal, findings);
+    ending(journal, findings);
+    quiet_after_cancel(journal, findings);
+    if let Some(holder) = &journal.info.holder {
+        findings.add(Harm::Orphan, format!("the run has ended and process {} still owns it", holder.pid));
+    }
+}
+
+fn numbers(journal: &Journal, findings: &mut Findings) {
+    for (at, event) in journal.events.iter().enumerate() {
+        let expected = at as u64 + 1;
+        findings.expect(event.seq == expected, Harm::Lost, || {
+            format!("event {expected} is numbered {}", event.seq)
+        });
+    }
+}
+
+fn order(journal: &Journal, findings: &mut Findings) {
+    let mut order = OrderChecker::default();
+    for event in &journal.events {
+        if let Err(breach) = order.push(&event.agent_id, event.kind) {
+            findings.add(Harm::Broken, format!("event {}: {breach}", event.seq));
+        }
+    }
+    for child in order.open() {
+        findings.add(Harm::Orphan, format!("{child} is not closed though the run has ended"));
+    }
+}
+
+fn ending(journal: &Journal, findings: &mut Findings) {
+    let is_end = |body: &EventBody| {
+        matches!(body, EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_))
+    };
+    let ends: Vec<u64> =
+        journal.events.iter().filter(|event| is_end(&event.body)).map(|event| event.seq).collect();
+    let last = journal.events.last().map(|event| event.seq);
+    findings.expect(ends.len() == 1 && ends.last() == last.as_ref(), Harm::Broken, || {
+        format!("the run must end once, with its last event ({last:?}); it ends at {ends:?}")
+    });
+    for agent in &journal.info.agents {
+        findings.expect(agent.state == "closed", Harm::Orphan, || {
+            format!("the table says {} is {}", agent.id, agent.state)
+        });
+    }
+    let told: BTreeSet<&AgentId> = journal.events.iter().map(|event| &event.agent_id).collect();
+    let listed: BTreeSet<&AgentId> = journal.info.agents.iter().map(|agent| &agent.id).collect();
+    findings.expect(told == listed, Harm::Lost, || format!("events of {told:?}, rows of {listed:?}"));
+}
+
+/// Nothing of a subtree starts after its cancel.
+fn quiet_after_cancel(journal: &Journal, findings: &mut Findings) {
+    let mut cancelled = Cancelled::new();
+    for event in &journal.events {
+        let starts = match &event.body {
+            EventBody::CancelRequested(_) => {
+                cancelled.entry(event.agent_id.clone()).or_insert(event.seq);
+                continue;
+            }
+            EventBody::ModelCalled(_)
+            | EventBody::ToolIntended(_)
+            | EventBody::SubagentStarted(_)
+            | EventBody::SubagentCreated(_) => true,
+            _ => false,
+        };
+        if !starts {
+            continue;
+        }
+        if let Some((target, at)) = cancelled.iter().find(|(target, _)| target.contains(&event.agent_id)) {
+            let text = format!(
+                "{} of {} at {}, after the cancel of {target} at {at}",
+                event.kind, event.agent_id, event.seq
+            );
+            findings.add(Harm::Broken, text);
+        }
+    }
+}

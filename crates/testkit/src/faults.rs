@@ -1,0 +1,144 @@
+//! Ending the process at a named point, as a crash would.
+//!
+//! The points are passed by the engine, the store and the [ledger](crate::ledger) tool; nothing is known of them
+//! here but their names. SIGKILL is what a crash looks like from the inside: no destructor runs, no buffer is
+//! flushed, no lock is given back.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use posse::ports::Faults;
+use rustix::process::{Signal, getpid, kill_process};
+
+/// Every named point there is: the engine's, the store's and the ledger's.
+pub fn points() -> Vec<&'static str> {
+    let all = posse_engine::FAULT_POINTS
+        .iter()
+        .chain(&posse_store::FAULT_POINTS)
+        .chain(crate::ledger::FAULT_POINTS);
+    all.copied().collect()
+}
+
+/// Where a process dies: at the `passing`-th passing of `point`, counted from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Death {
+    /// The point's name.
+    pub point: String,
+    /// Which passing.
+    pub passing: u32,
+}
+
+/// A text that names no death.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidDeath(String);
+
+impl fmt::Display for InvalidDeath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not `point:passing` with a known point", self.0)
+    }
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.point, self.passing)
+    }
+}
+
+impl FromStr for Death {
+    type Err = InvalidDeath;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDeath> {
+        let invalid = || InvalidDeath(text.to_owned());
+        let (point, passing) = text.split_once(':').ok_or_else(invalid)?;
+        let passing = passing.parse().ok().filter(|&passing| passing > 0).ok_or_else(invalid)?;
+        // A misspelt point would never be passed, and the test would prove nothing.
+        if !points().contains(&point) {
+            return Err(invalid());
+        }
+        Ok(Self { point: point.to_owned(), passing })
+    }
+}
+
+/// Fault points that end this process at `death`, and write every passing to `log`, one name a line.
+pub fn armed(death: Option<Death>, log: Option<&Path>) -> std::io::Result<Faults> {
+    let log = log.map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
+    if death.is_none() && log.is_none() {
+        return Ok(Faults::default());
+    }
+    let passed: Mutex<HashMap<&'static str, u32>> = Mutex::default();
+    Ok(Faults::new(move |point| {
+        if let Some(log) = &log {
+            note(log, point);
+        }
+        let mut passed = passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = passed.entry(point).or_default();
+        *count += 1;
+        if death.as_ref().is_some_and(|death| death.point == point && death.passing == *count) {
+            die();
+        }
+    }))
+}
+
+fn note(mut log: &File, point: &str) {
+    // One write for a line: other threads append too.
+    let _ = log.write_all(format!("{point}\n").as_bytes());
+}
+
+/// Ends this process as a crash would: at once, without a word.
+fn die() {
+    let _ = kill_process(getpid(), Signal::KILL);
+    // Not reached: the signal is taken on the way out of the call.
+    std::process::abort();
+}
+
+/// How often each point was passed, from a log that [`armed`] wrote.
+pub fn passings(log: &Path) -> std::io::Result<HashMap<String, u32>> {
+    let text = std::fs::read_to_string(log)?;
+    let mut counts = HashMap::new();
+    for line in text.lines() {
+        *counts.entry(line.to_owned()).or_default() += 1;
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_death_is_read_as_it_is_shown() {
+        let death: Death = "engine.commit.after:3".parse().unwrap();
+        assert_eq!(death, Death { point: "engine.commit.after".to_owned(), passing: 3 });
+        assert_eq!(death.to_string(), "engine.commit.after:3");
+        for wrong in ["engine.commit.after", "engine.commit.after:0", "engine.commit.aftre:1", "", ":1"] {
+            assert!(wrong.parse::<Death>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn points_have_one_name_each() {
+        let mut names = points();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn passings_are_counted_from_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("points");
+        let faults = armed(None, Some(&log)).unwrap();
+        for point in ["engine.commit.before", "engine.commit.after", "engine.commit.before"] {
+            faults.hit(point);
+        }
+        let counts = passings(&log).unwrap();
+        assert_eq!(counts.get("engine.commit.before"), Some(&2));
+        assert_eq!(counts.get("engine.commit.after"), Some(&1));
+    }
+}

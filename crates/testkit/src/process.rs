@@ -1,0 +1,244 @@
+//! The real command as a process: started with a tag, heard line by line, killed, and looked for afterwards.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::faults::Death;
+use crate::variables;
+
+/// Lines that may wait to be heard; then the process waits, as it would for any slow reader.
+const LINES_MAX: usize = 4_096;
+
+/// How the command is started: where, and with what armed.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    program: PathBuf,
+    dir: PathBuf,
+    /// What the process table is searched for afterwards.
+    pub tag: String,
+    state: PathBuf,
+    variables: Vec<(&'static str, OsString)>,
+}
+
+impl Launch {
+    /// `program` with its state in `state`, working and leaving its last words in `dir`.
+    pub fn new(program: &Path, dir: &Path, state: &Path) -> Self {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        let tag = format!("{}-{name}", std::process::id());
+        Self {
+            program: program.to_owned(),
+            dir: dir.to_owned(),
+            tag,
+            state: state.to_owned(),
+            variables: Vec::new(),
+        }
+    }
+
+    /// The same with a variable set.
+    pub fn with(&self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
+        let mut launch = self.clone();
+        launch.variables.push((name, value.as_ref().to_owned()));
+        launch
+    }
+
+    /// The same, dying there.
+    pub fn dying(&self, death: &Death) -> Self {
+        self.with(variables::FAULT, death.to_string())
+    }
+
+    /// Where everything that was said on standard error is kept.
+    pub fn errors(&self) -> PathBuf {
+        self.dir.join("stderr")
+    }
+
+    fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
+        let mut command = Command::new(&self.program);
+        // Nothing of the person's own settings or keys takes part in a test.
+        command.env_clear().env("HOME", &self.dir).env("NO_COLOR", "1").env("POSSE_HOME", &self.state);
+        command.env(variables::TAG, &self.tag);
+        for (name, value) in &self.variables {
+            command.env(name, value);
+        }
+        command.args(args).current_dir(&self.dir).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts it.
+    pub fn start<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> io::Result<Running> {
+        let errors = OpenOptions::new().create(true).append(true).open(self.errors())?;
+        let mut child = self.command(args).stdout(Stdio::piped()).stderr(errors).spawn()?;
+        let (sender, lines) = sync_channel(LINES_MAX);
+        if let Some(output) = child.stdout.take() {
+            std::thread::spawn(move || {
+                let mut output = BufReader::new(output);
+                let mut line = Vec::new();
+                // What a kill cut off in the middle of a line was never said.
+                while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) && line.ends_with(b"\n")
+                {
+                    line.pop();
+                    let text = String::from_utf8_lossy(&line).into_owned();
+                    if sender.send(text).is_err() {
+                        return;
+                    }
+                    line.clear();
+                }
+            });
+        }
+        Ok(Running { child, lines })
+    }
+
+    /// Runs it to its end and gives all it said: status, standard output, standard error.
+    pub fn output<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> io::Result<Said> {
+        let output = self.command(args).output()?;
+        Ok(Said {
+            status: output.status,
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// The processes that still carry the tag.
+    pub fn left_behind(&self) -> Vec<u32> {
+        tagged(&self.tag)
+    }
+}
+
+/// What a process said from its start to its end.
+#[derive(Debug)]
+pub struct Said {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+}
+
+/// What was heard of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// A line of its standard output.
+    Line(String),
+    /// It will say nothing more.
+    End,
+    /// It said nothing until then.
+    Nothing,
+}
+
+/// A process at work.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line, or that there was none until `until`.
+    pub fn hear(&self, until: Instant) -> Heard {
+        match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(line) => Heard::Line(line),
+            Err(RecvTimeoutError::Disconnected) => Heard::End,
+            Err(RecvTimeoutError::Timeout) => Heard::Nothing,
+        }
+    }
+
+    /// Waits for the first line that satisfies `wanted`, and gives all up to it.
+    pub fn hear_until(
+        &self,
+        patience: Duration,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<String>, Vec<String>> {
+        let until = Instant::now() + patience;
+        let mut lines = Vec::new();
+        loop {
+            match self.hear(until) {
+                Heard::Line(line) => {
+                    let found = wanted(&line);
+                    lines.push(line);
+                    if found {
+                        return Ok(lines);
+                    }
+                }
+                Heard::End | Heard::Nothing => return Err(lines),
+            }
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("a process without an id"))?;
+        kill_process(pid, signal).map_err(Into::into)
+    }
+
+    /// Ends it as a crash would, and gives what it had still said.
+    pub fn kill(mut self) -> io::Result<(Vec<String>, ExitStatus)> {
+        self.child.kill()?;
+        self.finish()
+    }
+
+    /// All that it still says, and how it ends.
+    pub fn finish(mut self) -> io::Result<(Vec<String>, ExitStatus)> {
+        let lines = self.lines.iter().collect();
+        Ok((lines, self.child.wait()?))
+    }
+}
+
+/// The processes whose environment has the tag.
+pub fn tagged(tag: &str) -> Vec<u32> {
+    let wanted = format!("{}={tag}", variables::TAG);
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+    })
+    .collect()
+}
+
+/// The last of what was said on standard error, for reports.
+pub fn last_words(errors: &Path) -> String {
+    const SHOWN_BYTES: u64 = 2_000;
+    let read = || -> io::Result<Vec<u8>> {
+        use std::io::{Read, Seek, SeekFrom};
+        let mut file = File::open(errors)?;
+        let start = file.metadata()?.len().saturating_sub(SHOWN_BYTES);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_heard_found_and_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let launch = Launch::new(Path::new("/bin/sh"), dir.path(), dir.path());
+        let script = "echo one; printf half; read never < /dev/zero";
+        let running = launch.start(["-c", script]).unwrap();
+        let soon = Instant::now() + Duration::from_secs(10);
+        assert_eq!(running.hear(soon), Heard::Line("one".to_owned()));
+        assert_eq!(launch.left_behind(), [running.id()]);
+        let (rest, status) = running.kill().unwrap();
+        assert_eq!(rest, [""; 0], "half a line was never said");
+        assert!(!status.success());
+        assert_eq!(launch.left_behind(), [0; 0]);
+    }
+}

@@ -1,0 +1,316 @@
+//! One run of the [scenario](crate::scenario), killed on the way, resumed until it ends, and checked.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use posse::{EventBody, RunId};
+use serde_json::Value;
+
+use crate::check::{self, Acknowledged, Breach, Files, Findings, Harm, Journal};
+use crate::faults::Death;
+use crate::process::{Heard, Launch, Running, last_words};
+use crate::scenario::{self, Scenario};
+use crate::variables;
+
+/// How long one process may take before it is said to hang. Undisturbed it takes about a second.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Processes that one run may need: every blow takes one, and one that died before it began is started again.
+const PROCESSES_MAX: usize = 16;
+/// The signal of a kill.
+const SIGKILL: i32 = 9;
+
+/// How one process of a run is ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Blow {
+    /// By itself, at a named point.
+    At(Death),
+    /// From outside, so long after its start.
+    After(Duration),
+}
+
+impl fmt::Display for Blow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(death) => death.fmt(f),
+            Self::After(time) => write!(f, "{:.1} ms", time.as_secs_f64() * 1_000.0),
+        }
+    }
+}
+
+/// What is done to one run: the first process gets the first blow, the first resume the second, and so on. The
+/// last process gets none.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// The blows.
+    pub blows: Vec<Blow>,
+    /// Whether a second process follows the journal all along.
+    pub followed: bool,
+}
+
+/// What became of a run.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Blows that met a living process.
+    pub struck: Vec<Blow>,
+    /// Blows that came too late, or points that were not passed that often.
+    pub missed: Vec<Blow>,
+    /// Events that somebody outside had been given before the end.
+    pub acknowledged: usize,
+    /// Calls that were reported to their agents as interrupted.
+    pub interrupted: usize,
+    /// Model calls that were cut off and made again.
+    pub asked_again: usize,
+    /// How long all its processes took.
+    pub took: Duration,
+    /// What does not hold.
+    pub breaches: Vec<Breach>,
+}
+
+/// Carries the plan out beneath `dir`, which must be empty.
+pub fn carry_out(program: &Path, dir: &Path, plan: &Plan) -> Result<Report, String> {
+    let scenario =
+        Scenario::create(dir).map_err(|error| format!("the scenario cannot be written: {error}"))?;
+    let mut trial = Trial::new(program, dir, scenario);
+    trial.run(plan).map_err(|error| error.to_string())?;
+    Ok(trial.report())
+}
+
+struct Trial {
+    scenario: Scenario,
+    launch: Launch,
+    run: Option<RunId>,
+    told: Acknowledged,
+    follower: Option<Running>,
+    findings: Findings,
+    report: Report,
+}
+
+impl Trial {
+    fn new(program: &Path, dir: &Path, scenario: Scenario) -> Self {
+        let launch = Launch::new(program, dir, &scenario.state()).with(variables::LEDGER, scenario.ledger());
+        Self {
+            scenario,
+            launch,
+            run: None,
+            told: Acknowledged::default(),
+            follower: None,
+            findings: Findings::default(),
+            report: Report::default(),
+        }
+    }
+
+    fn run(&mut self, plan: &Plan) -> std::io::Result<()> {
+        let began = Instant::now();
+        let mut blows = plan.blows.iter();
+        let mut ended = false;
+        for _ in 0..PROCESSES_MAX {
+            let blow = blows.next();
+            if self.process(blow, plan.followed)? {
+                ended = true;
+                break;
+            }
+            if !self.findings.is_empty() {
+                break;
+            }
+        }
+        self.report.took = began.elapsed();
+        self.report.missed.extend(blows.cloned());
+        if let Some(follower) = self.follower.take() {
+            // It ends by itself when the run has ended; if that went wrong it would wait for ever.
+            let (lines, _) = if ended { follower.finish()? } else { follower.kill()? };
+            for line in &lines {
+                self.take(line);
+            }
+        }
+        self.findings.expect(ended, Harm::Broken, || {
+            format!("the run did not end; last words: {}", last_words(&self.launch.errors()))
+        });
+        if ended {
+            self.check()?;
+        }
+        let left = self.launch.left_behind();
+        self.findings.expect(left.is_empty(), Harm::Orphan, || format!("processes {left:?} are left"));
+        Ok(())
+    }
+
+    /// One process, from its start to its end; whether the run ended with it.
+    fn process(&mut self, blow: Option<&Blow>, followed: bool) -> std::io::Result<bool> {
+        let args: Vec<OsString> = match &self.run {
+            None => self.scenario.run_args(),
+            Some(run) => ["resume", "--json", run.as_str()].map(Into::into).into(),
+        };
+        let launch = match blow {
+            Some(Blow::At(death)) => self.launch.dying(death),
+            Some(Blow::After(_)) | None => self.launch.clone(),
+        };
+        let limit = match blow {
+            Some(Blow::After(time)) => *time,
+            Some(Blow::At(_)) | None => PATIENCE,
+        };
+        let until = Instant::now() + limit;
+        let running = launch.start(args)?;
+        let struck = loop {
+            match running.hear(until) {
+                Heard::Line(line) => {
+                    self.take(&line);
+                    if followed && self.follower.is_none() {
+                        self.follow()?;
+                    }
+                }
+                Heard::End => break false,
+                Heard::Nothing => break true,
+            }
+        };
+        let (rest, status) = if struck { running.kill()? } else { running.finish()? };
+        for line in &rest {
+            self.take(line);
+        }
+        self.find_run()?;
+        // A kill can come between the last line and the end.
+        if status.success() {
+            self.report.missed.extend(blow.cloned());
+            return Ok(true);
+        }
+        match blow {
+            Some(blow) if status.signal() == Some(SIGKILL) => self.report.struck.push(blow.clone()),
+            _ if struck => self.findings.add(Harm::Broken, format!("nothing was heard for {limit:?}")),
+            _ => {
+                let words = last_words(&self.launch.errors());
+                self.findings.add(Harm::Broken, format!("the process ended with {status}: {words}"));
+            }
+        }
+        Ok(false)
+    }
+
+    fn take(&mut self, line: &str) {
+        if let Err(problem) = self.told.take(line) {
+            self.findings.add(Harm::Broken, problem);
+        }
+    }
+
+    fn follow(&mut self) -> std::io::Result<()> {
+        if let Some(run) = self.told.run() {
+            self.follower = Some(self.launch.start(["logs", "-f", "--json", run.as_str()])?);
+        }
+        Ok(())
+    }
+
+    /// Finds out which run it is, as a person would who saw nothing of it.
+    fn find_run(&mut self) -> std::io::Result<()> {
+        if self.run.is_some() {
+            return Ok(());
+        }
+        self.run = self.told.run();
+        if self.run.is_none() {
+            let said = self.launch.output(["ps", "--json"])?;
+            self.findings.expect(said.status.success(), Harm::Broken, || {
+                format!("`ps` ended with {}: {}", said.status, said.err)
+            });
+            let first: Option<Value> =
+                said.out.lines().next().and_then(|line| serde_json::from_str(line).ok());
+            self.run = first.and_then(|run| run["run"].as_str()?.parse().ok());
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> std::io::Result<()> {
+        let Some(run) = self.run.clone() else {
+            self.findings.add(Harm::Lost, "the run ended and nobody knows its name");
+            return Ok(());
+        };
+        self.check_logs(&run)?;
+        let said = self.launch.output(["verify", "--json", run.as_str()])?;
+        self.findings.expect(said.status.success(), Harm::Broken, || {
+            format!("`verify` says {}{}", said.out, said.err)
+        });
+        let journal = match Journal::read(&self.scenario.state(), &run) {
+            Ok(journal) => journal,
+            Err(problem) => {
+                self.findings.add(Harm::Broken, problem);
+                return Ok(());
+            }
+        };
+        let workspace = self.scenario.workspace();
+        let before = (0..4).map(|n| format!("part{n}.txt")).collect::<BTreeSet<String>>();
+        let files = Files { workspace: &workspace, before };
+        self.findings.append(check::ended_run(&journal, &self.scenario.ledger(), &files));
+        self.check_scenario(&journal);
+        self.check_state(&self.scenario.state().join("owners"));
+        for event in &journal.events {
+            match &event.body {
+                EventBody::ToolInterrupted(_) => self.report.interrupted += 1,
+                EventBody::ModelReplied(e)
+                    if e.error.as_ref().is_some_and(|e| e.code == posse_domain::code::Code::Interrupted) =>
+                {
+                    self.report.asked_again += 1;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_logs(&mut self, run: &RunId) -> std::io::Result<()> {
+        let said = self.launch.output(["logs", "--json", run.as_str()])?;
+        let mut logs = Acknowledged::default();
+        for line in said.out.lines() {
+            if let Err(problem) = logs.take(line) {
+                self.findings.add(Harm::Broken, problem);
+            }
+        }
+        self.findings.expect(said.status.success() && !logs.is_empty(), Harm::Broken, || {
+            format!("`logs` ended with {}: {}", said.status, said.err)
+        });
+        self.told.check(&logs, &mut self.findings);
+        self.report.acknowledged = self.told.len();
+        Ok(())
+    }
+
+    /// The outcome is the same as without any blow.
+    fn check_scenario(&mut self, journal: &Journal) {
+        let info = &journal.info;
+        let findings = &mut self.findings;
+        findings.expect(info.status == "completed", Harm::Broken, || format!("the run is {}", info.status));
+        let root = info.run.root();
+        let children = info.agents.iter().filter(|agent| agent.parent.as_ref() == Some(&root)).count();
+        findings
+            .expect(children == scenario::CHILDREN as usize, Harm::Broken, || format!("{children} children"));
+        let expected = Scenario::expected_failures();
+        for agent in &info.agents {
+            let failed = agent.final_status.as_deref() != Some("completed");
+            findings.expect(failed == expected.contains(&agent.id.relative()), Harm::Broken, || {
+                format!("{} is {:?} ({:?})", agent.id, agent.final_status, agent.error)
+            });
+        }
+        for (path, content) in Scenario::expected_files() {
+            let found = std::fs::read_to_string(self.scenario.workspace().join(&path)).unwrap_or_default();
+            findings.expect(found == content, Harm::Lost, || {
+                format!("`{path}` does not end as the writers left it")
+            });
+        }
+        for event in &journal.events {
+            if let EventBody::ModelReplied(replied) = &event.body
+                && replied.error.is_none()
+            {
+                let cost = (replied.usage.input_tokens, replied.usage.output_tokens);
+                findings.expect(cost == scenario::TOKENS_PER_REPLY, Harm::Broken, || {
+                    format!("the reply at event {} cost {cost:?}", event.seq)
+                });
+            }
+        }
+    }
+
+    /// No lock of a dead owner is left once another has opened and closed the store.
+    fn check_state(&mut self, owners: &PathBuf) {
+        let left = std::fs::read_dir(owners).map_or(0, Iterator::count);
+        self.findings.expect(left == 0, Harm::Orphan, || format!("{left} locks of dead owners are left"));
+    }
+
+    fn report(self) -> Report {
+        Report { breaches: self.findings.into_breaches(), ..self.report }
+    }
+}
