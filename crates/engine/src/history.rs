@@ -52,7 +52,7 @@ pub async fn read_events(
 }
 
 /// Fetches the long texts of an event.
-pub(crate) async fn fill(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<(), StoreError> {
+pub async fn fill(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<(), StoreError> {
     let missing = event.body.missing();
     if missing.is_empty() {
         return Ok(());

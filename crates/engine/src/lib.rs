@@ -14,7 +14,7 @@ mod task_view;
 mod verify;
 
 pub use deltas::{Delta, DeltaPart};
-pub use history::{HistoryError, read_events};
+pub use history::{HistoryError, fill, read_events};
 pub use runtime::{
     Parts, Resumed, RunEnded, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions, StopKind,
 };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use posse_domain::event::{CodecError, Event, EventBody, Stored};
 use posse_domain::id::AgentId;
-use posse_domain::text::BlobRef;
 use posse_engine::ports::{Pulse, READ_MAX_EVENTS, RunKey, Store};
 use posse_engine::{HistoryError, TaskEvent, TaskView};
 use tokio::sync::watch;
@@ -25,7 +24,7 @@ pub struct JournalEvent {
     pub at_ms: i64,
     /// What happened, in one line.
     pub summary: String,
-    /// All of it, as the journal holds it: long texts are references.
+    /// All of it, as JSON, long texts included.
     pub detail: serde_json::Value,
     /// All of it, typed, with its long texts.
     pub body: EventBody,
@@ -77,20 +76,14 @@ impl Events {
         let seq = stored.seq;
         let bad = |error: CodecError| Error::from(HistoryError::Event { seq, error });
         let mut event = Event::decode(stored).map_err(bad)?;
-        let detail = serde_json::from_str(&stored.payload).unwrap_or(serde_json::Value::Null);
-        let mut texts = std::collections::HashMap::new();
-        for at in event.body.missing() {
-            let bytes = self.store.get_blob(&self.key.tenant, &at.blob).await?;
-            texts.insert(at.blob, String::from_utf8_lossy(&bytes).into_owned());
-        }
-        event.body.fill(&mut |at: &BlobRef| texts.get(&at.blob).cloned()).map_err(bad)?;
+        posse_engine::fill(&*self.store, &self.key, &mut event).await?;
         Ok(JournalEvent {
             seq,
             agent_id: event.agent,
             kind: event.body.kind(),
             at_ms: event.at_ms,
             summary: event.body.summary(),
-            detail,
+            detail: event.body.detail(),
             body: event.body,
         })
     }

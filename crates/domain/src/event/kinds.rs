@@ -25,6 +25,12 @@ macro_rules! events {
                 match self { $(EventBody::$variant(_) => $kind,)* }
             }
 
+            /// All of it, as people and programs outside see it.
+            pub fn detail(&self) -> serde_json::Value {
+                // A detail is plain data with text keys: it always has a JSON form.
+                match self { $(EventBody::$variant(detail) => serde_json::to_value(detail).unwrap_or_default(),)* }
+            }
+
             pub(super) fn to_json(&self) -> Result<String, serde_json::Error> {
                 match self { $(EventBody::$variant(detail) => serde_json::to_string(detail),)* }
             }

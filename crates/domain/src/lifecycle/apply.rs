@@ -271,6 +271,8 @@ impl Run {
         if !event.agent.is_root() || !root.open_children.is_empty() {
             return Err(illegal(event, "children are open"));
         }
+        let wall = wall_since(root.created_at_ms, event.at_ms);
+        self.ledger.record(&event.agent, wall).map_err(|error| illegal(event, error.to_string()))?;
         self.outcome = Some(outcome);
         Ok(())
     }
