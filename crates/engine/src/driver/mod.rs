@@ -193,6 +193,8 @@ impl Driver {
     async fn drive(mut self) {
         let mut heartbeat = tokio::time::interval(self.rt.options.heartbeat);
         heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut flush = tokio::time::interval(DELTA_BATCH);
+        flush.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut stop = self.rt.stopping.subscribe();
         let result = loop {
             self.end_round();
@@ -204,7 +206,22 @@ impl Driver {
             }
             let wake = self.next_wake();
             tokio::select! {
+                // What is rare comes first: under load the inbox is never empty, and a cancel must not wait for that.
                 biased;
+                _ = stop.changed() => {
+                    let kind = *stop.borrow();
+                    if kind == StopKind::Now {
+                        break Err(Stop::Asked);
+                    }
+                }
+                () = sleep_until(wake), if wake.is_some() => self.on_time(),
+                _ = heartbeat.tick() => self.beat(),
+                _ = flush.tick(), if self.deltas.is_heard() => self.deltas.flush(),
+                changed = self.pulse.changed() => {
+                    if changed.is_ok() {
+                        self.look_for_mail();
+                    }
+                }
                 committed = next_commit(&mut self.flight), if !self.flight.is_empty() => {
                     if let Err(reason) = self.committed(committed) {
                         break Err(Stop::Store(reason));
@@ -215,20 +232,6 @@ impl Driver {
                 Some(input) = self.inbox.recv(), if self.flight.len() < COMMITS_IN_FLIGHT_MAX => {
                     self.input(input);
                     self.take_inputs();
-                }
-                changed = self.pulse.changed() => {
-                    if changed.is_ok() {
-                        self.look_for_mail();
-                    }
-                }
-                () = sleep_until(wake), if wake.is_some() => self.on_time(),
-                () = tokio::time::sleep(DELTA_BATCH), if self.deltas.is_heard() => self.deltas.flush(),
-                _ = heartbeat.tick() => self.beat(),
-                _ = stop.changed() => {
-                    let kind = *stop.borrow();
-                    if kind == StopKind::Now {
-                        break Err(Stop::Asked);
-                    }
                 }
             }
         };
