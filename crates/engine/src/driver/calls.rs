@@ -31,6 +31,10 @@ impl Driver {
         };
         loop {
             let Some(session) = self.sessions.get_mut(id) else { return };
+            // The call before was the last without a result: its turn is over, and these calls are of the past.
+            if session.machine.shared_calls().is_none_or(|open| !Arc::ptr_eq(&open, &calls)) {
+                return;
+            }
             let Some(call) = calls.get(session.cursor) else { return };
             if session.machine.is_answered(session.cursor) || session.calls.get(&call.id).is_some() {
                 session.cursor += 1;
@@ -42,7 +46,13 @@ impl Driver {
                 return;
             }
             session.cursor += 1;
+            self.dispatching += 1;
             self.dispatch(id, call);
+            self.dispatching -= 1;
+            // A call can lead to another agent's calls; only after the outermost has its answer may it be cut.
+            if self.dispatching == 0 {
+                self.cut();
+            }
             if self.poisoned.is_some() || self.sessions.get(id).is_none_or(|session| session.ending.is_some())
             {
                 return;

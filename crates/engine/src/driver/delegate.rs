@@ -391,10 +391,12 @@ impl Driver {
             }
             Some(Node::Open(agent)) => {
                 let state = agent.state.name().as_str();
-                let turn = self.sessions.get(id).map_or(0, |session| session.machine.turn());
+                let session = self.sessions.get(id);
+                let turn = session.map_or(0, |session| session.machine.turn());
+                let last = session.map_or("", |session| session.last_activity.trim_start_matches("agent."));
                 let blocked = self.blocked_on(id).map(|on| format!(", waits for {on}")).unwrap_or_default();
                 let name = &agent.kind.definition.name;
-                format!("{} ({name}): {state}{blocked}; turn {turn}; {spent}", id.relative())
+                format!("{} ({name}): {state}{blocked}; turn {turn}; last {last}; {spent}", id.relative())
             }
         }
     }

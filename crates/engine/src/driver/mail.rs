@@ -53,14 +53,14 @@ impl Driver {
                 continue;
             }
             self.mail.taken = id;
+            // Taken in the same commit as what it leads to, also when that is nothing.
+            self.batch.mail_taken = Some(id);
             match command {
                 MailCommand::Cancel { agent, reason, kill } => {
                     self.cancel(&agent, Cancel { by: "user".to_owned(), reason, kill });
                 }
                 MailCommand::Send { agent, text } => self.deliver_mail(&agent, text),
             }
-            // Taken in the same commit as what it led to, also when that is nothing.
-            self.batch.mail_taken = Some(id);
         }
         if std::mem::take(&mut self.mail.again) {
             self.fetch_mail();

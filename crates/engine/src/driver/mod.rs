@@ -40,7 +40,7 @@ use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
 use crate::scheduler::{Scheduler, Want, What};
 
-/// Events that one commit gathers before it is handed over; a wide reply is cut into several.
+/// Events from which on a commit is handed over; a wide reply is cut into several.
 const COMMIT_TARGET_EVENTS: usize = 1_024;
 /// Commits handed over and not yet durable.
 const COMMITS_IN_FLIGHT_MAX: usize = 4;
@@ -114,6 +114,8 @@ pub(crate) struct Driver {
     unclosed: BTreeSet<AgentId>,
     /// Agents whose call did not fit into a budget now.
     budget_line: VecDeque<AgentId>,
+    /// How many calls are being dispatched, one because of the other.
+    dispatching: u32,
     /// Children created in this round; the ones still waiting at its end say so.
     fresh: Vec<AgentId>,
     system_texts: HashMap<String, (Arc<str>, Hash)>,
@@ -166,6 +168,7 @@ impl Driver {
             held_writers: VecDeque::new(),
             unclosed: BTreeSet::new(),
             budget_line: VecDeque::new(),
+            dispatching: 0,
             fresh: Vec::new(),
             system_texts: HashMap::new(),
             tool_lists: HashMap::new(),
@@ -276,6 +279,11 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input) {
+        self.take(input);
+        self.cut();
+    }
+
+    fn take(&mut self, input: Input) {
         match input {
             Input::Model(done) => self.model_done(&done),
             Input::Prepared { agent, call_id, result } => self.prepared(&agent, &call_id, result),
@@ -337,6 +345,7 @@ impl Driver {
         }
         if let Some(session) = self.sessions.get_mut(&event.agent) {
             session.machine.apply(&event.body);
+            session.last_activity = event.body.kind();
         }
         trace(&event);
         self.projection.observe(&event, &self.run);
@@ -346,6 +355,11 @@ impl Driver {
         );
         self.batch.touched.insert(event.agent.clone());
         self.batch.events.push(event);
+    }
+
+    /// Hands over what was decided once it is much. Only called between things that belong together: a child that
+    /// is closed in one commit and delivered in the next would, after a crash between the two, be spawned again.
+    fn cut(&mut self) {
         if self.batch.events.len() >= COMMIT_TARGET_EVENTS {
             self.submit();
         }
@@ -498,6 +512,7 @@ impl Driver {
             needs_history: false,
             cursor: 0,
             calls: Calls::default(),
+            last_activity: "agent.subagent_created",
             ending: None,
         };
         self.sessions.insert(id.clone(), session);

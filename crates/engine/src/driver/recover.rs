@@ -68,6 +68,7 @@ impl Driver {
         self.reattach(&order);
         for id in &order {
             self.reconcile(id);
+            self.cut();
         }
         self.drive().await;
     }

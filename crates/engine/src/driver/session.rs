@@ -54,6 +54,8 @@ pub(crate) struct Session {
     /// The first call of the reply that was not dispatched.
     pub(crate) cursor: usize,
     pub(crate) calls: Calls,
+    /// The kind of its newest event.
+    pub(crate) last_activity: &'static str,
     /// Why the attempt is ending, once it is.
     pub(crate) ending: Option<Failure>,
 }
