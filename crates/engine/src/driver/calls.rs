@@ -216,17 +216,24 @@ impl Driver {
         let Some(session) = self.sessions.get_mut(id) else { return };
         if session.ending.is_some() {
             // It only looked; the agent ends before it acts.
-            let kind = session.kind.clone();
-            if session.calls.remove(call_id).is_some() {
-                self.scheduler.release(&kind);
-            }
-            return self.conclude(id);
+            return self.forget_call(id, call_id);
         }
         let Some(flight) = session.calls.get_mut(call_id) else { return };
         flight.stage = CallStage::Committing;
         let Some((context, _, input, limit)) = self.effect_of(id, call_id) else { return };
         self.intend(id, call_id, &input, prepared.write.clone());
         self.after_commit(Effect::Run { call: context, prepared, limit });
+    }
+
+    /// A call of an ending agent that does not go on: its slot is free, and the agent may be able to end.
+    fn forget_call(&mut self, id: &AgentId, call_id: &str) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            let kind = session.kind.clone();
+            if session.calls.remove(call_id).is_some() {
+                self.scheduler.release(&kind);
+            }
+        }
+        self.conclude(id);
     }
 
     pub(super) fn intend(
@@ -288,7 +295,8 @@ impl Driver {
             Recovered::Done(output) => self.tool_done(id, call_id, Ok(output), Duration::ZERO),
             Recovered::Apply(prepared) => {
                 let Some((context, _, _, limit)) = self.effect_of(id, call_id) else {
-                    return self.conclude(id);
+                    // The agent ends before the write is done again; the call's task is over all the same.
+                    return self.forget_call(id, call_id);
                 };
                 if let Some(flight) =
                     self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id))

@@ -2,7 +2,7 @@
 //! exactly one input.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use posse_agent::conversation::Conversation;
 use posse_domain::budget::Amount;
@@ -11,6 +11,7 @@ use posse_domain::event::{CallError, EffectClass, WriteIntent};
 use posse_domain::id::AgentId;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 use super::Driver;
 use super::session::CallStage;

@@ -103,6 +103,8 @@ pub(crate) struct Driver {
     deltas: DeltaHub,
     progress: watch::Sender<Progress>,
     pulse: watch::Receiver<Pulse>,
+    /// Whether the store has stopped giving hints.
+    deaf: bool,
     mail: mail::Mailbox,
     deadlines: BTreeSet<(i64, AgentId)>,
     status_waits: Vec<StatusWait>,
@@ -146,6 +148,7 @@ impl Driver {
         let scheduler = Scheduler::new(run.terms.parallel, limits);
         Self {
             pulse: rt.parts.store.watch(&key),
+            deaf: false,
             workspace: Arc::new(PathBuf::from(&run.dir)),
             rt,
             key,
@@ -220,11 +223,11 @@ impl Driver {
                 () = sleep_until(wake), if wake.is_some() => self.on_time(),
                 _ = heartbeat.tick() => self.beat(),
                 _ = flush.tick(), if self.deltas.is_heard() => self.deltas.flush(),
-                changed = self.pulse.changed() => {
-                    if changed.is_ok() {
-                        self.look_for_mail();
-                    }
-                }
+                changed = self.pulse.changed(), if !self.deaf => match changed {
+                    Ok(()) => self.look_for_mail(),
+                    // The store gives no more hints. Asked again it would say so at once, for ever.
+                    Err(_) => self.deaf = true,
+                },
                 committed = next_commit(&mut self.flight), if !self.flight.is_empty() => {
                     if let Err(reason) = self.committed(committed) {
                         break Err(Stop::Store(reason));

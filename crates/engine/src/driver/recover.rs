@@ -66,6 +66,11 @@ impl Driver {
         }
         self.fetch_mail();
         self.reattach(&order);
+        // Before anybody goes on: an agent that ends cuts its children short, and a call of theirs that seems to be
+        // under way would give back a slot that this process never gave out.
+        for id in &order {
+            self.forfeit_model_call(id, Code::Interrupted, "the process ended before the reply");
+        }
         for id in &order {
             self.reconcile(id);
             self.cut();
@@ -104,9 +109,6 @@ impl Driver {
     fn reconcile(&mut self, id: &AgentId) {
         if !self.sessions.contains_key(id) || self.run.outcome.is_some() {
             return;
-        }
-        if self.sessions.get(id).is_some_and(|session| session.machine.is_asking()) {
-            self.forfeit_model_call(id, Code::Interrupted, "the process ended before the reply");
         }
         for begun in self.begun_calls(id) {
             self.resume_call(id, begun);
