@@ -1,1 +1,16 @@
 //! End-to-end stories: one binary, one file for each.
+
+mod cli_bad_input;
+mod cli_cancel;
+mod cli_demo;
+mod cli_detach;
+mod cli_help;
+mod cli_logs;
+mod cli_look;
+mod cli_resume;
+mod cli_run;
+mod cli_send;
+mod cli_settings;
+mod cli_signals;
+mod cli_terminal;
+mod support;

@@ -6,6 +6,11 @@ use posse::Usage;
 use posse::ports::Holder;
 use posse_domain::budget::Usd;
 
+/// The time, in milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
 /// A time as machines read it: RFC 3339, UTC, with milliseconds.
 pub(crate) fn timestamp(at_ms: i64) -> String {
     let at = Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::UNIX_EPOCH);

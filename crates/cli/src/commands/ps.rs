@@ -1,7 +1,5 @@
 //! `posse ps`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use posse::RunSummary;
 
 use crate::context::Context;
@@ -10,7 +8,7 @@ use crate::exit::Exit;
 use crate::json::PsLine;
 use crate::output::{Output, note};
 use crate::term;
-use crate::text::{ago, status};
+use crate::text::{ago, now_ms, status};
 
 /// Runs listed unless more are asked for.
 const SHOWN: u32 = 20;
@@ -67,9 +65,4 @@ fn table(runs: &[RunSummary], now_ms: i64) -> String {
         ));
     }
     table
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -38,7 +38,7 @@ pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError>
     if args.json {
         output.json(&ResultLine::new(&finished))?;
     } else {
-        view::tell(&mut output, &finished)?;
+        view::tell(&mut output, &finished, true)?;
     }
     Ok(Exit::of(&finished))
 }

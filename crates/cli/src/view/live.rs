@@ -10,8 +10,9 @@ use crossterm::{queue, terminal};
 use posse::JournalEvent;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::rows::{Row, Tint, rows};
+use super::rows::{Moment, Row, Tint, rows};
 use super::tree::Tree;
+use crate::text::now_ms;
 
 /// Time between two drawings.
 const FRAME: Duration = Duration::from_millis(80);
@@ -77,7 +78,7 @@ impl Live {
 
     fn paint(&mut self, room: usize) {
         let (width, _) = size();
-        let mut lines = rows(&self.tree, room, self.frame);
+        let mut lines = rows(&self.tree, room, Moment { frame: self.frame, now_ms: now_ms() });
         if let Some(note) = &self.note {
             lines.push(Row(vec![(Tint::Bold, note.clone())]));
         }

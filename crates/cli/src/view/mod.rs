@@ -108,7 +108,8 @@ impl View {
         let written = if matches!(self.kind, Kind::Json) {
             self.output.json(&ResultLine::new(finished))
         } else {
-            tell(&mut self.output, finished)
+            // The live tree has told the figures.
+            tell(&mut self.output, finished, matches!(self.kind, Kind::Plain))
         };
         self.unless_gone(written)
     }
@@ -125,15 +126,13 @@ impl View {
     }
 }
 
-/// Tells how a run ended, to people.
-pub(crate) fn tell(output: &mut Output, finished: &Finished) -> Result<(), CliError> {
-    let run = &finished.run;
-    note(&format!(
-        "run {run} {}: {}, {}",
-        finished.status,
-        plural(finished.agents, "agent"),
-        spent(&finished.usage)
-    ));
+/// Tells how a run ended, to people; with what it spent, unless they have seen that.
+pub(crate) fn tell(output: &mut Output, finished: &Finished, with_figures: bool) -> Result<(), CliError> {
+    let mut line = format!("run {} {}", finished.run, finished.status);
+    if with_figures {
+        line.push_str(&format!(": {}, {}", plural(finished.agents, "agent"), spent(&finished.usage)));
+    }
+    note(&line);
     for child in &finished.failed {
         note(&format!("  {} failed ({}): {}", child.id, child.code, child.reason));
     }

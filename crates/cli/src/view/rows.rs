@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use posse::AgentId;
+use posse_domain::text::first_line;
 
 use super::tree::{Agent, Stage, Tree};
 use crate::text::{count, duration, plural};
@@ -41,14 +42,26 @@ impl Row {
     }
 }
 
-/// The tree in at most `max` rows, and the line below it. `frame` turns the wheel of those at work.
-pub(crate) fn rows(tree: &Tree, max: usize, frame: usize) -> Vec<Row> {
+/// Characters of a title that are shown: what an agent does now needs room too.
+const TITLE_MAX_CHARS: usize = 40;
+
+/// When a tree is drawn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// Turns the wheel of those at work.
+    pub(crate) frame: usize,
+    /// The time, in milliseconds since 1970.
+    pub(crate) now_ms: i64,
+}
+
+/// The tree in about `max` rows, and the line below it.
+pub(crate) fn rows(tree: &Tree, max: usize, moment: Moment) -> Vec<Row> {
     let Some(root) = tree.root() else { return vec![] };
     let shown = shown(tree, max.saturating_sub(1));
     let mut rows = Vec::new();
-    let drawing = Drawing { tree, shown: &shown, frame };
+    let drawing = Drawing { tree, shown: &shown, frame: moment.frame };
     drawing.agent(root, "", "", &mut rows);
-    rows.push(totals(tree));
+    rows.push(totals(tree, moment.now_ms));
     rows
 }
 
@@ -138,7 +151,7 @@ impl Drawing<'_> {
         let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
         row.push(Tint::Bold, name).push(Tint::Plain, format!(" {}", agent.definition));
         if !agent.title.is_empty() {
-            row.push(Tint::Plain, format!(": {}", agent.title));
+            row.push(Tint::Plain, format!(": {}", first_line(&agent.title, TITLE_MAX_CHARS)));
         }
         let mut facts = Vec::new();
         if agent.background {
@@ -157,9 +170,20 @@ impl Drawing<'_> {
         if !facts.is_empty() {
             row.push(Tint::Dim, format!("  {}", facts.join(", ")));
         }
-        if !agent.activity.is_empty() && agent.stage != Stage::Completed {
-            let tint = if matches!(agent.stage, Stage::Failed) { Tint::Bad } else { Tint::Dim };
-            row.push(tint, format!("  {}", agent.activity));
+        let waits_for = self.tree.open_children(agent);
+        let activity = match agent.stage {
+            Stage::Completed => String::new(),
+            Stage::Running if !agent.asking && waits_for > 0 => {
+                format!(
+                    "waits for {}",
+                    if waits_for == 1 { "1 child".to_owned() } else { format!("{waits_for} children") }
+                )
+            }
+            _ => agent.activity.clone(),
+        };
+        if !activity.is_empty() {
+            let tint = if agent.stage == Stage::Failed { Tint::Bad } else { Tint::Dim };
+            row.push(tint, format!("  {activity}"));
         }
         row
     }
@@ -185,7 +209,7 @@ fn sign(stage: Stage, frame: usize) -> (&'static str, Tint) {
 }
 
 /// The running totals.
-fn totals(tree: &Tree) -> Row {
+fn totals(tree: &Tree, now_ms: i64) -> Row {
     let counts = tree.counts();
     let mut parts = vec![plural(counts.all(), "agent")];
     for (number, word) in [
@@ -199,7 +223,9 @@ fn totals(tree: &Tree) -> Row {
         }
     }
     parts.push(crate::text::spent(&tree.usage));
-    let elapsed = tree.last_at_ms.saturating_sub(tree.started_at_ms).max(0).cast_unsigned();
+    let is_over = tree.root().is_some_and(|root| root.stage.is_over());
+    let until = if is_over { tree.last_at_ms } else { now_ms };
+    let elapsed = until.saturating_sub(tree.started_at_ms).max(0).cast_unsigned();
     parts.push(duration(elapsed));
     let mut row = Row::default();
     row.push(Tint::Dim, parts.join(" · "));

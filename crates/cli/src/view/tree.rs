@@ -65,6 +65,8 @@ pub(crate) struct Agent {
     pub(crate) background: bool,
     /// What it spent itself.
     pub(crate) usage: Usage,
+    /// Whether its model is being asked.
+    pub(crate) asking: bool,
     /// What it did last.
     pub(crate) activity: String,
     /// The number of its last event.
@@ -89,6 +91,7 @@ impl Agent {
             attempt: 1,
             background: false,
             usage: Usage::ZERO,
+            asking: false,
             activity: String::new(),
             last_seq: 0,
             children: Vec::new(),
@@ -145,6 +148,12 @@ impl Tree {
     /// All agents, in no order.
     pub(crate) fn agents(&self) -> impl Iterator<Item = &Agent> {
         self.agents.values()
+    }
+
+    /// How many children of an agent have not ended.
+    pub(crate) fn open_children(&self, agent: &Agent) -> u64 {
+        let open = |id: &&AgentId| self.get(id).is_some_and(|child| !child.stage.is_over());
+        agent.children.iter().filter(open).count() as u64
     }
 
     /// How many agents stand where.
@@ -219,8 +228,12 @@ impl Agent {
                 self.turn = 0;
                 self.activity = term::line(&event.summary);
             }
-            EventBody::ModelCalled(e) => self.turn = e.turn,
+            EventBody::ModelCalled(e) => {
+                self.turn = e.turn;
+                self.asking = true;
+            }
             EventBody::ModelReplied(e) => {
+                self.asking = false;
                 self.usage += e.usage;
                 self.activity = said(e);
             }

@@ -1,0 +1,173 @@
+//! What cannot be right is refused with one clear error, and nothing is written.
+
+use crate::support::Home;
+
+const SCRIPT: &str = "- reply: {text: done}\n";
+
+/// Types `args`; what standard error says must hold all of `named`.
+#[track_caller]
+fn refused(home: &Home, args: &[&str], named: &[&str]) {
+    let done = home.posse(args).exits(2);
+    assert_eq!(done.stdout, "", "{args:?}");
+    assert_eq!(done.stderr.matches("error: ").count(), 1, "{args:?}: {}", done.stderr);
+    for name in named {
+        assert!(done.stderr.contains(name), "{args:?}: no {name:?} in:\n{}", done.stderr);
+    }
+    assert!(!home.state_dir().exists(), "{args:?} wrote something");
+}
+
+/// The same for `run` with more arguments.
+#[track_caller]
+fn run_refused(home: &Home, more: &[&str], named: &[&str]) {
+    for detach in [&[] as &[&str], &["--detach"]] {
+        refused(home, &[&["run"], detach, more].concat(), named);
+    }
+}
+
+#[test]
+fn a_bad_script_is_named_with_its_line() {
+    let home = Home::new();
+    for (script, named) in [
+        ("- reply: {text: a}\n- repply: {text: b}\n", "script.yaml:2: unknown field \"repply\""),
+        ("- when: {turn: one}\n  reply: {text: a}\n", "script.yaml:1: turn: expected"),
+        ("- when: {turn: 1}\n", "script.yaml:1: the rule has neither `reply` nor `error`"),
+        ("- reply: {text: a}\n  times: 0\n", "script.yaml:2: times:"),
+        ("", "script.yaml: the script has no rules"),
+        ("- reply: {text: [\n", "script.yaml:"),
+    ] {
+        home.write("script.yaml", script);
+        run_refused(&home, &["--model", "scripted/script.yaml", "x"], &[named, "--model: "]);
+    }
+    std::fs::write(home.project().join("script.yaml"), b"\xff\xfe").expect("a file");
+    run_refused(&home, &["--model", "scripted/script.yaml", "x"], &["script.yaml: ", "UTF-8"]);
+    run_refused(&home, &["--model", "scripted/none.yaml", "x"], &["none.yaml: cannot read the script"]);
+    run_refused(&home, &["--model", "scripted/", "x"], &["names no file"]);
+    run_refused(
+        &home,
+        &["--model", "acme/large", "x"],
+        &["there is no model `acme/large`", "scripted/<file>"],
+    );
+    run_refused(&home, &["x"], &["no model is set", "--model", "posse demo"]);
+}
+
+#[test]
+fn a_bad_agents_file_is_named_with_its_line() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let with = |agents: &str, named: &[&str]| {
+        run_refused(&home, &["--model", "scripted/script.yaml", "--agents", agents, "x"], named);
+    };
+    for (text, named) in [
+        (
+            "{\n\"lead\": {\"prompt\": \"x\",\n\"toolz\": []}}",
+            "agents.json:3: lead: unknown field \"toolz\" (did you mean `tools`?)",
+        ),
+        (
+            "{\"lead\": {\"prompt\": \"x\", \"tools\": [\"grepp\"]}}",
+            "agents.json:1: lead.tools: there is no tool \"grepp\"",
+        ),
+        (
+            "{\"lead\": {\"prompt\": \"x\", \"spawns\": [\"nobody\"]}}",
+            "agents.json:1: lead.spawns: there is no definition",
+        ),
+        (
+            "{\"lead\": {\"prompt\": \"x\", \"max_turns\": 0}}",
+            "agents.json:1: lead.max_turns: must be at least 1",
+        ),
+        ("{\"lead\": {}}", "agents.json:1: lead.prompt: is missing"),
+        ("[]", "agents.json:1: "),
+        ("{", "agents.json:1: "),
+    ] {
+        home.write("agents.json", text);
+        with("agents.json", &[named, "--agents: "]);
+    }
+    with("none.json", &["--agents: none.json: "]);
+    with("{\"lead\": 1}", &["--agents: (inline):1: lead: "]);
+    with(
+        "{\"a\": {\"prompt\": \"x\", \"model\": \"scripted/none.yaml\"}}",
+        &["--agents: a.model: none.yaml: cannot read"],
+    );
+    run_refused(
+        &home,
+        &["--model", "scripted/script.yaml", "--agent", "codr", "x"],
+        &["--agent: there is no definition `codr` (did you mean `coder`?)"],
+    );
+}
+
+#[test]
+fn a_bad_flag_is_named() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    for (flags, named) in [
+        (&["--max-turns", "0"] as &[&str], &["--max-turns", "at least 1"] as &[&str]),
+        (&["--max-turns", "many"], &["--max-turns", "`none`"]),
+        (&["--max-agents", "0"], &["--max-agents", "at least 1"]),
+        (&["--max-agents", "-1"], &["-1"]),
+        (&["--max-tokens", "1.5"], &["--max-tokens", "whole number"]),
+        (&["--max-depth", "none"], &["--max-depth"]),
+        (&["--parallel", "0"], &["--parallel", "at least 1"]),
+        (&["--dir", "nowhere"], &["--dir", "nowhere"]),
+        (&["--dir", "script.yaml"], &["--dir", "is not a directory"]),
+        (&["--modle", "x"], &["--modle", "--model"]),
+    ] {
+        run_refused(&home, &[&["--model", "scripted/script.yaml"], flags, &["x"]].concat(), named);
+    }
+    run_refused(&home, &["--model", "scripted/script.yaml"], &["REQUEST"]);
+    run_refused(&home, &["--model", "scripted/script.yaml", " "], &["the request is empty"]);
+    run_refused(&home, &["--model", "scripted/script.yaml", "-"], &["the request is empty"]);
+}
+
+#[test]
+fn bad_settings_are_named_with_their_place() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let run = ["--model", "scripted/script.yaml", "x"];
+    home.write_settings("model: scripted/none.yaml\nagent:\n  max_dept: 1\n");
+    run_refused(
+        &home,
+        &run,
+        &[".config/posse/settings.yaml:3: unknown key `max_dept` (did you mean `max_depth`?)"],
+    );
+    home.write_settings("model: scripted/none.yaml\n");
+    run_refused(&home, &["x"], &[".config/posse/settings.yaml:1: none.yaml: cannot read the script"]);
+    home.write_settings("");
+    let mut command = home.command(&["run", "x"]);
+    let output = command.env("POSSE_MODEL", "scripted/none.yaml").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(text.starts_with("error: POSSE_MODEL: none.yaml: cannot read the script"), "{text}");
+}
+
+#[test]
+fn a_run_that_does_not_exist_is_said_so_and_nothing_is_made() {
+    let home = Home::new();
+    for verb in ["show", "logs", "wait", "resume", "verify", "trace", "cancel"] {
+        refused(&home, &[verb, "k3f9"], &["there is no run `k3f9`", "posse ps"]);
+        refused(&home, &[verb, "what?"], &["what?"]);
+    }
+    refused(&home, &["send", "k3f9.1", "hello"], &["there is no run `k3f9`"]);
+    refused(&home, &["explain", "k3f9.1", "read"], &["there is no run `k3f9`"]);
+    refused(&home, &["show", "k3f9.1"], &["that is an agent; its run is `k3f9`"]);
+    refused(&home, &["resume", "--last"], &["no run was interrupted"]);
+    refused(&home, &["frobnicate"], &["frobnicate"]);
+    let ps = home.posse(&["ps"]).exits(0);
+    assert!(ps.stdout.is_empty() && !home.state_dir().exists(), "{ps:?}");
+}
+
+#[test]
+fn an_agent_that_does_not_exist_and_an_ambiguous_prefix_are_said_so() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    // One more than the letters an id can begin with: two runs begin with the same one.
+    let mut runs: Vec<String> = Vec::new();
+    while !runs.iter().enumerate().any(|(at, run)| runs[..at].iter().any(|other| other[..1] == run[..1])) {
+        let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "x"]).exits(0);
+        runs.push(crate::support::run_of(&done.result()));
+    }
+    let newest = runs.last().expect("a run");
+    let done = home.posse(&["show", &newest[..1]]).exits(2);
+    assert!(done.stderr.contains("fits several runs: ") && done.stderr.contains(newest), "{}", done.stderr);
+    let done = home.posse(&["trace", &format!("{newest}.7")]).exits(2);
+    assert!(done.stderr.contains(&format!("there is no agent {newest}.7")), "{}", done.stderr);
+    home.posse(&["show", &newest[..7]]).exits(0);
+}

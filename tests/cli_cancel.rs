@@ -1,0 +1,87 @@
+//! Cancelling runs and agents, whoever carries them.
+
+use serde_json::json;
+
+use crate::support::{Going, Home, run_of};
+
+fn script(latency_ms: u32) -> String {
+    format!(
+        r#"
+- when: {{definition: coder, turn: 1}}
+  reply:
+    tool_calls:
+      - {{name: task, input: {{subagent_type: explore, description: one, prompt: one}}}}
+      - {{name: task, input: {{subagent_type: explore, description: two, prompt: two}}}}
+- when: {{definition: explore, contains: one}}
+  reply: {{text: found}}
+  latency_ms: {latency_ms}
+- reply: {{text: done}}
+"#
+    )
+}
+
+/// A run whose first child waits for ever.
+fn stuck(home: &Home) -> (Going, String) {
+    home.write("script.yaml", &script(3_600_000));
+    let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
+    let event = going.until_event(".1", "agent.model_called");
+    (going, run_of(&event))
+}
+
+#[test]
+fn a_run_that_another_process_carries_is_cancelled_there() {
+    let home = Home::new();
+    let (going, run) = stuck(&home);
+    let cancel = home.posse(&["cancel", &run[..6], "--reason", "not needed"]).exits(0);
+    assert_eq!(cancel.stderr, format!("{run}: run cancelled: not needed\n"));
+    let result = going.finish().exits(3).result();
+    assert_eq!(result["status"], "cancelled");
+    home.posse(&["wait", &run]).exits(3);
+    let late = home.posse(&["cancel", &run]).exits(1);
+    assert!(late.stderr.starts_with(&format!("error: run {run} has ended (cancelled)\n")), "{}", late.stderr);
+}
+
+#[test]
+fn one_agent_can_be_cancelled_and_the_run_goes_on() {
+    let home = Home::new();
+    let (going, run) = stuck(&home);
+    let cancel = home.posse(&["cancel", &format!("{run}.1")]).exits(0);
+    assert_eq!(cancel.stderr, format!("agent {run}.1: closed, failed (cancelled)\n"));
+    let result = going.finish().exits(0).result();
+    assert_eq!(result["failed"][0]["code"], "CANCELLED");
+    let show = home.posse(&["show", "--json", &run]).json();
+    let states: Vec<_> =
+        show["agents"].as_array().expect("agents").iter().map(|agent| &agent["close_reason"]).collect();
+    assert_eq!(states, [&json!("integrated"), &json!("cancelled"), &json!("integrated")]);
+}
+
+#[test]
+fn a_run_that_nobody_carries_is_ended_by_the_command_itself() {
+    let home = Home::new();
+    let (going, run) = stuck(&home);
+    going.kill();
+    let cancel = home.posse(&["cancel", &run]).exits(0);
+    assert_eq!(cancel.stderr, format!("run {run} was cancelled\n"));
+    home.posse(&["resume", &run]).exits(3);
+    home.posse(&["verify", &run]).exits(0);
+}
+
+#[test]
+fn an_agent_of_a_run_that_nobody_carries_is_cancelled_when_it_goes_on() {
+    let home = Home::new();
+    let (going, run) = stuck(&home);
+    going.kill();
+    let cancel = home.posse(&["cancel", &format!("{run}.1")]).exits(0);
+    assert!(cancel.stderr.contains(&format!("once `posse resume {run}` goes on")), "{}", cancel.stderr);
+    let result = home.posse(&["resume", "--json", &run]).exits(0).result();
+    assert_eq!(result["failed"][0]["code"], "CANCELLED", "its model would still wait");
+}
+
+#[test]
+fn the_wish_alone_can_be_left_behind() {
+    let home = Home::new();
+    let (going, run) = stuck(&home);
+    let cancel = home.posse(&["cancel", "--no-wait", &run]).exits(0);
+    assert_eq!(cancel.stderr, format!("{run} will be cancelled\n"));
+    going.finish().exits(3);
+}

@@ -1,0 +1,36 @@
+//! What the command says about itself.
+
+use crate::support::Home;
+
+const VERBS: [&str; 12] =
+    ["run", "ps", "show", "logs", "trace", "wait", "send", "cancel", "resume", "verify", "explain", "demo"];
+
+#[test]
+fn the_help_names_every_verb_and_the_exit_codes() {
+    let home = Home::new();
+    let help = home.posse(&["--help"]).exits(0).stdout;
+    insta::assert_snapshot!(help);
+    for verb in VERBS {
+        assert!(help.contains(&format!("\n  {verb} ")), "{verb}");
+    }
+    assert!(!help.contains("__background"));
+}
+
+#[test]
+fn every_verb_has_its_help() {
+    let home = Home::new();
+    let pages: String = VERBS.iter().map(|verb| home.posse(&[verb, "-h"]).exits(0).stdout + "\n").collect();
+    insta::assert_snapshot!(pages);
+}
+
+#[test]
+fn the_version_is_told() {
+    let version = Home::new().posse(&["--version"]).exits(0);
+    assert_eq!(version.stdout, format!("posse {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn without_a_verb_the_help_is_shown_as_a_mistake() {
+    let done = Home::new().posse(&[]).exits(2);
+    assert!(done.stdout.is_empty() && done.stderr.contains("Usage: posse"), "{done:?}");
+}

@@ -1,0 +1,74 @@
+//! Settings from the file, the environment and flags.
+
+use serde_json::Value;
+
+use crate::support::{Home, run_of};
+
+/// Every agent spawns another until it is refused.
+const DEEP: &str = r#"
+- when: {turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: lead, description: deeper, prompt: go deeper}}]}
+- reply: {text: back}
+"#;
+
+/// How deep a run goes with these settings, variables and flags.
+fn depth(settings: &str, variables: &[(&str, &str)], flags: &[&str]) -> u64 {
+    let home = Home::new();
+    home.write("script.yaml", DEEP);
+    home.write("agents.json", r#"{"lead": {"prompt": "You lead.", "spawns": ["lead"]}}"#);
+    home.write_settings(settings);
+    let run =
+        ["run", "--json", "--model", "scripted/script.yaml", "--agents", "agents.json", "--agent", "lead"];
+    let mut command = home.command(&[&run, flags, &["go"]].concat());
+    command.envs(variables.iter().copied());
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let last = String::from_utf8(output.stdout).expect("UTF-8").lines().last().expect("a result").to_owned();
+    let result: Value = serde_json::from_str(&last).expect("JSON");
+    let show = home.posse(&["show", "--json", &run_of(&result)]).json();
+    show["by_depth"].as_array().expect("depths").len() as u64 - 1
+}
+
+#[test]
+fn the_depth_follows_the_run_the_settings_and_the_operators_ceiling() {
+    assert_eq!(depth("", &[], &[]), 2, "the default");
+    assert_eq!(depth("", &[], &["--max-depth", "1"]), 1);
+    assert_eq!(depth("", &[], &["--max-depth", "9"]), 3, "the default ceiling");
+    assert_eq!(depth("agent: {max_depth: 1}", &[], &[]), 1);
+    assert_eq!(depth("agent: {max_depth: 1}", &[], &["--max-depth", "3"]), 3);
+    assert_eq!(depth("agent: {max_orchestration_depth: 4}", &[], &[]), 4, "set alone it is the default too");
+    assert_eq!(depth("agent: {max_orchestration_depth: 1, max_depth: 3}", &[], &[]), 1);
+    let ceiling = ("POSSE_AGENT__MAX_ORCHESTRATION_DEPTH", "1");
+    assert_eq!(depth("agent: {max_orchestration_depth: 4}", &[ceiling], &["--max-depth", "4"]), 1);
+}
+
+#[test]
+fn more_depth_than_the_operator_allows_is_noted() {
+    let home = Home::new();
+    home.write("script.yaml", "- reply: {text: done}\n");
+    let done = home.posse(&["run", "--model", "scripted/script.yaml", "--max-depth", "9", "x"]).exits(0);
+    assert!(done.stderr.starts_with("note: --max-depth 9 is more than"), "{}", done.stderr);
+}
+
+#[test]
+fn a_script_named_in_the_settings_file_is_found_from_anywhere() {
+    let home = Home::new();
+    home.write_settings("model: scripted/../../project/script.yaml\n");
+    home.write("script.yaml", "- reply: {text: found}\n");
+    let elsewhere = home.project().join("a/b");
+    std::fs::create_dir_all(&elsewhere).expect("a folder");
+    let output = home.command(&["run", "x"]).current_dir(elsewhere).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "found\n");
+}
+
+#[test]
+fn a_run_keeps_its_script_when_it_is_resumed_elsewhere() {
+    let home = Home::new();
+    home.write("script.yaml", "- reply: {text: done}\n  latency_ms: 3600000\n");
+    let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "x"]);
+    let run = run_of(&going.until_event("", "agent.model_called"));
+    going.kill();
+    home.write("script.yaml", "- reply: {text: done}\n");
+    let output = home.command(&["resume", &run]).current_dir("/").output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+}

@@ -1,0 +1,254 @@
+//! What the stories share: a home of their own, the real binary, and a way to wait for what it says.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A person's home with a project in it. Nothing outside is read or written.
+pub(crate) struct Home {
+    dir: TempDir,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let home = Self { dir: tempfile::tempdir().expect("a directory") };
+        fs::create_dir(home.project()).expect("a project");
+        home
+    }
+
+    /// Where commands are typed.
+    pub(crate) fn project(&self) -> PathBuf {
+        self.dir.path().join("project")
+    }
+
+    /// Where runs are kept. Not there before the first run.
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    /// Writes a file of the project.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.project().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
+    /// Writes the settings file.
+    pub(crate) fn write_settings(&self, text: &str) {
+        let folder = self.dir.path().join(".config/posse");
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("settings.yaml"), text).expect("settings");
+    }
+
+    /// The command with these arguments, ready to be started.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_posse"));
+        command
+            .args(args)
+            .current_dir(self.project())
+            .env_clear()
+            .env("HOME", self.dir.path())
+            .env("POSSE_HOME", self.state_dir())
+            .env("TZ", "UTC")
+            .env("TMPDIR", self.dir.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command to its end.
+    pub(crate) fn posse(&self, args: &[&str]) -> Done {
+        Done::of(self.command(args))
+    }
+
+    /// Starts the command and leaves it to be watched.
+    pub(crate) fn start(&self, args: &[&str]) -> Going {
+        Going::of(self.command(args), self.dir.path())
+    }
+
+    /// A text without what differs from one time to the next: ids, times, folders, process ids.
+    pub(crate) fn redact(&self, text: &str, run: &str) -> String {
+        let whole = self.dir.path().canonicalize().expect("a path");
+        let text = text.replace(run, "RUN-----").replace(whole.to_str().expect("UTF-8"), "[HOME]");
+        text.lines().map(redact_line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Replaces times of day, dates and durations, which are all made of digits.
+fn redact_line(line: &str) -> String {
+    let words: Vec<String> = line.split(' ').map(redact_word).collect();
+    let mut text = words.join(" ");
+    for unit in [" ms", " s", " min"] {
+        while let Some(at) = duration_before(&text, unit) {
+            text.replace_range(at..at + text[at..].find(unit).expect("found") + unit.len(), "[TIME]");
+        }
+    }
+    text
+}
+
+/// Where a number begins that stands before this unit.
+fn duration_before(text: &str, unit: &str) -> Option<usize> {
+    text.match_indices(unit).find_map(|(end, _)| {
+        let after = text[end + unit.len()..].chars().next();
+        let digits = text[..end].bytes().rev().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+        let is_word_end = after.is_none_or(|c| !c.is_alphanumeric());
+        (digits > 0 && is_word_end).then_some(end - digits)
+    })
+}
+
+fn redact_word(word: &str) -> String {
+    let shape: String = word.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
+    let core = shape.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    match core {
+        "99:99:99.999" | "9999-99-99T99:99:99.999Z" => shape.replace(core, "[TIME]"),
+        _ if core.len() == 64 && core.chars().all(|c| c.is_ascii_hexdigit()) => "[HASH]".to_owned(),
+        _ => word.to_owned(),
+    }
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    fn of(mut command: Command) -> Self {
+        let output = command.output().expect("the command runs");
+        Self::new(output.status, &output.stdout, &output.stderr)
+    }
+
+    fn new(status: ExitStatus, stdout: &[u8], stderr: &[u8]) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+        Self { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// The same, if it ended with this code.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// Standard output as one JSON value.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    /// Standard output as JSON lines.
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        self.stdout.lines().map(parse).collect()
+    }
+
+    /// The result: the last of the JSON lines.
+    #[track_caller]
+    pub(crate) fn result(&self) -> Value {
+        let last = self.json_lines().pop().expect("a line");
+        assert_eq!(last["type"], "result", "{self:#?}");
+        last
+    }
+
+    /// Both outputs and the code, for a snapshot.
+    pub(crate) fn screen(&self, home: &Home, run: &str) -> String {
+        let code = self.code.map_or_else(|| "none".to_owned(), |code| code.to_string());
+        let text = format!("-- stderr\n{}-- stdout\n{}-- exit {code}\n", self.stderr, self.stdout);
+        home.redact(&text, run)
+    }
+}
+
+/// A command that is at work, with its standard output to be read line by line.
+pub(crate) struct Going {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    read: String,
+    stderr: PathBuf,
+}
+
+impl Going {
+    fn of(mut command: Command, folder: &Path) -> Self {
+        // A file, because a pipe that nobody reads fills up.
+        let stderr = tempfile::Builder::new().prefix("stderr-").tempfile_in(folder).expect("a file");
+        let (file, stderr) = stderr.keep().expect("a file");
+        let mut child = command.stdout(Stdio::piped()).stderr(file).spawn().expect("the command starts");
+        let lines = BufReader::new(child.stdout.take().expect("standard output"));
+        Self { child, lines, read: String::new(), stderr }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line; none at the end.
+    pub(crate) fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("a line");
+        self.read.push_str(&line);
+        (!line.is_empty()).then_some(line)
+    }
+
+    /// Reads events until one that fits, and gives it.
+    #[track_caller]
+    pub(crate) fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        while let Some(line) = self.line() {
+            let event: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            if fits(&event) {
+                return event;
+            }
+        }
+        panic!("it ended first: {}\n{}", self.read, fs::read_to_string(&self.stderr).unwrap_or_default());
+    }
+
+    /// Reads events until an agent has one of this kind; `agent` is the end of its id, `""` is the root.
+    #[track_caller]
+    pub(crate) fn until_event(&mut self, agent: &str, kind: &str) -> Value {
+        self.until(|event| {
+            let id = event["agent_id"].as_str().unwrap_or_default();
+            event["kind"] == kind && id.get(8..) == Some(agent)
+        })
+    }
+
+    /// Waits until standard error says this.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
+        kill_process(pid, signal).expect("the signal is sent");
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn kill(mut self) -> String {
+        self.signal(Signal::KILL);
+        self.child.wait().expect("it has ended");
+        std::mem::take(&mut self.read)
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn finish(mut self) -> Done {
+        self.lines.read_to_string(&mut self.read).expect("the rest");
+        let status = self.child.wait().expect("it has ended");
+        let stderr = fs::read(&self.stderr).expect("standard error");
+        Done::new(status, self.read.as_bytes(), &stderr)
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        // A story that failed leaves nothing behind. One that ended cannot be killed any more.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The run that an event or a result is about.
+pub(crate) fn run_of(event: &Value) -> String {
+    let id = event["run"].as_str().or_else(|| event["agent_id"].as_str()).expect("an id");
+    id[..8].to_owned()
+}
