@@ -11,9 +11,6 @@ use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 
 use crate::{Error, Posse};
 
-/// The store's file that is there once a run was started.
-const DATABASE_FILE: &str = "posse.db";
-
 enum Place {
     Memory,
     Directory(PathBuf),
@@ -141,8 +138,10 @@ impl PosseBuilder {
                 options.lease = self.lease.unwrap_or(options.lease);
                 Arc::new(SqliteStore::open(&dir, options)?)
             }
-            Place::Existing(dir) if is_empty(&dir) => Arc::new(MemoryStore::default()),
-            Place::Existing(dir) => Arc::new(SqliteStore::open_existing_read_only(&dir)?),
+            Place::Existing(dir) => match SqliteStore::open_existing_read_only(&dir)? {
+                Some(store) => Arc::new(store),
+                None => Arc::new(MemoryStore::default()),
+            },
         };
         let models = self.catalog.unwrap_or_else(|| {
             let catalog = Catalog::new(self.script_dir);
@@ -161,9 +160,4 @@ impl PosseBuilder {
         let parts = Parts { store, models, tools, system: self.system, faults: self.faults };
         Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared))
     }
-}
-
-/// Whether no run was ever started here. A directory that cannot be looked into is for the store to complain about.
-fn is_empty(dir: &Path) -> bool {
-    matches!(dir.join(DATABASE_FILE).try_exists(), Ok(false))
 }

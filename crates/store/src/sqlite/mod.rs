@@ -116,14 +116,15 @@ impl SqliteStore {
     }
 
     /// Opens an existing store for looking only, also on a medium that cannot be written. Writing to it is
-    /// [`StoreError::ReadOnly`].
-    pub fn open_existing_read_only(dir: &Path) -> Result<Self, StoreError> {
-        let context = open::open_read_only(dir)?;
+    /// [`StoreError::ReadOnly`]. None if there is no store: there never was one, or a crash cut its making off.
+    pub fn open_existing_read_only(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let Some(context) = open::open_read_only(dir)? else { return Ok(None) };
         let readers = {
             let context = context.clone();
             Readers::new(move || open::connect_read_only(&context))
         };
-        Ok(Self { context, watchers: Arc::default(), lookout: Mutex::new(None), readers, writer: None })
+        let watchers = Arc::default();
+        Ok(Some(Self { context, watchers, lookout: Mutex::new(None), readers, writer: None }))
     }
 
     /// Lines a request up at once, so that the order of the calls is the order of writing; the future only waits.

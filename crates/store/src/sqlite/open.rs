@@ -10,6 +10,7 @@ use super::clock::BootClock;
 use super::context::Context;
 use super::error::from_io;
 use super::filesystem::refuse_network;
+use super::migrate::Found;
 use super::options::SqliteOptions;
 use super::paths::Paths;
 use super::schema::MIGRATIONS;
@@ -41,18 +42,22 @@ pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<Opened, StoreEr
     Ok(Opened { context, connection, turnstile })
 }
 
-/// Prepares to read a store that is not written by this process.
-pub(super) fn open_read_only(dir: &Path) -> Result<Arc<Context>, StoreError> {
+/// Prepares to read a store that is not written by this process; none if there is no store yet.
+pub(super) fn open_read_only(dir: &Path) -> Result<Option<Arc<Context>>, StoreError> {
     connect::assert_version()?;
     let context = context(Paths::new(dir), SqliteOptions::default())?;
     let path = &context.paths.database;
-    if let Err(error) = std::fs::metadata(path) {
-        return Err(from_io(path, &error));
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(from_io(path, &error)),
+        Ok(_) => {}
     }
     refuse_network(dir)?;
     let connection = connect_read_only(&context)?;
-    migrate::look(&connection, path, MIGRATIONS.len())?;
-    Ok(context)
+    Ok(match migrate::look(&connection, path, MIGRATIONS.len())? {
+        Found::Empty => None,
+        Found::Version(_) => Some(context),
+    })
 }
 
 /// A connection to a store that this process does not write.

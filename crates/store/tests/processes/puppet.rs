@@ -20,7 +20,7 @@ pub(crate) fn serve() {
     let settings: Value = serde_json::from_str(&settings).unwrap();
     let dir = PathBuf::from(settings["dir"].as_str().unwrap());
     let opened = if settings["looks"] == true {
-        SqliteStore::open_existing_read_only(&dir)
+        SqliteStore::open_existing_read_only(&dir).map(Option::unwrap)
     } else {
         SqliteStore::open(&dir, options(&settings))
     };
