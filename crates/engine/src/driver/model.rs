@@ -46,10 +46,14 @@ impl Driver {
         let Step::CallModel { turn, call, purpose, cause } = step else {
             return self.scheduler.release(kind);
         };
-        if self.trim(id) {
-            // The request became shorter: its estimate has to be made again.
+        if let Some(limit) = self.context_limit(id) {
+            self.trim(id, limit);
         }
-        let (purpose, cause, quote) = self.quote(id, purpose, cause);
+        let (mut purpose, mut cause, mut quote) = self.quote(id, purpose, cause);
+        // Not even the report fits: it may without the outputs it is a report of.
+        if matches!(quote, Quote::Exhausted(_)) && self.trim(id, 0) {
+            (purpose, cause, quote) = self.quote(id, purpose, cause);
+        }
         match quote {
             Quote::Granted(reserved) => self.send(id, &Decided { turn, call, purpose, cause, reserved }),
             Quote::Wait => {
@@ -112,12 +116,17 @@ impl Driver {
         }
     }
 
-    /// Leaves old outputs out when the conversation has grown too long; whether it did.
-    fn trim(&mut self, id: &AgentId) -> bool {
+    /// Most tokens the agent's conversation should have.
+    fn context_limit(&self, id: &AgentId) -> Option<u64> {
+        let facts = self.sessions.get(id)?.facts;
+        Some(facts.context_tokens.saturating_sub(facts.max_output_tokens) * CONTEXT_FILL_PERCENT / 100)
+    }
+
+    /// Leaves the oldest outputs out until the conversation has at most `limit` tokens; whether there were any.
+    fn trim(&mut self, id: &AgentId, limit: u64) -> bool {
         let Some(session) = self.sessions.get(id) else { return false };
-        let limit = session.facts.context_tokens.saturating_sub(session.facts.max_output_tokens);
         let conversation = session.machine.conversation();
-        let call_ids = conversation.excess(limit * CONTEXT_FILL_PERCENT / 100);
+        let call_ids = conversation.excess(limit);
         if call_ids.is_empty() {
             return false;
         }
