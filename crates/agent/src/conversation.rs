@@ -1,5 +1,6 @@
 //! What an agent and its model said to each other.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use posse_domain::hash::Hash;
@@ -26,6 +27,18 @@ pub struct CallResult {
     pub ok: bool,
     /// The text.
     pub text: Arc<str>,
+}
+
+impl CallResult {
+    /// Whether leaving the output out saves anything.
+    fn can_be_trimmed(&self) -> bool {
+        self.text.len() >= TRIM_MIN_BYTES && !is_mark(&self.text)
+    }
+
+    /// What leaving the output out saves: the mark in its place takes room too.
+    fn saved_bytes(&self) -> u64 {
+        self.text.len().saturating_sub(mark(&self.tool, self.text.len()).len()) as u64
+    }
 }
 
 /// One message of a conversation.
@@ -118,6 +131,18 @@ impl Conversation {
         self.bytes / BYTES_PER_TOKEN + self.messages.len() as u64 * TOKENS_PER_MESSAGE
     }
 
+    /// Hash and size of the conversation with these messages added.
+    pub fn with<'a>(&self, messages: impl IntoIterator<Item = &'a Message>) -> (Hash, u64) {
+        let mut with = Self { messages: Vec::new(), ..*self };
+        let mut count = self.messages.len() as u64;
+        for message in messages {
+            with.bytes += message.bytes();
+            with.hash = message.hash_after(&with.hash);
+            count += 1;
+        }
+        (with.hash, with.bytes / BYTES_PER_TOKEN + count * TOKENS_PER_MESSAGE)
+    }
+
     /// Adds a message.
     pub fn push(&mut self, message: Message) {
         self.bytes += message.bytes();
@@ -128,7 +153,7 @@ impl Conversation {
     /// The oldest outputs whose removal brings the conversation under `limit_tokens`; empty if it is, or if
     /// nothing is left to remove.
     pub fn excess(&self, limit_tokens: u64) -> Vec<String> {
-        let mut over = self.estimated_tokens().saturating_sub(limit_tokens) * BYTES_PER_TOKEN;
+        let mut over = self.estimated_tokens().saturating_sub(limit_tokens).saturating_mul(BYTES_PER_TOKEN);
         let mut excess = Vec::new();
         let old = self.messages.len().saturating_sub(TRIM_KEEP_MESSAGES);
         for message in &self.messages[..old] {
@@ -137,8 +162,8 @@ impl Conversation {
                 if over == 0 {
                     return excess;
                 }
-                if result.text.len() >= TRIM_MIN_BYTES && !is_mark(&result.text) {
-                    over = over.saturating_sub(result.text.len() as u64);
+                if result.can_be_trimmed() {
+                    over = over.saturating_sub(result.saved_bytes());
                     excess.push(result.call_id.to_string());
                 }
             }
@@ -147,21 +172,27 @@ impl Conversation {
     }
 
     /// Leaves the outputs of these calls out, with a mark in their place; gives the bytes saved.
+    ///
+    /// Models may give the ids of one turn again in the next. So an id stands for the oldest output of that id
+    /// that can still be trimmed, and one that is named twice for the two oldest: what [`excess`](Self::excess)
+    /// named is trimmed, and nothing newer.
     pub fn trim(&mut self, call_ids: &[String]) -> u64 {
+        let mut wanted: HashMap<&str, usize> = HashMap::new();
+        for id in call_ids {
+            *wanted.entry(id).or_default() += 1;
+        }
         let mut freed = 0;
         for message in &mut self.messages {
             let Message::Results(results) = &**message else { continue };
-            let hit = |result: &CallResult| {
-                call_ids.iter().any(|id| **id == *result.call_id) && !is_mark(&result.text)
-            };
-            if !results.iter().any(hit) {
+            if !results.iter().any(|result| wanted.get(&*result.call_id).is_some_and(|left| *left > 0)) {
                 continue;
             }
             let mut results = results.clone();
-            for result in results.iter_mut().filter(|result| hit(result)) {
-                let marked: Arc<str> = mark(&result.tool, result.text.len()).into();
-                freed += (result.text.len() as u64).saturating_sub(marked.len() as u64);
-                result.text = marked;
+            for result in results.iter_mut().filter(|result| result.can_be_trimmed()) {
+                let Some(left) = wanted.get_mut(&*result.call_id).filter(|left| **left > 0) else { continue };
+                *left -= 1;
+                freed += result.saved_bytes();
+                result.text = mark(&result.tool, result.text.len()).into();
             }
             *message = Arc::new(Message::Results(results));
         }

@@ -4,7 +4,7 @@
 //! from the journal after a crash equals the one that was lost. What a driver does meanwhile (which call is in
 //! flight, who waits for a slot) is not its business.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use posse_domain::code::Code;
@@ -142,6 +142,8 @@ pub struct Machine {
     seen: Arc<BTreeMap<String, Hash>>,
     active_ms: u64,
     mended: bool,
+    /// Why the report was asked for in this turn, once the model was told so.
+    told: Option<ReportCause>,
 }
 
 impl Machine {
@@ -165,6 +167,7 @@ impl Machine {
             seen: Arc::default(),
             active_ms: 0,
             mended: false,
+            told: None,
         }
     }
 
@@ -218,7 +221,9 @@ impl Machine {
             }
             return Step::Tell(HostNote::SchemaMismatch, notes::schema_mismatch(&problems));
         }
-        Step::Done { report: self.report(text), turns_exhausted: cause == Some(ReportCause::Turns) }
+        // Beyond the limit it mended an answer that was its report already.
+        let beyond = self.limits.max_turns.is_some_and(|max| self.turn > max);
+        Step::Done { report: self.report(text), turns_exhausted: cause == Some(ReportCause::Turns) || beyond }
     }
 
     /// The report: the last reply's text, and what the model had no turn left to read.
@@ -240,13 +245,13 @@ impl Machine {
             EventBody::ModelReplied(replied) => self.model_replied(replied),
             EventBody::ToolIntended(intended) => {
                 let write = intended.write.clone();
-                if let Some(slot) = self.slot_mut(&intended.call_id) {
+                if let Some(slot @ Slot::Open { .. }) = self.slot_mut(&intended.call_id) {
                     *slot = Slot::Open { intended: true, write };
                 }
             }
             EventBody::ToolFinished(finished) => self.tool_finished(finished),
             EventBody::ToolInterrupted(e) => {
-                self.answer_call(&e.call_id, &e.tool, false, &e.output.to_shared(), 0);
+                self.answer_call(&e.call_id, &e.tool, false, &e.output.to_shared(), e.elapsed_ms);
             }
             EventBody::MessageReceived(received) => self.message_received(received),
             EventBody::ContextTrimmed(trimmed) => {
@@ -258,17 +263,26 @@ impl Machine {
     }
 
     fn model_called(&mut self, called: &ModelCalled) {
-        let first_call = called.call == 1;
         self.attempt = called.attempt;
         self.turn = called.turn;
         self.call = called.call;
-        for message in std::mem::take(&mut self.inbox) {
-            self.conversation.push(Message::User(message));
+        for message in self.waiting(called.cause) {
+            self.conversation.push(message);
         }
-        if let (true, Some(cause)) = (first_call, called.cause) {
-            self.conversation.push(Message::User(notes::report_now(cause).into()));
-        }
+        self.inbox.clear();
+        self.told = called.cause.or(self.told);
         self.phase = Phase::Asking { purpose: called.purpose, cause: called.cause };
+    }
+
+    /// What the next model call puts into the conversation. A call that is repeated says nothing twice.
+    fn waiting(&self, cause: Option<ReportCause>) -> Vec<Message> {
+        let note = cause.filter(|_| cause != self.told).map(|cause| notes::report_now(cause).into());
+        self.inbox.iter().cloned().chain(note).map(Message::User).collect()
+    }
+
+    /// Hash and size of the conversation as the next model call sends it.
+    pub fn upcoming(&self, cause: Option<ReportCause>) -> (Hash, u64) {
+        self.conversation.with(&self.waiting(cause))
     }
 
     fn model_replied(&mut self, replied: &ModelReplied) {
@@ -293,6 +307,7 @@ impl Machine {
 
     fn take_reply(&mut self, reply: &Reply, purpose: Purpose, cause: Option<ReportCause>) {
         self.call = 0;
+        self.told = None;
         let text = reply.text.to_shared();
         // On a report turn no tool was offered: calls made all the same are answered elsewhere and not kept here.
         let calls: Arc<[ToolCall]> =
@@ -414,6 +429,7 @@ impl Machine {
             seen: Arc::default(),
             active_ms: 0,
             mended: false,
+            told: None,
         };
     }
 
@@ -507,10 +523,11 @@ impl Machine {
         matches!(self.phase, Phase::Asking { .. })
     }
 
-    /// The last text the model gave without calls, if that is where the agent stands.
-    pub fn last_answer(&self) -> Option<&Arc<str>> {
+    /// What the agent could report now: the last text its model gave without calls, if that is where it stands,
+    /// and what came since.
+    pub fn report_so_far(&self) -> Option<Arc<str>> {
         match &self.phase {
-            Phase::Answered { text, .. } => Some(text),
+            Phase::Answered { text, .. } if !text.trim().is_empty() => Some(self.report(text)),
             _ => None,
         }
     }
@@ -533,22 +550,29 @@ fn signature(call: &ToolCall) -> String {
 /// Makes a reply fit to be journalled: every call has an id of its own. Gives the ids that had to be made up
 /// because the model repeated one; those calls are answered, not run.
 pub fn accept(mut reply: Reply) -> (Reply, Vec<String>) {
-    let mut used: std::collections::HashSet<String> =
-        std::collections::HashSet::with_capacity(reply.calls.len());
+    // An id that is made up may not be one that the model gave to another call.
+    let given: HashSet<String> = reply.calls.iter().map(|call| call.id.clone()).collect();
+    let mut taken: HashSet<String> = HashSet::with_capacity(reply.calls.len());
+    // The next number to try for an id: a reply may repeat one ten thousand times.
+    let mut next: HashMap<String, usize> = HashMap::new();
     let mut repeated = Vec::new();
     for (at, call) in reply.calls.iter_mut().enumerate() {
-        if call.id.is_empty() {
-            call.id = format!("call_{}", at + 1);
+        let nameless = call.id.is_empty();
+        if !nameless && taken.insert(call.id.clone()) {
+            continue;
         }
-        if used.contains(&call.id) {
-            let mut n = 2;
-            while used.contains(&format!("{}~{n}", call.id)) {
-                n += 1;
+        let wanted = if nameless { format!("call_{}", at + 1) } else { std::mem::take(&mut call.id) };
+        let number = next.entry(wanted.clone()).or_insert(if nameless { 1 } else { 2 });
+        while call.id.is_empty() {
+            let id = if nameless && *number == 1 { wanted.clone() } else { format!("{wanted}~{number}") };
+            *number += 1;
+            if !given.contains(&id) && taken.insert(id.clone()) {
+                call.id = id;
             }
-            call.id = format!("{}~{n}", call.id);
+        }
+        if !nameless {
             repeated.push(call.id.clone());
         }
-        used.insert(call.id.clone());
     }
     (reply, repeated)
 }

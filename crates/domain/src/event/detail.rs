@@ -500,6 +500,14 @@ pub struct ToolInterrupted {
     pub tool: String,
     /// What the model is told.
     pub output: Text,
+    /// Working time it took before it was cut off; none that anybody knows of if a crash did that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub elapsed_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// See [`super::EventBody::PermissionDecided`].

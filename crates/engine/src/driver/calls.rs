@@ -274,12 +274,8 @@ impl Driver {
         let exec_cut = timed_out && flight.class == EffectClass::Exec;
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         if exec_cut {
-            self.interrupt(
-                id,
-                call_id,
-                &name,
-                "the call was ended at its time limit; what it did is unknown",
-            );
+            let text = "the call was ended at its time limit; what it did is unknown";
+            self.interrupted(id, call_id, &name, text, elapsed_ms);
         } else {
             self.finished(
                 id,
@@ -319,8 +315,13 @@ impl Driver {
     }
 
     pub(super) fn interrupt(&mut self, id: &AgentId, call_id: &str, tool: &str, text: &str) {
+        self.interrupted(id, call_id, tool, text, 0);
+    }
+
+    fn interrupted(&mut self, id: &AgentId, call_id: &str, tool: &str, text: &str, elapsed_ms: u64) {
         let output = format!("Interrupted, outcome unknown: {text}").into();
-        let interrupted = ToolInterrupted { call_id: call_id.to_owned(), tool: tool.to_owned(), output };
+        let interrupted =
+            ToolInterrupted { call_id: call_id.to_owned(), tool: tool.to_owned(), output, elapsed_ms };
         self.emit(id.clone(), interrupted);
     }
 

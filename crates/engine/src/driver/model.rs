@@ -46,6 +46,10 @@ impl Driver {
         let Step::CallModel { turn, call, purpose, cause } = step else {
             return self.scheduler.release(kind);
         };
+        if let Some(failure) = self.out_of_time(id) {
+            self.scheduler.release(kind);
+            return self.end_attempt(id, failure);
+        }
         if let Some(limit) = self.context_limit(id) {
             self.trim(id, limit);
         }
@@ -62,7 +66,12 @@ impl Driver {
             }
             Quote::Exhausted(reason) => {
                 self.scheduler.release(kind);
-                let report = self.sessions.get(id).and_then(|session| session.machine.last_answer().cloned());
+                // It waits for its children, and what they say is added to what it has said: the end of the last
+                // one brings it back here.
+                if self.has_working_children(id) {
+                    return;
+                }
+                let report = self.sessions.get(id).and_then(|session| session.machine.report_so_far());
                 self.end_attempt(
                     id,
                     Failure {
@@ -76,6 +85,16 @@ impl Driver {
         }
     }
 
+    /// Whether the attempt has used up its working time.
+    fn out_of_time(&self, id: &AgentId) -> Option<Failure> {
+        let limit_ms = self.run.open(id)?.contract.execution.attempt_timeout_ms?;
+        if self.sessions.get(id)?.machine.active_ms() < limit_ms {
+            return None;
+        }
+        let reason = format!("the attempt took longer than {limit_ms} ms");
+        Some(Failure { kind: FailKind::Timeout, code: Code::Timeout, reason, report: None })
+    }
+
     /// What the ledger says. Work that does not fit any more becomes the report turn, if that fits.
     fn quote(
         &self,
@@ -83,24 +102,25 @@ impl Driver {
         purpose: Purpose,
         cause: Option<ReportCause>,
     ) -> (Purpose, Option<ReportCause>, Quote) {
-        let first = self.ask_ledger(id, purpose);
+        let first = self.ask_ledger(id, purpose, cause);
         if purpose == Purpose::Work
             && let Quote::Exhausted(reason) = first
         {
-            return match self.ask_ledger(id, Purpose::Report) {
+            let cause_now = Some(ReportCause::Budget);
+            return match self.ask_ledger(id, Purpose::Report, cause_now) {
                 Quote::Exhausted(_) => (purpose, cause, Quote::Exhausted(reason)),
-                other => (Purpose::Report, Some(ReportCause::Budget), other),
+                other => (Purpose::Report, cause_now, other),
             };
         }
         (purpose, cause, first)
     }
 
-    fn ask_ledger(&self, id: &AgentId, purpose: Purpose) -> Quote {
+    fn ask_ledger(&self, id: &AgentId, purpose: Purpose, cause: Option<ReportCause>) -> Quote {
         let Some(session) = self.sessions.get(id) else { return Quote::Wait };
         let ModelFacts { max_output_tokens, price, .. } = session.facts;
         let want = budget::Want {
             input_tokens: session.preamble.1 / posse_agent::conversation::BYTES_PER_TOKEN
-                + session.machine.conversation().estimated_tokens(),
+                + session.machine.upcoming(cause).1,
             max_output_tokens,
             price,
         };
@@ -146,7 +166,7 @@ impl Driver {
         let Decided { turn, call, purpose, cause, reserved } = *decided;
         let request_hash = Hash::of_parts([
             session.preamble.0.as_bytes().as_slice(),
-            session.machine.conversation().hash().as_bytes().as_slice(),
+            session.machine.upcoming(cause).0.as_bytes().as_slice(),
         ]);
         let model = contract.execution.model.clone();
         let called = ModelCalled { attempt, turn, call, purpose, cause, model, request_hash, reserved };
@@ -218,10 +238,12 @@ impl Driver {
         report_turn: bool,
     ) {
         let Some(reply) = reply else { return };
+        // They stand in the order of the calls: looking only at the next one keeps a wide reply cheap.
+        let mut repeated = repeated.iter().peekable();
         for call in &reply.calls {
             let problem = if report_turn {
                 "no tool could be called on the report turn"
-            } else if repeated.contains(&call.id) {
+            } else if repeated.next_if(|id| **id == call.id).is_some() {
                 "another call of this reply has the same id; this one was not run"
             } else {
                 continue;

@@ -53,7 +53,9 @@ pub(crate) fn whole(events: &[Event]) -> Run {
     let mut stopped: HashSet<AgentId> = HashSet::new();
     for (at, event) in events.iter().enumerate() {
         let wrong = |problem: &str| format!("{problem} at event {}:\n{}", at + 1, listing(&events[..=at]));
-        order.push(&event.agent, event.body.kind()).unwrap_or_else(|breach| panic!("{}", wrong(&breach.to_string())));
+        order
+            .push(&event.agent, event.body.kind())
+            .unwrap_or_else(|breach| panic!("{}", wrong(&breach.to_string())));
         if at > 0 {
             run.apply(event).unwrap_or_else(|illegal| panic!("{}", wrong(&illegal.to_string())));
         }

@@ -8,8 +8,8 @@ use futures::future::{BoxFuture, pending};
 use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Faults, Head, Health, Mail, MailCommand, Pulse, RunEntry, RunKey,
-    Store, StoreError, TenantId,
+    AgentRow, Claim, Commit, Committed, Epoch, Faults, Head, Health, Mail, MailCommand, Pulse, RunEntry,
+    RunKey, Store, StoreError, TenantId,
 };
 use posse_store::MemoryStore;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -150,7 +150,12 @@ impl Store for LateStore {
         .boxed()
     }
 
-    fn read(&self, key: &RunKey, after: u64, limit: u32) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
+    fn read(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
         self.ask(|store| store.read(key, after, limit))
     }
 
@@ -187,7 +192,12 @@ impl Store for LateStore {
         self.ask(|store| store.get_blob(tenant, hash))
     }
 
-    fn runs(&self, tenant: &TenantId, prefix: &str, limit: u32) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>> {
+    fn runs(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>> {
         self.ask(|store| store.runs(tenant, prefix, limit))
     }
 

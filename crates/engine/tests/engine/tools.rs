@@ -6,7 +6,9 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::EffectClass;
-use posse_engine::ports::{CallContext, EffectTool, Handler, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
+use posse_engine::ports::{
+    CallContext, EffectTool, Handler, Prepared, Tool, ToolFailure, ToolOutput, ToolResult,
+};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
@@ -127,7 +129,12 @@ pub(crate) fn boom(outside: &Outside) -> Tool {
 }
 
 /// Waits at `gate` when it prepares.
-pub(crate) fn slow_to_prepare(name: &'static str, class: EffectClass, outside: &Outside, gate: &Gate) -> Tool {
+pub(crate) fn slow_to_prepare(
+    name: &'static str,
+    class: EffectClass,
+    outside: &Outside,
+    gate: &Gate,
+) -> Tool {
     let gate = gate.clone();
     let prepare: Step<Result<(), ToolFailure>> = Arc::new(move |_, _| {
         let gate = gate.clone();

@@ -30,6 +30,8 @@ pub(crate) const MODEL: &str = "test/model";
 
 /// A run that has not ended by then hangs. Far beyond what any of these runs take.
 const HANGS: Duration = Duration::from_secs(60);
+/// The same where time is virtual, and an hour takes none.
+const HANGS_VIRTUAL: Duration = Duration::from_secs(100 * 3600);
 
 type Script = Arc<dyn Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync>;
 type Hold = Arc<dyn Fn(&ModelRequest) -> Option<Gate> + Send + Sync>;
@@ -101,6 +103,7 @@ pub(crate) struct World {
     facts: ModelFacts,
     system: Arc<TestSystem>,
     more_tools: Vec<Tool>,
+    hangs: Duration,
     pub(crate) asked: Arc<Mutex<Vec<ModelRequest>>>,
     pub(crate) outside: Outside,
     pub(crate) dir: TempDir,
@@ -122,6 +125,7 @@ impl World {
             facts: DEFAULT_FACTS,
             system: Arc::new(TestSystem { began: tokio::time::Instant::now(), drawn: AtomicU64::new(0) }),
             more_tools: Vec::new(),
+            hangs: HANGS,
             asked: Arc::default(),
             outside: Outside::default(),
             dir: TempDir::new().expect("a directory"),
@@ -134,6 +138,12 @@ impl World {
         hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static,
     ) -> Self {
         self.hold = Arc::new(hold);
+        self
+    }
+
+    /// For a test whose clock is paused.
+    pub(crate) fn in_virtual_time(mut self) -> Self {
+        self.hangs = HANGS_VIRTUAL;
         self
     }
 
@@ -183,7 +193,7 @@ impl World {
     pub(crate) fn spec(&self) -> RunSpec {
         RunSpec {
             request: "Do it.".to_owned(),
-            definition: "lead".to_owned(),
+            definition: "boss".to_owned(),
             model: MODEL.to_owned(),
             dir: self.dir.path().display().to_string(),
             session_id: None,
@@ -216,7 +226,7 @@ impl World {
 
     /// Waits for the end of a run and checks it.
     pub(crate) async fn ended(&self, handle: &RunHandle) -> Ended {
-        let ended = tokio::time::timeout(HANGS, handle.ended()).await;
+        let ended = tokio::time::timeout(self.hangs, handle.ended()).await;
         if ended.is_err() {
             let events = checks::read(&self.memory, &self.key(handle.id())).await;
             panic!("the run hangs after:\n{}", listing(&events));
@@ -266,7 +276,7 @@ impl World {
                 pulse.changed().await.expect("the store lives");
             }
         };
-        tokio::time::timeout(HANGS, found).await.expect("the event comes");
+        tokio::time::timeout(self.hangs, found).await.expect("the event comes");
     }
 
     /// What the model was asked, by agent.
@@ -360,11 +370,13 @@ pub(crate) fn definition(name: &str, tools: &[&str], spawns: &[&str]) -> Definit
     }
 }
 
-/// A `lead` that may do and spawn everything, a `scout` that looks, a `builder` that changes things.
+/// A `boss` that may do and spawn everything, a `lead` that looks and spawns, a `scout` that looks, a `builder`
+/// that changes things.
 pub(crate) fn definitions() -> Vec<Definition> {
     let all = ["probe", "strike", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo"];
     vec![
-        definition("lead", &all, &["lead", "scout", "builder"]),
+        definition("boss", &all, &["lead", "scout", "builder"]),
+        definition("lead", &["probe", "ask_net", "boom", "read", "todo"], &["lead", "scout", "builder"]),
         definition("scout", &["probe", "ask_net", "boom", "read", "list"], &[]),
         definition("builder", &["probe", "strike", "boom", "hold", "read", "write", "edit"], &[]),
     ]

@@ -1,0 +1,248 @@
+//! Depth, agents, tokens, wall time, turns: every cap is exact, and every run ends.
+
+use std::time::Duration;
+
+use posse_domain::budget::{Budget, Price, Usage, Usd};
+use posse_domain::event::{EventBody, Purpose, ReportCause};
+use posse_engine::ports::ModelFacts;
+use posse_models::scripted::ScriptedAnswer;
+use serde_json::json;
+
+use crate::tools::Gate;
+use crate::world::{World, background, child, is_error};
+
+fn text(text: &str) -> ScriptedAnswer {
+    ScriptedAnswer::text(text)
+}
+
+fn tokens(tokens: u64) -> Usage {
+    Usage { input_tokens: tokens, output_tokens: 0, cached_tokens: 0, micro_usd: None }
+}
+
+/// Every agent spawns two leads on every turn it has. The prompts differ: the same call failing again and again
+/// would end the attempt.
+fn always_spawning() -> World {
+    World::new(|request| {
+        let prompt = format!("more of {} in turn {}", request.agent, request.turn);
+        match request.purpose {
+            Purpose::Work => {
+                text("more").call("task", child("lead", &prompt)).call("task", background("lead", &prompt))
+            }
+            Purpose::Report => text("that was all"),
+        }
+    })
+}
+
+fn refusals(ended: &crate::world::Ended, code: &str) -> usize {
+    let is_it = |body: &EventBody| matches!(body, EventBody::SubagentRefused(e) if e.code.as_str() == code);
+    ended.events.iter().filter(|event| is_it(&event.body)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_always_spawns_is_stopped_exactly_at_the_cap_on_agents() {
+    for cap in [1, 2, 7, 50] {
+        let world = always_spawning();
+        let mut spec = world.spec();
+        spec.budget.agents = Some(cap);
+        spec.base_turns = Some(4);
+        spec.max_depth = 3;
+        let ended = world.run(spec).await;
+        assert_eq!(ended.run.agent_count() as u64, cap);
+        assert!(refusals(&ended, "BUDGET_EXHAUSTED") > 0);
+        assert_eq!(ended.status(), "completed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_always_spawns_is_stopped_exactly_at_the_depth() {
+    for depth in [0, 1, 2] {
+        let world = always_spawning();
+        let mut spec = world.spec();
+        spec.budget.agents = Some(10_000);
+        spec.base_turns = Some(3);
+        spec.max_depth = depth;
+        let ended = world.run(spec).await;
+        let deepest = ended.run.iter().map(|(id, _)| id.depth()).max();
+        assert_eq!(deepest, Some(depth));
+        assert!(refusals(&ended, "MAX_DEPTH_EXCEEDED") > 0);
+        assert_eq!(refusals(&ended, "BUDGET_EXHAUSTED"), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_childs_cap_on_agents_binds_its_subtree_only() {
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => {
+            let mut input = child("lead", "x");
+            input["budget"] = json!({"agents": 2});
+            text("").call("task", input).call("task", child("scout", "y"))
+        }
+        (1, 1) => text("").call("task", child("scout", "a")).call("task", child("scout", "b")),
+        _ => text("done"),
+    });
+    let ended = world.run(world.spec()).await;
+    assert_eq!(ended.run.agent_count(), 4);
+    assert_eq!(refusals(&ended, "BUDGET_EXHAUSTED"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exhausted_token_budget_gives_the_report_turn_and_fails() {
+    let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 1_000, price: None };
+    let world = World::new(|request| match request.purpose {
+        Purpose::Work => text("working").call("probe", json!({"turn": request.turn})).usage(tokens(3_000)),
+        Purpose::Report => text("What I found.").usage(tokens(500)),
+    })
+    .with_facts(facts);
+    let mut spec = world.spec();
+    spec.budget.tokens = Some(10_000);
+    let ended = world.run(spec).await;
+    assert_eq!(ended.status(), "failed");
+    assert!(ended.text().starts_with("BUDGET_EXHAUSTED: "), "{}", ended.text());
+    let EventBody::RunFailed(failed) = &ended.events.last().expect("events").body else { panic!("failed") };
+    assert_eq!(
+        failed.text.as_ref().map(|text| text.to_shared().to_string()).as_deref(),
+        Some("What I found.")
+    );
+    let causes: Vec<_> = ended
+        .of("0")
+        .filter_map(|event| match &event.body {
+            EventBody::ModelCalled(e) => Some(e.cause),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(causes.iter().filter(|cause| cause.is_some()).count(), 1);
+    assert_eq!(causes.last(), Some(&Some(ReportCause::Budget)));
+    let spent = ended.run.ledger.subtree(&ended.run.id.root()).expect("figures").usage.tokens();
+    assert!(spent <= 10_000, "{spent}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_do_not_fit_now_wait_in_line_and_all_get_through() {
+    let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 4_000, price: None };
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => (0..6)
+            .fold(text(""), |answer, n| answer.call("task", child("scout", &n.to_string())))
+            .usage(tokens(100)),
+        _ => text("done").usage(tokens(100)),
+    })
+    .with_facts(facts);
+    let mut spec = world.spec();
+    // Room for about two calls at once beside the part that is kept for reports.
+    spec.budget.tokens = Some(20_000);
+    let ended = world.run(spec).await;
+    assert_eq!(ended.status(), "completed", "{}", ended.text());
+    assert_eq!(ended.run.failed, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_waiting_for_budget_says_so() {
+    let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 4_000, price: None };
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => {
+            text("").call("task", child("scout", "1")).call("task", child("scout", "2")).usage(tokens(100))
+        }
+        _ => text("done").usage(tokens(100)),
+    })
+    .with_facts(facts)
+    .holding(move |request| (request.depth == 1).then(|| held.clone()));
+    let process = world.process();
+    let mut spec = world.spec();
+    spec.budget.tokens = Some(9_000);
+    let handle = process.runtime.start(spec).await.expect("started");
+    world.until(handle.id(), |event| matches!(event.body, EventBody::SubagentQueued(_))).await;
+    gate.open();
+    let ended = world.ended(&handle).await;
+    let waits: Vec<_> = ended
+        .events
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::SubagentQueued(e) => Some(e.waits_for),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(waits, [posse_domain::event::QueuedFor::Budget]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wall_time_is_a_deadline_of_the_subtree_and_never_retried() {
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => {
+            let mut input = child("lead", "x");
+            input["budget"] = json!({"wall_ms": 1_000});
+            text("").call("task", input)
+        }
+        (1, 1) => text("").call("task", child("scout", "y")),
+        (2, _) => text("never").latency(Duration::from_secs(60)),
+        _ => text("done"),
+    })
+    .in_virtual_time();
+    let ended = world.run(world.spec()).await;
+    assert_eq!(ended.status(), "completed");
+    let (ok, said) = ended.result("0");
+    assert!(!ok && said.starts_with("BUDGET_EXHAUSTED: ") && said.contains("1000 ms"), "{said}");
+    assert!(!ended.kinds("1").contains(&"subagent_attempt"));
+    assert_eq!(ended.run.failed.len(), 2, "the child below it is cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_roots_wall_time_ends_the_run() {
+    let world = World::new(|_| text("never").latency(Duration::from_secs(60))).in_virtual_time();
+    let mut spec = world.spec();
+    spec.budget.wall_ms = Some(500);
+    let ended = world.run(spec).await;
+    assert_eq!(ended.status(), "failed");
+    assert!(ended.text().starts_with("BUDGET_EXHAUSTED: "), "{}", ended.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn money_is_counted_and_capped() {
+    let price = Price { input: 1_000_000, output: 1_000_000, cached: 1_000_000 };
+    let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 500, price: Some(price) };
+    let world = World::new(|request| match request.purpose {
+        Purpose::Work => text("working").call("probe", json!({"turn": request.turn})).usage(tokens(3_000)),
+        Purpose::Report => text("What I found.").usage(tokens(500)),
+    })
+    .with_facts(facts);
+    let mut spec = world.spec();
+    spec.budget.usd = Some(Usd::from_micros(10_000));
+    let ended = world.run(spec).await;
+    assert!(ended.text().starts_with("BUDGET_EXHAUSTED: "), "{}", ended.text());
+    let spent = ended.run.ledger.subtree(&ended.run.id.root()).expect("figures").usage.micro_usd;
+    assert!(spent.is_some_and(|micros| micros <= 10_000), "{spent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
+    let world = World::new(|_| text("done"));
+    let process = world.process();
+    let spec = world.spec();
+    let table: Vec<(&str, posse_engine::RunSpec)> = vec![
+        ("request", posse_engine::RunSpec { request: "  ".to_owned(), ..spec.clone() }),
+        ("request", posse_engine::RunSpec { request: "x".repeat(5 << 20), ..spec.clone() }),
+        ("agent", posse_engine::RunSpec { definition: "nobody".to_owned(), ..spec.clone() }),
+        ("model", posse_engine::RunSpec { model: "nobody/nothing".to_owned(), ..spec.clone() }),
+        ("max-turns", posse_engine::RunSpec { base_turns: Some(0), ..spec.clone() }),
+        ("parallel", posse_engine::RunSpec { parallel: 0, ..spec.clone() }),
+        (
+            "max-agents",
+            posse_engine::RunSpec { budget: Budget { agents: Some(0), ..Budget::NONE }, ..spec.clone() },
+        ),
+        (
+            "max-usd",
+            posse_engine::RunSpec {
+                budget: Budget { usd: Some(Usd::from_micros(1)), ..Budget::NONE },
+                ..spec.clone()
+            },
+        ),
+    ];
+    for (field, spec) in table {
+        let started = process.runtime.start(spec).await;
+        assert!(is_error(&started, field), "{field}");
+    }
+    let runs =
+        posse_engine::ports::Store::runs(world.store(), &posse_engine::ports::TenantId::local(), "", 10)
+            .await;
+    assert_eq!(runs.expect("runs"), [], "nothing was written");
+}
