@@ -40,12 +40,17 @@ impl Projection {
 
     /// Takes note of an event that `run` has just applied.
     pub(crate) fn observe(&mut self, event: &Event, run: &Run) {
+        if matches!(event.body, EventBody::RunStarted(_) | EventBody::SubagentCreated(_)) {
+            // Taken now: an agent that closes before its commit is handed over has lost its contract.
+            let terms = run.open(&event.agent).map(|agent| terms(&event.agent, agent));
+            self.fresh.extend(terms.map(|terms| (event.agent.clone(), terms)));
+        }
+        self.recall(event);
+    }
+
+    /// Takes note of an event whose row is in the table already.
+    pub(crate) fn recall(&mut self, event: &Event) {
         match &event.body {
-            EventBody::RunStarted(_) | EventBody::SubagentCreated(_) => {
-                // Taken now: an agent that closes before its commit is handed over has lost its contract.
-                let terms = run.open(&event.agent).map(|agent| terms(&event.agent, agent));
-                self.fresh.extend(terms.map(|terms| (event.agent.clone(), terms)));
-            }
             EventBody::SubagentWaitingForMerge(e) => {
                 self.ending(event).result = Some(e.report.to_shared().to_string());
             }

@@ -11,7 +11,7 @@ use posse_domain::contract::{
     StepTerms,
 };
 use posse_domain::definition::Definition;
-use posse_domain::event::{Event, RunStarted, RunTerms};
+use posse_domain::event::{Event, EventBody, RunStarted, RunTerms};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Outcome, Run, TASK_PROMPT_MAX_BYTES};
@@ -309,7 +309,13 @@ impl Runtime {
     }
 
     async fn go_on(&self, key: &RunKey, epoch: u64, folded: Folded) -> Result<Resumed, RuntimeError> {
-        let Folded { run, events, last_at_ms, head } = folded;
+        let Folded { mut run, events, last_at_ms, head } = folded;
+        // The fold leaves long texts where they are; the request is shown again in the run's row.
+        if let Some(EventBody::RunStarted(started)) =
+            events.get(&run.id.root()).and_then(|own| own.first()).map(|event| &event.body)
+        {
+            run.request = started.request.clone();
+        }
         if let Some(outcome) = run.outcome.clone() {
             self.0.parts.store.release(key, epoch).await?;
             return Ok(Resumed::Ended(Box::new(RunEnded { run, outcome, head })));

@@ -389,7 +389,7 @@ impl Driver {
         self.rt.parts.faults.hit("engine.commit.before");
         let count = events.len() as u64;
         let mut blobs = Vec::new();
-        let agents = self.projection.rows(&self.run, touched);
+        let agents = self.projection.rows(&self.run, with_those_above(touched));
         let encoded: Result<Vec<_>, _> = events.into_iter().map(|event| event.encode(&mut blobs)).collect();
         let encoded = match encoded {
             Ok(encoded) => encoded,
@@ -608,6 +608,20 @@ fn preamble(text_hash: &Hash, system: &str, tools: &Arc<[Arc<ToolSpec>]>) -> (Ha
         parts.extend([tool.name.as_bytes(), tool.description.as_bytes()]);
     }
     (Hash::of_parts(parts), bytes)
+}
+
+/// These agents and all above them: what one spends is in the figures of every subtree it is part of.
+fn with_those_above(touched: BTreeSet<AgentId>) -> BTreeSet<AgentId> {
+    let mut all = touched.clone();
+    for id in touched {
+        let mut above = id.parent();
+        // One that is there already brought those above it along, or will.
+        while let Some(next) = above.filter(|next| !all.contains(next)) {
+            above = next.parent();
+            all.insert(next);
+        }
+    }
+    all
 }
 
 /// Spawning and closing are log records too, so that metrics can be made from them.

@@ -55,6 +55,7 @@ impl Driver {
             if let Some(session) = self.sessions.get_mut(id) {
                 for event in events.remove(id).unwrap_or_default() {
                     session.machine.apply(&event.body);
+                    self.projection.recall(&event);
                 }
             }
         }
