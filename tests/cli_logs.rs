@@ -6,7 +6,7 @@ use crate::support::{Going, Home, run_of};
 
 fn script(latency_ms: u32) -> String {
     format!(
-        r#"
+        r"
 - when: {{definition: coder, turn: 1}}
   reply:
     tool_calls:
@@ -18,7 +18,7 @@ fn script(latency_ms: u32) -> String {
   reply: {{text: found}}
   latency_ms: {latency_ms}
 - reply: {{text: done}}
-"#
+"
     )
 }
 

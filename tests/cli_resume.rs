@@ -77,13 +77,13 @@ fn the_progress_of_a_resumed_run_is_told_from_there() {
     insta::assert_snapshot!(redact_owner(&done.screen(&home, &run)));
 }
 
-/// How long nobody carried the run differs.
+/// How long nobody carried the run differs, and what a call that was cut off is taken to have cost.
 fn redact_owner(screen: &str) -> String {
-    screen
-        .lines()
-        .map(|line| line.split(" after [TIME]").next().unwrap_or(line))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let cut = |line: &str| match [" after [TIME]", " tokens in"].iter().find_map(|mark| line.find(mark)) {
+        Some(end) => line[..end].trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
+        None => line.to_owned(),
+    };
+    screen.lines().map(cut).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -120,12 +120,11 @@ fn of_two_that_resume_at_once_one_owns_the_run_and_the_other_says_who_does() {
     let mut one = home.start(&["resume", "--json", &run]);
     let mut two = home.start(&["resume", "--json", &run]);
     // Only the owner writes a line; the other ends without one.
-    let (mut owner, other) = match (one.line(), two.pid()) {
-        (Some(_), _) => (one, two),
-        (None, _) => {
-            two.line().expect("one of them owns the run");
-            (two, one)
-        }
+    let (mut owner, other) = if one.line().is_some() {
+        (one, two)
+    } else {
+        two.line().expect("one of them owns the run");
+        (two, one)
     };
     let pid = owner.pid();
     let other = other.finish().exits(1);
@@ -148,6 +147,15 @@ fn a_run_that_has_ended_is_told_again_with_its_code() {
     let failed = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "x"]).exits(1).result();
     home.posse(&["resume", &run_of(&failed)]).exits(1);
     home.posse(&["wait", &run_of(&failed)]).exits(1);
+}
+
+#[test]
+fn a_resume_finishes_a_cancel() {
+    let home = home();
+    let (run, _) = interrupted(&home);
+    home.posse(&["cancel", "--no-wait", &run]).exits(0);
+    let resumed = home.posse(&["resume", "--json", &run]).exits(3);
+    assert_eq!(resumed.result()["status"], "cancelled");
 }
 
 #[test]

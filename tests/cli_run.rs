@@ -85,7 +85,7 @@ fn the_request_can_come_from_standard_input() {
 #[test]
 fn a_child_in_the_background_is_heard_of_and_its_result_wakes_the_parent() {
     let home = home(
-        r#"
+        r"
 - when: {definition: coder, turn: 1}
   reply:
     tool_calls:
@@ -97,7 +97,7 @@ fn a_child_in_the_background_is_heard_of_and_its_result_wakes_the_parent() {
 - when: {definition: explore}
   reply: {text: surveyed}
   latency_ms: 50
-"#,
+",
     );
     let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "survey"]).exits(0);
     assert_eq!(done.result()["text"], "All is known now.");
@@ -112,13 +112,13 @@ fn a_child_in_the_background_is_heard_of_and_its_result_wakes_the_parent() {
 #[test]
 fn a_child_too_deep_is_refused_and_its_parent_reads_why() {
     let home = home(
-        r#"
+        r"
 - when: {turn: 1}
   reply: {tool_calls: [{name: task, input: {subagent_type: lead, description: deeper, prompt: go deeper}}]}
 - when: {contains: MAX_DEPTH_EXCEEDED}
   reply: {text: as deep as it goes}
 - reply: {text: back}
-"#,
+",
     );
     home.write("agents.json", r#"{"lead": {"prompt": "You lead.", "spawns": ["lead"]}}"#);
     let args = ["run", "--json", "--model", "scripted/script.yaml", "--agents", "agents.json"];
@@ -140,14 +140,14 @@ fn a_child_too_deep_is_refused_and_its_parent_reads_why() {
 #[test]
 fn a_child_whose_model_fails_is_tried_again() {
     let home = home(
-        r#"
+        r"
 - when: {definition: coder, turn: 1}
   reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: look, prompt: look}}]}
 - when: {definition: explore}
   error: {status: 529, message: overloaded}
   times: 1
 - reply: {text: found}
-"#,
+",
     );
     let done = home.posse(&["run", "--model", "scripted/script.yaml", "look"]).exits(0);
     assert!(done.stderr.contains(".1 attempt 2: overloaded\n"), "{}", done.stderr);

@@ -2,7 +2,7 @@
 
 use crate::support::{Home, run_of};
 
-const SCRIPT: &str = r#"
+const SCRIPT: &str = r"
 - when: {definition: coder, turn: 1}
   reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: look, prompt: look}}]}
 - when: {definition: explore, contains: look in b.rs}
@@ -11,7 +11,7 @@ const SCRIPT: &str = r#"
   reply: {text: thinking, tool_calls: [{name: list, input: {}}]}
   latency_ms: 20
 - reply: {text: done}
-"#;
+";
 
 #[test]
 fn a_message_reaches_an_agent_before_its_next_turn() {

@@ -5,11 +5,11 @@ use serde_json::Value;
 use crate::support::{Home, run_of};
 
 /// Every agent spawns another until it is refused.
-const DEEP: &str = r#"
+const DEEP: &str = r"
 - when: {turn: 1}
   reply: {tool_calls: [{name: task, input: {subagent_type: lead, description: deeper, prompt: go deeper}}]}
 - reply: {text: back}
-"#;
+";
 
 /// How deep a run goes with these settings, variables and flags.
 fn depth(settings: &str, variables: &[(&str, &str)], flags: &[&str]) -> u64 {

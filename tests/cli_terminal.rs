@@ -18,8 +18,8 @@ fn on_terminal(mut command: Command, columns: u16, rows: u16) -> (String, Option
     let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&terminal, size).expect("a size");
     let name = ptsname(&terminal, Vec::new()).expect("a name").into_string().expect("UTF-8");
-    let side = OpenOptions::new().read(true).write(true).open(name).expect("the other side");
-    let (out, error) = (side.try_clone().expect("a copy"), side);
+    let other = OpenOptions::new().read(true).write(true).open(name).expect("the other side");
+    let (out, error) = (other.try_clone().expect("a copy"), other);
     let mut child = command.stdout(Stdio::from(out)).stderr(Stdio::from(error)).spawn().expect("it starts");
     // The command's own copies are all that keep the terminal open.
     drop(command);
@@ -63,16 +63,33 @@ fn on_a_real_terminal(home: &Home, args: &[&str]) -> Command {
     command
 }
 
+const SCRIPT: &str = r#"
+- when: {definition: coder, turn: 1}
+  reply:
+    text: I split this.
+    tool_calls:
+      - {name: task, input: {subagent_type: explore, description: find it, prompt: find}}
+      - {name: task, input: {subagent_type: general, description: change it, prompt: change}}
+      - {name: task, input: {subagent_type: planner, description: plan it, prompt: plan, model: none/such}}
+    usage: {input_tokens: 1200, output_tokens: 80}
+  latency_ms: 100
+- when: {definition: general}
+  error: {status: 529, message: overloaded}
+  times: 1
+- reply: {text: "Done.\n\nNothing is left to do.", usage: {input_tokens: 700, output_tokens: 20}}
+  latency_ms: 200
+"#;
+
 #[test]
 fn a_run_on_a_terminal_is_a_tree_that_is_left_standing() {
     let home = Home::new();
-    let (written, code) = on_terminal(on_a_real_terminal(&home, &["demo", "--fast"]), 100, 30);
+    home.write("script.yaml", SCRIPT);
+    let run = ["run", "--model", "scripted/script.yaml", "Find it and change it"];
+    let (written, code) = on_terminal(on_a_real_terminal(&home, &run), 90, 30);
     assert_eq!(code, Some(0), "{written}");
     assert!(written.matches("\u{1b}[J").count() > 2, "it is drawn more than once");
     let run = home.posse(&["ps", "--json"]).json()["run"].as_str().expect("an id").to_owned();
-    let frame = last_frame(&written);
-    let frame: Vec<&str> = frame.lines().take_while(|line| !line.starts_with("Look into it")).collect();
-    insta::assert_snapshot!(home.redact(&frame.join("\n"), &run));
+    insta::assert_snapshot!(home.redact(&last_frame(&written), &run));
 }
 
 #[test]
@@ -94,10 +111,12 @@ const HOSTILE: &str =
 fn nothing_a_model_says_steers_the_terminal() {
     let home = Home::new();
     // YAML takes no control characters as they are.
-    let escape = |c: char| if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { format!("\\u{:04x}", c as u32) };
+    let escape = |c: char| {
+        if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { format!("\\u{:04x}", c as u32) }
+    };
     let text = format!("\"{}\"", HOSTILE.chars().map(escape).collect::<String>());
     let script = format!(
-        r#"
+        r"
 - when: {{definition: coder, turn: 1}}
   reply:
     text: {text}
@@ -106,7 +125,7 @@ fn nothing_a_model_says_steers_the_terminal() {
       - {{name: {text}, input: {{path: {text}}}}}
       - {{name: read, input: {{path: {text}}}}}
 - reply: {{text: {text}}}
-"#
+"
     );
     home.write("script.yaml", &script);
     let command = on_a_real_terminal(&home, &["run", "--model", "scripted/script.yaml", HOSTILE]);

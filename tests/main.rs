@@ -12,5 +12,6 @@ mod cli_run;
 mod cli_send;
 mod cli_settings;
 mod cli_signals;
+mod cli_store;
 mod cli_terminal;
 mod support;

@@ -88,6 +88,10 @@ fn redact_line(line: &str) -> String {
             text.replace_range(at..at + text[at..].find(unit).expect("found") + unit.len(), "[TIME]");
         }
     }
+    // A column is as wide as its widest entry; how far a time stands from its left edge says nothing.
+    while text.contains("   [TIME]") {
+        text = text.replace("   [TIME]", "  [TIME]");
+    }
     text
 }
 
@@ -217,7 +221,7 @@ impl Going {
         })
     }
 
-    /// Waits until standard error says this.
+    /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
         kill_process(pid, signal).expect("the signal is sent");

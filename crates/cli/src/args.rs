@@ -1,11 +1,13 @@
 //! What can be typed. The doc comments are the help texts.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::commands;
 use crate::exit::Exit;
+use crate::term;
 
 /// Exit codes and places, for the end of the help.
 const AFTER_HELP: &str = "\
@@ -51,9 +53,15 @@ pub(crate) enum Command {
 
 /// Prints what clap has to say: help and version on standard output, mistakes on standard error.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    // A reader that has gone needs no help.
-    drop(error.print());
-    if error.use_stderr() { Exit::USAGE.into() } else { Exit::DONE.into() }
+    if !error.use_stderr() {
+        // A reader that has gone needs no help.
+        drop(error.print());
+        return Exit::DONE.into();
+    }
+    // A mistake quotes what was typed, and that may have been copied from anywhere.
+    let text = error.render().to_string();
+    drop(std::io::stderr().write_all(term::clean(&text).as_bytes()));
+    Exit::USAGE.into()
 }
 
 #[cfg(test)]

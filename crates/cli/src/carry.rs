@@ -34,7 +34,8 @@ async fn carry(
     let mut events = posse.events(run, if view.needs_past() { 0 } else { known });
     let mut given_up = Box::pin(handle.ended());
     let mut left = false;
-    let mut cancelling = false;
+    let mut cancelling = None;
+    let mut posted = true;
     loop {
         tokio::select! {
             event = events.next() => {
@@ -54,15 +55,20 @@ async fn carry(
                 ended?;
             }
             ask = signals.next() => {
-                if ask != Ask::Interrupt || cancelling {
+                if ask != Ask::Interrupt || cancelling.is_some() {
                     stop(posse, handle).await;
                     view.close();
                     view.note(&format!("stopped; `posse resume {run}` goes on with the run"));
                     return Ok(Carried::Stopped(ask));
                 }
-                cancelling = true;
                 view.note("cancelling; press Ctrl-C again to stop at once and resume later");
-                cancel(posse, run).await?;
+                // Not waited for here: a disk that hangs must not make the second Ctrl-C wait.
+                cancelling = Some(Box::pin(cancel(posse, run)));
+                posted = false;
+            }
+            done = pending_or(cancelling.as_mut()), if !posted => {
+                posted = true;
+                done?;
             }
             () = view.due() => view.draw(),
         }
@@ -80,6 +86,14 @@ pub(crate) fn is_end(kind: &str) -> bool {
     matches!(kind, "run.completed" | "run.failed" | "run.cancelled")
 }
 
+/// What the future gives; without one, nothing for ever.
+async fn pending_or<F: Future + Unpin>(future: Option<&mut F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn cancel(posse: &Posse, run: &RunId) -> Result<(), CliError> {
     match posse.cancel(&run.root(), "Ctrl-C").await {
         // It ended in the same moment: its end is on the way.
@@ -90,8 +104,11 @@ async fn cancel(posse: &Posse, run: &RunId) -> Result<(), CliError> {
 
 async fn stop(posse: &Posse, handle: &RunHandle) {
     posse.stop();
-    // The journal is good at every moment; a slow disk only means that the lease is not given back first.
-    drop(tokio::time::timeout(STOP_PATIENCE, handle.ended()).await);
+    if tokio::time::timeout(STOP_PATIENCE, handle.ended()).await.is_err() {
+        // The disk hangs. The journal is good at every moment, and the lease ends with the process; dropping the
+        // store would wait for the disk all the same, so it is left to the end of the process.
+        std::mem::forget(posse.clone());
+    }
 }
 
 /// Carries the run, and tells how it ended.

@@ -1,18 +1,13 @@
-//! What every verb needs: the environment, what a test binary adds, and a way to wait.
+//! What every verb needs: the environment, what a test binary adds, and the state directory.
 
-use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use posse::{Catalog, Posse, PosseBuilder};
 
 use crate::Extras;
 use crate::env::Environment;
 use crate::error::CliError;
-
-/// How long threads that are still in a system call may hold up the end of the command.
-const SHUTDOWN_PATIENCE: Duration = Duration::from_millis(200);
 
 /// The composition root's own part.
 pub(crate) struct Context {
@@ -70,34 +65,6 @@ impl Context {
             None => builder,
         }
     }
-
-    /// Waits for a verb that looks or posts: one thread is enough.
-    pub(crate) fn look_until<T>(
-        &self,
-        verb: impl Future<Output = Result<T, CliError>>,
-    ) -> Result<T, CliError> {
-        wait(tokio::runtime::Builder::new_current_thread(), verb)
-    }
-
-    /// Waits for a verb that carries a run.
-    pub(crate) fn carry_until<T>(
-        &self,
-        verb: impl Future<Output = Result<T, CliError>>,
-    ) -> Result<T, CliError> {
-        wait(tokio::runtime::Builder::new_multi_thread(), verb)
-    }
-}
-
-fn wait<T>(
-    mut builder: tokio::runtime::Builder,
-    verb: impl Future<Output = Result<T, CliError>>,
-) -> Result<T, CliError> {
-    let runtime = builder.enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::failed(format!("no threads to work with: {error}")))?;
-    let outcome = runtime.block_on(verb);
-    // A tool that hangs in the kernel must not keep the command from ending.
-    runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
-    outcome
 }
 
 fn log_to_stderr(filter: &str) -> Result<(), CliError> {

@@ -81,11 +81,11 @@ impl CliError {
 
     /// The text on a terminal.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("error: {}\n", term::clean(&self.message).trim_end());
-        if let Some(hint) = &self.hint {
-            text.push_str(&format!("hint: {}\n", term::clean(hint)));
+        let message = term::clean(&self.message);
+        match &self.hint {
+            Some(hint) => format!("error: {}\nhint: {}\n", message.trim_end(), term::clean(hint)),
+            None => format!("error: {}\n", message.trim_end()),
         }
-        text
     }
 
     /// Prints it, and gives the exit code.

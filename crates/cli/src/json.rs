@@ -2,6 +2,7 @@
 //! to break gets the next version.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use posse::{AgentInfo, DepthInfo, EventBody, Figures, Finished, JournalEvent, RunInfo, RunSummary, Usage};
 use serde::Serialize;
@@ -37,7 +38,7 @@ fn escape(json: String) -> String {
         } else {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
-                safe.push_str(&format!("\\u{unit:04x}"));
+                let _ = write!(safe, "\\u{unit:04x}");
             }
         }
     }

@@ -18,6 +18,7 @@ mod json;
 mod launch;
 mod limit;
 mod output;
+mod runtime;
 mod settings;
 mod signals;
 mod term;

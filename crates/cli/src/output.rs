@@ -66,7 +66,7 @@ pub(crate) async fn reader_gone() {
         }
     });
     if watching.is_err() || told.await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

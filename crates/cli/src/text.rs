@@ -37,7 +37,13 @@ pub(crate) fn duration(ms: u64) -> String {
 
 /// How long ago something was.
 pub(crate) fn ago(at_ms: i64, now_ms: i64) -> String {
-    duration(now_ms.saturating_sub(at_ms).max(0).cast_unsigned() / 1000 * 1000)
+    let seconds = now_ms.saturating_sub(at_ms).max(0) / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
 }
 
 /// A number of tokens.

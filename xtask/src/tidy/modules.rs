@@ -28,9 +28,21 @@ pub(crate) fn targets(metadata: &Value, root: &str) -> Vec<Target> {
             let kinds = target["kind"].as_array()?;
             let aside = ["test", "bench", "example", "custom-build"];
             let is_test = kinds.iter().any(|kind| kind.as_str().is_some_and(|kind| aside.contains(&kind)));
-            Some(Target { path: path.to_owned(), is_test })
+            Some(Target { path: without_parents(path), is_test })
         })
         .collect()
+}
+
+/// `crates/cli/../../tests/main.rs` is `tests/main.rs`: a manifest names a target outside its package that way.
+fn without_parents(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
 }
 
 /// Marks the sources that are test code as a whole, and reports those that no target reaches.
@@ -181,7 +193,7 @@ mod tests {
     fn targets_are_taken_relative_to_the_root() {
         let metadata = json!({"packages": [{"targets": [
             {"src_path": "/r/a/src/lib.rs", "kind": ["lib"]},
-            {"src_path": "/r/tests/main.rs", "kind": ["test"]},
+            {"src_path": "/r/a/../tests/main.rs", "kind": ["test"]},
             {"src_path": "/r/a/build.rs", "kind": ["custom-build"]},
         ]}]});
         let found: Vec<(String, bool)> =

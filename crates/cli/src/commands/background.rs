@@ -10,6 +10,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::launch::{self, Launch};
 use crate::output::Output;
+use crate::runtime;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -29,7 +30,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
     // this can only fail if somebody typed the verb; then it stays where it is.
     let _ = rustix::process::setsid();
     let mut output = Output::new();
-    context.carry_until(async {
+    runtime::carrying(async {
         let started = async {
             let signals = Signals::listen()?;
             let launch = read_launch()?;

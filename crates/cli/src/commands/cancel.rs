@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::ids::AgentArg;
 use crate::launch;
 use crate::output::note;
+use crate::runtime;
 use crate::signals::Signals;
 
 /// Cancel a run, or one of its agents with all below it
@@ -32,7 +33,7 @@ pub(crate) struct CancelArgs {
 /// Cancels a run or an agent.
 pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliError> {
     let looking = context.look()?;
-    let (agent, is_closed) = context.look_until(async {
+    let (agent, is_closed) = runtime::looking(async {
         let agent = args.agent.find(&looking).await?;
         let info = looking.get(&agent.run()).await?;
         let is_closed = info.agents.iter().any(|known| known.id == agent && known.state == "closed");
@@ -43,7 +44,7 @@ pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliEr
         note(&format!("agent {agent} had ended already"));
         return Ok(Exit::DONE);
     }
-    context.carry_until(async {
+    runtime::carrying(async {
         let posse = context.open(launch::models(context))?;
         posse.cancel(&agent, &args.reason).await?;
         if args.no_wait {

@@ -1,5 +1,6 @@
 //! `posse demo`: a run with scripted models, to see what Posse does without a key and without set-up.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::launch::{self, Launch, Wanted};
 use crate::output::note;
+use crate::runtime;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -59,7 +61,7 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
         ..Wanted::default()
     };
     let launch = Launch::new(wanted, context, &models)?;
-    context.carry_until(async {
+    runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models)?;
         let handle = posse.start(launch.into_new_run()).await?;
@@ -119,9 +121,10 @@ fn farewell(run: &RunId, folder: &Path, program: &str) -> String {
     ];
     let mut text = String::from("\nLook into it:\n");
     for (command, about) in lines {
-        text.push_str(&format!("  {:42}  # {about}\n", format!("{program} {command}")));
+        let typed = format!("{program} {command}");
+        let _ = writeln!(text, "  {typed:42}  # {about}");
     }
-    text.push_str(&format!("The file that was changed: {}", folder.join("greet.py").display()));
+    let _ = write!(text, "The file that was changed: {}", folder.join("greet.py").display());
     text
 }
 

@@ -8,6 +8,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::AgentArg;
 use crate::output::Output;
+use crate::runtime;
 
 /// Say why an agent may or may not do something
 ///
@@ -32,7 +33,7 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
         );
     }
     let posse = context.look()?;
-    let explanation = context.look_until(async {
+    let explanation = runtime::looking(async {
         let agent = args.agent.find(&posse).await?;
         Ok(posse.explain(&agent, &args.operation).await?)
     })?;

@@ -9,10 +9,13 @@ use crate::exit::Exit;
 use crate::ids::{AgentArg, RunArg};
 use crate::json::EventLine;
 use crate::output::{Output, reader_gone};
+use crate::runtime;
 use crate::term;
 use crate::text::clock;
 
 /// Print the events of a run
+///
+/// Long texts are named by their hash and length; `posse trace` has them in full.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
     /// The run
@@ -34,7 +37,7 @@ pub(crate) struct LogsArgs {
 /// Prints the events of a run.
 pub(crate) fn logs(args: &LogsArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
-    context.look_until(async {
+    runtime::looking(async {
         tokio::select! {
             printed = print(args, &posse) => printed,
             // Without this a reader that left would only be noticed at the next event.
@@ -55,15 +58,14 @@ async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
     let mut events = posse.events(&run, args.after.min(head));
     let mut output = Output::new();
     loop {
-        let next = match events.try_next().await? {
-            Some(event) => event,
-            None => {
-                output.flush()?;
-                if ended || !args.follow {
-                    break;
-                }
-                events.next().await?
+        let next = if let Some(event) = events.try_next().await? {
+            event
+        } else {
+            output.flush()?;
+            if ended || !args.follow {
+                break;
             }
+            events.next().await?
         };
         print_event(&mut output, &next, only.as_ref(), args.json)?;
         if is_end(next.kind) {

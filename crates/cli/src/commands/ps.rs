@@ -1,5 +1,7 @@
 //! `posse ps`.
 
+use std::fmt::Write;
+
 use posse::RunSummary;
 
 use crate::context::Context;
@@ -7,6 +9,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::json::PsLine;
 use crate::output::{Output, note};
+use crate::runtime;
 use crate::term;
 use crate::text::{ago, now_ms, status};
 
@@ -31,7 +34,7 @@ pub(crate) struct PsArgs {
 pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
     let limit = if args.all { u32::MAX } else { args.number };
-    let runs = context.look_until(async { Ok(posse.runs("", limit).await?) })?;
+    let runs = runtime::looking(async { Ok(posse.runs("", limit).await?) })?;
     let mut output = Output::new();
     if args.json {
         for run in &runs {
@@ -55,14 +58,15 @@ fn table(runs: &[RunSummary], now_ms: i64) -> String {
         format!("{:8}  {:11}  {:>7}  {:>6}  {:>12}  REQUEST\n", "RUN", "STATUS", "PID", "AGENTS", "STARTED");
     for run in runs {
         let pid = run.holder.as_ref().map_or_else(|| "-".to_owned(), |holder| holder.pid.to_string());
-        table.push_str(&format!(
-            "{:8}  {:11}  {pid:>7}  {:>6}  {:>12}  {}\n",
+        let _ = writeln!(
+            table,
+            "{:8}  {:11}  {pid:>7}  {:>6}  {:>12}  {}",
             run.run,
             status(&run.status, run.holder.as_ref()),
             run.agents,
             ago(run.created_at_ms, now_ms),
             term::line(&run.title),
-        ));
+        );
     }
     table
 }

@@ -8,6 +8,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
 use crate::launch;
+use crate::runtime;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -33,9 +34,9 @@ pub(crate) struct ResumeArgs {
 /// Goes on with a run.
 pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
     let looking = context.look()?;
-    let (run, known) = context.look_until(find(&looking, args))?;
+    let (run, known) = runtime::looking(find(&looking, args))?;
     drop(looking);
-    context.carry_until(async {
+    runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(launch::models(context))?;
         let mut view = View::new(args.json, context);

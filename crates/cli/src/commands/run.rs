@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::launch::{self, Launch, Wanted};
 use crate::limit::Limit;
 use crate::output::Output;
+use crate::runtime;
 use crate::settings::{Settings, Sourced};
 use crate::signals::Signals;
 use crate::view::View;
@@ -78,7 +79,7 @@ pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
         output.flush()?;
         return Ok(Exit::DONE);
     }
-    context.carry_until(async {
+    runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models)?;
         let handle = posse.start(launch.into_new_run()).await?;

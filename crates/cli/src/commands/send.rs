@@ -5,6 +5,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::AgentArg;
 use crate::output::note;
+use crate::runtime;
 
 /// Send a message to an agent at work; it reads it before its next turn
 #[derive(Debug, clap::Args)]
@@ -20,7 +21,7 @@ pub(crate) struct SendArgs {
 pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError> {
     let message = super::run::request(&args.message)?;
     let looking = context.look()?;
-    let (agent, info) = context.look_until(async {
+    let (agent, info) = runtime::looking(async {
         let agent = args.agent.find(&looking).await?;
         let info = looking.get(&agent.run()).await?;
         Ok((agent, info))
@@ -30,7 +31,7 @@ pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError>
         return Err(CliError::failed(format!("agent {agent} has ended and reads no more messages")));
     }
     let posse = context.open_to_post()?;
-    context.look_until(async { Ok(posse.send(&agent, &message).await?) })?;
+    runtime::looking(async { Ok(posse.send(&agent, &message).await?) })?;
     if info.holder.is_none() {
         note(&format!("kept for {agent}: nobody carries its run; `posse resume {}` does", info.run));
     } else {

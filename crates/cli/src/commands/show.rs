@@ -1,5 +1,7 @@
 //! `posse show`.
 
+use std::fmt::Write;
+
 use posse::{AgentInfo, Figures, RunInfo};
 
 use crate::context::Context;
@@ -8,6 +10,7 @@ use crate::exit::Exit;
 use crate::ids::RunArg;
 use crate::json::ShowLine;
 use crate::output::Output;
+use crate::runtime;
 use crate::term;
 use crate::text::{count, duration, plural, status, timestamp};
 
@@ -24,7 +27,7 @@ pub(crate) struct ShowArgs {
 /// Shows a run.
 pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
-    let info = context.look_until(async {
+    let info = runtime::looking(async {
         let run = args.run.find(&posse).await?;
         Ok(posse.get(&run).await?)
     })?;
@@ -41,18 +44,24 @@ pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError>
 fn page(info: &RunInfo) -> String {
     let mut page = heading(info);
     page.push('\n');
-    page.push_str(&figures_row("AGENT", "DEFINITION", "STATE", FIGURES_HEAD, "TITLE"));
+    page.push_str(&figures_row("AGENT", "DEFINITION", "STATE", &FIGURES_HEAD, "TITLE"));
     for (lead, agent) in in_tree_order(&info.agents) {
         let name =
             format!("{lead}{}", if agent.depth == 0 { agent.id.as_str() } else { agent.id.relative() });
-        page.push_str(&figures_row(&name, &agent.definition, stage(agent), cells(&agent.own), &title(agent)));
+        page.push_str(&figures_row(
+            &name,
+            &agent.definition,
+            stage(agent),
+            &cells(&agent.own),
+            &title(agent),
+        ));
     }
     if info.by_depth.len() > 1 {
         page.push('\n');
-        page.push_str(&figures_row("DEPTH", "", "AGENTS", FIGURES_HEAD, ""));
+        page.push_str(&figures_row("DEPTH", "", "AGENTS", &FIGURES_HEAD, ""));
         for depth in &info.by_depth {
             let agents = depth.agents.to_string();
-            page.push_str(&figures_row(&depth.depth.to_string(), "", &agents, cells(&depth.figures), ""));
+            page.push_str(&figures_row(&depth.depth.to_string(), "", &agents, &cells(&depth.figures), ""));
         }
     }
     page
@@ -60,19 +69,19 @@ fn page(info: &RunInfo) -> String {
 
 fn heading(info: &RunInfo) -> String {
     let run = &info.run;
-    let mut text = format!("run {run}: {}\n", term::line(&info.title));
     let word = status(&info.status, info.holder.as_ref());
-    text.push_str(&match (&info.holder, word) {
+    let carried = match (&info.holder, word) {
         (Some(holder), _) => format!("{word}, carried by process {}", holder.pid),
         (None, "interrupted") => format!("{word}, nobody carries it: `posse resume {run}`"),
         (None, _) => word.to_owned(),
-    });
+    };
+    let mut text = format!("run {run}: {}\n{carried}", term::line(&info.title));
     if let Some(ended) = info.ended_at_ms {
         let took = ended.saturating_sub(info.created_at_ms).max(0).cast_unsigned();
-        text.push_str(&format!(" after {}", duration(took)));
+        let _ = write!(text, " after {}", duration(took));
     }
-    text.push_str(&format!(", {}\n", plural(info.agents.len() as u64, "agent")));
-    text.push_str(&format!("started {} in {}\n", timestamp(info.created_at_ms), term::line(&info.dir)));
+    let _ = writeln!(text, ", {}", plural(info.agents.len() as u64, "agent"));
+    let _ = writeln!(text, "started {} in {}", timestamp(info.created_at_ms), term::line(&info.dir));
     text
 }
 
@@ -98,10 +107,10 @@ fn figures_row(
     name: &str,
     definition: &str,
     state: &str,
-    cells: [impl AsRef<str>; 6],
+    figures: &[impl AsRef<str>; 6],
     title: &str,
 ) -> String {
-    let [turns, calls, input, output, usd, wall] = cells.each_ref().map(AsRef::as_ref);
+    let [turns, calls, input, output, usd, wall] = figures.each_ref().map(AsRef::as_ref);
     let row = format!(
         "{name:14}  {definition:12}  {state:17}  {turns:>5}  {calls:>5}  {input:>7}  {output:>7}  {usd:>9}  {wall:>12}  {title}"
     );

@@ -1,5 +1,7 @@
 //! `posse trace`.
 
+use std::fmt::Write;
+
 use posse::{AgentInfo, EventBody, JournalEvent, Posse};
 use posse_domain::event::{ModelReplied, Sender};
 use posse_domain::message::ToolCall;
@@ -11,6 +13,7 @@ use crate::exit::Exit;
 use crate::ids::AgentArg;
 use crate::json::EventLine;
 use crate::output::Output;
+use crate::runtime;
 use crate::term;
 use crate::text::{clock, duration, spent};
 
@@ -29,7 +32,7 @@ pub(crate) struct TraceArgs {
 /// Shows one agent.
 pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
-    context.look_until(async {
+    runtime::looking(async {
         let agent = args.agent.find(&posse).await?;
         let info = posse.get(&agent.run()).await?.agents.into_iter().find(|known| known.id == agent);
         let info = info.ok_or_else(|| CliError::from(posse::Error::NoAgent(agent)))?;
@@ -89,7 +92,7 @@ fn entry(event: &JournalEvent) -> String {
     let mut entry = format!("{}  {}\n", clock(event.at_ms), term::line(&line));
     for text in texts {
         for line in term::clean(&text).lines() {
-            entry.push_str(&format!("    {line}\n"));
+            let _ = writeln!(entry, "    {line}");
         }
     }
     entry

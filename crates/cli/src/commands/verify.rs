@@ -8,6 +8,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
 use crate::output::Output;
+use crate::runtime;
 
 /// Check that a run's journal is whole: numbers, hash chain, order, and the tables beside it
 ///
@@ -29,7 +30,7 @@ pub(crate) struct VerifyArgs {
 pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
     let mut output = Output::new();
-    context.look_until(async {
+    runtime::looking(async {
         let runs = match &args.run {
             Some(run) => vec![run.find(&posse).await?],
             None => posse.runs("", u32::MAX).await?.into_iter().map(|run| run.run).collect(),

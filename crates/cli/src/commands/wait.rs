@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::ids::RunArg;
 use crate::json::ResultLine;
 use crate::output::Output;
+use crate::runtime;
 use crate::view;
 
 /// How often a wait looks whether somebody still carries the run.
@@ -30,7 +31,7 @@ pub(crate) struct WaitArgs {
 /// Waits for a run.
 pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
-    let finished = context.look_until(async {
+    let finished = runtime::looking(async {
         let run = args.run.find(&posse).await?;
         end_of(&posse, &run).await
     })?;

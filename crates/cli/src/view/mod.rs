@@ -63,6 +63,7 @@ impl View {
     /// Shows an event.
     pub(crate) fn event(&mut self, event: &JournalEvent) -> Result<(), CliError> {
         match &mut self.kind {
+            Kind::Json if self.reader_gone => {}
             Kind::Live(live) => live.event(event),
             Kind::Plain => plain::event(event),
             Kind::Json => {
@@ -128,11 +129,12 @@ impl View {
 
 /// Tells how a run ended, to people; with what it spent, unless they have seen that.
 pub(crate) fn tell(output: &mut Output, finished: &Finished, with_figures: bool) -> Result<(), CliError> {
-    let mut line = format!("run {} {}", finished.run, finished.status);
-    if with_figures {
-        line.push_str(&format!(": {}, {}", plural(finished.agents, "agent"), spent(&finished.usage)));
-    }
-    note(&line);
+    let figures = if with_figures {
+        format!(": {}, {}", plural(finished.agents, "agent"), spent(&finished.usage))
+    } else {
+        String::new()
+    };
+    note(&format!("run {} {}{figures}", finished.run, finished.status));
     for child in &finished.failed {
         note(&format!("  {} failed ({}): {}", child.id, child.code, child.reason));
     }

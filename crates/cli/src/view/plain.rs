@@ -12,7 +12,8 @@ pub(super) fn event(event: &JournalEvent) {
     }
 }
 
-/// Turns and tool calls are not told: `posse logs` has them.
+/// Turns and tool calls are not told, `posse logs` has them; nor is the run's end, because what follows it says
+/// more.
 fn is_told(body: &EventBody) -> bool {
     match body {
         EventBody::RunStarted(_)
@@ -28,9 +29,10 @@ fn is_told(body: &EventBody) -> bool {
         | EventBody::IntegrationFailed(_)
         | EventBody::ToolInterrupted(_)
         | EventBody::CancelRequested(_) => true,
-        // What follows says how the run ended, in more words.
-        EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_) => false,
-        EventBody::IntegrationPassed(_)
+        EventBody::RunCompleted(_)
+        | EventBody::RunFailed(_)
+        | EventBody::RunCancelled(_)
+        | EventBody::IntegrationPassed(_)
         | EventBody::ModelCalled(_)
         | EventBody::ModelReplied(_)
         | EventBody::ToolIntended(_)

@@ -231,3 +231,6 @@ fn totals(tree: &Tree, now_ms: i64) -> Row {
     row.push(Tint::Dim, parts.join(" · "));
     row
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,10 +80,10 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    fn new(id: AgentId, definition: String, title: &str, turn_limit: Option<u32>) -> Self {
+    fn new(id: AgentId, definition: &str, title: &str, turn_limit: Option<u32>) -> Self {
         Self {
             id,
-            definition: term::line(&definition),
+            definition: term::line(definition),
             title: term::line(title),
             stage: Stage::Queued,
             turn: 0,
@@ -179,7 +179,7 @@ impl Tree {
                 let execution = &e.contract.execution;
                 let mut root = Agent::new(
                     event.agent_id.clone(),
-                    execution.definition.clone(),
+                    &execution.definition,
                     &e.contract.step.title,
                     execution.max_turns,
                 );
@@ -188,12 +188,8 @@ impl Tree {
                 self.agents.insert(root.id.clone(), root);
             }
             EventBody::SubagentCreated(e) => {
-                let mut child = Agent::new(
-                    event.agent_id.clone(),
-                    e.definition.clone(),
-                    &e.contract.step.title,
-                    e.turn_limit,
-                );
+                let mut child =
+                    Agent::new(event.agent_id.clone(), &e.definition, &e.contract.step.title, e.turn_limit);
                 child.background = e.background;
                 if let Some(parent) = self.agents.get_mut(&e.parent_id) {
                     parent.children.push(child.id.clone());
@@ -214,12 +210,12 @@ impl Agent {
     fn take(&mut self, event: &JournalEvent) {
         match &event.body {
             EventBody::SubagentQueued(e) => {
-                self.activity = match e.waits_for {
+                let waits = match e.waits_for {
                     QueuedFor::Slot => "waits for a slot",
                     QueuedFor::Ownership => "waits for another writer",
                     QueuedFor::Budget => "waits for budget",
-                }
-                .to_owned();
+                };
+                waits.clone_into(&mut self.activity);
             }
             EventBody::SubagentStarted(_) => self.stage = Stage::Running,
             EventBody::SubagentAttempt(e) => {

@@ -1,0 +1,30 @@
+//! Where the command begins to wait. There is no runtime before its arguments are read: help and version need none.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+
+use crate::error::CliError;
+
+/// How long threads that are still in a system call may hold up the end of the command.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Waits for a verb that looks or posts: one thread is enough.
+pub(crate) fn looking<T>(verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    wait(Builder::new_current_thread(), verb)
+}
+
+/// Waits for a verb that carries a run.
+pub(crate) fn carrying<T>(verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    wait(Builder::new_multi_thread(), verb)
+}
+
+fn wait<T>(mut builder: Builder, verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    let runtime = builder.enable_all().build();
+    let runtime = runtime.map_err(|error| CliError::failed(format!("no threads to work with: {error}")))?;
+    let outcome = runtime.block_on(verb);
+    // A tool that hangs in the kernel must not keep the command from ending.
+    runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+    outcome
+}

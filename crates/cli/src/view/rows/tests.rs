@@ -1,0 +1,100 @@
+//! Trees as they are drawn, from the events of real runs.
+
+use posse::scripted::Scripted;
+use posse::{NewRun, Posse};
+
+use super::*;
+
+/// Carries a run with this script in memory, and gives its tree after every event.
+fn trees(script: &str, mut look: impl FnMut(&Tree)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let script = Scripted::from_yaml(script, "script.yaml").expect("a script");
+        let posse = Posse::builder().model("scripted/test", script).in_memory().open().expect("open");
+        let run = NewRun::new("Look at it").model("scripted/test").dir(".").parallel(4);
+        let run = run.budget(posse::Budget { agents: Some(1_000), ..posse::Budget::NONE });
+        let handle = posse.start(run).await.expect("started");
+        let mut events = posse.events(handle.id(), 0);
+        let mut tree = Tree::default();
+        loop {
+            let event = events.next().await.expect("an event");
+            tree.event(&event);
+            look(&tree);
+            if crate::carry::is_end(event.kind) {
+                break;
+            }
+        }
+    });
+}
+
+fn drawn(tree: &Tree, max: usize) -> Vec<String> {
+    let run = tree.root().expect("a root").id.as_str().to_owned();
+    let moment = Moment { frame: 0, now_ms: tree.last_at_ms };
+    let mut texts: Vec<String> =
+        rows(tree, max, moment).iter().map(|row| row.text().replace(&run, "k3f9ab2c")).collect();
+    // The last part is a time.
+    let totals = texts.last_mut().expect("totals");
+    totals.truncate(totals.rfind(" · ").expect("a time"));
+    texts
+}
+
+fn fan_out(children: usize) -> String {
+    let call = "{name: task, input: {subagent_type: explore, description: look, prompt: look}}";
+    let calls = vec![call; children].join(", ");
+    format!(
+        "- when: {{definition: coder, turn: 1}}\n  reply: {{tool_calls: [{calls}]}}\n- reply: {{text: seen, usage: \
+         {{input_tokens: 10, output_tokens: 1}}}}\n"
+    )
+}
+
+#[test]
+fn a_tree_shows_refusals_attempts_and_endings() {
+    let script = r"
+- when: {definition: coder, turn: 1}
+  reply:
+    tool_calls:
+      - {name: task, input: {subagent_type: explore, description: find it, prompt: one}}
+      - {name: task, input: {subagent_type: general, description: break it, prompt: two}}
+      - {name: task, input: {subagent_type: nobody, description: refused, prompt: three}}
+    usage: {input_tokens: 1000, output_tokens: 100}
+- when: {definition: general}
+  error: {status: 500, message: broken}
+- reply: {text: found, usage: {input_tokens: 100, output_tokens: 10}}
+";
+    let mut last = Vec::new();
+    trees(script, |tree| last = drawn(tree, 40));
+    insta::assert_snapshot!(last.join("\n"));
+}
+
+#[test]
+fn a_wide_tree_never_takes_more_rows_than_there_are() {
+    let mut widest = 0;
+    let mut last = Vec::new();
+    trees(&fan_out(300), |tree| {
+        let rows = drawn(tree, 12);
+        assert!(rows.len() <= 13, "{rows:#?}");
+        widest = widest.max(tree.counts().all());
+        last = rows;
+    });
+    assert_eq!(widest, 301);
+    assert!(last[10].ends_with(" agents more, 291 of them done"), "{last:#?}");
+    assert!(last[11].starts_with("301 agents · 301 completed · "), "{last:#?}");
+}
+
+#[test]
+fn those_at_work_are_shown_before_those_that_have_ended() {
+    let mut seen = false;
+    trees(&fan_out(100), |tree| {
+        let at_work: Vec<&Agent> =
+            tree.agents().filter(|agent| !agent.id.is_root() && agent.stage == Stage::Running).collect();
+        let over = tree.counts().completed;
+        if at_work.len() < 6 && !at_work.is_empty() && over > 20 {
+            seen = true;
+            let text = drawn(tree, 12).join("\n");
+            for agent in at_work {
+                assert!(text.contains(&format!(" {} explore", agent.id.relative())), "{text}");
+            }
+        }
+    });
+    assert!(seen, "there was such a moment");
+}
