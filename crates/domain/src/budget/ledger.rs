@@ -411,7 +411,7 @@ mod tests {
         ledger.open_child(&grandchild, &tokens(500_000)).expect("grandchild");
         let refused = ledger.reserve(&grandchild, &want(2000, 1000), Purpose::Work).expect("an answer");
         let expected = exhausted("k3f9ab2c.1", Limit::Tokens(3000));
-        assert_eq!(expected.to_string(), "the budget of k3f9ab2c.1 is exhausted: its limit is 3000 tokens");
+        assert_eq!(expected.to_string(), "the budget of task 1 is exhausted: its limit is 3000 tokens");
         assert_eq!(refused, Reservation::Exhausted(expected));
         assert!(matches!(
             ledger.reserve(&root(), &want(2000, 1000), Purpose::Work),
@@ -490,7 +490,7 @@ mod tests {
         ledger.open_child(&child.child(2), &Budget::NONE).expect_err("closed agents count");
         ledger.open_child(&agent("k3f9ab2c.2"), &Budget::NONE).expect("the fourth");
         let refused = ledger.open_child(&agent("k3f9ab2c.3"), &Budget::NONE).expect_err("the root's cap");
-        assert_eq!(refused.to_string(), "the budget of k3f9ab2c is exhausted: its limit is 4 agents");
+        assert_eq!(refused.to_string(), "the budget of the run is exhausted: its limit is 4 agents");
         assert_eq!((ledger.created(&root()), ledger.open(&root())), (Some(4), Some(3)));
     }
 

@@ -59,12 +59,17 @@ pub enum Reservation {
 
 /// A cap that nothing more fits under.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the budget of {owner} is exhausted: {limit}")]
+#[error("the budget of {} is exhausted: {limit}", whose(.owner))]
 pub struct Exhausted {
     /// The agent whose budget it is.
     pub owner: AgentId,
     /// The limit.
     pub limit: Limit,
+}
+
+/// Whose budget it is, in words that are the same in every run: models read them.
+fn whose(owner: &AgentId) -> String {
+    if owner.is_root() { "the run".to_owned() } else { format!("task {}", owner.relative()) }
 }
 
 /// A limit of a budget.
@@ -86,6 +91,8 @@ impl fmt::Display for Limit {
             Limit::Tokens(tokens) => write!(f, "its limit is {tokens} tokens"),
             Limit::Usd(usd) => write!(f, "its limit is {usd}"),
             Limit::UnknownPrice(usd) => write!(f, "its limit is {usd}, and the model's price is unknown"),
+            Limit::Agents(0) => f.write_str("its limit is 0 agents, and the agent itself is one"),
+            Limit::Agents(1) => f.write_str("its limit is 1 agent"),
             Limit::Agents(agents) => write!(f, "its limit is {agents} agents"),
         }
     }

@@ -1,6 +1,7 @@
 //! A new child: depth, tree budget, meet of grants, ownership. Pure, so it can be decided in the commit of the
 //! reply that asked for it, and again after a crash with the same answer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Decided, Kind, OpenAgent, Run, StateName};
@@ -101,6 +102,7 @@ impl Run {
         let continues = self.continued(from.parent, request)?;
         let repairs = self.repaired_child(from.parent, request)?;
         check_terms(parent, request)?;
+        self.check_model(request)?;
         let id = from.parent.child(parent.children + 1);
         self.ledger
             .check_spawn(&id, &request.budget.unwrap_or_default())
@@ -137,6 +139,20 @@ impl Run {
             reason: refusal.reason.clone(),
         };
         (from.parent.clone(), refused.into())
+    }
+
+    /// A model may only name models that a person named for this run: for the root, or in a definition. A name is
+    /// more than a choice: with some providers it says what is opened or paid.
+    fn check_model(&self, request: &SpawnRequest) -> Result<(), Refusal> {
+        let Some(name) = &request.model else { return Ok(()) };
+        let root = self.open(&self.id.root()).map(|root| root.contract.execution.model.as_str());
+        let named: BTreeSet<&str> =
+            self.kinds.values().filter_map(|kind| kind.definition.model.as_deref()).chain(root).collect();
+        if named.contains(name.as_str()) {
+            return Ok(());
+        }
+        let named = named.into_iter().collect::<Vec<_>>().join(", ");
+        Err(Refusal::new(Code::InvalidInput, format!("`model` must be one of this run's: {named}")))
     }
 
     fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<Kind>, Refusal> {

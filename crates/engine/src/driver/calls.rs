@@ -104,7 +104,11 @@ impl Driver {
         }
         // The right to spawn has codes of its own, the same whether or not the tool was offered.
         if tool.class == EffectClass::Delegate && !agent.authority.grant().covers(tool.name) {
-            return Ok(());
+            if tool.name == "task" {
+                return Ok(());
+            }
+            let text = "this agent may not have children, so it has no tasks".to_owned();
+            return Err(ToolFailure { code: Code::SpawnNotAllowed, text });
         }
         let specifier = (tool.specifier)(&call.input);
         let class = tool.class;

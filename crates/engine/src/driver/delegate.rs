@@ -66,11 +66,8 @@ impl Driver {
         let from = SpawnFrom { parent: id, call_id: &call.id, message_id: &message_id };
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
         let decided = self.run.spawn(from, request, &class_of).and_then(|decided| {
-            let model = request.model.as_deref().or(self.kind_model(&request.definition));
-            match model.map(|name| self.rt.parts.models.resolve(name)) {
-                Some(Err(reason)) => Err(Refusal { code: Code::InvalidInput, reason }),
-                _ => Ok(decided),
-            }
+            self.check_child_model(id, request)?;
+            Ok(decided)
         });
         let intended = ToolIntended {
             call_id: call.id.clone(),
@@ -95,8 +92,20 @@ impl Driver {
         }
     }
 
-    fn kind_model(&self, definition: &str) -> Option<&str> {
-        self.run.kind(definition).and_then(|kind| kind.definition.model.as_deref())
+    /// Whether the child's model is there, and has a price if money is limited.
+    fn check_child_model(&self, parent: &AgentId, request: &SpawnRequest) -> Result<(), Refusal> {
+        let invalid = |reason| Refusal { code: Code::InvalidInput, reason };
+        let definition = self.run.kind(&request.definition).and_then(|kind| kind.definition.model.as_deref());
+        let own = self.sessions.get(parent).map(|session| session.facts);
+        let facts = match request.model.as_deref().or(definition) {
+            Some(name) => Some(self.rt.parts.models.resolve(name).map_err(invalid)?.facts()),
+            None => own,
+        };
+        let money = request.budget.is_some_and(|budget| budget.usd.is_some());
+        if money && facts.is_none_or(|facts| facts.price.is_none()) {
+            return Err(invalid("`budget.usd` needs a model whose price is known".to_owned()));
+        }
+        Ok(())
     }
 
     fn child_created(&mut self, id: &AgentId, call: &ToolCall, child: &AgentId, request: &SpawnRequest) {

@@ -116,6 +116,8 @@ pub(crate) struct Driver {
     unclosed: BTreeSet<AgentId>,
     /// Agents whose call did not fit into a budget now.
     budget_line: VecDeque<AgentId>,
+    /// Whether the agents are still being put back on their feet; each is pumped when its turn comes.
+    resuming: bool,
     /// How many calls are being dispatched, one because of the other.
     dispatching: u32,
     /// Children created in this round; the ones still waiting at its end say so.
@@ -171,6 +173,7 @@ impl Driver {
             held_writers: VecDeque::new(),
             unclosed: BTreeSet::new(),
             budget_line: VecDeque::new(),
+            resuming: false,
             dispatching: 0,
             fresh: Vec::new(),
             system_texts: HashMap::new(),
@@ -426,6 +429,9 @@ impl Driver {
 
     /// Does whatever the agent's machine says is next.
     fn pump(&mut self, id: &AgentId) {
+        if self.resuming {
+            return;
+        }
         loop {
             let Some(session) = self.sessions.get(id) else { return };
             if session.ending.is_some() {

@@ -65,13 +65,26 @@ impl Driver {
         for id in &order {
             self.watch_deadline(id);
         }
-        self.fetch_mail();
         self.reattach(&order);
         // Before anybody goes on: an agent that ends cuts its children short, and a call of theirs that seems to be
         // under way would give back a slot that this process never gave out.
         for id in &order {
             self.forfeit_model_call(id, Code::Interrupted, "the process ended before the reply");
         }
+        for id in &order {
+            for begun in self.begun_calls(id) {
+                self.resume_call(id, begun);
+            }
+            self.cut();
+        }
+        // A cancel that is durable is honoured before anything starts again.
+        let mail = self.rt.parts.store.mail(&self.key);
+        self.resuming = true;
+        match mail.await {
+            Ok(mail) => self.take_mail(mail),
+            Err(error) => self.poisoned = Some(Stop::Store(error)),
+        }
+        self.resuming = false;
         for id in &order {
             self.reconcile(id);
             self.cut();
@@ -110,9 +123,6 @@ impl Driver {
     fn reconcile(&mut self, id: &AgentId) {
         if !self.sessions.contains_key(id) || self.run.outcome.is_some() {
             return;
-        }
-        for begun in self.begun_calls(id) {
-            self.resume_call(id, begun);
         }
         if self.run.is_cancelled(id) {
             return self.resume_cancel(id);
