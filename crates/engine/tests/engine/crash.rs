@@ -1,1 +1,330 @@
-//! Later.
+//! A process dies at every point it passes, and another goes on: nothing lost, nothing doubled.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use posse_domain::event::{Event, EventBody, Purpose};
+use posse_domain::id::RunId;
+use posse_engine::{FAULT_POINTS, RunSpec};
+use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
+use serde_json::json;
+
+use crate::checks;
+use crate::power::Death;
+use crate::tools::Gate;
+use crate::world::{Ended, Process, World, background, child, listing, newest};
+
+fn text(text: &str) -> ScriptedAnswer {
+    ScriptedAnswer::text(text)
+}
+
+/// A tree that passes every kind of point: reads, writes, commands, the network, children in the foreground and
+/// in the background, a failed attempt, a refusal, messages, a list, a child that continues another.
+fn busy() -> World {
+    World::new(|request| {
+        let again = || {
+            let mut input = child("scout", "Go on.");
+            input["task_id"] = json!("1");
+            input
+        };
+        match (request.agent.relative(), request.attempt, request.turn) {
+            ("0", _, 1) => text("I split it.")
+                .call("task", child("scout", "look"))
+                .call("task", child("builder", "build"))
+                .call("task", background("lead", "split"))
+                .call("task", child("nobody", "refused"))
+                .call("todo", json!({"items": [{"text": "wait", "status": "pending"}]})),
+            ("0", _, 2) => text("And more.")
+                .call("task", again())
+                .call("write", json!({"path": "root.txt", "content": "by the root"}))
+                .call("strike", json!({"n": 0})),
+            ("0", _, _) => text("done"),
+            ("1", 1, 1) => text("").call("probe", json!({})).call("ask_net", json!({})),
+            ("1", 1, _) => ScriptedAnswer::error(Some(529), "overloaded"),
+            ("2", _, 1) => text("")
+                .call("write", json!({"path": "built.txt", "content": "by a child"}))
+                .call("strike", json!({"n": 1}))
+                .call("strike", json!({"n": 2})),
+            ("2", _, 2) => text("")
+                .call("edit", json!({"path": "built.txt", "old_text": "a child", "new_text": "the child"})),
+            ("3", _, 1) => text("").call("task", child("scout", "a")).call("task", background("scout", "b")),
+            ("3", _, 2) => text("").call("task_send", json!({"task_id": "2", "message": "hello"})),
+            _ => text("found"),
+        }
+    })
+}
+
+/// What a process had written when it died.
+struct Remains {
+    events: Vec<Event>,
+    asked: usize,
+}
+
+async fn remains(world: &World, run: &RunId) -> Remains {
+    let asked = world.asked.lock().expect("no panic while it is held").len();
+    Remains { events: checks::read(world.store(), &world.key(run)).await, asked }
+}
+
+/// Whether the run ended here; otherwise the process died.
+async fn carried(process: &Process, handle: &posse_engine::RunHandle) -> bool {
+    let power = process.power.as_ref().expect("mortal");
+    tokio::select! {
+        biased;
+        () = power.lost() => false,
+        ended = handle.ended() => match ended {
+            Ok(()) => true,
+            // The driver was unwound by its death.
+            Err(_) if !power.is_on() => false,
+            Err(error) => panic!("{error}"),
+        },
+    }
+}
+
+/// Starts a run in a process that dies so; gives the run if anything of it is durable.
+async fn start(world: &World, spec: RunSpec, death: Option<Death>) -> (Process, Option<RunId>, bool) {
+    let process = world.mortal(death);
+    let starting = process.runtime.clone();
+    // Dying unwinds the task that starts the run, which must not be the test.
+    let started = tokio::spawn(async move { starting.start(spec).await });
+    let power = process.power.clone().expect("mortal");
+    let handle = tokio::select! {
+        started = started => started.ok().and_then(Result::ok),
+        () = power.lost() => None,
+    };
+    let ended = match &handle {
+        Some(handle) => carried(&process, handle).await,
+        None => false,
+    };
+    let tenant = posse_engine::ports::TenantId::local();
+    let runs = posse_engine::ports::Store::runs(world.store(), &tenant, "", 1).await.expect("runs");
+    (process, runs.first().map(|entry| entry.run.clone()), ended)
+}
+
+/// Goes on with a run in a process that dies so; whether the run has ended.
+async fn go_on(world: &World, run: &RunId, death: Option<Death>) -> bool {
+    let process = world.mortal(death);
+    let (runtime, id) = (process.runtime.clone(), run.clone());
+    let resuming = tokio::spawn(async move { runtime.resume(&id).await });
+    let power = process.power.clone().expect("mortal");
+    let resumed = tokio::select! {
+        resumed = resuming => resumed.ok(),
+        () = power.lost() => None,
+    };
+    match resumed {
+        Some(Ok(posse_engine::Resumed::Going(handle))) => carried(&process, &handle).await,
+        Some(Ok(posse_engine::Resumed::Ended(_))) => true,
+        Some(Ok(posse_engine::Resumed::Held(holder))) => panic!("held by {holder:?}"),
+        Some(Err(error)) if power.is_on() => panic!("{error}"),
+        _ => false,
+    }
+}
+
+/// What must hold between the moment of a death and the end of the run.
+fn nothing_lost(world: &World, before: &Remains, after: &Ended) {
+    // What was durable is still there, as it was.
+    assert_eq!(after.events[..before.events.len()], before.events[..], "{}", listing(&after.events));
+    // No finished model call is made again.
+    let finished: HashSet<(String, u32, u32)> = before
+        .events
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::ModelReplied(e) if e.error.is_none() => {
+                Some((event.agent.relative().to_owned(), e.attempt, e.turn))
+            }
+            _ => None,
+        })
+        .collect();
+    for request in &world.asked.lock().expect("no panic while it is held")[before.asked..] {
+        let place = (request.agent.relative().to_owned(), request.attempt, request.turn);
+        assert!(!finished.contains(&place), "{place:?} is asked again:\n{}", listing(&after.events));
+    }
+}
+
+/// Every command happened once, or at most once and its agent was told that nobody knows.
+fn struck_at_most_once(world: &World, ended: &Ended) {
+    let mut struck: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (tool, agent, call) in world.outside.all() {
+        if tool == "strike" {
+            *struck.entry((agent, call)).or_default() += 1;
+        }
+    }
+    let mut answered: HashMap<(String, String), (bool, bool)> = HashMap::new();
+    for event in &ended.events {
+        let (call_id, ok, interrupted) = match &event.body {
+            EventBody::ToolFinished(e) if e.tool == "strike" => (&e.call_id, e.ok, false),
+            EventBody::ToolInterrupted(e) if e.tool == "strike" => (&e.call_id, false, true),
+            _ => continue,
+        };
+        answered.insert((event.agent.relative().to_owned(), call_id.clone()), (ok, interrupted));
+    }
+    for (call, count) in &struck {
+        assert_eq!(*count, 1, "{call:?} happened {count} times:\n{}", listing(&ended.events));
+        let (ok, interrupted) = answered.get(call).copied().unwrap_or_default();
+        assert!(ok || interrupted, "{call:?} happened and its agent was told that it did not");
+    }
+    for (call, (ok, _)) in answered {
+        assert!(
+            !ok || struck.contains_key(&call),
+            "{call:?} did not happen and its agent was told that it did"
+        );
+    }
+}
+
+/// Lets a run die at a point, goes on until it ends, and checks all of it. Gives how often the point was passed.
+async fn dies_at(world: &World, spec: RunSpec, deaths: &[Death]) -> Ended {
+    let mut deaths = deaths.iter().copied();
+    let (_, run, mut ended) = start(world, spec.clone(), deaths.next()).await;
+    let mut before = Vec::new();
+    let run = match run {
+        Some(run) => run,
+        // Nothing was durable: there is no run, and the person starts it again.
+        None => {
+            let (_, run, now_ended) = start(world, spec, None).await;
+            ended = now_ended;
+            run.expect("it starts")
+        }
+    };
+    while !ended {
+        before.push(remains(world, &run).await);
+        checks::whole(&before.last().expect("just pushed").events);
+        ended = go_on(world, &run, deaths.next()).await;
+    }
+    let after = world.look(&run).await;
+    for before in &before {
+        nothing_lost(world, before, &after);
+    }
+    struck_at_most_once(world, &after);
+    after
+}
+
+fn ends_well(ended: &Ended, world: &World, what: &str) {
+    assert_eq!(ended.status(), "completed", "{what}: {}\n{}", ended.text(), listing(&ended.events));
+    let read = |name: &str| std::fs::read_to_string(world.dir.path().join(name)).unwrap_or_default();
+    assert_eq!(read("root.txt"), "by the root", "{what}");
+    assert_eq!(read("built.txt"), "by the child", "{what}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_survives_death_at_every_pass_of_every_point() {
+    // How often each point is passed when nobody dies.
+    let world = busy();
+    let (process, run, ended) = start(&world, world.spec(), None).await;
+    assert!(ended);
+    ends_well(&world.look(&run.expect("a run")).await, &world, "undisturbed");
+    let passes = process.power.expect("mortal").passes();
+    for point in FAULT_POINTS {
+        for pass in 1..=passes.get(point).copied().unwrap_or(0) {
+            let world = busy();
+            let ended = dies_at(&world, world.spec(), &[Death { point, pass }]).await;
+            // After the last commit there is nothing left to go wrong; a command that was cut off is no failure.
+            ends_well(&ended, &world, &format!("{point} {pass}"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_survives_one_death_after_the_other() {
+    for seed in 0..60_u64 {
+        let world = busy();
+        let mut state = seed;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).expect("31 bits") % below
+        };
+        let deaths: Vec<Death> = (0..6)
+            .map(|_| Death { point: FAULT_POINTS[draw(FAULT_POINTS.len())], pass: draw(6) as u64 + 1 })
+            .collect();
+        let ended = dies_at(&world, world.spec(), &deaths).await;
+        assert_eq!(ended.status(), "completed", "{deaths:?}: {}\n{}", ended.text(), listing(&ended.events));
+    }
+}
+
+/// Wide enough that its events do not fit into one commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wide_reply_survives_death_between_its_commits() {
+    const WIDTH: usize = 450;
+    let make = || {
+        World::new(|request| match (request.depth, request.turn) {
+            (0, 1) => {
+                let calls = (0..WIDTH).map(|n| {
+                    let prompt = n.to_string();
+                    let input =
+                        if n % 2 == 0 { child("scout", &prompt) } else { background("scout", &prompt) };
+                    ScriptedCall::new("task", input)
+                });
+                text("").calls(calls)
+            }
+            (0, _) => text("done"),
+            (_, 1) => text("").call("probe", json!({})),
+            _ => text("found"),
+        })
+    };
+    let world = make();
+    let mut spec = world.spec();
+    spec.budget.agents = Some(WIDTH as u64 + 1);
+    let (process, _, ended) = start(&world, spec, None).await;
+    assert!(ended);
+    let passes = process.power.expect("mortal").passes();
+    for point in ["engine.commit.before", "engine.commit.after"] {
+        let count = passes[point];
+        assert!(count > 4, "it takes several commits");
+        // The commits that spawn, one of those that deliver, and the last.
+        for pass in [2, 3, 4, count / 2, count] {
+            let world = make();
+            let mut spec = world.spec();
+            spec.budget.agents = Some(WIDTH as u64 + 1);
+            let ended = dies_at(&world, spec, &[Death { point, pass }]).await;
+            assert_eq!(ended.status(), "completed", "{point} {pass}");
+            assert_eq!(ended.run.agent_count(), WIDTH + 1, "{point} {pass}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_runtime_leaves_its_runs_to_others() {
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => text("").call("task", child("scout", "x")),
+        (0, _) => text(&newest(request)),
+        _ => text("found"),
+    })
+    .holding(move |request| (request.depth == 1).then(|| held.clone()));
+    let first = world.process();
+    let handle = first.runtime.start(world.spec()).await.expect("started");
+    gate.reached(1).await;
+    first.runtime.stop();
+    let stopped = handle.ended().await;
+    assert!(matches!(stopped, Err(posse_engine::RuntimeError::Stopped { .. })), "{stopped:?}");
+    gate.open();
+    let second = world.process();
+    let handle = world.resume(&second, handle.id()).await.expect("it goes on");
+    let ended = world.ended(&handle).await;
+    assert!(ended.text().contains("found"));
+    let calls: Vec<u32> = ended
+        .of("1")
+        .filter_map(|event| match &event.body {
+            EventBody::ModelCalled(e) => Some(e.call),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(calls, [1, 2], "the call that was cut off is repeated within its turn");
+}
+
+/// A call that was cut off is settled at what it had reserved, and made again: never under-counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_call_cut_off_by_a_crash_is_counted_at_what_it_had_reserved() {
+    let world = World::new(|request| match request.purpose {
+        Purpose::Work | Purpose::Report => text("done"),
+    });
+    let ended = dies_at(&world, world.spec(), &[Death { point: "engine.model.before_send", pass: 1 }]).await;
+    let (reserved, settled) =
+        ended.events.iter().fold((0, 0), |(reserved, settled), event| match &event.body {
+            EventBody::ModelCalled(e) if e.call == 1 => {
+                (e.reserved.input_tokens + e.reserved.output_tokens, settled)
+            }
+            EventBody::ModelReplied(e) if e.estimated => (reserved, e.usage.tokens()),
+            _ => (reserved, settled),
+        });
+    assert!(reserved > 0);
+    assert_eq!(reserved, settled);
+}
