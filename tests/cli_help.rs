@@ -2,8 +2,21 @@
 
 use crate::support::Home;
 
-const VERBS: [&str; 12] =
-    ["run", "ps", "show", "logs", "trace", "wait", "send", "cancel", "resume", "verify", "explain", "demo"];
+const VERBS: [&str; 13] = [
+    "run",
+    "ps",
+    "show",
+    "logs",
+    "trace",
+    "wait",
+    "send",
+    "cancel",
+    "resume",
+    "verify",
+    "explain",
+    "demo",
+    "completions",
+];
 
 #[test]
 fn the_help_names_every_verb_and_the_exit_codes() {
@@ -21,6 +34,16 @@ fn every_verb_has_its_help() {
     let home = Home::new();
     let pages: String = VERBS.iter().map(|verb| home.posse(&[verb, "-h"]).exits(0).stdout + "\n").collect();
     insta::assert_snapshot!(pages);
+}
+
+#[test]
+fn shells_can_complete_every_verb() {
+    let home = Home::new();
+    for shell in ["bash", "fish", "zsh"] {
+        let script = home.posse(&["completions", shell]).exits(0).stdout;
+        assert!(VERBS.iter().all(|verb| script.contains(verb)), "{shell}");
+    }
+    home.posse(&["completions", "tcsh"]).exits(2);
 }
 
 #[test]

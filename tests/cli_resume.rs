@@ -159,6 +159,21 @@ fn a_resume_finishes_a_cancel() {
 }
 
 #[test]
+fn a_run_whose_script_is_gone_is_left_as_it_is() {
+    let home = home();
+    let (run, _) = interrupted(&home);
+    let before = home.posse(&["logs", "--json", &run]).stdout;
+    for broken in ["- repply: {text: x}\n", ""] {
+        home.write("script.yaml", broken);
+        let done = home.posse(&["resume", &run]).exits(2);
+        assert!(done.stderr.contains("project/script.yaml"), "{}", done.stderr);
+    }
+    assert_eq!(home.posse(&["logs", "--json", &run]).stdout, before);
+    home.write("script.yaml", &script(0));
+    home.posse(&["resume", &run]).exits(0);
+}
+
+#[test]
 fn waiting_for_a_run_that_nobody_carries_is_refused() {
     let home = home();
     let (run, _) = interrupted(&home);

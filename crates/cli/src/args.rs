@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Verify(commands::verify::VerifyArgs),
     Explain(commands::explain::ExplainArgs),
     Demo(commands::demo::DemoArgs),
+    Completions(commands::completions::CompletionsArgs),
     #[command(name = commands::background::VERB, hide = true)]
     Background(commands::background::BackgroundArgs),
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod background;
 pub(crate) mod cancel;
+pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod logs;
@@ -34,6 +35,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Verify(args) => verify::verify(&args, context),
         Command::Explain(args) => explain::explain(&args, context),
         Command::Demo(args) => demo::demo(&args, context),
+        Command::Completions(args) => completions::completions(&args),
         Command::Background(args) => background::background(&args, context),
     }
 }

@@ -20,7 +20,8 @@ const SHOWN: u32 = 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct PsArgs {
     /// How many to list
-    #[arg(short = 'n', long, value_name = "N", default_value_t = SHOWN, conflicts_with = "all")]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = SHOWN, conflicts_with = "all",
+        value_parser = clap::value_parser!(u32).range(1..))]
     number: u32,
     /// List all of them
     #[arg(long, short)]

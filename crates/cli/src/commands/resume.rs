@@ -1,6 +1,7 @@
 //! `posse resume`.
 
-use posse::{Posse, Resume, RunId};
+use posse::ports::Models;
+use posse::{Catalog, Posse, Resume, RunId, RunSummary};
 
 use crate::carry::carry_and_tell;
 use crate::context::Context;
@@ -34,11 +35,14 @@ pub(crate) struct ResumeArgs {
 /// Goes on with a run.
 pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
     let looking = context.look()?;
-    let (run, known) = runtime::looking(find(&looking, args))?;
+    let found = runtime::looking(find(&looking, args))?;
     drop(looking);
+    let models = launch::models(context);
+    check_model(&found, &models)?;
+    let (run, known) = (found.run, found.events);
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(launch::models(context))?;
+        let posse = context.open(models)?;
         let mut view = View::new(args.json, context);
         match posse.resume(&run).await? {
             Resume::Going(handle) => carry_and_tell(&posse, &handle, known, &mut signals, view).await,
@@ -58,15 +62,25 @@ pub(crate) fn held(run: &RunId, pid: u32) -> CliError {
         .hint(format!("`posse logs -f {run}` follows it, `posse wait {run}` waits for its end"))
 }
 
-/// The run that is meant, and how many events it has already told.
-async fn find(posse: &Posse, args: &ResumeArgs) -> Result<(RunId, u64), CliError> {
+/// A run cannot go on without its model; better to say so before it is taken over.
+fn check_model(found: &RunSummary, models: &Catalog) -> Result<(), CliError> {
+    if found.status != "running" {
+        return Ok(());
+    }
+    let resolved = models.resolve(&found.model);
+    resolved.map(drop).map_err(|problem| {
+        CliError::usage(format!("the model of run {} cannot be used: {problem}", found.run))
+            .hint("bring it back, and resume again; the run is left as it is")
+    })
+}
+
+/// The run that is meant.
+async fn find(posse: &Posse, args: &ResumeArgs) -> Result<RunSummary, CliError> {
     let candidates = match &args.run {
         Some(run) => posse.runs(run.find(posse).await?.as_str(), 1).await?,
         None => posse.runs("", LOOKED_THROUGH).await?,
     };
-    let is_meant = |run: &posse::RunSummary| !args.last || (run.status == "running" && run.holder.is_none());
-    match candidates.into_iter().find(is_meant) {
-        Some(run) => Ok((run.run, run.events)),
-        None => Err(CliError::usage("no run was interrupted").hint("`posse ps` lists the runs")),
-    }
+    let is_meant = |run: &RunSummary| !args.last || (run.status == "running" && run.holder.is_none());
+    let nothing = || CliError::usage("no run was interrupted").hint("`posse ps` lists the runs");
+    candidates.into_iter().find(is_meant).ok_or_else(nothing)
 }

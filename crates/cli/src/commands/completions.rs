@@ -1,0 +1,26 @@
+//! `posse completions`.
+
+use clap::CommandFactory;
+use clap_complete::{Shell, generate};
+
+use crate::args::Cli;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// Print a script that teaches a shell to complete this command
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints the script.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, CliError> {
+    let mut script = Vec::new();
+    generate(args.shell, &mut Cli::command(), "posse", &mut script);
+    let mut output = Output::new();
+    output.own(&String::from_utf8_lossy(&script))?;
+    output.flush()?;
+    Ok(Exit::DONE)
+}
