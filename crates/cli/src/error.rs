@@ -130,6 +130,9 @@ impl From<posse_engine::RuntimeError> for CliError {
             RuntimeError::Damaged { run, .. } => {
                 CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
             }
+            RuntimeError::Unavailable { run, .. } => CliError::failed(message).hint(format!(
+                "put it back and `posse resume {run}`, or end the run with `posse cancel {run}`"
+            )),
             RuntimeError::Inconsistent { run, .. } => CliError::failed(message)
                 .hint(format!("this is a fault of Posse: please report it with `posse logs --json {run}`")),
             RuntimeError::Stopped { .. } => CliError::interrupted(message),

@@ -130,6 +130,14 @@ pub enum RuntimeError {
         /// What is wrong with it.
         problem: String,
     },
+    /// Something the run needs is not there; nothing was written.
+    #[error("run {run} cannot go on: {problem}")]
+    Unavailable {
+        /// The run.
+        run: RunId,
+        /// What is missing.
+        problem: String,
+    },
     /// Posse contradicted itself; nothing wrong was written.
     #[error("run {run} was stopped because its state is inconsistent ({problem}); it can be resumed")]
     Inconsistent {
@@ -190,6 +198,7 @@ impl RunHandle {
         match ended {
             Some(Ok(())) => Ok(()),
             Some(Err(Stop::Store(error))) => Err(error.into()),
+            Some(Err(Stop::Unavailable(problem))) => Err(RuntimeError::Unavailable { run, problem }),
             Some(Err(Stop::Inconsistent(problem))) => Err(RuntimeError::Inconsistent { run, problem }),
             Some(Err(Stop::Asked)) | None => Err(RuntimeError::Stopped { run }),
         }

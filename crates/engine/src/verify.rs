@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use posse_domain::event::{Event, OrderChecker};
+use posse_domain::event::{Event, OrderChecker, Stored};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::Run;
@@ -99,7 +99,7 @@ impl<'a> Check<'a> {
     /// Takes the events that follow, to the end of the journal.
     async fn read_on(&mut self, store: &dyn Store) -> Result<(), VerifyError> {
         loop {
-            let page = store.read(self.key, self.head.seq, READ_MAX_EVENTS).await?;
+            let page = self.page(store).await?;
             if page.is_empty() {
                 return Ok(());
             }
@@ -113,11 +113,26 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// The next events. Where the store finds a gap it gives none of its page: then they are read one by one, to
+    /// learn which is the first that is wrong.
+    async fn page(&self, store: &dyn Store) -> Result<Vec<Stored>, VerifyError> {
+        for limit in [READ_MAX_EVENTS, 1] {
+            match store.read(self.key, self.head.seq, limit).await {
+                Err(StoreError::Corrupt { problem, .. }) if limit == 1 => {
+                    return Err(self.bad(self.head.seq + 1, problem));
+                }
+                Err(StoreError::Corrupt { .. }) => {}
+                other => return Ok(other?),
+            }
+        }
+        Ok(Vec::new())
+    }
+
     fn bad(&self, seq: u64, problem: String) -> VerifyError {
         VerifyError::Event { run: self.key.run.clone(), seq, problem }
     }
 
-    fn link(&mut self, stored: &posse_domain::event::Stored) -> Result<(), VerifyError> {
+    fn link(&mut self, stored: &Stored) -> Result<(), VerifyError> {
         if stored.seq != self.head.seq + 1 {
             return Err(self.bad(self.head.seq + 1, "it is missing".to_owned()));
         }

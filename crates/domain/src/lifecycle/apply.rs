@@ -144,8 +144,8 @@ impl Run {
             EventBody::RunCancelled(e) => {
                 self.end_run(event, Outcome::Cancelled { reason: e.reason.clone() })?;
             }
+            EventBody::ToolIntended(e) => self.live(event)?.changed |= e.class.changes_workspace(),
             EventBody::SubagentRefused(_)
-            | EventBody::ToolIntended(_)
             | EventBody::PermissionDecided(_)
             | EventBody::MessageReceived(_)
             | EventBody::ContextTrimmed(_)
@@ -219,6 +219,7 @@ impl Run {
             reason: failure.reason.clone(),
         });
         let repairs = agent.contract.parent.repairs.clone();
+        let changed = agent.changed;
         let remains = ClosedAgent {
             kind: agent.kind.clone(),
             grant: agent.contract.permissions.clone(),
@@ -242,6 +243,7 @@ impl Run {
             && let Some(Node::Open(parent)) = self.agents.get_mut(&parent)
         {
             parent.open_children.remove(&number);
+            parent.changed |= changed;
         }
         Ok(())
     }
@@ -320,6 +322,7 @@ fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at
         call_id: "".into(),
         background: false,
         writer: false,
+        changed: false,
         children: 0,
         open_children: BTreeSet::new(),
         cancel: None,

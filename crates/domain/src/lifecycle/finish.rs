@@ -35,7 +35,7 @@ impl Run {
         let passed = IntegrationPassed {
             from: StateName::WaitingForMerge,
             to: StateName::Completed,
-            change: if agent.writer { Change::InPlace } else { Change::None },
+            change: if agent.changed { Change::InPlace } else { Change::None },
         };
         Some(vec![(id.clone(), waiting.into()), (id.clone(), passed.into())])
     }

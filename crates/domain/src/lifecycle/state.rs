@@ -176,6 +176,8 @@ pub struct OpenAgent {
     pub background: bool,
     /// Whether it can write or execute.
     pub writer: bool,
+    /// Whether it, or a child of it that closed, may have changed files.
+    pub changed: bool,
     /// How many child numbers are used.
     pub children: u32,
     /// The children that are not closed.

@@ -194,7 +194,11 @@ impl Driver {
     pub(super) fn writer_closed(&mut self, id: &AgentId) {
         self.writers.remove(id);
         self.held_writers.retain(|held| held != id);
-        let next = self.held_writers.iter().position(|held| self.may_write(held));
+        // One that is ending is concluded by whoever ends it; starting it here would be one call deeper for each.
+        let starts = |held: &AgentId| {
+            self.may_write(held) && self.sessions.get(held).is_some_and(|session| session.ending.is_none())
+        };
+        let next = self.held_writers.iter().position(starts);
         let Some(next) = next.and_then(|at| self.held_writers.remove(at)) else { return };
         self.writers.insert(next.clone());
         if let Some(session) = self.sessions.get_mut(&next) {

@@ -95,7 +95,9 @@ impl Driver {
 
     pub(super) fn watch_deadline(&mut self, id: &AgentId) {
         let own = self.run.open(id).is_some_and(|agent| agent.contract.budget.wall_ms.is_some());
-        if let (true, Some(at)) = (own, self.run.deadline_ms(id)) {
+        if let (true, Some(at_ms)) = (own, self.run.deadline_ms(id)) {
+            let left_ms = u64::try_from(at_ms - self.rt.parts.system.now_ms()).unwrap_or(0);
+            let at = tokio::time::Instant::now() + std::time::Duration::from_millis(left_ms);
             self.deadlines.insert((at, id.clone()));
         }
     }

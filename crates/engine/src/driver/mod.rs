@@ -17,14 +17,14 @@ mod session;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use posse_agent::conversation::Conversation;
 use posse_agent::definition::system_prompt;
 use posse_agent::machine::{Machine, Step};
 use posse_agent::tool_spec::ToolSpec;
-use posse_domain::event::{EffectClass, Event, EventBody, QueuedFor};
+use posse_domain::code::Code;
+use posse_domain::event::{CallError, EffectClass, Event, EventBody, QueuedFor};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, Run, RunEnd};
@@ -35,7 +35,10 @@ use self::effects::{Effect, Input};
 pub(crate) use self::recover::OpenEvents;
 use self::session::{Calls, Session};
 use crate::deltas::{DELTA_BATCH, DeltaHub};
-use crate::ports::{Basis, Commit, Committed, Epoch, Model, Pulse, RunKey, Spawnable, StoreError, Tool};
+use crate::ports::{
+    Basis, Commit, Committed, Epoch, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, Pulse,
+    RunKey, Spawnable, StoreError, StreamSink, Tool,
+};
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
 use crate::scheduler::{Scheduler, Want, What};
@@ -57,6 +60,8 @@ pub(crate) enum Stop {
     Store(StoreError),
     /// The state refused an event it had decided on itself.
     Inconsistent(String),
+    /// Something the run needs is not there; nothing was written.
+    Unavailable(String),
     /// Whoever embeds the runtime asked for it.
     Asked,
 }
@@ -106,7 +111,8 @@ pub(crate) struct Driver {
     /// Whether the store has stopped giving hints.
     deaf: bool,
     mail: mail::Mailbox,
-    deadlines: BTreeSet<(i64, AgentId)>,
+    /// When wall times are up, on a clock that does not jump.
+    deadlines: BTreeSet<(tokio::time::Instant, AgentId)>,
     status_waits: Vec<StatusWait>,
     /// Writers that have started and are not closed, but for the root.
     writers: BTreeSet<AgentId>,
@@ -124,6 +130,8 @@ pub(crate) struct Driver {
     fresh: Vec<AgentId>,
     system_texts: HashMap<String, (Arc<str>, Hash)>,
     tool_lists: HashMap<String, Arc<[Arc<ToolSpec>]>>,
+    /// Why an agent's model is not there, if one is not.
+    missing: Option<String>,
     poisoned: Option<Stop>,
 }
 
@@ -178,6 +186,7 @@ impl Driver {
             fresh: Vec::new(),
             system_texts: HashMap::new(),
             tool_lists: HashMap::new(),
+            missing: None,
             poisoned: None,
         }
     }
@@ -189,10 +198,12 @@ impl Driver {
         self.batch.touched.insert(root.clone());
         self.batch.run_changed = true;
         self.batch.events.push(started);
-        let deadline = self.run.deadline_ms(&root);
-        self.deadlines.extend(deadline.map(|at| (at, root.clone())));
+        self.watch_deadline(&root);
         if let Err(reason) = self.open_session(&root, Conversation::default()) {
             self.poisoned = Some(Stop::Inconsistent(reason));
+        }
+        if let Some(reason) = self.missing.take() {
+            self.poisoned = Some(Stop::Unavailable(reason));
         }
         self.pump(&root);
         self.drive().await;
@@ -495,7 +506,14 @@ impl Driver {
         let agent = self.run.open(id).ok_or("the agent is not open")?;
         let contract = agent.contract.clone();
         let kind = agent.kind.layer.name.clone();
-        let model = self.rt.parts.models.resolve(&contract.execution.model)?;
+        let model = match self.rt.parts.models.resolve(&contract.execution.model) {
+            Ok(model) => model,
+            Err(reason) => {
+                // A run can be cancelled without its model; anything else stops before it starts.
+                self.missing.get_or_insert(reason);
+                Arc::new(NoModel)
+            }
+        };
         let text = system_prompt(&agent.kind.definition, &contract, self.rt.options.project_notes.as_deref());
         let tools = self.tools_of(id);
         let (system, text_hash) = if let Some(known) = self.system_texts.get(&text) {
@@ -510,7 +528,7 @@ impl Driver {
         let session = Session {
             machine: Machine::new(&contract, prior),
             kind,
-            model: model as Arc<dyn Model>,
+            model,
             facts,
             system,
             tools,
@@ -573,18 +591,15 @@ impl Driver {
 
     /// When the driver must look at the clock again.
     fn next_wake(&self) -> Option<tokio::time::Instant> {
-        let now_ms = self.rt.parts.system.now_ms();
-        let deadline = self.deadlines.first().map(|(at, _)| {
-            tokio::time::Instant::now() + Duration::from_millis(u64::try_from(at - now_ms).unwrap_or(0))
-        });
+        let deadline = self.deadlines.first().map(|(at, _)| *at);
         let status = self.status_waits.iter().map(|wait| wait.until).min();
         [deadline, status].into_iter().flatten().min()
     }
 
     fn on_time(&mut self) {
-        let now_ms = self.rt.parts.system.now_ms();
+        let now = tokio::time::Instant::now();
         while let Some((at, id)) = self.deadlines.first().cloned() {
-            if at > now_ms {
+            if at > now {
                 break;
             }
             self.deadlines.pop_first();
@@ -601,6 +616,25 @@ impl Driver {
                 drop(sender.send(Input::Lost(error)));
             }
         });
+    }
+}
+
+/// Stands in for a model that is not there. It is never asked: a driver with one only ends what it carries.
+struct NoModel;
+
+impl Model for NoModel {
+    fn facts(&self) -> ModelFacts {
+        ModelFacts { context_tokens: 0, max_output_tokens: 0, price: None }
+    }
+
+    fn call(
+        &self,
+        _: ModelRequest,
+        _: Arc<dyn StreamSink>,
+    ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
+        let error =
+            CallError { code: Code::ModelError, message: "the model is not there".to_owned(), status: None };
+        Box::pin(async { Err(ModelFailure { error, usage: None, tag: None }) })
     }
 }
 

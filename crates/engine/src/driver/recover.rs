@@ -85,6 +85,9 @@ impl Driver {
             Err(error) => self.poisoned = Some(Stop::Store(error)),
         }
         self.resuming = false;
+        if let (Some(reason), false) = (self.missing.take(), self.run.is_cancelled(&self.run.id.root())) {
+            self.poisoned.get_or_insert(Stop::Unavailable(reason));
+        }
         for id in &order {
             self.reconcile(id);
             self.cut();
