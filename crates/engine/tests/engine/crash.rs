@@ -100,7 +100,7 @@ async fn start(world: &World, spec: RunSpec, death: Option<Death>) -> (Process, 
 }
 
 /// Goes on with a run in a process that dies so; whether the run has ended.
-async fn go_on(world: &World, run: &RunId, death: Option<Death>) -> bool {
+pub(crate) async fn go_on(world: &World, run: &RunId, death: Option<Death>) -> bool {
     let process = world.mortal(death);
     let (runtime, id) = (process.runtime.clone(), run.clone());
     let resuming = tokio::spawn(async move { runtime.resume(&id).await });
@@ -170,7 +170,7 @@ fn struck_at_most_once(world: &World, ended: &Ended) {
 }
 
 /// Lets a run die at a point, goes on until it ends, and checks all of it. Gives how often the point was passed.
-async fn dies_at(world: &World, spec: RunSpec, deaths: &[Death]) -> Ended {
+pub(crate) async fn dies_at(world: &World, spec: RunSpec, deaths: &[Death]) -> Ended {
     let mut deaths = deaths.iter().copied();
     let (_, run, mut ended) = start(world, spec.clone(), deaths.next()).await;
     let mut before = Vec::new();

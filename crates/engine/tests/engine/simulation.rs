@@ -1,1 +1,214 @@
-//! Later.
+//! Random trees, random replies, random limits, random cancels and deaths: every run ends, and every check holds.
+
+use posse_domain::budget::Usage;
+use posse_domain::event::Purpose;
+use posse_domain::id::RunId;
+use posse_engine::ports::{MailCommand, ModelFacts, ModelRequest, Store};
+use posse_engine::{FAULT_POINTS, RunSpec};
+use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
+use serde_json::{Value, json};
+
+use crate::crash::{dies_at, go_on};
+use crate::power::Death;
+use crate::world::{World, background, child};
+
+/// Chance that can be drawn again: what a model says depends on who asks and when, never on what came before.
+struct Chance(u64);
+
+impl Chance {
+    fn of(seed: u64, words: &[&str]) -> Self {
+        let mut state = seed ^ 0x51_7c_c1_b7_27_22_0a_95;
+        for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
+            state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        Self(state)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+
+    fn one_in(&mut self, odds: u64) -> bool {
+        self.below(odds) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        let at = self.below(from.len() as u64);
+        from[usize::try_from(at).expect("small")].clone()
+    }
+}
+
+fn answer(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
+    let place = format!("{} {}", request.attempt, request.turn);
+    let mut chance = Chance::of(seed, &[request.agent.relative(), &place]);
+    let usage = Usage {
+        input_tokens: chance.below(400),
+        output_tokens: chance.below(200),
+        cached_tokens: 0,
+        micro_usd: None,
+    };
+    if request.purpose == Purpose::Report {
+        let text = if chance.one_in(10) { "" } else { "My report." };
+        return ScriptedAnswer::text(text).usage(usage);
+    }
+    if chance.one_in(15) {
+        return ScriptedAnswer::error(Some(529), "overloaded");
+    }
+    if chance.one_in(3) {
+        let text = if chance.one_in(8) { "" } else { "Done." };
+        return ScriptedAnswer::text(text).usage(usage);
+    }
+    let calls = 1 + chance.below(4);
+    let calls: Vec<ScriptedCall> = (0..calls).map(|_| call(&mut chance, request.turn)).collect();
+    ScriptedAnswer::text("On it.").calls(calls).usage(usage)
+}
+
+fn call(chance: &mut Chance, turn: u32) -> ScriptedCall {
+    let own = |chance: &mut Chance| (1 + chance.below(3)).to_string();
+    let kinds = ["lead", "scout", "builder", "nobody"];
+    let spawned = |chance: &mut Chance, input: Value| {
+        let mut input = input;
+        if chance.one_in(8) {
+            input["budget"] = json!({"agents": 1 + chance.below(3), "tokens": 1_000 + chance.below(20_000)});
+        }
+        if chance.one_in(8) {
+            input["required"] = json!(true);
+        }
+        if chance.one_in(10) {
+            input["task_id"] = json!((1 + chance.below(3)).to_string());
+        }
+        if chance.one_in(10) {
+            input["repairs"] = json!((1 + chance.below(3)).to_string());
+        }
+        if chance.one_in(6) {
+            input["max_turns"] = json!(1 + chance.below(3));
+        }
+        input
+    };
+    let (name, input) = match chance.below(16) {
+        0..=3 => {
+            let kind = chance.pick(&kinds);
+            ("task", spawned(chance, child(kind, "part")))
+        }
+        4..=6 => {
+            let kind = chance.pick(&kinds);
+            ("task", spawned(chance, background(kind, "part")))
+        }
+        7 => ("task_status", json!({"wait_ms": chance.below(3)})),
+        8 => ("task_cancel", json!({"task_id": own(chance), "reason": "chance"})),
+        9 => ("task_send", json!({"task_id": own(chance), "message": "hello"})),
+        10 => ("task_close", json!({"task_id": own(chance)})),
+        11 => ("strike", json!({"turn": turn})),
+        12 => ("boom", json!({})),
+        13 => ("teleport", json!({})),
+        14 => (
+            "write",
+            json!({"path": format!("{}.txt", chance.below(3)), "content": "x".repeat(usize::try_from(chance.below(9_000)).expect("small"))}),
+        ),
+        _ => ("probe", json!({"turn": turn})),
+    };
+    let id = chance.one_in(6).then(|| "again".to_owned());
+    ScriptedCall { id, ..ScriptedCall::new(name, input) }
+}
+
+fn world(seed: u64) -> (World, RunSpec, Chance) {
+    let mut chance = Chance::of(seed, &["world"]);
+    let facts = ModelFacts { context_tokens: 6_000, max_output_tokens: 500, price: None };
+    let world = World::new(move |request| answer(seed, request)).with_facts(facts);
+    let mut spec = world.spec();
+    spec.parallel = 1 + u32::try_from(chance.below(4)).expect("small");
+    spec.max_depth = u32::try_from(chance.below(4)).expect("small");
+    spec.base_turns = Some(2 + u32::try_from(chance.below(6)).expect("small"));
+    spec.budget.agents = Some(1 + chance.below(30));
+    spec.budget.tokens = chance.one_in(3).then(|| 3_000 + chance.below(60_000));
+    spec.close_on_completion = !chance.one_in(4);
+    for definition in &mut spec.definitions {
+        definition.parallel = chance.one_in(3).then(|| 1 + u32::try_from(chance.below(2)).expect("small"));
+    }
+    (world, spec, chance)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_trees_always_end() {
+    let mut statuses = std::collections::BTreeMap::<&str, usize>::new();
+    for seed in 0..300 {
+        let (world, spec, _) = world(seed);
+        let ended = world.run(spec).await;
+        *statuses.entry(ended.status()).or_default() += 1;
+    }
+    assert!(statuses.get("completed").is_some_and(|count| *count > 30), "{statuses:?}");
+    assert!(statuses.get("failed").is_some_and(|count| *count > 30), "{statuses:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_trees_end_when_anybody_is_cancelled_at_any_moment() {
+    for seed in 0..200 {
+        let (world, spec, mut chance) = world(seed);
+        let process = world.mortal(None);
+        let handle = process.runtime.start(spec).await.expect("started");
+        cancels(&world, handle.id(), &mut chance).await;
+        world.ended(&handle).await;
+    }
+}
+
+/// Cancels some agents while the run goes on.
+async fn cancels(world: &World, run: &RunId, chance: &mut Chance) {
+    let key = world.key(run);
+    let mut pulse = world.store().watch(&key);
+    for _ in 0..1 + chance.below(3) {
+        let at = chance.below(60);
+        loop {
+            let head = pulse.borrow_and_update().head;
+            let entry = world.store().runs(&key.tenant, run.as_str(), 1).await.expect("runs").remove(0);
+            if entry.row.status != "running" {
+                return;
+            }
+            if head >= at {
+                break;
+            }
+            pulse.changed().await.expect("the store lives");
+        }
+        let agents = world.store().agents(&key).await.expect("agents");
+        let root_too = if chance.one_in(4) { 0 } else { usize::from(agents.len() > 1) };
+        let agent = chance.pick(&agents[root_too..]).id;
+        let command = MailCommand::Cancel { agent, reason: "chance".to_owned(), kill: chance.one_in(2) };
+        world.post(run, command).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_trees_survive_random_deaths() {
+    for seed in 0..150 {
+        let (world, spec, mut chance) = world(seed);
+        let deaths: Vec<Death> = (0..1 + chance.below(4))
+            .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
+            .collect();
+        dies_at(&world, spec, &deaths).await;
+    }
+}
+
+/// A cancel and a death race: whatever came first, the run ends and is cancelled or was done before.
+#[tokio::test(flavor = "multi_thread")]
+async fn random_trees_survive_deaths_while_they_are_cancelled() {
+    for seed in 0..100 {
+        let (world, spec, mut chance) = world(seed);
+        let death = Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(30) };
+        let process = world.mortal(Some(death));
+        let starting = process.runtime.clone();
+        let Ok(Ok(handle)) = tokio::spawn(async move { starting.start(spec).await }).await else { continue };
+        let run = handle.id().clone();
+        let power = process.power.clone().expect("mortal");
+        tokio::select! {
+            () = power.lost() => {}
+            () = async {
+                cancels(&world, &run, &mut chance).await;
+                drop(handle.ended().await);
+            } => {}
+        }
+        while !go_on(&world, &run, None).await {}
+        world.look(&run).await;
+    }
+}

@@ -279,6 +279,16 @@ impl World {
         tokio::time::timeout(self.hangs, found).await.expect("the event comes");
     }
 
+    pub(crate) async fn store_events(&self, run: &RunId) -> Vec<Event> {
+        checks::read(&self.memory, &self.key(run)).await
+    }
+
+    /// How often agents at this depth have asked.
+    pub(crate) fn asked_by_depth(&self, depth: u32) -> usize {
+        let asked = self.asked.lock().expect("no panic while it is held");
+        asked.iter().filter(|request| request.depth == depth).count()
+    }
+
     /// What the model was asked, by agent.
     pub(crate) fn asked_by(&self, agent: &str) -> Vec<ModelRequest> {
         let asked = self.asked.lock().expect("no panic while it is held");
