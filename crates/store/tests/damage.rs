@@ -328,6 +328,26 @@ fn where_no_store_was_made_there_is_nothing_to_look_at() {
     assert!(SqliteStore::open_existing_read_only(dir.path()).unwrap().is_none());
 }
 
+/// Killed while the new database was switched to a WAL: its header is written, and so is the journal that undoes it.
+#[tokio::test]
+async fn a_database_cut_off_in_the_making_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let raw = Connection::open(database(dir.path())).unwrap();
+    raw.pragma_update(None, "journal_mode", "WAL").unwrap();
+    drop(raw);
+    let mut journal = vec![0; 512];
+    // The magic number, no pages to put back, a nonce, no pages before, the sizes of sector and page.
+    let head = [0xd9d5_05f9, 0x20a1_63d7, 0, 0x0504_ac62, 0, 512, 4_096_u32];
+    for (place, word) in head.into_iter().enumerate() {
+        journal[place * 4..place * 4 + 4].copy_from_slice(&word.to_be_bytes());
+    }
+    fs::write(dir.path().join("posse.db-journal"), journal).unwrap();
+    assert!(SqliteStore::open_existing_read_only(dir.path()).unwrap().is_none());
+    let store = open(dir.path()).unwrap();
+    store.commit(commit(Basis::New, 3)).await.unwrap();
+    assert!(store.check().await.unwrap().problems.is_empty());
+}
+
 #[tokio::test]
 async fn children_are_in_their_view() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Opening a store: everything that can be refused is refused before anything is changed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use posse_engine::ports::StoreError;
@@ -76,14 +76,30 @@ pub(super) fn connect_read_only(context: &Context) -> Result<Connection, StoreEr
 
 /// Whether the database alone has everything.
 fn wal_is_empty(context: &Context) -> bool {
-    let mut wal = context.paths.database.clone().into_os_string();
-    wal.push("-wal");
+    let wal = beside(&context.paths.database, "-wal");
     std::fs::metadata(wal).map_or(true, |metadata| metadata.len() == 0)
+}
+
+/// The file that SQLite keeps beside the database under its name with this ending.
+fn beside(database: &Path, ending: &str) -> PathBuf {
+    let mut name = database.to_owned().into_os_string();
+    name.push(ending);
+    name.into()
 }
 
 fn context(paths: Paths, options: SqliteOptions) -> Result<Arc<Context>, StoreError> {
     let owner = owner::random_name()?;
     Ok(Arc::new(Context { paths, options, clock: BootClock::new(), owner, pid: std::process::id() }))
+}
+
+/// Refuses what is not ours before anything is changed.
+fn look_at_existing(path: &Path) -> Result<Found, StoreError> {
+    let look = |connection: Connection| migrate::look(&connection, path, MIGRATIONS.len());
+    match connect::reader(path).and_then(look) {
+        // Only a writer can undo what a crash left of the making of a database. Once made it has a WAL instead.
+        Err(StoreError::ReadOnly(_)) if beside(path, "-journal").exists() => connect::writer(path).and_then(look),
+        looked => looked,
+    }
 }
 
 /// Under the writers' lock. The database is looked at through SQLite only: opening and closing it by other means
@@ -96,7 +112,7 @@ fn open_database(context: &Context) -> Result<Connection, StoreError> {
         Err(error) => return Err(from_io(path, &error)),
     };
     if !is_new {
-        migrate::look(&connect::reader(path)?, path, MIGRATIONS.len())?;
+        look_at_existing(path)?;
     }
     let mut connection = connect::writer(path)?;
     connect::prepare_writer(&connection, path)?;
