@@ -97,7 +97,9 @@ fn look_at_existing(path: &Path) -> Result<Found, StoreError> {
     let look = |connection: Connection| migrate::look(&connection, path, MIGRATIONS.len());
     match connect::reader(path).and_then(look) {
         // Only a writer can undo what a crash left of the making of a database. Once made it has a WAL instead.
-        Err(StoreError::ReadOnly(_)) if beside(path, "-journal").exists() => connect::writer(path).and_then(look),
+        Err(StoreError::ReadOnly(_)) if beside(path, "-journal").exists() => {
+            connect::writer(path).and_then(look)
+        }
         looked => looked,
     }
 }
