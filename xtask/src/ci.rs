@@ -27,6 +27,11 @@ const STAGES: &[Stage] = &[
     },
     Stage { name: "clippy", promise: "no warning anywhere", run: clippy },
     Stage { name: "test", promise: "every test passes", run: test },
+    Stage {
+        name: "faults",
+        promise: "killed at every point and at random, nothing is lost or doubled",
+        run: crate::faults::short,
+    },
     Stage { name: "bench", promise: "the benches run (small, unmeasured)", run: crate::bench::smoke },
     Stage { name: "doctest", promise: "every example in the docs runs", run: doctest },
     Stage { name: "doc", promise: "the docs build without a warning", run: doc },

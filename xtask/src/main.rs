@@ -7,6 +7,7 @@
 mod bench;
 mod ci;
 mod command;
+mod faults;
 mod licences;
 mod tidy;
 
@@ -27,6 +28,11 @@ const VERBS: &[Verb] = &[
         name: "bench",
         about: "what it costs, beside the limits: [--quick] [--json FILE]",
         run: bench::run,
+    },
+    Verb {
+        name: "faults",
+        about: "kills and resumes: [--points] [--random N] [--short] [--seed S] [--json FILE]",
+        run: faults::run,
     },
     Verb { name: "licences", about: "licences, sources and versions of dependencies", run: licences::run },
 ];

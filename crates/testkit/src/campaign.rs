@@ -23,6 +23,10 @@ const PACE_RUNS: usize = 3;
 const KILLED_AGAIN_PERCENT: u64 = 35;
 /// Kills of one run at most.
 const KILLS_PER_RUN_MAX: usize = 4;
+/// Of a hundred runs, how many are killed at their very beginning, where a store is made and everything is new.
+const EARLY_PERCENT: u64 = 15;
+/// How much of a run is its very beginning: one part of so many.
+const EARLY_PART: u64 = 10;
 /// Of a hundred runs, how many have a second process that follows the journal.
 const FOLLOWED_PERCENT: u64 = 25;
 /// Runs beyond the wanted kills before a campaign gives up: a kill can come too late.
@@ -226,7 +230,8 @@ fn random_plan(seed: u64, part: u64, pace: Duration) -> (String, Plan) {
     // Beyond the parts that points use.
     let mut dice = Dice::of_part(seed, (1 << 32) + part);
     let span = u64::try_from(pace.as_micros()).unwrap_or(u64::MAX).max(1);
-    let mut blows = vec![Blow::After(Duration::from_micros(dice.roll(span)))];
+    let first = if dice.chance(EARLY_PERCENT) { span / EARLY_PART } else { span };
+    let mut blows = vec![Blow::After(Duration::from_micros(dice.roll(first)))];
     while blows.len() < KILLS_PER_RUN_MAX && dice.chance(KILLED_AGAIN_PERCENT) {
         blows.push(Blow::After(Duration::from_micros(dice.roll(span))));
     }

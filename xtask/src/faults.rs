@@ -1,0 +1,50 @@
+//! `cargo xtask faults`: kills the real command at every named point and at random moments, and checks what is left.
+//!
+//! The work is done by `posse-faults` of the testkit, so that xtask itself does not have to be built with all of
+//! Posse. The development profile is right for it: what is tested is an order of steps, not a speed.
+
+use std::path::Path;
+
+use crate::command::{cargo, run as run_command};
+use crate::{Failure, Outcome};
+
+/// Builds the command with armed faults, and lets it be killed. The arguments are those of `posse-faults`.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let args = args_from_here(args)?;
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let program = ["-p", "posse-testkit", "--bin"];
+    run_command(cargo(&["build", "--quiet"]).args(program).arg("posse-faulty"))?;
+    run_command(cargo(&["run", "--quiet"]).args(program).arg("posse-faults").arg("--").args(&args))
+}
+
+/// Every point once and a few random kills: for ci.
+pub(crate) fn short() -> Outcome {
+    run(&["--short".to_owned()])
+}
+
+/// A file is named from where the person stands; the program runs at the root.
+fn args_from_here(args: &[String]) -> Result<Vec<String>, Failure> {
+    let mut args = args.to_vec();
+    if let Some(at) = args.iter().position(|arg| arg == "--json")
+        && let Some(file) = args.get_mut(at + 1)
+    {
+        let path = std::path::absolute(Path::new(file.as_str()))
+            .map_err(|error| Failure::new(format!("{file}: {error}")))?;
+        *file = path.to_string_lossy().into_owned();
+    }
+    Ok(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_from_where_the_person_stands() {
+        let args = ["--seed", "7", "--json", "figures.json"].map(ToOwned::to_owned);
+        let args = args_from_here(&args).unwrap();
+        assert_eq!(args[..3], ["--seed", "7", "--json"]);
+        assert!(Path::new(&args[3]).is_absolute() && args[3].ends_with("/figures.json"));
+        assert_eq!(args_from_here(&["--json".to_owned()]).unwrap(), ["--json"]);
+    }
+}
