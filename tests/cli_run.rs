@@ -187,3 +187,21 @@ fn the_exit_code_tells_how_the_run_ended() {
     let result = home.posse(&run).exits(5).result();
     assert_eq!((&result["status"], &result["exit"]), (&json!("failed"), &json!(5)));
 }
+
+#[test]
+fn a_run_outlives_the_readers_of_its_output() {
+    let home = home(SPLIT);
+    for args in [&["run"] as &[&str], &["run", "--json"]] {
+        let args = [args, &["--model", "scripted/script.yaml", "x"]].concat();
+        let mut command = home.command(&args);
+        let mut child = command
+            .env("POSSE_LOG", "debug")
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        drop((child.stdout.take(), child.stderr.take()));
+        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{args:?}");
+        assert_eq!(home.posse(&["ps", "--json", "-n", "1"]).json()["status"], "completed");
+    }
+}

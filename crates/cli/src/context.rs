@@ -70,10 +70,12 @@ impl Context {
 fn log_to_stderr(filter: &str) -> Result<(), CliError> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .map_err(|error| CliError::usage(format!("{}: {error}", crate::env::POSSE_LOG)))?;
+    // Complaints about a log that cannot be written would go to the same place, and end the run with a panic.
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        .log_internal_errors(false)
         .finish();
     // Only the first one counts; a test binary may have set its own.
     drop(tracing::subscriber::set_global_default(subscriber));

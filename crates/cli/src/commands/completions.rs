@@ -18,7 +18,11 @@ pub(crate) struct CompletionsArgs {
 /// Prints the script.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, CliError> {
     let mut script = Vec::new();
-    generate(args.shell, &mut Cli::command(), "posse", &mut script);
+    // Without the verb that is Posse's own.
+    let whole = Cli::command();
+    let verbs = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    let mut shown = clap::Command::new("posse").version(env!("CARGO_PKG_VERSION")).subcommands(verbs);
+    generate(args.shell, &mut shown, "posse", &mut script);
     let mut output = Output::new();
     output.own(&String::from_utf8_lossy(&script))?;
     output.flush()?;
