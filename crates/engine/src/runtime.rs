@@ -408,6 +408,9 @@ impl Runtime {
                 format!("there is no agent `{}`; known are {}", spec.definition, known.join(", ")),
             );
         };
+        if !self.0.parts.system.has_dir(&spec.dir) {
+            return invalid("dir", format!("{} is not a directory", spec.dir));
+        }
         if spec.base_turns == Some(0) {
             return invalid("max-turns", "must be at least 1: the last turn is the report".to_owned());
         }

@@ -29,6 +29,10 @@ impl System for ProcessSystem {
         hasher.finish()
     }
 
+    fn has_dir(&self, dir: &str) -> bool {
+        std::path::Path::new(dir).is_dir()
+    }
+
     fn freed(&self) {
         posse_host::memory::give_back();
     }

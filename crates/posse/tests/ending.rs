@@ -9,7 +9,7 @@ use posse::scripted::{FnModel, ScriptedAnswer, ScriptedCall};
 use posse::{Budget, EventBody, JournalEvent, NewRun, Posse, Resume, RunId};
 
 /// Longer than any test waits: a call with this latency is under way until it is dropped.
-const FOR_EVER: Duration = Duration::from_secs(3_600);
+const FOR_EVER: Duration = Duration::from_hours(1);
 
 /// A root that asks for `width` children of this kind, which never get an answer.
 fn crowd(
@@ -93,6 +93,21 @@ async fn a_run_whose_model_is_gone_waits_for_it_or_is_cancelled() {
     assert!(matches!(posse.resume(&run).await.unwrap(), Resume::Going(_)));
     assert_eq!(posse.wait(&run).await.unwrap().status, "cancelled");
     posse.verify(&run).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_directory_is_gone_does_not_go_on_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let (state, work) = (dir.path().join("state"), dir.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    let run = interrupted(&state, &work).await;
+    std::fs::remove_dir(&work).unwrap();
+    let posse = Posse::builder().state_dir(&state).model("mock/crowd", crowd(2, "explore")).open().unwrap();
+    let Resume::Going(handle) = posse.resume(&run).await.unwrap() else { panic!("nobody else owns it") };
+    let error = handle.ended().await.err().unwrap().to_string();
+    assert!(error.contains("directory") && error.contains("work"), "{error}");
+    let error = posse.start(new_run(&work)).await.err().unwrap().to_string();
+    assert!(error.contains("dir"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

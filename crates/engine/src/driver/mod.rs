@@ -130,7 +130,7 @@ pub(crate) struct Driver {
     fresh: Vec<AgentId>,
     system_texts: HashMap<String, (Arc<str>, Hash)>,
     tool_lists: HashMap<String, Arc<[Arc<ToolSpec>]>>,
-    /// Why an agent's model is not there, if one is not.
+    /// What the run needs and is not there: its directory, or an agent's model.
     missing: Option<String>,
     poisoned: Option<Stop>,
 }

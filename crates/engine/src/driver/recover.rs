@@ -38,6 +38,9 @@ impl Driver {
         let unowned_ms = u64::try_from(now_ms - last_at_ms).unwrap_or(0);
         let epoch = self.epoch.unwrap_or_default();
         let order = self.run.open_in_order();
+        if !self.rt.parts.system.has_dir(&self.run.dir) {
+            self.missing = Some(format!("its working directory {} is gone", self.run.dir));
+        }
         for id in &order {
             let continues = self.run.open(id).and_then(|agent| agent.contract.parent.continues.clone());
             let prior = match continues {

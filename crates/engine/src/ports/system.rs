@@ -10,6 +10,12 @@ pub trait System: Send + Sync + 'static {
     /// Sixty-four random bits, for ids.
     fn random(&self) -> u64;
 
+    /// Whether a working directory is there. A run never falls back to another one.
+    fn has_dir(&self, dir: &str) -> bool {
+        let _ = dir;
+        true
+    }
+
     /// A large tree has ended and its memory is free: a chance to hand it back. Nothing relies on it.
     fn freed(&self) {}
 }
