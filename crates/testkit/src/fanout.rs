@@ -7,7 +7,10 @@ use posse::scripted::{FnModel, ScriptedAnswer, ScriptedCall};
 use posse::{Budget, NewRun};
 
 /// A model for `width` children that each read one file and report.
-pub fn model(width: usize, latency: Duration) -> FnModel<impl Fn(&posse::ports::ModelRequest) -> ScriptedAnswer> {
+pub fn model(
+    width: usize,
+    latency: Duration,
+) -> FnModel<impl Fn(&posse::ports::ModelRequest) -> ScriptedAnswer> {
     let calls: Arc<[ScriptedCall]> = (0..width)
         .map(|n| {
             let input = serde_json::json!({
@@ -19,9 +22,7 @@ pub fn model(width: usize, latency: Duration) -> FnModel<impl Fn(&posse::ports::
     FnModel::new(move |request| {
         let answer = match (request.depth, request.turn) {
             (0, 1) => ScriptedAnswer::text("I will split this.").calls(calls.iter().cloned()),
-            (1, 1) => {
-                ScriptedAnswer::text("Looking.").call("read", serde_json::json!({"path": "hello.txt"}))
-            }
+            (1, 1) => ScriptedAnswer::text("Looking.").call("read", serde_json::json!({"path": "hello.txt"})),
             (1, _) => ScriptedAnswer::text("Found it in hello.txt."),
             _ => ScriptedAnswer::text("All parts were looked at."),
         };
@@ -31,9 +32,5 @@ pub fn model(width: usize, latency: Duration) -> FnModel<impl Fn(&posse::ports::
 
 /// A run of that scenario with its caps lifted.
 pub fn run(dir: &std::path::Path) -> NewRun {
-    NewRun::new("Look at every part.")
-        .model("mock/fanout")
-        .dir(dir)
-        .parallel(1_000_000)
-        .budget(Budget::NONE)
+    NewRun::new("Look at every part.").model("mock/fanout").dir(dir).parallel(1_000_000).budget(Budget::NONE)
 }
