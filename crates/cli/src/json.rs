@@ -273,7 +273,7 @@ impl<'a> ShowLine<'a> {
         Self {
             version: VERSION,
             run: run.run.as_str(),
-            status: &run.status,
+            status: crate::text::status(&run.status, run.holder.as_ref()),
             agents: run.agents.iter().map(AgentLine::from).collect(),
             by_depth: run.by_depth.iter().map(DepthLine::from).collect(),
         }
