@@ -34,6 +34,9 @@ pub(crate) struct Change {
 
 /// A change of one file, as an input asks for it.
 pub(crate) trait Plan: Send + Sync + 'static {
+    /// The tool, as rules name it.
+    fn tool(&self) -> &'static str;
+
     /// The file.
     fn path(&self) -> &RelPath;
 
@@ -47,11 +50,11 @@ pub(crate) trait Plan: Send + Sync + 'static {
 /// Looks at the file and gets the change ready, without changing anything.
 pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<Prepared, ToolFailure> {
     let context = call.clone();
-    blocking(&call, move |beneath, _| {
+    blocking(&call, plan.tool(), move |beneath, _| {
         let before = look(beneath, plan.path())?;
         let trust = trust(&context, plan.path(), before.as_deref())?;
         let change = plan.change(before.as_deref(), trust)?;
-        Ok(ready(context, plan.path(), before.as_deref(), change))
+        Ok(ready(context, &plan, before.as_deref(), change))
     })
     .await
 }
@@ -62,7 +65,7 @@ pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteInt
         return Recovered::Unknown;
     }
     let context = call.clone();
-    let recovered = blocking(&call, move |beneath, _| {
+    let recovered = blocking(&call, plan.tool(), move |beneath, _| {
         // What the crash left behind is nobody's any more. If it stays, it is in nobody's way.
         let _ = beneath.sweep(plan.path());
         let now = look(beneath, plan.path())?;
@@ -79,7 +82,7 @@ pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteInt
         if Hash::of(&change.after) != intent.after {
             return Ok(Recovered::Unknown);
         }
-        Ok(Recovered::Apply(ready(context, plan.path(), now.as_deref(), change)))
+        Ok(Recovered::Apply(ready(context, &plan, now.as_deref(), change)))
     });
     recovered.await.unwrap_or(Recovered::Unknown)
 }
@@ -102,16 +105,23 @@ fn trust(call: &CallContext, path: &RelPath, now: Option<&[u8]>) -> Result<Trust
     }
 }
 
-fn ready(call: CallContext, path: &RelPath, before: Option<&[u8]>, change: Change) -> Prepared {
+fn ready(call: CallContext, plan: &impl Plan, before: Option<&[u8]>, change: Change) -> Prepared {
+    let (tool, path) = (plan.tool(), plan.path().clone());
     let before = before.map(Hash::of);
     let intent = WriteIntent { path: path.text(), before, after: Hash::of(&change.after) };
-    let run = apply(call, path.clone(), intent.clone(), change);
+    let run = apply(call, tool, path, intent.clone(), change);
     Prepared { write: Some(intent), run: Box::new(|| Box::pin(run)) }
 }
 
-async fn apply(call: CallContext, path: RelPath, intent: WriteIntent, change: Change) -> ToolResult {
+async fn apply(
+    call: CallContext,
+    tool: &'static str,
+    path: RelPath,
+    intent: WriteIntent,
+    change: Change,
+) -> ToolResult {
     let seen = Arc::clone(&call.seen);
-    blocking(&call, move |beneath, stop| {
+    blocking(&call, tool, move |beneath, stop| {
         let expected = match intent.before {
             Some(hash) => Expected::Hash(*hash.as_bytes()),
             None => Expected::Absent,

@@ -122,6 +122,10 @@ impl Replacement {
 }
 
 impl Plan for Replacement {
+    fn tool(&self) -> &'static str {
+        NAME
+    }
+
     fn path(&self) -> &RelPath {
         &self.path
     }

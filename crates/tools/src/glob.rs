@@ -49,7 +49,7 @@ impl EffectTool for Glob {
             let path = optional_path(Check::of(NAME), &call, input.path.as_deref())?;
             let pattern = GlobPattern::parse(&path, &input.pattern).map_err(|error| failure(&error))?;
             Ok(look(async move {
-                blocking(&call, move |beneath, stop| {
+                blocking(&call, NAME, move |beneath, stop| {
                     let found = search(beneath, &path, &pattern, stop).map_err(|error| failure(&error))?;
                     Ok(answer(&input.pattern, &found))
                 })

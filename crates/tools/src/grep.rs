@@ -69,7 +69,7 @@ impl EffectTool for Grep {
         Box::pin(async move {
             let query = query(&call, input)?;
             Ok(look(async move {
-                blocking(&call, move |beneath, stop| {
+                blocking(&call, NAME, move |beneath, stop| {
                     let found = beneath.grep(&query, stop).map_err(|error| failure(&error))?;
                     Ok(answer(&query, &found))
                 })
@@ -126,6 +126,9 @@ fn answer(query: &GrepQuery, found: &Grepped) -> ToolOutput {
     }
     if found.unread > 0 {
         notes.push(format!("{} skipped (too large or unreadable)", count(found.unread, "file")));
+    }
+    if found.refused > 0 {
+        notes.push(format!("{} skipped that you may not read", count(found.refused, "file")));
     }
     if found.cut {
         notes.push("the tree is too large to be searched in full: give a `path`".to_owned());

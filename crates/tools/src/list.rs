@@ -42,7 +42,7 @@ impl EffectTool for List {
             let input: Input = parse(NAME, input)?;
             let path = optional_path(Check::of(NAME), &call, input.path.as_deref())?;
             Ok(look(async move {
-                blocking(&call, move |beneath, _| {
+                blocking(&call, NAME, move |beneath, _| {
                     let listing = beneath.list(&path).map_err(|error| failure(&error))?;
                     Ok(answer(&path, &listing))
                 })

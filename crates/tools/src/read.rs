@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse, shorten};
-use crate::space::{LOOK_TIMEOUT, blocking, failure, look, path, path_specifier};
+use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, look, path, path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "read";
@@ -86,7 +86,7 @@ async fn read(call: CallContext, wanted: Wanted) -> ToolResult {
         return answer(&call, &wanted, &bytes);
     }
     let context = call.clone();
-    blocking(&call, move |beneath, _| {
+    blocking(&call, NAME, move |beneath, _| {
         let bytes = beneath.read(&wanted.path).map_err(|error| failure(&error))?;
         answer(&context, &wanted, &bytes)
     })
@@ -96,7 +96,8 @@ async fn read(call: CallContext, wanted: Wanted) -> ToolResult {
 /// A small file that needs no waiting; none if it does.
 fn read_from_memory(call: &CallContext, path: &RelPath) -> Result<Option<Vec<u8>>, ToolFailure> {
     let beneath = Beneath::open_cached(&call.workspace).map_err(|error| failure(&error))?;
-    let bytes = beneath.map(|beneath| beneath.read_cached(path, INLINE_MAX_BYTES)).transpose();
+    let guarded = beneath.map(|beneath| beneath.guarded(gate(call, NAME)));
+    let bytes = guarded.map(|beneath| beneath.read_cached(path, INLINE_MAX_BYTES)).transpose();
     Ok(bytes.map_err(|error| failure(&error))?.flatten())
 }
 

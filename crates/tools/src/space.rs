@@ -1,11 +1,13 @@
 //! Reaching the workspace of a call.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use posse_domain::code::Code;
+use posse_domain::permission::PathRules;
 use posse_engine::ports::{CallContext, Prepared, ToolFailure, ToolResult};
-use posse_host::files::{Beneath, FileError, FileKind, PathProblem, RelPath, Stop, spelled};
+use posse_host::files::{Beneath, FileError, FileKind, Gate, PathProblem, RelPath, Stop, spelled};
 use serde_json::Value;
 
 use crate::input::{Check, shorten};
@@ -64,7 +66,9 @@ fn outside(shown: &str) -> ToolFailure {
 /// Says a file error to a model, with what to do about it.
 pub(crate) fn failure(error: &FileError) -> ToolFailure {
     let code = match error {
-        FileError::Outside { .. } | FileError::Protected { .. } => Code::PermissionDenied,
+        FileError::Outside { .. } | FileError::Protected { .. } | FileError::Refused { .. } => {
+            Code::PermissionDenied
+        }
         FileError::BadGlob { .. } | FileError::BadRegex { .. } => Code::InvalidInput,
         FileError::Stopped => Code::Cancelled,
         _ => Code::ToolError,
@@ -86,17 +90,56 @@ fn capital(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().collect::<String>() + chars.as_str()).unwrap_or_default()
 }
 
-/// Does file work on a thread that may block. If nobody waits for it any more, it is asked to stop.
+/// The tools whose answers tell what is in a file.
+const SHOW_CONTENT: [&str; 3] = ["read", "grep", "edit"];
+
+/// The rules of a call, as file work asks for them; none where they allow everything.
+pub(crate) fn gate(call: &CallContext, tool: &'static str) -> Option<Arc<dyn Gate>> {
+    let rules = call.rules.clone();
+    (!rules.allow_everything()).then(|| Arc::new(ToolGate { rules, tool }) as Arc<dyn Gate>)
+}
+
+/// What the rules say of the paths that one tool comes upon.
+#[derive(Debug)]
+struct ToolGate {
+    rules: PathRules,
+    tool: &'static str,
+}
+
+impl ToolGate {
+    fn ask(&self, tool: &str, path: &RelPath) -> Result<(), String> {
+        match self.rules.refusal(tool, &path.text()) {
+            Some(verdict) => Err(format!("`{tool}:{path}` is not allowed ({verdict})")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Gate for ToolGate {
+    fn enter(&self, dir: &RelPath) -> Result<(), String> {
+        self.ask(self.tool, dir)
+    }
+
+    fn open(&self, file: &RelPath) -> Result<(), String> {
+        self.ask(self.tool, file)?;
+        // Whatever the tool is called: who shows what is in a file reads it.
+        if self.tool != "read" && SHOW_CONTENT.contains(&self.tool) { self.ask("read", file) } else { Ok(()) }
+    }
+}
+
+/// Does file work for a tool on a thread that may block. If nobody waits for it any more, it is asked to stop.
 pub(crate) async fn blocking<T: Send + 'static>(
     call: &CallContext,
+    tool: &'static str,
     work: impl FnOnce(&Beneath, &Stop) -> Result<T, ToolFailure> + Send + 'static,
 ) -> Result<T, ToolFailure> {
     let workspace = call.workspace.clone();
+    let gate = gate(call, tool);
     let stop = Stop::new();
     let _asks_to_stop = StopOnDrop(stop.clone());
     let done = tokio::task::spawn_blocking(move || {
         let beneath = Beneath::open(&workspace).map_err(|error| failure(&error))?;
-        work(&beneath, &stop)
+        work(&beneath.guarded(gate), &stop)
     });
     done.await.unwrap_or_else(|_| Err(ToolFailure::failed("The tool broke down. This is a defect of Posse.")))
 }

@@ -76,6 +76,10 @@ impl Content {
 }
 
 impl Plan for Content {
+    fn tool(&self) -> &'static str {
+        NAME
+    }
+
     fn path(&self) -> &RelPath {
         &self.path
     }

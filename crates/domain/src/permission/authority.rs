@@ -7,9 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::approval::Approvals;
 use super::decide::{Because, Verdict, decide};
 use super::explain::{Explanation, explain};
-use super::layer::{Layer, LayerName};
+use super::layer::{Layer, LayerName, restrains_paths};
 use super::meet::Grant;
 use super::operation::Operation;
+use super::path_rules::PathRules;
 use super::rule::{Decision, Rules};
 use crate::id::{AgentId, RunId};
 
@@ -121,6 +122,26 @@ impl Authority {
             explanation.verdict = Verdict::deny(Because::ToolNotGranted);
         }
         explanation
+    }
+
+    /// What the rules say of the paths that this agent's tools come upon. `approvals` are those that hold for
+    /// the call.
+    pub fn path_rules(&self, approvals: &Approvals) -> PathRules {
+        // Asked for every call: without rules about paths, which is usual, nothing is made.
+        if self.restrains_paths() { PathRules::of(self.layers(), approvals) } else { PathRules::default() }
+    }
+
+    /// Whether any layer can say anything but allow about a path.
+    fn restrains_paths(&self) -> bool {
+        let Terms { definition, grant, .. } = &self.0.own;
+        let own = restrains_paths(&definition.rules, Some(definition.default))
+            || restrains_paths(&grant.rules, None);
+        own || match &self.0.above {
+            Above::Parent(parent) => parent.restrains_paths(),
+            Above::Run(RunLayers { operator, project, run }) => {
+                [operator, project, run].into_iter().any(|rules| restrains_paths(rules, None))
+            }
+        }
     }
 
     /// Every layer that binds this agent: the run's, each ancestor's from the root down, its own.

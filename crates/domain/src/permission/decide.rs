@@ -94,7 +94,7 @@ impl fmt::Display for Verdict {
         match &self.because {
             Because::Layer(name, source) => write!(f, "{name}, {source}"),
             Because::NobodyHasASay => f.write_str("no layer has a say"),
-            Because::ToolNotGranted => f.write_str("the tool is not in the agent's grant"),
+            Because::ToolNotGranted => f.write_str("the tool is not among the agent's tools"),
             Because::Doubt(doubt) => doubt.fmt(f),
         }
     }

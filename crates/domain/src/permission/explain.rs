@@ -45,6 +45,10 @@ pub fn explain<'l>(
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{}", self.operation, self.verdict)?;
+        if self.verdict.because == Because::ToolNotGranted {
+            // Without this the layers below read as if one of them had allowed it.
+            f.write_str("\nNo rule gives an agent a tool. With the tool, its rules would say:")?;
+        }
         for LayerSay { layer, say } in &self.layers {
             match say {
                 Some(say) => write!(f, "\n  {layer}: {}, {}", say.decision, say.source)?,
@@ -58,7 +62,8 @@ impl fmt::Display for Explanation {
 #[cfg(test)]
 mod tests {
     use super::super::rule::Decision;
-    use super::super::testing::{layer, rules};
+    use super::super::testing::{definition, grant, layer, rules, run};
+    use super::super::{Authority, RunLayers};
     use super::*;
 
     #[test]
@@ -79,6 +84,23 @@ deny: run, by the rule `bash:git push*`
   operator: no say
   run: deny, by the rule `bash:git push*`
   definition coder: allow, by default";
+        assert_eq!(explanation.to_string(), expected);
+    }
+
+    #[test]
+    fn a_tool_that_the_agent_lacks_is_said_before_any_rule() {
+        let coder = definition("coder", Decision::Allow, &[]);
+        let authority = Authority::root(&run(), RunLayers::default(), coder, grant(&["read"]));
+        let explanation = authority.explain(&Approvals::none(), &Operation::parse("write:a"));
+        let expected = "\
+write:a
+deny: the tool is not among the agent's tools
+No rule gives an agent a tool. With the tool, its rules would say:
+  operator: no say
+  project: no say
+  run: no say
+  definition coder: allow, by default
+  contract: no say";
         assert_eq!(explanation.to_string(), expected);
     }
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::approval::Approvals;
 use super::decide::{Say, Source};
-use super::operation::Operation;
-use super::rule::{Decision, Rules};
+use super::operation::{Operation, PATH_TOOLS};
+use super::rule::{Decision, Rule, Rules};
 use crate::id::AgentId;
 
 /// Where a layer's rules come from.
@@ -77,6 +77,11 @@ pub struct Layer {
 }
 
 impl Layer {
+    /// Whether this layer can say anything but allow about a path.
+    pub(super) fn restrains_paths(&self) -> bool {
+        restrains_paths(&self.rules, self.default)
+    }
+
     /// What this layer says, or nothing.
     pub fn say(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Say> {
         let (decision, source) = match self.rules.last_match(operation) {
@@ -94,4 +99,10 @@ impl Layer {
         };
         Some(Say { layer: self.name.clone(), decision, source })
     }
+}
+
+/// Whether rules and a default can say anything but allow about a path.
+pub(super) fn restrains_paths(rules: &Rules, default: Option<Decision>) -> bool {
+    let lowers = |rule: &Rule| rule.decision != Decision::Allow && rule.pattern.is_about_any(&PATH_TOOLS);
+    default.is_some_and(|default| default != Decision::Allow) || rules.iter().any(lowers)
 }

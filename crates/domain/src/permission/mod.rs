@@ -8,7 +8,7 @@
 //! ancestor's narrower one.
 //!
 //! Rules are for people's comfort; the boundary is the sandbox and the workspace. Still, every doubt here
-//! (nobody has a say, a path with `..`, a text beyond its limit) is a deny.
+//! (nobody has a say, a path with `..` or from outside, a text beyond its limit) is a deny.
 
 mod approval;
 mod authority;
@@ -18,6 +18,7 @@ mod layer;
 mod matcher;
 mod meet;
 mod operation;
+mod path_rules;
 mod pattern;
 mod rule;
 mod tool;
@@ -34,6 +35,7 @@ pub use explain::{Explanation, LayerSay, explain};
 pub use layer::{Layer, LayerName};
 pub use meet::{Grant, OnAsk};
 pub use operation::{Doubt, Operation, PATH_SPECIFIER_MAX_BYTES, PATH_TOOLS, SPECIFIER_MAX_BYTES};
+pub use path_rules::PathRules;
 pub use pattern::{InvalidPattern, PATTERN_MAX_BYTES, Pattern, PatternProblem};
 pub use rule::{Decision, RULES_MAX, Rule, Rules};
 pub use tool::{InvalidToolName, TOOL_NAME_MAX_BYTES, ToolName, ToolSet};

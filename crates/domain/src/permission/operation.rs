@@ -16,7 +16,8 @@ pub const PATH_SPECIFIER_MAX_BYTES: usize = 4096;
 /// webfetch's host, task's definition, and for the [`PATH_TOOLS`] the path beneath the workspace.
 ///
 /// Paths are brought into one spelling (no `.`, no doubled or closing `/`), so that `./src//a.rs` cannot walk
-/// past a rule for `src/a.rs`. A path with `..` has no meaning before links are followed: see [`Doubt`].
+/// past a rule for `src/a.rs`. A path with `..` has no meaning before links are followed, and no tool opens
+/// one that begins elsewhere: see [`Doubt`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation<'a> {
     tool: &'a str,
@@ -31,6 +32,8 @@ pub enum Doubt {
     TooLong,
     /// The path goes through `..`.
     ParentDirectory,
+    /// The path does not begin in the workspace.
+    NotBeneath,
 }
 
 impl fmt::Display for Doubt {
@@ -38,6 +41,7 @@ impl fmt::Display for Doubt {
         f.write_str(match self {
             Doubt::TooLong => "the specifier is too long to decide on",
             Doubt::ParentDirectory => "a path with `..` cannot be decided on: write the path without it",
+            Doubt::NotBeneath => "the path is not relative to the workspace, and no other can be used",
         })
     }
 }
@@ -78,7 +82,10 @@ impl<'a> Operation<'a> {
         if specifier.len() > PATH_SPECIFIER_MAX_BYTES {
             return Some(Doubt::TooLong);
         }
-        has_parent_directory(specifier).then_some(Doubt::ParentDirectory)
+        if has_parent_directory(specifier) {
+            return Some(Doubt::ParentDirectory);
+        }
+        is_from_elsewhere(specifier).then_some(Doubt::NotBeneath)
     }
 }
 
@@ -99,6 +106,11 @@ pub(super) fn is_path_tool(tool: &str) -> bool {
 /// Whether a path goes through `..`.
 pub(super) fn has_parent_directory(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
+}
+
+/// Whether a path begins at the top of the system or at a home directory.
+pub(super) fn is_from_elsewhere(path: &str) -> bool {
+    path.starts_with('/') || path == "~" || path.starts_with("~/")
 }
 
 /// The one spelling of a path: no `.` part, no doubled or closing `/`; the workspace itself is `.`.
@@ -159,5 +171,14 @@ mod tests {
         assert_eq!(Operation::new("read", Some("src/../secret")).doubt(), Some(Doubt::ParentDirectory));
         assert_eq!(Operation::new("read", Some("src/..secret")).doubt(), None);
         assert_eq!(Operation::new("bash", Some("cd ../..")).doubt(), None);
+        for elsewhere in ["/", "/etc/passwd", "//etc", "~", "~/.ssh/id"] {
+            assert_eq!(
+                Operation::new("grep", Some(elsewhere)).doubt(),
+                Some(Doubt::NotBeneath),
+                "{elsewhere}"
+            );
+        }
+        assert_eq!(Operation::new("read", Some("~x/a~")).doubt(), None);
+        assert_eq!(Operation::new("bash", Some("/bin/ls ~/x")).doubt(), None);
     }
 }

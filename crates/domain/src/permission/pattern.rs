@@ -24,7 +24,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 use super::matcher::{Matcher, escape};
-use super::operation::{Operation, has_parent_directory, is_path_tool, one_spelling};
+use super::operation::{Operation, has_parent_directory, is_from_elsewhere, is_path_tool, one_spelling};
 use super::tool::{InvalidToolName, ToolName};
 
 /// Longest pattern: room for the longest path, and nothing a person would type is longer.
@@ -62,6 +62,11 @@ pub enum PatternProblem {
     /// A path that never matches.
     #[error("a path with `..` is always denied, so the pattern would never match")]
     ParentDirectory,
+    /// A path that never matches either.
+    #[error(
+        "paths are relative to the workspace; any other is always denied, so the pattern would never match"
+    )]
+    NotBeneath,
     /// `write:src/`.
     #[error("a path that ends in `/` would never match; write `/**` for all that is beneath")]
     ClosingSlash,
@@ -91,6 +96,11 @@ impl Pattern {
     pub fn matches(&self, operation: &Operation<'_>) -> bool {
         let tool_fits = self.0.tool.as_ref().is_none_or(|tool| tool.as_str() == operation.tool());
         tool_fits && self.0.matcher.matches(operation.specifier().unwrap_or_default())
+    }
+
+    /// Whether it can match an operation of any of these tools.
+    pub(super) fn is_about_any(&self, tools: &[&str]) -> bool {
+        self.0.tool.as_ref().is_none_or(|tool| tools.contains(&tool.as_str()))
     }
 
     /// The pattern as it is written.
@@ -130,6 +140,10 @@ fn parse_specified(tool: ToolName, specifier: &str) -> Result<Parsed, PatternPro
             return Err(PatternProblem::ClosingSlash);
         }
         let specifier = one_spelling(specifier);
+        // In its one spelling: `./~/x` becomes `~/x`, which is no pattern.
+        if is_from_elsewhere(&specifier) {
+            return Err(PatternProblem::NotBeneath);
+        }
         let matcher = Matcher::path(&specifier)?;
         (specifier, matcher)
     } else {
@@ -244,7 +258,6 @@ mod tests {
         assert!(matches("read:a/**/b", "read:a/b") && matches("read:a/**/b", "read:a/x/y/b"));
         assert!(!matches("read:a/**/b", "read:a/xb"));
         assert!(matches("read:**", "read:.") && matches("read:**", "read:/etc/passwd"));
-        assert!(matches("read:/**", "read:/etc") && !matches("read:/**", "read:etc"));
         assert!(matches("read:src/**.rs", "read:src/a/b.rs"));
     }
 
@@ -269,6 +282,10 @@ mod tests {
             "bash:\\d",
             "bash:a\\",
             "read:../x",
+            "read:/etc/**",
+            "read:/",
+            "write:~/x",
+            "list:~",
             "write:src/",
             &long,
         ] {
@@ -284,8 +301,9 @@ mod tests {
         assert!(!literal("bash:rm *").matches(&Operation::parse("bash:rm x")));
         assert!(literal("todo").matches(&Operation::parse("todo")));
         assert!(!literal("todo").matches(&Operation::parse("todo:x")));
-        assert!(literal("read:/").matches(&Operation::parse("read:/")));
-        assert!(Pattern::literal(&Operation::parse("read:../x")).is_err());
+        for denied in ["read:../x", "read:/", "read:/etc/passwd", "read:~/x"] {
+            assert!(Pattern::literal(&Operation::parse(denied)).is_err(), "{denied}");
+        }
     }
 
     #[test]

@@ -190,6 +190,24 @@ proptest! {
     }
 
     #[test]
+    fn what_tools_ask_of_paths_has_the_outcome_of_the_layers(agents in trees(), approvals in approval_lists()) {
+        for agent in &agents {
+            let rules = agent.path_rules(&approvals);
+            for operation in OPERATIONS.map(Operation::parse) {
+                let Some(path) = operation.specifier().filter(|_| PATH_TOOLS.contains(&operation.tool())) else {
+                    continue;
+                };
+                let verdict = decide(&agent.layers(), &approvals, &operation);
+                let refusal = rules.refusal(operation.tool(), path);
+                if operation.doubt().is_none() || !rules.allow_everything() {
+                    let expected = Some(verdict).filter(|verdict| verdict.decision != Decision::Allow);
+                    prop_assert_eq!(refusal, expected, "{}", operation);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn approvals_never_lift_a_deny(agents in trees(), approvals in approval_lists()) {
         for agent in &agents {
             for operation in OPERATIONS.map(Operation::parse) {

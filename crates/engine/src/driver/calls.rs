@@ -203,6 +203,7 @@ impl Driver {
             call_id: call_id.clone(),
             workspace: self.workspace.clone(),
             seen: flight.seen.clone(),
+            rules: agent.authority.path_rules(&Approvals::none()),
         })
     }
 

@@ -15,6 +15,7 @@ use posse_domain::contract::ExecutionContext;
 use posse_domain::event::{EffectClass, TodoItem, WriteIntent};
 use posse_domain::id::AgentId;
 pub use posse_domain::lifecycle::SpawnRequest;
+use posse_domain::permission::PathRules;
 use serde_json::Value;
 
 /// Where and for whom a call runs. Everything a tool knows of its caller is in here.
@@ -30,6 +31,9 @@ pub struct CallContext {
     pub workspace: Arc<PathBuf>,
     /// Hashes of the files the agent has read, so that a write can tell whether they changed since.
     pub seen: Arc<dyn SeenFiles>,
+    /// What the agent's rules say of paths. The call's own operation was decided before; a tool asks here for
+    /// what else it comes upon: where a link leads, and, as `read`, every file whose content it would show.
+    pub rules: PathRules,
 }
 
 /// What an agent has read so far in this process.

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 
-use super::{FileError, FileKind, RelPath};
+use super::{FileError, FileKind, Gate, RelPath};
 
 /// How often a path is resolved again when directories moved meanwhile.
 const OPEN_TRIES: usize = 64;
@@ -28,7 +29,11 @@ pub(super) enum Links {
 pub struct Beneath {
     root: OwnedFd,
     /// Where `root` is in the workspace, so that errors and results name paths as the caller does.
-    at: RelPath,
+    pub(super) at: RelPath,
+    /// Where it really is in the workspace: differs if it was reached through a link and there is a gate.
+    pub(super) real: RelPath,
+    /// Who decides what may be seen; none lets everything pass.
+    pub(super) gate: Option<Arc<dyn Gate>>,
 }
 
 impl Beneath {
@@ -50,18 +55,19 @@ impl Beneath {
     fn open_with(workspace: &Path, resolve: ResolveFlags) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat2(CWD, workspace, flags, Mode::empty(), resolve)?;
-        Ok(Self { root, at: RelPath::root() })
+        Ok(Self { root, at: RelPath::root(), real: RelPath::root(), gate: None })
     }
 
     /// A directory of this one, as a root of its own: nothing above it can be reached from there.
     pub(super) fn descend(&self, dir: &RelPath) -> Result<Self, FileError> {
-        let root = self.open_at(dir, OFlags::PATH | OFlags::DIRECTORY, Links::Inside)?;
-        Ok(self.at_directory(root, dir))
+        let (root, real) = self.enter_admitted(dir)?;
+        Ok(Self { root, at: self.shown(dir), real, gate: self.gate.clone() })
     }
 
-    /// The same for a directory that is open already.
+    /// The same for a directory that is open already and was reached without a link. Its caller has asked the
+    /// gate about the one file it is after.
     pub(super) fn at_directory(&self, dir: OwnedFd, path: &RelPath) -> Self {
-        Self { root: dir, at: self.shown(path) }
+        Self { root: dir, at: self.shown(path), real: self.real.below(path), gate: None }
     }
 
     /// The open directory itself.
@@ -91,11 +97,15 @@ impl Beneath {
         self.regular(path, fd)
     }
 
-    /// The same if the system can do it from memory.
-    pub(super) fn open_regular_cached(&self, path: &RelPath) -> Result<Option<(File, Stat)>, FileError> {
-        match self.open_once(path, READ_FLAGS, Links::Inside, ResolveFlags::CACHED) {
+    /// The same if the system can do it from memory. With a gate, what is behind a link is for the way that
+    /// may wait.
+    pub(super) fn open_admitted_cached(&self, path: &RelPath) -> Result<Option<(File, Stat)>, FileError> {
+        self.admit(path)?;
+        let links = if self.gate.is_some() { Links::Refuse } else { Links::Inside };
+        match self.open_once(path, READ_FLAGS, links, ResolveFlags::CACHED) {
             Ok(fd) => self.regular(path, fd).map(Some),
             Err(Errno::AGAIN | Errno::INVAL | Errno::INTR) => Ok(None),
+            Err(Errno::LOOP) if links == Links::Refuse => Ok(None),
             Err(errno) => Err(self.error(path, errno, Links::Inside)),
         }
     }

@@ -70,6 +70,14 @@ pub enum FileError {
         /// The path asked for.
         path: RelPath,
     },
+    /// The gate does not let it pass.
+    #[error("`{path}` is not for you to see: {reason}")]
+    Refused {
+        /// The path asked for.
+        path: RelPath,
+        /// What the gate said.
+        reason: String,
+    },
     /// Nobody may write it.
     #[error("`{path}` is read-only")]
     ReadOnly {

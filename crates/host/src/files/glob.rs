@@ -83,7 +83,7 @@ pub(super) fn compile(pattern: &str) -> Result<GlobMatcher, globset::Error> {
 pub struct Globbed {
     /// The files, in the order of their paths; at most as many as asked for.
     pub files: Vec<RelPath>,
-    /// How many match.
+    /// How many match and may be named.
     pub total: usize,
     /// Whether a limit was reached and part of the tree was not looked at.
     pub cut: bool,
@@ -98,7 +98,7 @@ impl Beneath {
         let mut found = Globbed { files: Vec::new(), total: 0, cut: false };
         let tree = self.descend(pattern.base())?;
         let walked = walk(&tree, Ignored::above(self, pattern.base()), stop, |path| {
-            if pattern.matches(path.as_path()) {
+            if pattern.matches(path.as_path()) && tree.admit(&path).is_ok() {
                 found.total += 1;
                 if found.files.len() < limit.min(GLOB_RESULTS_MAX) {
                     found.files.push(tree.shown(&path));

@@ -9,6 +9,8 @@
 //!
 //! - Reading follows links that stay inside. Writing follows none: permission rules and intents name the path
 //!   that is written, and a link would make them speak of another file.
+//! - What may be seen at all is up to a [`Gate`], which is asked about the file that was opened, not only about
+//!   the path that was given.
 //! - Walking ([`Beneath::glob`], [`Beneath::grep`]) follows no link below its start.
 //! - Paths are normalised by their letters alone ([`RelPath`]), before the kernel sees them, so that a
 //!   permission rule and the kernel judge the same path.
@@ -17,6 +19,7 @@
 
 mod beneath;
 mod error;
+mod gate;
 mod glob;
 mod grep;
 mod ignored;
@@ -34,6 +37,7 @@ mod tests;
 
 pub use beneath::Beneath;
 pub use error::FileError;
+pub use gate::Gate;
 pub use glob::{GLOB_PATTERN_MAX_BYTES, GLOB_RESULTS_MAX, GlobPattern, Globbed};
 pub use grep::{
     GREP_CONTEXT_MAX_LINES, GREP_FILE_MAX_BYTES, GREP_LINE_MAX_BYTES, GREP_OUTPUT_MAX_BYTES,

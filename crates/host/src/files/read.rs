@@ -22,14 +22,14 @@ pub fn is_binary(bytes: &[u8]) -> bool {
 impl Beneath {
     /// Reads a regular file of at most [`READ_MAX_BYTES`].
     pub fn read(&self, path: &RelPath) -> Result<Vec<u8>, FileError> {
-        let (file, stat) = self.open_regular(path, Links::Inside)?;
+        let (file, stat) = self.open_admitted(path, Links::Inside)?;
         self.read_open(path, file, size(stat.st_size), READ_MAX_BYTES)
     }
 
     /// Reads a regular file of at most `max` bytes if all of it is in the system's memory; none if it is
     /// larger or would have to be waited for. This is cheap enough for a thread that must not block.
     pub fn read_cached(&self, path: &RelPath, max: usize) -> Result<Option<Vec<u8>>, FileError> {
-        let Some((file, stat)) = self.open_regular_cached(path)? else { return Ok(None) };
+        let Some((file, stat)) = self.open_admitted_cached(path)? else { return Ok(None) };
         // A filesystem that makes its files up as they are read says 0.
         let Ok(size @ 1..) = usize::try_from(stat.st_size) else { return Ok(None) };
         if size > max {

@@ -56,6 +56,8 @@ impl Beneath {
     /// replaced.
     pub fn look(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FileError> {
         check_name(path)?;
+        // No link is followed here, so where it is said to be is where it is.
+        self.admit(path)?;
         match self.writable(path) {
             Ok((file, stat)) => self.read_open(path, file, size(stat.st_size), WRITE_MAX_BYTES).map(Some),
             Err(FileError::NotFound { .. }) => Ok(None),

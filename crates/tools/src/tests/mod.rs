@@ -7,6 +7,7 @@ mod find;
 mod outside;
 mod read;
 mod recover;
+mod rules;
 mod specifier;
 mod write;
 
@@ -19,6 +20,7 @@ use posse_domain::code::Code;
 use posse_domain::contract::ExecutionContext;
 use posse_domain::event::WriteIntent;
 use posse_domain::hash::Hash;
+use posse_domain::permission::PathRules;
 use posse_engine::ports::{
     CallContext, EffectTool, EngineRequest, Handler, Prepared, Recovered, SeenFiles, Tool, ToolFailure,
     ToolResult,
@@ -60,6 +62,7 @@ impl Bench {
             call_id: "c1".into(),
             workspace: Arc::new(top.path().join("ws")),
             seen: Arc::new(Seen::default()),
+            rules: PathRules::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { top, call, runtime }

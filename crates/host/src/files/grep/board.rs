@@ -70,6 +70,7 @@ impl Board {
             whole.searched += part.searched;
             whole.binary += part.binary;
             whole.unread += part.unread;
+            whole.refused += part.refused;
             whole.more |= part.more;
             for file in part.files {
                 let (Some(file), is_whole) = left.take(file) else {

@@ -115,6 +115,8 @@ pub struct Grepped {
     pub binary: usize,
     /// How many were too large, or had too long a line, or could not be read, and were skipped.
     pub unread: usize,
+    /// How many the gate did not let pass.
+    pub refused: usize,
     /// Whether a limit of the walk was reached and part of the tree was not looked at.
     pub cut: bool,
 }
@@ -125,7 +127,8 @@ impl Beneath {
         let matcher = matcher(query)?;
         let filter = query.glob.as_deref().map(Filter::parse).transpose()?;
         let targets = self.targets(query, filter.as_ref(), stop)?;
-        let search = Search { targets: &targets, query, matcher, stop };
+        let tree = targets.tree.as_ref().unwrap_or(self);
+        let search = Search { tree, targets: &targets, query, matcher, stop };
         let mut found = search.run()?;
         found.cut = targets.cut;
         Ok(found)
@@ -135,15 +138,10 @@ impl Beneath {
     fn targets(&self, query: &GrepQuery, filter: Option<&Filter>, stop: &Stop) -> Result<Targets, FileError> {
         let tree = match self.descend(&query.path) {
             Err(FileError::NotDirectory { .. }) => {
-                let tree = self.descend(&RelPath::root())?;
                 // Says what is wrong if it is no regular file either.
-                tree.open_regular(&query.path, Links::Inside)?;
-                return Ok(Targets {
-                    tree,
-                    files: vec![query.path.clone()],
-                    links: Links::Inside,
-                    cut: false,
-                });
+                self.open_admitted(&query.path, Links::Inside)?;
+                let files = vec![query.path.clone()];
+                return Ok(Targets { tree: None, files, links: Links::Inside, cut: false });
             }
             opened => opened?,
         };
@@ -154,13 +152,13 @@ impl Beneath {
             }
             ControlFlow::Continue(())
         })?;
-        Ok(Targets { tree, files, links: Links::Refuse, cut: walked.cut })
+        Ok(Targets { tree: Some(tree), files, links: Links::Refuse, cut: walked.cut })
     }
 }
 
-/// The files of one search, relative to `tree`.
+/// The files of one search, relative to `tree`, or to the workspace without one.
 struct Targets {
-    tree: Beneath,
+    tree: Option<Beneath>,
     files: Vec<RelPath>,
     links: Links,
     cut: bool,
@@ -229,6 +227,7 @@ fn searcher(query: &GrepQuery) -> Searcher {
 
 /// What the threads of one search share.
 struct Search<'a> {
+    tree: &'a Beneath,
     targets: &'a Targets,
     query: &'a GrepQuery,
     matcher: RegexMatcher,
@@ -275,15 +274,20 @@ impl Search<'_> {
                 Outcome::Nothing => {}
                 Outcome::Binary => part.binary += 1,
                 Outcome::Unread => part.unread += 1,
+                Outcome::Refused => {
+                    part.searched -= 1;
+                    part.refused += 1;
+                }
             }
         }
         Ok(part)
     }
 
     fn search_file(&self, searcher: &mut Searcher, path: &RelPath) -> Result<Outcome, FileError> {
-        let tree = &self.targets.tree;
-        let (file, stat) = match tree.open_regular(path, self.targets.links) {
+        let tree = self.tree;
+        let (file, stat) = match tree.open_admitted(path, self.targets.links) {
             Ok(opened) => opened,
+            Err(FileError::Refused { .. }) => return Ok(Outcome::Refused),
             // It was there when the tree was walked; now it is gone or something else.
             Err(error) if error.is_absence() => return Ok(Outcome::Unread),
             Err(error) => return Err(error),

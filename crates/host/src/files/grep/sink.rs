@@ -20,6 +20,8 @@ pub(super) enum Outcome {
     Binary,
     /// It could not be searched.
     Unread,
+    /// The gate did not let it pass.
+    Refused,
 }
 
 /// Takes the results of one file as the searcher finds them.

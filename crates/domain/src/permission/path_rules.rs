@@ -1,0 +1,101 @@
+//! What an agent's rules say of paths that its tools come upon.
+//!
+//! Before a call runs, its operation is decided: a tool and the path the model gave. That is not all a call
+//! touches. A link leads elsewhere, a search opens every file below its start, an edit tells what is in a
+//! file. A rule is about a file, not about the name of the tool that was used to reach it; so a tool asks
+//! again for each path it comes upon, under the name of what it does there: `read` wherever content is shown.
+
+use std::sync::Arc;
+
+use super::approval::Approvals;
+use super::decide::{Because, Verdict, meet};
+use super::layer::Layer;
+use super::operation::Operation;
+use super::rule::Decision;
+
+/// What an agent's rules say of paths, for its tools. Cheap to clone.
+///
+/// It knows the rules only, not which tools the agent has: an agent with `grep` but without `read` sees the
+/// lines of those files for which `read` is not ruled out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PathRules(Option<Arc<Restraints>>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Restraints {
+    /// Only the layers that can say anything but allow about a path; never empty.
+    layers: Vec<Layer>,
+    approvals: Approvals,
+}
+
+impl PathRules {
+    /// The rules of these layers. A layer that allows every path, or says nothing of any, is left out: it
+    /// cannot lower an answer.
+    pub(super) fn of(layers: Vec<Layer>, approvals: &Approvals) -> Self {
+        let layers: Vec<Layer> = layers.into_iter().filter(Layer::restrains_paths).collect();
+        let restraints = Restraints { layers, approvals: approvals.clone() };
+        Self((!restraints.layers.is_empty()).then(|| Arc::new(restraints)))
+    }
+
+    /// Whether every path is allowed to every path tool, so that nobody needs to find out where a link leads.
+    pub fn allow_everything(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Why the agent may not use `tool` on `path`, beneath the workspace and without links; none if it may.
+    pub fn refusal(&self, tool: &str, path: &str) -> Option<Verdict> {
+        let Restraints { layers, approvals } = &**self.0.as_ref()?;
+        let operation = Operation::new(tool, Some(path));
+        if let Some(doubt) = operation.doubt() {
+            return Some(Verdict::deny(Because::Doubt(doubt)));
+        }
+        let mut says = layers.iter().filter_map(|layer| layer.say(approvals, &operation)).peekable();
+        // Whoever was left out allows it.
+        says.peek()?;
+        Some(meet(says)).filter(|verdict| verdict.decision != Decision::Allow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{definition, grant, rules, run};
+    use super::super::{Authority, Grant, RunLayers};
+    use super::*;
+
+    fn root(operator: &[(&str, Decision)], default: Decision) -> Authority {
+        let layers = RunLayers { operator: rules(operator), ..RunLayers::default() };
+        Authority::root(&run(), layers, definition("coder", default, &[]), grant(&["grep"]))
+    }
+
+    #[test]
+    fn rules_that_restrain_no_path_cost_nothing() {
+        for free in [
+            &[][..],
+            &[("bash", Decision::Deny), ("webfetch:*", Decision::Ask)],
+            &[("read", Decision::Allow), ("write:src/**", Decision::Allow), ("*", Decision::Allow)],
+        ] {
+            let authority = root(free, Decision::Allow);
+            assert!(authority.path_rules(&Approvals::none()).allow_everything(), "{free:?}");
+            let child = authority.child(1, definition("x", Decision::Allow, &[]), &grant(&["grep"]));
+            assert!(child.path_rules(&Approvals::none()).allow_everything(), "{free:?}");
+        }
+        for bound in [("read:.env", Decision::Deny), ("*", Decision::Ask), ("list:a/**", Decision::Ask)] {
+            assert!(!root(&[bound], Decision::Allow).path_rules(&Approvals::none()).allow_everything());
+        }
+        assert!(!root(&[], Decision::Ask).path_rules(&Approvals::none()).allow_everything());
+    }
+
+    #[test]
+    fn a_path_is_refused_with_the_rule_that_does_whatever_tools_the_agent_has() {
+        let parent = root(&[("read:secrets/**", Decision::Deny)], Decision::Allow);
+        let requested = Grant { rules: rules(&[("read:b", Decision::Ask)]), ..grant(&["grep"]) };
+        let child = parent.child(1, definition("x", Decision::Allow, &[]), &requested);
+        let rules = child.path_rules(&Approvals::none());
+        let said = |tool, path| rules.refusal(tool, path).map(|verdict| verdict.to_string());
+        let by_the_operator = "deny: operator, by the rule `read:secrets/**`";
+        assert_eq!(said("read", "secrets/key").as_deref(), Some(by_the_operator));
+        assert_eq!(said("read", "b").as_deref(), Some("ask: contract, by the rule `read:b`"));
+        assert_eq!(said("read", "a"), None);
+        assert_eq!(said("grep", "secrets/key"), None, "that is another operation");
+        assert!(said("read", "../a").is_some_and(|text| text.contains("`..`")), "a doubt is a deny");
+    }
+}
