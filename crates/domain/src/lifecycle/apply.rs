@@ -6,13 +6,13 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::close::wall_since;
-use super::{Cancel, ClosedAgent, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Run};
+use super::{Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Run};
 use crate::budget::{Deadline, Figures, Ledger};
 use crate::contract::Contract;
 use crate::definition::Definition;
 use crate::event::{
-    Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, RunStarted, SubagentClosed,
-    SubagentCreated,
+    Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, RunStarted, SubagentAttempt,
+    SubagentClosed, SubagentCreated,
 };
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, DefinitionLayer, Grant, RunLayers, ToolSet};
@@ -36,6 +36,12 @@ impl Run {
             return Err(illegal(event, "a run begins with run.started"));
         };
         let run = event.agent.run();
+        if started.contract.hash() != started.contract_hash {
+            return Err(illegal(event, "the contract does not match its hash"));
+        }
+        if !event.agent.is_root() || started.contract.context.depth != 0 {
+            return Err(illegal(event, "a run begins with its root"));
+        }
         let kinds = kinds(&started.definitions).map_err(|problem| illegal(event, problem))?;
         let name = &started.contract.execution.definition;
         let kind =
@@ -70,36 +76,36 @@ impl Run {
                 }
             }
             EventBody::SubagentCreated(created) => self.created(event, created)?,
-            EventBody::SubagentQueued(_) => match &mut self.live(event)?.state {
+            EventBody::SubagentQueued(_) => match &mut self.child(event)?.state {
                 OpenState::Created { queued } if !*queued => *queued = true,
                 _ => return Err(illegal(event, "it does not wait to start")),
             },
-            EventBody::SubagentStarted(_) => match &mut self.live(event)?.state {
+            EventBody::SubagentStarted(_) => match &mut self.child(event)?.state {
                 state @ OpenState::Created { .. } => *state = OpenState::Running { attempt: 1 },
                 _ => return Err(illegal(event, "it has started")),
             },
-            EventBody::SubagentAttempt(e) => match &mut self.live(event)?.state {
-                OpenState::Running { attempt } if *attempt + 1 == e.n => *attempt = e.n,
-                _ => return Err(illegal(event, format!("attempt {} is not the next", e.n))),
-            },
-            EventBody::SubagentWaitingForMerge(e) => match &mut self.live(event)?.state {
+            EventBody::SubagentAttempt(e) => self.attempt(event, e)?,
+            EventBody::SubagentWaitingForMerge(e) => match &mut self.resting(event)?.state {
                 state @ OpenState::Running { .. } => {
-                    *state = OpenState::WaitingForMerge { report: e.report.clone() }
+                    *state = OpenState::WaitingForMerge { report: e.report.clone() };
                 }
                 _ => return Err(illegal(event, "it is not running")),
             },
             EventBody::IntegrationPassed(_) => {
-                let state = &mut self.live(event)?.state;
+                let state = &mut self.child(event)?.state;
                 let OpenState::WaitingForMerge { report } = state else {
                     return Err(illegal(event, "it does not wait for a merge"));
                 };
                 *state = OpenState::Completed { report: report.clone() };
             }
             EventBody::IntegrationFailed(e) => {
-                let state = &mut self.live(event)?.state;
+                let state = &mut self.child(event)?.state;
                 let OpenState::WaitingForMerge { report } = state else {
                     return Err(illegal(event, "it does not wait for a merge"));
                 };
+                if !matches!(e.kind, FailKind::Integration | FailKind::Cancelled) {
+                    return Err(illegal(event, "an integration fails by itself or is cancelled"));
+                }
                 let report = Some(report.clone());
                 *state = OpenState::Failed(Failure {
                     kind: e.kind,
@@ -108,7 +114,7 @@ impl Run {
                     report,
                 });
             }
-            EventBody::SubagentFailed(e) => match &mut self.live(event)?.state {
+            EventBody::SubagentFailed(e) => match &mut self.resting(event)?.state {
                 state @ (OpenState::Created { .. } | OpenState::Running { .. }) => {
                     *state = OpenState::Failed(Failure {
                         kind: e.kind,
@@ -164,6 +170,42 @@ impl Run {
         }
     }
 
+    /// The event's agent, which must be a child: the root has no events of a sub-agent.
+    fn child(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
+        if event.agent.is_root() {
+            return Err(illegal(event, "the root is no sub-agent"));
+        }
+        self.live(event)
+    }
+
+    /// The event's agent, which must be a child with nothing under way: children end before their parents, and a
+    /// call is settled before its attempt ends.
+    fn resting(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
+        let agent = self.child(event)?;
+        if !agent.open_children.is_empty() {
+            return Err(illegal(event, "it has open children"));
+        }
+        if agent.calling.is_some() {
+            return Err(illegal(event, "a model call is under way"));
+        }
+        Ok(agent)
+    }
+
+    fn attempt(&mut self, event: &Event, again: &SubagentAttempt) -> Result<(), Illegal> {
+        let agent = self.resting(event)?;
+        let retries = agent.contract.execution.max_retries;
+        match &mut agent.state {
+            OpenState::Running { attempt } if *attempt + 1 == again.n => {
+                if *attempt > retries || !again.kind.is_retried() {
+                    return Err(illegal(event, "there is no further attempt"));
+                }
+                *attempt = again.n;
+                Ok(())
+            }
+            _ => Err(illegal(event, format!("attempt {} is not the next", again.n))),
+        }
+    }
+
     fn created(&mut self, event: &Event, created: &SubagentCreated) -> Result<(), Illegal> {
         let id = &event.agent;
         let contract = &created.contract;
@@ -177,6 +219,15 @@ impl Run {
         let Some(Node::Open(parent)) = self.agents.get_mut(&parent_id) else {
             return Err(illegal(event, "its parent is not open"));
         };
+        if !matches!(parent.state, OpenState::Running { .. }) {
+            return Err(illegal(event, "its parent is not running"));
+        }
+        // Depth and lineage come from the parent; a contract that says otherwise was not made here.
+        if contract.context != parent.contract.context.create_child_context(&parent_id)
+            || contract.execution.definition != kind.definition.name
+        {
+            return Err(illegal(event, "its contract is not one of a child of its parent"));
+        }
         if number != parent.children + 1 {
             return Err(illegal(event, format!("the parent's next child is {}", parent.children + 1)));
         }
@@ -204,10 +255,7 @@ impl Run {
 
     fn close_agent(&mut self, event: &Event, closed: &SubagentClosed) -> Result<(), Illegal> {
         let id = &event.agent;
-        let agent = self.live(event)?;
-        if !agent.open_children.is_empty() {
-            return Err(illegal(event, "it has open children"));
-        }
+        let agent = self.resting(event)?;
         let failure = match (&agent.state, closed.final_status) {
             (OpenState::Completed { .. }, FinalStatus::Completed) => None,
             (OpenState::Failed(failure), FinalStatus::Failed) => Some(failure.clone()),
@@ -272,6 +320,9 @@ impl Run {
         let root = self.live(event)?;
         if !event.agent.is_root() || !root.open_children.is_empty() {
             return Err(illegal(event, "children are open"));
+        }
+        if root.calling.is_some() {
+            return Err(illegal(event, "a model call is under way"));
         }
         let wall = wall_since(root.created_at_ms, event.at_ms);
         self.ledger.record(&event.agent, wall).map_err(|error| illegal(event, error.to_string()))?;

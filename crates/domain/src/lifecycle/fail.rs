@@ -24,10 +24,11 @@ impl Run {
             && !self.is_cancelled(id)
     }
 
-    /// Ends an attempt of a child. Nothing for the root, for one that is past failing, or while children are open.
+    /// Ends an attempt of a child. Nothing for the root, for one that is past failing, while children are open or
+    /// while a model call is under way: it is settled first.
     pub fn fail(&self, id: &AgentId, failure: Failure) -> Option<Attempt> {
         let agent = self.open(id)?;
-        if id.is_root() || !agent.open_children.is_empty() {
+        if id.is_root() || !agent.open_children.is_empty() || agent.calling.is_some() {
             return None;
         }
         let from = agent.state.name();

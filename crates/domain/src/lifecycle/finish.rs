@@ -17,13 +17,11 @@ pub struct Finish {
 impl Run {
     /// Ends a running child's work. The work is accepted in the same commit: without a change there is nothing to
     /// check, and a change stands already where the parent works. Closing follows unless the contract leaves it
-    /// to the parent. Nothing while the child has open children of its own.
+    /// to the parent. Nothing while the child has open children of its own, or asks its model.
     pub fn finish(&self, id: &AgentId, finish: Finish) -> Option<Vec<Decided>> {
         let agent = self.open(id)?;
-        if id.is_root()
-            || !matches!(agent.state, OpenState::Running { .. })
-            || !agent.open_children.is_empty()
-        {
+        let working = !agent.open_children.is_empty() || agent.calling.is_some();
+        if id.is_root() || !matches!(agent.state, OpenState::Running { .. }) || working {
             return None;
         }
         let waiting = SubagentWaitingForMerge {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Decided, Kind, OpenAgent, Run, StateName};
+use super::{Decided, Kind, OpenAgent, OpenState, Run, StateName};
 use crate::budget::{Budget, turn_limit};
 use crate::code::Code;
 use crate::contract::{
@@ -97,6 +97,10 @@ impl Run {
         let parent = self.open(from.parent).ok_or_else(|| {
             Refusal::new(Code::UnknownTask, format!("{} is not open", from.parent.relative()))
         })?;
+        let running = matches!(parent.state, OpenState::Running { .. });
+        if !running || self.is_cancelled(from.parent) || self.outcome.is_some() {
+            return Err(Refusal::new(Code::Cancelled, "this agent is ending and starts nothing any more"));
+        }
         may_spawn(parent)?;
         let kind = self.spawnable(parent, &request.definition)?;
         let continues = self.continued(from.parent, request)?;

@@ -5,18 +5,21 @@ use crate::event::{QueuedFor, SubagentQueued, SubagentStarted};
 use crate::id::AgentId;
 
 impl Run {
-    /// Says once that a created child waits. Nothing for an agent that has started, or has said so already.
+    /// Says once that a created child waits. Nothing for an agent that has started, is to end, or has said so
+    /// already.
     pub fn queue(&self, id: &AgentId, waits_for: QueuedFor) -> Option<Decided> {
         match self.open(id)?.state {
-            OpenState::Created { queued: false } => Some((id.clone(), SubagentQueued { waits_for }.into())),
+            OpenState::Created { queued: false } if !self.is_cancelled(id) => {
+                Some((id.clone(), SubagentQueued { waits_for }.into()))
+            }
             _ => None,
         }
     }
 
-    /// Starts a created child. Nothing for an agent that runs already.
+    /// Starts a created child. Nothing for an agent that runs already, or is to end.
     pub fn start(&self, id: &AgentId) -> Option<Decided> {
         match self.open(id)?.state {
-            OpenState::Created { .. } => {
+            OpenState::Created { .. } if !self.is_cancelled(id) => {
                 let started = SubagentStarted { from: StateName::Created, to: StateName::Running };
                 Some((id.clone(), started.into()))
             }
