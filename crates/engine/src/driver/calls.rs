@@ -1,6 +1,7 @@
 //! Tool calls: decide -> journal the intent -> run -> journal the result.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use posse_domain::event::{EffectClass, PermissionDecided, ToolFinished, ToolInte
 use posse_domain::id::AgentId;
 use posse_domain::message::ToolCall;
 use posse_domain::ownership;
-use posse_domain::permission::{Approvals, Decision, Operation, Verdict};
+use posse_domain::permission::{Approvals, Because, Decision, Doubt, Operation, Verdict};
 use serde_json::Value;
 
 use super::Driver;
@@ -127,7 +128,15 @@ impl Driver {
             }
             return Ok(());
         }
-        let text = refusal_text(&operation, &verdict, id);
+        let mut text = refusal_text(&operation, &verdict, id);
+        if verdict.because == Because::Doubt(Doubt::NotBeneath) {
+            // Models like to write whole paths; tell them the one that would have been right.
+            let inside =
+                specifier.as_deref().and_then(|path| Path::new(path).strip_prefix(&*self.workspace).ok());
+            if let Some(inside) = inside.filter(|inside| !inside.as_os_str().is_empty()) {
+                let _ = write!(text, "; write it as `{}`", inside.display());
+            }
+        }
         let decided = PermissionDecided {
             call_id: call.id.clone(),
             operation: operation.to_string(),
