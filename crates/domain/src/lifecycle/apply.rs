@@ -298,8 +298,18 @@ impl Run {
 
     fn model_called(&mut self, event: &Event, called: &ModelCalled) -> Result<(), Illegal> {
         let agent = self.live(event)?;
-        if agent.calling.is_some() || !matches!(agent.state, OpenState::Running { .. }) {
-            return Err(illegal(event, "a call is under way, or it is not running"));
+        match agent.state {
+            OpenState::Running { attempt } if attempt == called.attempt => {}
+            OpenState::Running { attempt } => {
+                return Err(illegal(
+                    event,
+                    format!("attempt {attempt} is under way, not {}", called.attempt),
+                ));
+            }
+            _ => return Err(illegal(event, "it is not running")),
+        }
+        if agent.calling.is_some() {
+            return Err(illegal(event, "a call is under way"));
         }
         agent.calling = Some(called.reserved);
         self.ledger.hold(&event.agent, called.reserved).map_err(|problem| illegal(event, problem.to_string()))

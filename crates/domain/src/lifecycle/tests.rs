@@ -1,1 +1,8 @@
+//! The lifecycle, told by commands: what may follow what, and what never happens.
 
+mod fixture;
+mod grants;
+mod illegal;
+mod outcome;
+mod random;
+mod spawning;

@@ -1,0 +1,207 @@
+//! A child never gets what its parent lacks: random definitions, rules and requests, also after a round trip.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select, subsequence};
+use proptest::test_runner::{Config, TestRunner};
+
+use super::fixture::{class_of, definition, id, request, root_contract, started};
+use crate::budget::Budget;
+use crate::definition::Definition;
+use crate::event::{Event, EventBody, Stored};
+use crate::hash::Hash;
+use crate::lifecycle::{OpenAgent, Run, SpawnFrom, SpawnRequest};
+use crate::permission::{Approvals, Decision, Operation, Rule};
+
+const TOOLS: [&str; 5] = ["read", "write", "bash", "edit", "webfetch"];
+const NAMES: [&str; 4] = ["ann", "bob", "cid", "dot"];
+const PATTERNS: [&str; 8] =
+    ["*", "bash", "bash:git *", "read:src/**", "write", "write:src/**", "task:bob", "edit:**"];
+const OPERATIONS: [&str; 10] = [
+    "bash:ls",
+    "bash:git log",
+    "read:src/a.rs",
+    "read:.env",
+    "write:src/a.rs",
+    "write:b",
+    "edit:src/a.rs",
+    "task:bob",
+    "task:cid",
+    "webfetch:docs.rs",
+];
+
+fn decisions() -> impl Strategy<Value = Decision> {
+    prop_oneof![2 => Just(Decision::Allow), 1 => Just(Decision::Ask), 1 => Just(Decision::Deny)]
+}
+
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    let rule = (select(&PATTERNS[..]), decisions())
+        .prop_map(|(pattern, decision)| Rule { pattern: pattern.parse().expect("pattern"), decision });
+    vec(rule, 0..4)
+}
+
+fn kinds() -> impl Strategy<Value = Vec<Definition>> {
+    let one = (
+        subsequence(TOOLS.to_vec(), 0..=TOOLS.len()),
+        prop::option::weighted(0.8, subsequence(NAMES.to_vec(), 1..=NAMES.len())),
+        rules(),
+        decisions(),
+    );
+    vec(one, NAMES.len()..=NAMES.len()).prop_map(|made| {
+        made.into_iter()
+            .zip(NAMES)
+            .map(|((tools, spawns, rules, default), name)| Definition {
+                rules,
+                default,
+                ..definition(name, &tools, spawns.as_deref())
+            })
+            .collect()
+    })
+}
+
+/// Whom to ask for a child, of which definition, and whether it continues the last one that closed.
+type Ask = (Index, &'static str, bool);
+
+fn asks() -> impl Strategy<Value = Vec<Ask>> {
+    vec((any::<Index>(), select(&NAMES[..]), any::<bool>()), 1..12)
+}
+
+/// The event as it is after a night in the journal.
+fn stored(event: &Event) -> Event {
+    let mut blobs = Vec::new();
+    let encoded = event.clone().encode(&mut blobs).expect("encoded");
+    let stored = Stored {
+        seq: 1,
+        agent: encoded.agent,
+        kind: encoded.kind.into(),
+        at_ms: encoded.at_ms,
+        version: encoded.version,
+        payload: encoded.payload,
+        hash: Hash::ZERO,
+    };
+    Event::decode(&stored).expect("decoded")
+}
+
+fn lowest(agent: &OpenAgent, operation: &str) -> Decision {
+    agent.authority.decide(&Approvals::none(), &Operation::parse(operation)).decision
+}
+
+fn never_wider(child: &OpenAgent, parent: &OpenAgent) -> usize {
+    let (mine, above) = (child.authority.grant(), parent.authority.grant());
+    assert!(mine.allowed_tools.is_within(&above.allowed_tools));
+    assert!(above.can_spawn_children || !mine.can_spawn_children);
+    assert!(mine.max_delegation_depth < above.max_delegation_depth.max(1));
+    assert!(above.may_share_history || !mine.may_share_history);
+    assert_eq!(*mine, child.contract.permissions, "the contract says what holds");
+    let above_depth = parent.contract.context.depth;
+    assert_eq!(child.contract.context.depth, above_depth + 1);
+    for operation in OPERATIONS {
+        let (child, parent) = (lowest(child, operation), lowest(parent, operation));
+        assert!(child <= parent, "{operation}: {child} below {parent}");
+    }
+    OPERATIONS.len()
+}
+
+#[test]
+fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
+    let samples = std::cell::Cell::new(0_usize);
+    let mut runner = TestRunner::new(Config { cases: 3_500, failure_persistence: None, ..Config::default() });
+    let strategy = (kinds(), asks(), 0..4_u32);
+    let checked = runner.run(&strategy, |(kinds, asks, max_depth)| {
+        let mut beginning = started(kinds, max_depth, Budget::NONE);
+        // A root that may hand its conversation on, so that there is something to lose.
+        if let EventBody::RunStarted(begun) = &mut beginning.body {
+            begun.contract.permissions.may_share_history = true;
+            begun.contract_hash = begun.contract.hash();
+        }
+        let mut live = Run::begin(&beginning).expect("begins");
+        let mut loaded = Run::begin(&stored(&beginning)).expect("begins again");
+        let mut closed = None;
+        for (parent, name, continues) in asks {
+            let open = live.open_in_order();
+            let parent = parent.get(&open).clone();
+            let asked = SpawnRequest {
+                continues: closed.clone().filter(|_| continues),
+                share_history: continues,
+                ..request(name)
+            };
+            let from = SpawnFrom { parent: &parent, call_id: "c", message_id: "m" };
+            let Ok((child, body)) = live.spawn(from, &asked, &class_of) else { continue };
+            let created = Event { agent: child.clone(), at_ms: 2_000, body };
+            live.apply(&created).expect("legal");
+            loaded.apply(&stored(&created)).expect("legal after a round trip");
+            for run in [&live, &loaded] {
+                let (child, parent) = (run.open(&child).expect("open"), run.open(&parent).expect("open"));
+                samples.set(samples.get() + never_wider(child, parent));
+            }
+            let started =
+                Event { agent: child.clone(), at_ms: 2_001, body: live.start(&child).expect("starts").1 };
+            live.apply(&started).expect("legal");
+            loaded.apply(&stored(&started)).expect("legal");
+            if parent.is_root() && continues {
+                for (_, body) in live.finish(&child, finish()).into_iter().flatten() {
+                    let event = Event { agent: child.clone(), at_ms: 2_002, body };
+                    live.apply(&event).expect("legal");
+                    loaded.apply(&stored(&event)).expect("legal");
+                }
+                if let Some((agent, body)) = live.close(&child, 2_003) {
+                    let event = Event { agent, at_ms: 2_003, body };
+                    live.apply(&event).expect("legal");
+                    loaded.apply(&stored(&event)).expect("legal");
+                    closed = Some(child.relative().to_owned());
+                }
+            }
+        }
+        Ok(())
+    });
+    checked.expect("never wider");
+    assert!(samples.get() >= 100_000, "{} samples", samples.get());
+}
+
+fn finish() -> crate::lifecycle::Finish {
+    crate::lifecycle::Finish { report: "done".into(), turns_exhausted: false }
+}
+
+#[test]
+fn a_parents_deny_binds_the_child_also_after_a_round_trip() {
+    let kinds = vec![
+        Definition {
+            rules: vec![Rule {
+                pattern: "bash:git push*".parse().expect("pattern"),
+                decision: Decision::Deny,
+            }],
+            ..definition("ann", &["bash", "read"], Some(&["bob"]))
+        },
+        Definition {
+            rules: vec![Rule { pattern: "bash:*".parse().expect("pattern"), decision: Decision::Allow }],
+            ..definition("bob", &["bash", "read"], Some(&["bob"]))
+        },
+    ];
+    let beginning = started(kinds, 3, Budget::NONE);
+    for through_the_journal in [false, true] {
+        let pass = |event: &Event| if through_the_journal { stored(event) } else { event.clone() };
+        let mut run = Run::begin(&pass(&beginning)).expect("begins");
+        let mut parent = id("0");
+        for _ in 0..3 {
+            let from = SpawnFrom { parent: &parent, call_id: "c", message_id: "m" };
+            let (child, body) = run.spawn(from, &request("bob"), &class_of).expect("spawned");
+            run.apply(&pass(&Event { agent: child.clone(), at_ms: 2_000, body })).expect("legal");
+            let (_, body) = run.start(&child).expect("starts");
+            run.apply(&pass(&Event { agent: child.clone(), at_ms: 2_000, body })).expect("legal");
+            let agent = run.open(&child).expect("open");
+            assert_eq!(lowest(agent, "bash:git push origin"), Decision::Deny);
+            assert_eq!(lowest(agent, "bash:git log"), Decision::Allow);
+            parent = child;
+        }
+    }
+}
+
+#[test]
+fn the_root_gets_what_its_contract_says_and_no_more() {
+    let kinds = vec![definition("ann", &["bash"], None)];
+    let contract = root_contract(&kinds[0], 2, Budget::NONE);
+    let run = Run::begin(&started(kinds, 2, Budget::NONE)).expect("begins");
+    let root = run.open(&id("0")).expect("open");
+    assert_eq!(*root.authority.grant(), contract.permissions);
+    assert_eq!(lowest(root, "read:a"), Decision::Deny, "a tool it does not list");
+}

@@ -1,0 +1,209 @@
+//! Journals that nobody wrote: events dropped, doubled, swapped or altered are refused, or change nothing.
+
+use super::fixture::{Played, definitions, id, request, started};
+use crate::budget::Budget;
+use crate::event::{Event, EventBody, OrderChecker};
+use crate::lifecycle::{Cancel, FailKind, Illegal, Run, RunEnd, SpawnRequest};
+
+/// A run in which every kind of lifecycle event happens.
+fn story() -> Vec<Event> {
+    let mut played = Played::new(2, Budget { agents: Some(6), ..Budget::NONE });
+    let lead = played.spawn("0", "lead");
+    let decided = played.run.queue(&lead, crate::event::QueuedFor::Slot).expect("queued");
+    played.put(decided);
+    played.start(&lead);
+    assert!(played.call(&lead) && played.reply(&lead, false));
+    played.whole("1", &SpawnRequest { required: true, ..request("scout") }, Some(FailKind::Timeout));
+    let repairs = SpawnRequest { repairs: Some("1.1".to_owned()), ..request("scout") };
+    played.whole("1", &repairs, None);
+    assert!(played.try_spawn(&id("1"), &request("nobody")).is_err());
+    assert!(played.tool(&lead));
+    let victim = played.spawn("0", "builder");
+    let cancel = Cancel { by: "user".to_owned(), reason: "enough".to_owned(), kill: false };
+    let decided = played.run.cancel(&victim, cancel).expect("cancelled");
+    played.put(decided);
+    played.fail(&victim, FailKind::Cancelled);
+    assert!(played.close(&victim));
+    assert!(played.finish(&lead) && played.close(&lead));
+    assert!(played.call(&id("0")) && played.reply(&id("0"), false));
+    let end = RunEnd::Done { report: "done".into(), turns_exhausted: false };
+    let decided = played.run.end(end, played.now_ms()).expect("it can end");
+    played.put(decided);
+    played.events
+}
+
+fn fold(events: &[Event]) -> Result<Run, Illegal> {
+    let mut run = Run::begin(&events[0])?;
+    events[1..].iter().try_for_each(|event| run.apply(event))?;
+    Ok(run)
+}
+
+fn in_order(events: &[Event]) -> bool {
+    let mut order = OrderChecker::default();
+    events.iter().all(|event| order.push(&event.agent, event.body.kind()).is_ok())
+        && order.open().count() == 0
+}
+
+/// Kinds whose presence or place the state does not depend on: they are records, not transitions.
+fn is_record(event: &Event) -> bool {
+    matches!(
+        event.body,
+        EventBody::SubagentRefused(_)
+            | EventBody::SubagentQueued(_)
+            | EventBody::ToolFinished(_)
+            | EventBody::CancelRequested(_)
+    )
+}
+
+#[test]
+fn the_story_itself_is_legal() {
+    let events = story();
+    assert!(in_order(&events));
+    let run = fold(&events).expect("legal");
+    assert_eq!(run.outcome.map(|outcome| outcome.status()), Some("completed"));
+}
+
+#[test]
+fn a_dropped_event_is_noticed() {
+    let events = story();
+    for at in 0..events.len() {
+        let mut broken = events.clone();
+        let dropped = broken.remove(at);
+        let noticed =
+            broken.is_empty() || fold(&broken).is_err() || !in_order(&broken) || at + 1 == events.len();
+        // A call and its reply are a pair, each of which misses the other; records are covered by the hash chain.
+        assert!(noticed || is_record(&dropped), "{at}: {} was dropped", dropped.body.kind());
+    }
+}
+
+#[test]
+fn a_doubled_event_is_noticed() {
+    let events = story();
+    for at in 0..events.len() {
+        let mut broken = events.clone();
+        broken.insert(at, events[at].clone());
+        let noticed = fold(&broken).is_err() || !in_order(&broken);
+        let record = is_record(&events[at]) && !matches!(events[at].body, EventBody::SubagentQueued(_));
+        assert!(noticed || record, "{at}: {} was doubled", events[at].body.kind());
+    }
+}
+
+#[test]
+fn swapped_events_of_one_agent_are_noticed() {
+    let events = story();
+    for at in 1..events.len() - 1 {
+        if events[at].agent != events[at + 1].agent || is_record(&events[at]) || is_record(&events[at + 1]) {
+            continue;
+        }
+        let mut broken = events.clone();
+        broken.swap(at, at + 1);
+        assert!(
+            fold(&broken).is_err() || !in_order(&broken),
+            "{at}: {} before {}",
+            events[at + 1].body.kind(),
+            events[at].body.kind()
+        );
+    }
+}
+
+#[test]
+fn nothing_follows_the_end() {
+    let events = story();
+    for event in &events[1..] {
+        let mut run = fold(&events).expect("legal");
+        assert!(run.apply(event).is_err(), "{}", event.body.kind());
+    }
+}
+
+#[test]
+fn a_run_begins_with_run_started_and_only_once() {
+    let events = story();
+    for event in &events[1..] {
+        assert!(Run::begin(event).is_err(), "{}", event.body.kind());
+    }
+    let mut run = Run::begin(&events[0]).expect("begins");
+    assert!(run.apply(&events[0]).is_err());
+}
+
+/// What somebody might change about a created child to get more than it was given.
+#[test]
+fn an_altered_contract_is_refused() {
+    type Alter = fn(&mut crate::event::SubagentCreated);
+    let table: [(&str, Alter, &str); 8] = [
+        ("depth", |created| created.contract.context.depth = 0, "not one of a child"),
+        ("max depth", |created| created.contract.context.max_depth = 9, "not one of a child"),
+        ("parent", |created| created.contract.context.parent_task_id = None, "not one of a child"),
+        ("definition", |created| created.contract.execution.definition = "lead".into(), "not one of a child"),
+        (
+            "tools",
+            |created| {
+                created.contract.permissions.allowed_tools =
+                    crate::permission::ToolSet::parse(["rm"]).expect("set")
+            },
+            "wider than its parent's",
+        ),
+        (
+            "delegation",
+            |created| created.contract.permissions.max_delegation_depth = 9,
+            "wider than its parent's",
+        ),
+        (
+            "escalation",
+            |created| created.contract.permissions.on_ask = crate::permission::OnAsk::Escalate,
+            "wider",
+        ),
+        ("history", |created| created.contract.permissions.may_share_history = true, "wider"),
+    ];
+    for (name, alter, said) in table {
+        let mut played = Played::new(2, Budget::NONE);
+        let from = crate::lifecycle::SpawnFrom { parent: &id("0"), call_id: "c", message_id: "m" };
+        let (agent, body) =
+            played.run.spawn(from, &request("scout"), &super::fixture::class_of).expect("spawned");
+        let EventBody::SubagentCreated(mut created) = body else { panic!("created") };
+        alter(&mut created);
+        // Without a new hash, and with one.
+        let mut event = Event { agent, at_ms: 1, body: EventBody::SubagentCreated(created.clone()) };
+        let illegal = played.run.apply(&event).expect_err(name);
+        assert!(illegal.problem.contains("does not match its hash"), "{name}: {illegal}");
+        created.contract_hash = created.contract.hash();
+        event.body = EventBody::SubagentCreated(created);
+        let illegal = played.run.apply(&event).expect_err(name);
+        assert!(illegal.problem.contains(said), "{name}: {illegal}");
+        // Nothing of it stuck: the true child can still be created.
+        assert_eq!(played.spawn("0", "scout"), id("1"), "{name}");
+    }
+}
+
+#[test]
+fn an_altered_beginning_is_refused() {
+    let mut event = started(definitions(), 2, Budget::NONE);
+    let EventBody::RunStarted(begun) = &mut event.body else { panic!("started") };
+    begun.contract.context.max_depth = 9;
+    assert!(Run::begin(&event).expect_err("altered").problem.contains("does not match its hash"));
+    let EventBody::RunStarted(begun) = &mut event.body else { panic!("started") };
+    begun.contract_hash = begun.contract.hash();
+    assert!(Run::begin(&event).is_ok());
+    let mut deeper = event.clone();
+    deeper.agent = deeper.agent.child(1);
+    assert!(Run::begin(&deeper).is_err());
+}
+
+#[test]
+fn attempts_beyond_the_contract_are_refused() {
+    let mut played = Played::new(2, Budget::NONE);
+    let child = played.spawn("0", "scout");
+    played.start(&child);
+    let attempt = |n, kind| Event {
+        agent: child.clone(),
+        at_ms: 1,
+        body: crate::event::SubagentAttempt { n, kind, code: FailKind::code(kind), reason: String::new() }
+            .into(),
+    };
+    for (n, kind) in
+        [(1, FailKind::Execution), (3, FailKind::Execution), (2, FailKind::Policy), (2, FailKind::Budget)]
+    {
+        assert!(played.run.apply(&attempt(n, kind)).is_err(), "{n} {kind:?}");
+    }
+    assert!(played.run.apply(&attempt(2, FailKind::Timeout)).is_ok());
+    assert!(played.run.apply(&attempt(3, FailKind::Timeout)).is_err(), "max_retries is 1");
+}

@@ -1,0 +1,220 @@
+//! How attempts, children and runs end.
+
+use super::fixture::{Played, failure, id, request};
+use crate::budget::Budget;
+use crate::event::{Change, EventBody, FinalStatus};
+use crate::lifecycle::{Attempt, Cancel, EndBlocked, FailKind, Outcome, RunEnd, SpawnRequest};
+
+const KINDS: [FailKind; 6] = [
+    FailKind::Execution,
+    FailKind::Policy,
+    FailKind::Timeout,
+    FailKind::Budget,
+    FailKind::Integration,
+    FailKind::Cancelled,
+];
+
+fn done() -> RunEnd {
+    RunEnd::Done { report: "all of it".into(), turns_exhausted: false }
+}
+
+#[test]
+fn only_execution_and_timeout_are_retried_and_only_so_often() {
+    for kind in KINDS {
+        let retried = matches!(kind, FailKind::Execution | FailKind::Timeout);
+        assert_eq!(kind.is_retried(), retried);
+        let mut played = Played::new(2, Budget::NONE);
+        let child = played.spawn("0", "scout");
+        assert_eq!(played.run.open(&child).expect("open").contract.execution.max_retries, 1);
+        played.start(&child);
+        if retried {
+            let Some(Attempt::Again((_, body))) = played.fail(&child, kind) else {
+                panic!("{kind:?} is retried")
+            };
+            let EventBody::SubagentAttempt(again) = body else { panic!("an attempt") };
+            assert_eq!((again.n, again.kind), (2, kind));
+        }
+        assert!(matches!(played.fail(&child, kind), Some(Attempt::Over(_))), "{kind:?}");
+        assert_eq!(played.fail(&child, kind), None, "past failing");
+    }
+}
+
+#[test]
+fn a_child_that_never_started_fails_without_another_attempt() {
+    let mut played = Played::new(2, Budget::NONE);
+    let child = played.spawn("0", "scout");
+    assert!(matches!(played.fail(&child, FailKind::Timeout), Some(Attempt::Over(_))));
+    assert!(played.close(&child));
+}
+
+#[test]
+fn a_cancelled_child_is_not_retried() {
+    let mut played = Played::new(2, Budget::NONE);
+    let child = played.spawn("0", "scout");
+    played.start(&child);
+    let cancel = Cancel { by: "user".to_owned(), reason: "enough".to_owned(), kill: false };
+    let decided = played.run.cancel(&id("0"), cancel).expect("cancelled");
+    played.put(decided);
+    assert!(!played.run.retries(&child, &failure(FailKind::Execution)), "one above it is to end");
+    assert!(matches!(played.fail(&child, FailKind::Execution), Some(Attempt::Over(_))));
+}
+
+#[test]
+fn the_root_has_no_events_of_a_sub_agent() {
+    let mut played = Played::new(2, Budget::NONE);
+    assert_eq!(played.fail(&id("0"), FailKind::Execution), None);
+    assert!(!played.finish(&id("0")) && !played.close(&id("0")));
+    assert_eq!(played.run.start(&id("0")), None);
+    assert!(!played.run.retries(&id("0"), &failure(FailKind::Execution)));
+}
+
+#[test]
+fn nothing_ends_while_a_child_is_open_or_its_model_is_asked() {
+    let mut played = Played::new(2, Budget::NONE);
+    let lead = played.spawn("0", "lead");
+    played.start(&lead);
+    let scout = played.spawn("1", "scout");
+    played.start(&scout);
+    assert!(!played.finish(&lead));
+    assert_eq!(played.fail(&lead, FailKind::Execution), None);
+    assert!(!played.close(&lead));
+    assert_eq!(played.run.end(done(), 9_999), Err(EndBlocked::OpenChildren));
+    assert!(played.call(&scout));
+    assert!(!played.finish(&scout));
+    assert_eq!(played.fail(&scout, FailKind::Timeout), None, "the call is settled first");
+    assert!(played.reply(&scout, true));
+    assert!(played.finish(&scout) && played.close(&scout));
+    assert!(played.finish(&lead) && played.close(&lead));
+    assert!(!played.close(&lead), "closed once");
+    let decided = played.run.end(done(), played.now_ms()).expect("it can end");
+    played.put(decided);
+    assert_eq!(played.run.end(done(), 9_999), Err(EndBlocked::Ended));
+    assert_eq!(played.open_children(), 0);
+}
+
+#[test]
+fn a_closed_child_says_how_it_ended_and_what_it_and_those_below_it_spent() {
+    let mut played = Played::new(2, Budget::NONE);
+    let lead = played.spawn("0", "lead");
+    played.start(&lead);
+    let scout = played.spawn("1", "scout");
+    played.start(&scout);
+    for agent in [&lead, &scout, &scout] {
+        assert!(played.call(agent) && played.reply(agent, false));
+    }
+    assert!(played.tool(&scout));
+    assert!(matches!(played.fail(&scout, FailKind::Cancelled), Some(Attempt::Over(_))));
+    assert!(played.close(&scout));
+    assert!(played.finish(&lead) && played.close(&lead));
+    let closed: Vec<_> = played
+        .events
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::SubagentClosed(closed) => Some(closed.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((closed[0].final_status, closed[0].close_reason.as_str()), (FinalStatus::Failed, "cancelled"));
+    assert_eq!(
+        (closed[1].final_status, closed[1].close_reason.as_str()),
+        (FinalStatus::Completed, "integrated")
+    );
+    assert_eq!(
+        (closed[0].usage.turns, closed[0].usage.tool_calls, closed[0].usage.usage.tokens()),
+        (2, 1, 200)
+    );
+    assert_eq!((closed[1].usage.turns, closed[1].usage.usage.tokens()), (1, 100));
+    assert_eq!((closed[1].subtree_usage.turns, closed[1].subtree_usage.usage.tokens()), (3, 300));
+    assert!(closed[1].usage.wall_ms > closed[0].usage.wall_ms);
+}
+
+#[test]
+fn a_change_is_said_only_where_something_may_have_changed() {
+    let mut played = Played::new(2, Budget::NONE);
+    played.whole("0", &request("builder"), None);
+    let change = played.events.iter().find_map(|event| match &event.body {
+        EventBody::IntegrationPassed(passed) => Some(passed.change),
+        _ => None,
+    });
+    assert_eq!(change, Some(Change::None), "it could write and did not");
+}
+
+#[test]
+fn a_failed_required_child_fails_the_run_unless_a_later_child_repaired_it() {
+    // required, repaired, completed
+    let table = [(false, false, true), (true, false, false), (true, true, true)];
+    for (required, repaired, completes) in table {
+        let mut played = Played::new(2, Budget::NONE);
+        let asked = SpawnRequest { required, ..request("scout") };
+        let failed = played.whole("0", &asked, Some(FailKind::Execution));
+        if repaired {
+            let repairs = SpawnRequest { repairs: Some(failed.relative().to_owned()), ..request("scout") };
+            played.whole("0", &repairs, None);
+        }
+        let decided = played.run.end(done(), played.now_ms()).expect("it can end");
+        played.put(decided);
+        let outcome = played.run.outcome.clone().expect("ended");
+        assert_eq!(outcome.status() == "completed", completes, "{required} {repaired}: {outcome:?}");
+        assert_eq!(played.run.failed.len(), 1, "the result lists every failed child");
+    }
+}
+
+#[test]
+fn a_repair_that_fails_repairs_nothing() {
+    let mut played = Played::new(2, Budget::NONE);
+    let failed =
+        played.whole("0", &SpawnRequest { required: true, ..request("scout") }, Some(FailKind::Policy));
+    let repairs = SpawnRequest { repairs: Some(failed.relative().to_owned()), ..request("scout") };
+    played.whole("0", &repairs, Some(FailKind::Policy));
+    let decided = played.run.end(done(), played.now_ms()).expect("it can end");
+    played.put(decided);
+    assert!(
+        matches!(&played.run.outcome, Some(Outcome::Failed { reason, .. }) if reason.contains("sub-agent 1 failed"))
+    );
+    assert_eq!(played.run.failed.len(), 2);
+}
+
+#[test]
+fn a_required_child_deep_in_the_tree_counts_too() {
+    let mut played = Played::new(2, Budget::NONE);
+    let lead = played.spawn("0", "lead");
+    played.start(&lead);
+    played.whole("1", &SpawnRequest { required: true, ..request("scout") }, Some(FailKind::Policy));
+    assert!(played.finish(&lead) && played.close(&lead));
+    let decided = played.run.end(done(), played.now_ms()).expect("it can end");
+    played.put(decided);
+    assert_eq!(played.run.outcome.as_ref().map(Outcome::status), Some("failed"));
+}
+
+#[test]
+fn a_run_ends_as_its_root_ended() {
+    for kind in KINDS {
+        let mut played = Played::new(2, Budget::NONE);
+        let decided = played.run.end(RunEnd::Failed(failure(kind)), played.now_ms()).expect("it can end");
+        played.put(decided);
+        let expected = if kind == FailKind::Cancelled { "cancelled" } else { "failed" };
+        assert_eq!(played.run.outcome.as_ref().map(Outcome::status), Some(expected), "{kind:?}");
+    }
+}
+
+#[test]
+fn deadlines_are_the_earliest_above_and_stand_still_while_nobody_owns_the_run() {
+    let mut played = Played::new(2, Budget { wall_ms: Some(10_000), ..Budget::NONE });
+    let later =
+        SpawnRequest { budget: Some(Budget { wall_ms: Some(60_000), ..Budget::NONE }), ..request("lead") };
+    let sooner =
+        SpawnRequest { budget: Some(Budget { wall_ms: Some(50), ..Budget::NONE }), ..request("lead") };
+    let (later, sooner) = (
+        played.try_spawn(&id("0"), &later).expect("spawned"),
+        played.try_spawn(&id("0"), &sooner).expect("spawned"),
+    );
+    let root = played.run.deadline_ms(&id("0")).expect("a deadline");
+    assert_eq!(root, 11_000);
+    assert_eq!(played.run.deadline_ms(&later), Some(root));
+    let own = played.run.deadline_ms(&sooner).expect("a deadline");
+    assert!(own < root);
+    let resumed = crate::event::RunResumed { epoch: 2, unowned_ms: 500 };
+    played.put((id("0"), resumed.into()));
+    assert_eq!(played.run.deadline_ms(&sooner), Some(own + 500));
+    assert_eq!(played.run.deadline_ms(&later), Some(root + 500));
+}

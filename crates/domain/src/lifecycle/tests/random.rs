@@ -1,0 +1,341 @@
+//! Random commands: whatever is decided can happen, in order, and the journal tells the same story again.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::test_runner::Config;
+
+use super::fixture::{Played, failure, request};
+use crate::budget::{Budget, Figures};
+use crate::event::{Event, EventBody, QueuedFor, Stored};
+use crate::hash::Hash;
+use crate::id::AgentId;
+use crate::lifecycle::{Attempt, Cancel, EndBlocked, FailKind, Node, OpenState, Run, RunEnd, SpawnRequest};
+
+#[derive(Debug, Clone)]
+enum Command {
+    Spawn { parent: Index, request: SpawnRequest, names: Index },
+    Queue(Index),
+    Start(Index),
+    Call(Index),
+    Reply(Index, bool),
+    Tool(Index),
+    Fail(Index, FailKind),
+    Finish(Index),
+    Cancel(Index, bool),
+    Close(Index),
+    End(Option<FailKind>),
+}
+
+fn kinds() -> impl Strategy<Value = FailKind> {
+    select(
+        &[FailKind::Execution, FailKind::Policy, FailKind::Timeout, FailKind::Budget, FailKind::Cancelled][..],
+    )
+}
+
+fn requests() -> impl Strategy<Value = SpawnRequest> {
+    let definition = select(&["lead", "lead", "lead", "scout", "builder", "boss", "nobody"][..]);
+    let budget = prop::option::weighted(
+        0.2,
+        (0..4_u64).prop_map(|agents| Budget { agents: Some(agents), ..Budget::NONE }),
+    );
+    (definition, any::<bool>(), prop::bool::weighted(0.3), budget).prop_map(
+        |(definition, background, required, budget)| SpawnRequest {
+            background,
+            required,
+            budget,
+            ..request(definition)
+        },
+    )
+}
+
+fn commands() -> impl Strategy<Value = Command> {
+    let at = any::<Index>;
+    prop_oneof![
+        6 => (at(), requests(), at()).prop_map(|(parent, request, names)| Command::Spawn { parent, request, names }),
+        1 => at().prop_map(Command::Queue),
+        6 => at().prop_map(Command::Start),
+        4 => at().prop_map(Command::Call),
+        4 => (at(), prop::bool::weighted(0.2)).prop_map(|(at, error)| Command::Reply(at, error)),
+        2 => at().prop_map(Command::Tool),
+        3 => (at(), kinds()).prop_map(|(at, kind)| Command::Fail(at, kind)),
+        4 => at().prop_map(Command::Finish),
+        1 => (at(), any::<bool>()).prop_map(|(at, kill)| Command::Cancel(at, kill)),
+        4 => at().prop_map(Command::Close),
+        1 => prop::option::of(kinds()).prop_map(Command::End),
+    ]
+}
+
+/// Every agent there ever was: commands are given to closed ones too.
+fn everybody(run: &Run) -> Vec<AgentId> {
+    let mut all: Vec<AgentId> = run.iter().map(|(id, _)| id.clone()).collect();
+    all.sort();
+    all
+}
+
+fn obey(played: &mut Played, command: Command) {
+    let all = everybody(&played.run);
+    let over = played.run.outcome.is_some();
+    match command {
+        Command::Spawn { parent, mut request, names } => {
+            let parent = parent.get(&all).clone();
+            // Sometimes another agent is named, of whatever standing.
+            let named = names.get(&all);
+            if names.index(5) == 0 {
+                request.repairs = Some(named.relative().to_owned());
+            } else if names.index(7) == 0 {
+                request.continues = Some(named.relative().to_owned());
+            }
+            let before = played.run.open(&parent).map(|agent| agent.children);
+            match played.try_spawn(&parent, &request) {
+                Ok(child) => assert_eq!(child.number(), before.map(|count| count + 1), "gapless"),
+                Err(_) => assert_eq!(played.run.open(&parent).map(|agent| agent.children), before),
+            }
+        }
+        Command::Queue(at) => {
+            if let Some(decided) = played.run.queue(at.get(&all), QueuedFor::Slot) {
+                played.put(decided);
+            }
+        }
+        Command::Start(at) => {
+            if let Some(decided) = played.run.start(at.get(&all)) {
+                played.put(decided);
+            }
+        }
+        Command::Call(at) => drop(played.call(at.get(&all))),
+        Command::Reply(at, error) => drop(played.reply(at.get(&all), error)),
+        Command::Tool(at) => drop(played.tool(at.get(&all))),
+        Command::Fail(at, kind) => fail(played, at.get(&all), kind),
+        Command::Finish(at) => drop(played.finish(at.get(&all))),
+        Command::Cancel(at, kill) => {
+            let cancel = Cancel { by: "user".to_owned(), reason: "chance".to_owned(), kill };
+            if let Some(decided) = played.run.cancel(at.get(&all), cancel) {
+                played.put(decided);
+            }
+        }
+        Command::Close(at) => drop(played.close(at.get(&all))),
+        Command::End(kind) => end(played, kind),
+    }
+    assert!(!over || played.run.outcome.is_some());
+}
+
+fn fail(played: &mut Played, child: &AgentId, kind: FailKind) {
+    let standing =
+        played.run.open(child).map(|agent| (agent.state.clone(), agent.contract.execution.max_retries));
+    let retries = played.run.retries(child, &failure(kind));
+    match played.fail(child, kind) {
+        Some(Attempt::Again(_)) => {
+            let Some((OpenState::Running { attempt }, max_retries)) = standing else {
+                panic!("it was not running")
+            };
+            assert!(
+                matches!(kind, FailKind::Execution | FailKind::Timeout) && attempt <= max_retries && retries
+            );
+        }
+        Some(Attempt::Over(_)) => assert!(!retries),
+        None => {}
+    }
+}
+
+fn end(played: &mut Played, kind: Option<FailKind>) {
+    let root = played.run.id.root();
+    let blocked = played.run.open(&root).is_some_and(|agent| !agent.open_children.is_empty());
+    let end = match kind {
+        Some(kind) => RunEnd::Failed(failure(kind)),
+        None => RunEnd::Done { report: "all of it ".repeat(400).into(), turns_exhausted: false },
+    };
+    // The engine settles a call before it ends anything.
+    while played.reply(&root, true) {}
+    let over = played.run.outcome.is_some();
+    match played.run.end(end, played.now_ms()) {
+        Ok(decided) => {
+            assert!(!blocked && !over);
+            played.put(decided);
+        }
+        Err(EndBlocked::Ended) => assert!(over),
+        Err(EndBlocked::OpenChildren) => assert!(blocked && !over),
+    }
+}
+
+/// What is true after every step.
+fn holds(run: &Run) {
+    for (id, node) in run.iter() {
+        let Some(parent) = id.parent() else { continue };
+        if let Node::Open(_) = node {
+            let above = run.open(&parent).expect("a child never outlives its parent");
+            assert!(above.open_children.contains(&id.number().expect("a child")));
+        }
+    }
+    let open = run.iter().filter(|(_, node)| matches!(node, Node::Open(_))).count();
+    assert_eq!(open, run.open_count());
+    assert_eq!(run.open_in_order().len(), open);
+}
+
+/// Brings whatever is left to an end, children first.
+fn wind_up(played: &mut Played) {
+    let mut order = played.run.open_in_order();
+    order.reverse();
+    for id in order.iter().filter(|id| !id.is_root()) {
+        while played.reply(id, true) {}
+        while matches!(played.fail(id, FailKind::Execution), Some(Attempt::Again(_))) {}
+        assert!(played.close(id), "{id}");
+    }
+    if played.run.outcome.is_none() {
+        end(played, None);
+    }
+    assert_eq!(played.open_children(), 0);
+    assert!(played.run.outcome.is_some());
+}
+
+/// What two folds of the same events must agree on.
+#[derive(Debug, PartialEq)]
+struct Shown {
+    states: BTreeMap<AgentId, String>,
+    open: Vec<AgentId>,
+    figures: BTreeMap<AgentId, (Figures, Figures)>,
+    reserved: Option<u64>,
+    failed: Vec<crate::event::FailedChild>,
+    repaired: Vec<AgentId>,
+    outcome: Option<crate::lifecycle::Outcome>,
+}
+
+fn shown(run: &Run) -> Shown {
+    let state = |node: &Node| match node {
+        Node::Open(agent) => format!(
+            "{:?} {:?} {:?} {:?} {} {} {}",
+            agent.state,
+            agent.cancel,
+            agent.calling,
+            agent.open_children,
+            agent.children,
+            agent.writer,
+            agent.changed
+        ),
+        Node::Closed(agent) => format!("closed {:?} {:?} {:?}", agent.failure, agent.fail_kind, agent.grant),
+    };
+    let figures = |id: &AgentId| {
+        (run.ledger.own(id).copied().unwrap_or_default(), run.ledger.subtree(id).copied().unwrap_or_default())
+    };
+    Shown {
+        states: run.iter().map(|(id, node)| (id.clone(), state(node))).collect(),
+        open: run.open_in_order(),
+        figures: run.iter().map(|(id, _)| (id.clone(), figures(id))).collect(),
+        reserved: run.ledger.reserved_tokens(&run.id.root()),
+        failed: run.failed.clone(),
+        repaired: run.repaired.iter().cloned().collect(),
+        outcome: run.outcome.clone(),
+    }
+}
+
+/// The events as they come back from a journal, long texts and all.
+fn read_back(events: &[Event]) -> Vec<Event> {
+    let mut texts: HashMap<Hash, String> = HashMap::new();
+    let mut back = Vec::new();
+    for (at, event) in events.iter().enumerate() {
+        let mut blobs = Vec::new();
+        let encoded = event.clone().encode(&mut blobs).expect("encoded");
+        for blob in blobs {
+            assert_eq!(blob.hash, Hash::of(&blob.bytes));
+            texts.insert(blob.hash, String::from_utf8(blob.bytes.to_vec()).expect("text"));
+        }
+        let stored = Stored {
+            seq: at as u64 + 1,
+            agent: encoded.agent,
+            kind: encoded.kind.into(),
+            at_ms: encoded.at_ms,
+            version: encoded.version,
+            payload: encoded.payload,
+            hash: Hash::ZERO,
+        };
+        let mut event = Event::decode(&stored).expect("decoded");
+        let missing = event.body.missing().len();
+        event.body.fill(&mut |at| texts.get(&at.blob).cloned()).expect("filled");
+        assert_eq!(event.body.missing().len(), 0, "of {missing}");
+        back.push(event);
+    }
+    back
+}
+
+fn fold(events: &[Event]) -> Run {
+    let mut run = Run::begin(&events[0]).expect("begins");
+    for event in &events[1..] {
+        run.apply(event).expect("legal");
+    }
+    run
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 400, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn whatever_is_decided_can_happen_and_reads_the_same_afterwards(
+        commands in vec(commands(), 0..120),
+        max_depth in 0..4_u32,
+        agents in prop::option::of(1..12_u64),
+    ) {
+        let mut played = Played::new(max_depth, Budget { agents, ..Budget::NONE });
+        for command in commands {
+            obey(&mut played, command);
+            holds(&played.run);
+        }
+        let back = read_back(&played.events);
+        prop_assert_eq!(&back, &played.events);
+        prop_assert_eq!(shown(&fold(&back)), shown(&played.run));
+        wind_up(&mut played);
+        holds(&played.run);
+        let back = read_back(&played.events);
+        prop_assert_eq!(shown(&fold(&back)), shown(&played.run));
+        // Every child was closed exactly once.
+        let mut closed: BTreeMap<&AgentId, usize> = BTreeMap::new();
+        for event in &played.events {
+            if matches!(event.body, EventBody::SubagentClosed(_)) {
+                *closed.entry(&event.agent).or_default() += 1;
+            }
+        }
+        prop_assert_eq!(closed.len() + 1, played.run.agent_count());
+        prop_assert!(closed.values().all(|count| *count == 1));
+        if let Some(agents) = agents {
+            prop_assert!(played.run.agent_count() as u64 <= agents);
+        }
+        prop_assert!(played.run.iter().all(|(id, _)| id.depth() <= max_depth));
+        // Nothing is decided any more.
+        for id in everybody(&played.run) {
+            prop_assert!(played.run.start(&id).is_none() && played.run.close(&id, 9).is_none());
+            let cancel = Cancel { by: "user".to_owned(), reason: "late".to_owned(), kill: true };
+            prop_assert!(played.run.cancel(&id, cancel).is_none());
+            prop_assert!(played.try_spawn(&id, &request("scout")).is_err());
+        }
+    }
+
+    /// Long texts that were not fetched change nothing about what is legal.
+    #[test]
+    fn a_fold_without_its_long_texts_stands_the_same(commands in vec(commands(), 0..80)) {
+        let mut played = Played::new(2, Budget::NONE);
+        for command in commands {
+            obey(&mut played, command);
+        }
+        let mut blobs = Vec::new();
+        let thin: Vec<Event> = played
+            .events
+            .iter()
+            .map(|event| {
+                let encoded = event.clone().encode(&mut blobs).expect("encoded");
+                let stored = Stored {
+                    seq: 1,
+                    agent: encoded.agent,
+                    kind: encoded.kind.into(),
+                    at_ms: encoded.at_ms,
+                    version: encoded.version,
+                    payload: encoded.payload,
+                    hash: Hash::ZERO,
+                };
+                Event::decode(&stored).expect("decoded")
+            })
+            .collect();
+        let (thin, whole) = (shown(&fold(&thin)), shown(&played.run));
+        prop_assert_eq!(thin.figures, whole.figures);
+        prop_assert_eq!(thin.open, whole.open);
+    }
+}

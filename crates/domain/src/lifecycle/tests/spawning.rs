@@ -1,0 +1,244 @@
+//! Spawning: who may, how deep, what the child's contract says, and what is refused.
+
+use super::fixture::{Played, class_of, definitions, id, request, started};
+use crate::budget::{Budget, DEFAULT_MAX_DEPTH};
+use crate::code::Code;
+use crate::contract::{CommandCriterion, Criterion};
+use crate::event::EventBody;
+use crate::lifecycle::{Cancel, FailKind, OpenState, SpawnFrom, SpawnRequest, StateName};
+
+fn refusal(played: &mut Played, parent: &str, request: &SpawnRequest) -> (Code, String) {
+    let before = played.run.open(&id(parent)).map(|agent| agent.children);
+    let refusal = played.try_spawn(&id(parent), request).expect_err("refused");
+    assert_eq!(played.run.open(&id(parent)).map(|agent| agent.children), before, "a refusal uses no number");
+    (refusal.code, refusal.reason)
+}
+
+#[test]
+fn a_child_begins_as_created_with_its_parent_and_the_depth_of_its_caller() {
+    let mut played = Played::new(2, Budget::NONE);
+    let child = played.spawn("0", "lead");
+    assert_eq!(child, id("1"));
+    let agent = played.run.open(&child).expect("open");
+    assert_eq!(agent.state, OpenState::Created { queued: false });
+    assert_eq!(agent.state.name(), StateName::Created);
+    let context = &agent.contract.context;
+    assert_eq!((context.depth, context.max_depth), (1, 2));
+    assert_eq!(context.parent_task_id, Some(id("0")));
+    assert_eq!(context.root_task_id, Some(id("0")));
+    assert_eq!(agent.contract.parent.agent_id, id("0"));
+    assert_eq!((agent.contract.parent.step_idx, &*agent.call_id), (0, "call_1"));
+    assert_eq!(agent.contract.parent.message_id.as_deref(), Some("m1"));
+    played.start(&child);
+    let grandchild = played.spawn("1", "scout");
+    let context = &played.run.open(&grandchild).expect("open").contract.context;
+    assert_eq!((context.depth, context.parent_task_id.clone()), (2, Some(id("1"))));
+    assert_eq!(context.root_task_id, Some(id("0")));
+    let EventBody::SubagentCreated(created) = &played.events[1].body else { panic!("created") };
+    assert_eq!((created.depth, created.parent_id.clone(), created.root_id.clone()), (1, id("0"), id("0")));
+    assert_eq!(created.turn_limit, Some(7), "15 halved");
+}
+
+#[test]
+fn turns_halve_with_depth_from_a_base_of_15() {
+    let mut played = Played::new(3, Budget::NONE);
+    let mut turns = vec![played.run.open(&id("0")).expect("open").contract.execution.max_turns];
+    let mut at = "0".to_owned();
+    for _ in 0..3 {
+        let child = played.spawn(&at, "lead");
+        played.start(&child);
+        turns.push(played.run.open(&child).expect("open").contract.execution.max_turns);
+        child.relative().clone_into(&mut at);
+    }
+    assert_eq!(turns, [Some(15), Some(7), Some(3), Some(3)]);
+}
+
+#[test]
+fn a_refusal_at_the_limit_names_the_limit_and_the_depth() {
+    for (limit, path) in [(0, vec![]), (1, vec!["1"]), (2, vec!["1", "1.1"])] {
+        let mut played = Played::new(limit, Budget::NONE);
+        let mut parent = "0";
+        for child in path {
+            let id = played.spawn(parent, "lead");
+            played.start(&id);
+            parent = child;
+        }
+        let (code, reason) = refusal(&mut played, parent, &request("scout"));
+        assert_eq!(code, Code::MaxDepthExceeded);
+        assert!(reason.contains(&format!("maximum depth {limit} reached")), "{reason}");
+        assert!(reason.contains(&format!("an agent at depth {limit} cannot spawn")), "{reason}");
+    }
+    assert_eq!(DEFAULT_MAX_DEPTH, 2);
+}
+
+#[test]
+fn a_child_that_cannot_spawn_is_told_so_before_its_depth_is_looked_at() {
+    let mut played = Played::new(1, Budget::NONE);
+    let scout = played.spawn("0", "scout");
+    played.start(&scout);
+    // At the limit too, but the right to spawn comes first; and a definition that does not exist comes after.
+    for asked in ["scout", "nobody"] {
+        let (code, reason) = refusal(&mut played, "1", &request(asked));
+        assert_eq!(code, Code::SpawnNotAllowed, "{reason}");
+    }
+}
+
+#[test]
+fn an_unknown_agent_is_never_replaced_by_another() {
+    let mut played = Played::new(2, Budget::NONE);
+    for unknown in ["nobody", "", "scout ", "scouts", "generall", &"x".repeat(500)] {
+        let (code, reason) = refusal(&mut played, "0", &request(unknown));
+        assert_eq!(code, Code::UnknownAgent);
+        assert!(reason.len() < 200, "a hostile name does not fill the text: {reason}");
+    }
+    let child = played.try_spawn(&id("0"), &request("SCOUT")).expect("names match whatever their case");
+    assert_eq!(played.run.open(&child).expect("open").contract.execution.definition, "scout");
+}
+
+#[test]
+fn what_is_not_listed_or_only_a_root_cannot_be_spawned() {
+    let mut played = Played::new(2, Budget::NONE);
+    assert_eq!(refusal(&mut played, "0", &request("secret")).0, Code::SpawnNotAllowed);
+    assert_eq!(refusal(&mut played, "0", &request("boss")).0, Code::SpawnNotAllowed);
+}
+
+#[test]
+fn requests_only_shorten() {
+    let mut played = Played::new(2, Budget::NONE);
+    let long = SpawnRequest { max_turns: Some(100), timeout_ms: Some(u64::MAX), ..request("scout") };
+    let child = played.try_spawn(&id("0"), &long).expect("spawned");
+    let execution = &played.run.open(&child).expect("open").contract.execution;
+    assert_eq!((execution.max_turns, execution.attempt_timeout_ms), (Some(7), Some(600_000)));
+    let short = SpawnRequest { max_turns: Some(2), timeout_ms: Some(9), ..request("scout") };
+    let child = played.try_spawn(&id("0"), &short).expect("spawned");
+    let execution = &played.run.open(&child).expect("open").contract.execution;
+    assert_eq!((execution.max_turns, execution.attempt_timeout_ms), (Some(2), Some(9)));
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused() {
+    let mut played = Played::new(2, Budget { agents: Some(3), ..Budget::NONE });
+    let command = Criterion::Command(CommandCriterion { command: "true".to_owned(), timeout_ms: None });
+    let table = [
+        (SpawnRequest { success_criteria: vec![command], ..request("scout") }, Code::Unsupported),
+        (SpawnRequest { share_history: true, ..request("scout") }, Code::PermissionDenied),
+        (SpawnRequest { max_turns: Some(0), ..request("scout") }, Code::InvalidInput),
+        (SpawnRequest { owns: vec!["../x".to_owned()], ..request("builder") }, Code::InvalidInput),
+        (SpawnRequest { result_schema: Some(serde_json::json!([])), ..request("scout") }, Code::InvalidInput),
+        (SpawnRequest { continues: Some("7".to_owned()), ..request("scout") }, Code::UnknownTask),
+        (SpawnRequest { repairs: Some("0".to_owned()), ..request("scout") }, Code::UnknownTask),
+        (
+            SpawnRequest { budget: Some(Budget { agents: Some(0), ..Budget::NONE }), ..request("scout") },
+            Code::BudgetExhausted,
+        ),
+    ];
+    for (asked, code) in table {
+        let (found, reason) = refusal(&mut played, "0", &asked);
+        assert_eq!(found, code, "{reason}");
+    }
+    let words = Criterion::Words("the door is found".to_owned());
+    played
+        .try_spawn(&id("0"), &SpawnRequest { success_criteria: vec![words], ..request("scout") })
+        .expect("spawned");
+    played.spawn("0", "scout");
+    let (code, reason) = refusal(&mut played, "0", &request("scout"));
+    assert_eq!(code, Code::BudgetExhausted);
+    assert!(reason.contains("3 agents"), "{reason}");
+}
+
+#[test]
+fn what_a_child_owns_lies_within_what_its_parent_owns() {
+    let mut played = Played::new(2, Budget::NONE);
+    let owns = |paths: &[&str]| SpawnRequest {
+        owns: paths.iter().map(ToString::to_string).collect(),
+        ..request("lead")
+    };
+    let child = played.try_spawn(&id("0"), &owns(&["src/**"])).expect("spawned");
+    played.start(&child);
+    assert_eq!(refusal(&mut played, "1", &owns(&["docs/**"])).0, Code::OwnershipViolation);
+    let narrow = played.try_spawn(&child, &owns(&["src/auth/**"])).expect("spawned");
+    assert_eq!(played.run.open(&narrow).expect("open").contract.step.owns, ["src/auth/**"]);
+    let same = played.try_spawn(&child, &request("builder")).expect("spawned");
+    assert_eq!(
+        played.run.open(&same).expect("open").contract.step.owns,
+        ["src/**"],
+        "all that its parent owns"
+    );
+}
+
+#[test]
+fn only_what_changes_the_workspace_is_a_writer() {
+    let mut played = Played::new(2, Budget::NONE);
+    for (definition, writer) in [("scout", false), ("builder", true), ("lead", true)] {
+        let child = played.spawn("0", definition);
+        assert_eq!(played.run.open(&child).expect("open").writer, writer, "{definition}");
+    }
+}
+
+#[test]
+fn nothing_is_spawned_or_started_after_a_cancel() {
+    let mut played = Played::new(2, Budget::NONE);
+    let lead = played.spawn("0", "lead");
+    played.start(&lead);
+    let waiting = played.spawn("1", "scout");
+    let cancel = |kill| Cancel { by: "user".to_owned(), reason: "enough".to_owned(), kill };
+    let decided = played.run.cancel(&id("0"), cancel(false)).expect("cancelled");
+    played.put(decided);
+    assert!(played.run.is_cancelled(&waiting), "the whole subtree");
+    assert_eq!(refusal(&mut played, "1", &request("scout")).0, Code::Cancelled);
+    assert_eq!(played.run.start(&waiting), None);
+    assert_eq!(played.run.queue(&waiting, crate::event::QueuedFor::Slot), None);
+    assert_eq!(played.run.cancel(&id("0"), cancel(false)), None, "told already");
+    assert!(played.run.cancel(&id("0"), cancel(true)).is_some(), "a kill overtakes a cancel");
+    assert_eq!(played.run.subtree(&id("0")), [id("1.1"), id("1"), id("0")], "children first");
+}
+
+#[test]
+fn a_parent_that_has_ended_has_no_more_children() {
+    let mut played = Played::new(2, Budget::NONE);
+    let lead = played.spawn("0", "lead");
+    let from = SpawnFrom { parent: &lead, call_id: "c", message_id: "m" };
+    assert!(played.run.spawn(from, &request("scout"), &class_of).is_err(), "it has not started");
+    played.start(&lead);
+    assert!(played.finish(&lead));
+    assert!(played.run.spawn(from, &request("scout"), &class_of).is_err(), "it has finished");
+    assert!(played.close(&lead));
+    assert_eq!(
+        played.run.spawn(from, &request("scout"), &class_of).expect_err("closed").code,
+        Code::UnknownTask
+    );
+}
+
+#[test]
+fn a_continued_child_has_no_more_than_the_closed_one_had() {
+    let mut definitions = definitions();
+    definitions[1].spawns = Some(vec!["scout".to_owned()]);
+    let mut played = Played::with(started(definitions, 2, Budget::NONE));
+    let first = played.whole("0", &request("scout"), None);
+    let again = SpawnRequest { continues: Some(first.relative().to_owned()), ..request("lead") };
+    let child = played.try_spawn(&id("0"), &again).expect("spawned");
+    let grant = played.run.open(&child).expect("open").authority.grant().clone();
+    assert!(
+        !grant.can_spawn_children && grant.covers("read") && !grant.covers("write") && !grant.covers("task")
+    );
+    // One that is open, or another's, cannot be continued.
+    let open = SpawnRequest { continues: Some(child.relative().to_owned()), ..request("scout") };
+    assert_eq!(refusal(&mut played, "0", &open).0, Code::InvalidInput);
+    let lead = played.spawn("0", "lead");
+    played.start(&lead);
+    let others = SpawnRequest { continues: Some("1".to_owned()), ..request("scout") };
+    assert_eq!(refusal(&mut played, lead.relative(), &others).0, Code::UnknownTask);
+}
+
+#[test]
+fn only_a_failed_child_can_be_repaired() {
+    let mut played = Played::new(2, Budget::NONE);
+    let well = played.whole("0", &request("scout"), None);
+    let badly = played.whole("0", &request("scout"), Some(FailKind::Policy));
+    let repairs = |of: &crate::id::AgentId| SpawnRequest {
+        repairs: Some(of.relative().to_owned()),
+        ..request("scout")
+    };
+    assert_eq!(refusal(&mut played, "0", &repairs(&well)).0, Code::InvalidInput);
+    assert!(played.try_spawn(&id("0"), &repairs(&badly)).is_ok());
+}
