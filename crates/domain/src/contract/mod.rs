@@ -198,18 +198,19 @@ impl Contract {
     /// Reads a contract strictly.
     pub fn from_json(text: &str) -> Result<Contract, ContractError> {
         #[derive(Deserialize)]
+        #[serde(rename = "contract")]
         struct Versioned {
             version: u32,
         }
         if text.len() > CONTRACT_MAX_BYTES {
             return Err(ContractError::TooLarge { bytes: text.len() });
         }
-        let malformed = |error: serde_json::Error| ContractError::Malformed(error.to_string());
-        let versioned: Versioned = serde_json::from_str(text).map_err(malformed)?;
+        // The version first: what a newer one means by its fields, this Posse cannot know.
+        let versioned: Versioned = read(text)?;
         if versioned.version > CONTRACT_VERSION {
             return Err(ContractError::Newer { found: versioned.version });
         }
-        let contract: Contract = serde_json::from_str(text).map_err(malformed)?;
+        let contract: Contract = read(text)?;
         contract.check()?;
         Ok(contract)
     }
@@ -241,6 +242,21 @@ impl Contract {
         if self.version == 0 {
             return invalid("version", "must be at least 1".into());
         }
+        for (field, id) in [
+            ("context.parent_task_id", &self.context.parent_task_id),
+            ("context.root_task_id", &self.context.root_task_id),
+        ] {
+            match (id, self.context.depth) {
+                (Some(_), 0) => return invalid(field, "must be null: the root has nobody above it".into()),
+                (None, 1..) => {
+                    return invalid(field, "is null, and only the root has nobody above it".into());
+                }
+                _ => {}
+            }
+        }
+        if self.parent.agent_id.run() != self.parent.run_id {
+            return invalid("parent.agent_id", format!("is not an agent of run {}", self.parent.run_id));
+        }
         if let Some(turns) = self.execution.max_turns
             && turns == 0
         {
@@ -260,6 +276,23 @@ impl Contract {
         }
         Ok(())
     }
+}
+
+/// Reads JSON; an error names the field, line and column.
+fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ContractError> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let problem = error.into_inner();
+        // A path without a part is the whole text.
+        ContractError::Malformed(if path == "." {
+            problem.to_string()
+        } else {
+            format!("`{path}`: {problem}")
+        })
+    })?;
+    reader.end().map_err(|error| ContractError::Malformed(error.to_string()))?;
+    Ok(value)
 }
 
 #[cfg(test)]
