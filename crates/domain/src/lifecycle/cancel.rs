@@ -1,13 +1,17 @@
 //! An agent and all below it are to end. The wish is journalled first; nothing of theirs starts after it.
 
-use super::{Cancel, Decided, Run};
+use super::{Cancel, Decided, OpenState, Run};
 use crate::event::CancelRequested;
 use crate::id::AgentId;
 
 impl Run {
-    /// Records the wish. Nothing if the agent is closed, or was told already (but a kill overtakes a cancel).
+    /// Records the wish. Nothing if the agent has ended, closed or not, or was told already (but a kill overtakes a
+    /// cancel).
     pub fn cancel(&self, id: &AgentId, cancel: Cancel) -> Option<Decided> {
         let agent = self.open(id)?;
+        if matches!(agent.state, OpenState::Completed { .. } | OpenState::Failed(_)) {
+            return None;
+        }
         let told = agent.cancel.as_ref().is_some_and(|before| before.kill || !cancel.kill);
         if told || self.outcome.is_some() {
             return None;

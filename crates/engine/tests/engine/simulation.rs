@@ -110,7 +110,8 @@ fn call(chance: &mut Chance, turn: u32) -> ScriptedCall {
         ),
         _ => ("probe", json!({"turn": turn})),
     };
-    let id = chance.one_in(6).then(|| "again".to_owned());
+    // Ids come again from turn to turn, but for commands: those are counted by their ids.
+    let id = (chance.one_in(6) && name != "strike").then(|| "again".to_owned());
     ScriptedCall { id, ..ScriptedCall::new(name, input) }
 }
 

@@ -60,6 +60,18 @@ fn a_cancelled_child_is_not_retried() {
 }
 
 #[test]
+fn a_child_that_has_ended_cannot_be_cancelled_any_more() {
+    let mut played = Played::new(2, Budget::NONE);
+    let (well, badly) = (played.spawn("0", "scout"), played.spawn("0", "scout"));
+    played.start(&well);
+    assert!(played.finish(&well) && played.fail(&badly, FailKind::Policy).is_some());
+    for child in [well, badly] {
+        let cancel = Cancel { by: "user".to_owned(), reason: "enough".to_owned(), kill: true };
+        assert_eq!(played.run.cancel(&child, cancel), None);
+    }
+}
+
+#[test]
 fn the_root_has_no_events_of_a_sub_agent() {
     let mut played = Played::new(2, Budget::NONE);
     assert_eq!(played.fail(&id("0"), FailKind::Execution), None);
