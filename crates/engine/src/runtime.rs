@@ -287,34 +287,43 @@ impl Runtime {
     pub async fn resume(&self, run: &RunId) -> Result<Resumed, RuntimeError> {
         let key = self.key(run);
         let store = self.0.parts.store.clone();
-        // A run that has ended needs no owner; looking first leaves its lease alone.
-        if store
-            .runs(&key.tenant, run.as_str(), 1)
-            .await?
-            .first()
-            .is_some_and(|entry| entry.row.status != "running")
-        {
-            let folded = self.fold(&key).await?;
-            if let Some(outcome) = folded.run.outcome.clone() {
-                return Ok(Resumed::Ended(Box::new(RunEnded {
-                    run: folded.run,
-                    outcome,
-                    head: folded.head,
-                })));
-            }
+        let entry = store.runs(&key.tenant, run.as_str(), 1).await?.into_iter().next();
+        if let Some(holder) = entry.and_then(|entry| entry.holder) {
+            return Ok(Resumed::Held(holder));
+        }
+        // Read before anything is written: a damaged journal is left as it is, and a run that has ended needs no
+        // owner.
+        let folded = self.fold(&key).await?;
+        if let Some(outcome) = folded.run.outcome.clone() {
+            let Folded { run, head, .. } = folded;
+            return Ok(Resumed::Ended(Box::new(RunEnded { run, outcome, head })));
         }
         let epoch = match store.claim(&key).await? {
             Claim::Granted(epoch) => epoch,
             Claim::Held(holder) => return Ok(Resumed::Held(holder)),
         };
         self.0.parts.faults.hit("engine.recover.after_claim");
-        match self.fold(&key).await {
+        match self.up_to_date(&key, folded).await {
             Ok(folded) => self.go_on(&key, epoch, folded).await,
             Err(error) => {
                 store.release(&key, epoch).await?;
                 Err(error)
             }
         }
+    }
+
+    /// The same state if nobody wrote since it was folded, else folded again; nobody else writes any more.
+    async fn up_to_date(&self, key: &RunKey, mut folded: Folded) -> Result<Folded, RuntimeError> {
+        let head = self.0.parts.store.head(key).await?;
+        if folded.head != head {
+            folded = self.fold(key).await?;
+        }
+        if folded.head != head {
+            let (run, seq) = (key.run.clone(), folded.head.seq + 1);
+            let problem = format!("the events end at {}, the journal at {}", folded.head.seq, head.seq);
+            return Err(RuntimeError::Damaged { run, seq, problem });
+        }
+        Ok(folded)
     }
 
     async fn go_on(&self, key: &RunKey, epoch: u64, folded: Folded) -> Result<Resumed, RuntimeError> {

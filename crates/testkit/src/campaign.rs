@@ -97,6 +97,11 @@ pub fn carry_out(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary,
     Ok(Summary { seed: order.seed, took: began.elapsed(), rows, never_passed })
 }
 
+/// The points that neither a run nor a resume of the scenario passes: names without a place.
+pub fn never_passed(order: &Order) -> Result<Vec<&'static str>, String> {
+    Ok(Passed::count(order)?.plans(Passings::One, order.seed).1)
+}
+
 /// How often each point is passed by an undisturbed run, and by a resume.
 struct Passed {
     by_run: BTreeMap<String, u32>,

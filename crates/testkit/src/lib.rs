@@ -1,5 +1,6 @@
 //! Fault points, scenarios and checkers for Posse's own tests and benches.
 
+pub mod aftermath;
 pub mod campaign;
 pub mod check;
 pub mod dice;

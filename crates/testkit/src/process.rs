@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::faults::Death;
 use crate::variables;
@@ -176,11 +176,23 @@ impl Running {
         }
     }
 
+    fn pid(&self) -> io::Result<Pid> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        pid.ok_or_else(|| io::Error::other("a process without an id"))
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("a process without an id"))?;
-        kill_process(pid, signal).map_err(Into::into)
+        Ok(kill_process(self.pid()?, signal)?)
+    }
+
+    /// Makes it stand still; whether it does, and has not ended instead.
+    pub fn stop(&self) -> io::Result<bool> {
+        self.signal(Signal::STOP)?;
+        // Only looked at: how it ended, if it did, is for whoever waits for it.
+        let looks = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(self.pid()?), looks)?;
+        Ok(status.is_some_and(|status| status.stopped()))
     }
 
     /// Ends it as a crash would, and gives what it had still said.

@@ -29,6 +29,8 @@ use serde_json::{Value, json};
 pub const CHILDREN: u32 = 20;
 /// Agents of the whole tree at most: the root, its children, one below the second and two below the eighteenth.
 pub const AGENTS: u64 = 1 + CHILDREN as u64 + 3;
+/// Files that are in the workspace from the start.
+pub const PARTS: u32 = 4;
 /// What a reply costs: input and output tokens. The same for all, so that sums are easy to know.
 pub const TOKENS_PER_REPLY: (u64, u64) = (100, 10);
 /// Latency of the answers that never come in time.
@@ -47,8 +49,8 @@ impl Scenario {
     pub fn create(dir: &Path) -> io::Result<Self> {
         let scenario = Self { dir: dir.to_owned() };
         fs::create_dir_all(scenario.workspace())?;
-        for n in 0..4 {
-            fs::write(scenario.workspace().join(format!("part{n}.txt")), format!("part {n}\nneedle {n}\n"))?;
+        for n in 0..PARTS {
+            fs::write(scenario.workspace().join(part(n)), format!("part {n}\nneedle {n}\n"))?;
         }
         fs::write(scenario.script(), serde_json::to_string_pretty(&rules())?)?;
         fs::write(scenario.agents(), serde_json::to_string_pretty(&definitions())?)?;
@@ -121,6 +123,11 @@ fn definitions() -> Value {
     })
 }
 
+/// The name of a file that is in the workspace from the start.
+pub fn part(n: u32) -> String {
+    format!("part{n}.txt")
+}
+
 fn written_by(n: u32) -> String {
     format!("out/{n}.txt")
 }
@@ -146,7 +153,7 @@ fn background(mut task: Value) -> Value {
 }
 
 fn read(n: u32) -> Value {
-    call("read", json!({"path": format!("part{}.txt", n % 4)}))
+    call("read", json!({"path": part(n % PARTS)}))
 }
 
 fn ledger(delay_ms: u64) -> Value {

@@ -1,19 +1,19 @@
 //! One run of the [scenario](crate::scenario), killed on the way, resumed until it ends, and checked.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use posse::{EventBody, RunId};
+use posse::RunId;
 use serde_json::Value;
 
-use crate::check::{self, Acknowledged, Breach, Files, Findings, Harm, Journal};
+use crate::aftermath::Aftermath;
+use crate::check::{Acknowledged, Breach, Findings, Harm};
 use crate::faults::Death;
 use crate::process::{Heard, Launch, Running, last_words};
-use crate::scenario::{self, Scenario};
+use crate::scenario::Scenario;
 use crate::variables;
 
 /// How long one process may take before it is said to hang. Undisturbed it takes about a second.
@@ -130,7 +130,7 @@ impl Trial {
             format!("the run did not end; last words: {}", last_words(&self.launch.errors()))
         });
         if ended {
-            self.check()?;
+            self.look()?;
         }
         let left = self.launch.left_behind();
         self.findings.expect(left.is_empty(), Harm::Orphan, || format!("processes {left:?} are left"));
@@ -217,97 +217,18 @@ impl Trial {
         Ok(())
     }
 
-    fn check(&mut self) -> std::io::Result<()> {
-        let Some(run) = self.run.clone() else {
+    fn look(&mut self) -> std::io::Result<()> {
+        let Some(run) = &self.run else {
             self.findings.add(Harm::Lost, "the run ended and nobody knows its name");
             return Ok(());
         };
-        self.check_logs(&run)?;
-        let said = self.launch.output(["verify", "--json", run.as_str()])?;
-        self.findings.expect(said.status.success(), Harm::Broken, || {
-            format!("`verify` says {}{}", said.out, said.err)
-        });
-        let journal = match Journal::read(&self.scenario.state(), &run) {
-            Ok(journal) => journal,
-            Err(problem) => {
-                self.findings.add(Harm::Broken, problem);
-                return Ok(());
-            }
-        };
-        let workspace = self.scenario.workspace();
-        let before = (0..4).map(|n| format!("part{n}.txt")).collect::<BTreeSet<String>>();
-        let files = Files { workspace: &workspace, before };
-        self.findings.append(check::ended_run(&journal, &self.scenario.ledger(), &files));
-        self.check_scenario(&journal);
-        self.check_state(&self.scenario.state().join("owners"));
-        for event in &journal.events {
-            match &event.body {
-                EventBody::ToolInterrupted(_) => self.report.interrupted += 1,
-                EventBody::ModelReplied(e)
-                    if e.error.as_ref().is_some_and(|e| e.code == posse_domain::code::Code::Interrupted) =>
-                {
-                    self.report.asked_again += 1;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn check_logs(&mut self, run: &RunId) -> std::io::Result<()> {
-        let said = self.launch.output(["logs", "--json", run.as_str()])?;
-        let mut logs = Acknowledged::default();
-        for line in said.out.lines() {
-            if let Err(problem) = logs.take(line) {
-                self.findings.add(Harm::Broken, problem);
-            }
-        }
-        self.findings.expect(said.status.success() && !logs.is_empty(), Harm::Broken, || {
-            format!("`logs` ended with {}: {}", said.status, said.err)
-        });
-        self.told.check(&logs, &mut self.findings);
+        let aftermath = Aftermath { launch: &self.launch, scenario: &self.scenario, run, told: &self.told };
+        let looked = aftermath.look()?;
         self.report.acknowledged = self.told.len();
+        self.report.interrupted = looked.interrupted;
+        self.report.asked_again = looked.asked_again;
+        self.findings.append(looked.findings);
         Ok(())
-    }
-
-    /// The outcome is the same as without any blow.
-    fn check_scenario(&mut self, journal: &Journal) {
-        let info = &journal.info;
-        let findings = &mut self.findings;
-        findings.expect(info.status == "completed", Harm::Broken, || format!("the run is {}", info.status));
-        let root = info.run.root();
-        let children = info.agents.iter().filter(|agent| agent.parent.as_ref() == Some(&root)).count();
-        findings
-            .expect(children == scenario::CHILDREN as usize, Harm::Broken, || format!("{children} children"));
-        let expected = Scenario::expected_failures();
-        for agent in &info.agents {
-            let failed = agent.final_status.as_deref() != Some("completed");
-            findings.expect(failed == expected.contains(&agent.id.relative()), Harm::Broken, || {
-                format!("{} is {:?} ({:?})", agent.id, agent.final_status, agent.error)
-            });
-        }
-        for (path, content) in Scenario::expected_files() {
-            let found = std::fs::read_to_string(self.scenario.workspace().join(&path)).unwrap_or_default();
-            findings.expect(found == content, Harm::Lost, || {
-                format!("`{path}` does not end as the writers left it")
-            });
-        }
-        for event in &journal.events {
-            if let EventBody::ModelReplied(replied) = &event.body
-                && replied.error.is_none()
-            {
-                let cost = (replied.usage.input_tokens, replied.usage.output_tokens);
-                findings.expect(cost == scenario::TOKENS_PER_REPLY, Harm::Broken, || {
-                    format!("the reply at event {} cost {cost:?}", event.seq)
-                });
-            }
-        }
-    }
-
-    /// No lock of a dead owner is left once another has opened and closed the store.
-    fn check_state(&mut self, owners: &PathBuf) {
-        let left = std::fs::read_dir(owners).map_or(0, Iterator::count);
-        self.findings.expect(left == 0, Harm::Orphan, || format!("{left} locks of dead owners are left"));
     }
 
     fn report(self) -> Report {

@@ -1,0 +1,132 @@
+//! What must hold once a run of the [scenario](crate::scenario) has ended, whatever was done to its processes.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use posse::{EventBody, RunId};
+use posse_domain::code::Code;
+
+use crate::check::{self, Acknowledged, Breach, Files, Findings, Harm, Journal};
+use crate::process::Launch;
+use crate::scenario::{self, Scenario};
+
+/// A run that has ended, and what is known of it from outside.
+#[derive(Debug, Clone, Copy)]
+pub struct Aftermath<'a> {
+    /// How its processes were started.
+    pub launch: &'a Launch,
+    /// Its files.
+    pub scenario: &'a Scenario,
+    /// Which run.
+    pub run: &'a RunId,
+    /// The events that somebody outside was given.
+    pub told: &'a Acknowledged,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// What does not hold.
+    pub findings: Findings,
+    /// Calls that were reported to their agents as interrupted.
+    pub interrupted: usize,
+    /// Model calls that were cut off and made again.
+    pub asked_again: usize,
+}
+
+impl Aftermath<'_> {
+    /// Checks everything and gives what does not hold.
+    pub fn breaches(&self) -> io::Result<Vec<Breach>> {
+        Ok(self.look()?.findings.into_breaches())
+    }
+
+    /// Checks everything.
+    pub fn look(&self) -> io::Result<Looked> {
+        let mut looked = Looked::default();
+        let findings = &mut looked.findings;
+        self.logs(findings)?;
+        let said = self.launch.output(["verify", "--json", self.run.as_str()])?;
+        findings.expect(said.status.success(), Harm::Broken, || {
+            format!("`verify` says {}{}", said.out, said.err)
+        });
+        match Journal::read(&self.scenario.state(), self.run) {
+            Ok(journal) => self.journal(&journal, &mut looked),
+            Err(problem) => findings.add(Harm::Broken, problem),
+        }
+        owners(&self.scenario.state().join("owners"), &mut looked.findings);
+        Ok(looked)
+    }
+
+    /// Everything that was told is in the journal, as `logs` tells it.
+    fn logs(&self, findings: &mut Findings) -> io::Result<()> {
+        let said = self.launch.output(["logs", "--json", self.run.as_str()])?;
+        let mut logs = Acknowledged::default();
+        for line in said.out.lines() {
+            if let Err(problem) = logs.take(line) {
+                findings.add(Harm::Broken, problem);
+            }
+        }
+        findings.expect(said.status.success() && !logs.is_empty(), Harm::Broken, || {
+            format!("`logs` ended with {}: {}", said.status, said.err)
+        });
+        self.told.check(&logs, findings);
+        Ok(())
+    }
+
+    fn journal(&self, journal: &Journal, looked: &mut Looked) {
+        let workspace = self.scenario.workspace();
+        let before = (0..scenario::PARTS).map(scenario::part).collect::<BTreeSet<String>>();
+        let files = Files { workspace: &workspace, before };
+        looked.findings.append(check::ended_run(journal, &self.scenario.ledger(), &files));
+        outcome(journal, &workspace, &mut looked.findings);
+        for event in &journal.events {
+            match &event.body {
+                EventBody::ToolInterrupted(_) => looked.interrupted += 1,
+                EventBody::ModelReplied(replied) => {
+                    let cut_off = replied.error.as_ref().is_some_and(|error| error.code == Code::Interrupted);
+                    looked.asked_again += usize::from(cut_off);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The outcome is the same as if nothing had been done to it.
+fn outcome(journal: &Journal, workspace: &Path, findings: &mut Findings) {
+    let info = &journal.info;
+    findings.expect(info.status == "completed", Harm::Broken, || format!("the run is {}", info.status));
+    let root = info.run.root();
+    let children = info.agents.iter().filter(|agent| agent.parent.as_ref() == Some(&root)).count();
+    findings.expect(children == scenario::CHILDREN as usize, Harm::Broken, || format!("{children} children"));
+    let expected = Scenario::expected_failures();
+    for agent in &info.agents {
+        let failed = agent.final_status.as_deref() != Some("completed");
+        findings.expect(failed == expected.contains(&agent.id.relative()), Harm::Broken, || {
+            format!("{} is {:?} ({:?})", agent.id, agent.final_status, agent.error)
+        });
+    }
+    for (path, content) in Scenario::expected_files() {
+        let found = std::fs::read_to_string(workspace.join(&path)).unwrap_or_default();
+        findings.expect(found == content, Harm::Lost, || {
+            format!("`{path}` is not as its writer left it ({} bytes)", found.len())
+        });
+    }
+    for event in &journal.events {
+        if let EventBody::ModelReplied(replied) = &event.body
+            && replied.error.is_none()
+        {
+            let cost = (replied.usage.input_tokens, replied.usage.output_tokens);
+            findings.expect(cost == scenario::TOKENS_PER_REPLY, Harm::Broken, || {
+                format!("the reply at event {} cost {cost:?}", event.seq)
+            });
+        }
+    }
+}
+
+/// No lock of a dead owner is left once another has opened and closed the store.
+fn owners(folder: &Path, findings: &mut Findings) {
+    let left = std::fs::read_dir(folder).map_or(0, Iterator::count);
+    findings.expect(left == 0, Harm::Orphan, || format!("{left} locks of dead owners are left"));
+}

@@ -1,0 +1,100 @@
+//! Disks that are full or cannot be written. These need a mount of their own, in namespaces that any user may make;
+//! where the system forbids that, they are left out and say so.
+
+use std::process::Command;
+
+use posse_testkit::scenario::Scenario;
+use posse_testkit::variables;
+
+use crate::home::PROGRAM;
+
+fn can_mount() -> bool {
+    let script = "mount -t tmpfs none /mnt";
+    let tried =
+        Command::new("unshare").args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).output();
+    let can = tried.is_ok_and(|output| output.status.success());
+    if !can {
+        println!("left out: this system does not let us mount");
+    }
+    can
+}
+
+/// What a shell script says that runs in a mount namespace of its own, with the scenario in `$1`, the command in
+/// `$POSSE` and the arguments of its run as the rest.
+fn in_own_mounts(scenario: &Scenario, dir: &std::path::Path, script: &str) -> (String, String) {
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .args(scenario.run_args())
+        .current_dir(dir)
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("HOME", dir)
+        .env("POSSE", PROGRAM)
+        .env("POSSE_HOME", scenario.state())
+        .env(variables::LEDGER, scenario.ledger())
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_full_disk_ends_the_process_with_a_reason_and_the_run_goes_on_when_there_is_room() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = Scenario::create(dir.path()).unwrap();
+    std::fs::create_dir(scenario.state()).unwrap();
+    // The state directory alone is on the small disk; `$POSSE_HOME` is its mount point.
+    let script = r#"
+mount -t tmpfs -o size=1600k none "$POSSE_HOME" || exit 9
+head -c 700000 /dev/zero > "$POSSE_HOME/filler"
+"$POSSE" "$@" > first; echo "first $?"
+"$POSSE" ps --json; echo "ps $?"
+"$POSSE" resume --last > again; echo "again $?"
+rm "$POSSE_HOME/filler"
+mount -o remount,size=64m "$POSSE_HOME"
+"$POSSE" resume --last --json > second; echo "second $?"
+"$POSSE" verify --all; echo "verify $?"
+"$POSSE" logs --json "$("$POSSE" ps --all --json | head -1 | sed 's/.*"run":"\([a-z0-9]*\)".*/\1/')" > logs; echo "logs $?"
+"#;
+    let (out, err) = in_own_mounts(&scenario, dir.path(), script);
+    let said = |line: &str| out.lines().any(|said| said == line);
+    assert!(said("first 1"), "{out}\n{err}");
+    assert!(err.contains("error: no space left on the disk that holds"), "{err}");
+    assert!(said("ps 0"), "reads are served: {out}\n{err}");
+    assert!(said("again 1"), "still full: {out}\n{err}");
+    assert!(said("second 0") && said("verify 0") && said("logs 0"), "{out}\n{err}");
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let (told, journal) = (read("first"), read("logs"));
+    for line in told.lines() {
+        assert!(journal.contains(line), "told and gone: {line}");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused_and_can_still_be_looked_at() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = Scenario::create(dir.path()).unwrap();
+    std::fs::create_dir(scenario.state()).unwrap();
+    let script = r#"
+mount -t tmpfs none "$POSSE_HOME" || exit 9
+mount -o remount,ro "$POSSE_HOME"
+"$POSSE" "$@"; echo "run $?"
+"$POSSE" ps; echo "ps $?"
+mount -o remount,rw "$POSSE_HOME"
+"$POSSE" "$@" > first; echo "first $?"
+mount -o remount,ro "$POSSE_HOME"
+"$POSSE" "$@"; echo "later $?"
+"$POSSE" verify --all; echo "verify $?"
+"#;
+    let (out, err) = in_own_mounts(&scenario, dir.path(), script);
+    let said = |line: &str| out.lines().any(|said| said == line);
+    assert!(said("run 1") && said("ps 0") && said("first 0") && said("later 1"), "{out}\n{err}");
+    assert!(said("verify 0"), "{out}\n{err}");
+    assert_eq!(err.matches("cannot be written").count(), 2, "{err}");
+}
