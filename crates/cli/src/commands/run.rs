@@ -16,7 +16,7 @@ use crate::settings::{Settings, Sourced};
 use crate::signals::Signals;
 use crate::view::View;
 
-/// Largest request, the same as the engine's.
+/// Largest request or message, the same as the engine's.
 const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Start a run and watch it until it ends
@@ -99,7 +99,7 @@ impl RunArgs {
         };
         Ok(Wanted {
             settings: flags.or(Settings::resolve(&context.environment)?),
-            request: request(&self.request)?,
+            request: typed("request", &self.request)?,
             definition: self.agent,
             agents: self.agents,
             dir: self.dir,
@@ -109,9 +109,9 @@ impl RunArgs {
     }
 }
 
-/// The text that was typed, or what standard input holds.
-pub(crate) fn request(words: &[String]) -> Result<String, CliError> {
-    let wrong = |problem: &str| CliError::usage(format!("the request {problem}"));
+/// The text that was typed, or what standard input holds; `what` it is, for errors.
+pub(crate) fn typed(what: &str, words: &[String]) -> Result<String, CliError> {
+    let wrong = |problem: &str| CliError::usage(format!("the {what} {problem}"));
     let text = match words {
         [dash] if dash == "-" => from_stdin()?,
         words => words.join(" "),

@@ -19,7 +19,7 @@ pub(crate) struct SendArgs {
 
 /// Sends a message.
 pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError> {
-    let message = super::run::request(&args.message)?;
+    let message = super::run::typed("message", &args.message)?;
     let looking = context.look()?;
     let (agent, info) = runtime::looking(async {
         let agent = args.agent.find(&looking).await?;

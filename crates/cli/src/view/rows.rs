@@ -65,13 +65,11 @@ pub(crate) fn rows(tree: &Tree, max: usize, moment: Moment) -> Vec<Row> {
     rows
 }
 
-/// The agents to show: all if there is room, else those at work and those that changed last, with the agents
-/// above them.
+/// The agents to show: all if there is room, else the most interesting and those that changed last, each with the
+/// agents above it.
 fn shown(tree: &Tree, max: usize) -> HashSet<AgentId> {
     let mut by_interest: Vec<&Agent> = tree.agents().collect();
-    by_interest.sort_by_key(|agent| {
-        (agent.stage.is_over(), agent.stage == Stage::Completed, std::cmp::Reverse(agent.last_seq))
-    });
+    by_interest.sort_by_key(|agent| (interest(agent.stage), std::cmp::Reverse(agent.last_seq)));
     let mut shown = HashSet::new();
     let mut used = 0;
     for agent in by_interest {
@@ -90,6 +88,16 @@ fn shown(tree: &Tree, max: usize) -> HashSet<AgentId> {
         shown.extend(fresh);
     }
     shown
+}
+
+/// Whom a person wants to see first: who is at work, then what went wrong.
+fn interest(stage: Stage) -> u8 {
+    match stage {
+        Stage::Running | Stage::WaitingForMerge => 0,
+        Stage::Failed | Stage::Cancelled => 1,
+        Stage::Queued => 2,
+        Stage::Completed => 3,
+    }
 }
 
 /// Rows an agent takes without its children.
