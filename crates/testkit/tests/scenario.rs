@@ -1,25 +1,26 @@
-//! The scenario without any fault, in this process; and the checker, which must find whatever is done to it.
+//! The scenario without any fault, in this process; and the checker, which must find whatever is done to a journal.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
-use posse::{NewRun, Posse, parse_agents};
-use posse_testkit::check::{Files, Journal, ended_run};
+use posse::{EventBody, JournalEvent, NewRun, Posse, parse_agents};
+use posse_domain::event::Sender;
+use posse_testkit::check::{Acknowledged, Breach, Files, Findings, Harm, Journal, ended_run};
+use posse_testkit::ledger;
 use posse_testkit::scenario::{self, Scenario};
-use posse_testkit::{faults, ledger};
+use serde_json::json;
 
 /// Runs the scenario beneath `dir` and reads its journal back.
-fn told(dir: &Path, points: &Path) -> (Scenario, Journal) {
+fn told(dir: &Path) -> (Scenario, Journal) {
     let scenario = Scenario::create(dir).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let run = runtime.block_on(async {
-        let faults = faults::armed(None, Some(points)).unwrap();
-        let builder = Posse::builder()
-            .state_dir(scenario.state())
-            .tool(ledger::tool(scenario.ledger(), faults.clone()));
-        let posse = builder.faults(faults).script_dir(dir).open().unwrap();
-        let text = std::fs::read_to_string(dir.join("agents.json")).unwrap();
+        let tool = ledger::tool(scenario.ledger(), posse::ports::Faults::default());
+        let builder = Posse::builder().state_dir(scenario.state()).tool(tool);
+        let posse = builder.script_dir(dir).open().unwrap();
+        let text = fs::read_to_string(dir.join("agents.json")).unwrap();
         let definitions = parse_agents(&text, "agents.json", &posse.tool_names()).unwrap();
         let run = NewRun::new("Do everything at once.").definition("boss").definitions(definitions);
         let run = posse.start(run.model("scripted/script.yaml").dir(scenario.workspace())).await.unwrap();
@@ -31,21 +32,175 @@ fn told(dir: &Path, points: &Path) -> (Scenario, Journal) {
     (scenario, journal)
 }
 
-#[test]
-fn undisturbed_it_does_everything_it_is_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let (scenario, journal) = told(dir.path(), &dir.path().join("points"));
+fn breaches(scenario: &Scenario, journal: &Journal) -> Vec<Breach> {
     let workspace = scenario.workspace();
-    let before: BTreeSet<String> = (0..4).map(|n| format!("part{n}.txt")).collect();
-    let files = Files { workspace: &workspace, before };
-    for event in &journal.events {
-        println!("{:4} {:6} {:36} {}", event.seq, event.agent_id.relative(), event.kind, event.summary);
+    let before: BTreeSet<String> = (0..scenario::PARTS).map(scenario::part).collect();
+    ended_run(journal, &scenario.ledger(), &Files { workspace: &workspace, before }).into_breaches()
+}
+
+fn number(journal: &mut Journal) {
+    for (at, event) in journal.events.iter_mut().enumerate() {
+        event.seq = at as u64 + 1;
     }
-    let breaches = ended_run(&journal, &scenario.ledger(), &files).into_breaches();
-    assert_eq!(breaches, []);
+}
+
+fn find(journal: &Journal, wanted: impl Fn(&JournalEvent) -> bool) -> usize {
+    journal.events.iter().position(wanted).unwrap()
+}
+
+type Change = fn(&mut Journal);
+
+/// What can go wrong with a journal, and the harm it does.
+const CHANGES: &[(&str, Harm, Change)] = &[
+    ("a result is gone", Harm::Lost, |journal| {
+        let at = find(journal, |event| matches!(&event.body, EventBody::ToolFinished(e) if e.tool == "read"));
+        journal.events.remove(at);
+    }),
+    ("a result is there twice", Harm::Doubled, |journal| {
+        let at =
+            find(journal, |event| matches!(&event.body, EventBody::ToolFinished(e) if e.child.is_some()));
+        journal.events.insert(at, journal.events[at].clone());
+    }),
+    ("a background child was not heard of", Harm::Lost, |journal| {
+        let from_child = |body: &EventBody| matches!(body, EventBody::MessageReceived(e) if matches!(e.from, Sender::Child(_)));
+        let at = find(journal, |event| from_child(&event.body));
+        journal.events.remove(at);
+    }),
+    ("a background child was heard of twice", Harm::Doubled, |journal| {
+        let from_child = |body: &EventBody| matches!(body, EventBody::MessageReceived(e) if matches!(e.from, Sender::Child(_)));
+        let at = find(journal, |event| from_child(&event.body));
+        journal.events.insert(at, journal.events[at].clone());
+    }),
+    ("an answer is gone", Harm::Lost, |journal| {
+        let at = find(
+            journal,
+            |event| matches!(&event.body, EventBody::ModelReplied(e) if e.reply.as_ref().is_some_and(|r| r.calls.is_empty())),
+        );
+        journal.events.remove(at);
+    }),
+    ("what was answered is asked again", Harm::Doubled, |journal| {
+        let called = find(journal, |event| matches!(event.body, EventBody::ModelCalled(_)));
+        let replied = find(journal, |event| matches!(event.body, EventBody::ModelReplied(_)));
+        let (call, reply) = (journal.events[called].clone(), journal.events[replied].clone());
+        let rest = journal.events.split_off(replied + 1);
+        journal.events.extend([call, reply].into_iter().chain(rest));
+    }),
+    ("a child was never closed", Harm::Orphan, |journal| {
+        let at = find(journal, |event| matches!(event.body, EventBody::SubagentClosed(_)));
+        journal.events.remove(at);
+    }),
+    ("a child was made twice", Harm::Doubled, |journal| {
+        let at = find(journal, |event| matches!(event.body, EventBody::SubagentCreated(_)));
+        journal.events.insert(at, journal.events[at].clone());
+    }),
+    ("a tool starts after a cancel", Harm::Broken, |journal| {
+        let cancel = find(journal, |event| matches!(event.body, EventBody::CancelRequested(_)));
+        let called = find(journal, |event| matches!(event.body, EventBody::ModelCalled(_)));
+        let mut call = journal.events[called].clone();
+        call.agent_id = journal.events[cancel].agent_id.clone();
+        journal.events.insert(cancel + 1, call);
+    }),
+    ("the run ends twice", Harm::Broken, |journal| {
+        let end = journal.events.last().unwrap().clone();
+        journal.events.push(end);
+    }),
+    ("a write without an intent", Harm::Orphan, |journal| {
+        journal.events.retain(|event| {
+            !matches!(&event.body, EventBody::ToolIntended(e) if e.write.as_ref().is_some_and(|w| w.path == "notes.txt"))
+        });
+    }),
+    ("an agent is still open in the table", Harm::Orphan, |journal| {
+        "running".clone_into(&mut journal.info.agents[3].state);
+    }),
+    ("an agent spent something else", Harm::Broken, |journal| {
+        journal.info.agents[3].own.usage.output_tokens += 1;
+    }),
+    ("an agent has no row", Harm::Lost, |journal| {
+        journal.info.agents.remove(5);
+    }),
+];
+
+#[test]
+fn undisturbed_it_does_everything_it_is_for_and_every_change_of_it_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (scenario, journal) = told(dir.path());
+    assert_eq!(breaches(&scenario, &journal), []);
     assert_eq!(journal.info.status, "completed");
     assert_eq!(journal.info.agents.len() as u64, scenario::AGENTS);
     for (path, content) in Scenario::expected_files() {
-        assert_eq!(std::fs::read_to_string(workspace.join(&path)).unwrap(), content, "{path}");
+        assert_eq!(fs::read_to_string(scenario.workspace().join(&path)).unwrap(), content, "{path}");
     }
+    for (name, harm, change) in CHANGES {
+        let mut changed = Journal { info: journal.info.clone(), events: journal.events.clone() };
+        change(&mut changed);
+        number(&mut changed);
+        let found = breaches(&scenario, &changed);
+        assert!(found.iter().any(|breach| breach.harm == *harm), "{name}: {found:?}");
+    }
+    gaps(&scenario, &journal);
+    ledgers(&scenario, &journal);
+    files(&scenario, &journal);
+}
+
+fn gaps(scenario: &Scenario, journal: &Journal) {
+    let mut gap = Journal { info: journal.info.clone(), events: journal.events.clone() };
+    let last = gap.events.last_mut().unwrap();
+    last.seq += 1;
+    assert!(breaches(scenario, &gap).iter().any(|breach| breach.harm == Harm::Lost));
+}
+
+fn ledgers(scenario: &Scenario, journal: &Journal) {
+    let whole = fs::read_to_string(scenario.ledger()).unwrap();
+    let (first, rest) = whole.split_once('\n').unwrap();
+    let root = journal.info.run.root();
+    let cases = [
+        (format!("{whole}{first}\n"), Harm::Doubled),
+        (rest.to_owned(), Harm::Lost),
+        (format!("{whole}{root} call_9_9 1\n"), Harm::Broken),
+        (format!("{whole}half a li"), Harm::Broken),
+    ];
+    for (text, harm) in cases {
+        fs::write(scenario.ledger(), text).unwrap();
+        let found = breaches(scenario, journal);
+        assert!(found.iter().any(|breach| breach.harm == harm), "{harm:?}: {found:?}");
+    }
+    fs::write(scenario.ledger(), whole).unwrap();
+}
+
+fn files(scenario: &Scenario, journal: &Journal) {
+    let notes = scenario.workspace().join("notes.txt");
+    let whole = fs::read(&notes).unwrap();
+    fs::write(&notes, [&whole[..], b"twice\n"].concat()).unwrap();
+    assert!(breaches(scenario, journal).iter().any(|breach| breach.harm == Harm::Lost));
+    fs::write(&notes, whole).unwrap();
+    fs::write(scenario.workspace().join(".posse-notes.txt-1.tmp"), "").unwrap();
+    assert!(breaches(scenario, journal).iter().any(|breach| breach.harm == Harm::Orphan));
+}
+
+#[test]
+fn what_was_told_and_is_gone_or_different_is_found() {
+    let line = |seq: u64, summary: &str| {
+        json!({"seq": seq, "agent_id": "k3f9ab2c", "kind": "x", "summary": summary}).to_string()
+    };
+    let mut told = Acknowledged::default();
+    told.take(&line(1, "one")).unwrap();
+    told.take(&line(2, "two")).unwrap();
+    told.take(r#"{"type": "result"}"#).unwrap();
+    assert!(told.take(&line(2, "another")).is_err(), "told twice, and differently");
+    let check = |lines: &[String]| {
+        let mut logs = Acknowledged::default();
+        for line in lines {
+            logs.take(line).unwrap();
+        }
+        let mut told = Acknowledged::default();
+        told.take(&line(1, "one")).unwrap();
+        told.take(&line(2, "two")).unwrap();
+        let mut findings = Findings::default();
+        told.check(&logs, &mut findings);
+        findings.into_breaches().len()
+    };
+    assert_eq!(check(&[line(1, "one"), line(2, "two"), line(3, "three")]), 0);
+    assert_eq!(check(&[line(1, "one")]), 1);
+    assert_eq!(check(&[line(1, "one"), line(2, "changed")]), 1);
+    assert_eq!((told.len(), told.run().unwrap().as_str()), (2, "k3f9ab2c"));
 }
