@@ -93,3 +93,44 @@ impl Stored {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_an_event_and_all_before_it_are_in_its_hash() {
+        let run: RunId = "k3f9ab2c".parse().expect("id");
+        let other: RunId = "k3f9ab2d".parse().expect("id");
+        let (agent, child) = (run.root(), run.root().child(1));
+        let link = Link {
+            tenant: "local",
+            run: &run,
+            seq: 7,
+            agent: &agent,
+            kind: "run.started",
+            at_ms: 9,
+            version: 1,
+            payload: "{}",
+        };
+        let hash = chain(&Hash::ZERO, link);
+        let others = [
+            chain(&Hash::of(b"x"), link),
+            chain(&Hash::ZERO, Link { tenant: "other", ..link }),
+            chain(&Hash::ZERO, Link { run: &other, ..link }),
+            chain(&Hash::ZERO, Link { seq: 8, ..link }),
+            chain(&Hash::ZERO, Link { agent: &child, ..link }),
+            chain(&Hash::ZERO, Link { kind: "run.failed", ..link }),
+            chain(&Hash::ZERO, Link { at_ms: 10, ..link }),
+            chain(&Hash::ZERO, Link { version: 2, ..link }),
+            chain(&Hash::ZERO, Link { payload: "[]", ..link }),
+            // The same letters, divided otherwise.
+            chain(&Hash::ZERO, Link { tenant: "loca", ..link }),
+            chain(&Hash::ZERO, Link { kind: "run.started{", payload: "}", ..link }),
+        ];
+        for (at, other) in others.iter().enumerate() {
+            assert_ne!(*other, hash, "{at}");
+        }
+        assert_eq!(chain(&Hash::ZERO, link), hash);
+    }
+}

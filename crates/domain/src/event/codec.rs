@@ -132,3 +132,6 @@ fn stow_reply(replied: &mut super::ModelReplied, blobs: &mut Vec<Blob>) {
     replied.reply = None;
     blobs.push(blob);
 }
+
+#[cfg(test)]
+mod tests;

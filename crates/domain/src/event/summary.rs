@@ -13,44 +13,46 @@ impl EventBody {
             EventBody::RunStarted(e) => format!("run started: {}", line(&e.request)),
             EventBody::RunResumed(e) => format!("run resumed by owner {} after {} ms", e.epoch, e.unowned_ms),
             EventBody::RunCompleted(e) => format!("run completed: {}", line(&e.text)),
-            EventBody::RunFailed(e) => format!("run failed ({}): {}", e.code, first_line(&e.reason, SHOWN)),
-            EventBody::RunCancelled(e) => format!("run cancelled: {}", first_line(&e.reason, SHOWN)),
+            EventBody::RunFailed(e) => format!("run failed ({}): {}", e.code, shown(&e.reason)),
+            EventBody::RunCancelled(e) => format!("run cancelled: {}", shown(&e.reason)),
             EventBody::SubagentCreated(e) => {
                 format!(
                     "created {} at depth {}: {}",
-                    e.definition,
+                    shown(&e.definition),
                     e.depth,
-                    first_line(&e.contract.step.title, SHOWN)
+                    shown(&e.contract.step.title)
                 )
             }
             EventBody::SubagentQueued(e) => format!("queued for {}", word(&e.waits_for)),
             EventBody::SubagentStarted(_) => "started".to_owned(),
-            EventBody::SubagentAttempt(e) => format!("attempt {}: {}", e.n, first_line(&e.reason, SHOWN)),
+            EventBody::SubagentAttempt(e) => format!("attempt {}: {}", e.n, shown(&e.reason)),
             EventBody::SubagentWaitingForMerge(e) => format!("ended its work: {}", line(&e.report)),
-            EventBody::SubagentFailed(e) => format!("failed ({}): {}", e.code, first_line(&e.reason, SHOWN)),
-            EventBody::SubagentClosed(e) => format!("closed, {} ({})", word(&e.final_status), e.close_reason),
-            EventBody::SubagentRefused(e) => format!("refused {} ({})", e.definition, e.code),
+            EventBody::SubagentFailed(e) => format!("failed ({}): {}", e.code, shown(&e.reason)),
+            EventBody::SubagentClosed(e) => {
+                format!("closed, {} ({})", word(&e.final_status), shown(&e.close_reason))
+            }
+            EventBody::SubagentRefused(e) => format!("refused {} ({})", shown(&e.definition), e.code),
             EventBody::IntegrationPassed(e) => format!("integrated, change: {}", word(&e.change)),
             EventBody::IntegrationFailed(e) => format!("not integrated ({})", e.code),
-            EventBody::ModelCalled(e) => format!("turn {}: asks {}", e.turn, e.model),
+            EventBody::ModelCalled(e) => format!("turn {}: asks {}", e.turn, shown(&e.model)),
             EventBody::ModelReplied(e) => replied(e),
             EventBody::ToolIntended(e) => match &e.specifier {
-                Some(specifier) => format!("{}: {}", e.tool, first_line(specifier, SHOWN)),
-                None => e.tool.clone(),
+                Some(specifier) => format!("{}: {}", shown(&e.tool), shown(specifier)),
+                None => shown(&e.tool),
             },
-            EventBody::ToolFinished(e) if e.ok => format!("{} done", e.tool),
-            EventBody::ToolFinished(e) => format!("{} failed: {}", e.tool, line(&e.output)),
-            EventBody::ToolInterrupted(e) => format!("{} interrupted, outcome unknown", e.tool),
+            EventBody::ToolFinished(e) if e.ok => format!("{} done", shown(&e.tool)),
+            EventBody::ToolFinished(e) => format!("{} failed: {}", shown(&e.tool), line(&e.output)),
+            EventBody::ToolInterrupted(e) => format!("{} interrupted, outcome unknown", shown(&e.tool)),
             EventBody::PermissionDecided(e) => {
-                format!("{} {}", word(&e.decision), first_line(&e.operation, SHOWN))
+                format!("{} {}", word(&e.decision), shown(&e.operation))
             }
             EventBody::MessageReceived(e) => format!("message: {}", line(&e.text)),
             EventBody::CancelRequested(e) => {
                 format!(
                     "{} by {}: {}",
                     if e.kill { "kill" } else { "cancel" },
-                    e.by,
-                    first_line(&e.reason, SHOWN)
+                    shown(&e.by),
+                    shown(&e.reason)
                 )
             }
             EventBody::ContextTrimmed(e) => {
@@ -67,20 +69,25 @@ impl EventBody {
 fn replied(e: &super::ModelReplied) -> String {
     match (&e.error, &e.reply) {
         (Some(error), _) => {
-            format!("turn {}: model failed ({}): {}", e.turn, error.code, first_line(&error.message, SHOWN))
+            format!("turn {}: model failed ({}): {}", e.turn, error.code, shown(&error.message))
         }
         (None, Some(reply)) if reply.calls.is_empty() => format!("turn {}: {}", e.turn, line(&reply.text)),
         (None, Some(reply)) if reply.calls.len() == 1 => {
-            format!("turn {}: calls {}", e.turn, first_line(&reply.calls[0].name, SHOWN))
+            format!("turn {}: calls {}", e.turn, shown(&reply.calls[0].name))
         }
         (None, Some(reply)) => format!("turn {}: {} calls", e.turn, reply.calls.len()),
         (None, None) => format!("turn {}: a long reply", e.turn),
     }
 }
 
+/// One line of a text. Names too come from models: a tool may be called anything.
+fn shown(text: &str) -> String {
+    first_line(text, SHOWN)
+}
+
 fn line(text: &Text) -> String {
     match text {
-        Text::Here(text) => first_line(text, SHOWN),
+        Text::Here(text) => shown(text),
         Text::Stored(at) => format!("({} bytes)", at.bytes),
     }
 }

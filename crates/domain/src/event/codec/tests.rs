@@ -1,0 +1,527 @@
+//! Every kind of event, there and back; what is long, what is unknown, what is broken.
+
+use std::collections::{BTreeSet, HashMap};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::budget::{Amount, Budget, Figures, Usage};
+use crate::code::Code;
+use crate::contract::Contract;
+use crate::definition::{Definition, Mode};
+use crate::event::{
+    CallError, CancelRequested, Change, ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote,
+    IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied, PermissionDecided,
+    Purpose, QueuedFor, ReportCause, RunCancelled, RunCompleted, RunFailed, RunResumed, RunStarted, RunTerms,
+    SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
+    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus,
+    ToolFinished, ToolIntended, ToolInterrupted, WriteIntent,
+};
+use crate::hash::Hash;
+use crate::id::AgentId;
+use crate::lifecycle::{FailKind, StateName};
+use crate::message::{Reply, ToolCall};
+use crate::permission::{Decision, Rule, Rules};
+
+fn agent() -> AgentId {
+    "k3f9ab2c.2".parse().expect("id")
+}
+
+fn contract(text: &str) -> Contract {
+    let value = json!({
+        "version": 1,
+        "context": {"depth": 1, "max_depth": 2, "parent_task_id": "k3f9ab2c", "root_task_id": "k3f9ab2c"},
+        "parent": {"run_id": "k3f9ab2c", "agent_id": "k3f9ab2c", "message_id": "m7", "step_idx": 1,
+            "task_prompt": text, "goal_summary": text, "continues": "k3f9ab2c.1", "repairs": null},
+        "step": {"title": text, "description": text, "success_criteria": [text, {"command": "x", "timeout_ms": null}],
+            "owns": ["src/**"], "required": true},
+        "permissions": {"allowed_tools": ["read"], "rules": [{"pattern": "bash:*", "decision": "deny"}],
+            "can_spawn_children": false, "max_delegation_depth": 0, "may_share_history": false, "on_ask": "deny"},
+        "execution": {"definition": "general", "skill": null, "model": "a/b", "temperature": 0.5, "top_p": null,
+            "max_turns": 20, "turn_timeout_ms": null, "attempt_timeout_ms": 1, "idle_timeout_ms": 2,
+            "max_retries": 1, "max_retries_per_tool": 3, "close_on_completion": true, "share_history": false,
+            "extra_context": text},
+        "budget": {"tokens": 1, "usd": 1.5, "agents": null, "wall_ms": 0},
+        "outputs": {"report_format": "markdown", "report_path_pattern": "x", "result_schema": {"type": "object"}},
+    });
+    serde_json::from_value(value).expect("a contract")
+}
+
+fn definition(text: &str) -> Definition {
+    Definition {
+        name: "general".to_owned(),
+        display_name: text.to_owned(),
+        description: text.to_owned(),
+        prompt: text.to_owned(),
+        tools: vec!["read".to_owned()],
+        spawns: Some(vec!["general".to_owned()]),
+        max_turns: Some(3),
+        model: None,
+        temperature: Some(0.25),
+        top_p: None,
+        mode: Mode::Primary,
+        default: Decision::Ask,
+        rules: vec![rule()],
+        parallel: Some(2),
+    }
+}
+
+fn rule() -> Rule {
+    Rule { pattern: "bash:git push*".parse().expect("pattern"), decision: Decision::Deny }
+}
+
+fn figures() -> Figures {
+    Figures { turns: 1, tool_calls: 2, wall_ms: 3, usage: usage() }
+}
+
+fn usage() -> Usage {
+    Usage { input_tokens: 4, output_tokens: 5, cached_tokens: 1, micro_usd: Some(6) }
+}
+
+fn failed(text: &str) -> Vec<FailedChild> {
+    vec![FailedChild { id: agent(), code: Code::Timeout, reason: text.to_owned() }]
+}
+
+fn replied(reply: Option<Reply>, error: Option<CallError>) -> EventBody {
+    let replied = ModelReplied {
+        attempt: 1,
+        turn: 2,
+        call: 3,
+        reply,
+        reply_at: None,
+        error,
+        usage: usage(),
+        estimated: true,
+        tag: Some("rule:1".to_owned()),
+        elapsed_ms: 9,
+    };
+    Box::new(replied).into()
+}
+
+/// At least one event of every kind, with this text wherever a text can stand.
+fn samples(text: &str) -> Vec<EventBody> {
+    let mut all = run_samples(text);
+    all.extend(child_samples(text));
+    all.extend(call_samples(text));
+    all
+}
+
+fn run_samples(text: &str) -> Vec<EventBody> {
+    let contract = contract(text);
+    let started = RunStarted {
+        request: text.into(),
+        contract_hash: contract.hash(),
+        contract,
+        dir: text.to_owned(),
+        session_id: Some(text.to_owned()),
+        terms: RunTerms {
+            base_turns: None,
+            parallel: 7,
+            close_on_completion: false,
+            operator_rules: vec![rule()].into(),
+            run_rules: Rules::default(),
+        },
+        definitions: vec![definition(text)],
+    };
+    vec![
+        Box::new(started).into(),
+        RunResumed { epoch: 3, unowned_ms: 4 }.into(),
+        RunCompleted { text: text.into(), failed: failed(text), figures: figures(), turns_exhausted: true }
+            .into(),
+        RunFailed {
+            kind: FailKind::Execution,
+            code: Code::SubagentError,
+            reason: text.to_owned(),
+            text: Some(text.into()),
+            failed: failed(text),
+            figures: figures(),
+        }
+        .into(),
+        RunCancelled { reason: text.to_owned(), failed: Vec::new(), figures: figures() }.into(),
+    ]
+}
+
+fn child_samples(text: &str) -> Vec<EventBody> {
+    let contract = contract(text);
+    let (from, to) = (StateName::Created, StateName::Running);
+    let created = SubagentCreated {
+        to: StateName::Created,
+        definition: "general".to_owned(),
+        skill: None,
+        depth: 1,
+        parent_id: "k3f9ab2c".parse().expect("id"),
+        root_id: "k3f9ab2c".parse().expect("id"),
+        turn_limit: Some(7),
+        call_id: text.to_owned(),
+        background: true,
+        writer: true,
+        contract_hash: contract.hash(),
+        contract,
+    };
+    vec![
+        Box::new(created).into(),
+        SubagentQueued { waits_for: QueuedFor::Ownership }.into(),
+        SubagentStarted { from, to }.into(),
+        SubagentAttempt { n: 2, kind: FailKind::Timeout, code: Code::Timeout, reason: text.to_owned() }
+            .into(),
+        SubagentWaitingForMerge { from, to, report: text.into(), turns_exhausted: true }.into(),
+        SubagentFailed {
+            from,
+            to,
+            kind: FailKind::Budget,
+            code: Code::BudgetExhausted,
+            reason: text.to_owned(),
+            report: Some(text.into()),
+        }
+        .into(),
+        SubagentFailed {
+            from,
+            to,
+            kind: FailKind::Policy,
+            code: Code::PermissionDenied,
+            reason: text.to_owned(),
+            report: None,
+        }
+        .into(),
+        SubagentClosed {
+            sub_agent_id: agent(),
+            step_idx: 1,
+            from,
+            to,
+            final_status: FinalStatus::Completed,
+            close_reason: text.to_owned(),
+            usage: figures(),
+            subtree_usage: figures(),
+        }
+        .into(),
+        SubagentRefused {
+            call_id: text.to_owned(),
+            definition: text.to_owned(),
+            code: Code::MaxDepthExceeded,
+            reason: text.to_owned(),
+        }
+        .into(),
+        IntegrationPassed { from, to, change: Change::InPlace }.into(),
+        IntegrationFailed {
+            from,
+            to,
+            kind: FailKind::Integration,
+            code: Code::ChecksFailed,
+            reason: text.to_owned(),
+        }
+        .into(),
+        CancelRequested { by: text.to_owned(), reason: text.to_owned(), kill: true }.into(),
+    ]
+}
+
+fn call_samples(text: &str) -> Vec<EventBody> {
+    let calls = vec![ToolCall {
+        id: "a".to_owned(),
+        name: text.to_owned(),
+        input: json!({"path": text, "n": [1, null]}),
+    }];
+    vec![
+        ModelCalled {
+            attempt: 1,
+            turn: 2,
+            call: 3,
+            purpose: Purpose::Report,
+            cause: Some(ReportCause::Schema),
+            model: text.to_owned(),
+            request_hash: Hash::of(b"x"),
+            reserved: Amount { input_tokens: 1, output_tokens: 2, micro_usd: None },
+        }
+        .into(),
+        replied(Some(Reply { text: text.into(), calls }), None),
+        replied(
+            None,
+            Some(CallError { code: Code::ModelError, message: text.to_owned(), status: Some(529) }),
+        ),
+        ToolIntended {
+            call_id: text.to_owned(),
+            tool: text.to_owned(),
+            class: EffectClass::Write,
+            specifier: Some(text.to_owned()),
+            write: Some(WriteIntent { path: text.to_owned(), before: None, after: Hash::of(b"y") }),
+        }
+        .into(),
+        ToolFinished {
+            call_id: text.to_owned(),
+            tool: text.to_owned(),
+            ok: false,
+            code: Some(Code::ToolError),
+            output: text.into(),
+            child: Some(agent()),
+            seen: vec![SeenFile { path: text.to_owned(), hash: Hash::of(b"z") }],
+            elapsed_ms: 4,
+        }
+        .into(),
+        ToolInterrupted {
+            call_id: text.to_owned(),
+            tool: text.to_owned(),
+            output: text.into(),
+            elapsed_ms: 5,
+        }
+        .into(),
+        PermissionDecided {
+            call_id: text.to_owned(),
+            operation: text.to_owned(),
+            decision: Decision::Ask,
+            layer: Some(text.to_owned()),
+            rule: Some(rule()),
+        }
+        .into(),
+        MessageReceived { from: Sender::Person, text: text.into() }.into(),
+        MessageReceived { from: Sender::Agent(agent()), text: text.into() }.into(),
+        MessageReceived { from: Sender::Child(agent()), text: text.into() }.into(),
+        MessageReceived { from: Sender::Host(HostNote::SchemaMismatch), text: text.into() }.into(),
+        ContextTrimmed { call_ids: vec![text.to_owned()], freed_bytes: 9 }.into(),
+        TodoChanged { items: vec![TodoItem { text: text.to_owned(), status: TodoStatus::InProgress }] }
+            .into(),
+    ]
+}
+
+fn event(body: EventBody) -> Event {
+    Event { agent: agent(), at_ms: 1_700_000_000_123, body }
+}
+
+fn stored(event: &Event, blobs: &mut Vec<Blob>) -> Stored {
+    let encoded = event.clone().encode(blobs).expect("encoded");
+    Stored {
+        seq: 1,
+        agent: encoded.agent,
+        kind: encoded.kind.into(),
+        at_ms: encoded.at_ms,
+        version: encoded.version,
+        payload: encoded.payload,
+        hash: Hash::ZERO,
+    }
+}
+
+/// There and back, with what is in the blobs.
+fn round_trip(event: &Event) -> Event {
+    let mut blobs = Vec::new();
+    let stored = stored(event, &mut blobs);
+    let texts: HashMap<Hash, String> =
+        blobs.iter().map(|blob| (blob.hash, String::from_utf8(blob.bytes.to_vec()).expect("text"))).collect();
+    let mut back = Event::decode(&stored).expect("decoded");
+    let mut asked = 0;
+    back.body
+        .fill(&mut |at| {
+            asked += 1;
+            let text = texts.get(&at.blob)?;
+            assert_eq!(at.bytes, text.len() as u64);
+            Some(text.clone())
+        })
+        .expect("filled");
+    assert_eq!(asked, blobs.len(), "every blob is asked for, and nothing else");
+    back
+}
+
+#[test]
+fn there_is_a_sample_of_every_kind() {
+    let kinds: BTreeSet<&str> = samples("x").iter().map(EventBody::kind).collect();
+    assert_eq!(kinds, EventBody::KINDS.iter().copied().collect());
+    assert_eq!(kinds.len(), EventBody::KINDS.len(), "no kind is named twice");
+}
+
+#[test]
+fn every_kind_comes_back_as_it_was() {
+    let hostile = "first\nsecond\t\u{0}\u{1b}[31m \"quoted\" \\ ü 🙂 {\"blob\": \"x\"}";
+    for text in ["", "short", hostile, &"long ".repeat(2_000), &"ü".repeat(3_000)] {
+        for body in samples(text) {
+            let event = event(body);
+            assert_eq!(round_trip(&event), event, "{}", event.body.kind());
+        }
+    }
+}
+
+#[test]
+fn a_text_moves_into_a_blob_exactly_beyond_the_limit() {
+    for (bytes, blobs_expected) in [(INLINE_MAX_BYTES, 0), (INLINE_MAX_BYTES + 1, 1)] {
+        let text = "x".repeat(bytes);
+        let event = event(MessageReceived { from: Sender::Person, text: text.as_str().into() }.into());
+        let mut blobs = Vec::new();
+        let stored = stored(&event, &mut blobs);
+        assert_eq!(blobs.len(), blobs_expected, "{bytes}");
+        assert_eq!(stored.payload.contains(&text), blobs_expected == 0);
+        assert!(blobs.iter().all(|blob| blob.hash == Hash::of(text.as_bytes())), "named by their content");
+    }
+}
+
+#[test]
+fn what_is_long_leaves_a_short_payload() {
+    let long = "x".repeat(100_000);
+    for body in [
+        RunCompleted {
+            text: long.as_str().into(),
+            failed: Vec::new(),
+            figures: figures(),
+            turns_exhausted: false,
+        }
+        .into(),
+        SubagentWaitingForMerge {
+            from: StateName::Running,
+            to: StateName::WaitingForMerge,
+            report: long.as_str().into(),
+            turns_exhausted: false,
+        }
+        .into(),
+        replied(Some(Reply { text: long.as_str().into(), calls: Vec::new() }), None),
+        MessageReceived { from: Sender::Person, text: long.as_str().into() }.into(),
+    ] {
+        let mut event = event(body);
+        let mut blobs = Vec::new();
+        let stored = stored(&event, &mut blobs);
+        assert_eq!(blobs.len(), 1);
+        assert!(stored.payload.len() < 1_000, "{}: {} bytes", stored.kind, stored.payload.len());
+        // Not fetched, it says what is missing and how long it is.
+        let mut thin = Event::decode(&stored).expect("decoded");
+        assert_eq!(thin.body.missing().len(), 1);
+        assert_eq!(event.body.missing().len(), 0);
+        assert!(!thin.body.summary().contains("xxxx"));
+    }
+}
+
+#[test]
+fn a_wide_reply_is_stored_once_and_whole() {
+    let calls: Vec<ToolCall> = (0..10_000)
+        .map(|n| ToolCall {
+            id: format!("call_{n}"),
+            name: "task".to_owned(),
+            input: json!({"prompt": n.to_string()}),
+        })
+        .collect();
+    let event = event(replied(Some(Reply { text: "I split it.".into(), calls }), None));
+    let mut blobs = Vec::new();
+    let stored = stored(&event, &mut blobs);
+    assert_eq!(blobs.len(), 1);
+    assert!(stored.payload.len() < 1_000, "{} bytes", stored.payload.len());
+    assert_eq!(round_trip(&event), event);
+}
+
+#[test]
+fn one_call_with_long_arguments_is_stored_as_a_blob_too() {
+    let calls = vec![ToolCall {
+        id: "a".to_owned(),
+        name: "write".to_owned(),
+        input: json!({"content": "x".repeat(1_000_000)}),
+    }];
+    let event = event(replied(Some(Reply { text: "".into(), calls }), None));
+    let mut blobs = Vec::new();
+    assert!(stored(&event, &mut blobs).payload.len() < 1_000);
+    assert_eq!(round_trip(&event), event);
+}
+
+#[test]
+fn a_missing_or_broken_blob_is_an_error() {
+    let long = "x".repeat(10_000);
+    for body in [
+        MessageReceived { from: Sender::Person, text: long.as_str().into() }.into(),
+        replied(Some(Reply { text: long.as_str().into(), calls: Vec::new() }), None),
+    ] {
+        let stored = stored(&event(body), &mut Vec::new());
+        let mut lost = Event::decode(&stored).expect("decoded");
+        let error = lost.body.fill(&mut |_| None).expect_err("missing");
+        assert!(error.to_string().contains("is missing"), "{error}");
+    }
+    let stored = stored(
+        &event(replied(Some(Reply { text: long.as_str().into(), calls: Vec::new() }), None)),
+        &mut Vec::new(),
+    );
+    for broken in ["", "no json", r#"{"text": 7}"#, r#"{"text": "x", "more": 1}"#] {
+        let mut thin = Event::decode(&stored).expect("decoded");
+        let error = thin.body.fill(&mut |_| Some(broken.to_owned())).expect_err("broken");
+        assert!(matches!(error, CodecError::Malformed { .. }), "{broken}: {error}");
+    }
+}
+
+#[test]
+fn unknown_kinds_and_newer_versions_are_errors() {
+    let good = stored(&event(RunResumed { epoch: 1, unowned_ms: 0 }.into()), &mut Vec::new());
+    for kind in ["agent.teleported", "", "run.resumed ", "run.Resumed", "RunResumed"] {
+        let odd = Stored { kind: kind.into(), ..good.clone() };
+        assert_eq!(Event::decode(&odd), Err(CodecError::UnknownKind { kind: kind.to_owned() }));
+    }
+    let newer = Stored { version: EVENT_VERSION + 1, ..good.clone() };
+    let error = Event::decode(&newer).expect_err("newer");
+    assert_eq!(error, CodecError::Newer { kind: "run.resumed".to_owned(), found: EVENT_VERSION + 1 });
+    assert!(error.to_string().contains("newer than this Posse understands"), "{error}");
+}
+
+#[test]
+fn a_payload_that_is_not_what_its_kind_promises_is_an_error() {
+    for body in samples("x") {
+        let good = stored(&event(body), &mut Vec::new());
+        let with_more = good.payload.replacen('{', "{\"surplus\": 1,", 1).replace(",}", "}");
+        for payload in ["", "null", "[]", "7", "\"x\"", &good.payload[..good.payload.len() - 1], &with_more] {
+            let bad = Stored { payload: payload.to_owned(), ..good.clone() };
+            let error = Event::decode(&bad).expect_err(payload);
+            assert!(
+                matches!(&error, CodecError::Malformed { kind, .. } if **kind == *good.kind),
+                "{payload}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_summary_is_one_short_line_whatever_is_in_the_event() {
+    let hostile = format!("\n\n  first\r\nsecond {}", "x".repeat(5_000));
+    for body in samples(&hostile).into_iter().chain(samples("")) {
+        let summary = body.summary();
+        assert!(!summary.contains(['\n', '\r']), "{}: {summary:?}", body.kind());
+        assert!(summary.chars().count() < 300, "{}: {} characters", body.kind(), summary.chars().count());
+    }
+}
+
+#[test]
+fn the_detail_has_everything_of_the_event() {
+    for body in samples("x") {
+        let detail = body.detail();
+        let stored = stored(&event(body.clone()), &mut Vec::new());
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&stored.payload).expect("JSON"),
+            detail,
+            "{}",
+            body.kind()
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_comes_back_as_it_was(text in any::<String>(), times in prop_oneof![Just(1_usize), Just(700)]) {
+        for body in samples(&text.repeat(times)) {
+            let event = event(body);
+            prop_assert_eq!(round_trip(&event), event);
+        }
+    }
+
+    #[test]
+    fn no_payload_makes_the_reader_panic(kind in prop::sample::select(EventBody::KINDS), payload in "[\\PC]{0,40}") {
+        let odd = Stored {
+            seq: 1,
+            agent: agent(),
+            kind: kind.into(),
+            at_ms: 0,
+            version: EVENT_VERSION,
+            payload,
+            hash: Hash::ZERO,
+        };
+        prop_assert!(Event::decode(&odd).is_err());
+    }
+}
+
+/// A budget's numbers survive as they are: none stays none, and zero stays zero.
+#[test]
+fn budgets_in_contracts_keep_none_and_zero_apart() {
+    let body = child_samples("x").remove(0);
+    let EventBody::SubagentCreated(created) = round_trip(&event(body)).body else { panic!("created") };
+    assert_eq!(created.contract.budget.agents, None);
+    assert_eq!(created.contract.budget.wall_ms, Some(0));
+    assert_ne!(created.contract.budget, Budget::NONE);
+}
