@@ -182,7 +182,8 @@ impl Conversation {
             *wanted.entry(id).or_default() += 1;
         }
         let mut freed = 0;
-        for message in &mut self.messages {
+        let old = self.messages.len().saturating_sub(TRIM_KEEP_MESSAGES);
+        for message in &mut self.messages[..old] {
             let Message::Results(results) = &**message else { continue };
             if !results.iter().any(|result| wanted.get(&*result.call_id).is_some_and(|left| *left > 0)) {
                 continue;

@@ -210,7 +210,9 @@ impl Played {
     pub(super) fn finish(&mut self, child: &AgentId) -> bool {
         let finish = Finish { report: "found".into(), turns_exhausted: false };
         let Some(decided) = self.run.finish(child, finish) else { return false };
-        decided.into_iter().for_each(|decided| self.put(decided));
+        for decided in decided {
+            self.put(decided);
+        }
         true
     }
 

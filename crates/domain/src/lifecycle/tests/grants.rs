@@ -51,8 +51,8 @@ fn kinds() -> impl Strategy<Value = Vec<Definition>> {
         made.into_iter()
             .zip(NAMES)
             .map(|((tools, spawns, rules, default), name)| Definition {
-                rules,
                 default,
+                rules,
                 ..definition(name, &tools, spawns.as_deref())
             })
             .collect()

@@ -138,7 +138,7 @@ fn an_altered_contract_is_refused() {
             "tools",
             |created| {
                 created.contract.permissions.allowed_tools =
-                    crate::permission::ToolSet::parse(["rm"]).expect("set")
+                    crate::permission::ToolSet::parse(["rm"]).expect("set");
             },
             "wider than its parent's",
         ),

@@ -16,7 +16,7 @@ use crate::lifecycle::{Attempt, Cancel, EndBlocked, FailKind, Node, OpenState, R
 
 #[derive(Debug, Clone)]
 enum Command {
-    Spawn { parent: Index, request: SpawnRequest, names: Index },
+    Spawn { parent: Index, request: Box<SpawnRequest>, names: Index },
     Queue(Index),
     Start(Index),
     Call(Index),
@@ -44,8 +44,8 @@ fn requests() -> impl Strategy<Value = SpawnRequest> {
     (definition, any::<bool>(), prop::bool::weighted(0.3), budget).prop_map(
         |(definition, background, required, budget)| SpawnRequest {
             background,
-            required,
             budget,
+            required,
             ..request(definition)
         },
     )
@@ -54,7 +54,7 @@ fn requests() -> impl Strategy<Value = SpawnRequest> {
 fn commands() -> impl Strategy<Value = Command> {
     let at = any::<Index>;
     prop_oneof![
-        6 => (at(), requests(), at()).prop_map(|(parent, request, names)| Command::Spawn { parent, request, names }),
+        6 => (at(), requests(), at()).prop_map(|(parent, request, names)| Command::Spawn { parent, request: Box::new(request), names }),
         1 => at().prop_map(Command::Queue),
         6 => at().prop_map(Command::Start),
         4 => at().prop_map(Command::Call),

@@ -1,0 +1,220 @@
+//! A driver without IO: it does what the machine says, and the events are the only thing the machine sees.
+
+use posse_domain::budget::{Amount, Usage};
+use posse_domain::code::Code;
+use posse_domain::contract::Contract;
+use posse_domain::event::{
+    CallError, EffectClass, EventBody, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose,
+    ReportCause, Sender, SubagentAttempt, ToolFinished, ToolIntended, ToolInterrupted,
+};
+use posse_domain::hash::Hash;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::FailKind;
+use posse_domain::message::{Reply, ToolCall};
+use serde_json::{Value, json};
+
+use crate::conversation::{Conversation, Message};
+use crate::machine::{Machine, Step, accept};
+
+pub(super) fn contract(max_turns: Option<u32>, schema: Option<&Value>) -> Contract {
+    let value = json!({
+        "version": 1,
+        "context": {"depth": 1, "max_depth": 2, "parent_task_id": "k3f9ab2c", "root_task_id": "k3f9ab2c"},
+        "parent": {"run_id": "k3f9ab2c", "agent_id": "k3f9ab2c", "message_id": "m1", "step_idx": 0,
+            "task_prompt": "all of it", "goal_summary": "all of it", "continues": null, "repairs": null},
+        "step": {"title": "find it", "description": "Find it.", "success_criteria": [], "owns": [], "required": false},
+        "permissions": {"allowed_tools": ["read"], "rules": [], "can_spawn_children": false,
+            "max_delegation_depth": 0, "may_share_history": false, "on_ask": "deny"},
+        "execution": {"definition": "scout", "skill": null, "model": "a/b", "temperature": null, "top_p": null,
+            "max_turns": max_turns, "turn_timeout_ms": null, "attempt_timeout_ms": 600_000, "idle_timeout_ms": 120_000,
+            "max_retries": 1, "max_retries_per_tool": 3, "close_on_completion": true, "share_history": false,
+            "extra_context": null},
+        "budget": {},
+        "outputs": {"report_format": "markdown", "report_path_pattern": "x", "result_schema": schema},
+    });
+    serde_json::from_value(value).expect("a contract")
+}
+
+/// A machine with everything it was told.
+pub(super) struct Told {
+    pub(super) contract: Contract,
+    pub(super) machine: Machine,
+    pub(super) events: Vec<EventBody>,
+    pub(super) children: bool,
+}
+
+impl Told {
+    pub(super) fn new(max_turns: Option<u32>, schema: Option<&Value>) -> Self {
+        let contract = contract(max_turns, schema);
+        let machine = Machine::new(&contract, Conversation::default());
+        Self { contract, machine, events: Vec::new(), children: false }
+    }
+
+    pub(super) fn tell(&mut self, body: impl Into<EventBody>) {
+        let body = body.into();
+        self.machine.apply(&body);
+        self.events.push(body);
+    }
+
+    pub(super) fn next(&self) -> Step {
+        self.machine.next(self.children)
+    }
+
+    /// The machine that a new process makes of the same events.
+    pub(super) fn folded(&self) -> Machine {
+        let mut machine = Machine::new(&self.contract, Conversation::default());
+        self.events.iter().for_each(|body| machine.apply(body));
+        machine
+    }
+
+    /// Asks the model, as the machine says; gives the turn and what it was for.
+    pub(super) fn ask(&mut self) -> (u32, Purpose) {
+        self.ask_because(None)
+    }
+
+    /// The same, where the driver has a reason of its own for the report.
+    pub(super) fn ask_because(&mut self, cause_now: Option<ReportCause>) -> (u32, Purpose) {
+        let Step::CallModel { turn, call, purpose, cause } = self.next() else { panic!("{:?}", self.next()) };
+        let (purpose, cause) =
+            if cause_now.is_some() { (Purpose::Report, cause_now) } else { (purpose, cause) };
+        let (upcoming, _) = self.machine.upcoming(cause);
+        self.tell(ModelCalled {
+            attempt: self.machine.attempt(),
+            turn,
+            call,
+            purpose,
+            cause,
+            model: "a/b".to_owned(),
+            request_hash: upcoming,
+            reserved: Amount { input_tokens: 1, output_tokens: 1, micro_usd: None },
+        });
+        assert_eq!(self.next(), Step::Wait);
+        assert_eq!(self.machine.conversation().hash(), upcoming, "what was announced is what is sent");
+        (turn, purpose)
+    }
+
+    fn replied(&self, reply: Option<Reply>, error: Option<CallError>) -> EventBody {
+        let replied = ModelReplied {
+            attempt: self.machine.attempt(),
+            turn: self.machine.turn(),
+            call: self.machine.call(),
+            reply,
+            reply_at: None,
+            error,
+            usage: Usage::ZERO,
+            estimated: false,
+            tag: Some("rule:1".to_owned()),
+            elapsed_ms: 10,
+        };
+        Box::new(replied).into()
+    }
+
+    /// The model answers; gives the ids that were doubled.
+    pub(super) fn reply(&mut self, text: &str, calls: &[(&str, &str, Value)]) -> Vec<String> {
+        let call = |(id, name, input): &(&str, &str, Value)| ToolCall {
+            id: (*id).to_owned(),
+            name: (*name).to_owned(),
+            input: input.clone(),
+        };
+        let reply = Reply { text: text.into(), calls: calls.iter().map(call).collect() };
+        let (reply, repeated) = accept(reply);
+        self.tell(self.replied(Some(reply), None));
+        repeated
+    }
+
+    pub(super) fn fail(&mut self, code: Code, message: &str) {
+        let error = CallError { code, message: message.to_owned(), status: None };
+        self.tell(self.replied(None, Some(error)));
+    }
+
+    pub(super) fn intend(&mut self, call_id: &str) {
+        self.tell(ToolIntended {
+            call_id: call_id.to_owned(),
+            tool: "read".to_owned(),
+            class: EffectClass::Exec,
+            specifier: None,
+            write: None,
+        });
+    }
+
+    pub(super) fn result(&mut self, call_id: &str, ok: bool, text: &str) {
+        self.tell(ToolFinished {
+            call_id: call_id.to_owned(),
+            tool: "read".to_owned(),
+            ok,
+            code: (!ok).then_some(Code::ToolError),
+            output: text.into(),
+            child: None,
+            seen: Vec::new(),
+            elapsed_ms: 20,
+        });
+    }
+
+    pub(super) fn interrupt(&mut self, call_id: &str) {
+        self.tell(ToolInterrupted {
+            call_id: call_id.to_owned(),
+            tool: "read".to_owned(),
+            output: "outcome unknown".into(),
+            elapsed_ms: 30,
+        });
+    }
+
+    pub(super) fn message(&mut self, from: Sender, text: &str) {
+        self.tell(MessageReceived { from, text: text.into() });
+    }
+
+    /// Says what the machine wants said.
+    pub(super) fn say(&mut self) -> HostNote {
+        let Step::Tell(note, text) = self.next() else { panic!("{:?}", self.next()) };
+        self.tell(MessageReceived { from: Sender::Host(note), text: text.into() });
+        note
+    }
+
+    pub(super) fn retry(&mut self, reason: &str) {
+        let n = self.machine.attempt() + 1;
+        self.tell(SubagentAttempt {
+            n,
+            kind: FailKind::Execution,
+            code: Code::SubagentError,
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// One turn with these calls, all of which give these results.
+    pub(super) fn turn(&mut self, calls: &[(&str, &str, Value)], ok: bool, text: &str) {
+        self.ask();
+        self.reply("", calls);
+        for (id, ..) in calls {
+            self.result(id, ok, text);
+        }
+    }
+}
+
+pub(super) fn child() -> AgentId {
+    "k3f9ab2c.1.1".parse().expect("id")
+}
+
+/// The conversation in a form that reads well in a failed test.
+pub(super) fn said(machine: &Machine) -> Vec<String> {
+    machine
+        .conversation()
+        .messages()
+        .iter()
+        .map(|message| match &**message {
+            Message::User(text) => format!("user: {text}"),
+            Message::Assistant { text, calls } => {
+                let calls: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+                format!("model: {text}{calls:?}")
+            }
+            Message::Results(results) => {
+                let results: Vec<String> =
+                    results.iter().map(|r| format!("{}={}", r.call_id, r.text)).collect();
+                format!("results: {}", results.join(" "))
+            }
+        })
+        .collect()
+}
+
+pub(super) fn hash_of(machine: &Machine) -> Hash {
+    machine.conversation().hash()
+}
