@@ -21,6 +21,7 @@ const SCRIPT: &str = r#"
     usage: {input_tokens: 300, output_tokens: 20}
 - when: {definition: explore}
   reply: {text: "Found:\n\n- src/main.rs", usage: {input_tokens: 400, output_tokens: 30}}
+  latency_ms: 100
 - when: {definition: general}
   error: {status: 500, message: broken}
 - reply: {text: It is found., usage: {input_tokens: 1500, output_tokens: 40}}

@@ -2,7 +2,7 @@
 //!
 //! This crate is the composition root: the only one that reads the environment or the home directory, and the
 //! only one that prints. What was typed becomes what it means in three steps, each with its own types:
-//! arguments ([`args`]), settings with their origins ([`settings`]), and what a run needs ([`launch`]). Everything
+//! arguments (`args`), settings with their origins (`settings`), and what a run needs (`launch`). Everything
 //! that can be wrong with them is found before anything is written.
 
 mod args;
