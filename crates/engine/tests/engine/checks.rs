@@ -70,9 +70,8 @@ pub(crate) fn whole(events: &[Event]) -> Run {
                 | EventBody::SubagentStarted(_)
                 | EventBody::SubagentAttempt(_)
         );
-        if begins && stopped.iter().any(|above| above.contains(&event.agent)) {
-            panic!("{}", wrong("something begins after a cancel"));
-        }
+        let late = begins && stopped.iter().any(|above| above.contains(&event.agent));
+        assert!(!late, "{}", wrong("something begins after a cancel"));
         if matches!(event.body, EventBody::CancelRequested(_)) {
             stopped.insert(event.agent.clone());
         }

@@ -174,14 +174,13 @@ pub(crate) async fn dies_at(world: &World, spec: RunSpec, deaths: &[Death]) -> E
     let mut deaths = deaths.iter().copied();
     let (_, run, mut ended) = start(world, spec.clone(), deaths.next()).await;
     let mut before = Vec::new();
-    let run = match run {
-        Some(run) => run,
+    let run = if let Some(run) = run {
+        run
+    } else {
         // Nothing was durable: there is no run, and the person starts it again.
-        None => {
-            let (_, run, now_ended) = start(world, spec, None).await;
-            ended = now_ended;
-            run.expect("it starts")
-        }
+        let (_, run, now_ended) = start(world, spec, None).await;
+        ended = now_ended;
+        run.expect("it starts")
     };
     while !ended {
         before.push(remains(world, &run).await);

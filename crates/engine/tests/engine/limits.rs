@@ -174,7 +174,7 @@ async fn wall_time_is_a_deadline_of_the_subtree_and_never_retried() {
             text("").call("task", input)
         }
         (1, 1) => text("").call("task", child("scout", "y")),
-        (2, _) => text("never").latency(Duration::from_secs(60)),
+        (2, _) => text("never").latency(Duration::from_mins(1)),
         _ => text("done"),
     })
     .in_virtual_time();
@@ -188,7 +188,7 @@ async fn wall_time_is_a_deadline_of_the_subtree_and_never_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn the_roots_wall_time_ends_the_run() {
-    let world = World::new(|_| text("never").latency(Duration::from_secs(60))).in_virtual_time();
+    let world = World::new(|_| text("never").latency(Duration::from_mins(1))).in_virtual_time();
     let mut spec = world.spec();
     spec.budget.wall_ms = Some(500);
     let ended = world.run(spec).await;

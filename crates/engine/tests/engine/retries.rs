@@ -85,7 +85,7 @@ async fn a_silent_model_is_a_timeout() {
         (0, _, 1) => text("").call("task", child("scout", "Look.")),
         (0, ..) => text("done"),
         (_, 1, _) => text("too late").latency(Duration::from_millis(120_001)),
-        _ => text("found").latency(Duration::from_millis(119_000)),
+        _ => text("found").latency(Duration::from_secs(119)),
     })
     .in_virtual_time();
     let ended = world.run(world.spec()).await;
@@ -104,7 +104,7 @@ async fn waiting_for_a_child_does_not_count_as_working_time() {
             text("").call("task", input)
         }
         (1, 1) => text("").call("task", child("scout", "Look.")).latency(Duration::from_millis(100)),
-        (2, _) => text("found").latency(Duration::from_secs(60)),
+        (2, _) => text("found").latency(Duration::from_mins(1)),
         _ => text("done"),
     })
     .in_virtual_time();

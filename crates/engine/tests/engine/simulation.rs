@@ -159,7 +159,7 @@ async fn random_trees_end_when_anybody_is_cancelled_at_any_moment() {
 async fn cancels(world: &World, run: &RunId, chance: &mut Chance) {
     let key = world.key(run);
     let mut pulse = world.store().watch(&key);
-    for _ in 0..1 + chance.below(3) {
+    for _ in 0..=chance.below(3) {
         let at = chance.below(60);
         loop {
             let head = pulse.borrow_and_update().head;
@@ -184,7 +184,7 @@ async fn cancels(world: &World, run: &RunId, chance: &mut Chance) {
 async fn random_trees_survive_random_deaths() {
     for seed in 0..150 {
         let (world, spec, mut chance) = world(seed);
-        let deaths: Vec<Death> = (0..1 + chance.below(4))
+        let deaths: Vec<Death> = (0..=chance.below(4))
             .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
             .collect();
         dies_at(&world, spec, &deaths).await;

@@ -106,14 +106,17 @@ pub(crate) fn trace(name: &'static str, class: EffectClass, outside: &Outside, p
     let outside = outside.clone();
     let alive = power.clone();
     let run: Step<ToolResult> = Arc::new(move |call, input| {
-        let done = match &alive {
-            Some(power) => power.act(|| outside.add(name, &call)),
-            None => Some(outside.add(name, &call)),
+        let act = || outside.add(name, &call);
+        let dead = if let Some(power) = &alive {
+            power.act(act).is_none()
+        } else {
+            act();
+            false
         };
-        match done {
-            Some(()) => async move { Ok(ToolOutput { text: format!("{name} {input}") }) }.boxed(),
-            None => pending().boxed(),
+        if dead {
+            return pending().boxed();
         }
+        async move { Ok(ToolOutput { text: format!("{name} {input}") }) }.boxed()
     });
     made(name, class, Made { prepare: ready(), run, power })
 }

@@ -55,13 +55,13 @@ async fn a_run_verifies_at_every_commit() {
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let key = world.key(handle.id());
-    let watched = world.clone();
+    let looking = world.clone();
     let watcher = tokio::spawn(async move {
-        let mut pulse = watched.store().watch(&key);
+        let mut pulse = looking.store().watch(&key);
         let mut looks = 0;
         loop {
-            verify(watched.store(), &key).await.expect("it holds together at any moment");
-            if !grows(&watched, &key, &mut pulse).await {
+            verify(looking.store(), &key).await.expect("it holds together at any moment");
+            if !grows(&looking, &key, &mut pulse).await {
                 return looks;
             }
             looks += 1;
@@ -140,10 +140,12 @@ async fn a_child_left_open_keeps_its_report_over_a_resume_until_its_parent_close
     assert!(closes("1") < closes("2"), "the other one is closed at the parent's end");
 }
 
+type Alter = fn(&mut Vec<Stored>);
+
 /// What somebody did to a journal behind Posse's back.
 #[derive(Clone)]
 enum Tampering {
-    Event(fn(&mut Vec<Stored>)),
+    Event(Alter),
     Agents(fn(&mut Vec<AgentRow>)),
     Run(fn(&mut RunEntry)),
 }
@@ -168,7 +170,7 @@ async fn every_kind_of_tampering_shows() {
     let ended = world.run(world.spec()).await;
     let run = &ended.run.id;
     let last = ended.events.len() as u64;
-    let events: [(&str, u64, fn(&mut Vec<Stored>)); 9] = [
+    let events: [(&str, u64, Alter); 9] = [
         ("dropped", 5, |events| drop(events.remove(4))),
         ("doubled", 6, |events| {
             let copy = events[4].clone();

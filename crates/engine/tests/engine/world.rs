@@ -29,9 +29,9 @@ use crate::tools::{Gate, Outside, boom, trace};
 pub(crate) const MODEL: &str = "test/model";
 
 /// A run that has not ended by then hangs. Far beyond what any of these runs take.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_mins(1);
 /// The same where time is virtual, and an hour takes none.
-const HANGS_VIRTUAL: Duration = Duration::from_secs(100 * 3600);
+const HANGS_VIRTUAL: Duration = Duration::from_hours(100);
 
 type Script = Arc<dyn Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync>;
 type Hold = Arc<dyn Fn(&ModelRequest) -> Option<Gate> + Send + Sync>;
@@ -56,12 +56,11 @@ impl Model for TestModel {
         sink: Arc<dyn StreamSink>,
     ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
         let note = || self.asked.lock().expect("no panic while it is held").push(request.clone());
-        let alive = match &self.power {
-            Some(power) => power.act(note).is_some(),
-            None => {
-                note();
-                true
-            }
+        let alive = if let Some(power) = &self.power {
+            power.act(note).is_some()
+        } else {
+            note();
+            true
         };
         if !alive {
             return pending().boxed();
@@ -209,6 +208,7 @@ impl World {
         }
     }
 
+    #[expect(clippy::unused_self, reason = "reads as what it is: the key of a run in this world")]
     pub(crate) fn key(&self, run: &RunId) -> RunKey {
         RunKey { tenant: TenantId::local(), run: run.clone() }
     }
