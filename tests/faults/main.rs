@@ -8,5 +8,6 @@ mod disks;
 mod follow;
 mod home;
 mod kills;
+mod mail;
 mod owners;
 mod repeat;

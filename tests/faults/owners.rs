@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use posse_testkit::aftermath::Aftermath;
+use posse_testkit::aftermath::{Aftermath, no_locks};
 use posse_testkit::check::Acknowledged;
 use posse_testkit::dice::Dice;
 use posse_testkit::process::{Heard, Launch, Running, last_words};
@@ -178,8 +178,9 @@ fn owners_stopped_at_random_moments_are_fenced() {
             hear_out(owner, &mut told);
         }
         let aftermath = Aftermath { launch: &launch, scenario: &scenario, run: &run, told: &told };
-        let breaches = aftermath.breaches().unwrap();
-        assert_eq!(breaches, [], "part {part}: {}", last_words(&launch.errors()));
+        let mut findings = aftermath.look().unwrap().findings;
+        no_locks(&scenario.state(), &mut findings);
+        assert_eq!(findings.into_breaches(), [], "part {part}: {}", last_words(&launch.errors()));
     }
     assert!(fenced > 0, "every run ended before its owner was stopped");
 }

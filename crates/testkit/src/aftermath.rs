@@ -7,7 +7,7 @@ use std::path::Path;
 use posse::{EventBody, RunId};
 use posse_domain::code::Code;
 
-use crate::check::{self, Acknowledged, Breach, Files, Findings, Harm, Journal};
+use crate::check::{self, Acknowledged, Files, Findings, Harm, Journal};
 use crate::process::Launch;
 use crate::scenario::{self, Scenario};
 
@@ -36,11 +36,6 @@ pub struct Looked {
 }
 
 impl Aftermath<'_> {
-    /// Checks everything and gives what does not hold.
-    pub fn breaches(&self) -> io::Result<Vec<Breach>> {
-        Ok(self.look()?.findings.into_breaches())
-    }
-
     /// Checks everything.
     pub fn look(&self) -> io::Result<Looked> {
         let mut looked = Looked::default();
@@ -54,7 +49,6 @@ impl Aftermath<'_> {
             Ok(journal) => self.journal(&journal, &mut looked),
             Err(problem) => findings.add(Harm::Broken, problem),
         }
-        owners(&self.scenario.state().join("owners"), &mut looked.findings);
         Ok(looked)
     }
 
@@ -125,8 +119,8 @@ fn outcome(journal: &Journal, workspace: &Path, findings: &mut Findings) {
     }
 }
 
-/// No lock of a dead owner is left once another has opened and closed the store.
-fn owners(folder: &Path, findings: &mut Findings) {
-    let left = std::fs::read_dir(folder).map_or(0, Iterator::count);
+/// Once all processes have ended, no lock of a dead owner is left: whoever came later took it away.
+pub fn no_locks(state: &Path, findings: &mut Findings) {
+    let left = std::fs::read_dir(state.join("owners")).map_or(0, Iterator::count);
     findings.expect(left == 0, Harm::Orphan, || format!("{left} locks of dead owners are left"));
 }

@@ -29,6 +29,10 @@ const EARLY_PERCENT: u64 = 15;
 const EARLY_PART: u64 = 10;
 /// Of a hundred runs, how many have a second process that follows the journal.
 const FOLLOWED_PERCENT: u64 = 25;
+/// Of a hundred random parts, how many are several runs in one store.
+const CROWD_PERCENT: u64 = 20;
+/// How many runs those are.
+const CROWD: usize = 3;
 /// Runs beyond the wanted kills before a campaign gives up: a kill can come too late.
 const TRIES_PER_KILL: u64 = 4;
 /// Where a run is cut off so that its resume has everything to do: a write that was intended and not made.
@@ -86,9 +90,9 @@ pub fn carry_out(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary,
     let mut never_passed = Vec::new();
     if let Some(passings) = order.points {
         let passed = Passed::count(order)?;
-        let plans;
-        (plans, never_passed) = passed.plans(passings, order.seed);
-        rows.extend(side_by_side(order, &Queue::of(plans), tell)?);
+        let parts;
+        (parts, never_passed) = passed.parts(passings, order.seed);
+        rows.extend(side_by_side(order, &Queue::of(parts), tell)?);
     }
     if order.random > 0 {
         let pace = pace(order)?;
@@ -99,7 +103,7 @@ pub fn carry_out(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary,
 
 /// The points that neither a run nor a resume of the scenario passes: names without a place.
 pub fn never_passed(order: &Order) -> Result<Vec<&'static str>, String> {
-    Ok(Passed::count(order)?.plans(Passings::One, order.seed).1)
+    Ok(Passed::count(order)?.parts(Passings::One, order.seed).1)
 }
 
 /// How often each point is passed by an undisturbed run, and by a resume.
@@ -141,11 +145,11 @@ impl Passed {
     }
 
     /// A plan for each point and passing, and the points that neither passed.
-    fn plans(&self, passings: Passings, seed: u64) -> (Vec<(String, Plan)>, Vec<&'static str>) {
-        let mut plans = Vec::new();
+    fn parts(&self, passings: Passings, seed: u64) -> (Vec<Part>, Vec<&'static str>) {
+        let mut parts = Vec::new();
         let mut never = Vec::new();
-        for (part, point) in faults::points().into_iter().enumerate() {
-            let mut dice = Dice::of_part(seed, part as u64);
+        for (place, point) in faults::points().into_iter().enumerate() {
+            let mut dice = Dice::of_part(seed, place as u64);
             let (before, count) = match (self.by_run.get(point), self.by_resume.get(point)) {
                 (Some(&count), _) => (None, count),
                 (None, Some(&count)) => (Some(Death { point: BEFORE_RESUME.to_owned(), passing: 2 }), count),
@@ -162,10 +166,10 @@ impl Passed {
                     blows.push(Blow::After(Duration::from_millis(dice.roll(300))));
                 }
                 let followed = dice.chance(FOLLOWED_PERCENT);
-                plans.push((death.to_string(), Plan { blows, followed }));
+                parts.push(Part { name: death.to_string(), plans: vec![Plan { blows, followed }] });
             }
         }
-        (plans, never)
+        (parts, never)
     }
 }
 
@@ -194,31 +198,38 @@ fn pace(order: &Order) -> Result<Duration, String> {
     Ok(times[PACE_RUNS / 2])
 }
 
-/// Where the next plan comes from.
+/// What is carried out at once: one plan, or several in one store.
+#[derive(Debug, Clone)]
+struct Part {
+    name: String,
+    plans: Vec<Plan>,
+}
+
+/// Where the next part comes from.
 enum Queue<'a> {
     /// A list, each once.
-    List { plans: Vec<(String, Plan)>, next: AtomicUsize },
+    List { parts: Vec<Part>, next: AtomicUsize },
     /// Kills at random moments until there were enough.
     Random { order: &'a Order, pace: Duration, next: AtomicU64, kills: AtomicU64 },
 }
 
 impl<'a> Queue<'a> {
-    fn of(plans: Vec<(String, Plan)>) -> Self {
-        Self::List { plans, next: AtomicUsize::new(0) }
+    fn of(parts: Vec<Part>) -> Self {
+        Self::List { parts, next: AtomicUsize::new(0) }
     }
 
     fn random(order: &'a Order, pace: Duration) -> Self {
         Self::Random { order, pace, next: AtomicU64::new(0), kills: AtomicU64::new(0) }
     }
 
-    fn next(&self) -> Option<(String, Plan)> {
+    fn next(&self) -> Option<Part> {
         match self {
-            Self::List { plans, next } => plans.get(next.fetch_add(1, Ordering::Relaxed)).cloned(),
+            Self::List { parts, next } => parts.get(next.fetch_add(1, Ordering::Relaxed)).cloned(),
             Self::Random { order, pace, next, kills } => {
                 let part = next.fetch_add(1, Ordering::Relaxed);
                 let enough = kills.load(Ordering::Relaxed) >= order.random;
                 (!enough && part < order.random * TRIES_PER_KILL)
-                    .then(|| random_plan(order.seed, part, *pace))
+                    .then(|| random_part(order.seed, part, *pace))
             }
         }
     }
@@ -230,36 +241,42 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// The plan of one part of a seed: moments over the whole of a run, for its first process and for its resumes.
-fn random_plan(seed: u64, part: u64, pace: Duration) -> (String, Plan) {
+/// One part of a seed.
+fn random_part(seed: u64, part: u64, pace: Duration) -> Part {
     // Beyond the parts that points use.
     let mut dice = Dice::of_part(seed, (1 << 32) + part);
+    let runs = if dice.chance(CROWD_PERCENT) { CROWD } else { 1 };
+    let plans = (0..runs).map(|_| random_plan(&mut dice, pace)).collect();
+    Part { name: format!("random {part}"), plans }
+}
+
+/// Moments over the whole of a run, for its first process and for its resumes.
+fn random_plan(dice: &mut Dice, pace: Duration) -> Plan {
     let span = u64::try_from(pace.as_micros()).unwrap_or(u64::MAX).max(1);
     let first = if dice.chance(EARLY_PERCENT) { span / EARLY_PART } else { span };
     let mut blows = vec![Blow::After(Duration::from_micros(dice.roll(first)))];
     while blows.len() < KILLS_PER_RUN_MAX && dice.chance(KILLED_AGAIN_PERCENT) {
         blows.push(Blow::After(Duration::from_micros(dice.roll(span))));
     }
-    let followed = dice.chance(FOLLOWED_PERCENT);
-    (format!("random {part}"), Plan { blows, followed })
+    Plan { blows, followed: dice.chance(FOLLOWED_PERCENT) }
 }
 
 fn side_by_side(order: &Order, queue: &Queue<'_>, tell: &(dyn Fn(&Row) + Sync)) -> Result<Vec<Row>, String> {
     let rows: Mutex<Vec<Row>> = Mutex::default();
     let problems: Mutex<Vec<String>> = Mutex::default();
     let work = || {
-        while let Some((name, plan)) = queue.next() {
-            match one(order, &name, &plan) {
-                Ok(row) => {
-                    queue.done(&row.report);
-                    tell(&row);
-                    rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+        while let Some(part) = queue.next() {
+            match carry_out_part(order, &part) {
+                Ok(done) => {
+                    for row in done {
+                        queue.done(&row.report);
+                        tell(&row);
+                        rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+                    }
                 }
                 Err(problem) => {
-                    problems
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(format!("{name}: {problem}"));
+                    let problem = format!("{}: {problem}", part.name);
+                    problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
                     return;
                 }
             }
@@ -276,21 +293,21 @@ fn side_by_side(order: &Order, queue: &Queue<'_>, tell: &(dyn Fn(&Row) + Sync)) 
     }
 }
 
-fn one(order: &Order, name: &str, plan: &Plan) -> Result<Row, String> {
+fn carry_out_part(order: &Order, part: &Part) -> Result<Vec<Row>, String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let report = trial::carry_out(&order.program, dir.path(), plan)?;
+    let reports = trial::carry_out_together(&order.program, dir.path(), &part.plans)?;
+    let breaches: Vec<String> =
+        reports.iter().flat_map(|report| &report.breaches).map(ToString::to_string).collect();
     let mut kept = None;
-    if !report.breaches.is_empty() {
+    if !breaches.is_empty() {
         // Kept where it is: moving it would change the paths that the journal names.
         let path = dir.keep();
-        let note = report.breaches.iter().fold(format!("{name}\n{plan:?}\n"), |mut note, breach| {
-            let _ = writeln!(note, "{breach}");
-            note
-        });
+        let note = format!("{part:#?}\n{}\n", breaches.join("\n"));
         std::fs::write(path.join("breaches"), note).map_err(|error| error.to_string())?;
         kept = Some(path);
     }
-    Ok(Row { name: name.to_owned(), report, kept })
+    let row = |report| Row { name: part.name.clone(), report, kept: kept.clone() };
+    Ok(reports.into_iter().map(row).collect())
 }
 
 impl Summary {
@@ -327,11 +344,22 @@ impl Summary {
         points
     }
 
+    /// How long resumes took from the start of their process to their first event: the middle one, and the longest.
+    fn resumed_within(&self) -> (Duration, Duration) {
+        let mut times: Vec<Duration> =
+            self.rows.iter().flat_map(|row| row.report.resumed_within.clone()).collect();
+        times.sort_unstable();
+        let middle = times.get(times.len() / 2).copied().unwrap_or_default();
+        (middle, times.last().copied().unwrap_or_default())
+    }
+
     /// The figures in one line.
     pub fn line(&self) -> String {
+        let (middle, longest) = self.resumed_within();
         format!(
             "faults injected {}, runs {}, acknowledged events {}, lost {}, doubled {}, orphans {}, broken {}, \
-             effects reported as interrupted {}, model calls cut off {}, {:.0} s, seed {}",
+             effects reported as interrupted {}, model calls cut off {}, resumed within {} ms ({} ms at most), {:.0} s, \
+             seed {}",
             self.sum(|report| report.struck.len()),
             self.rows.len(),
             self.sum(|report| report.acknowledged),
@@ -341,6 +369,8 @@ impl Summary {
             self.count(Harm::Broken),
             self.sum(|report| report.interrupted),
             self.sum(|report| report.asked_again),
+            middle.as_millis(),
+            longest.as_millis(),
             self.took.as_secs_f64(),
             self.seed,
         )
@@ -371,6 +401,8 @@ impl Summary {
             "broken": self.count(Harm::Broken),
             "interrupted": self.sum(|report| report.interrupted),
             "asked_again": self.sum(|report| report.asked_again),
+            "resumed_within_ms": self.resumed_within().0.as_secs_f64() * 1e3,
+            "resumed_within_max_ms": self.resumed_within().1.as_secs_f64() * 1e3,
             "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
             "points": self.points_died_at(),
             "never_passed": self.never_passed,
@@ -406,8 +438,8 @@ mod tests {
 
     #[test]
     fn a_part_of_a_seed_is_the_same_plan_again() {
-        let plan = |part| random_plan(7, part, Duration::from_secs(1)).1.blows;
-        assert_eq!(plan(3), plan(3));
-        assert_ne!(plan(3), plan(4));
+        let blows = |part| random_part(7, part, Duration::from_secs(1)).plans[0].blows.clone();
+        assert_eq!(blows(3), blows(3));
+        assert_ne!(blows(3), blows(4));
     }
 }

@@ -30,8 +30,8 @@ pub struct Launch {
 impl Launch {
     /// `program` with its state in `state`, working and leaving its last words in `dir`.
     pub fn new(program: &Path, dir: &Path, state: &Path) -> Self {
-        let name = dir.file_name().unwrap_or_default().to_string_lossy();
-        let tag = format!("{}-{name}", std::process::id());
+        // A directory is used by one test only.
+        let tag = dir.display().to_string();
         Self {
             program: program.to_owned(),
             dir: dir.to_owned(),

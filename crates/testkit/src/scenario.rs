@@ -42,12 +42,18 @@ const LONG_BYTES: usize = 300_000;
 #[derive(Debug, Clone)]
 pub struct Scenario {
     dir: PathBuf,
+    state: PathBuf,
 }
 
 impl Scenario {
     /// Writes the scenario's files beneath `dir`.
     pub fn create(dir: &Path) -> io::Result<Self> {
-        let scenario = Self { dir: dir.to_owned() };
+        Self::create_sharing(dir, &dir.join("state"))
+    }
+
+    /// The same with the journal in `state`, which may be shared by several.
+    pub fn create_sharing(dir: &Path, state: &Path) -> io::Result<Self> {
+        let scenario = Self { dir: dir.to_owned(), state: state.to_owned() };
         fs::create_dir_all(scenario.workspace())?;
         for n in 0..PARTS {
             fs::write(scenario.workspace().join(part(n)), format!("part {n}\nneedle {n}\n"))?;
@@ -59,7 +65,7 @@ impl Scenario {
 
     /// Where the journal is.
     pub fn state(&self) -> PathBuf {
-        self.dir.join("state")
+        self.state.clone()
     }
 
     /// Where agents work.
@@ -87,6 +93,8 @@ impl Scenario {
         let mut args: Vec<OsString> = ["run", "--json", "--agent", "boss", "--agents"].map(Into::into).into();
         args.push(self.agents().into());
         args.extend(["--dir".into(), self.workspace().into(), "--model".into(), model]);
+        // Never reached, but every call has to ask for room.
+        args.extend(["--max-tokens".into(), "1000000000".into()]);
         args.push("Do everything at once.".into());
         args
     }

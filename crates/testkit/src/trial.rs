@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use posse::RunId;
 use serde_json::Value;
 
-use crate::aftermath::Aftermath;
+use crate::aftermath::{self, Aftermath};
 use crate::check::{Acknowledged, Breach, Findings, Harm};
 use crate::faults::Death;
 use crate::process::{Heard, Launch, Running, last_words};
@@ -66,17 +66,45 @@ pub struct Report {
     pub asked_again: usize,
     /// How long all its processes took.
     pub took: Duration,
+    /// How long each resume took from its start to its first event.
+    pub resumed_within: Vec<Duration>,
     /// What does not hold.
     pub breaches: Vec<Breach>,
 }
 
 /// Carries the plan out beneath `dir`, which must be empty.
 pub fn carry_out(program: &Path, dir: &Path, plan: &Plan) -> Result<Report, String> {
-    let scenario =
-        Scenario::create(dir).map_err(|error| format!("the scenario cannot be written: {error}"))?;
-    let mut trial = Trial::new(program, dir, scenario);
-    trial.run(plan).map_err(|error| error.to_string())?;
-    Ok(trial.report())
+    let mut reports = carry_out_together(program, dir, std::slice::from_ref(plan))?;
+    reports.pop().ok_or_else(|| "no run was started".to_owned())
+}
+
+/// Carries the plans out beneath `dir` side by side, each with a run of its own, all in one store.
+pub fn carry_out_together(program: &Path, dir: &Path, plans: &[Plan]) -> Result<Vec<Report>, String> {
+    let state = dir.join("state");
+    let mut trials = Vec::new();
+    for number in 1..=plans.len() {
+        let dir = dir.join(number.to_string());
+        let scenario = Scenario::create_sharing(&dir, &state);
+        let scenario = scenario.map_err(|error| format!("the scenario cannot be written: {error}"))?;
+        trials.push(Trial::new(program, &dir, scenario));
+    }
+    let mut reports = std::thread::scope(|scope| {
+        let run = |(mut trial, plan): (Trial, &Plan)| -> Result<Report, String> {
+            trial.run(plan).map_err(|error| error.to_string())?;
+            Ok(trial.report())
+        };
+        let running: Vec<_> =
+            trials.into_iter().zip(plans).map(|pair| scope.spawn(move || run(pair))).collect();
+        let joined =
+            running.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("a trial panicked".to_owned())));
+        joined.collect::<Result<Vec<Report>, String>>()
+    })?;
+    if let Some(last) = reports.last_mut() {
+        let mut findings = Findings::default();
+        aftermath::no_locks(&state, &mut findings);
+        last.breaches.extend(findings.into_breaches());
+    }
+    Ok(reports)
 }
 
 struct Trial {
@@ -120,11 +148,7 @@ impl Trial {
         self.report.took = began.elapsed();
         self.report.missed.extend(blows.cloned());
         if let Some(follower) = self.follower.take() {
-            // It ends by itself when the run has ended; if that went wrong it would wait for ever.
-            let (lines, _) = if ended { follower.finish()? } else { follower.kill()? };
-            for line in &lines {
-                self.take(line);
-            }
+            self.hear_out(follower, ended)?;
         }
         self.findings.expect(ended, Harm::Broken, || {
             format!("the run did not end; last words: {}", last_words(&self.launch.errors()))
@@ -151,11 +175,15 @@ impl Trial {
             Some(Blow::After(time)) => *time,
             Some(Blow::At(_)) | None => PATIENCE,
         };
-        let until = Instant::now() + limit;
+        let (began, mut resumes) = (Instant::now(), self.run.is_some());
+        let until = began + limit;
         let running = launch.start(args)?;
         let struck = loop {
             match running.hear(until) {
                 Heard::Line(line) => {
+                    if std::mem::take(&mut resumes) {
+                        self.report.resumed_within.push(began.elapsed());
+                    }
                     self.take(&line);
                     if followed && self.follower.is_none() {
                         self.follow()?;
@@ -186,6 +214,24 @@ impl Trial {
         Ok(false)
     }
 
+    /// All that a follower still tells. It ends by itself when the run has ended.
+    fn hear_out(&mut self, follower: Running, ended: bool) -> std::io::Result<()> {
+        let until = Instant::now() + if ended { PATIENCE } else { Duration::ZERO };
+        let hangs = loop {
+            match follower.hear(until) {
+                Heard::Line(line) => self.take(&line),
+                Heard::End => break false,
+                Heard::Nothing => break true,
+            }
+        };
+        self.findings.expect(!(hangs && ended), Harm::Broken, || "the follower does not end".to_owned());
+        let (rest, _) = if hangs { follower.kill()? } else { follower.finish()? };
+        for line in &rest {
+            self.take(line);
+        }
+        Ok(())
+    }
+
     fn take(&mut self, line: &str) {
         if let Err(problem) = self.told.take(line) {
             self.findings.add(Harm::Broken, problem);
@@ -210,9 +256,11 @@ impl Trial {
             self.findings.expect(said.status.success(), Harm::Broken, || {
                 format!("`ps` ended with {}: {}", said.status, said.err)
             });
-            let first: Option<Value> =
-                said.out.lines().next().and_then(|line| serde_json::from_str(line).ok());
-            self.run = first.and_then(|run| run["run"].as_str()?.parse().ok());
+            // Others may have their runs in the same store; this one works in a directory of its own.
+            let place = self.scenario.workspace();
+            let lines = said.out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let mut own = lines.filter(|run| run["dir"].as_str().is_some_and(|dir| Path::new(dir) == place));
+            self.run = own.next().and_then(|run| run["run"].as_str()?.parse().ok());
         }
         Ok(())
     }
