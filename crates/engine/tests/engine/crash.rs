@@ -237,43 +237,67 @@ async fn a_run_survives_one_death_after_the_other() {
     }
 }
 
-/// Wide enough that its events do not fit into one commit.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_wide_reply_survives_death_between_its_commits() {
-    const WIDTH: usize = 450;
-    let make = || {
-        World::new(|request| match (request.depth, request.turn) {
-            (0, 1) => {
-                let calls = (0..WIDTH).map(|n| {
-                    let prompt = n.to_string();
-                    let input =
-                        if n % 2 == 0 { child("scout", &prompt) } else { background("scout", &prompt) };
-                    ScriptedCall::new("task", input)
-                });
-                text("").calls(calls)
-            }
-            (0, _) => text("done"),
-            (_, 1) => text("").call("probe", json!({})),
-            _ => text("found"),
-        })
-    };
-    let world = make();
+/// Wide enough that its events do not fit into one commit. The calls that are answered at once move the place where
+/// the commits are cut, so that it is tried at every event of a call.
+fn wide(at_once: usize) -> World {
+    World::new(move |request| match (request.depth, request.turn) {
+        (0, 1) => {
+            let unknown = (0..at_once).map(|_| ScriptedCall::new("teleport", json!({})));
+            let spawns = (0..WIDTH).map(|n| ScriptedCall::new("task", background("scout", &n.to_string())));
+            text("").calls(unknown.chain(spawns))
+        }
+        (0, _) => text("done"),
+        _ => text("found"),
+    })
+}
+
+/// Children of a wide tree.
+const WIDTH: usize = 450;
+
+fn wide_spec(world: &World) -> RunSpec {
     let mut spec = world.spec();
     spec.budget.agents = Some(WIDTH as u64 + 1);
-    let (process, _, ended) = start(&world, spec, None).await;
-    assert!(ended);
-    let passes = process.power.expect("mortal").passes();
-    for point in ["engine.commit.before", "engine.commit.after"] {
-        let count = passes[point];
-        assert!(count > 4, "it takes several commits");
-        // The commits that spawn, one of those that deliver, and the last.
-        for pass in [2, 3, 4, count / 2, count] {
-            let world = make();
-            let mut spec = world.spec();
-            spec.budget.agents = Some(WIDTH as u64 + 1);
-            let ended = dies_at(&world, spec, &[Death { point, pass }]).await;
-            assert_eq!(ended.status(), "completed", "{point} {pass}");
-            assert_eq!(ended.run.agent_count(), WIDTH + 1, "{point} {pass}");
+    spec.parallel = 1_000;
+    spec
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wide_reply_survives_death_between_its_commits() {
+    for at_once in 0..3 {
+        for pass in [3, 4] {
+            let world = wide(at_once);
+            let death = Death { point: "engine.commit.before", pass };
+            let ended = dies_at(&world, wide_spec(&world), &[death]).await;
+            assert_eq!(ended.status(), "completed", "{at_once} {pass}");
+            assert_eq!(ended.run.agent_count(), WIDTH + 1, "{at_once} {pass}");
+            assert_eq!(ended.results("0").len(), WIDTH + at_once, "{at_once} {pass}");
+        }
+    }
+}
+
+/// The end of a wide tree is more than one commit would hold, and one cancel: a child that is closed is delivered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wide_cancel_survives_death_in_the_middle() {
+    for at_once in 0..3 {
+        for after in [0, 1] {
+            let gate = Gate::closed();
+            let held = gate.clone();
+            let world = wide(at_once).holding(move |request| (request.depth == 1).then(|| held.clone()));
+            let dying = world.mortal(None);
+            let handle = dying.runtime.start(wide_spec(&world)).await.expect("started");
+            let run = handle.id().clone();
+            gate.reached(WIDTH).await;
+            let power = dying.power.expect("mortal");
+            // It dies with the commit that takes the cancel, or with the one after it.
+            power.die_at("engine.commit.before", 1 + after);
+            world.cancel(&run.root()).await;
+            tokio::select! {
+                () = power.lost() => {}
+                ended = handle.ended() => ended.expect("it was done in one commit"),
+            }
+            checks::whole(&checks::read(world.store(), &world.key(&run)).await);
+            while !go_on(&world, &run, None).await {}
+            assert_eq!(world.look(&run).await.status(), "cancelled", "{at_once} {after}");
         }
     }
 }

@@ -246,3 +246,73 @@ async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
             .await;
     assert_eq!(runs.expect("runs"), [], "nothing was written");
 }
+
+/// Its children are not cancelled because it cannot afford another word: it waits for them, and what they say is
+/// added to what it said.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_cannot_afford_another_turn_waits_for_its_children() {
+    let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 300, price: None };
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let world = World::new(|request| match (request.agent.relative(), request.turn) {
+        ("0", 1) => {
+            let mut input = background("lead", "x");
+            input["budget"] = json!({"tokens": 6_000});
+            text("").call("task", input).usage(tokens(100))
+        }
+        ("1", 1) => text("").call("task", background("scout", "y")).usage(tokens(100)),
+        // It spends nearly all it has, and then its child completes.
+        ("1", 2) => text("What I know.").usage(tokens(5_500)),
+        ("1.1", _) => text("found late").usage(tokens(100)),
+        _ => text("done").usage(tokens(100)),
+    })
+    .with_facts(facts)
+    .holding(move |request| (request.agent.relative() == "1.1").then(|| held.clone()));
+    let process = world.process();
+    let handle = process.runtime.start(world.spec()).await.expect("started");
+    let lead = handle.id().root().child(1);
+    world
+        .until(handle.id(), |event| {
+            event.agent == lead && matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 2)
+        })
+        .await;
+    gate.open();
+    let ended = world.ended(&handle).await;
+    let failed = ended.of("1").find_map(|event| match &event.body {
+        EventBody::SubagentFailed(e) => Some(e.clone()),
+        _ => None,
+    });
+    let failed = failed.expect("it failed for its budget");
+    assert_eq!(failed.code.as_str(), "BUDGET_EXHAUSTED");
+    let report = failed.report.expect("a report").to_shared();
+    assert!(report.starts_with("What I know.") && report.contains("found late"), "{report}");
+    assert!(ended.kinds("1.1").contains(&"integration_passed"), "its child was not cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_outputs_leave_a_conversation_that_grows_too_long() {
+    let facts = ModelFacts { context_tokens: 3_000, max_output_tokens: 500, price: None };
+    let world = World::new(|request| match request.turn {
+        turn @ 1..=8 => text("").call("probe", json!({"turn": turn, "pad": "x".repeat(1_500)})),
+        _ => text("done"),
+    })
+    .with_facts(facts);
+    let ended = world.run(world.spec()).await;
+    let trimmed = ended.kinds("0").iter().filter(|kind| **kind == "context_trimmed").count();
+    assert!(trimmed > 0);
+    let last = world.asked_by("0").pop().expect("asked");
+    let all = format!("{:?}", last.messages);
+    assert!(all.contains("output left out"), "the mark says so");
+    assert_eq!(ended.results("0").len(), 8, "the journal keeps them all");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_too_long_for_a_conversation_is_cut_with_a_mark() {
+    let world = World::new(|request| match request.turn {
+        1 => text("").call("probe", json!({"pad": "ü".repeat(300_000)})),
+        _ => text("done"),
+    });
+    let ended = world.run(world.spec()).await;
+    let (ok, said) = ended.result("0");
+    assert!(ok && said.len() < 300_000 && said.ends_with("bytes in all]"), "{} bytes", said.len());
+}

@@ -72,6 +72,13 @@ impl Power {
         self.state().passes.clone()
     }
 
+    /// Dies at this pass of the point, counted from now.
+    pub(crate) fn die_at(&self, point: &'static str, pass: u64) {
+        let mut state = self.state();
+        let passed = state.passes.get(point).copied().unwrap_or(0);
+        state.death = Some(Death { point, pass: passed + pass });
+    }
+
     fn pass(&self, point: &'static str) {
         let mut state = self.state();
         let count = state.passes.entry(point).or_default();

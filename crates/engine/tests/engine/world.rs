@@ -146,6 +146,12 @@ impl World {
         self
     }
 
+    /// Leases of so long, instead of the store's usual ones.
+    pub(crate) fn with_lease(mut self, lease: Duration) -> Self {
+        self.memory = self.memory.with_lease(lease);
+        self
+    }
+
     pub(crate) fn with_facts(mut self, facts: ModelFacts) -> Self {
         self.facts = facts;
         self
@@ -177,9 +183,15 @@ impl World {
 
     /// A process that lives as long as the test.
     pub(crate) fn process(&self) -> Process {
+        self.process_that_beats(RuntimeOptions::default().heartbeat)
+    }
+
+    /// One that renews its leases so often.
+    pub(crate) fn process_that_beats(&self, heartbeat: Duration) -> Process {
         let store = Arc::new(self.memory.another_process());
         let parts = self.parts(store, Faults::default(), None);
-        Process { runtime: Runtime::new(parts, RuntimeOptions::default()), power: None }
+        let options = RuntimeOptions { heartbeat, ..RuntimeOptions::default() };
+        Process { runtime: Runtime::new(parts, options), power: None }
     }
 
     /// A process whose commits are late and that may die.

@@ -1,0 +1,100 @@
+//! Spawning and closing as `tracing` records, for logs and metrics.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use posse_models::scripted::ScriptedAnswer;
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+use crate::world::{World, child};
+
+type Record = BTreeMap<String, String>;
+
+/// Keeps the fields of every record.
+#[derive(Clone, Default)]
+struct Keeper(Arc<Mutex<Vec<Record>>>);
+
+struct Fields<'a>(&'a mut Record);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
+
+impl tracing::Subscriber for Keeper {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("posse_engine")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut record = Record::new();
+        event.record(&mut Fields(&mut record));
+        self.0.lock().expect("no panic while it is held").push(record);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// On one thread, so that the keeper hears all of it.
+#[tokio::test]
+async fn spawning_and_closing_are_records_with_their_fields() {
+    let keeper = Keeper::default();
+    let _guard = tracing::subscriber::set_default(keeper.clone());
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => ScriptedAnswer::text("").call("task", child("scout", "x")),
+        (1, 1) => ScriptedAnswer::text("").call("probe", json!({})),
+        _ => ScriptedAnswer::text("done"),
+    });
+    let ended = world.run(world.spec()).await;
+    let records = keeper.0.lock().expect("no panic while it is held").clone();
+    let of = |message: &str| -> Vec<Record> {
+        records
+            .iter()
+            .filter(|record| record.get("message").is_some_and(|text| text == message))
+            .cloned()
+            .collect()
+    };
+    let (run, agent) = (ended.run.id.to_string(), ended.run.id.root().child(1).to_string());
+    let created = of("sub-agent created");
+    assert_eq!(created.len(), 1, "{records:?}");
+    let expected = [
+        ("agent_id", agent.as_str()),
+        ("definition", "scout"),
+        ("depth", "1"),
+        ("parent_id", run.as_str()),
+        ("root_id", run.as_str()),
+        ("turn_limit", "20"),
+    ];
+    for (field, value) in expected {
+        assert_eq!(created[0].get(field).map(String::as_str), Some(value), "{field}");
+    }
+    let closed = of("sub-agent closed");
+    assert_eq!(closed.len(), 1, "{records:?}");
+    assert_eq!(closed[0].get("agent_id"), Some(&agent));
+    for field in [
+        "final_status",
+        "close_reason",
+        "turns",
+        "tool_calls",
+        "wall_ms",
+        "input_tokens",
+        "subtree_input_tokens",
+    ] {
+        assert!(closed[0].contains_key(field), "{field}");
+    }
+    assert_eq!((closed[0]["turns"].as_str(), closed[0]["tool_calls"].as_str()), ("2", "1"));
+}
