@@ -95,25 +95,31 @@ pub struct TaskEvents {
     view: TaskView,
     ready: VecDeque<TaskEvent>,
     done: bool,
+    over: bool,
 }
 
 impl TaskEvents {
     pub(crate) fn new(events: Events, agent: AgentId) -> Self {
-        Self { events, view: TaskView::new(agent), ready: VecDeque::new(), done: false }
+        Self { events, view: TaskView::new(agent), ready: VecDeque::new(), done: false, over: false }
     }
 
-    /// The next event; none after `done`.
+    /// The next event; none after `done`, or after the end of the run.
     pub async fn next(&mut self) -> Result<Option<TaskEvent>, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 self.done |= matches!(event, TaskEvent::Done { .. });
                 return Ok(Some(event));
             }
-            if self.done {
+            if self.done || self.over {
                 return Ok(None);
             }
             let event = self.events.next().await?;
             self.ready.extend(self.view.push(&event.agent_id, &event.body));
+            // Nothing follows the end of a run, also not for an agent that never was.
+            self.over = matches!(
+                event.body,
+                EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_)
+            );
         }
     }
 }
