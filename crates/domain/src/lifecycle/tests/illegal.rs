@@ -207,3 +207,46 @@ fn attempts_beyond_the_contract_are_refused() {
     assert!(played.run.apply(&attempt(2, FailKind::Timeout)).is_ok());
     assert!(played.run.apply(&attempt(3, FailKind::Timeout)).is_err(), "max_retries is 1");
 }
+
+/// Nothing decides on it yet, but a journal may hold it: work that was not accepted.
+#[test]
+fn an_integration_that_failed_ends_the_child_without_a_second_failure() {
+    use crate::event::{IntegrationFailed, SubagentWaitingForMerge};
+    use crate::lifecycle::StateName;
+    let mut played = Played::new(2, Budget::NONE);
+    let child = played.spawn("0", "scout");
+    played.start(&child);
+    let event = |body: EventBody| Event { agent: child.clone(), at_ms: 9_000, body };
+    let refused = |kind: FailKind| {
+        event(
+            IntegrationFailed {
+                from: StateName::WaitingForMerge,
+                to: StateName::Failed,
+                kind,
+                code: kind.code(),
+                reason: "it does not merge".to_owned(),
+            }
+            .into(),
+        )
+    };
+    assert!(played.run.apply(&refused(FailKind::Integration)).is_err(), "there is nothing to integrate yet");
+    let waiting = SubagentWaitingForMerge {
+        from: StateName::Running,
+        to: StateName::WaitingForMerge,
+        report: "found".into(),
+        turns_exhausted: false,
+    };
+    played.run.apply(&event(waiting.into())).expect("legal");
+    assert_eq!(played.fail(&child, FailKind::Execution), None, "it is past failing by itself");
+    assert!(
+        played.run.apply(&refused(FailKind::Execution)).is_err(),
+        "an integration fails by itself or is cancelled"
+    );
+    played.run.apply(&refused(FailKind::Integration)).expect("legal");
+    assert!(played.run.apply(&refused(FailKind::Integration)).is_err());
+    let (_, body) = played.run.close(&child, 9_001).expect("it closes");
+    let EventBody::SubagentClosed(closed) = &body else { panic!("closed") };
+    assert_eq!(closed.close_reason, "integration");
+    played.run.apply(&event(body)).expect("legal");
+    assert_eq!(played.run.failed[0].code, crate::code::Code::IntegrationConflict);
+}
