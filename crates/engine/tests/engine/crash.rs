@@ -220,6 +220,38 @@ async fn a_run_survives_death_at_every_pass_of_every_point() {
     }
 }
 
+/// Going on is where it dies again, and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_survives_death_while_it_is_put_back_on_its_feet() {
+    let first = [
+        ("engine.write.before_run", 1),
+        ("engine.write.after_run", 1),
+        ("engine.exec.before_run", 1),
+        ("engine.exec.after_run", 2),
+        ("engine.read.after_run", 1),
+        ("engine.model.after_reply", 3),
+        ("engine.history.after_read", 1),
+        ("engine.commit.before", 5),
+    ];
+    let second = [
+        ("engine.recover.after_claim", 1),
+        ("engine.recover.after_fold", 1),
+        ("engine.recover.before_look", 1),
+        ("engine.recover.after_look", 1),
+        ("engine.commit.before", 1),
+        ("engine.commit.after", 1),
+        ("engine.commit.before", 2),
+    ];
+    for (point, pass) in first {
+        for (then, then_pass) in second {
+            let world = busy();
+            let again = Death { point: then, pass: then_pass };
+            let ended = dies_at(&world, world.spec(), &[Death { point, pass }, again, again]).await;
+            ends_well(&ended, &world, &format!("{point} {pass}, then {then} {then_pass}"));
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_survives_one_death_after_the_other() {
     for seed in 0..60_u64 {
