@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 
+use posse_testkit::check::newest_run;
 use posse_testkit::dice::Dice;
 use posse_testkit::faults::Death;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::home::{Home, events, run_of};
+use crate::home::{Home, events};
 
 /// A root with one child that reads.
 const SCRIPT: &str = r#"
@@ -121,7 +122,9 @@ fn a_corrupt_page_stops_a_resume_and_stays_as_it_is() {
     let death: Death = "engine.model.before_send:3".parse().unwrap();
     let died =
         home.launch.dying(&death).output(["run", "--json", "--model", "scripted/script.yaml", "x"]).unwrap();
-    let run = run_of(died.out.lines().next().unwrap());
+    assert!(died.status.code().is_none(), "{died:?}");
+    let run = newest_run(&home.path("state")).unwrap().unwrap();
+    let run = run.as_str();
     // Moves everything into the database, so that there is one file to damage.
     let raw = Connection::open(home.database()).unwrap();
     raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
@@ -134,12 +137,12 @@ fn a_corrupt_page_stops_a_resume_and_stays_as_it_is() {
     worn[page..page + 64].fill(0xff);
     fs::write(home.database(), &worn).unwrap();
     let before = bytes(&home)[0].clone();
-    let said = home.posse(&["resume", "--json", &run]);
+    let said = home.posse(&["resume", "--json", run]);
     assert_eq!(said.status.code(), Some(1), "{said:?}");
     assert!(said.err.starts_with("error: ") && said.err.contains("damaged"), "{}", said.err);
     assert_eq!(bytes(&home)[0], before, "left as it was");
     fs::write(home.database(), &whole).unwrap();
-    assert!(home.posse(&["resume", "--json", &run]).status.success(), "whole again, it goes on");
+    assert!(home.posse(&["resume", "--json", run]).status.success(), "whole again, it goes on");
 }
 
 /// What a crash leaves in the middle of a write is no part of the journal, and takes nothing with it.
@@ -155,7 +158,8 @@ fn a_torn_tail_of_the_wal_loses_nothing_that_was_told() {
             .output(["run", "--json", "--model", "scripted/script.yaml", "x"])
             .unwrap();
         let told = events(died.out.lines());
-        let run = run_of(died.out.lines().next().unwrap());
+        let run = newest_run(&home.path("state")).unwrap().unwrap();
+        let run = run.as_str();
         let wal = home.path("state/posse.db-wal");
         let mut frames = fs::read(&wal).unwrap();
         assert!(frames.len() > 4_200, "the WAL holds what was written");
@@ -164,10 +168,10 @@ fn a_torn_tail_of_the_wal_loses_nothing_that_was_told() {
         tail.extend((tail.len()..torn).map(|_| u8::try_from(dice.roll(256)).unwrap()));
         frames.extend(tail);
         fs::write(&wal, frames).unwrap();
-        let said = home.posse(&["resume", "--json", &run]);
+        let said = home.posse(&["resume", "--json", run]);
         assert!(said.status.success(), "{torn}: {said:?}");
-        assert_eq!(home.logs(&run)[..told.len()], told, "{torn}");
-        assert!(home.posse(&["verify", &run]).status.success(), "{torn}");
+        assert_eq!(home.logs(run)[..told.len()], told, "{torn}");
+        assert!(home.posse(&["verify", run]).status.success(), "{torn}");
     }
 }
 

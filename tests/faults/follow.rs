@@ -24,6 +24,7 @@ fn a_reader_with_random_disconnects_sees_every_event_once_and_in_order() {
     let run = run_of(&first);
     let mut seen: Vec<Value> = Vec::new();
     let mut connections = 0;
+    let mut successor = None;
     let is_end = |event: &Value| event["kind"].as_str().is_some_and(|kind| kind == "run.completed");
     while !seen.last().is_some_and(is_end) {
         connections += 1;
@@ -45,9 +46,10 @@ fn a_reader_with_random_disconnects_sees_every_event_once_and_in_order() {
         {
             drop(owner.kill().unwrap());
             let again = launch.start(["resume", "--json", &run]).unwrap();
-            std::thread::spawn(move || drop(again.finish()));
+            successor = Some(std::thread::spawn(move || again.finish().unwrap().1));
         }
     }
+    assert!(successor.unwrap().join().unwrap().success());
     let journal = events(launch.output(["logs", "--json", &run]).unwrap().out.lines());
     assert_eq!(seen, journal);
     let numbers: Vec<u64> = seen.iter().map(|event| event["seq"].as_u64().unwrap()).collect();

@@ -133,7 +133,7 @@ fn take_over(launch: &Launch, run: &str) -> (Running, usize) {
 #[test]
 fn a_paused_owner_that_wakes_too_late_writes_nothing_more_and_says_why() {
     let mut home = Home::with_script(&script(FOR_EVER));
-    home.launch = home.launch.with(variables::LEASE_MS, "1000");
+    home.launch = home.launch.with(variables::LEASE_MS, "3000");
     let (running, run) = stuck(&home);
     assert!(stop(&running, &home.path("state")));
     home.write_script(&script(0));

@@ -29,10 +29,12 @@ const EARLY_PERCENT: u64 = 15;
 const EARLY_PART: u64 = 10;
 /// Of a hundred runs, how many have a second process that follows the journal.
 const FOLLOWED_PERCENT: u64 = 25;
+/// Of a hundred runs, how many have too few slots for everybody.
+const CROWDED_PERCENT: u64 = 30;
 /// Of a hundred random parts, how many are several runs in one store.
-const CROWD_PERCENT: u64 = 20;
+const TOGETHER_PERCENT: u64 = 20;
 /// How many runs those are.
-const CROWD: usize = 3;
+const TOGETHER: usize = 3;
 /// Runs beyond the wanted kills before a campaign gives up: a kill can come too late.
 const TRIES_PER_KILL: u64 = 4;
 /// Where a run is cut off so that its resume has everything to do: a write that was intended and not made.
@@ -165,8 +167,9 @@ impl Passed {
                 if dice.chance(KILLED_AGAIN_PERCENT) {
                     blows.push(Blow::After(Duration::from_millis(dice.roll(300))));
                 }
-                let followed = dice.chance(FOLLOWED_PERCENT);
-                parts.push(Part { name: death.to_string(), plans: vec![Plan { blows, followed }] });
+                // The passings were counted in a run with slots for all.
+                let plan = Plan { blows, followed: dice.chance(FOLLOWED_PERCENT), crowded: false };
+                parts.push(Part { name: death.to_string(), plans: vec![plan] });
             }
         }
         (parts, never)
@@ -245,7 +248,7 @@ impl<'a> Queue<'a> {
 fn random_part(seed: u64, part: u64, pace: Duration) -> Part {
     // Beyond the parts that points use.
     let mut dice = Dice::of_part(seed, (1 << 32) + part);
-    let runs = if dice.chance(CROWD_PERCENT) { CROWD } else { 1 };
+    let runs = if dice.chance(TOGETHER_PERCENT) { TOGETHER } else { 1 };
     let plans = (0..runs).map(|_| random_plan(&mut dice, pace)).collect();
     Part { name: format!("random {part}"), plans }
 }
@@ -258,7 +261,7 @@ fn random_plan(dice: &mut Dice, pace: Duration) -> Plan {
     while blows.len() < KILLS_PER_RUN_MAX && dice.chance(KILLED_AGAIN_PERCENT) {
         blows.push(Blow::After(Duration::from_micros(dice.roll(span))));
     }
-    Plan { blows, followed: dice.chance(FOLLOWED_PERCENT) }
+    Plan { blows, followed: dice.chance(FOLLOWED_PERCENT), crowded: dice.chance(CROWDED_PERCENT) }
 }
 
 fn side_by_side(order: &Order, queue: &Queue<'_>, tell: &(dyn Fn(&Row) + Sync)) -> Result<Vec<Row>, String> {

@@ -35,6 +35,8 @@ pub const PARTS: u32 = 4;
 pub const TOKENS_PER_REPLY: (u64, u64) = (100, 10);
 /// Latency of the answers that never come in time.
 const NEVER_MS: u64 = 90_000;
+/// Slots of a crowded run.
+const CROWDED_SLOTS: u32 = 4;
 /// Length of the one file that the journal keeps outside of the database.
 const LONG_BYTES: usize = 300_000;
 
@@ -96,6 +98,14 @@ impl Scenario {
         // Never reached, but every call has to ask for room.
         args.extend(["--max-tokens".into(), "1000000000".into()]);
         args.push("Do everything at once.".into());
+        args
+    }
+
+    /// The same with so few slots that most calls have to wait for one. Two are held all along by those who never
+    /// answer.
+    pub fn crowded_run_args(&self) -> Vec<OsString> {
+        let mut args = self.run_args();
+        args.extend(["--parallel".into(), CROWDED_SLOTS.to_string().into()]);
         args
     }
 

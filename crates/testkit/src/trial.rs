@@ -49,6 +49,8 @@ pub struct Plan {
     pub blows: Vec<Blow>,
     /// Whether a second process follows the journal all along.
     pub followed: bool,
+    /// Whether there are too few slots for everybody.
+    pub crowded: bool,
 }
 
 /// What became of a run.
@@ -137,7 +139,7 @@ impl Trial {
         let mut ended = false;
         for _ in 0..PROCESSES_MAX {
             let blow = blows.next();
-            if self.process(blow, plan.followed)? {
+            if self.process(blow, plan)? {
                 ended = true;
                 break;
             }
@@ -162,8 +164,9 @@ impl Trial {
     }
 
     /// One process, from its start to its end; whether the run ended with it.
-    fn process(&mut self, blow: Option<&Blow>, followed: bool) -> std::io::Result<bool> {
+    fn process(&mut self, blow: Option<&Blow>, plan: &Plan) -> std::io::Result<bool> {
         let args: Vec<OsString> = match &self.run {
+            None if plan.crowded => self.scenario.crowded_run_args(),
             None => self.scenario.run_args(),
             Some(run) => ["resume", "--json", run.as_str()].map(Into::into).into(),
         };
@@ -185,7 +188,7 @@ impl Trial {
                         self.report.resumed_within.push(began.elapsed());
                     }
                     self.take(&line);
-                    if followed && self.follower.is_none() {
+                    if plan.followed && self.follower.is_none() {
                         self.follow()?;
                     }
                 }
