@@ -1,4 +1,4 @@
-//! What must hold once a run of the [scenario](crate::scenario) has ended, whatever was done to its processes.
+//! What must hold once a run of the [`crate::scenario`] has ended, whatever was done to its processes.
 
 use std::collections::BTreeSet;
 use std::io;
