@@ -43,7 +43,7 @@ impl Driver {
             return;
         }
         session.ending = Some(failure);
-        self.cut_short(id);
+        self.cut_short(id, false);
         let children: Vec<AgentId> =
             self.run.open(id).iter().flat_map(|agent| &agent.open_children).map(|&n| id.child(n)).collect();
         for child in children {
@@ -55,7 +55,7 @@ impl Driver {
 
     /// Journals the wish and begins to end the agent and all below it; whether there was anything to end.
     pub(super) fn cancel(&mut self, id: &AgentId, cancel: Cancel) -> bool {
-        let reason = cancel.reason.clone();
+        let (reason, kill) = (cancel.reason.clone(), cancel.kill);
         let Some((target, body)) = self.run.cancel(id, cancel) else { return false };
         self.emit(target, body);
         let subtree = self.run.subtree(id);
@@ -68,7 +68,7 @@ impl Driver {
                 reason: reason.clone(),
                 report: None,
             });
-            self.cut_short(agent);
+            self.cut_short(agent, kill);
         }
         for agent in &subtree {
             self.conclude(agent);
@@ -103,7 +103,9 @@ impl Driver {
     }
 
     /// Drops what only looks or asks, and forgets what waits. Writes and commands are waited for.
-    pub(super) fn cut_short(&mut self, id: &AgentId) {
+    /// `at_once` is a kill: a command is not waited for either, and nobody knows how far it came. A write is short,
+    /// and half a write is worse than a late one.
+    pub(super) fn cut_short(&mut self, id: &AgentId, at_once: bool) {
         // What it queued for slots is found stale when its turn comes.
         self.budget_line.retain(|waiting| waiting != id);
         let Some(session) = self.sessions.get_mut(id) else { return };
@@ -118,7 +120,11 @@ impl Driver {
             .calls
             .iter()
             .filter(|(_, call)| match &call.stage {
-                CallStage::Running(_) => matches!(call.class, EffectClass::Read | EffectClass::Net),
+                CallStage::Running(_) => match call.class {
+                    EffectClass::Read | EffectClass::Net => true,
+                    EffectClass::Exec => at_once,
+                    EffectClass::Write | EffectClass::Delegate | EffectClass::Journal => false,
+                },
                 CallStage::Queued | CallStage::Committing | CallStage::Waiting => true,
             })
             .map(|(id, _)| id.clone())

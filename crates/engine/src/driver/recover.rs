@@ -153,7 +153,7 @@ impl Driver {
             session.ending =
                 Some(Failure { kind: FailKind::Cancelled, code: Code::Cancelled, reason, report: None });
         }
-        self.cut_short(id);
+        self.cut_short(id, false);
         self.conclude(id);
     }
 

@@ -79,7 +79,7 @@ pub type ToolResult = Result<ToolOutput, ToolFailure>;
 pub struct Prepared {
     /// For a write: what it will do.
     pub write: Option<WriteIntent>,
-    /// Does it.
+    /// Does it. Dropping the future ends what it began, as far as that can be ended.
     pub run: Box<dyn FnOnce() -> BoxFuture<'static, ToolResult> + Send>,
 }
 

@@ -187,3 +187,36 @@ async fn a_command_posted_while_nobody_owns_the_run_is_taken_by_the_next_owner()
     let left = posse_engine::ports::Store::mail(world.store(), &world.key(&run)).await.expect("mail");
     assert_eq!(left, [], "each command is taken once");
 }
+
+/// A kill does not wait for a command, and a cancel that was patient can be overtaken by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_ends_a_command_at_once_and_says_that_nobody_knows_what_it_did() {
+    for cancel_first in [false, true] {
+        let gate = Gate::closed();
+        let held = gate.clone();
+        let world = World::new(|request| match (request.depth, request.turn) {
+            (0, 1) => text("").call("task", child("builder", "x")),
+            (1, 1) => text("").call("hold", json!({})),
+            _ => text("done"),
+        })
+        .with_tool(move |outside| slow_to_act("hold", EffectClass::Exec, outside, &held));
+        let process = world.process();
+        let mut spec = world.spec();
+        spec.parallel = 1;
+        let handle = process.runtime.start(spec).await.expect("started");
+        gate.reached(1).await;
+        let agent = handle.id().root().child(1);
+        if cancel_first {
+            world.cancel(&agent).await;
+            world.until(handle.id(), |event| matches!(event.body, EventBody::CancelRequested(_))).await;
+        }
+        let reason = "now".to_owned();
+        world.post(handle.id(), posse_engine::ports::MailCommand::Cancel { agent, reason, kill: true }).await;
+        // The gate stays closed: whoever waits for the command waits for ever.
+        let ended = world.ended(&handle).await;
+        assert_eq!(ended.status(), "completed", "the root goes on, with its one slot");
+        let (ok, said) = ended.result("1");
+        assert!(!ok && said.contains("Interrupted, outcome unknown"), "{said}");
+        assert_eq!(world.outside.count("hold"), 1);
+    }
+}
