@@ -4,13 +4,15 @@
 //! Posse. The development profile is right for it: what is tested is an order of steps, not a speed.
 
 use std::path::Path;
+use std::process::Command;
 
-use crate::command::{cargo, run as run_command};
+use crate::command::{capture, cargo, root, run as run_command};
 use crate::{Failure, Outcome};
 
 /// Builds the command with armed faults, and lets it be killed. The arguments are those of `posse-faults`.
 pub(crate) fn run(args: &[String]) -> Outcome {
-    let args = args_from_here(args)?;
+    let mut args = args_from_here(args)?;
+    args.extend(["--commit".to_owned(), commit()?]);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let program = ["-p", "posse-testkit", "--bin"];
     run_command(cargo(&["build", "--quiet"]).args(program).arg("posse-faulty"))?;
@@ -20,6 +22,12 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 /// Every point once and a few random kills: for ci.
 pub(crate) fn short() -> Outcome {
     run(&["--short".to_owned()])
+}
+
+/// What is tested: the commit, and whether files differ from it.
+fn commit() -> Result<String, Failure> {
+    let named = capture(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(root()))?;
+    Ok(named.trim().to_owned())
 }
 
 /// A file is named from where the person stands; the program runs at the root.

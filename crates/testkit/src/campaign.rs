@@ -379,6 +379,12 @@ impl Summary {
         )
     }
 
+    /// With no failure in `n` faults, one more fails with at most this chance (95 % confidence, rule of three).
+    fn bound(&self) -> Option<f64> {
+        let faults = u32::try_from(self.sum(|report| report.struck.len())).unwrap_or(u32::MAX);
+        (self.holds() && faults > 0).then(|| 3.0 / f64::from(faults))
+    }
+
     /// The figures and every breach, for machines.
     pub fn to_json(&self) -> Value {
         let breaches: Vec<Value> = self
@@ -407,6 +413,7 @@ impl Summary {
             "resumed_within_ms": self.resumed_within().0.as_secs_f64() * 1e3,
             "resumed_within_max_ms": self.resumed_within().1.as_secs_f64() * 1e3,
             "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            "bound_95": self.bound(),
             "points": self.points_died_at(),
             "never_passed": self.never_passed,
             "failures": breaches,

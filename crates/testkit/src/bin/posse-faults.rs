@@ -18,6 +18,7 @@ const SEED: u64 = 1;
 
 const USAGE: &str =
     "usage: posse-faults [--points] [--random N] [--short] [--seed S] [--side-by-side N] [--json FILE]
+                    [--commit NAME]
 
   --points          die at every named point: first, middle and last passing
   --random N        kill N times at random moments
@@ -25,11 +26,13 @@ const USAGE: &str =
   --short           every point once and 25 random kills
   --seed S          chance, 1 unless said
   --side-by-side N  runs at once, 4 unless said
-  --json FILE       write the figures there";
+  --json FILE       write the figures there
+  --commit NAME     what was tested, for the figures";
 
 struct Args {
     order: Order,
     json: Option<PathBuf>,
+    commit: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -56,7 +59,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         return Err(format!("{} is not built", program.display()));
     }
     let (mut points, mut random, mut short) = (false, None, false);
-    let (mut seed, mut side_by_side, mut json) = (SEED, SIDE_BY_SIDE, None);
+    let (mut seed, mut side_by_side, mut json, mut commit) = (SEED, SIDE_BY_SIDE, None, None);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
         match word.as_str() {
@@ -66,6 +69,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--seed" => seed = number(&value()?)?,
             "--side-by-side" => side_by_side = usize::try_from(number(&value()?)?).unwrap_or(SIDE_BY_SIDE),
             "--json" => json = Some(PathBuf::from(value()?)),
+            "--commit" => commit = Some(value()?),
             _ => return Err(format!("`{word}` is not known")),
         }
     }
@@ -77,7 +81,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         (false, _) => 0,
     });
     let order = Order { program, seed, points: (all || points).then_some(passings), random, side_by_side };
-    Ok(Args { order, json })
+    Ok(Args { order, json, commit })
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -111,7 +115,9 @@ fn finish(args: &Args, summary: &Summary) -> Result<bool, String> {
     }
     println!("{}", summary.line());
     if let Some(file) = &args.json {
-        let text = format!("{:#}\n", summary.to_json());
+        let mut figures = summary.to_json();
+        figures["commit"] = args.commit.as_deref().into();
+        let text = format!("{figures:#}\n");
         std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     if !summary.holds() {
