@@ -15,7 +15,7 @@ use posse_domain::event::{Event, EventBody, RunStarted, RunTerms};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Outcome, Run, TASK_PROMPT_MAX_BYTES};
-use posse_domain::permission::{Grant, OnAsk, Rules, ToolSet};
+use posse_domain::permission::{Approvals, Grant, OnAsk, Rules, ToolSet};
 use posse_domain::text::first_line;
 use thiserror::Error;
 use tokio::sync::{broadcast, watch};
@@ -102,6 +102,8 @@ pub struct RunSpec {
     pub operator_rules: Rules,
     /// Rules of this run.
     pub run_rules: Rules,
+    /// What a person allowed in advance.
+    pub approvals: Approvals,
     /// What becomes of a child's `ask`.
     pub on_ask: OnAsk,
 }
@@ -547,6 +549,7 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms) -> RunStarted {
             close_on_completion: spec.close_on_completion,
             operator_rules: spec.operator_rules.clone(),
             run_rules: spec.run_rules.clone(),
+            approvals: spec.approvals.clone(),
         },
         definitions: spec.definitions.clone(),
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use posse_agent::definition::Definitions;
 use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
 use posse_domain::definition::Definition;
-use posse_domain::permission::{OnAsk, Rules};
+use posse_domain::permission::{Approvals, OnAsk, Rules};
 use posse_engine::RunSpec;
 
 use crate::Error;
@@ -33,6 +33,7 @@ pub struct NewRun {
     close_on_completion: bool,
     operator_rules: Rules,
     run_rules: Rules,
+    approvals: Approvals,
     on_ask: OnAsk,
 }
 
@@ -55,6 +56,7 @@ impl NewRun {
             close_on_completion: true,
             operator_rules: Rules::default(),
             run_rules: Rules::default(),
+            approvals: Approvals::none(),
             on_ask: OnAsk::Deny,
         }
     }
@@ -146,6 +148,13 @@ impl NewRun {
         self
     }
 
+    /// What a person allows in advance. It lifts an `ask` of a definition and opens the protected names and the
+    /// non-public addresses that it names; it never lifts a deny.
+    pub fn approvals(mut self, approvals: Approvals) -> Self {
+        self.approvals = approvals;
+        self
+    }
+
     /// What becomes of a child's `ask`.
     pub fn on_ask(mut self, on_ask: OnAsk) -> Self {
         self.on_ask = on_ask;
@@ -183,6 +192,7 @@ impl NewRun {
             close_on_completion: self.close_on_completion,
             operator_rules: self.operator_rules,
             run_rules: self.run_rules,
+            approvals: self.approvals,
             on_ask: self.on_ask,
             definitions: definitions.iter().map(|definition| (**definition).clone()).collect(),
         })

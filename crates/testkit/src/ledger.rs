@@ -68,7 +68,7 @@ impl EffectTool for Ledger {
             let input: Input =
                 serde_json::from_value(input).map_err(|error| ToolFailure::invalid(error.to_string()))?;
             let run = append(file, call, Duration::from_millis(input.delay_ms.min(DELAY_MAX_MS)), faults);
-            Ok(Prepared { write: None, run: Box::new(|| Box::pin(run)) })
+            Ok(Prepared { write: None, sandbox: None, run: Box::new(|| Box::pin(run)) })
         })
     }
 }

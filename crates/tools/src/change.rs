@@ -110,7 +110,7 @@ fn ready(call: CallContext, plan: &impl Plan, before: Option<&[u8]>, change: Cha
     let before = before.map(Hash::of);
     let intent = WriteIntent { path: path.text(), before, after: Hash::of(&change.after) };
     let run = apply(call, tool, path, intent.clone(), change);
-    Prepared { write: Some(intent), run: Box::new(|| Box::pin(run)) }
+    Prepared { write: Some(intent), sandbox: None, run: Box::new(|| Box::pin(run)) }
 }
 
 async fn apply(

@@ -154,7 +154,7 @@ impl Drop for StopOnDrop {
 
 /// A call that only looks, ready to run.
 pub(crate) fn look(run: impl Future<Output = ToolResult> + Send + 'static) -> Prepared {
-    Prepared { write: None, run: Box::new(|| Box::pin(run)) }
+    Prepared { write: None, sandbox: None, run: Box::new(|| Box::pin(run)) }
 }
 
 /// What a permission rule is asked about: the input's path in its one spelling.

@@ -10,7 +10,7 @@ use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{FailKind, StateName};
 use crate::message::Reply;
-use crate::permission::{Decision, Rule, Rules};
+use crate::permission::{Approvals, Decision, Rule, Rules};
 use crate::text::{BlobRef, Text};
 
 /// How a run is limited beyond its root's contract.
@@ -27,6 +27,9 @@ pub struct RunTerms {
     pub operator_rules: Rules,
     /// Rules of the run.
     pub run_rules: Rules,
+    /// What a person allowed in advance: `--allow`, and what they stored by saying "always".
+    #[serde(default, skip_serializing_if = "Approvals::is_empty")]
+    pub approvals: Approvals,
 }
 
 /// See [`super::EventBody::RunStarted`].
@@ -453,6 +456,9 @@ pub struct ToolIntended {
     /// For a write, what it will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<WriteIntent>,
+    /// For an exec, what its programs run in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
 }
 
 /// See [`super::EventBody::ToolFinished`].

@@ -22,6 +22,11 @@ impl Approvals {
         Self::default()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// These and one more.
     pub fn with(&self, pattern: Pattern) -> Self {
         self.0.iter().cloned().chain([pattern]).collect()
@@ -30,6 +35,12 @@ impl Approvals {
     /// The pattern that approves the operation.
     pub fn find(&self, operation: &Operation<'_>) -> Option<&Pattern> {
         self.0.iter().find(|pattern| pattern.matches(operation))
+    }
+
+    /// The pattern that names what the operation is about: it says with what it begins, so a wildcard for
+    /// everything names nothing. Only what is named opens a protected name or an address that is not public.
+    pub fn naming(&self, operation: &Operation<'_>) -> Option<&Pattern> {
+        self.0.iter().find(|pattern| pattern.names_something() && pattern.matches(operation))
     }
 
     /// The patterns, in the order they were given.

@@ -9,7 +9,7 @@ use super::decide::{Because, Verdict, decide};
 use super::explain::{Explanation, explain};
 use super::layer::{Layer, LayerName, restrains_paths};
 use super::meet::Grant;
-use super::operation::Operation;
+use super::operation::{NETWORK, Operation};
 use super::path_rules::PathRules;
 use super::rule::{Decision, Rules};
 use crate::id::{AgentId, RunId};
@@ -108,7 +108,7 @@ impl Authority {
 
     /// Decides an operation of this agent.
     pub fn decide(&self, approvals: &Approvals, operation: &Operation<'_>) -> Verdict {
-        if self.grant().covers(operation.tool()) {
+        if self.covers(operation) {
             decide(&self.layers(), approvals, operation)
         } else {
             Verdict::deny(Because::ToolNotGranted)
@@ -118,10 +118,19 @@ impl Authority {
     /// Explains what [`decide`](Self::decide) says.
     pub fn explain(&self, approvals: &Approvals, operation: &Operation<'_>) -> Explanation {
         let mut explanation = explain(&self.layers(), approvals, operation);
-        if !self.grant().covers(operation.tool()) {
+        if !self.covers(operation) {
             explanation.verdict = Verdict::deny(Because::ToolNotGranted);
         }
         explanation
+    }
+
+    /// Whether the programs this agent starts may use the network.
+    pub fn allows_network(&self, approvals: &Approvals) -> bool {
+        self.decide(approvals, &Operation::new(NETWORK, None)).decision == Decision::Allow
+    }
+
+    fn covers(&self, operation: &Operation<'_>) -> bool {
+        operation.tool() == NETWORK || self.grant().covers(operation.tool())
     }
 
     /// What the rules say of the paths that this agent's tools come upon. `approvals` are those that hold for
@@ -306,6 +315,24 @@ mod tests {
             assert_eq!(verdict, Verdict::deny(Because::ToolNotGranted), "{tool}");
             assert_eq!(child.explain(&Approvals::none(), &operation).verdict, verdict);
         }
+    }
+
+    #[test]
+    fn the_network_is_open_only_where_every_definition_says_so_or_a_person_allowed_it() {
+        let allow = approvals(&["network"]);
+        let silent = coder(grant(&["bash"]));
+        assert!(!silent.allows_network(&Approvals::none()));
+        assert!(silent.allows_network(&allow));
+        let says = |decision| definition("x", Decision::Allow, &[("network", decision)]);
+        let open = Authority::root(&run(), RunLayers::default(), says(Decision::Allow), grant(&["bash"]));
+        assert!(open.allows_network(&Approvals::none()));
+        let child = open.child(1, says(Decision::Deny), &grant(&["bash"]));
+        assert!(!child.allows_network(&allow), "an approval lifts an ask, never a deny");
+        let verdict = silent.explain(&Approvals::none(), &Operation::parse("network")).verdict;
+        assert_eq!(verdict.to_string(), "ask: definition coder, by default");
+        let layers = RunLayers { run: rules(&[("network", Decision::Deny)]), ..RunLayers::default() };
+        let shut = Authority::root(&run(), layers, says(Decision::Allow), grant(&["bash"]));
+        assert!(!shut.allows_network(&allow));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::approval::Approvals;
 use super::decide::{Say, Source};
-use super::operation::{Operation, PATH_TOOLS};
+use super::operation::{NETWORK, Operation, PATH_TOOLS};
 use super::rule::{Decision, Rule, Rules};
 use crate::id::AgentId;
 
@@ -86,6 +86,8 @@ impl Layer {
     pub fn say(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Say> {
         let (decision, source) = match self.rules.last_match(operation) {
             Some(rule) => (rule.decision, Source::Rule(rule.clone())),
+            // What no definition speaks of is not given away with its tools.
+            None if operation.tool() == NETWORK => (self.default?.min(Decision::Ask), Source::Default),
             None => (self.default?, Source::Default),
         };
         let lifted = if decision == Decision::Ask && self.name.is_definition() {

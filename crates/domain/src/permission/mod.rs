@@ -34,7 +34,7 @@ pub use decide::{Because, Say, Source, Verdict, decide};
 pub use explain::{Explanation, LayerSay, explain};
 pub use layer::{Layer, LayerName};
 pub use meet::{Grant, OnAsk};
-pub use operation::{Doubt, Operation, PATH_SPECIFIER_MAX_BYTES, PATH_TOOLS, SPECIFIER_MAX_BYTES};
+pub use operation::{Doubt, NETWORK, Operation, PATH_SPECIFIER_MAX_BYTES, PATH_TOOLS, SPECIFIER_MAX_BYTES};
 pub use path_rules::PathRules;
 pub use pattern::{InvalidPattern, PATTERN_MAX_BYTES, Pattern, PatternProblem};
 pub use rule::{Decision, RULES_MAX, Rule, Rules};

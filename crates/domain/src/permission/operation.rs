@@ -6,6 +6,10 @@ use std::fmt;
 /// The tools whose specifier is a path. In their patterns `*` stays within one name and `**` crosses `/`.
 pub const PATH_TOOLS: [&str; 6] = ["read", "write", "edit", "list", "glob", "grep"];
 
+/// Whether the programs that an agent starts may use the network. An operation without a tool of its own: every
+/// definition asks for it unless one of its rules says otherwise, so only a person's approval opens it.
+pub const NETWORK: &str = "network";
+
 /// Longest specifier that is decided on: Linux passes no longer argument to a program.
 pub const SPECIFIER_MAX_BYTES: usize = 128 * 1024;
 

@@ -98,6 +98,12 @@ impl Pattern {
         tool_fits && self.0.matcher.matches(operation.specifier().unwrap_or_default())
     }
 
+    /// Whether its specifier begins with what it means, and not with a wildcard.
+    pub(super) fn names_something(&self) -> bool {
+        let specifier = self.as_str().split_once(':').map_or("", |(_, specifier)| specifier);
+        !specifier.is_empty() && !specifier.starts_with('*')
+    }
+
     /// Whether it can match an operation of any of these tools.
     pub(super) fn is_about_any(&self, tools: &[&str]) -> bool {
         self.0.tool.as_ref().is_none_or(|tool| tools.contains(&tool.as_str()))

@@ -10,7 +10,7 @@ use posse_domain::event::{EffectClass, PermissionDecided, ToolFinished, ToolInte
 use posse_domain::id::AgentId;
 use posse_domain::message::ToolCall;
 use posse_domain::ownership;
-use posse_domain::permission::{Approvals, Because, Decision, Doubt, Operation, Verdict};
+use posse_domain::permission::{Because, Decision, Doubt, Operation, Verdict};
 use serde_json::Value;
 
 use super::Driver;
@@ -114,7 +114,7 @@ impl Driver {
         let specifier = (tool.specifier)(&call.input);
         let class = tool.class;
         let operation = Operation::new(tool.name, specifier.as_deref());
-        let verdict = agent.authority.decide(&Approvals::none(), &operation);
+        let verdict = agent.authority.decide(&self.run.terms.approvals, &operation);
         let owns = &agent.contract.step.owns;
         let outside = class == EffectClass::Write
             && !owns.is_empty()
@@ -152,7 +152,7 @@ impl Driver {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let call_id: Arc<str> = call.id.as_str().into();
         let seen = Arc::new(SeenDuringCall::new(session.machine.seen_files().clone()));
-        session.calls.insert(call_id.clone(), CallInFlight { class, stage: CallStage::Queued, seen });
+        session.calls.insert(call_id.clone(), CallInFlight::new(class, CallStage::Queued, seen));
         let want = Want { agent: id.clone(), kind: session.kind.clone(), what: What::Call(call_id) };
         self.scheduler.request(want);
     }
@@ -189,7 +189,6 @@ impl Driver {
         let call = session.machine.call_of(call_id)?;
         let flight = session.calls.get(call_id)?;
         let Handler::Effect(tool) = &self.tool(&call.name)?.handler else { return None };
-        let context = self.context_of(id, call_id)?;
         let execution = &agent.contract.execution;
         let left =
             execution.attempt_timeout_ms.map(|limit| limit.saturating_sub(session.machine.active_ms()));
@@ -199,20 +198,31 @@ impl Driver {
         if let Some(own) = own {
             time = left.map_or(own, |left| own.min(Duration::from_millis(left)));
         }
+        let context = self.context_of(id, call_id, time)?;
         Some((context, tool.clone(), call.input.clone(), Limit { time, class: flight.class }))
     }
 
     /// Where and for whom a call runs.
-    pub(super) fn context_of(&self, id: &AgentId, call_id: &Arc<str>) -> Option<CallContext> {
+    pub(super) fn context_of(
+        &self,
+        id: &AgentId,
+        call_id: &Arc<str>,
+        limit: Duration,
+    ) -> Option<CallContext> {
         let agent = self.run.open(id)?;
         let flight = self.sessions.get(id)?.calls.get(call_id)?;
+        let approvals = &self.run.terms.approvals;
         Some(CallContext {
             agent: id.clone(),
             context: Arc::new(agent.contract.context.clone()),
             call_id: call_id.clone(),
             workspace: self.workspace.clone(),
             seen: flight.seen.clone(),
-            rules: agent.authority.path_rules(&Approvals::none()),
+            rules: agent.authority.path_rules(approvals),
+            approvals: approvals.clone(),
+            network: flight.class == EffectClass::Exec && agent.authority.allows_network(approvals),
+            limit,
+            stop: flight.signal(),
         })
     }
 
@@ -225,7 +235,7 @@ impl Driver {
     ) {
         let prepared = match result {
             Ok(prepared) => prepared,
-            Err(failure) => return self.tool_done(id, call_id, Err(failure), Duration::ZERO),
+            Err(failure) => return self.tool_done(id, call_id, Err(failure), Duration::ZERO, false),
         };
         let Some(session) = self.sessions.get_mut(id) else { return };
         if session.ending.is_some() {
@@ -235,7 +245,7 @@ impl Driver {
         let Some(flight) = session.calls.get_mut(call_id) else { return };
         flight.stage = CallStage::Committing;
         let Some((context, _, input, limit)) = self.effect_of(id, call_id) else { return };
-        self.intend(id, call_id, &input, prepared.write.clone());
+        self.intend(id, call_id, &input, prepared.write.clone(), prepared.sandbox.clone());
         self.after_commit(Effect::Run { call: context, prepared, limit });
     }
 
@@ -256,6 +266,7 @@ impl Driver {
         call_id: &Arc<str>,
         input: &Value,
         write: Option<posse_domain::event::WriteIntent>,
+        sandbox: Option<String>,
     ) {
         let Some(call) = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id)) else {
             return;
@@ -267,6 +278,7 @@ impl Driver {
             class: tool.class,
             specifier: (tool.specifier)(input),
             write,
+            sandbox,
         };
         self.emit(id.clone(), intended);
     }
@@ -278,17 +290,17 @@ impl Driver {
         call_id: &Arc<str>,
         result: ToolResult,
         elapsed: Duration,
+        cut: bool,
     ) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let kind = session.kind.clone();
         let Some(flight) = session.calls.remove(call_id) else { return };
         let Some(name) = session.machine.call_of(call_id).map(|call| call.name.clone()) else { return };
         self.scheduler.release(&kind);
-        let timed_out = result.as_ref().err().is_some_and(|failure| failure.code == Code::Timeout);
-        let exec_cut = timed_out && flight.class == EffectClass::Exec;
+        let exec_cut = cut && flight.class == EffectClass::Exec;
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         if exec_cut {
-            let text = "the call was ended at its time limit; what it did is unknown";
+            let text = "the call did not end in time and was cut off; what it did is unknown";
             self.interrupted(id, call_id, &name, text, elapsed_ms);
         } else {
             self.finished(
@@ -302,7 +314,7 @@ impl Driver {
     /// What became of a write that a crash cut off.
     pub(super) fn recovered(&mut self, id: &AgentId, call_id: &Arc<str>, recovered: Recovered) {
         match recovered {
-            Recovered::Done(output) => self.tool_done(id, call_id, Ok(output), Duration::ZERO),
+            Recovered::Done(output) => self.tool_done(id, call_id, Ok(output), Duration::ZERO, false),
             Recovered::Apply(prepared) => {
                 let Some((context, _, _, limit)) = self.effect_of(id, call_id) else {
                     // The agent ends before the write is done again; the call's task is over all the same.

@@ -75,6 +75,7 @@ impl Driver {
             class: EffectClass::Delegate,
             specifier: Some(request.definition.chars().take(64).collect()),
             write: None,
+            sandbox: None,
         };
         self.emit(id.clone(), intended);
         match decided {
@@ -211,7 +212,7 @@ impl Driver {
     fn wait_in_engine(&mut self, id: &AgentId, call_id: &str) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let seen = Arc::new(SeenDuringCall::default());
-        let flight = CallInFlight { class: EffectClass::Delegate, stage: CallStage::Waiting, seen };
+        let flight = CallInFlight::new(EffectClass::Delegate, CallStage::Waiting, seen);
         session.calls.insert(call_id.into(), flight);
     }
 

@@ -19,8 +19,13 @@ use crate::deltas::CallSink;
 use crate::history::conversation_of;
 use crate::ports::{
     CallContext, EffectTool, Faults, Mail, Model, ModelFailure, ModelReply, ModelRequest, Prepared,
-    Recovered, StoreError, ToolFailure, ToolResult,
+    Recovered, StopSignal, StoreError, ToolFailure, ToolResult, Urgency,
 };
+
+/// How long an exec call may go on beyond its limit: it ends its programs gracefully, and reads what they still say.
+const EXEC_GRACE: Duration = Duration::from_secs(10);
+/// How long an exec call may go on after a kill.
+const KILL_GRACE: Duration = Duration::from_secs(2);
 
 /// What may start once a commit is durable.
 pub(super) enum Effect {
@@ -58,10 +63,28 @@ pub(super) struct Limit {
 /// are effects in flight.
 pub(super) enum Input {
     Model(Box<ModelDone>),
-    Prepared { agent: AgentId, call_id: Arc<str>, result: Result<Prepared, ToolFailure> },
-    Tool { agent: AgentId, call_id: Arc<str>, result: ToolResult, elapsed: Duration },
-    Recovered { agent: AgentId, call_id: Arc<str>, recovered: Recovered },
-    History { agent: AgentId, conversation: Result<Conversation, String> },
+    Prepared {
+        agent: AgentId,
+        call_id: Arc<str>,
+        result: Result<Prepared, ToolFailure>,
+    },
+    /// `cut` if it was dropped at a limit.
+    Tool {
+        agent: AgentId,
+        call_id: Arc<str>,
+        result: ToolResult,
+        elapsed: Duration,
+        cut: bool,
+    },
+    Recovered {
+        agent: AgentId,
+        call_id: Arc<str>,
+        recovered: Recovered,
+    },
+    History {
+        agent: AgentId,
+        conversation: Result<Conversation, String>,
+    },
     Mail(Vec<Mail>),
     Lost(StoreError),
 }
@@ -212,7 +235,7 @@ async fn look(
     };
     let result = within(limit, work).await;
     faults.hit("engine.read.after_run");
-    Input::Tool { agent, call_id, result, elapsed: began.elapsed() }
+    Input::Tool { agent, call_id, result, elapsed: began.elapsed(), cut: false }
 }
 
 async fn prepare(
@@ -224,7 +247,17 @@ async fn prepare(
 ) -> Input {
     let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
     faults.hit("engine.tool.before_prepare");
-    let result = within(limit, tool.prepare(call, input)).await;
+    let mut stop = call.stop.clone();
+    // An exec call waits here for its turn. Those before it have limits of their own.
+    let limit = if limit.class == EffectClass::Exec { Limit { time: Duration::MAX, ..limit } } else { limit };
+    let result = tokio::select! {
+        biased;
+        result = within(limit, tool.prepare(call, input)) => result,
+        // It has only looked, or waited for its turn; nothing is to be ended.
+        () = stop.at_least(Urgency::Gently) => {
+            Err(ToolFailure { code: Code::Cancelled, text: "not carried out: the attempt has ended".to_owned() })
+        }
+    };
     faults.hit("engine.tool.after_prepare");
     Input::Prepared { agent, call_id, result }
 }
@@ -237,9 +270,18 @@ async fn act(call: CallContext, prepared: Prepared, limit: Limit, faults: Faults
         _ => ("engine.exec.before_run", "engine.exec.after_run"),
     };
     faults.hit(before);
-    let result = within(limit, (prepared.run)()).await;
+    let CallContext { agent, call_id, stop, .. } = call;
+    let work = (prepared.run)();
+    let (result, cut) = match limit.class {
+        EffectClass::Exec => tokio::select! {
+            biased;
+            result = work => (result, false),
+            () = overdue(limit, stop) => (Err(took_too_long(limit)), true),
+        },
+        _ => (within(limit, work).await, false),
+    };
     faults.hit(after);
-    Input::Tool { agent: call.agent, call_id: call.call_id, result, elapsed: began.elapsed() }
+    Input::Tool { agent, call_id, result, elapsed: began.elapsed(), cut }
 }
 
 async fn recover(
@@ -256,6 +298,26 @@ async fn recover(
     Input::Recovered { agent, call_id, recovered }
 }
 
+/// Returns when an exec call has not ended though it was to: some time after its limit, which it keeps by itself,
+/// and some time after a kill.
+async fn overdue(limit: Limit, mut stop: StopSignal) {
+    let killed = async {
+        stop.at_least(Urgency::AtOnce).await;
+        tokio::time::sleep(KILL_GRACE).await;
+    };
+    tokio::select! {
+        () = tokio::time::sleep(limit.time.saturating_add(EXEC_GRACE)) => {}
+        () = killed => {}
+    }
+}
+
+fn took_too_long(limit: Limit) -> ToolFailure {
+    ToolFailure {
+        code: Code::Timeout,
+        text: format!("the call took longer than {} ms and was ended", limit.time.as_millis()),
+    }
+}
+
 /// Cuts a call off at its limit. A write is never cut: it is short, and half a write is worse than a late one.
 async fn within<T>(
     limit: Limit,
@@ -266,9 +328,6 @@ async fn within<T>(
     }
     match tokio::time::timeout(limit.time, work).await {
         Ok(result) => result,
-        Err(_) => Err(ToolFailure {
-            code: Code::Timeout,
-            text: format!("the call took longer than {} ms and was ended", limit.time.as_millis()),
-        }),
+        Err(_) => Err(took_too_long(limit)),
     }
 }

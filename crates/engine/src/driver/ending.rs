@@ -14,7 +14,7 @@ use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Run
 use super::Driver;
 use super::delegate::Ended;
 use super::session::{CallStage, Calls, Session};
-use crate::ports::ToolFailure;
+use crate::ports::{ToolFailure, Urgency};
 
 pub(super) fn failure_of(broken: Broken) -> Failure {
     let Broken { kind, code, reason, report } = broken;
@@ -102,9 +102,9 @@ impl Driver {
         }
     }
 
-    /// Drops what only looks or asks, and forgets what waits. Writes and commands are waited for.
-    /// `at_once` is a kill: a command is not waited for either, and nobody knows how far it came. A write is short,
-    /// and half a write is worse than a late one.
+    /// Drops what only looks or asks, and forgets what waits. A command is told to end, gracefully or, for a kill,
+    /// `at_once`, and is waited for: an agent has ended when its last process has. A write is short, and half a write
+    /// is worse than a late one.
     pub(super) fn cut_short(&mut self, id: &AgentId, at_once: bool) {
         // What it queued for slots is found stale when its turn comes.
         self.budget_line.retain(|waiting| waiting != id);
@@ -115,6 +115,10 @@ impl Driver {
         if let Some(task) = session.asking.take() {
             task.abort();
         }
+        let urgency = if at_once { Urgency::AtOnce } else { Urgency::Gently };
+        for call in session.calls.values() {
+            call.hurry(urgency);
+        }
         let mut slots = usize::from(asking);
         let dropped: Vec<Arc<str>> = session
             .calls
@@ -122,8 +126,9 @@ impl Driver {
             .filter(|(_, call)| match &call.stage {
                 CallStage::Running(_) => match call.class {
                     EffectClass::Read | EffectClass::Net => true,
-                    EffectClass::Exec => at_once,
-                    EffectClass::Write | EffectClass::Delegate | EffectClass::Journal => false,
+                    EffectClass::Exec | EffectClass::Write | EffectClass::Delegate | EffectClass::Journal => {
+                        false
+                    }
                 },
                 CallStage::Queued | CallStage::Committing | CallStage::Waiting => true,
             })

@@ -304,8 +304,8 @@ impl Driver {
         match input {
             Input::Model(done) => self.model_done(&done),
             Input::Prepared { agent, call_id, result } => self.prepared(&agent, &call_id, result),
-            Input::Tool { agent, call_id, result, elapsed } => {
-                self.tool_done(&agent, &call_id, result, elapsed);
+            Input::Tool { agent, call_id, result, elapsed, cut } => {
+                self.tool_done(&agent, &call_id, result, elapsed, cut);
             }
             Input::Recovered { agent, call_id, recovered } => self.recovered(&agent, &call_id, recovered),
             Input::History { agent, conversation } => self.history_read(&agent, conversation),

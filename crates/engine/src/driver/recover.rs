@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use posse_agent::conversation::Conversation;
 use posse_agent::machine::Slot;
@@ -119,7 +120,7 @@ impl Driver {
                 && session.machine.call_of(&call_id).is_some()
             {
                 let seen = Arc::new(SeenDuringCall::default());
-                let flight = CallInFlight { class: EffectClass::Delegate, stage: CallStage::Waiting, seen };
+                let flight = CallInFlight::new(EffectClass::Delegate, CallStage::Waiting, seen);
                 session.calls.insert(call_id, flight);
             }
         }
@@ -195,9 +196,9 @@ impl Driver {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let seen = Arc::new(SeenDuringCall::new(session.machine.seen_files().clone()));
         let class = EffectClass::Write;
-        session.calls.insert(call_id.clone(), CallInFlight { class, stage: CallStage::Committing, seen });
+        session.calls.insert(call_id.clone(), CallInFlight::new(class, CallStage::Committing, seen));
         let Some(input) = session.machine.call_of(call_id).map(|call| call.input.clone()) else { return };
-        let Some(call) = self.context_of(id, call_id) else { return };
+        let Some(call) = self.context_of(id, call_id, Duration::MAX) else { return };
         // It holds a slot like any call; recovery may run a little over the limit, it never waits for it.
         if let Some(kind) = self.sessions.get(id).map(|session| session.kind.clone()) {
             self.scheduler.force(&kind);

@@ -8,9 +8,10 @@ use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::{EffectClass, SeenFile};
 use posse_domain::hash::Hash;
 use posse_domain::lifecycle::Failure;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::ports::{Model, ModelFacts, SeenFiles};
+use crate::ports::{Model, ModelFacts, SeenFiles, StopSignal, Urgency};
 
 /// A tool call that was dispatched and has no result yet.
 #[derive(Debug)]
@@ -18,6 +19,26 @@ pub(crate) struct CallInFlight {
     pub(crate) class: EffectClass,
     pub(crate) stage: CallStage,
     pub(crate) seen: Arc<SeenDuringCall>,
+    /// Tells it to end, if it is of a kind that is waited for.
+    pub(crate) stop: Option<watch::Sender<Urgency>>,
+}
+
+impl CallInFlight {
+    pub(crate) fn new(class: EffectClass, stage: CallStage, seen: Arc<SeenDuringCall>) -> Self {
+        let stop = (class == EffectClass::Exec).then(|| StopSignal::new().0);
+        Self { class, stage, seen, stop }
+    }
+
+    /// What the call's task listens to.
+    pub(crate) fn signal(&self) -> StopSignal {
+        self.stop.as_ref().map_or_else(StopSignal::never, StopSignal::of)
+    }
+
+    pub(crate) fn hurry(&self, urgency: Urgency) {
+        if let Some(stop) = &self.stop {
+            stop.send_if_modified(|now| std::mem::replace(now, urgency.max(*now)) < urgency);
+        }
+    }
 }
 
 /// How far a dispatched call is.

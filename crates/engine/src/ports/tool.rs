@@ -15,8 +15,9 @@ use posse_domain::contract::ExecutionContext;
 use posse_domain::event::{EffectClass, TodoItem, WriteIntent};
 use posse_domain::id::AgentId;
 pub use posse_domain::lifecycle::SpawnRequest;
-use posse_domain::permission::PathRules;
+use posse_domain::permission::{Approvals, PathRules};
 use serde_json::Value;
+use tokio::sync::watch;
 
 /// Where and for whom a call runs. Everything a tool knows of its caller is in here.
 #[derive(Debug, Clone)]
@@ -34,6 +35,63 @@ pub struct CallContext {
     /// What the agent's rules say of paths. The call's own operation was decided before; a tool asks here for
     /// what else it comes upon: where a link leads, and, as `read`, every file whose content it would show.
     pub rules: PathRules,
+    /// What a person allowed by name: opens protected names and addresses that are not public.
+    pub approvals: Approvals,
+    /// Whether programs may use the network.
+    pub network: bool,
+    /// How long the call may take. A tool that can end its work gently does so at this limit; one that does not is
+    /// dropped a little later.
+    pub limit: Duration,
+    /// Says when the call is to end before that.
+    pub stop: StopSignal,
+}
+
+/// How much a call is asked to hurry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// It may go on.
+    None,
+    /// It is to end what it does, gracefully.
+    Gently,
+    /// It is to end at once.
+    AtOnce,
+}
+
+/// Tells a running call that it is to end. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct StopSignal(Option<watch::Receiver<Urgency>>);
+
+impl StopSignal {
+    /// A signal, and what gives it. Dropping the latter is not a stop.
+    pub fn new() -> (watch::Sender<Urgency>, Self) {
+        let (sender, receiver) = watch::channel(Urgency::None);
+        (sender, Self(Some(receiver)))
+    }
+
+    /// The signal that this sender gives.
+    pub fn of(sender: &watch::Sender<Urgency>) -> Self {
+        Self(Some(sender.subscribe()))
+    }
+
+    /// A signal that nobody ever gives: for calls that are dropped, or waited for.
+    pub fn never() -> Self {
+        Self::default()
+    }
+
+    /// How much the call is to hurry now.
+    pub fn now(&self) -> Urgency {
+        self.0.as_ref().map_or(Urgency::None, |signal| *signal.borrow())
+    }
+
+    /// Returns once the call is to hurry at least this much; never, if nobody can say so any more.
+    pub async fn at_least(&mut self, urgency: Urgency) {
+        if let Some(signal) = &mut self.0
+            && signal.wait_for(|now| *now >= urgency).await.is_ok()
+        {
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
 }
 
 /// What an agent has read so far in this process.
@@ -79,6 +137,8 @@ pub type ToolResult = Result<ToolOutput, ToolFailure>;
 pub struct Prepared {
     /// For a write: what it will do.
     pub write: Option<WriteIntent>,
+    /// For an exec: what its programs will run in.
+    pub sandbox: Option<String>,
     /// Does it. Dropping the future ends what it began, as far as that can be ended.
     pub run: Box<dyn FnOnce() -> BoxFuture<'static, ToolResult> + Send>,
 }

@@ -76,7 +76,7 @@ impl EffectTool for Made {
         let (run, prepare) = (self.run.clone(), self.prepare.clone());
         async move {
             prepare(call.clone(), input.clone()).await?;
-            Ok(Prepared { write: None, run: Box::new(move || run(call, input)) })
+            Ok(Prepared { write: None, sandbox: None, run: Box::new(move || run(call, input)) })
         }
         .boxed()
     }

@@ -216,6 +216,7 @@ impl World {
             close_on_completion: true,
             operator_rules: Rules::default(),
             run_rules: Rules::default(),
+            approvals: posse_domain::permission::Approvals::none(),
             on_ask: OnAsk::Deny,
         }
     }

@@ -20,10 +20,10 @@ use posse_domain::code::Code;
 use posse_domain::contract::ExecutionContext;
 use posse_domain::event::WriteIntent;
 use posse_domain::hash::Hash;
-use posse_domain::permission::PathRules;
+use posse_domain::permission::{Approvals, PathRules};
 use posse_engine::ports::{
-    CallContext, EffectTool, EngineRequest, Handler, Prepared, Recovered, SeenFiles, Tool, ToolFailure,
-    ToolResult,
+    CallContext, EffectTool, EngineRequest, Handler, Prepared, Recovered, SeenFiles, StopSignal, Tool,
+    ToolFailure, ToolResult,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -63,6 +63,10 @@ impl Bench {
             workspace: Arc::new(top.path().join("ws")),
             seen: Arc::new(Seen::default()),
             rules: PathRules::default(),
+            approvals: Approvals::none(),
+            network: false,
+            limit: std::time::Duration::from_mins(1),
+            stop: StopSignal::never(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { top, call, runtime }

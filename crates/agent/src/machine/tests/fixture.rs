@@ -134,6 +134,7 @@ impl Told {
             class: EffectClass::Exec,
             specifier: None,
             write: None,
+            sandbox: None,
         });
     }
 

@@ -121,6 +121,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             close_on_completion: false,
             operator_rules: vec![rule()].into(),
             run_rules: Rules::default(),
+            approvals: std::iter::once(rule().pattern).collect(),
         },
         definitions: vec![definition(text)],
     };
@@ -244,6 +245,7 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             class: EffectClass::Write,
             specifier: Some(text.to_owned()),
             write: Some(WriteIntent { path: text.to_owned(), before: None, after: Hash::of(b"y") }),
+            sandbox: Some(text.to_owned()),
         }
         .into(),
         ToolFinished {

@@ -139,6 +139,7 @@ pub(super) fn started(definitions: Vec<Definition>, max_depth: u32, budget: Budg
             close_on_completion: true,
             operator_rules: Rules::default(),
             run_rules: Rules::default(),
+            approvals: crate::permission::Approvals::none(),
         },
         definitions,
     };
