@@ -7,8 +7,10 @@
 
 use std::sync::Arc;
 
+use posse_domain::code::Code;
 use posse_domain::event::WriteIntent;
 use posse_domain::hash::Hash;
+use posse_domain::permission::write_refusal;
 use posse_engine::ports::{CallContext, Prepared, Recovered, ToolFailure, ToolOutput, ToolResult};
 use posse_host::files::{Beneath, Expected, RelPath};
 
@@ -49,6 +51,12 @@ pub(crate) trait Plan: Send + Sync + 'static {
 
 /// Looks at the file and gets the change ready, without changing anything.
 pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<Prepared, ToolFailure> {
+    // No link is followed for writing, so this is where it is written, whatever was decided on before.
+    let (tool, path) = (plan.tool(), plan.path());
+    if let Some(verdict) = write_refusal(&call.approvals, tool, &path.text()) {
+        let text = format!("`{tool}:{path}` is not allowed ({verdict})");
+        return Err(ToolFailure { code: Code::PermissionDenied, text });
+    }
     let context = call.clone();
     blocking(&call, plan.tool(), move |beneath, _| {
         let before = look(beneath, plan.path())?;

@@ -1,6 +1,7 @@
 //! The decision: the meet over all layers that have a say.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +9,7 @@ use super::approval::Approvals;
 use super::layer::{Layer, LayerName};
 use super::operation::{Doubt, Operation};
 use super::pattern::Pattern;
+use super::protected::closed;
 use super::rule::{Decision, Rule};
 
 /// What one layer says about an operation.
@@ -64,6 +66,13 @@ pub enum Because {
     ToolNotGranted,
     /// The operation cannot be decided on.
     Doubt(Doubt),
+    /// It would write under a name that agents do not write.
+    Protected {
+        /// The name, as the path begins.
+        name: Arc<str>,
+        /// What a person would have to allow; none if nothing opens it.
+        opening: Option<Pattern>,
+    },
 }
 
 impl Verdict {
@@ -75,7 +84,10 @@ impl Verdict {
     pub fn by(&self) -> Option<&LayerName> {
         match &self.because {
             Because::Layer(name, _) => Some(name),
-            Because::NobodyHasASay | Because::ToolNotGranted | Because::Doubt(_) => None,
+            Because::NobodyHasASay
+            | Because::ToolNotGranted
+            | Because::Doubt(_)
+            | Because::Protected { .. } => None,
         }
     }
 
@@ -96,6 +108,12 @@ impl fmt::Display for Verdict {
             Because::NobodyHasASay => f.write_str("no layer has a say"),
             Because::ToolNotGranted => f.write_str("the tool is not among the agent's tools"),
             Because::Doubt(doubt) => doubt.fmt(f),
+            Because::Protected { name, opening: Some(opening) } => {
+                write!(f, "`{name}` is a protected name; a person opens it with --allow '{opening}'")
+            }
+            Because::Protected { name, opening: None } => {
+                write!(f, "`{name}` is a protected name, and nothing opens it to file tools")
+            }
         }
     }
 }
@@ -106,10 +124,15 @@ pub fn decide<'l>(
     approvals: &Approvals,
     operation: &Operation<'_>,
 ) -> Verdict {
-    match operation.doubt() {
-        Some(doubt) => Verdict::deny(Because::Doubt(doubt)),
+    match undecidable(approvals, operation) {
+        Some(because) => Verdict::deny(because),
         None => meet(layers.into_iter().filter_map(|layer| layer.say(approvals, operation))),
     }
+}
+
+/// What denies an operation before any layer is asked.
+pub(super) fn undecidable(approvals: &Approvals, operation: &Operation<'_>) -> Option<Because> {
+    operation.doubt().map(Because::Doubt).or_else(|| closed(approvals, operation))
 }
 
 /// The lowest of what was said; of equals the first.

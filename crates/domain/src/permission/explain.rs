@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::approval::Approvals;
-use super::decide::{Because, Say, Verdict, meet};
+use super::decide::{Because, Say, Verdict, meet, undecidable};
 use super::layer::{Layer, LayerName};
 use super::operation::Operation;
 
@@ -35,8 +35,8 @@ pub fn explain<'l>(
 ) -> Explanation {
     let listed = |layer: &Layer| LayerSay { layer: layer.name.clone(), say: layer.say(approvals, operation) };
     let layers: Vec<LayerSay> = layers.into_iter().map(listed).collect();
-    let verdict = match operation.doubt() {
-        Some(doubt) => Verdict::deny(Because::Doubt(doubt)),
+    let verdict = match undecidable(approvals, operation) {
+        Some(because) => Verdict::deny(because),
         None => meet(layers.iter().filter_map(|layer| layer.say.clone())),
     };
     Explanation { operation: operation.to_string(), layers, verdict }

@@ -20,6 +20,7 @@ mod meet;
 mod operation;
 mod path_rules;
 mod pattern;
+mod protected;
 mod rule;
 mod tool;
 
@@ -37,5 +38,6 @@ pub use meet::{Grant, OnAsk};
 pub use operation::{Doubt, NETWORK, Operation, PATH_SPECIFIER_MAX_BYTES, PATH_TOOLS, SPECIFIER_MAX_BYTES};
 pub use path_rules::PathRules;
 pub use pattern::{InvalidPattern, PATTERN_MAX_BYTES, Pattern, PatternProblem};
+pub use protected::{PROTECTED, protected, still_protected, write_refusal};
 pub use rule::{Decision, RULES_MAX, Rule, Rules};
 pub use tool::{InvalidToolName, TOOL_NAME_MAX_BYTES, ToolName, ToolSet};

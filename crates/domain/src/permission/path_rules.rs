@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::approval::Approvals;
-use super::decide::{Because, Verdict, meet};
+use super::decide::{Verdict, meet, undecidable};
 use super::layer::Layer;
 use super::operation::Operation;
 use super::rule::Decision;
@@ -45,8 +45,8 @@ impl PathRules {
     pub fn refusal(&self, tool: &str, path: &str) -> Option<Verdict> {
         let Restraints { layers, approvals } = &**self.0.as_ref()?;
         let operation = Operation::new(tool, Some(path));
-        if let Some(doubt) = operation.doubt() {
-            return Some(Verdict::deny(Because::Doubt(doubt)));
+        if let Some(because) = undecidable(approvals, &operation) {
+            return Some(Verdict::deny(because));
         }
         let mut says = layers.iter().filter_map(|layer| layer.say(approvals, &operation)).peekable();
         // Whoever was left out allows it.

@@ -192,3 +192,30 @@ fn a_path_that_no_tool_opens_is_explained_as_denied() {
         }
     }
 }
+
+#[test]
+fn a_protected_name_is_not_written_by_any_spelling_unless_a_person_named_it() {
+    let mut bench = Bench::new();
+    bench.file(".github/workflows/ci.yml", "on: push\n").file("src/a.txt", "plain\n");
+    symlink(".github/workflows", bench.ws("flows")).unwrap();
+    bench.ok("read", json!({"path": ".github/workflows/ci.yml"}));
+    let tries = [
+        ("write", json!({"path": ".github/workflows/new.yml", "content": "x"})),
+        ("write", json!({"path": "src/../.GitHub/./workflows/new.yml", "content": "x"})),
+        ("edit", json!({"path": ".github/workflows/ci.yml", "old_text": "push", "new_text": "x"})),
+        ("write", json!({"path": "sub/.envrc", "content": "x"})),
+    ];
+    for (tool, input) in &tries {
+        let text = bench.fails(tool, input.clone(), Code::PermissionDenied);
+        assert!(text.contains("is a protected name; a person opens it with --allow 'write:"), "{text}");
+    }
+    let text = bench
+        .call("edit", json!({"path": "flows/ci.yml", "old_text": "push", "new_text": "x"}))
+        .unwrap_err()
+        .text;
+    assert!(text.contains("symbolic link"), "{text}");
+    bench.call.approvals = ["write:.github/**"].map(|pattern| pattern.parse().unwrap()).into_iter().collect();
+    bench.ok("edit", json!({"path": ".github/workflows/ci.yml", "old_text": "push", "new_text": "x"}));
+    bench.fails("write", json!({"path": "sub/.envrc", "content": "x"}), Code::PermissionDenied);
+    bench.fails("write", json!({"path": ".git/config", "content": "x"}), Code::PermissionDenied);
+}

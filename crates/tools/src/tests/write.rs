@@ -89,7 +89,8 @@ fn what_must_not_be_written_is_refused_before_the_intent() {
         (
             ".git/hooks/pre-commit",
             Code::PermissionDenied,
-            "`.git/hooks/pre-commit` belongs to git and is not written by file tools.",
+            "`write:.git/hooks/pre-commit` is not allowed (deny: `.git` is a protected name, and nothing opens it to \
+             file tools)",
         ),
         (
             "link/new.txt",
