@@ -1,6 +1,10 @@
 //! What touches the machine.
 //!
-//! For now that is [`files`]: the files of a workspace, reached in a way that nobody can lead outside it.
+//! [`files`] are the files of a workspace, reached in a way that nobody can lead outside it. [`sandbox`] is the box
+//! that programs run in, [`process`] keeps what they print within bounds.
 
+pub mod egress;
 pub mod files;
 pub mod memory;
+pub mod process;
+pub mod sandbox;

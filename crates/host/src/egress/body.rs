@@ -1,0 +1,145 @@
+//! A body that stays within its limit, before and after it is unpacked.
+
+use std::io::{self, Write};
+
+use brotli_decompressor::DecompressorWriter;
+use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+
+use super::error::EgressError;
+
+/// What of a packed body is unpacked at once.
+const BROTLI_BUFFER_BYTES: usize = 16 * 1024;
+/// How a brotli stream begins whose window may be a gigabyte. The format for the web has no such window.
+const BROTLI_LARGE_WINDOW: u8 = 0x11;
+
+/// Takes a body as it arrives.
+pub(super) struct Body {
+    decoder: Decoder,
+    encoding: String,
+    arrived: usize,
+    max_bytes: usize,
+}
+
+enum Decoder {
+    Plain(Bounded),
+    Gzip(Box<MultiGzDecoder<Bounded>>),
+    /// Servers mean two different formats by `deflate`; the first byte tells which.
+    Deflate(Bounded),
+    Zlib(Box<ZlibDecoder<Bounded>>),
+    RawDeflate(Box<DeflateDecoder<Bounded>>),
+    /// As above: the first byte is looked at before a window is made.
+    Brotli(Bounded),
+    OpenBrotli(Box<DecompressorWriter<Bounded>>),
+}
+
+impl Body {
+    /// A body in this encoding: what the header `Content-Encoding` says.
+    pub(super) fn new(encoding: &str, max_bytes: usize) -> Result<Self, EgressError> {
+        let encoding = encoding.trim().to_ascii_lowercase();
+        let out = Bounded { bytes: Vec::new(), max_bytes, is_full: false };
+        let decoder = match encoding.as_str() {
+            "" | "identity" => Decoder::Plain(out),
+            "gzip" | "x-gzip" => Decoder::Gzip(Box::new(MultiGzDecoder::new(out))),
+            "deflate" => Decoder::Deflate(out),
+            "br" => Decoder::Brotli(out),
+            _ => return Err(EgressError::Encoding { encoding: encoding.chars().take(40).collect() }),
+        };
+        Ok(Self { decoder, encoding, arrived: 0, max_bytes })
+    }
+
+    /// Takes the next piece.
+    pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), EgressError> {
+        let Some(first) = piece.first() else { return Ok(()) };
+        self.arrived += piece.len();
+        if self.arrived > self.max_bytes {
+            return Err(EgressError::TooLarge { max_bytes: self.max_bytes });
+        }
+        self.open(*first)?;
+        let written = match &mut self.decoder {
+            Decoder::Plain(out) | Decoder::Deflate(out) | Decoder::Brotli(out) => out.write_all(piece),
+            Decoder::Gzip(decoder) => decoder.write_all(piece),
+            Decoder::Zlib(decoder) => decoder.write_all(piece),
+            Decoder::RawDeflate(decoder) => decoder.write_all(piece),
+            Decoder::OpenBrotli(decoder) => decoder.write_all(piece),
+        };
+        written.map_err(|_| self.failure())
+    }
+
+    /// Chooses the decoder that the first byte asks for.
+    fn open(&mut self, first: u8) -> Result<(), EgressError> {
+        let decoder = match &mut self.decoder {
+            Decoder::Deflate(out) if first & 0x0f == 8 => {
+                Decoder::Zlib(Box::new(ZlibDecoder::new(out.take())))
+            }
+            Decoder::Deflate(out) => Decoder::RawDeflate(Box::new(DeflateDecoder::new(out.take()))),
+            Decoder::Brotli(_) if first & 0x7f == BROTLI_LARGE_WINDOW => return Err(self.failure()),
+            Decoder::Brotli(out) => {
+                Decoder::OpenBrotli(Box::new(DecompressorWriter::new(out.take(), BROTLI_BUFFER_BYTES)))
+            }
+            _ => return Ok(()),
+        };
+        self.decoder = decoder;
+        Ok(())
+    }
+
+    /// The whole body, unpacked.
+    pub(super) fn finish(mut self) -> Result<Vec<u8>, EgressError> {
+        // A body of nothing is not packed, whatever its header says.
+        if self.arrived > 0 {
+            let ended = match &mut self.decoder {
+                Decoder::Plain(_) | Decoder::Deflate(_) | Decoder::Brotli(_) => Ok(()),
+                Decoder::Gzip(decoder) => decoder.try_finish(),
+                Decoder::Zlib(decoder) => decoder.try_finish(),
+                Decoder::RawDeflate(decoder) => decoder.try_finish(),
+                Decoder::OpenBrotli(decoder) => decoder.close(),
+            };
+            ended.map_err(|_| self.failure())?;
+        }
+        Ok(std::mem::take(&mut self.out().bytes))
+    }
+
+    fn failure(&mut self) -> EgressError {
+        if self.out().is_full {
+            return EgressError::TooLarge { max_bytes: self.max_bytes };
+        }
+        EgressError::Encoding { encoding: self.encoding.clone() }
+    }
+
+    fn out(&mut self) -> &mut Bounded {
+        match &mut self.decoder {
+            Decoder::Plain(out) | Decoder::Deflate(out) | Decoder::Brotli(out) => out,
+            Decoder::Gzip(decoder) => decoder.get_mut(),
+            Decoder::Zlib(decoder) => decoder.get_mut(),
+            Decoder::RawDeflate(decoder) => decoder.get_mut(),
+            Decoder::OpenBrotli(decoder) => decoder.get_mut(),
+        }
+    }
+}
+
+/// Takes bytes up to a limit. Decoders write to it in small pieces, so a bomb is noticed when it begins to unfold.
+struct Bounded {
+    bytes: Vec<u8>,
+    max_bytes: usize,
+    is_full: bool,
+}
+
+impl Bounded {
+    fn take(&mut self) -> Self {
+        Self { bytes: std::mem::take(&mut self.bytes), ..*self }
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + piece.len() > self.max_bytes {
+            self.is_full = true;
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! A server that says what it is told to.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+/// What a server says to a request.
+pub(super) enum Told {
+    /// These bytes, and the end.
+    Bytes(Vec<u8>),
+    /// These bytes, and then nothing, but the connection stays open.
+    Stall(Vec<u8>),
+    /// These bytes, and then the others again and again.
+    Endless(Vec<u8>, Vec<u8>),
+}
+
+impl Told {
+    pub(super) fn ok(headers: &str, body: impl AsRef<[u8]>) -> Self {
+        let mut bytes = format!("HTTP/1.1 200 OK\r\n{headers}\r\n").into_bytes();
+        bytes.extend_from_slice(body.as_ref());
+        Self::Bytes(bytes)
+    }
+
+    pub(super) fn redirect(to: &str) -> Self {
+        Self::Bytes(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into_bytes())
+    }
+}
+
+type Speech = Arc<dyn Fn(&str) -> Told + Send + Sync>;
+
+/// A server on a port of its own.
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    heads: Arc<Mutex<Vec<String>>>,
+    /// Told when a client went away.
+    pub(super) left: Arc<Notify>,
+}
+
+impl Server {
+    /// Says to each request, by its first line, what the function says.
+    pub(super) async fn new(says: impl Fn(&str) -> Told + Send + Sync + 'static) -> Self {
+        Self::on("127.0.0.1", says).await
+    }
+
+    pub(super) async fn on(address: &str, says: impl Fn(&str) -> Told + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
+        let server = Self {
+            address: listener.local_addr().unwrap(),
+            connections: Arc::default(),
+            heads: Arc::default(),
+            left: Arc::default(),
+        };
+        let (connections, heads, left) =
+            (server.connections.clone(), server.heads.clone(), server.left.clone());
+        let says: Speech = Arc::new(says);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serve(stream, says.clone(), heads.clone(), left.clone()));
+            }
+        });
+        server
+    }
+
+    pub(super) fn url(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.address.port())
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// What the requests began with.
+    pub(super) fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+pub(super) async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    says: Speech,
+    heads: Arc<Mutex<Vec<String>>>,
+    left: Arc<Notify>,
+) {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let mut piece = [0; 4096];
+        match stream.read(&mut piece).await {
+            Ok(0) | Err(_) => return left.notify_one(),
+            Ok(count) => head.extend_from_slice(&piece[..count]),
+        }
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    heads.lock().unwrap().push(head.clone());
+    match says(head.lines().next().unwrap_or_default()) {
+        Told::Bytes(bytes) => {
+            let _ = stream.write_all(&bytes).await;
+            let _ = stream.shutdown().await;
+        }
+        Told::Stall(bytes) => {
+            let _ = stream.write_all(&bytes).await;
+            let _ = stream.read(&mut [0; 16]).await;
+        }
+        Told::Endless(bytes, more) => {
+            let mut written = stream.write_all(&bytes).await;
+            while written.is_ok() {
+                written = stream.write_all(&more).await;
+            }
+        }
+    }
+    left.notify_one();
+}

@@ -1,0 +1,5 @@
+//! What programs print, kept within bounds.
+
+mod capture;
+
+pub use capture::{Capture, Captured, OutputLimits, Spill};

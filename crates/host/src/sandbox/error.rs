@@ -1,0 +1,83 @@
+//! Why there is no box, or no result.
+
+use std::io;
+
+use thiserror::Error;
+
+use super::spec::Broken;
+
+/// This machine does not give what a box needs.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the sandbox cannot be made: {missing}. {remedy}")]
+pub struct Unavailable {
+    /// What is missing.
+    pub missing: String,
+    /// What a person can do about it.
+    pub remedy: String,
+}
+
+impl Unavailable {
+    pub(super) fn not_wired() -> Self {
+        Self {
+            missing: "this program does not start its sandboxes".to_owned(),
+            remedy: "Call `posse::init()` first in `main`, or name a binary that does with `sandbox_init`"
+                .to_owned(),
+        }
+    }
+
+    pub(super) fn no_init(program: &str, error: &io::Error) -> Self {
+        Self {
+            missing: format!("{program} cannot be started: {error}"),
+            remedy: "Name the `posse` binary as the sandbox's init".to_owned(),
+        }
+    }
+
+    pub(super) fn broken(step: &str, error: &str) -> Self {
+        Self {
+            missing: format!("{step} failed: {error}"),
+            remedy: "`posse doctor` shows what the machine offers".to_owned(),
+        }
+    }
+
+    /// What a failed step means on the machines where it is known to fail.
+    pub(super) fn from_broken(broken: &Broken) -> Self {
+        let Broken { step, errno, error } = broken;
+        let remedy = match (step.as_str(), *errno) {
+            ("making the namespaces", Some(libc::ENOSPC)) => {
+                "The kernel's limit is reached or zero: `sysctl user.max_user_namespaces=15000`"
+            }
+            ("making the namespaces" | "mapping the user" | "separating mounts" | "making a new root", _) => {
+                "User namespaces are not allowed here. On Ubuntu: `sysctl \
+                 kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile for posse; on older Debian: \
+                 `sysctl kernel.unprivileged_userns_clone=1`; in a container: `--security-opt seccomp=unconfined` \
+                 or a profile that allows `clone` with namespaces"
+            }
+            ("mounting /proc", _) => {
+                "The container hides parts of /proc, and the kernel then allows no fresh one: start it with \
+                 `--security-opt systempaths=unconfined`"
+            }
+            _ => "`posse doctor` shows what the machine offers",
+        };
+        Self { missing: format!("{step} failed: {error}"), remedy: remedy.to_owned() }
+    }
+}
+
+/// Why a call has no result.
+#[derive(Debug, Error)]
+pub enum SandboxError {
+    /// No box can be made.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The program could not be started in it.
+    #[error("cannot start {0}")]
+    NoProgram(String),
+    /// The workspace holds what programs must not see.
+    #[error("{0}")]
+    Workspace(String),
+    /// Something about the call itself failed.
+    #[error("the call could not be carried out: {0}")]
+    Call(#[from] io::Error),
+    /// The box ended before its program did.
+    #[error("the sandbox ended before the program did")]
+    Lost,
+}

@@ -1,0 +1,206 @@
+//! The first process in the namespaces: builds the box, starts the program, and waits for it.
+
+use std::io::{self, Read};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions, WaitStatus};
+
+use super::super::spec::{Broken, CallSpec, Layers, TERMINATE, Told};
+use super::super::wire;
+use super::{broken, is_open, landlock, limits, mounts, seccomp};
+
+/// How long programs have to end after they were asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the first process ends with. Nobody reads it: what there is to say was said on the call's socket.
+const LEFT: i32 = 0;
+
+/// Builds the box and carries the program; never returns.
+pub(super) fn become_first(spec: &CallSpec, ids: (Uid, Gid), call: UnixStream, output: OwnedFd) -> ! {
+    // The init may have died before the death signal was set; then the runtime's end of the call is closed soon, and
+    // nothing has been started yet.
+    match build(spec, ids) {
+        Ok(layers) if is_open(&call) => carry(spec, layers, &call, output),
+        Ok(_) => {}
+        Err(broken) => drop(wire::send(&call, &Told::Broken(broken), &[])),
+    }
+    leave();
+}
+
+fn leave() -> ! {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this process is a fork: nothing of the init's is its to release"
+    )]
+    std::process::exit(LEFT);
+}
+
+fn build(spec: &CallSpec, (uid, gid): (Uid, Gid)) -> Result<Layers, Broken> {
+    let step = |step: &'static str| move |error: io::Error| broken(step, &error);
+    limits::map_ids(uid, gid).map_err(step("mapping the user"))?;
+    // Others in the namespaces belong to the same user; none of them may look into this process.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .map_err(|error| broken("hiding the first process", &error.into()))?;
+    mounts::build(spec).map_err(|(step, error)| broken(&step, &error))?;
+    if !spec.network {
+        limits::loopback_up().map_err(step("starting the loopback interface"))?;
+    }
+    let _ = rustix::system::sethostname(b"posse");
+    limits::forbid_namespaces();
+    Ok(Layers { landlock: landlock::abi(), seccomp: true })
+}
+
+/// Starts the program, and waits for it while it listens to the runtime.
+fn carry(spec: &CallSpec, layers: Layers, call: &UnixStream, output: OwnedFd) {
+    let Ok(children) = signals_of_children() else { return };
+    if wire::send(call, &Told::Ready(layers), &[]).is_err() || spec.argv.is_empty() {
+        return;
+    }
+    let main = match fork() {
+        Ok(Some(main)) => main,
+        Ok(None) => {
+            let problem = start(spec, output);
+            drop(wire::send(call, &problem, &[]));
+            leave();
+        }
+        Err(error) => {
+            return drop(wire::send(call, &Told::Broken(broken("starting a process", &error)), &[]));
+        }
+    };
+    drop(output);
+    let _ = limits::drop_privileges();
+    if let Some(told) = wait(main, call, children) {
+        drop(wire::send(call, &told, &[]));
+    }
+    // With this process the kernel ends all that the program left behind.
+}
+
+/// Becomes the program; returns only why it could not.
+fn start(spec: &CallSpec, output: OwnedFd) -> Told {
+    let inner = || -> Result<(), Broken> {
+        let step = |step: &'static str| move |error: io::Error| broken(step, &error);
+        rustix::process::setsid().map_err(|error| broken("leaving the terminal", &error.into()))?;
+        limits::default_signals();
+        limits::apply(&spec.limits).map_err(step("setting limits"))?;
+        limits::drop_privileges().map_err(step("dropping privileges"))?;
+        landlock::apply(spec).map_err(|error| Broken {
+            step: "applying Landlock".to_owned(),
+            errno: None,
+            error,
+        })?;
+        seccomp::apply().map_err(step("filtering system calls"))
+    };
+    if let Err(broken) = inner() {
+        return Told::Broken(broken);
+    }
+    let (program, arguments) = spec.argv.split_first().map_or(("", &[][..]), |(p, a)| (p.as_str(), a));
+    let errors = match output.try_clone() {
+        Ok(errors) => errors,
+        Err(error) => return Told::Broken(broken("sharing the output", &error)),
+    };
+    let error = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(&spec.workdir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(output))
+        .stderr(Stdio::from(errors))
+        .exec();
+    Told::NoProgram(format!("{program} in {}: {error}", spec.workdir))
+}
+
+/// Waits for the program; none if the runtime is gone, or had enough.
+fn wait(main: Pid, mut call: &UnixStream, children: OwnedFd) -> Option<Told> {
+    let mut end: Option<Instant> = None;
+    loop {
+        let left = end.map(|end| {
+            let left = end.saturating_duration_since(Instant::now());
+            rustix::time::Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        if left.is_some_and(|left| left.tv_sec == 0 && left.tv_nsec == 0) {
+            return Some(Told::Signalled(Signal::KILL.as_raw()));
+        }
+        let mut fds = [PollFd::new(call, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
+        match poll(&mut fds, left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+        let (spoken, died) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        if died {
+            let mut drained = [0; 128];
+            while rustix::io::read(&children, &mut drained).is_ok_and(|got| got == drained.len()) {}
+            if let Some(told) = reap(main) {
+                return Some(told);
+            }
+        }
+        if spoken {
+            let mut byte = [0];
+            match call.read(&mut byte) {
+                Ok(1) if byte[0] == TERMINATE && end.is_none() => {
+                    terminate_all();
+                    end = Some(Instant::now() + GRACE);
+                }
+                Ok(1) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Collects whoever has died; how the program ended, if it was among them.
+fn reap(main: Pid) -> Option<Told> {
+    let mut ended = None;
+    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        if pid == main {
+            ended = Some(told(status));
+        }
+    }
+    ended
+}
+
+fn told(status: WaitStatus) -> Told {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Told::Exited(code),
+        (None, signal) => Told::Signalled(signal.unwrap_or_default()),
+    }
+}
+
+/// Asks every other process in the namespaces to end.
+#[expect(unsafe_code, reason = "a signal to all processes has no safe form")]
+fn terminate_all() {
+    // SAFETY: takes two integers. In this pid namespace -1 means everybody but this process.
+    unsafe { libc::kill(-1, libc::SIGTERM) };
+}
+
+#[expect(unsafe_code, reason = "fork has no safe form; sound because this process has one thread")]
+fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: this process has one thread.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
+}
+
+/// A descriptor that can be read when a child has died.
+#[expect(unsafe_code, reason = "there is no safe form of a signal descriptor")]
+fn signals_of_children() -> io::Result<OwnedFd> {
+    // SAFETY: the set is filled before it is used, and outlives the calls; the descriptor is new and ours.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}

@@ -1,0 +1,66 @@
+//! Landlock, a second layer: should a mount be other than it was meant to be, this still holds.
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, Scope,
+};
+
+use super::super::spec::CallSpec;
+
+/// The newest version that the rules below were written for.
+const KNOWN: ABI = ABI::V7;
+
+/// The version of Landlock that this kernel has.
+#[expect(unsafe_code, reason = "asking for the version has no safe form")]
+pub(in super::super) fn abi() -> Option<u8> {
+    const VERSION: libc::c_long = 1;
+    // SAFETY: with this flag the kernel reads no memory and answers with a number.
+    let version = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, VERSION)
+    };
+    u8::try_from(version).ok().filter(|version| *version > 0)
+}
+
+/// Everything visible can be read and run; only the workspace, scratch and harmless devices can be written; signals
+/// and abstract sockets do not leave. A kernel without Landlock is not an error: the namespaces are the box.
+pub(super) fn apply(spec: &CallSpec) -> Result<(), String> {
+    if abi().is_none() {
+        return Ok(());
+    }
+    let rules = || -> Result<(), Box<dyn std::error::Error>> {
+        let ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(KNOWN))?
+            .scope(Scope::from_all(KNOWN))?
+            .create()?;
+        let ruleset = allow(ruleset, "/", AccessFs::from_read(KNOWN) | AccessFs::Execute)?;
+        let mut ruleset = allow(ruleset, &spec.workspace, AccessFs::from_all(KNOWN))?;
+        for path in &spec.scratch {
+            ruleset = allow(ruleset, path, AccessFs::from_all(KNOWN))?;
+        }
+        // Programs set their own name and score there; the mount is this namespace's own.
+        ruleset = allow(ruleset, "/proc", AccessFs::from_read(KNOWN) | AccessFs::WriteFile)?;
+        for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"] {
+            let device_access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+            ruleset = allow(ruleset, device, device_access)?;
+        }
+        ruleset.restrict_self()?;
+        Ok(())
+    };
+    rules().map_err(|error| error.to_string())
+}
+
+fn allow(
+    ruleset: RulesetCreated,
+    path: &str,
+    access: landlock::BitFlags<AccessFs>,
+) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
+    match PathFd::new(path) {
+        Ok(opened) => Ok(ruleset.add_rule(PathBeneath::new(opened, access))?),
+        // A rule for what is not there would allow nothing.
+        Err(PathFdError::OpenCall { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(ruleset)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

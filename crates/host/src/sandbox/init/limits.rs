@@ -1,0 +1,112 @@
+//! What the program may be and use: its user, its privileges, its limits.
+
+use std::fs;
+use std::io;
+
+use rustix::process::{Gid, Resource, Rlimit, Uid, setrlimit};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+
+use super::super::spec::Limits;
+
+/// Gives the user of this process the same number inside as outside, and nobody else any.
+pub(super) fn map_ids(uid: Uid, gid: Gid) -> io::Result<()> {
+    // Without this, a group map may only be written by who is privileged outside.
+    fs::write("/proc/self/setgroups", "deny")?;
+    let (uid, gid) = (uid.as_raw(), gid.as_raw());
+    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Lets no further namespaces be made inside. The filter of system calls says the same; this holds without it.
+pub(super) fn forbid_namespaces() {
+    for kind in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"] {
+        let _ = fs::write(format!("/proc/sys/user/max_{kind}_namespaces"), "0");
+    }
+}
+
+/// Brings up the loopback interface of a network namespace: programs may talk to themselves.
+#[expect(unsafe_code, reason = "interface flags are set by an ioctl that has no safe form")]
+pub(super) fn loopback_up() -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    use std::os::fd::AsRawFd;
+
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: an all-zero request is valid, its name is ended by zeros, and it outlives the call.
+    let done = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+            *to = from.cast_signed();
+        }
+        request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sets what each process may use. Memory of all of them together is the cgroup's, where there is one.
+pub(super) fn apply(limits: &Limits) -> io::Result<()> {
+    let cap = |resource, most: u64| -> io::Result<()> {
+        let now = rustix::process::getrlimit(resource);
+        let most = now.maximum.map_or(most, |maximum| maximum.min(most));
+        Ok(setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?)
+    };
+    cap(Resource::Core, 0)?;
+    cap(Resource::Nproc, limits.processes)?;
+    cap(Resource::Fsize, limits.file_bytes)?;
+    cap(Resource::Nofile, limits.open_files)?;
+    cap(Resource::Data, limits.memory_bytes)?;
+    cap(Resource::Msgqueue, 0)?;
+    cap(Resource::Memlock, 64 * 1024)?;
+    // If memory runs out, it is the program that goes.
+    fs::write("/proc/self/oom_score_adj", "1000")
+}
+
+/// Gives up every privilege inside the namespaces, for good.
+pub(super) fn drop_privileges() -> io::Result<()> {
+    drop_bounding_set()?;
+    rustix::thread::set_capabilities_secure_bits(
+        CapabilitiesSecureBits::NO_ROOT
+            | CapabilitiesSecureBits::NO_ROOT_LOCKED
+            | CapabilitiesSecureBits::NO_SETUID_FIXUP
+            | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
+            | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+            | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+            | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
+    )?;
+    rustix::thread::clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )?;
+    rustix::thread::set_no_new_privs(true)?;
+    Ok(())
+}
+
+/// Also those capabilities that this program has no name for.
+#[expect(unsafe_code, reason = "a capability without a name can only be dropped by its number")]
+fn drop_bounding_set() -> io::Result<()> {
+    for capability in 0..64 {
+        // SAFETY: takes integers only.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
+            let error = io::Error::last_os_error();
+            // The kernel knows no more.
+            return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
+        }
+    }
+    Ok(())
+}
+
+/// Signals do what they do by default, whatever the runtime's parent ignored, and none is blocked.
+#[expect(unsafe_code, reason = "signal dispositions have no safe form")]
+pub(super) fn default_signals() {
+    // SAFETY: resetting to the default runs no code of ours; the set is filled before it is used.
+    unsafe {
+        for signal in 1..=libc::SIGRTMAX() {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}

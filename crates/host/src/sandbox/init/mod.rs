@@ -1,0 +1,167 @@
+//! The init: a small process that the runtime starts, and that makes the boxes.
+//!
+//! One init serves one call after the other. For each it makes a process in new namespaces, which is the first one
+//! there; when that ends, the kernel ends all others in them. Both hold a lifeline: the init its own socket to the
+//! runtime, the first process the call's. Whichever way the runtime ends, the lifelines close and everything inside
+//! ends, whatever it forked, detached or trapped. The init stays outside, so it can wait until all of it is gone and
+//! tidy up after it.
+//!
+//! It is single-threaded from beginning to end: that is what makes it sound to fork.
+
+mod first;
+mod landlock;
+mod limits;
+mod mounts;
+mod placeholders;
+mod record;
+mod seccomp;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::spec::{Broken, CallSpec, Over};
+use super::wire;
+use placeholders::Placeholders;
+use record::Record;
+
+pub(super) use landlock::abi as landlock_abi;
+
+/// The hidden verb by which a binary is told to be an init.
+pub(super) const VERB: &str = "__init";
+
+/// Whether this program becomes an init when it is told to.
+static CAN_BE_INIT: AtomicBool = AtomicBool::new(false);
+
+/// Becomes a sandbox's init, if this process was started as one, and then never returns; otherwise notes that this
+/// program can be one, and does nothing. To be called first in `main`.
+pub fn init() {
+    CAN_BE_INIT.store(true, Ordering::Relaxed);
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|verb| verb != VERB) || arguments.next().is_some() {
+        return;
+    }
+    let code = match own_socket().and_then(|socket| serve(&socket)) {
+        Ok(()) => 0,
+        Err(_) => 2,
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an init holds no lease and must not fall into the program's main"
+    )]
+    std::process::exit(code);
+}
+
+/// Whether [`init`] was called in this process.
+pub(super) fn is_wired() -> bool {
+    CAN_BE_INIT.load(Ordering::Relaxed)
+}
+
+/// The socket to the runtime, which is standard input. It is moved away, so that no program inherits it.
+fn own_socket() -> io::Result<UnixStream> {
+    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    // Anything but a socket was not given by a runtime.
+    rustix::net::sockopt::socket_type(&socket)?;
+    rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
+    Ok(UnixStream::from(socket))
+}
+
+fn serve(socket: &UnixStream) -> io::Result<()> {
+    // Away from the terminal: what is typed there is for the runtime.
+    rustix::process::setsid()?;
+    rustix::thread::set_name(c"posse-init")?;
+    while let Some((spec, fds)) = wire::receive::<CallSpec>(socket)? {
+        let broken = match <[OwnedFd; 2]>::try_from(fds) {
+            Ok([call, output]) => carry_out(socket, &spec, UnixStream::from(call), output).err(),
+            Err(_) => Some(broken("receiving the call", &io::Error::from(io::ErrorKind::InvalidInput))),
+        };
+        wire::send(socket, &Over { broken }, &[])?;
+    }
+    Ok(())
+}
+
+fn broken(step: &str, error: &io::Error) -> Broken {
+    Broken { step: step.to_owned(), errno: error.raw_os_error(), error: error.to_string() }
+}
+
+/// Carries one call out; returns when nothing of it is left.
+fn carry_out(socket: &UnixStream, spec: &CallSpec, call: UnixStream, output: OwnedFd) -> Result<(), Broken> {
+    let record = match &spec.record {
+        Some(path) => Some(Record::open(path).map_err(|error| broken("writing the record", &error))?),
+        None => None,
+    };
+    let placeholders = Placeholders::make(&spec.workspace, &spec.protected)
+        .map_err(|error| broken("protecting names in the workspace", &error))?;
+    let ids = (rustix::process::geteuid(), rustix::process::getegid());
+    let forked = clone_first(spec.network).map_err(|error| broken("making the namespaces", &error))?;
+    let Some(first) = forked else {
+        // In the new namespaces. Only the call's own lifeline is held here.
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+        first::become_first(spec, ids, call, output);
+    };
+    drop((call, output));
+    if let Some(record) = &record {
+        record.note(first);
+    }
+    wait_until_gone(socket, first).map_err(|error| broken("waiting for the end", &error))?;
+    placeholders.remove();
+    if let Some(record) = record {
+        record.close();
+    }
+    Ok(())
+}
+
+/// Makes the first process of the new namespaces: returns none there, and its id here.
+#[expect(unsafe_code, reason = "fork with flags has no safe form; sound because this process has one thread")]
+fn clone_first(network: bool) -> io::Result<Option<Pid>> {
+    let mut flags = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    if !network {
+        flags |= libc::CLONE_NEWNET;
+    }
+    // SAFETY: without a stack and without CLONE_VM this is a fork; there is no other thread whose locks or memory
+    // the child could find half changed.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags | libc::SIGCHLD, 0, 0, 0, 0) };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(i32::try_from(pid).ok().and_then(Pid::from_raw))
+}
+
+/// Waits until the first process is gone, and with it every other in its namespaces. If the runtime goes first, it
+/// is ended.
+fn wait_until_gone(socket: &UnixStream, first: Pid) -> io::Result<()> {
+    let exited = rustix::process::pidfd_open(first, rustix::process::PidfdFlags::empty())?;
+    let mut alone = false;
+    loop {
+        let mut fds = [PollFd::new(&exited, PollFlags::IN), PollFd::new(socket, PollFlags::RDHUP)];
+        let watched = if alone { 1 } else { 2 };
+        match poll(&mut fds[..watched], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !alone && !fds[1].revents().is_empty() {
+            alone = true;
+            let _ = rustix::process::kill_process(first, Signal::KILL);
+        }
+        if !fds[0].revents().is_empty() {
+            wire::retry(|| rustix::process::waitpid(Some(first), WaitOptions::empty()))?;
+            return Ok(());
+        }
+    }
+}
+
+/// Whether the other side of a socket is still there.
+fn is_open(socket: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&socket, PollFlags::RDHUP)];
+    matches!(poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+}

@@ -1,0 +1,232 @@
+//! What programs in the box see: a new root, with only what they need, and only the workspace and scratch writable.
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
+};
+
+use super::super::spec::CallSpec;
+
+/// Where the machine's own root is while the new one is built.
+const OLD: &str = "/.old";
+/// Where scratch is while it is handed out.
+const SCRATCH: &str = "/.scratch";
+/// An empty directory and an empty file, which stand for what is hidden.
+const EMPTY_DIR: &str = "/.empty";
+const EMPTY_FILE: &str = "/.nothing";
+/// Devices that programs cannot do without, and that lead nowhere.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+
+/// The step that failed, and how.
+type Failed = (String, io::Error);
+
+/// Builds the new root and leaves the old one.
+pub(super) fn build(spec: &CallSpec) -> Result<(), Failed> {
+    enter_new_root(&spec.workspace)?;
+    let result = furnish(spec);
+    result?;
+    unmount(OLD, UnmountFlags::DETACH).map_err(step("leaving the machine's root"))?;
+    fs::remove_dir(OLD).map_err(step("leaving the machine's root"))?;
+    set_attributes(Path::new("/"), Attributes::READ_ONLY, false).map_err(step("closing the root"))
+}
+
+fn step<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Failed {
+    move |error| (what.into(), error.into())
+}
+
+/// Makes an empty root and goes there; the machine's is at [`OLD`]. Any directory serves as the place where it is
+/// mounted, and is uncovered again by going there.
+fn enter_new_root(place: &str) -> Result<(), Failed> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(step("separating mounts"))?;
+    tmpfs(place, c"mode=0755,size=1m").map_err(step("making a new root"))?;
+    let old = format!("{place}{OLD}");
+    fs::create_dir(&old).map_err(step("making a new root"))?;
+    rustix::process::pivot_root(place, &old).map_err(step("going to the new root"))?;
+    rustix::process::chdir("/").map_err(step("going to the new root"))
+}
+
+fn furnish(spec: &CallSpec) -> Result<(), Failed> {
+    for (link, target) in &spec.links {
+        std::os::unix::fs::symlink(target, link).map_err(step(format!("making the link {link}")))?;
+    }
+    fs::create_dir(EMPTY_DIR)
+        .and_then(|()| File::create(EMPTY_FILE))
+        .map_err(step("making an empty file"))?;
+    let beneath_scratch =
+        |path: &&String| spec.scratch.iter().any(|scratch| Path::new(path).starts_with(scratch));
+    // What lies beneath scratch is mounted after it, or it would be covered.
+    for path in spec.read.iter().filter(|path| !beneath_scratch(path)) {
+        show(path)?;
+    }
+    hand_out_scratch(spec)?;
+    for path in spec.read.iter().filter(beneath_scratch) {
+        show(path)?;
+    }
+    devices()?;
+    fs::create_dir("/proc").map_err(step("making /proc"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None).map_err(step("mounting /proc"))?;
+    workspace(spec)?;
+    for path in &spec.hidden {
+        hide(path)?;
+    }
+    Ok(())
+}
+
+/// Shows a file or directory of the machine, read-only. What is not there is not shown.
+fn show(path: &str) -> Result<(), Failed> {
+    let source = old(path);
+    let Ok(metadata) = fs::metadata(&source) else { return Ok(()) };
+    let shown = || -> io::Result<()> {
+        target(Path::new(path), metadata.is_dir())?;
+        mount_bind_recursive(&source, path)?;
+        set_attributes(Path::new(path), Attributes::READ_ONLY, true)
+    };
+    shown().map_err(step(format!("showing {path}")))
+}
+
+fn hand_out_scratch(spec: &CallSpec) -> Result<(), Failed> {
+    let made = || -> io::Result<()> {
+        fs::create_dir(SCRATCH)?;
+        let options = format!("mode=0700,size={}\0", spec.limits.scratch_bytes);
+        tmpfs(SCRATCH, CStr::from_bytes_with_nul(options.as_bytes()).map_err(io::Error::other)?)?;
+        for (number, path) in spec.scratch.iter().enumerate() {
+            let own = Path::new(SCRATCH).join(number.to_string());
+            fs::DirBuilder::new().mode(0o700).create(&own)?;
+            if path.ends_with("tmp") {
+                fs::set_permissions(&own, fs::Permissions::from_mode(0o1777))?;
+            }
+            target(Path::new(path), true)?;
+            mount_bind_recursive(&own, path)?;
+        }
+        unmount(SCRATCH, UnmountFlags::DETACH)?;
+        fs::remove_dir(SCRATCH)
+    };
+    made().map_err(step("making scratch directories"))
+}
+
+fn devices() -> Result<(), Failed> {
+    let made = || -> io::Result<()> {
+        fs::create_dir_all("/dev")?;
+        for name in DEVICES {
+            let (source, device) = (old(&format!("/dev/{name}")), format!("/dev/{name}"));
+            File::create(&device)?;
+            mount_bind_recursive(&source, &device)?;
+        }
+        for (link, to) in [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")] {
+            std::os::unix::fs::symlink(format!("/proc/self/{to}"), format!("/dev/{link}"))?;
+        }
+        Ok(())
+    };
+    made().map_err(step("making /dev"))
+}
+
+/// Shows the workspace, writable but for its protected names.
+fn workspace(spec: &CallSpec) -> Result<(), Failed> {
+    let path = Path::new(&spec.workspace);
+    let shown = || -> io::Result<()> {
+        target(path, true)?;
+        mount_bind_recursive(old(&spec.workspace), path)?;
+        set_attributes(path, Attributes::PLAIN, true)
+    };
+    shown().map_err(step("showing the workspace"))?;
+    for name in &spec.protected {
+        protect(path, Path::new(name)).map_err(step(format!("protecting {name}")))?;
+    }
+    Ok(())
+}
+
+/// Mounts a name of the workspace over itself, read-only. The directories above it are mounted too: a directory
+/// that is a mount cannot be renamed, with the protected name in it.
+fn protect(workspace: &Path, name: &Path) -> io::Result<()> {
+    let mut path = workspace.to_owned();
+    let mut parts = name.iter().peekable();
+    while let Some(part) = parts.next() {
+        path.push(part);
+        let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(()) };
+        // A link cannot be mounted on, and where it leads is protected by being elsewhere.
+        if metadata.is_symlink() {
+            return Ok(());
+        }
+        if parts.peek().is_none() {
+            mount_bind_recursive(&path, &path)?;
+            set_attributes(&path, Attributes::READ_ONLY, true)?;
+        } else if metadata.is_dir() {
+            mount_bind_recursive(&path, &path)?;
+        }
+    }
+    Ok(())
+}
+
+fn hide(path: &str) -> Result<(), Failed> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    let cover = match metadata {
+        metadata if metadata.is_dir() => EMPTY_DIR,
+        metadata if metadata.is_symlink() => return Ok(()),
+        _ => EMPTY_FILE,
+    };
+    let hidden = || -> io::Result<()> {
+        mount_bind_recursive(cover, path)?;
+        set_attributes(Path::new(path), Attributes::READ_ONLY, true)
+    };
+    hidden().map_err(step(format!("hiding {path}")))
+}
+
+fn old(path: &str) -> PathBuf {
+    PathBuf::from(format!("{OLD}{path}"))
+}
+
+/// Makes what a mount needs to stand on.
+fn target(path: &Path, dir: bool) -> io::Result<()> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    if dir {
+        return fs::create_dir_all(path);
+    }
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    File::create(path).map(drop)
+}
+
+fn tmpfs(place: &str, options: &CStr) -> io::Result<()> {
+    Ok(mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options))?)
+}
+
+/// What is asked of a mount.
+struct Attributes;
+
+impl Attributes {
+    const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    const READ_ONLY: u64 = Self::PLAIN | libc::MOUNT_ATTR_RDONLY;
+}
+
+/// Sets attributes of a mount and, if `all`, of all mounts beneath it.
+#[expect(unsafe_code, reason = "mount_setattr has no safe form")]
+fn set_attributes(path: &Path, set: u64, all: bool) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    let flags = libc::AT_SYMLINK_NOFOLLOW | if all { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: an all-zero value is valid, and it and the path outlive the call, which is told its size.
+    let done = unsafe {
+        let mut attributes: libc::mount_attr = std::mem::zeroed();
+        attributes.attr_set = set;
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

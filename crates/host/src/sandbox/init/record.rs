@@ -1,0 +1,45 @@
+//! What an init leaves behind while it carries a call out, so that a new owner of the run can find and end it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use rustix::fs::FlockOperation;
+use rustix::process::Pid;
+
+use super::super::recorded::{Recorded, Running};
+
+/// A record, locked for as long as anything of the call is alive.
+pub(super) struct Record {
+    path: PathBuf,
+    file: File,
+}
+
+impl Record {
+    pub(super) fn open(path: &str) -> io::Result<Self> {
+        let path = PathBuf::from(path);
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { path, file })
+    }
+
+    /// Notes who is alive. Without it a new owner waits for the lock alone, which is slower and no less safe.
+    pub(super) fn note(&self, first: Pid) {
+        let recorded = Recorded {
+            boot: super::super::recorded::boot_id(),
+            init: Running::of(rustix::process::getpid()),
+            first: Running::of(first),
+        };
+        if let Ok(text) = serde_json::to_vec(&recorded) {
+            let _ = (&self.file).write_all(&text);
+        }
+    }
+
+    pub(super) fn close(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

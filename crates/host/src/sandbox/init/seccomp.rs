@@ -1,0 +1,298 @@
+//! A filter of system calls, a third layer: what no build or test needs, and what attacks on kernels need.
+
+use std::io;
+
+use libc::{
+    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter,
+    sock_fprog,
+};
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xC000_00B7;
+
+/// From here on system calls are those of another architecture under this one's name (x32).
+const FOREIGN: u32 = 0x4000_0000;
+
+/// Refused as if the kernel did not have them.
+const ABSENT: &[c_long] = &[
+    // Its flags are in memory, where a filter cannot look. Programs fall back to `clone`.
+    libc::SYS_clone3,
+    // Reads and writes past every filter.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
+/// Refused as not permitted.
+const REFUSED: &[c_long] = &[
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    // Namespaces and mounts.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_fanotify_init,
+    // The kernel itself.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_syslog,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_vhangup,
+    // Keys, which belong to the user and not to the namespaces.
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // The clock and the machine's name.
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    // Memory of others, and laying out one's own as attacks like it.
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    libc::SYS_personality,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_kexec_file_load,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_uselib,
+];
+
+/// Flags of `clone` that make a namespace.
+const NAMESPACES: u32 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWCGROUP)
+    .cast_unsigned();
+
+/// The only families of sockets: what a network namespace holds. Unix sockets are reached by path, whatever the
+/// network namespace: an agent for keys, a container engine, a desktop. A pair of them leads nowhere, and is another
+/// system call.
+const FAMILIES: [i32; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+/// Puts characters into a terminal as if they were typed.
+const TERMINAL_INPUT: [u32; 2] = [0x5412, 0x541C];
+
+/// Offsets in what a filter sees of a call.
+const NUMBER: u32 = 0;
+const ARCH: u32 = 4;
+const ARGUMENTS: u32 = 16;
+
+/// Installs the filter, for this process and all that it starts.
+#[expect(unsafe_code, reason = "installing a filter has no safe form")]
+pub(super) fn apply() -> io::Result<()> {
+    const SET_MODE_FILTER: c_long = 1;
+    let mut filter = filter();
+    let length = u16::try_from(filter.len()).map_err(io::Error::other)?;
+    let program = sock_fprog { len: length, filter: filter.as_mut_ptr() };
+    // SAFETY: the program points to `length` instructions, and both outlive the call.
+    let done = unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &raw const program) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn filter() -> Vec<sock_filter> {
+    let mut code = vec![
+        load(ARCH),
+        jump(BPF_JEQ, ARCHITECTURE, 1, 0),
+        end(libc::SECCOMP_RET_KILL_PROCESS),
+        load(NUMBER),
+        jump(BPF_JGE, FOREIGN, 0, 1),
+        refuse(libc::ENOSYS),
+    ];
+    for &call in ABSENT {
+        on(&mut code, call, &[refuse(libc::ENOSYS)]);
+    }
+    for &call in REFUSED {
+        on(&mut code, call, &[refuse(libc::EPERM)]);
+    }
+    let plain = [load(argument(0)), jump(BPF_JSET, NAMESPACES, 0, 1), refuse(libc::EPERM), allow()];
+    on(&mut code, libc::SYS_clone, &plain);
+    let mut known = vec![load(argument(0))];
+    for family in FAMILIES {
+        known.extend([jump(BPF_JEQ, family.cast_unsigned(), 0, 1), allow()]);
+    }
+    known.push(refuse(libc::EPERM));
+    on(&mut code, libc::SYS_socket, &known);
+    let mut harmless = vec![load(argument(1))];
+    for request in TERMINAL_INPUT {
+        harmless.extend([jump(BPF_JEQ, request, 0, 1), refuse(libc::EPERM)]);
+    }
+    harmless.push(allow());
+    on(&mut code, libc::SYS_ioctl, &harmless);
+    code.push(allow());
+    code
+}
+
+/// For one system call, `then`, which decides in every case.
+fn on(code: &mut Vec<sock_filter>, call: c_long, then: &[sock_filter]) {
+    let number = u32::try_from(call).unwrap_or(u32::MAX);
+    code.push(jump(BPF_JEQ, number, 0, u8::try_from(then.len()).unwrap_or(u8::MAX)));
+    code.extend_from_slice(then);
+}
+
+/// Where the lower half of an argument is; none of those looked at needs the upper.
+fn argument(index: u32) -> u32 {
+    let half = if cfg!(target_endian = "big") { 4 } else { 0 };
+    ARGUMENTS + 8 * index + half
+}
+
+fn load(offset: u32) -> sock_filter {
+    instruction(BPF_LD | BPF_W | BPF_ABS, offset, 0, 0)
+}
+
+fn jump(test: u32, value: u32, met: u8, unmet: u8) -> sock_filter {
+    instruction(BPF_JMP | test | BPF_K, value, met, unmet)
+}
+
+fn end(action: u32) -> sock_filter {
+    instruction(BPF_RET | BPF_K, action, 0, 0)
+}
+
+fn allow() -> sock_filter {
+    end(libc::SECCOMP_RET_ALLOW)
+}
+
+fn refuse(errno: i32) -> sock_filter {
+    end(libc::SECCOMP_RET_ERRNO | errno.cast_unsigned())
+}
+
+fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    // The codes of instructions are below 256.
+    sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the filter as the kernel would.
+    fn decide(arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        let mut data = Vec::new();
+        data.extend(number.to_le_bytes());
+        data.extend(arch.to_le_bytes());
+        data.extend(0_u64.to_le_bytes());
+        arguments.iter().for_each(|argument| data.extend(argument.to_le_bytes()));
+        let code = filter();
+        let (mut at, mut held) = (0, 0_u32);
+        loop {
+            let sock_filter { code: op, jt, jf, k } = code[at];
+            at += 1;
+            let op = u32::from(op);
+            let jump_if = |test: bool| usize::from(if test { jt } else { jf });
+            match op {
+                op if op == BPF_LD | BPF_W | BPF_ABS => {
+                    let from = k as usize;
+                    held = u32::from_le_bytes(data[from..from + 4].try_into().expect("four"));
+                }
+                op if op == BPF_JMP | BPF_JEQ | BPF_K => at += jump_if(held == k),
+                op if op == BPF_JMP | BPF_JGE | BPF_K => at += jump_if(held >= k),
+                op if op == BPF_JMP | BPF_JSET | BPF_K => at += jump_if(held & k != 0),
+                op if op == BPF_RET | BPF_K => return k,
+                op => panic!("no such instruction: {op}"),
+            }
+        }
+    }
+
+    fn own(call: c_long, arguments: &[u64]) -> u32 {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        decide(ARCHITECTURE, u32::try_from(call).expect("a number"), all)
+    }
+
+    const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
+
+    fn errno(number: i32) -> u32 {
+        libc::SECCOMP_RET_ERRNO | number.cast_unsigned()
+    }
+
+    #[test]
+    fn what_programs_need_is_allowed() {
+        for call in
+            [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_socketpair, libc::SYS_wait4]
+        {
+            assert_eq!(own(call, &[]), ALLOWED, "{call}");
+        }
+        for family in FAMILIES {
+            assert_eq!(own(libc::SYS_socket, &[u64::from(family.cast_unsigned()), 1, 0]), ALLOWED);
+        }
+        let thread = u64::from((libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND).cast_unsigned());
+        assert_eq!(own(libc::SYS_clone, &[thread]), ALLOWED);
+        assert_eq!(own(libc::SYS_ioctl, &[0, 0x5401]), ALLOWED);
+    }
+
+    #[test]
+    fn what_reaches_out_is_refused() {
+        for &call in REFUSED {
+            assert_eq!(own(call, &[]), errno(libc::EPERM), "{call}");
+        }
+        for &call in ABSENT {
+            assert_eq!(own(call, &[]), errno(libc::ENOSYS), "{call}");
+        }
+        for family in
+            [libc::AF_UNIX, libc::AF_PACKET, libc::AF_VSOCK, libc::AF_ALG, libc::AF_BLUETOOTH, 44, 255]
+        {
+            let family = u64::from(family.cast_unsigned());
+            assert_eq!(own(libc::SYS_socket, &[family, 1, 0]), errno(libc::EPERM), "{family}");
+            // What the kernel cuts off does not confuse the filter.
+            assert_eq!(own(libc::SYS_socket, &[family | (1 << 32), 1, 0]), errno(libc::EPERM), "{family}");
+        }
+        for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNET, libc::CLONE_NEWNS, libc::CLONE_NEWPID] {
+            let flags = u64::from((flag | libc::SIGCHLD).cast_unsigned());
+            assert_eq!(own(libc::SYS_clone, &[flags]), errno(libc::EPERM), "{flag}");
+        }
+        for request in TERMINAL_INPUT {
+            assert_eq!(own(libc::SYS_ioctl, &[0, request.into()]), errno(libc::EPERM));
+            assert_eq!(own(libc::SYS_ioctl, &[0, u64::from(request) | (7 << 32)]), errno(libc::EPERM));
+        }
+    }
+
+    #[test]
+    fn another_architecture_is_no_way_around() {
+        let i386 = 0x4000_0003;
+        assert_eq!(decide(i386, 26, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+        for &call in REFUSED {
+            let number = FOREIGN | u32::try_from(call).expect("a number");
+            assert_eq!(decide(ARCHITECTURE, number, [0; 6]), errno(libc::ENOSYS));
+        }
+    }
+}

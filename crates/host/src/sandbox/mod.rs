@@ -1,0 +1,236 @@
+//! The kernel-enforced box that a tool's programs run in.
+//!
+//! The runtime never forks: it starts an [`init`] by `posix_spawn`, which costs the same however large the runtime
+//! is. The init makes user, mount, pid, ipc, uts, cgroup and, unless the network is granted, net namespaces, with a
+//! process of ours as the first in them. Programs see a read-only root without the home directory and without
+//! sockets, and can write the workspace and scratch directories that are gone afterwards. Landlock, a filter of
+//! system calls, dropped privileges and limits are further layers.
+//!
+//! A call is over when nothing of it is alive, and only then is there a result. If the runtime dies, its lifelines
+//! close and every box ends.
+
+mod cgroup;
+mod error;
+mod init;
+mod machine;
+mod recorded;
+mod slot;
+mod spec;
+mod view;
+mod wire;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use error::{SandboxError, Unavailable};
+pub use init::init;
+pub use machine::{Machine, Offer};
+pub use recorded::end_recorded;
+pub use slot::{Ended, Exit, Running};
+pub use spec::Limits;
+pub use view::{Environment, PASSED_VARIABLES};
+
+use crate::process::OutputLimits;
+use cgroup::Places;
+use slot::Slot;
+use spec::{CallSpec, Layers};
+use view::View;
+
+/// Which binary is started as an init.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum InitBinary {
+    /// This program. Its `main` has to call [`init`] first.
+    #[default]
+    ThisProgram,
+    /// Another one that does.
+    At(PathBuf),
+}
+
+/// How boxes are made.
+#[derive(Debug, Clone, Default)]
+pub struct SandboxOptions {
+    /// The binary that makes them.
+    pub init: InitBinary,
+    /// The person's home directory, which programs see empty but for toolchains.
+    pub home: Option<PathBuf>,
+    /// What programs find in their environment.
+    pub environment: Environment,
+    /// Further files and directories that programs may read.
+    pub read: Vec<PathBuf>,
+    /// Files and directories that they may not, wherever they are.
+    pub hidden: Vec<PathBuf>,
+    /// What one call may use.
+    pub limits: Limits,
+    /// How many calls may run at once; none is one for each core.
+    pub concurrent: Option<usize>,
+}
+
+/// One call.
+#[derive(Debug, Clone)]
+pub struct BoxedCommand {
+    /// The program, and its arguments.
+    pub argv: Vec<String>,
+    /// The only place on disk that it can change.
+    pub workspace: PathBuf,
+    /// Where it starts, beneath the workspace.
+    pub workdir: PathBuf,
+    /// Names in the workspace that it cannot change, relative to it, whether they exist or not.
+    pub protected: Vec<String>,
+    /// Whether it shares the machine's network.
+    pub network: bool,
+    /// Where its init writes down that it is alive, so that [`end_recorded`] finds it.
+    pub record: Option<PathBuf>,
+    /// What is kept of what it prints.
+    pub output: OutputLimits,
+}
+
+/// What a box is made of on this machine, proven by making one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Level {
+    /// The version of Landlock that is applied.
+    pub landlock: Option<u8>,
+    /// Whether system calls are filtered.
+    pub seccomp: bool,
+    /// The cgroup controllers that limit a call as a whole.
+    pub cgroups: Vec<&'static str>,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("namespaces")?;
+        if let Some(version) = self.landlock {
+            write!(f, " landlock-{version}")?;
+        }
+        if self.seccomp {
+            f.write_str(" seccomp")?;
+        }
+        self.cgroups.iter().try_for_each(|controller| write!(f, " cgroup-{controller}"))
+    }
+}
+
+/// Makes boxes. Cheap to clone; clones share their inits and their limit of calls at once.
+#[derive(Debug, Clone)]
+pub struct Sandbox(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    options: SandboxOptions,
+    turns: Arc<Semaphore>,
+    idle: Mutex<Vec<Slot>>,
+    view: OnceLock<View>,
+    places: OnceLock<Places>,
+    proven: OnceLock<Layers>,
+}
+
+/// A call's turn: it may run now.
+#[derive(Debug)]
+pub struct Turn {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Sandbox {
+    /// Nothing is started before the first call.
+    pub fn new(options: SandboxOptions) -> Self {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let concurrent = options.concurrent.unwrap_or_else(cores).clamp(1, Semaphore::MAX_PERMITS);
+        Self(Arc::new(Inner {
+            options,
+            turns: Arc::new(Semaphore::new(concurrent)),
+            idle: Mutex::default(),
+            view: OnceLock::new(),
+            places: OnceLock::new(),
+            proven: OnceLock::new(),
+        }))
+    }
+
+    /// What boxes are made of here. The first time one is made to find out; a failure is tried again.
+    pub async fn level(&self) -> Result<Level, Unavailable> {
+        let inner = self.0.clone();
+        let proven = tokio::task::spawn_blocking(move || inner.prove());
+        let layers =
+            proven.await.unwrap_or_else(|error| Err(Unavailable::broken("proving", &error.to_string())))?;
+        let cgroups = self.0.places.get().map(Places::controllers).unwrap_or_default();
+        Ok(Level { landlock: layers.landlock, seccomp: layers.seccomp, cgroups })
+    }
+
+    /// Waits for a turn.
+    pub async fn turn(&self) -> Turn {
+        let permit = self.0.turns.clone().acquire_owned().await;
+        // The semaphore is never closed.
+        permit.map_or_else(
+            |_| unreachable!("the semaphore of turns is never closed"),
+            |_permit| Turn { _permit },
+        )
+    }
+
+    /// Starts a call. Dropping what is returned ends it at once.
+    pub fn start(&self, turn: Turn, command: BoxedCommand) -> Result<Running, SandboxError> {
+        Running::start(self.0.clone(), turn, command)
+    }
+}
+
+impl Inner {
+    fn prove(&self) -> Result<Layers, Unavailable> {
+        if let Some(layers) = self.proven.get() {
+            return Ok(*layers);
+        }
+        let layers = slot::prove(self)?;
+        Ok(*self.proven.get_or_init(|| layers))
+    }
+
+    fn view(&self) -> &View {
+        self.view.get_or_init(|| View::of(&self.options))
+    }
+
+    fn places(&self) -> &Places {
+        self.places.get_or_init(Places::find)
+    }
+
+    /// An init that waits for a call, or a new one.
+    fn slot(&self) -> Result<Slot, SandboxError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.map_or_else(|| Slot::spawn(self), Ok)
+    }
+
+    fn keep(&self, slot: Slot) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+    }
+
+    fn program(&self) -> Result<PathBuf, Unavailable> {
+        match &self.options.init {
+            InitBinary::At(path) => Ok(path.clone()),
+            InitBinary::ThisProgram if init::is_wired() => Ok(PathBuf::from("/proc/self/exe")),
+            InitBinary::ThisProgram => Err(Unavailable::not_wired()),
+        }
+    }
+
+    fn spec(&self, command: &BoxedCommand) -> Result<CallSpec, SandboxError> {
+        let text = |path: &PathBuf| {
+            let text = path.to_str().map(str::to_owned);
+            text.ok_or_else(|| {
+                let problem = format!("the path {} is not UTF-8 text", path.display());
+                SandboxError::Call(io::Error::new(io::ErrorKind::InvalidInput, problem))
+            })
+        };
+        let view = self.view();
+        view.admits(&command.workspace)?;
+        Ok(CallSpec {
+            argv: command.argv.clone(),
+            env: view.environment.clone(),
+            workspace: text(&command.workspace)?,
+            workdir: text(&command.workdir)?,
+            network: command.network,
+            read: view.read.clone(),
+            links: view.links.clone(),
+            hidden: view.hidden.clone(),
+            scratch: view.scratch.clone(),
+            protected: command.protected.clone(),
+            limits: self.options.limits,
+            record: command.record.as_ref().map(text).transpose()?,
+        })
+    }
+}

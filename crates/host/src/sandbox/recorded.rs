@@ -1,0 +1,112 @@
+//! Ends what an earlier owner of a run left running.
+//!
+//! An owner that died took its boxes with it. One that is only stopped did not: its lifelines are open. Its successor
+//! must not go on before they are gone, so each call's init writes down who it is, and holds a lock while it lives.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// How long a killed box has to be gone.
+const GONE_MAX: Duration = Duration::from_secs(10);
+/// How often its lock is tried.
+const TRY_EVERY: Duration = Duration::from_millis(5);
+
+/// The processes of one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Recorded {
+    /// The boot they belong to.
+    pub(super) boot: String,
+    /// The init.
+    pub(super) init: Option<Running>,
+    /// The first process in the namespaces.
+    pub(super) first: Option<Running>,
+}
+
+/// A process that another one with the same number is not mistaken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Running {
+    pid: i32,
+    /// When it began, in the kernel's ticks.
+    began: u64,
+}
+
+impl Running {
+    pub(super) fn of(pid: Pid) -> Option<Self> {
+        let pid = pid.as_raw_nonzero().get();
+        Some(Self { pid, began: began(pid)? })
+    }
+
+    fn kill(self) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        // The descriptor is opened before the look: if the look says it is the one, the descriptor is its.
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        if began(self.pid) == Some(self.began) {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+    }
+}
+
+fn began(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything, so what follows its last bracket counts.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+pub(super) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// Ends every call recorded in a directory and waits until it is gone. A directory that is not there holds none.
+///
+/// # Errors
+/// If a record cannot be looked at, or what it names does not end: then nobody may go on.
+pub fn end_recorded(dir: &Path) -> io::Result<usize> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    let mut ended = 0;
+    for entry in entries {
+        ended += usize::from(end_one(&entry?.path())?);
+    }
+    Ok(ended)
+}
+
+fn end_one(path: &Path) -> io::Result<bool> {
+    let lock = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        lock => lock?,
+    };
+    let free = || rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let alive = !free();
+    if alive {
+        let end = Instant::now() + GONE_MAX;
+        loop {
+            // It may not be written yet: its init is just beginning.
+            let recorded =
+                fs::read(path).ok().and_then(|text| serde_json::from_slice::<Recorded>(&text).ok());
+            if let Some(recorded) = recorded.filter(|recorded| recorded.boot == boot_id()) {
+                // The init last: it waits for the other, and tidies up.
+                recorded.first.into_iter().for_each(Running::kill);
+            }
+            if free() {
+                break;
+            }
+            if Instant::now() >= end {
+                let problem = format!("{}: what it names does not end", path.display());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
+            }
+            std::thread::park_timeout(TRY_EVERY);
+        }
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(alive),
+    }
+}

@@ -1,0 +1,262 @@
+//! The runtime's side of an init, and of a call that it carries out.
+
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::task::JoinHandle;
+
+use super::cgroup::Cgroups;
+use super::spec::{CallSpec, Layers, Limits, Over, TERMINATE, Told};
+use super::{BoxedCommand, Inner, SandboxError, Turn, Unavailable, init, wire};
+use crate::process::{Capture, Captured, OutputLimits};
+
+/// How much is taken from a pipe at once.
+const CHUNK: usize = 64 * 1024;
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+/// A call that is over: nothing of it is alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// How its program ended.
+    pub exit: Exit,
+    /// What was printed.
+    pub output: Captured,
+    /// Whether the kernel ended a process of it because memory ran out.
+    pub out_of_memory: bool,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// An init, and its lifeline.
+#[derive(Debug)]
+pub(super) struct Slot {
+    child: Child,
+    socket: UnixStream,
+    /// Removed after the init is gone.
+    cgroups: Option<Cgroups>,
+}
+
+impl Slot {
+    pub(super) fn spawn(inner: &Inner) -> Result<Self, SandboxError> {
+        let program = inner.program()?;
+        let (socket, theirs) = UnixStream::pair()?;
+        // Everything it needs comes by its standard input. No closure before the exec, no new directory: only then
+        // does the standard library spawn instead of forking.
+        let child = Command::new(&program)
+            .arg(init::VERB)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| Unavailable::no_init(&program.display().to_string(), &error))?;
+        let mut slot = Self { child, socket, cgroups: None };
+        // Without them, each process has its limits, and all together have none.
+        slot.cgroups = inner.places().make(&inner.options.limits, slot.child.id()).ok();
+        Ok(slot)
+    }
+
+    fn memory_kills(&self) -> u64 {
+        self.cgroups.as_ref().map_or(0, Cgroups::memory_kills)
+    }
+
+    /// Carries a call out, and returns when nothing of it is left.
+    fn carry(
+        &self,
+        spec: &CallSpec,
+        (call, theirs): (&UnixStream, UnixStream),
+        output: OutputLimits,
+    ) -> Result<(Heard, Captured), SandboxError> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        wire::send(&self.socket, spec, &[theirs.as_fd(), writer.as_fd()])?;
+        drop((theirs, writer));
+        let mut capture = Capture::new(output);
+        let heard = listen(call, &reader, &mut capture)?;
+        let Some((over, _)) = wire::receive::<Over>(&self.socket)? else { return Err(SandboxError::Lost) };
+        // Nobody is left who could write: what is in the pipe is all there is.
+        drain(&reader, &mut capture)?;
+        if let Some(broken) = &over.broken {
+            return Err(Unavailable::from_broken(broken).into());
+        }
+        Ok((heard, capture.finish()))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // It ends what it carries, tidies up, and goes.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = self.child.wait();
+    }
+}
+
+/// What was heard on a call's socket.
+#[derive(Debug, Default)]
+struct Heard {
+    ready: Option<Layers>,
+    exit: Option<Exit>,
+}
+
+/// Reads what the programs print and what the init says, until the call's socket closes.
+fn listen(call: &UnixStream, reader: &OwnedFd, capture: &mut Capture) -> Result<Heard, SandboxError> {
+    let mut heard = Heard::default();
+    let mut buffer = vec![0; CHUNK];
+    let mut printing = true;
+    loop {
+        let mut fds = [PollFd::new(call, PollFlags::IN), PollFd::new(reader, PollFlags::IN)];
+        let watched = if printing { 2 } else { 1 };
+        wire::retry(|| poll(&mut fds[..watched], None))?;
+        let (spoken, printed) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        if printing && printed {
+            let got = wire::retry(|| rustix::io::read(reader, &mut buffer))?;
+            capture.take(&buffer[..got]);
+            printing = got > 0;
+        }
+        if spoken {
+            match wire::receive::<Told>(call) {
+                Ok(Some((told, _))) => hear(&mut heard, told)?,
+                // The box is gone, or was ended from here.
+                Ok(None) | Err(_) => return Ok(heard),
+            }
+        }
+    }
+}
+
+fn hear(heard: &mut Heard, told: Told) -> Result<(), SandboxError> {
+    match told {
+        Told::Ready(layers) => heard.ready = Some(layers),
+        Told::Exited(code) => heard.exit = Some(Exit::Code(code)),
+        Told::Signalled(signal) => heard.exit = Some(Exit::Signal(signal)),
+        Told::NoProgram(problem) => return Err(SandboxError::NoProgram(problem)),
+        Told::Broken(broken) => return Err(Unavailable::from_broken(&broken).into()),
+    }
+    Ok(())
+}
+
+/// Takes what is left in a pipe without waiting for more.
+fn drain(reader: &OwnedFd, capture: &mut Capture) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(reader, true)?;
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match wire::retry(|| rustix::io::read(reader, &mut buffer)) {
+            Ok(0) => return Ok(()),
+            Ok(got) => capture.take(&buffer[..got]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A call that is running. Dropping it ends it at once.
+#[derive(Debug)]
+pub struct Running {
+    control: UnixStream,
+    work: JoinHandle<Result<Ended, SandboxError>>,
+}
+
+impl Running {
+    pub(super) fn start(inner: Arc<Inner>, turn: Turn, command: BoxedCommand) -> Result<Self, SandboxError> {
+        let (call, theirs) = UnixStream::pair()?;
+        let control = call.try_clone()?;
+        let work = tokio::task::spawn_blocking(move || {
+            let ended = carry_out(&inner, &command, &call, theirs);
+            // Whoever waits has the next turn only now that nothing of this call is left.
+            drop(turn);
+            ended
+        });
+        Ok(Self { control, work })
+    }
+
+    /// Asks its programs to end; those that do not are ended after a while.
+    pub fn terminate(&self) {
+        let _ = (&self.control).write_all(&[TERMINATE]);
+    }
+
+    /// Ends its programs at once.
+    pub fn kill(&self) {
+        let _ = self.control.shutdown(Shutdown::Both);
+    }
+
+    /// Waits until nothing of it is left. Can be dropped and called again.
+    pub async fn ended(&mut self) -> Result<Ended, SandboxError> {
+        (&mut self.work).await.unwrap_or(Err(SandboxError::Lost))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn carry_out(
+    inner: &Inner,
+    command: &BoxedCommand,
+    call: &UnixStream,
+    theirs: UnixStream,
+) -> Result<Ended, SandboxError> {
+    let began = Instant::now();
+    let spec = inner.spec(command)?;
+    let slot = inner.slot()?;
+    let kills = slot.memory_kills();
+    let carried = slot.carry(&spec, (call, theirs), command.output.clone());
+    let out_of_memory = slot.memory_kills() > kills;
+    match &carried {
+        // The init is as it was: it tells when a call cannot be carried out.
+        Ok(_) => inner.keep(slot),
+        Err(_) => drop(slot),
+    }
+    let (heard, output) = carried?;
+    // Without a word from it, the first process was ended: by us, or with all the others.
+    let exit = heard.exit.unwrap_or(Exit::Signal(libc::SIGKILL));
+    Ok(Ended { exit, output, out_of_memory, elapsed: began.elapsed() })
+}
+
+/// Makes a box with nothing in it.
+pub(super) fn prove(inner: &Inner) -> Result<Layers, Unavailable> {
+    let made = || -> Result<Option<Layers>, SandboxError> {
+        let slot = inner.slot()?;
+        let view = inner.view();
+        let spec = CallSpec {
+            argv: Vec::new(),
+            env: Vec::new(),
+            // Any directory that is there; nothing happens in it.
+            workspace: "/tmp".to_owned(),
+            workdir: "/".to_owned(),
+            network: false,
+            read: view.read.clone(),
+            links: view.links.clone(),
+            hidden: view.hidden.clone(),
+            scratch: view.scratch.clone(),
+            protected: Vec::new(),
+            limits: Limits { ..inner.options.limits },
+            record: None,
+        };
+        let (call, theirs) = UnixStream::pair()?;
+        let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };
+        let (heard, _) = slot.carry(&spec, (&call, theirs), output)?;
+        inner.keep(slot);
+        Ok(heard.ready)
+    };
+    match made() {
+        Ok(Some(layers)) => Ok(layers),
+        Ok(None) => Err(Unavailable::broken("making a box", "its first process ended without a word")),
+        Err(SandboxError::Unavailable(unavailable)) => Err(unavailable),
+        Err(error) => Err(Unavailable::broken("making a box", &error.to_string())),
+    }
+}

@@ -1,0 +1,102 @@
+//! What one call in a sandbox is, as the runtime tells it to the init.
+
+use serde::{Deserialize, Serialize};
+
+/// One call. All paths are absolute unless they say otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CallSpec {
+    /// The program and its arguments; empty to make the box, and leave it.
+    pub(super) argv: Vec<String>,
+    /// The whole environment.
+    pub(super) env: Vec<(String, String)>,
+    /// The one place on disk that can be written.
+    pub(super) workspace: String,
+    /// Where the program starts.
+    pub(super) workdir: String,
+    /// Whether it shares the machine's network.
+    pub(super) network: bool,
+    /// What is visible, and cannot be changed.
+    pub(super) read: Vec<String>,
+    /// Links of the machine's root directory.
+    pub(super) links: Vec<(String, String)>,
+    /// What is hidden though it is beneath something visible.
+    pub(super) hidden: Vec<String>,
+    /// Empty directories that can be written and are gone afterwards.
+    pub(super) scratch: Vec<String>,
+    /// Names in the workspace that cannot be changed, relative to it.
+    pub(super) protected: Vec<String>,
+    /// What it may use.
+    pub(super) limits: Limits,
+    /// Where the init writes down that it is alive.
+    pub(super) record: Option<String>,
+}
+
+/// What one call may use of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Processes and threads at once.
+    pub processes: u64,
+    /// Memory of all its processes, in bytes.
+    pub memory_bytes: u64,
+    /// Largest file it may write.
+    pub file_bytes: u64,
+    /// Files it may have open at once, in each process.
+    pub open_files: u64,
+    /// Size of its scratch directories together.
+    pub scratch_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            processes: 1024,
+            memory_bytes: 4 << 30,
+            file_bytes: 4 << 30,
+            open_files: 16 * 1024,
+            scratch_bytes: 1 << 30,
+        }
+    }
+}
+
+/// What an init tells about a call, on the call's own socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Told {
+    /// The box stands; the program is about to start.
+    Ready(Layers),
+    /// The box could not be made.
+    Broken(Broken),
+    /// The program could not be started.
+    NoProgram(String),
+    /// The program ended with this code.
+    Exited(i32),
+    /// A signal ended the program.
+    Signalled(i32),
+}
+
+/// Which step of making the box failed, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Broken {
+    pub(super) step: String,
+    pub(super) errno: Option<i32>,
+    pub(super) error: String,
+}
+
+/// The layers that a box has beyond its namespaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Layers {
+    /// The version of Landlock that was applied; none if the kernel has none.
+    pub(super) landlock: Option<u8>,
+    /// Whether system calls are filtered.
+    pub(super) seccomp: bool,
+}
+
+/// What an init tells on its own socket when a call is over: nothing of it is left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Over {
+    /// Why the call could not even begin.
+    pub(super) broken: Option<Broken>,
+}
+
+/// What the runtime says on a call's socket: end it gracefully.
+pub(super) const TERMINATE: u8 = b'T';

@@ -1,0 +1,328 @@
+//! What programs in a box see of the machine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{SandboxError, SandboxOptions};
+
+/// Directories of the machine's root that hold programs and what they need. Everything else is not there.
+const ROOT: [&str; 12] = [
+    "usr",
+    "bin",
+    "sbin",
+    "lib",
+    "lib32",
+    "lib64",
+    "libx32",
+    "opt",
+    "nix",
+    "gnu",
+    "etc",
+    "run/current-system",
+];
+
+/// Directories that programs expect to be able to write.
+const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
+
+/// Toolchains beneath a home directory. None of these holds a secret: credentials lie beside them, not in them.
+const TOOLCHAINS: [&str; 36] = [
+    ".cargo/bin",
+    ".cargo/env",
+    ".cargo/git",
+    ".cargo/registry",
+    ".rustup",
+    ".pyenv",
+    ".nvm",
+    ".volta",
+    ".fnm",
+    ".asdf",
+    ".rbenv",
+    ".jenv",
+    ".goenv",
+    ".bun/bin",
+    ".deno/bin",
+    ".ghcup",
+    ".cabal/bin",
+    ".stack/programs",
+    ".elan",
+    ".opam",
+    ".juliaup",
+    ".julia/packages",
+    ".sdkman/candidates",
+    ".m2/repository",
+    ".gradle/wrapper",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/uv",
+    ".local/share/pipx",
+    ".local/share/mise",
+    ".local/share/pnpm",
+    ".local/share/fnm",
+    "go/bin",
+    "go/pkg/mod",
+    "miniconda3",
+];
+
+/// The variables of a person's environment that programs get. Everything else stays outside, keys first of all.
+pub const PASSED_VARIABLES: [&str; 22] = [
+    "PATH",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "USER",
+    "LOGNAME",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "GOPATH",
+    "GOROOT",
+    "GOTOOLCHAIN",
+    "JAVA_HOME",
+    "PYENV_ROOT",
+    "PYENV_VERSION",
+    "NVM_DIR",
+    "VOLTA_HOME",
+    "FNM_DIR",
+    "ASDF_DIR",
+    "RBENV_ROOT",
+    "SDKMAN_DIR",
+    "GHCUP_INSTALL_BASE_PREFIX",
+];
+
+/// Settings that keep programs from waiting for somebody.
+const NOBODY_THERE: [(&str, &str); 17] = [
+    ("TERM", "dumb"),
+    ("NO_COLOR", "1"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("MANPAGER", "cat"),
+    ("SYSTEMD_PAGER", "cat"),
+    ("EDITOR", "false"),
+    ("VISUAL", "false"),
+    ("GIT_EDITOR", "false"),
+    ("GIT_SEQUENCE_EDITOR", "false"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", "false"),
+    ("SSH_ASKPASS", "false"),
+    ("SUDO_ASKPASS", "/bin/false"),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("PIP_NO_INPUT", "1"),
+    ("npm_config_yes", "true"),
+];
+
+/// Where programs are looked for if nobody says.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The home directory of somebody who has none.
+const NO_HOME: &str = "/home/posse";
+/// Most entries of /etc that are looked at.
+const LOOKED_AT_MAX: usize = 50_000;
+
+/// What programs get of a person's environment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Environment(Vec<(String, String)>);
+
+impl Environment {
+    /// Takes the variables that are on the list, those of the locale, and those that a person named.
+    pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>, named: &[String]) -> Self {
+        let passes = |name: &str| {
+            PASSED_VARIABLES.contains(&name) || name.starts_with("LC_") || named.iter().any(|n| n == name)
+        };
+        Self(variables.into_iter().filter(|(name, _)| passes(name)).collect())
+    }
+
+    /// What is in it.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// What every box of a sandbox has in common.
+#[derive(Debug)]
+pub(super) struct View {
+    home: PathBuf,
+    pub(super) environment: Vec<(String, String)>,
+    pub(super) read: Vec<String>,
+    pub(super) links: Vec<(String, String)>,
+    pub(super) hidden: Vec<String>,
+    pub(super) scratch: Vec<String>,
+}
+
+impl View {
+    pub(super) fn of(options: &SandboxOptions) -> Self {
+        let home = options.home.clone().filter(|home| home.parent().is_some());
+        let home = home.unwrap_or_else(|| PathBuf::from(NO_HOME));
+        let (mut read, mut links) = (Vec::new(), Vec::new());
+        for name in ROOT {
+            let path = Path::new("/").join(name);
+            match (fs::symlink_metadata(&path), fs::read_link(&path)) {
+                (Ok(_), Ok(target)) => links.push((path, target)),
+                (Ok(_), Err(_)) => read.push(path),
+                (Err(_), _) => {}
+            }
+        }
+        // Where names are resolved is often said in a file that a link leads to.
+        read.extend(fs::canonicalize("/etc/resolv.conf").ok().filter(|path| path.starts_with("/run")));
+        read.extend(TOOLCHAINS.iter().map(|name| home.join(name)).filter(|path| path.exists()));
+        read.extend(options.read.iter().cloned());
+        let mut hidden = options.hidden.clone();
+        if rustix::process::geteuid().is_root() {
+            hidden.extend(not_for_everybody(Path::new("/etc")));
+        }
+        let mut scratch: Vec<PathBuf> = SCRATCH.iter().map(PathBuf::from).collect();
+        scratch.push(home.clone());
+        Self {
+            environment: environment(&options.environment, &home),
+            read: texts(read),
+            links: links.into_iter().filter_map(|(link, to)| Some((text(link)?, text(to)?))).collect(),
+            hidden: texts(hidden),
+            scratch: texts(scratch),
+            home,
+        }
+    }
+
+    /// Refuses a workspace in which everything that a box hides would be visible again.
+    pub(super) fn admits(&self, workspace: &Path) -> Result<(), SandboxError> {
+        let refused = |why: &str| {
+            let text = format!(
+                "commands do not run in {}, because it {why}: work in a directory of its own",
+                workspace.display()
+            );
+            Err(SandboxError::Workspace(text))
+        };
+        if workspace.parent().is_none() {
+            return refused("is the root of the machine");
+        }
+        if self.home.starts_with(workspace) {
+            return refused("holds the home directory, with its keys and passwords");
+        }
+        let system = |root: &str| workspace.starts_with(Path::new("/").join(root));
+        if ["proc", "sys", "dev", "etc", "usr", "bin", "sbin", "lib", "lib64", "boot"].into_iter().any(system)
+        {
+            return refused("is part of the system");
+        }
+        Ok(())
+    }
+}
+
+fn environment(given: &Environment, home: &Path) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> =
+        NOBODY_THERE.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    all.push(("HOME".to_owned(), home.display().to_string()));
+    all.push(("TMPDIR".to_owned(), "/tmp".to_owned()));
+    all.push(("SHELL".to_owned(), "/bin/bash".to_owned()));
+    let given = given.0.iter().filter(|(name, _)| !all.iter().any(|(own, _)| own == name)).cloned();
+    let given: Vec<_> = given.collect();
+    all.extend(given);
+    match all.iter_mut().find(|(name, _)| name == "PATH") {
+        // A relative entry means the directory one happens to be in.
+        Some((_, path)) => {
+            let absolute: Vec<&str> = path.split(':').filter(|entry| entry.starts_with('/')).collect();
+            *path = if absolute.is_empty() { PATH.to_owned() } else { absolute.join(":") };
+        }
+        None => all.push(("PATH".to_owned(), PATH.to_owned())),
+    }
+    all
+}
+
+/// What only its owner may read. A tool sees no more of the system than anybody would, also when Posse runs as root.
+fn not_for_everybody(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![dir.to_owned()];
+    let mut looked_at = 0;
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            looked_at += 1;
+            let Ok(metadata) = entry.metadata() else { continue };
+            let mode = metadata.permissions().mode();
+            if metadata.is_dir() {
+                if mode & 0o005 == 0o005 { left.push(entry.path()) } else { found.push(entry.path()) }
+            } else if metadata.is_file() && mode & 0o004 == 0 {
+                found.push(entry.path());
+            }
+            if looked_at > LOOKED_AT_MAX {
+                // Too much to tell apart: then none of it.
+                found.push(dir.clone());
+                return found;
+            }
+        }
+    }
+    found
+}
+
+fn text(path: PathBuf) -> Option<String> {
+    path.into_os_string().into_string().ok()
+}
+
+/// What cannot be written as text is left out: it is not shown, and what is hidden is system files.
+fn texts(paths: Vec<PathBuf>) -> Vec<String> {
+    paths.into_iter().filter_map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn only_listed_variables_pass() {
+        let given = pairs(&[
+            ("PATH", "/bin:.:rel:/usr/bin"),
+            ("LC_ALL", "C"),
+            ("ANTHROPIC_API_KEY", "sk"),
+            ("AWS_SECRET_ACCESS_KEY", "x"),
+            ("LD_PRELOAD", "/evil.so"),
+            ("BASH_ENV", "/evil"),
+            ("GIT_DIR", "/x"),
+            ("PAGER", "less"),
+            ("MINE", "yes"),
+        ]);
+        let environment =
+            environment(&Environment::from_variables(given, &["MINE".to_owned()]), Path::new("/h"));
+        let get =
+            |name: &str| environment.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
+        assert_eq!(get("PATH"), Some("/bin:/usr/bin"));
+        assert_eq!((get("LC_ALL"), get("MINE"), get("HOME")), (Some("C"), Some("yes"), Some("/h")));
+        assert_eq!(get("PAGER"), Some("cat"), "a person's pager would wait for somebody");
+        for hidden in ["ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "LD_PRELOAD", "BASH_ENV", "GIT_DIR"] {
+            assert_eq!(get(hidden), None, "{hidden}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_that_holds_secrets_is_refused() {
+        let options = SandboxOptions { home: Some(PathBuf::from("/home/me")), ..SandboxOptions::default() };
+        let view = View::of(&options);
+        for refused in ["/", "/home", "/home/me", "/etc/x", "/proc/1"] {
+            assert!(view.admits(Path::new(refused)).is_err(), "{refused}");
+        }
+        for fine in ["/home/me/project", "/home/meyer", "/srv/project", "/tmp/x"] {
+            assert!(view.admits(Path::new(fine)).is_ok(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_for_everybody_is_found() {
+        let top = tempfile::tempdir().expect("a directory");
+        let put = |name: &str, mode: u32| {
+            let path = top.path().join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            fs::write(&path, "x").expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+            path
+        };
+        put("passwd", 0o644);
+        put("deep/open", 0o444);
+        let mut secret = vec![put("shadow", 0o640), put("deep/key", 0o600), top.path().join("private")];
+        put("private/anything", 0o644);
+        fs::set_permissions(top.path().join("private"), fs::Permissions::from_mode(0o700)).expect("set");
+        let mut found = not_for_everybody(top.path());
+        found.sort();
+        secret.sort();
+        assert_eq!(found, secret);
+    }
+}
