@@ -23,7 +23,7 @@ const IN_FOUR: &[([u8; 4], u32, &str)] = &[
     ([168, 63, 129, 16], 32, "a metadata address"),
 ];
 
-/// The same for the sixth version. Only 2000::/3 is assigned to the public; the rest is named for the error.
+/// The same for the sixth version. Only `2000::/3` is assigned to the public; the rest is named for the error.
 const IN_SIX: &[([u16; 8], u32, &str)] = &[
     ([0, 0, 0, 0, 0, 0, 0, 0], 128, "an address of this machine"),
     ([0, 0, 0, 0, 0, 0, 0, 1], 128, "a loopback address"),

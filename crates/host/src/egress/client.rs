@@ -198,12 +198,11 @@ impl Egress {
         if !is_open && !is_port_of_the_web(port) {
             return Err(EgressError::Port { host: host(), port });
         }
-        let addresses = match target.ip() {
-            Some(ip) => vec![ip],
-            None => {
-                let found = self.resolver.resolve(target.host()).await;
-                found.map_err(|error| EgressError::Name { host: host(), why: error.to_string() })?
-            }
+        let addresses = if let Some(ip) = target.ip() {
+            vec![ip]
+        } else {
+            let found = self.resolver.resolve(target.host()).await;
+            found.map_err(|error| EgressError::Name { host: host(), why: error.to_string() })?
         };
         if addresses.is_empty() {
             return Err(EgressError::Name { host: host(), why: "it has no address".to_owned() });

@@ -65,7 +65,7 @@ impl Target {
         if authority(text)?.contains('%') {
             return Err(UrlProblem::Host);
         }
-        Self::of(Url::parse(text).map_err(|error| unreadable(&error))?)
+        Self::of(Url::parse(text).map_err(unreadable)?)
     }
 
     /// The target of a redirect from here.
@@ -73,7 +73,7 @@ impl Target {
         if location.len() > URL_MAX_BYTES {
             return Err(UrlProblem::TooLong);
         }
-        Self::of(self.url.join(location).map_err(|error| unreadable(&error))?)
+        Self::of(self.url.join(location).map_err(unreadable)?)
     }
 
     /// This target with a path beneath its own, and a query: for the interfaces of search providers.
@@ -177,7 +177,7 @@ fn authority(text: &str) -> Result<&str, UrlProblem> {
     if authority.is_empty() { Err(UrlProblem::Host) } else { Ok(authority) }
 }
 
-fn unreadable(error: &url::ParseError) -> UrlProblem {
+fn unreadable(error: url::ParseError) -> UrlProblem {
     use url::ParseError;
     match error {
         ParseError::EmptyHost

@@ -136,7 +136,7 @@ mod strings {
             "\u{200b}",
         ];
         prop_oneof![
-            8 => proptest::sample::select(&pieces[..]).prop_map(str::to_owned),
+            8 => proptest::sample::select(pieces.to_vec()).prop_map(str::to_owned),
             1 => any::<char>().prop_map(String::from),
         ]
     }
