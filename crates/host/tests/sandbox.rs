@@ -19,6 +19,7 @@ fn command(workspace: &Path, script: &str) -> BoxedCommand {
         workdir: workspace.to_owned(),
         protected: Vec::new(),
         network: false,
+        shown: Vec::new(),
         record: None,
         output: OutputLimits { head_bytes: 4096, tail_bytes: 4096, spill: None, spill_bytes: 0 },
     }

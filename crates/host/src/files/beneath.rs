@@ -58,6 +58,11 @@ impl Beneath {
         Ok(Self { root, at: RelPath::root(), real: RelPath::root(), gate: None })
     }
 
+    /// Whether a path is a directory beneath the workspace; why not, if it is not.
+    pub fn check_dir(&self, dir: &RelPath) -> Result<(), FileError> {
+        self.open_at(dir, OFlags::PATH | OFlags::DIRECTORY, Links::Inside).map(drop)
+    }
+
     /// A directory of this one, as a root of its own: nothing above it can be reached from there.
     pub(super) fn descend(&self, dir: &RelPath) -> Result<Self, FileError> {
         let (root, real) = self.enter_admitted(dir)?;

@@ -82,6 +82,8 @@ pub struct BoxedCommand {
     pub protected: Vec<String>,
     /// Whether it shares the machine's network.
     pub network: bool,
+    /// Further files and directories that it can read, and where it finds them.
+    pub shown: Vec<(PathBuf, PathBuf)>,
     /// Where its init writes down that it is alive, so that [`end_recorded`] finds it.
     pub record: Option<PathBuf>,
     /// What is kept of what it prints.
@@ -228,6 +230,11 @@ impl Inner {
             links: view.links.clone(),
             hidden: view.hidden.clone(),
             scratch: view.scratch.clone(),
+            shown: command
+                .shown
+                .iter()
+                .map(|(source, target)| Ok((text(source)?, text(target)?)))
+                .collect::<Result<_, SandboxError>>()?,
             protected: command.protected.clone(),
             limits: self.options.limits,
             record: command.record.as_ref().map(text).transpose()?,

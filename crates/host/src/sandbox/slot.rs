@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
-use super::spec::{CallSpec, Layers, Limits, Over, TERMINATE, Told};
+use super::spec::{CallSpec, Layers, Over, TERMINATE, Told};
 use super::{BoxedCommand, Inner, SandboxError, Turn, Unavailable, init, wire};
 use crate::process::{Capture, Captured, OutputLimits};
 
@@ -38,6 +38,8 @@ pub struct Ended {
     pub output: Captured,
     /// Whether the kernel ended a process of it because memory ran out.
     pub out_of_memory: bool,
+    /// Protected names that it made in the workspace: what was there is kept beside, as `<name>.refused`.
+    pub refused: Vec<String>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -81,7 +83,7 @@ impl Slot {
         spec: &CallSpec,
         (call, theirs): (&UnixStream, UnixStream),
         output: OutputLimits,
-    ) -> Result<(Heard, Captured), SandboxError> {
+    ) -> Result<(Heard, Over, Captured), SandboxError> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         wire::send(&self.socket, spec, &[theirs.as_fd(), writer.as_fd()])?;
         drop((theirs, writer));
@@ -93,7 +95,7 @@ impl Slot {
         if let Some(broken) = &over.broken {
             return Err(Unavailable::from_broken(broken).into());
         }
-        Ok((heard, capture.finish()))
+        Ok((heard, over, capture.finish()))
     }
 }
 
@@ -221,10 +223,10 @@ fn carry_out(
         Ok(_) => inner.keep(slot),
         Err(_) => drop(slot),
     }
-    let (heard, output) = carried?;
+    let (heard, over, output) = carried?;
     // Without a word from it, the first process was ended: by us, or with all the others.
     let exit = heard.exit.unwrap_or(Exit::Signal(libc::SIGKILL));
-    Ok(Ended { exit, output, out_of_memory, elapsed: began.elapsed() })
+    Ok(Ended { exit, output, out_of_memory, refused: over.refused, elapsed: began.elapsed() })
 }
 
 /// Makes a box with nothing in it.
@@ -243,13 +245,14 @@ pub(super) fn prove(inner: &Inner) -> Result<Layers, Unavailable> {
             links: view.links.clone(),
             hidden: view.hidden.clone(),
             scratch: view.scratch.clone(),
+            shown: Vec::new(),
             protected: Vec::new(),
-            limits: Limits { ..inner.options.limits },
+            limits: inner.options.limits,
             record: None,
         };
         let (call, theirs) = UnixStream::pair()?;
         let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };
-        let (heard, _) = slot.carry(&spec, (&call, theirs), output)?;
+        let (heard, ..) = slot.carry(&spec, (&call, theirs), output)?;
         inner.keep(slot);
         Ok(heard.ready)
     };

@@ -23,6 +23,8 @@ pub(super) struct CallSpec {
     pub(super) hidden: Vec<String>,
     /// Empty directories that can be written and are gone afterwards.
     pub(super) scratch: Vec<String>,
+    /// Further files and directories of the machine, read-only, and where they appear.
+    pub(super) shown: Vec<(String, String)>,
     /// Names in the workspace that cannot be changed, relative to it.
     pub(super) protected: Vec<String>,
     /// What it may use.
@@ -96,6 +98,8 @@ pub(super) struct Layers {
 pub(super) struct Over {
     /// Why the call could not even begin.
     pub(super) broken: Option<Broken>,
+    /// Protected names that had appeared in the workspace and were put aside.
+    pub(super) refused: Vec<String>,
 }
 
 /// What the runtime says on a call's socket: end it gracefully.

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,16 @@ const GRACE: Duration = Duration::from_secs(2);
 const LEFT: i32 = 0;
 
 /// Builds the box and carries the program; never returns.
-pub(super) fn become_first(spec: &CallSpec, ids: (Uid, Gid), call: UnixStream, output: OwnedFd) -> ! {
+pub(super) fn become_first(
+    spec: &CallSpec,
+    protected: &[&Path],
+    ids: (Uid, Gid),
+    call: UnixStream,
+    output: OwnedFd,
+) -> ! {
     // The init may have died before the death signal was set; then the runtime's end of the call is closed soon, and
     // nothing has been started yet.
-    match build(spec, ids) {
+    match build(spec, protected, ids) {
         Ok(layers) if is_open(&call) => carry(spec, layers, &call, output),
         Ok(_) => {}
         Err(broken) => drop(wire::send(&call, &Told::Broken(broken), &[])),
@@ -40,13 +47,13 @@ fn leave() -> ! {
     std::process::exit(LEFT);
 }
 
-fn build(spec: &CallSpec, (uid, gid): (Uid, Gid)) -> Result<Layers, Broken> {
+fn build(spec: &CallSpec, protected: &[&Path], (uid, gid): (Uid, Gid)) -> Result<Layers, Broken> {
     let step = |step: &'static str| move |error: io::Error| broken(step, &error);
     limits::map_ids(uid, gid).map_err(step("mapping the user"))?;
     // Others in the namespaces belong to the same user; none of them may look into this process.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| broken("hiding the first process", &error.into()))?;
-    mounts::build(spec).map_err(|(step, error)| broken(&step, &error))?;
+    mounts::build(spec, protected).map_err(|(step, error)| broken(&step, &error))?;
     if !spec.network {
         limits::loopback_up().map_err(step("starting the loopback interface"))?;
     }

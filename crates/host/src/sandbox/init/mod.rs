@@ -9,10 +9,10 @@
 //! It is single-threaded from beginning to end: that is what makes it sound to fork.
 
 mod first;
+mod guard;
 mod landlock;
 mod limits;
 mod mounts;
-mod placeholders;
 mod record;
 mod seccomp;
 
@@ -20,6 +20,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -27,7 +28,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::spec::{Broken, CallSpec, Over};
 use super::wire;
-use placeholders::Placeholders;
+use guard::Guard;
 use record::Record;
 
 pub(super) use landlock::abi as landlock_abi;
@@ -76,11 +77,12 @@ fn serve(socket: &UnixStream) -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::thread::set_name(c"posse-init")?;
     while let Some((spec, fds)) = wire::receive::<CallSpec>(socket)? {
-        let broken = match <[OwnedFd; 2]>::try_from(fds) {
-            Ok([call, output]) => carry_out(socket, &spec, UnixStream::from(call), output).err(),
-            Err(_) => Some(broken("receiving the call", &io::Error::from(io::ErrorKind::InvalidInput))),
+        let over = match <[OwnedFd; 2]>::try_from(fds) {
+            Ok([call, output]) => carry_out(socket, &spec, UnixStream::from(call), output),
+            Err(_) => Err(broken("receiving the call", &io::Error::from(io::ErrorKind::InvalidInput))),
         };
-        wire::send(socket, &Over { broken }, &[])?;
+        let over = over.unwrap_or_else(|broken| Over { broken: Some(broken), refused: Vec::new() });
+        wire::send(socket, &over, &[])?;
     }
     Ok(())
 }
@@ -90,30 +92,37 @@ fn broken(step: &str, error: &io::Error) -> Broken {
 }
 
 /// Carries one call out; returns when nothing of it is left.
-fn carry_out(socket: &UnixStream, spec: &CallSpec, call: UnixStream, output: OwnedFd) -> Result<(), Broken> {
+fn carry_out(socket: &UnixStream, spec: &CallSpec, call: UnixStream, output: OwnedFd) -> Result<Over, Broken> {
     let record = match &spec.record {
         Some(path) => Some(Record::open(path).map_err(|error| broken("writing the record", &error))?),
         None => None,
     };
-    let placeholders = Placeholders::make(&spec.workspace, &spec.protected)
-        .map_err(|error| broken("protecting names in the workspace", &error))?;
+    let guard = Guard::new(&spec.workspace, &spec.protected)
+        .map_err(|error| broken("looking at protected names", &error))?;
     let ids = (rustix::process::geteuid(), rustix::process::getegid());
-    let forked = clone_first(spec.network).map_err(|error| broken("making the namespaces", &error))?;
+    let forked = match clone_first(spec.network) {
+        Ok(forked) => forked,
+        Err(error) => {
+            guard.close();
+            return Err(broken("making the namespaces", &error));
+        }
+    };
     let Some(first) = forked else {
         // In the new namespaces. Only the call's own lifeline is held here.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-        first::become_first(spec, ids, call, output);
+        let protected: Vec<&Path> = guard.existing().collect();
+        first::become_first(spec, &protected, ids, call, output);
     };
     drop((call, output));
     if let Some(record) = &record {
         record.note(first);
     }
     wait_until_gone(socket, first).map_err(|error| broken("waiting for the end", &error))?;
-    placeholders.remove();
+    let refused = guard.close();
     if let Some(record) = record {
         record.close();
     }
-    Ok(())
+    Ok(Over { broken: None, refused })
 }
 
 /// Makes the first process of the new namespaces: returns none there, and its id here.

@@ -26,10 +26,9 @@ const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 type Failed = (String, io::Error);
 
 /// Builds the new root and leaves the old one.
-pub(super) fn build(spec: &CallSpec) -> Result<(), Failed> {
+pub(super) fn build(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
     enter_new_root(&spec.workspace)?;
-    let result = furnish(spec);
-    result?;
+    furnish(spec, protected)?;
     unmount(OLD, UnmountFlags::DETACH).map_err(step("leaving the machine's root"))?;
     fs::remove_dir(OLD).map_err(step("leaving the machine's root"))?;
     set_attributes(Path::new("/"), Attributes::READ_ONLY, false).map_err(step("closing the root"))
@@ -51,7 +50,7 @@ fn enter_new_root(place: &str) -> Result<(), Failed> {
     rustix::process::chdir("/").map_err(step("going to the new root"))
 }
 
-fn furnish(spec: &CallSpec) -> Result<(), Failed> {
+fn furnish(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
     for (link, target) in &spec.links {
         std::os::unix::fs::symlink(target, link).map_err(step(format!("making the link {link}")))?;
     }
@@ -72,7 +71,10 @@ fn furnish(spec: &CallSpec) -> Result<(), Failed> {
     fs::create_dir("/proc").map_err(step("making /proc"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(step("mounting /proc"))?;
-    workspace(spec)?;
+    workspace(spec, protected)?;
+    for (source, target) in &spec.shown {
+        show_at(source, target)?;
+    }
     for path in &spec.hidden {
         hide(path)?;
     }
@@ -81,7 +83,11 @@ fn furnish(spec: &CallSpec) -> Result<(), Failed> {
 
 /// Shows a file or directory of the machine, read-only. What is not there is not shown.
 fn show(path: &str) -> Result<(), Failed> {
-    let source = old(path);
+    show_at(path, path)
+}
+
+fn show_at(source: &str, path: &str) -> Result<(), Failed> {
+    let source = old(source);
     let Ok(metadata) = fs::metadata(&source) else { return Ok(()) };
     let shown = || -> io::Result<()> {
         target(Path::new(path), metadata.is_dir())?;
@@ -128,7 +134,7 @@ fn devices() -> Result<(), Failed> {
 }
 
 /// Shows the workspace, writable but for its protected names.
-fn workspace(spec: &CallSpec) -> Result<(), Failed> {
+fn workspace(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
     let path = Path::new(&spec.workspace);
     let shown = || -> io::Result<()> {
         target(path, true)?;
@@ -136,8 +142,8 @@ fn workspace(spec: &CallSpec) -> Result<(), Failed> {
         set_attributes(path, Attributes::PLAIN, true)
     };
     shown().map_err(step("showing the workspace"))?;
-    for name in &spec.protected {
-        protect(path, Path::new(name)).map_err(step(format!("protecting {name}")))?;
+    for name in protected {
+        protect(path, name).map_err(step(format!("protecting {}", name.display())))?;
     }
     Ok(())
 }
@@ -150,7 +156,7 @@ fn protect(workspace: &Path, name: &Path) -> io::Result<()> {
     while let Some(part) = parts.next() {
         path.push(part);
         let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(()) };
-        // A link cannot be mounted on, and where it leads is protected by being elsewhere.
+        // A link above it leads elsewhere: what is there is not in the workspace, or has a name of its own.
         if metadata.is_symlink() {
             return Ok(());
         }
