@@ -104,8 +104,10 @@ pub struct RunSpec {
     pub run_rules: Rules,
     /// What a person allowed in advance.
     pub approvals: Approvals,
-    /// What becomes of a child's `ask`.
+    /// What becomes of an `ask` that nobody attends to.
     pub on_ask: OnAsk,
+    /// Whether somebody who can be asked attends to this process. Not part of the run: a resume says it anew.
+    pub attended: bool,
 }
 
 /// Why a run did not start, or could not be read.
@@ -264,7 +266,7 @@ impl Runtime {
             Event { agent: id.root(), at_ms: now_ms, body: Box::new(started(id, spec, terms)).into() };
         let run = Run::begin(&event)
             .map_err(|illegal| RuntimeError::Invalid { field: "definitions", problem: illegal.problem })?;
-        let (handle, seed) = self.seed(run, None, 0);
+        let (handle, seed) = self.seed(run, spec.attended, None, 0);
         let driver = Driver::new(self.0.clone(), seed);
         tokio::spawn(driver.start(event));
         let mut progress = handle.progress.clone();
@@ -276,17 +278,27 @@ impl Runtime {
         Ok(handle)
     }
 
-    fn seed(&self, run: Run, epoch: Option<u64>, head: u64) -> (RunHandle, Seed) {
+    fn seed(&self, run: Run, attended: bool, epoch: Option<u64>, head: u64) -> (RunHandle, Seed) {
         let key = self.key(&run.id);
         let deltas = DeltaHub::new();
         let (sender, progress) = watch::channel(Progress::default());
         let handle = RunHandle { key: key.clone(), progress, deltas: deltas.clone() };
         let projection = Projection::default();
-        (handle, Seed { run, key, epoch, head, projection, deltas, progress: sender })
+        (handle, Seed { run, attended, key, epoch, head, projection, deltas, progress: sender })
     }
 
-    /// Goes on with a run that nobody alive owns.
+    /// Goes on with a run that nobody alive owns. Nobody can be asked: a question of the root that is open is
+    /// answered with no, unless the run says that an `ask` escalates.
     pub async fn resume(&self, run: &RunId) -> Result<Resumed, RuntimeError> {
+        self.resume_as(run, false).await
+    }
+
+    /// The same with somebody attending who can be asked.
+    pub async fn resume_attended(&self, run: &RunId) -> Result<Resumed, RuntimeError> {
+        self.resume_as(run, true).await
+    }
+
+    async fn resume_as(&self, run: &RunId, attended: bool) -> Result<Resumed, RuntimeError> {
         let key = self.key(run);
         let store = self.0.parts.store.clone();
         let entry = store.runs(&key.tenant, run.as_str(), 1).await?.into_iter().next();
@@ -306,7 +318,7 @@ impl Runtime {
         };
         self.0.parts.faults.hit("engine.recover.after_claim");
         match self.up_to_date(&key, folded).await {
-            Ok(folded) => self.go_on(&key, epoch, folded).await,
+            Ok(folded) => self.go_on(&key, epoch, attended, folded).await,
             Err(error) => {
                 store.release(&key, epoch).await?;
                 Err(error)
@@ -328,7 +340,13 @@ impl Runtime {
         Ok(folded)
     }
 
-    async fn go_on(&self, key: &RunKey, epoch: u64, folded: Folded) -> Result<Resumed, RuntimeError> {
+    async fn go_on(
+        &self,
+        key: &RunKey,
+        epoch: u64,
+        attended: bool,
+        folded: Folded,
+    ) -> Result<Resumed, RuntimeError> {
         let Folded { mut run, events, last_at_ms, head } = folded;
         // The fold leaves long texts where they are; the request is shown again in the run's row.
         if let Some(EventBody::RunStarted(started)) =
@@ -340,7 +358,7 @@ impl Runtime {
             self.0.parts.store.release(key, epoch).await?;
             return Ok(Resumed::Ended(Box::new(RunEnded { run, outcome, head })));
         }
-        let (handle, seed) = self.seed(run, Some(epoch), head.seq);
+        let (handle, seed) = self.seed(run, attended, Some(epoch), head.seq);
         let driver = Driver::new(self.0.clone(), seed);
         tokio::spawn(driver.resume(events, last_at_ms));
         Ok(Resumed::Going(handle))

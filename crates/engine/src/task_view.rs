@@ -69,7 +69,11 @@ impl TaskView {
         }
         match body {
             EventBody::RunStarted(_) | EventBody::SubagentStarted(_) => vec![running(body.summary())],
-            EventBody::SubagentAttempt(_) | EventBody::SubagentQueued(_) | EventBody::RunResumed(_) => {
+            EventBody::SubagentAttempt(_)
+            | EventBody::SubagentQueued(_)
+            | EventBody::RunResumed(_)
+            | EventBody::InputRequested(_)
+            | EventBody::InputAnswered(_) => {
                 vec![running(body.summary())]
             }
             EventBody::SubagentRefused(e) => {

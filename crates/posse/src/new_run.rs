@@ -35,6 +35,7 @@ pub struct NewRun {
     run_rules: Rules,
     approvals: Approvals,
     on_ask: OnAsk,
+    attended: bool,
 }
 
 impl NewRun {
@@ -58,6 +59,7 @@ impl NewRun {
             run_rules: Rules::default(),
             approvals: Approvals::none(),
             on_ask: OnAsk::Deny,
+            attended: false,
         }
     }
 
@@ -155,9 +157,18 @@ impl NewRun {
         self
     }
 
-    /// What becomes of a child's `ask`.
+    /// What becomes of an `ask` that nobody attends to, and of a child's: a no, or a question that waits until
+    /// somebody answers it with [`Posse::answer`](crate::Posse::answer), in whatever process.
     pub fn on_ask(mut self, on_ask: OnAsk) -> Self {
         self.on_ask = on_ask;
+        self
+    }
+
+    /// Says that somebody attends to this process and answers the root's questions
+    /// ([`Posse::requests`](crate::Posse::requests), [`Posse::answer`](crate::Posse::answer)). It holds until the
+    /// process ends; whoever resumes the run says it anew.
+    pub fn attended(mut self, attended: bool) -> Self {
+        self.attended = attended;
         self
     }
 
@@ -194,6 +205,7 @@ impl NewRun {
             run_rules: self.run_rules,
             approvals: self.approvals,
             on_ask: self.on_ask,
+            attended: self.attended,
             definitions: definitions.iter().map(|definition| (**definition).clone()).collect(),
         })
     }

@@ -28,6 +28,8 @@ fn is_told(body: &EventBody) -> bool {
         | EventBody::SubagentRefused(_)
         | EventBody::IntegrationFailed(_)
         | EventBody::ToolInterrupted(_)
+        | EventBody::InputRequested(_)
+        | EventBody::InputAnswered(_)
         | EventBody::CancelRequested(_) => true,
         EventBody::RunCompleted(_)
         | EventBody::RunFailed(_)

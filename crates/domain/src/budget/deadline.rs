@@ -14,28 +14,54 @@ pub struct Deadline {
     start_ms: u64,
     wall_ms: Option<u64>,
     paused_ms: u64,
+    /// Since when it has been waiting for a person, if it is.
+    waits_since_ms: Option<u64>,
 }
 
 impl Deadline {
     /// The deadline of an agent that starts now; without `wall_ms` it has only its parent's.
     pub fn new(start_ms: u64, wall_ms: Option<u64>) -> Self {
-        Self { start_ms, wall_ms, paused_ms: 0 }
+        Self { start_ms, wall_ms, paused_ms: 0, waits_since_ms: None }
     }
 
-    /// Stood still for so long.
+    /// Stood still for so long, for a reason other than a person.
     pub fn pause(&mut self, ms: u64) {
         self.paused_ms = self.paused_ms.saturating_add(ms);
+        // It was waiting for a person meanwhile; that time counts once.
+        self.waits_since_ms = self.waits_since_ms.map(|since| since.saturating_add(ms));
     }
 
-    /// When the time is up, given when the parent's is; none is never.
-    pub fn at_ms(&self, parent_at_ms: Option<u64>) -> Option<u64> {
-        let own = self.wall_ms.map(|wall| self.start_ms.saturating_add(wall).saturating_add(self.paused_ms));
+    /// Waits for a person from now on; does nothing if it does already.
+    pub fn wait(&mut self, now_ms: u64) {
+        self.waits_since_ms.get_or_insert(now_ms);
+    }
+
+    /// Waits for a person no longer.
+    pub fn go_on(&mut self, now_ms: u64) {
+        self.paused_ms = self.paused_ms.saturating_add(self.waited_ms(now_ms));
+        self.waits_since_ms = None;
+    }
+
+    /// Whether it waits for a person.
+    pub fn waits(&self) -> bool {
+        self.waits_since_ms.is_some()
+    }
+
+    fn waited_ms(&self, now_ms: u64) -> u64 {
+        self.waits_since_ms.map_or(0, |since| now_ms.saturating_sub(since))
+    }
+
+    /// When the time is up as of now, given when the parent's is; none is never. While it waits for a person that
+    /// moves on with the clock.
+    pub fn at_ms(&self, parent_at_ms: Option<u64>, now_ms: u64) -> Option<u64> {
+        let paused_ms = self.paused_ms.saturating_add(self.waited_ms(now_ms));
+        let own = self.wall_ms.map(|wall| self.start_ms.saturating_add(wall).saturating_add(paused_ms));
         [own, parent_at_ms].into_iter().flatten().min()
     }
 
     /// How much is left; none is no limit, zero is over.
     pub fn left_ms(&self, parent_at_ms: Option<u64>, now_ms: u64) -> Option<u64> {
-        self.at_ms(parent_at_ms).map(|at| at.saturating_sub(now_ms))
+        self.at_ms(parent_at_ms, now_ms).map(|at| at.saturating_sub(now_ms))
     }
 }
 
@@ -45,21 +71,21 @@ mod tests {
 
     #[test]
     fn the_earlier_deadline_binds() {
-        let root = Deadline::new(1000, Some(500)).at_ms(None);
+        let root = Deadline::new(1000, Some(500)).at_ms(None, 0);
         assert_eq!(root, Some(1500));
-        assert_eq!(Deadline::new(1200, Some(100)).at_ms(root), Some(1300));
-        assert_eq!(Deadline::new(1200, Some(900)).at_ms(root), Some(1500));
-        assert_eq!(Deadline::new(1200, None).at_ms(root), Some(1500));
-        assert_eq!(Deadline::new(1200, None).at_ms(None), None);
+        assert_eq!(Deadline::new(1200, Some(100)).at_ms(root, 0), Some(1300));
+        assert_eq!(Deadline::new(1200, Some(900)).at_ms(root, 0), Some(1500));
+        assert_eq!(Deadline::new(1200, None).at_ms(root, 0), Some(1500));
+        assert_eq!(Deadline::new(1200, None).at_ms(None, 0), None);
     }
 
     #[test]
     fn a_pause_moves_the_own_deadline_only() {
         let mut child = Deadline::new(1200, Some(100));
         child.pause(50);
-        assert_eq!(child.at_ms(Some(5000)), Some(1350));
+        assert_eq!(child.at_ms(Some(5000), 0), Some(1350));
         child.pause(10_000);
-        assert_eq!(child.at_ms(Some(5000)), Some(5000), "its parent did not stand still");
+        assert_eq!(child.at_ms(Some(5000), 0), Some(5000), "its parent did not stand still");
     }
 
     #[test]
@@ -68,7 +94,7 @@ mod tests {
         for deadline in [&mut root, &mut child] {
             deadline.pause(30);
         }
-        assert_eq!(child.at_ms(root.at_ms(None)), Some(130));
+        assert_eq!(child.at_ms(root.at_ms(None, 0), 0), Some(130));
     }
 
     #[test]
@@ -76,6 +102,29 @@ mod tests {
         assert_eq!(Deadline::new(1000, Some(0)).left_ms(None, 1000), Some(0));
         assert_eq!(Deadline::new(1000, Some(10)).left_ms(None, 1004), Some(6));
         assert_eq!(Deadline::new(1000, None).left_ms(None, 1004), None);
-        assert_eq!(Deadline::new(u64::MAX, Some(10)).at_ms(None), Some(u64::MAX));
+        assert_eq!(Deadline::new(u64::MAX, Some(10)).at_ms(None, 0), Some(u64::MAX));
+    }
+    #[test]
+    fn waiting_for_a_person_takes_no_time() {
+        let mut root = Deadline::new(1000, Some(500));
+        root.wait(1100);
+        root.wait(1200);
+        assert!(root.waits());
+        assert_eq!(root.left_ms(None, 1100), Some(400));
+        assert_eq!(root.left_ms(None, 9_000_000), Some(400));
+        root.go_on(2100);
+        root.go_on(2200);
+        assert_eq!((root.waits(), root.at_ms(None, 2100)), (false, Some(2500)));
+    }
+
+    #[test]
+    fn time_without_an_owner_and_a_person_counts_once() {
+        let mut root = Deadline::new(0, Some(100));
+        root.wait(10);
+        // Its owner died at 20, and the next came at 70.
+        root.pause(50);
+        assert_eq!(root.at_ms(None, 70), Some(160));
+        root.go_on(90);
+        assert_eq!(root.at_ms(None, 90), Some(180), "80 of waiting, 50 of them without an owner");
     }
 }

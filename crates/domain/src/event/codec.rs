@@ -69,6 +69,7 @@ impl EventBody {
             EventBody::ToolFinished(e) => vec![&mut e.output],
             EventBody::ToolInterrupted(e) => vec![&mut e.output],
             EventBody::MessageReceived(e) => vec![&mut e.text],
+            EventBody::InputRequested(e) => vec![&mut e.arguments],
             _ => Vec::new(),
         }
     }

@@ -532,6 +532,66 @@ pub struct PermissionDecided {
     pub rule: Option<Rule>,
 }
 
+/// See [`super::EventBody::InputRequested`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputRequested {
+    /// The call that waits.
+    pub call_id: String,
+    /// `tool:specifier`.
+    pub operation: String,
+    /// The tool.
+    pub tool: String,
+    /// What it is called with, as JSON.
+    pub arguments: Text,
+    /// The layer that asks.
+    pub layer: Option<String>,
+    /// Its rule, if it was a rule.
+    pub rule: Option<Rule>,
+    /// What an answer must name: the hash of tool, arguments and contract.
+    pub approval: Hash,
+}
+
+/// What a question was answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answered {
+    /// Yes.
+    Allow,
+    /// No.
+    Deny,
+}
+
+/// Who answered a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnsweredBy {
+    /// A person.
+    Person,
+    /// The host: there is nobody to ask any more, or a person's "always" covers it by now.
+    Host,
+}
+
+/// See [`super::EventBody::InputAnswered`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputAnswered {
+    /// The call that waited.
+    pub call_id: String,
+    /// The hash of the question.
+    pub approval: Hash,
+    /// The answer.
+    pub decision: Answered,
+    /// Whether the operation's exact literal is allowed from now on, in this run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
+    /// Who answered.
+    pub by: AnsweredBy,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// Who wrote a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "who", content = "id")]

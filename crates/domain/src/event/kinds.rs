@@ -2,10 +2,11 @@
 
 use super::codec::CodecError;
 use super::detail::{
-    CancelRequested, ContextTrimmed, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled,
-    ModelReplied, PermissionDecided, RunCancelled, RunCompleted, RunFailed, RunResumed, RunStarted,
-    SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused,
-    SubagentStarted, SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended, ToolInterrupted,
+    CancelRequested, ContextTrimmed, InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed,
+    MessageReceived, ModelCalled, ModelReplied, PermissionDecided, RunCancelled, RunCompleted, RunFailed,
+    RunResumed, RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
+    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended,
+    ToolInterrupted,
 };
 
 macro_rules! events {
@@ -96,6 +97,10 @@ events! {
     ToolInterrupted(ToolInterrupted) => "agent.tool_interrupted",
     /// A rule decided against a call, or asked.
     PermissionDecided(PermissionDecided) => "agent.permission_decided",
+    /// A call waits for a person.
+    InputRequested(Box<InputRequested>) => "agent.input_requested",
+    /// A call that waited for a person has its answer.
+    InputAnswered(InputAnswered) => "agent.input_answered",
     /// A message for the agent, delivered between turns.
     MessageReceived(MessageReceived) => "agent.message_received",
     /// The agent and all below it are to end.

@@ -1,6 +1,6 @@
 //! One line for each event, for condensed timelines. Made from the detail, so it is never stored.
 
-use super::EventBody;
+use super::{Answered, EventBody};
 use crate::text::{Text, first_line};
 
 /// Characters of a text that a summary shows.
@@ -46,6 +46,8 @@ impl EventBody {
             EventBody::PermissionDecided(e) => {
                 format!("{} {}", word(&e.decision), shown(&e.operation))
             }
+            EventBody::InputRequested(e) => format!("waits for a person: {}", shown(&e.operation)),
+            EventBody::InputAnswered(e) => answered(e),
             EventBody::MessageReceived(e) => format!("message: {}", line(&e.text)),
             EventBody::CancelRequested(e) => {
                 format!(
@@ -77,6 +79,18 @@ fn replied(e: &super::ModelReplied) -> String {
         }
         (None, Some(reply)) => format!("turn {}: {} calls", e.turn, reply.calls.len()),
         (None, None) => format!("turn {}: a long reply", e.turn),
+    }
+}
+
+fn answered(e: &super::InputAnswered) -> String {
+    let said = match (e.decision, e.always) {
+        (Answered::Allow, false) => "yes",
+        (Answered::Allow, true) => "yes, always",
+        (Answered::Deny, _) => "no",
+    };
+    match &e.reason {
+        Some(reason) => format!("answered by {}: {said}: {}", word(&e.by), shown(reason)),
+        None => format!("answered by {}: {said}", word(&e.by)),
     }
 }
 

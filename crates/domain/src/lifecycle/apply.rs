@@ -12,7 +12,7 @@ use crate::contract::Contract;
 use crate::definition::Definition;
 use crate::event::{
     Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, RunStarted, SubagentAttempt,
-    SubagentClosed, SubagentCreated,
+    SubagentClosed, SubagentCreated, ToolFinished, ToolInterrupted,
 };
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, DefinitionLayer, Grant, RunLayers, ToolSet};
@@ -128,8 +128,11 @@ impl Run {
             EventBody::SubagentClosed(e) => self.close_agent(event, e)?,
             EventBody::ModelCalled(e) => self.model_called(event, e)?,
             EventBody::ModelReplied(e) => self.model_replied(event, e)?,
-            EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_) => {
-                self.live(event)?;
+            EventBody::InputRequested(e) => self.input_requested(event, e)?,
+            EventBody::InputAnswered(e) => self.input_answered(event, e)?,
+            EventBody::ToolFinished(ToolFinished { call_id, .. })
+            | EventBody::ToolInterrupted(ToolInterrupted { call_id, .. }) => {
+                self.call_ended(event, call_id)?;
                 let one = Figures { tool_calls: 1, ..Figures::default() };
                 self.ledger.record(id, one).map_err(|error| illegal(event, error.to_string()))?;
             }
@@ -162,7 +165,7 @@ impl Run {
         Ok(())
     }
 
-    fn live(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
+    pub(super) fn live(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
         match self.agents.get_mut(&event.agent) {
             Some(Node::Open(agent)) => Ok(agent),
             Some(Node::Closed(_)) => Err(illegal(event, "the agent is closed")),
@@ -341,7 +344,7 @@ impl Run {
     }
 }
 
-fn illegal(event: &Event, problem: impl Into<String>) -> Illegal {
+pub(super) fn illegal(event: &Event, problem: impl Into<String>) -> Illegal {
     Illegal { agent: event.agent.clone(), kind: event.body.kind(), problem: problem.into() }
 }
 
@@ -390,6 +393,7 @@ fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at
         calling: None,
         created_at_ms: at_ms,
         deadline,
+        requests: BTreeMap::new(),
     }
 }
 
@@ -415,6 +419,7 @@ fn started_run(
         outcome: None,
         agents: HashMap::from([(id.root(), Node::Open(Box::new(root)))]),
         open_count: 1,
+        asking: BTreeSet::new(),
     }
 }
 

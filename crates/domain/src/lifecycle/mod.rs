@@ -6,6 +6,7 @@
 //! one found in a journal is an error.
 
 mod apply;
+mod ask;
 mod cancel;
 mod close;
 mod end;
@@ -16,12 +17,14 @@ mod start;
 mod state;
 
 pub use apply::{DELEGATE_TOOLS, Illegal, tools_of};
+pub use ask::{NotAnswered, Question};
 pub use end::{EndBlocked, RunEnd};
 pub use fail::Attempt;
 pub use finish::Finish;
 pub use spawn::{Refusal, SpawnFrom, SpawnRequest, TASK_PROMPT_MAX_BYTES};
 pub use state::{
-    Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Run, StateName,
+    Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Request, RequestState,
+    Run, StateName,
 };
 
 use crate::event::EventBody;

@@ -9,7 +9,8 @@ use crate::budget::{Amount, Deadline, Ledger};
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::definition::Definition;
-use crate::event::{FailedChild, RunTerms};
+use crate::event::{AnsweredBy, FailedChild, RunTerms};
+use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, DefinitionLayer, Grant, ToolSet};
 use crate::text::Text;
@@ -190,6 +191,35 @@ pub struct OpenAgent {
     pub created_at_ms: i64,
     /// When its own wall time is up.
     pub deadline: Deadline,
+    /// What it asked a person about its calls under way, by call; gone with a call's result.
+    pub requests: BTreeMap<String, Request>,
+}
+
+/// A question about one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// `tool:specifier`.
+    pub operation: String,
+    /// What an answer must name.
+    pub approval: Hash,
+    /// Where it stands.
+    pub state: RequestState,
+}
+
+/// Where a question stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestState {
+    /// Nobody has answered.
+    Open,
+    /// Yes.
+    Allowed,
+    /// No.
+    Denied {
+        /// Who says so.
+        by: AnsweredBy,
+        /// Why.
+        reason: Option<String>,
+    },
 }
 
 /// What is kept of a closed agent.
@@ -291,6 +321,8 @@ pub struct Run {
     pub outcome: Option<Outcome>,
     pub(super) agents: HashMap<AgentId, Node>,
     pub(super) open_count: usize,
+    /// The agents that wait for a person.
+    pub(super) asking: BTreeSet<AgentId>,
 }
 
 impl Run {
@@ -360,10 +392,11 @@ impl Run {
         false
     }
 
-    /// When the agent's time is up: its own deadline or that of one above it, whichever comes first.
-    pub fn deadline_ms(&self, id: &AgentId) -> Option<i64> {
-        let above = id.parent().and_then(|parent| self.deadline_ms(&parent));
+    /// When the agent's time is up as of now: its own deadline or that of one above it, whichever comes first.
+    pub fn deadline_ms(&self, id: &AgentId, now_ms: i64) -> Option<i64> {
+        let above = id.parent().and_then(|parent| self.deadline_ms(&parent, now_ms));
         let above = above.and_then(|at| u64::try_from(at).ok());
-        self.open(id)?.deadline.at_ms(above).and_then(|at| i64::try_from(at).ok())
+        let now_ms = u64::try_from(now_ms).unwrap_or(0);
+        self.open(id)?.deadline.at_ms(above, now_ms).and_then(|at| i64::try_from(at).ok())
     }
 }

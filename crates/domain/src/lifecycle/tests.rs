@@ -1,5 +1,6 @@
 //! The lifecycle, told by commands: what may follow what, and what never happens.
 
+mod asking;
 mod fixture;
 mod grants;
 mod illegal;

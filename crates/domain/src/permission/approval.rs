@@ -7,11 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::operation::Operation;
 use super::pattern::Pattern;
 
+/// Most approvals that a run takes: no person says more, and each is looked at for every `ask`.
+pub const APPROVALS_MAX: usize = 1_000;
+
 /// A person's `--allow` patterns and the literals they stored by saying "always".
 ///
 /// They hold for a whole run, and lift an `ask` of a definition, the agent's own or an ancestor's; nothing
 /// else. They are not a layer: a layer could only lower the answer. An answer to one single question is not
-/// here either: that is bound to one call and the engine keeps it.
+/// here either: that is bound to one call and kept with it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Approvals(Arc<[Pattern]>);
@@ -30,6 +33,11 @@ impl Approvals {
     /// These and one more.
     pub fn with(&self, pattern: Pattern) -> Self {
         self.0.iter().cloned().chain([pattern]).collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The pattern that approves the operation.

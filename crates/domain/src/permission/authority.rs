@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::approval::Approvals;
+use super::approval::{APPROVALS_MAX, Approvals};
 use super::decide::{Because, Verdict, decide};
 use super::explain::{Explanation, explain};
 use super::layer::{Layer, LayerName, restrains_paths};
 use super::meet::Grant;
 use super::operation::{NETWORK, Operation};
 use super::path_rules::PathRules;
+use super::pattern::Pattern;
 use super::rule::{Decision, Rules};
 use crate::id::{AgentId, RunId};
 
@@ -133,11 +134,23 @@ impl Authority {
         operation.tool() == NETWORK || self.grant().covers(operation.tool())
     }
 
-    /// What the rules say of the paths that this agent's tools come upon. `approvals` are those that hold for
-    /// the call.
-    pub fn path_rules(&self, approvals: &Approvals) -> PathRules {
+    /// What the rules say of the paths that this agent's tools come upon. `approvals` are the run's; `consented` is
+    /// the operation of the call, if a person said yes to it.
+    pub fn path_rules(&self, approvals: &Approvals, consented: Option<&Operation<'_>>) -> PathRules {
         // Asked for every call: without rules about paths, which is usual, nothing is made.
-        if self.restrains_paths() { PathRules::of(self.layers(), approvals) } else { PathRules::default() }
+        if self.restrains_paths() {
+            PathRules::of(self.layers(), approvals, consented)
+        } else {
+            PathRules::default()
+        }
+    }
+
+    /// The approval that would make this operation of the agent an allow from now on: its exact literal. None if
+    /// even that would not, because somebody other than a definition asks, or because it is too long to keep.
+    pub fn literal_that_lifts(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Pattern> {
+        let literal = Pattern::literal(operation).ok()?;
+        let lifted = self.decide(&approvals.with(literal.clone()), operation);
+        (approvals.len() < APPROVALS_MAX && lifted.decision == Decision::Allow).then_some(literal)
     }
 
     /// Whether any layer can say anything but allow about a path.

@@ -33,6 +33,8 @@ pub enum Source {
     Default,
     /// It asked, and a person's approval answers.
     Approval(Pattern),
+    /// It asked, and a person said yes to this one call.
+    Answer,
 }
 
 impl fmt::Display for Source {
@@ -41,6 +43,7 @@ impl fmt::Display for Source {
             Source::Rule(rule) => write!(f, "by the rule `{}`", rule.pattern),
             Source::Default => f.write_str("by default"),
             Source::Approval(pattern) => write!(f, "because a person allowed `{pattern}`"),
+            Source::Answer => f.write_str("because a person said yes"),
         }
     }
 }

@@ -10,6 +10,7 @@
 //! Rules are for people's comfort; the boundary is the sandbox and the workspace. Still, every doubt here
 //! (nobody has a say, a path with `..` or from outside, a text beyond its limit) is a deny.
 
+mod answer;
 mod approval;
 mod authority;
 mod decide;
@@ -29,7 +30,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use approval::Approvals;
+pub use answer::{ANSWER_REASON_MAX_BYTES, Answer, approval_hash};
+pub use approval::{APPROVALS_MAX, Approvals};
 pub use authority::{Authority, DefinitionLayer, RunLayers};
 pub use decide::{Because, Say, Source, Verdict, decide};
 pub use explain::{Explanation, LayerSay, explain};

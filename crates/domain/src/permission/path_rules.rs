@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use super::approval::Approvals;
-use super::decide::{Verdict, meet, undecidable};
+use super::decide::{Say, Source, Verdict, meet, undecidable};
 use super::layer::Layer;
-use super::operation::Operation;
+use super::operation::{Operation, is_path_tool};
 use super::rule::Decision;
 
 /// What an agent's rules say of paths, for its tools. Cheap to clone.
@@ -25,14 +25,18 @@ struct Restraints {
     /// Only the layers that can say anything but allow about a path; never empty.
     layers: Vec<Layer>,
     approvals: Approvals,
+    /// The path of the call, if a person said yes to it.
+    consented: Option<Box<str>>,
 }
 
 impl PathRules {
     /// The rules of these layers. A layer that allows every path, or says nothing of any, is left out: it
     /// cannot lower an answer.
-    pub(super) fn of(layers: Vec<Layer>, approvals: &Approvals) -> Self {
+    pub(super) fn of(layers: Vec<Layer>, approvals: &Approvals, consented: Option<&Operation<'_>>) -> Self {
         let layers: Vec<Layer> = layers.into_iter().filter(Layer::restrains_paths).collect();
-        let restraints = Restraints { layers, approvals: approvals.clone() };
+        let consented = consented.filter(|operation| is_path_tool(operation.tool()));
+        let consented = consented.and_then(Operation::specifier).map(Into::into);
+        let restraints = Restraints { layers, approvals: approvals.clone(), consented };
         Self((!restraints.layers.is_empty()).then(|| Arc::new(restraints)))
     }
 
@@ -43,16 +47,30 @@ impl PathRules {
 
     /// Why the agent may not use `tool` on `path`, beneath the workspace and without links; none if it may.
     pub fn refusal(&self, tool: &str, path: &str) -> Option<Verdict> {
-        let Restraints { layers, approvals } = &**self.0.as_ref()?;
+        let Restraints { layers, approvals, consented } = &**self.0.as_ref()?;
         let operation = Operation::new(tool, Some(path));
         if let Some(because) = undecidable(approvals, &operation) {
             return Some(Verdict::deny(because));
         }
-        let mut says = layers.iter().filter_map(|layer| layer.say(approvals, &operation)).peekable();
+        let answered = |say: &Say| {
+            consented.as_deref().is_some_and(|at| answers(at, operation.specifier().unwrap_or("."), say))
+        };
+        let says = layers.iter().filter_map(|layer| layer.say(approvals, &operation));
+        let mut says = says.filter(|say| !answered(say)).peekable();
         // Whoever was left out allows it.
         says.peek()?;
         Some(meet(says)).filter(|verdict| verdict.decision != Decision::Allow)
     }
+}
+
+/// Whether a person's yes to a call on `at` answers what a layer says of `path`, which the call came upon.
+///
+/// It answers every `ask` about the same file: who may edit it may see it. It answers a default `ask` about what
+/// is beneath: who may search a directory of an untrusted agent's choice may open the files in it. A rule that
+/// somebody wrote about a file beneath wants to be asked itself, and a link leads to another file.
+fn answers(at: &str, path: &str, say: &Say) -> bool {
+    let beneath = || at == "." || path.strip_prefix(at).is_some_and(|rest| rest.starts_with('/'));
+    say.decision == Decision::Ask && (path == at || (say.source == Source::Default && beneath()))
 }
 
 #[cfg(test)]
@@ -74,14 +92,14 @@ mod tests {
             &[("read", Decision::Allow), ("write:src/**", Decision::Allow), ("*", Decision::Allow)],
         ] {
             let authority = root(free, Decision::Allow);
-            assert!(authority.path_rules(&Approvals::none()).allow_everything(), "{free:?}");
+            assert!(authority.path_rules(&Approvals::none(), None).allow_everything(), "{free:?}");
             let child = authority.child(1, definition("x", Decision::Allow, &[]), &grant(&["grep"]));
-            assert!(child.path_rules(&Approvals::none()).allow_everything(), "{free:?}");
+            assert!(child.path_rules(&Approvals::none(), None).allow_everything(), "{free:?}");
         }
         for bound in [("read:.env", Decision::Deny), ("*", Decision::Ask), ("list:a/**", Decision::Ask)] {
-            assert!(!root(&[bound], Decision::Allow).path_rules(&Approvals::none()).allow_everything());
+            assert!(!root(&[bound], Decision::Allow).path_rules(&Approvals::none(), None).allow_everything());
         }
-        assert!(!root(&[], Decision::Ask).path_rules(&Approvals::none()).allow_everything());
+        assert!(!root(&[], Decision::Ask).path_rules(&Approvals::none(), None).allow_everything());
     }
 
     #[test]
@@ -89,7 +107,7 @@ mod tests {
         let parent = root(&[("read:secrets/**", Decision::Deny)], Decision::Allow);
         let requested = Grant { rules: rules(&[("read:b", Decision::Ask)]), ..grant(&["grep"]) };
         let child = parent.child(1, definition("x", Decision::Allow, &[]), &requested);
-        let rules = child.path_rules(&Approvals::none());
+        let rules = child.path_rules(&Approvals::none(), None);
         let said = |tool, path| rules.refusal(tool, path).map(|verdict| verdict.to_string());
         let by_the_operator = "deny: operator, by the rule `read:secrets/**`";
         assert_eq!(said("read", "secrets/key").as_deref(), Some(by_the_operator));
@@ -97,5 +115,23 @@ mod tests {
         assert_eq!(said("read", "a"), None);
         assert_eq!(said("grep", "secrets/key"), None, "that is another operation");
         assert!(said("read", "../a").is_some_and(|text| text.contains("`..`")), "a doubt is a deny");
+    }
+    #[test]
+    fn a_yes_to_a_call_is_a_yes_to_its_own_file_and_to_what_nobody_wrote_a_rule_about() {
+        let operator = [("read:secrets/**", Decision::Ask), ("write:gone", Decision::Deny)];
+        let authority = root(&operator, Decision::Ask);
+        let said = |consented: &str, tool: &str, path: &str| {
+            let consented = Operation::parse(consented);
+            authority.path_rules(&Approvals::none(), Some(&consented)).refusal(tool, path)
+        };
+        assert_eq!(said("edit:a", "edit", "a"), None);
+        assert_eq!(said("edit:a", "read", "a"), None, "who may edit it may see it");
+        assert_eq!(said("edit:secrets/a", "read", "secrets/a"), None);
+        assert!(said("edit:a", "edit", "b").is_some(), "another file is another question");
+        assert!(said("edit:a", "edit", "a/b").is_none() && said("edit:a", "edit", "ab").is_some());
+        assert!(said("grep:.", "read", "src/a").is_none());
+        assert!(said("grep:.", "read", "secrets/a").is_some(), "a rule about it wants to be asked");
+        assert!(said("write:gone", "write", "gone").is_some(), "a yes never lifts a deny");
+        assert!(said("bash:a", "read", "a").is_some(), "a command is no path");
     }
 }

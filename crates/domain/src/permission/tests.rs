@@ -192,7 +192,7 @@ proptest! {
     #[test]
     fn what_tools_ask_of_paths_has_the_outcome_of_the_layers(agents in trees(), approvals in approval_lists()) {
         for agent in &agents {
-            let rules = agent.path_rules(&approvals);
+            let rules = agent.path_rules(&approvals, None);
             for operation in OPERATIONS.map(Operation::parse) {
                 let Some(path) = operation.specifier().filter(|_| PATH_TOOLS.contains(&operation.tool())) else {
                     continue;
@@ -219,6 +219,46 @@ proptest! {
                 prop_assert!(after.decision >= before.decision);
                 if after.decision > before.decision {
                     prop_assert!(approvals.find(&operation).is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_settles_every_ask_and_never_lifts_a_deny(agents in trees(), approvals in approval_lists()) {
+        for agent in &agents {
+            for operation in OPERATIONS.map(Operation::parse) {
+                let before = agent.decide(&approvals, &operation);
+                let after = before.clone().consented();
+                let expected = if before.decision == Decision::Ask { Decision::Allow } else { before.decision };
+                prop_assert_eq!(after.decision, expected);
+                prop_assert_eq!(after.by(), before.by());
+                // Whoever would deny it is asked first: a yes never reaches past a layer that says no.
+                let denied = agent.layers().iter().any(|layer| {
+                    layer.say(&approvals, &operation).is_some_and(|say| say.decision == Decision::Deny)
+                });
+                prop_assert!(!denied || after.decision == Decision::Deny);
+            }
+        }
+    }
+
+    #[test]
+    fn always_allows_the_operation_it_names_and_widens_no_other(
+        agents in trees(), approvals in approval_lists(), of in select(&OPERATIONS[..]),
+    ) {
+        for agent in &agents {
+            let operation = Operation::parse(of);
+            let before = agent.decide(&approvals, &operation);
+            let Some(literal) = agent.literal_that_lifts(&approvals, &operation) else {
+                prop_assert_ne!(before.decision, Decision::Allow);
+                continue;
+            };
+            prop_assert_ne!(before.decision, Decision::Deny);
+            let more = approvals.with(literal);
+            prop_assert_eq!(agent.decide(&more, &operation).decision, Decision::Allow);
+            for other in OPERATIONS.map(Operation::parse) {
+                if other != operation {
+                    prop_assert_eq!(agent.decide(&more, &other), agent.decide(&approvals, &other));
                 }
             }
         }

@@ -14,6 +14,7 @@ use posse_domain::permission::{Because, Decision, Doubt, Operation, Verdict};
 use serde_json::Value;
 
 use super::Driver;
+use super::asking::{Admission, consented};
 use super::effects::{Effect, Limit};
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use crate::ports::{
@@ -47,13 +48,7 @@ impl Driver {
                 return;
             }
             session.cursor += 1;
-            self.dispatching += 1;
-            self.dispatch(id, call);
-            self.dispatching -= 1;
-            // A call can lead to another agent's calls; only after the outermost has its answer may it be cut.
-            if self.dispatching == 0 {
-                self.cut();
-            }
+            self.dispatch_one(id, call);
             if self.poisoned.is_some() || self.sessions.get(id).is_none_or(|session| session.ending.is_some())
             {
                 return;
@@ -61,12 +56,26 @@ impl Driver {
         }
     }
 
+    pub(super) fn dispatch_one(&mut self, id: &AgentId, call: &ToolCall) {
+        self.dispatching += 1;
+        self.dispatch(id, call);
+        self.dispatching -= 1;
+        // A call can lead to another agent's calls; only after the outermost has its answer may it be cut.
+        if self.dispatching == 0 {
+            self.cut();
+        }
+    }
+
     fn dispatch(&mut self, id: &AgentId, call: &ToolCall) {
-        if let Err(failure) = self.admit(id, call) {
+        let admitted = self.admit(id, call);
+        if let Err(failure) = admitted {
             self.answer(id, &call.id, &call.name, Err(failure));
             return self.pump_if_turn_over(id);
         }
         let Some(tool) = self.tool(&call.name).cloned() else { return };
+        if let Ok(Admission::Asks) = admitted {
+            return self.wait_for_person(id, &call.id, tool.class);
+        }
         match &tool.handler {
             Handler::Request(handler) => match handler.request(call.input.clone()) {
                 Ok(request) => self.request(id, call, tool.class, request),
@@ -86,7 +95,7 @@ impl Driver {
     }
 
     /// Whether a call may run at all. Any doubt is a no, with a reason the model can act on.
-    fn admit(&mut self, id: &AgentId, call: &ToolCall) -> Result<(), ToolFailure> {
+    fn admit(&mut self, id: &AgentId, call: &ToolCall) -> Result<Admission, ToolFailure> {
         let Some(agent) = self.run.open(id) else { return Err(ToolFailure::failed("the agent is not open")) };
         let Some(tool) = self.rt.tools.get(call.name.as_str()) else {
             let known =
@@ -106,7 +115,7 @@ impl Driver {
         // The right to spawn has codes of its own, the same whether or not the tool was offered.
         if tool.class == EffectClass::Delegate && !agent.authority.grant().covers(tool.name) {
             if tool.name == "task" {
-                return Ok(());
+                return Ok(Admission::Goes);
             }
             let text = "this agent may not have children, so it has no tasks".to_owned();
             return Err(ToolFailure { code: Code::SpawnNotAllowed, text });
@@ -121,14 +130,20 @@ impl Driver {
             && specifier
                 .as_deref()
                 .is_some_and(|path| !owns.iter().any(|owned| ownership::holds(owned, path)));
-        if verdict.decision == Decision::Allow {
-            if outside {
-                let text = format!("this agent may only change {}", owns.join(", "));
-                return Err(ToolFailure { code: Code::OwnershipViolation, text });
-            }
-            return Ok(());
+        if verdict.decision != Decision::Deny && outside {
+            // Nobody is asked about what could not be done anyway.
+            let text = format!("this agent may only change {}", owns.join(", "));
+            return Err(ToolFailure { code: Code::OwnershipViolation, text });
         }
-        let mut text = refusal_text(&operation, &verdict, id);
+        if !agent.requests.is_empty() && agent.requests.contains_key(&call.id) {
+            return self.settle(id, call, &operation, &verdict);
+        }
+        match verdict.decision {
+            Decision::Allow => return Ok(Admission::Goes),
+            Decision::Ask => return self.ask(id, call, &operation, &verdict),
+            Decision::Deny => {}
+        }
+        let mut text = format!("`{operation}` is not allowed ({verdict})");
         if verdict.because == Because::Doubt(Doubt::NotBeneath) {
             // Models like to write whole paths; tell them the one that would have been right.
             let inside =
@@ -137,15 +152,26 @@ impl Driver {
                 let _ = write!(text, "; write it as `{}`", inside.display());
             }
         }
+        self.say_decided(id, &call.id, &operation, &verdict);
+        Err(ToolFailure { code: Code::PermissionDenied, text })
+    }
+
+    /// Journals what the rules said, where that was not simply yes.
+    pub(super) fn say_decided(
+        &mut self,
+        id: &AgentId,
+        call_id: &str,
+        operation: &Operation<'_>,
+        verdict: &Verdict,
+    ) {
         let decided = PermissionDecided {
-            call_id: call.id.clone(),
+            call_id: call_id.to_owned(),
             operation: operation.to_string(),
             decision: verdict.decision,
             layer: verdict.by().map(ToString::to_string),
             rule: verdict.rule().cloned(),
         };
         self.emit(id.clone(), decided);
-        Err(ToolFailure { code: Code::PermissionDenied, text })
     }
 
     fn queue_call(&mut self, id: &AgentId, call: &ToolCall, class: EffectClass) {
@@ -218,7 +244,7 @@ impl Driver {
             call_id: call_id.clone(),
             workspace: self.workspace.clone(),
             seen: flight.seen.clone(),
-            rules: agent.authority.path_rules(approvals),
+            rules: agent.authority.path_rules(approvals, consented(agent, call_id).as_ref()),
             approvals: approvals.clone(),
             network: flight.class == EffectClass::Exec && agent.authority.allows_network(approvals),
             limit,
@@ -384,18 +410,6 @@ pub(super) struct Answer<'a> {
     pub(super) child: Option<AgentId>,
     pub(super) seen: Vec<posse_domain::event::SeenFile>,
     pub(super) elapsed_ms: u64,
-}
-
-fn refusal_text(operation: &Operation<'_>, verdict: &Verdict, id: &AgentId) -> String {
-    match verdict.decision {
-        Decision::Ask if id.is_root() => {
-            format!("`{operation}` needs a person's permission and there is nobody to ask ({verdict})")
-        }
-        Decision::Ask => {
-            format!("`{operation}` needs permission, and sub-agents cannot request permission ({verdict})")
-        }
-        _ => format!("`{operation}` is not allowed ({verdict})"),
-    }
 }
 
 fn bounded(mut text: String) -> String {

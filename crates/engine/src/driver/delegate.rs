@@ -1,6 +1,7 @@
 //! What agents ask of the engine: children, their state, messages, lists. Decided purely, in the commit of the
 //! reply that asked.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use posse_domain::event::{EffectClass, MessageReceived, Sender, TodoChanged, Too
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Cancel, Node, OpenState, Refusal, SpawnFrom, SpawnRequest};
 use posse_domain::message::ToolCall;
-use posse_domain::text::Text;
+use posse_domain::text::{Text, first_line};
 
 use super::Driver;
 use super::calls::Answer;
@@ -22,6 +23,9 @@ use crate::ports::{EngineRequest, ToolFailure, ToolOutput, ToolResult};
 const STATUS_WAIT_MAX_MS: u64 = 600_000;
 /// Most children that one `task_status` answer lists.
 const STATUS_LIST_MAX: usize = 200;
+
+/// Characters of an operation that a status shows.
+const OPERATION_MAX_CHARS: usize = 120;
 
 /// A `task_status` call that waits for a change.
 pub(super) struct StatusWait {
@@ -415,9 +419,12 @@ impl Driver {
         }
     }
 
-    fn blocked_on(&self, id: &AgentId) -> Option<&'static str> {
+    fn blocked_on(&self, id: &AgentId) -> Option<Cow<'static, str>> {
         let session = self.sessions.get(id)?;
-        if session.held {
+        if let Some(operation) = self.asks_about(id) {
+            return Some(format!("a person: {}", first_line(operation, OPERATION_MAX_CHARS)).into());
+        }
+        let blocked = if session.held {
             Some("another writer")
         } else if self.budget_line.contains(id) {
             Some("budget")
@@ -427,7 +434,8 @@ impl Driver {
             Some("a child")
         } else {
             None
-        }
+        };
+        blocked.map(Cow::Borrowed)
     }
 }
 

@@ -83,6 +83,14 @@ impl Driver {
         if !matches!(agent.state, OpenState::Created { .. } | OpenState::Running { .. }) {
             return;
         }
+        // It stands still while somebody is asked; it is watched again once they answered.
+        if self.run.stands_still(id) {
+            return;
+        }
+        let now_ms = self.rt.parts.system.now_ms();
+        if self.run.deadline_ms(id, now_ms).is_some_and(|at_ms| at_ms > now_ms) {
+            return self.watch_deadline(id);
+        }
         let wall_ms = agent.contract.budget.wall_ms.unwrap_or(0);
         let failure = Failure {
             kind: FailKind::Budget,
@@ -95,8 +103,9 @@ impl Driver {
 
     pub(super) fn watch_deadline(&mut self, id: &AgentId) {
         let own = self.run.open(id).is_some_and(|agent| agent.contract.budget.wall_ms.is_some());
-        if let (true, Some(at_ms)) = (own, self.run.deadline_ms(id)) {
-            let left_ms = u64::try_from(at_ms - self.rt.parts.system.now_ms()).unwrap_or(0);
+        let now_ms = self.rt.parts.system.now_ms();
+        if let (true, Some(at_ms)) = (own, self.run.deadline_ms(id, now_ms)) {
+            let left_ms = u64::try_from(at_ms - now_ms).unwrap_or(0);
             let at = tokio::time::Instant::now() + std::time::Duration::from_millis(left_ms);
             self.deadlines.insert((at, id.clone()));
         }
@@ -130,7 +139,7 @@ impl Driver {
                         false
                     }
                 },
-                CallStage::Queued | CallStage::Committing | CallStage::Waiting => true,
+                CallStage::Queued | CallStage::Committing | CallStage::Waiting | CallStage::Asking => true,
             })
             .map(|(id, _)| id.clone())
             .collect();
@@ -142,7 +151,7 @@ impl Driver {
                     slots += 1;
                 }
                 CallStage::Committing => slots += 1,
-                CallStage::Queued | CallStage::Waiting => {}
+                CallStage::Queued | CallStage::Waiting | CallStage::Asking => {}
             }
         }
         for _ in 0..slots {

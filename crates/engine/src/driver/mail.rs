@@ -60,6 +60,9 @@ impl Driver {
                     self.cancel(&agent, Cancel { by: "user".to_owned(), reason, kill });
                 }
                 MailCommand::Send { agent, text } => self.deliver_mail(&agent, text),
+                MailCommand::Answer { agent, call_id, approval, answer } => {
+                    self.take_answer(&agent, &call_id, &approval, answer);
+                }
             }
         }
         if std::mem::take(&mut self.mail.again) {

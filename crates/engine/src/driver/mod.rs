@@ -5,6 +5,7 @@
 //! syncing the next round is already decided, and its effects wait for its own sync. What a crash cuts off is
 //! therefore always a whole number of commits, and no effect of a lost commit has begun.
 
+mod asking;
 mod calls;
 mod delegate;
 mod effects;
@@ -97,6 +98,8 @@ pub(crate) struct Driver {
     epoch: Option<Epoch>,
     head: u64,
     run: Run,
+    /// Whether somebody who can be asked attends to this process.
+    attended: bool,
     workspace: Arc<PathBuf>,
     sessions: HashMap<AgentId, Session>,
     scheduler: Scheduler,
@@ -138,6 +141,7 @@ pub(crate) struct Driver {
 /// What a new driver begins with.
 pub(crate) struct Seed {
     pub(crate) run: Run,
+    pub(crate) attended: bool,
     pub(crate) key: RunKey,
     pub(crate) epoch: Option<Epoch>,
     pub(crate) head: u64,
@@ -148,7 +152,7 @@ pub(crate) struct Seed {
 
 impl Driver {
     pub(crate) fn new(rt: Arc<Inner>, seed: Seed) -> Self {
-        let Seed { run, key, epoch, head, projection, deltas, progress } = seed;
+        let Seed { run, attended, key, epoch, head, projection, deltas, progress } = seed;
         #[expect(
             clippy::disallowed_methods,
             reason = "every effect in flight sends one input, and those are limited"
@@ -165,6 +169,7 @@ impl Driver {
             epoch,
             head,
             run,
+            attended,
             sessions: HashMap::new(),
             scheduler,
             batch: Batch::default(),

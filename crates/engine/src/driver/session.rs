@@ -52,6 +52,8 @@ pub(crate) enum CallStage {
     Committing,
     /// Waits inside the engine, for a child or for a status to change; holds no slot.
     Waiting,
+    /// Waits for a person, and keeps its place among the calls of its reply; holds no slot.
+    Asking,
 }
 
 /// Everything ephemeral about one open agent.

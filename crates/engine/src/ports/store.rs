@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use posse_domain::event::{Encoded, Stored};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
+use posse_domain::permission::Answer;
 use posse_domain::text::Blob;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -218,6 +219,17 @@ pub enum MailCommand {
         reason: String,
         /// At once, without grace.
         kill: bool,
+    },
+    /// A person's answer to a question about one call.
+    Answer {
+        /// Whose call.
+        agent: AgentId,
+        /// Which.
+        call_id: String,
+        /// What it would do: the hash of the question.
+        approval: Hash,
+        /// The answer.
+        answer: Answer,
     },
     /// A message for an agent.
     Send {

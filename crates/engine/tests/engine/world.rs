@@ -218,6 +218,7 @@ impl World {
             run_rules: Rules::default(),
             approvals: posse_domain::permission::Approvals::none(),
             on_ask: OnAsk::Deny,
+            attended: false,
         }
     }
 

@@ -45,7 +45,7 @@ fn guarded(tools: &[&str], listed: &[(&str, Decision)]) -> (Bench, Authority) {
         symlink(target, bench.ws(link)).unwrap();
     }
     let authority = authority(tools, listed);
-    bench.call.rules = authority.path_rules(&Approvals::none());
+    bench.call.rules = authority.path_rules(&Approvals::none(), None);
     (bench, authority)
 }
 

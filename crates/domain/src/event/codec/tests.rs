@@ -11,12 +11,13 @@ use crate::code::Code;
 use crate::contract::Contract;
 use crate::definition::{Definition, Mode};
 use crate::event::{
-    CallError, CancelRequested, Change, ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote,
-    IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied, PermissionDecided,
-    Purpose, QueuedFor, ReportCause, RunCancelled, RunCompleted, RunFailed, RunResumed, RunStarted, RunTerms,
-    SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
-    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus,
-    ToolFinished, ToolIntended, ToolInterrupted, WriteIntent,
+    Answered, AnsweredBy, CallError, CancelRequested, Change, ContextTrimmed, EffectClass, FailedChild,
+    FinalStatus, HostNote, InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed,
+    MessageReceived, ModelCalled, ModelReplied, PermissionDecided, Purpose, QueuedFor, ReportCause,
+    RunCancelled, RunCompleted, RunFailed, RunResumed, RunStarted, RunTerms, SeenFile, Sender,
+    SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused,
+    SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus, ToolFinished, ToolIntended,
+    ToolInterrupted, WriteIntent,
 };
 use crate::hash::Hash;
 use crate::id::AgentId;
@@ -272,6 +273,34 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             decision: Decision::Ask,
             layer: Some(text.to_owned()),
             rule: Some(rule()),
+        }
+        .into(),
+        Box::new(InputRequested {
+            call_id: text.to_owned(),
+            operation: text.to_owned(),
+            tool: text.to_owned(),
+            arguments: text.into(),
+            layer: Some(text.to_owned()),
+            rule: Some(rule()),
+            approval: Hash::of(b"q"),
+        })
+        .into(),
+        InputAnswered {
+            call_id: text.to_owned(),
+            approval: Hash::of(b"q"),
+            decision: Answered::Allow,
+            always: true,
+            by: AnsweredBy::Person,
+            reason: None,
+        }
+        .into(),
+        InputAnswered {
+            call_id: text.to_owned(),
+            approval: Hash::of(b"q"),
+            decision: Answered::Deny,
+            always: false,
+            by: AnsweredBy::Host,
+            reason: Some(text.to_owned()),
         }
         .into(),
         MessageReceived { from: Sender::Person, text: text.into() }.into(),

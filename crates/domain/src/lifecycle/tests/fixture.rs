@@ -177,6 +177,11 @@ impl Played {
         self.now_ms + 7
     }
 
+    /// Lets time pass in which nothing happens.
+    pub(super) fn pass(&mut self, ms: i64) {
+        self.now_ms += ms;
+    }
+
     pub(super) fn open_children(&self) -> usize {
         self.order.open().count()
     }
@@ -295,8 +300,13 @@ impl Played {
         if self.run.open(agent).is_none() || self.run.outcome.is_some() {
             return false;
         }
+        self.tool_finished(agent, "call_1");
+        true
+    }
+
+    pub(super) fn tool_finished(&mut self, agent: &AgentId, call_id: &str) {
         let finished = ToolFinished {
-            call_id: "call_1".to_owned(),
+            call_id: call_id.to_owned(),
             tool: "read".to_owned(),
             ok: true,
             code: None,
@@ -306,7 +316,6 @@ impl Played {
             elapsed_ms: 2,
         };
         self.put((agent.clone(), finished.into()));
-        true
     }
 }
 

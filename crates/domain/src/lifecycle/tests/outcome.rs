@@ -220,13 +220,13 @@ fn deadlines_are_the_earliest_above_and_stand_still_while_nobody_owns_the_run() 
         played.try_spawn(&id("0"), &later).expect("spawned"),
         played.try_spawn(&id("0"), &sooner).expect("spawned"),
     );
-    let root = played.run.deadline_ms(&id("0")).expect("a deadline");
+    let root = played.run.deadline_ms(&id("0"), 0).expect("a deadline");
     assert_eq!(root, 11_000);
-    assert_eq!(played.run.deadline_ms(&later), Some(root));
-    let own = played.run.deadline_ms(&sooner).expect("a deadline");
+    assert_eq!(played.run.deadline_ms(&later, 0), Some(root));
+    let own = played.run.deadline_ms(&sooner, 0).expect("a deadline");
     assert!(own < root);
     let resumed = crate::event::RunResumed { epoch: 2, unowned_ms: 500 };
     played.put((id("0"), resumed.into()));
-    assert_eq!(played.run.deadline_ms(&sooner), Some(own + 500));
-    assert_eq!(played.run.deadline_ms(&later), Some(root + 500));
+    assert_eq!(played.run.deadline_ms(&sooner, 0), Some(own + 500));
+    assert_eq!(played.run.deadline_ms(&later, 0), Some(root + 500));
 }
