@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use posse::sandbox::{Environment as Passed, SandboxOptions};
 use posse::{Catalog, Posse, PosseBuilder};
 
 use crate::Extras;
@@ -42,10 +43,23 @@ impl Context {
     /// Opens the state directory to start or carry runs; makes it if need be.
     pub(crate) fn open(&self, models: Catalog) -> Result<Posse, CliError> {
         let mut builder = self.builder().state_dir(self.state_dir()?).models(Arc::new(models));
+        builder = builder.sandbox(self.sandbox());
         for tool in &self.extras.tools {
             builder = builder.tool(tool.clone());
         }
         Ok(builder.open()?)
+    }
+
+    /// The box that commands run in.
+    pub(crate) fn sandbox(&self) -> SandboxOptions {
+        let Environment { home, variables, settings_file, .. } = &self.environment;
+        let own = [self.state_dir().ok(), settings_file.as_deref().and_then(Path::parent)];
+        SandboxOptions {
+            home: home.clone(),
+            environment: Passed::from_variables(variables.iter().cloned(), &[]),
+            hidden: own.into_iter().flatten().map(Path::to_owned).collect(),
+            ..SandboxOptions::default()
+        }
     }
 
     /// Opens the state directory to post commands, if there is one: without runs there is nothing to make.

@@ -43,6 +43,10 @@ pub(crate) struct Environment {
     pub(crate) log: Option<String>,
     /// Whether colour and animation are unwelcome.
     pub(crate) plain: bool,
+    /// The person's home directory.
+    pub(crate) home: Option<PathBuf>,
+    /// Every variable that is text, for what may be handed on to programs.
+    pub(crate) variables: Vec<(String, String)>,
 }
 
 impl Environment {
@@ -60,7 +64,9 @@ impl Environment {
             let name = name.into_string().ok().filter(|name| name.starts_with(SETTINGS_PREFIX))?;
             Some((name, value.to_string_lossy().into_owned()))
         });
-        Ok(Self::from_lookup(|name| std::env::var_os(name), cwd, settings.collect()))
+        let read = Self::from_lookup(|name| std::env::var_os(name), cwd, settings.collect());
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        Ok(Self { variables: std::env::vars_os().filter_map(text).collect(), ..read })
     }
 
     fn from_lookup(
@@ -83,6 +89,8 @@ impl Environment {
             log: set(POSSE_LOG).map(|filter| filter.to_string_lossy().into_owned()),
             plain: set(NO_COLOR).is_some() || set(TERM).is_none_or(|term| term == "dumb"),
             cwd,
+            home,
+            variables: Vec::new(),
         }
     }
 

@@ -48,6 +48,7 @@ pub struct Extras {
 
 /// Runs the command with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode {
+    posse::init();
     let args: Vec<OsString> = args.into_iter().collect();
     let program = program(args.first());
     let cli = match Cli::try_parse_from(args) {

@@ -6,10 +6,16 @@ use std::time::Duration;
 
 use posse_engine::ports::{Faults, Model, Models, Store, System, TenantId, Tool};
 use posse_engine::{Parts, Runtime, RuntimeOptions};
+use posse_host::sandbox::{Sandbox, SandboxOptions};
 use posse_models::Catalog;
 use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
+use posse_tools::{Hands, Outputs};
 
+use crate::system::ProcessSystem;
 use crate::{Error, Posse};
+
+/// The directory of what runs leave beside the journal.
+const RUNS: &str = "runs";
 
 enum Place {
     Memory,
@@ -25,9 +31,10 @@ pub struct PosseBuilder {
     catalog: Option<Arc<dyn Models>>,
     script_dir: PathBuf,
     tools: Vec<Tool>,
-    system: Arc<dyn System>,
+    system: Option<Arc<dyn System>>,
     faults: Faults,
     lease: Option<Duration>,
+    sandbox: SandboxOptions,
     options: RuntimeOptions,
 }
 
@@ -39,9 +46,10 @@ impl Default for PosseBuilder {
             catalog: None,
             script_dir: PathBuf::from("."),
             tools: Vec::new(),
-            system: Arc::new(crate::system::ProcessSystem::default()),
+            system: None,
             faults: Faults::default(),
             lease: None,
+            sandbox: SandboxOptions::default(),
             options: RuntimeOptions::default(),
         }
     }
@@ -97,9 +105,16 @@ impl PosseBuilder {
         self
     }
 
+    /// How the boxes are made that commands run in. By default this program makes them, which needs
+    /// [`init`](crate::init) first in its `main`.
+    pub fn sandbox(mut self, options: SandboxOptions) -> Self {
+        self.sandbox = options;
+        self
+    }
+
     /// Another clock and another source of chance.
     pub fn system(mut self, system: Arc<dyn System>) -> Self {
-        self.system = system;
+        self.system = Some(system);
         self
     }
 
@@ -130,6 +145,11 @@ impl PosseBuilder {
 
     /// Opens it.
     pub fn open(self) -> Result<Posse, Error> {
+        // What runs leave beside the journal: long outputs, and who is alive.
+        let runs = match &self.place {
+            Place::Directory(dir) => Some(dir.join(RUNS)),
+            Place::Memory | Place::Existing(_) | Place::Given(_) => None,
+        };
         let store: Arc<dyn Store> = match self.place {
             Place::Memory => Arc::new(MemoryStore::default()),
             Place::Given(store) => store,
@@ -150,14 +170,17 @@ impl PosseBuilder {
             }
             Arc::new(catalog)
         });
-        let mut tools = posse_tools::builtin();
+        let outputs = runs.clone().map(Outputs::beneath);
+        let hands = Hands { sandbox: Sandbox::new(self.sandbox), outputs };
+        let mut tools = posse_tools::builtin(hands);
         for tool in self.tools {
             tools.retain(|known| known.name != tool.name);
             tools.push(tool);
         }
         let shared: Arc<[Tool]> = tools.clone().into();
         let tenant = self.options.tenant.clone();
-        let parts = Parts { store, models, tools, system: self.system, faults: self.faults };
+        let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
+        let parts = Parts { store, models, tools, system, faults: self.faults };
         Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared))
     }
 }

@@ -56,6 +56,7 @@ pub use posse_domain::permission::{
 };
 pub use posse_engine::ports;
 pub use posse_engine::{Delta, DeltaPart, RunHandle, TaskEvent, TaskState, Verified, VerifyError};
+pub use posse_host::sandbox::{self, init};
 pub use posse_models::{Catalog, scripted};
 
 use posse_engine::ports::{Holder, MailCommand, RunKey, Store, TenantId, Tool};
@@ -233,7 +234,7 @@ impl Posse {
 
 /// The tools that are always there.
 pub fn builtin_tools() -> Vec<Tool> {
-    posse_tools::builtin()
+    posse_tools::builtin(posse_tools::Hands::default())
 }
 
 /// Groups agents by parent, for callers that draw trees.

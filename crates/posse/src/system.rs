@@ -2,16 +2,27 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use futures::future::BoxFuture;
+use posse_domain::id::RunId;
 use posse_engine::ports::System;
 
 /// Wall time, and random bits for ids.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessSystem {
+    /// Where the processes of runs are written down.
+    runs: Option<PathBuf>,
     seeds: RandomState,
     drawn: AtomicU64,
+}
+
+impl ProcessSystem {
+    pub(crate) fn new(runs: Option<PathBuf>) -> Self {
+        Self { runs, ..Self::default() }
+    }
 }
 
 impl System for ProcessSystem {
@@ -31,6 +42,18 @@ impl System for ProcessSystem {
 
     fn has_dir(&self, dir: &str) -> bool {
         std::path::Path::new(dir).is_dir()
+    }
+
+    fn end_effects(&self, run: &RunId) -> BoxFuture<'static, Result<(), String>> {
+        let Some(runs) = &self.runs else { return Box::pin(async { Ok(()) }) };
+        let records = posse_tools::records(runs, &run.to_string());
+        Box::pin(async move {
+            let ended = tokio::task::spawn_blocking(move || posse_host::sandbox::end_recorded(&records));
+            let ended = ended.await.map_err(|error| error.to_string())?;
+            ended
+                .map(drop)
+                .map_err(|error| format!("what an earlier owner left running cannot be ended: {error}"))
+        })
     }
 
     fn freed(&self) {

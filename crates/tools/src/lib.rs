@@ -6,15 +6,18 @@
 //! arguments, `space` reaches the workspace, `answer` keeps results within limits, `change` is what
 //! `write` and `edit` share.
 //!
-//! A tool knows only what its call hands it. It holds no state, so all agents of a process share one set.
+//! A tool knows only what its call hands it, and the [`Hands`] of its process. It holds no state of an agent, so all
+//! agents of a process share one set.
 
 mod answer;
+mod bash;
 mod change;
 mod edit;
 mod glob;
 mod grep;
 mod input;
 mod list;
+mod outputs;
 mod read;
 mod space;
 mod spec;
@@ -24,22 +27,49 @@ mod task_close;
 mod task_send;
 mod task_status;
 mod todo;
+mod webfetch;
+mod websearch;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub use outputs::{Outputs, records};
 use posse_engine::ports::Tool;
+use posse_host::egress::Egress;
+
+use posse_host::sandbox::{Sandbox, SandboxOptions};
+pub use webfetch::webfetch;
+pub use websearch::{Search, websearch};
+
+/// What tools reach the machine with.
+#[derive(Debug, Clone)]
+pub struct Hands {
+    /// What commands run in.
+    pub sandbox: Sandbox,
+    /// Where long outputs are kept and processes written down; none keeps none.
+    pub outputs: Option<Outputs>,
+}
+
+impl Default for Hands {
+    fn default() -> Self {
+        Self { sandbox: Sandbox::new(SandboxOptions::default()), outputs: None }
+    }
+}
 
 /// Every tool there is, in the order in which models are told about them.
-pub fn builtin() -> Vec<Tool> {
+pub fn builtin(hands: Hands) -> Vec<Tool> {
+    let egress = Egress::default();
     vec![
-        read::tool(),
+        read::tool(hands.outputs.clone()),
         list::tool(),
         glob::tool(),
         grep::tool(),
         write::tool(),
         edit::tool(),
+        bash::tool(hands),
+        webfetch(egress.clone()),
+        websearch(egress, Search::default()),
         todo::tool(),
         task::tool(),
         task_status::tool(),

@@ -9,10 +9,12 @@ use posse_host::files::{Beneath, RelPath, is_binary, line_range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse, shorten};
+use crate::outputs::{self, Outputs, PREFIX};
 use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, look, path, path_specifier};
 use crate::spec::{Parts, effect};
 
@@ -40,18 +42,18 @@ struct Input {
     limit: Option<usize>,
 }
 
-/// The tool.
-pub(crate) fn tool() -> Tool {
+/// The tool, which also reads kept outputs, if any are kept.
+pub(crate) fn tool(outputs: Option<Outputs>) -> Tool {
     let parts = Parts {
         name: NAME,
         class: EffectClass::Read,
         text: include_str!("read.md"),
         specifier: path_specifier,
     };
-    effect::<Input>(&parts, Read)
+    effect::<Input>(&parts, Read(outputs))
 }
 
-struct Read;
+struct Read(Option<Outputs>);
 
 /// Which part of which file.
 struct Wanted {
@@ -62,9 +64,19 @@ struct Wanted {
 
 impl EffectTool for Read {
     fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+        let outputs = self.0.clone();
         Box::pin(async move {
-            let wanted = wanted(&call, input)?;
-            Ok(look(read(call, wanted)))
+            let check = Check::of(NAME);
+            let Input { path: text, offset, limit } = parse(NAME, input)?;
+            let first = check.at_least_one("offset", offset)?.unwrap_or(1);
+            let lines = check.at_least_one("limit", limit)?.unwrap_or(LINES_MAX).min(LINES_MAX);
+            if let Some(name) = text.strip_prefix(PREFIX) {
+                let file = outputs.and_then(|outputs| outputs.find(&call.agent, name));
+                let file = file.ok_or_else(|| no_such_output(name))?;
+                return Ok(look(read_output(file, name.to_owned(), first, lines)));
+            }
+            let wanted = Wanted { path: path(check, &call, &text)?, first, lines };
+            Ok(look(read_file(call, wanted)))
         })
     }
 
@@ -73,15 +85,31 @@ impl EffectTool for Read {
     }
 }
 
-fn wanted(call: &CallContext, input: Value) -> Result<Wanted, ToolFailure> {
-    let check = Check::of(NAME);
-    let Input { path: text, offset, limit } = parse(NAME, input)?;
-    let first = check.at_least_one("offset", offset)?.unwrap_or(1);
-    let lines = check.at_least_one("limit", limit)?.unwrap_or(LINES_MAX).min(LINES_MAX);
-    Ok(Wanted { path: path(check, call, &text)?, first, lines })
+/// Some lines of a kept output.
+async fn read_output(file: PathBuf, name: String, first: usize, count: usize) -> ToolResult {
+    let read = tokio::task::spawn_blocking(move || outputs::lines(&file, first, count, LINE_MAX_CHARS));
+    let read = read.await.map_err(|error| ToolFailure::failed(error.to_string()))?;
+    let read =
+        read.map_err(|error| ToolFailure::failed(format!("`{PREFIX}{name}` cannot be read: {error}.")))?;
+    if read.shown.is_empty() {
+        let problem =
+            format!("is {first}, but `{PREFIX}{name}` has only {}", self::count(read.total, "line"));
+        return Err(Check::of(NAME).field("offset", problem));
+    }
+    let mut answer = Answer::default();
+    let numbered = (first..).zip(&read.shown);
+    let shown = numbered.take_while(|(number, line)| answer.line(&format!("{number}\t{line}"))).count();
+    Ok(answer.close(&[position(first, shown, read.total)]))
 }
 
-async fn read(call: CallContext, wanted: Wanted) -> ToolResult {
+fn no_such_output(name: &str) -> ToolFailure {
+    let name = shorten(name, 80);
+    ToolFailure::failed(format!(
+        "There is no output `{PREFIX}{name}` of yours. An answer that was cut says its name."
+    ))
+}
+
+async fn read_file(call: CallContext, wanted: Wanted) -> ToolResult {
     if let Some(bytes) = read_from_memory(&call, &wanted.path)? {
         return answer(&call, &wanted, &bytes);
     }

@@ -20,7 +20,17 @@ const SHOWN_PATH_MAX_CHARS: usize = 200;
 
 /// Reads a path of the input.
 pub(crate) fn path(check: Check, call: &CallContext, text: &str) -> Result<RelPath, ToolFailure> {
-    RelPath::parse(text).map_err(|problem| refusal(check, call, text, problem))
+    path_named("path", check, call, text)
+}
+
+/// Reads a path of the input that has another name there.
+pub(crate) fn path_named(
+    field: &str,
+    check: Check,
+    call: &CallContext,
+    text: &str,
+) -> Result<RelPath, ToolFailure> {
+    RelPath::parse(text).map_err(|problem| refusal(field, check, call, text, problem))
 }
 
 /// Reads a path that may be left out, which means the workspace itself.
@@ -36,16 +46,16 @@ pub(crate) fn optional_path(
     }
 }
 
-fn refusal(check: Check, call: &CallContext, text: &str, problem: PathProblem) -> ToolFailure {
+fn refusal(field: &str, check: Check, call: &CallContext, text: &str, problem: PathProblem) -> ToolFailure {
     let shown = shorten(text, SHOWN_PATH_MAX_CHARS);
     match problem {
-        PathProblem::Empty => check.field("path", "is empty: give a path relative to the workspace"),
+        PathProblem::Empty => check.field(field, "is empty: give a path relative to the workspace"),
         PathProblem::Absolute => match inside(&call.workspace, text) {
-            Some(inside) => check.field("path", format!("must be relative to the workspace: `{inside}`")),
+            Some(inside) => check.field(field, format!("must be relative to the workspace: `{inside}`")),
             None => outside(&shown),
         },
         PathProblem::Home | PathProblem::Outside => outside(&shown),
-        PathProblem::Nul | PathProblem::TooLong => check.field("path", problem.to_string()),
+        PathProblem::Nul | PathProblem::TooLong => check.field(field, problem.to_string()),
     }
 }
 

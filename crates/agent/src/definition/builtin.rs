@@ -7,6 +7,8 @@ use posse_domain::permission::Decision;
 pub(super) const LOOK: [&str; 4] = ["read", "glob", "grep", "list"];
 /// Tools that change files.
 const CHANGE: [&str; 2] = ["write", "edit"];
+/// Tools that run programs.
+const RUN: [&str; 1] = ["bash"];
 /// Tools for working with children.
 pub(super) const DELEGATE: [&str; 5] = ["task", "task_status", "task_send", "task_cancel", "task_close"];
 
@@ -27,7 +29,7 @@ fn general() -> Definition {
                       well-described work that stands on its own."
                 .into(),
         prompt: include_str!("prompts/general.md").into(),
-        tools: tools(&[&LOOK, &CHANGE]),
+        tools: tools(&[&LOOK, &CHANGE, &RUN]),
         max_turns: Some(20),
         ..plain()
     }
@@ -85,7 +87,7 @@ fn coder(spawns: Vec<String>) -> Definition {
         description: "Takes a request about a codebase to its end, and gives parts of it to sub-agents."
             .into(),
         prompt: include_str!("prompts/coder.md").into(),
-        tools: tools(&[&LOOK, &CHANGE, &["todo"], &DELEGATE]),
+        tools: tools(&[&LOOK, &CHANGE, &RUN, &["todo"], &DELEGATE]),
         spawns: Some(spawns),
         mode: Mode::Primary,
         ..plain()
@@ -128,14 +130,14 @@ mod tests {
     #[test]
     fn the_built_ins_are_what_the_documentation_says() {
         let table = [
-            ("general", "General Agent", "read glob grep list write edit", Some(20)),
+            ("general", "General Agent", "read glob grep list write edit bash", Some(20)),
             ("explore", "Codebase Explorer", "read glob grep list", Some(15)),
             ("planner", "Task Planner", "read glob grep list todo", Some(10)),
             ("researcher", "Research Agent", "read", Some(10)),
             (
                 "coder",
                 "Coder",
-                "read glob grep list write edit todo task task_status task_send task_cancel task_close",
+                "read glob grep list write edit bash todo task task_status task_send task_cancel task_close",
                 None,
             ),
         ];

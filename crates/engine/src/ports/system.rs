@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use posse_domain::id::RunId;
+
 /// Wall time and randomness.
 pub trait System: Send + Sync + 'static {
     /// Milliseconds since 1970. May jump; only records use it, never a timeout.
@@ -14,6 +17,13 @@ pub trait System: Send + Sync + 'static {
     fn has_dir(&self, dir: &str) -> bool {
         let _ = dir;
         true
+    }
+
+    /// Ends what an earlier owner of a run has left running on this machine, and returns when it is gone. Called
+    /// before a new owner goes on; if it fails, nobody does.
+    fn end_effects(&self, run: &RunId) -> BoxFuture<'static, Result<(), String>> {
+        let _ = run;
+        Box::pin(async { Ok(()) })
     }
 
     /// A large tree has ended and its memory is free: a chance to hand it back. Nothing relies on it.

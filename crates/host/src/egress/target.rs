@@ -133,6 +133,11 @@ impl Target {
         self.url.as_str()
     }
 
+    /// The path.
+    pub fn path(&self) -> &str {
+        self.url.path()
+    }
+
     pub(super) fn is_https(&self) -> bool {
         self.url.scheme() == "https"
     }

@@ -44,7 +44,7 @@ fn bench() -> Bench {
 
 #[test]
 fn every_tool_is_known_and_takes_its_good_call() {
-    let names: Vec<&str> = builtin().iter().map(|tool| tool.name).collect();
+    let names: Vec<&str> = builtin(crate::Hands::default()).iter().map(|tool| tool.name).collect();
     assert_eq!(names, good().iter().map(|(name, _)| *name).collect::<Vec<_>>());
     let bench = bench();
     for (name, input) in good() {
@@ -54,7 +54,7 @@ fn every_tool_is_known_and_takes_its_good_call() {
 
 #[test]
 fn every_schema_describes_every_field_and_no_more() {
-    for tool in builtin() {
+    for tool in builtin(crate::Hands::default()) {
         let spec = (tool.describe)(&[]);
         assert_eq!(spec.name, tool.name);
         assert!(spec.description.len() > 100 && !spec.description.ends_with('\n'), "{}", tool.name);

@@ -17,7 +17,7 @@ fn invalid(name: &str, input: Value) -> String {
 #[test]
 fn every_tool_has_its_class() {
     use EffectClass::{Delegate, Journal, Read, Write};
-    let classes: Vec<EffectClass> = builtin().iter().map(|tool| tool.class).collect();
+    let classes: Vec<EffectClass> = builtin(crate::Hands::default()).iter().map(|tool| tool.class).collect();
     assert_eq!(
         classes,
         [Read, Read, Read, Read, Write, Write, Journal, Delegate, Delegate, Delegate, Delegate, Delegate]

@@ -122,7 +122,7 @@ impl Bench {
 }
 
 fn tool(name: &str) -> Tool {
-    builtin().into_iter().find(|tool| tool.name == name).unwrap()
+    builtin(crate::Hands::default()).into_iter().find(|tool| tool.name == name).unwrap()
 }
 
 fn effect(name: &str) -> Arc<dyn EffectTool> {

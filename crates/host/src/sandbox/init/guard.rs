@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 /// Names that other programs look into by themselves.
-const LOOKED_INTO: [&str; 2] = [".git", ".hg"];
+const LOOKED_INTO: [&str; 1] = [".git"];
 /// The mode of a directory that stands for one of them: nobody makes such a directory by chance.
 const STANDS_FOR: u32 = 0o1000;
 /// How a refused name ends.
@@ -152,9 +152,12 @@ mod tests {
         fs::write(at(".mcp.json"), "mine").expect("written");
         fs::write(at(".envrc.refused"), "older").expect("written");
         let dir = top.path().to_str().expect("text");
-        let guard =
-            Guard::new(dir, &names(&[".git", ".mcp.json", ".envrc", ".github/workflows", ".vscode"])).expect("a guard");
-        assert_eq!(guard.existing().map(Path::to_owned).collect::<Vec<_>>(), [Path::new(".git"), Path::new(".mcp.json")]);
+        let guard = Guard::new(dir, &names(&[".git", ".mcp.json", ".envrc", ".github/workflows", ".vscode"]))
+            .expect("a guard");
+        assert_eq!(
+            guard.existing().map(Path::to_owned).collect::<Vec<_>>(),
+            [Path::new(".git"), Path::new(".mcp.json")]
+        );
         fs::write(at(".envrc"), "evil").expect("written");
         fs::create_dir_all(at(".github/workflows")).expect("made");
         fs::write(at(".github/README.md"), "fine").expect("written");

@@ -92,7 +92,12 @@ fn broken(step: &str, error: &io::Error) -> Broken {
 }
 
 /// Carries one call out; returns when nothing of it is left.
-fn carry_out(socket: &UnixStream, spec: &CallSpec, call: UnixStream, output: OwnedFd) -> Result<Over, Broken> {
+fn carry_out(
+    socket: &UnixStream,
+    spec: &CallSpec,
+    call: UnixStream,
+    output: OwnedFd,
+) -> Result<Over, Broken> {
     let record = match &spec.record {
         Some(path) => Some(Record::open(path).map_err(|error| broken("writing the record", &error))?),
         None => None,

@@ -1,0 +1,279 @@
+//! `bash`: a command, in a sandbox.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use posse_domain::code::Code;
+use posse_domain::event::EffectClass;
+use posse_domain::permission::{SPECIFIER_MAX_BYTES, still_protected};
+use posse_engine::ports::{
+    CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult, Urgency,
+};
+use posse_host::files::{Beneath, RelPath};
+use posse_host::process::{Captured, OutputLimits};
+use posse_host::sandbox::{BoxedCommand, Ended, Exit, Running, SandboxError, Turn};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Hands;
+use crate::input::{Check, parse};
+use crate::outputs::{PREFIX, plain_name};
+use crate::space::{failure, path_named};
+use crate::spec::{Parts, effect};
+
+const NAME: &str = "bash";
+
+/// How long a command may take if nobody says.
+const TIMEOUT_DEFAULT: Duration = Duration::from_mins(2);
+/// How long a command may take at most.
+const TIMEOUT_MAX: Duration = Duration::from_mins(10);
+/// Longest command: Linux passes no longer argument.
+const COMMAND_MAX_BYTES: usize = SPECIFIER_MAX_BYTES - 1;
+/// Longest description.
+const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
+/// How much of an output is shown from its beginning, and from its end.
+const HEAD_MAX_BYTES: usize = 12 * 1024;
+const TAIL_MAX_BYTES: usize = 20 * 1024;
+/// Largest output that is kept in a file.
+const SPILL_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// Where commands find the agent's kept outputs.
+const OUTPUTS_SHOWN_AT: &str = "/run/output";
+/// The hands. Without its start-up files: each call begins the same.
+const SHELL: [&str; 4] = ["bash", "--noprofile", "--norc", "-c"];
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The command.
+    command: String,
+    /// How long it may take, in milliseconds. Default 120000, most 600000.
+    timeout_ms: Option<u64>,
+    /// What the command does, in five to ten words, for people who watch.
+    description: Option<String>,
+    /// Where it starts, relative to the workspace. Default: the workspace.
+    workdir: Option<String>,
+}
+
+/// The tool.
+pub(crate) fn tool(hands: Hands) -> Tool {
+    let parts = Parts { name: NAME, class: EffectClass::Exec, text: include_str!("bash.md"), specifier };
+    effect::<Input>(&parts, Bash(hands))
+}
+
+/// The command as rules see it.
+fn specifier(input: &Value) -> Option<String> {
+    Some(input.get("command")?.as_str()?.trim().to_owned())
+}
+
+struct Bash(Hands);
+
+impl EffectTool for Bash {
+    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+        let hands = self.0.clone();
+        Box::pin(async move {
+            let wanted = wanted(&call, input)?;
+            let unavailable = |error: &dyn std::fmt::Display| ToolFailure {
+                code: Code::Unsupported,
+                text: format!("No command was run: {error}."),
+            };
+            let level = hands.sandbox.level().await.map_err(|error| unavailable(&error))?;
+            let network = if call.network { "network" } else { "no-network" };
+            let turn = hands.sandbox.turn().await;
+            let run = run(hands, call, wanted, turn);
+            Ok(Prepared {
+                write: None,
+                sandbox: Some(format!("{level} {network}")),
+                run: Box::new(|| Box::pin(run)),
+            })
+        })
+    }
+
+    fn timeout(&self, input: &Value) -> Option<Duration> {
+        Some(timeout(input.get("timeout_ms").and_then(Value::as_u64)))
+    }
+}
+
+fn timeout(asked_ms: Option<u64>) -> Duration {
+    asked_ms.map_or(TIMEOUT_DEFAULT, Duration::from_millis).min(TIMEOUT_MAX)
+}
+
+/// What to run, and where.
+struct Wanted {
+    command: String,
+    workdir: PathBuf,
+}
+
+fn wanted(call: &CallContext, input: Value) -> Result<Wanted, ToolFailure> {
+    let check = Check::of(NAME);
+    let Input { command, timeout_ms, description, workdir } = parse(NAME, input)?;
+    let command = check.text("command", command, COMMAND_MAX_BYTES)?;
+    if command.contains('\0') {
+        return Err(check.field("command", "contains a NUL byte, which no program can be given"));
+    }
+    if timeout_ms == Some(0) {
+        return Err(check.field("timeout_ms", "is 0: give the command some time, or leave it out"));
+    }
+    check.size("description", description.as_deref().unwrap_or_default(), DESCRIPTION_MAX_BYTES)?;
+    let workdir = match workdir.as_deref() {
+        None | Some("") => RelPath::root(),
+        Some(text) => path_named("workdir", check, call, text)?,
+    };
+    Beneath::open(&call.workspace)
+        .and_then(|workspace| workspace.check_dir(&workdir))
+        .map_err(|error| failure(&error))?;
+    let workdir =
+        if workdir.is_root() { call.workspace.to_path_buf() } else { call.workspace.join(workdir.text()) };
+    Ok(Wanted { command, workdir })
+}
+
+async fn run(hands: Hands, call: CallContext, wanted: Wanted, turn: Turn) -> ToolResult {
+    let spill = hands.outputs.as_ref().map(|outputs| outputs.file(&call.agent, &call.call_id));
+    let record = hands.outputs.as_ref().map(|outputs| {
+        let name = format!("{}-{}", call.agent, plain_name(&call.call_id));
+        outputs.records(&call.agent).join(name)
+    });
+    let shown = hands.outputs.as_ref().map(|outputs| outputs.of(&call.agent)).filter(|dir| dir.is_dir());
+    let command = BoxedCommand {
+        argv: SHELL.iter().map(ToString::to_string).chain([wanted.command]).collect(),
+        workspace: call.workspace.to_path_buf(),
+        workdir: wanted.workdir,
+        protected: still_protected(&call.approvals).map(str::to_owned).collect(),
+        network: call.network,
+        shown: shown.map(|dir| (dir, PathBuf::from(OUTPUTS_SHOWN_AT))).into_iter().collect(),
+        record,
+        output: OutputLimits {
+            head_bytes: HEAD_MAX_BYTES,
+            tail_bytes: TAIL_MAX_BYTES,
+            spill,
+            spill_bytes: SPILL_MAX_BYTES,
+        },
+    };
+    let mut running = hands.sandbox.start(turn, command).map_err(|error| no_result(&error))?;
+    let (ended, cut) = wait(&mut running, &call).await;
+    answer(&ended.map_err(|error| no_result(&error))?, cut, call.limit)
+}
+
+/// Why a command was ended before it ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    TimeLimit,
+    Asked,
+}
+
+/// Waits for a command, and ends it when its time is up or somebody says so.
+async fn wait(running: &mut Running, call: &CallContext) -> (Result<Ended, SandboxError>, Option<Cut>) {
+    let (mut gently, mut at_once) = (call.stop.clone(), call.stop.clone());
+    let cut = tokio::select! {
+        biased;
+        ended = running.ended() => return (ended, None),
+        () = gently.at_least(Urgency::Gently) => Cut::Asked,
+        () = tokio::time::sleep(call.limit) => Cut::TimeLimit,
+    };
+    running.terminate();
+    tokio::select! {
+        biased;
+        ended = running.ended() => return (ended, Some(cut)),
+        () = at_once.at_least(Urgency::AtOnce) => running.kill(),
+    }
+    (running.ended().await, Some(cut))
+}
+
+fn no_result(error: &SandboxError) -> ToolFailure {
+    let code = match error {
+        SandboxError::Unavailable(_) | SandboxError::Workspace(_) => Code::Unsupported,
+        SandboxError::NoProgram(_) | SandboxError::Call(_) | SandboxError::Lost => Code::ToolError,
+    };
+    ToolFailure { code, text: format!("The command has no result: {error}.") }
+}
+
+/// A command that ended by itself has a result, whatever its exit code: that is for the model to judge.
+fn answer(ended: &Ended, cut: Option<Cut>, limit: Duration) -> ToolResult {
+    let mut text = shown(&ended.output);
+    let (how, failed) = match (cut, ended.exit) {
+        (Some(Cut::TimeLimit), _) => (
+            format!(
+                "the command took longer than {} ms and was ended with all its processes",
+                limit.as_millis()
+            ),
+            Some(Code::Timeout),
+        ),
+        (Some(Cut::Asked), _) => {
+            ("the command was ended because the agent is to end".to_owned(), Some(Code::Cancelled))
+        }
+        (None, Exit::Code(code)) => (format!("exit code {code}"), None),
+        (None, Exit::Signal(signal)) => (format!("ended by signal {signal}{}", name_of(signal)), None),
+    };
+    let mut notes = vec![how];
+    if ended.out_of_memory {
+        notes.push("its memory limit was reached, and the kernel ended a process of it".to_owned());
+    }
+    for name in &ended.refused {
+        notes.push(format!("`{name}` is a protected name: what was made there is now `{name}.refused`"));
+    }
+    // Writing to a string cannot fail.
+    let _ = write!(text, "[{}]", notes.join("; "));
+    match failed {
+        None => Ok(ToolOutput { text }),
+        Some(code) => Err(ToolFailure { code, text }),
+    }
+}
+
+/// What was printed, with a note where something is left out.
+fn shown(output: &Captured) -> String {
+    let mut text = readable(&output.head, false);
+    if output.left_out() > 0 {
+        end_line(&mut text);
+        let left_out = output.left_out();
+        let _ = write!(text, "[{left_out} bytes left out");
+        match &output.spill {
+            Some(spill) => {
+                let name = spill.path.file_name().unwrap_or_default().to_string_lossy();
+                let _ = write!(
+                    text,
+                    "; read lines of it with `read` and the path `{PREFIX}{name}`, or use {OUTPUTS_SHOWN_AT}/{name} in \
+                     a command"
+                );
+                if spill.bytes < output.total {
+                    let _ =
+                        write!(text, "; only the first {} of {} bytes were kept", spill.bytes, output.total);
+                }
+            }
+            None => text.push_str("; they were not kept"),
+        }
+        text.push_str("]\n");
+        text.push_str(&readable(&output.tail, true));
+    }
+    end_line(&mut text);
+    text
+}
+
+fn end_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+/// Text of bytes that may have been cut anywhere and may be anything.
+fn readable(bytes: &[u8], cut_before: bool) -> String {
+    let continues = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
+    // The rest of a character that was cut off is no character.
+    let skip = if cut_before { bytes.iter().take(3).take_while(|byte| continues(byte)).count() } else { 0 };
+    String::from_utf8_lossy(&bytes[skip..]).into_owned()
+}
+
+fn name_of(signal: i32) -> &'static str {
+    match signal {
+        2 => " (interrupt)",
+        6 => " (abort)",
+        9 => " (kill)",
+        11 => " (segmentation fault)",
+        13 => " (broken pipe)",
+        15 => " (terminate)",
+        25 => " (file size limit)",
+        31 => " (refused system call)",
+        _ => "",
+    }
+}
