@@ -1,0 +1,210 @@
+//! `webfetch`: a page of the web as text.
+
+mod charset;
+mod dom;
+mod markdown;
+mod page;
+
+use futures::future::BoxFuture;
+use posse_domain::code::Code;
+use posse_domain::event::EffectClass;
+use posse_domain::permission::{Approvals, Operation, Pattern};
+use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
+use posse_host::egress::{Answer, Egress, EgressError, Limits, Openings, Reply, Request, Target};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use std::time::Duration;
+
+pub(crate) use self::page::clean;
+use self::page::{NotShown, Page};
+use crate::answer::ANSWER_MAX_BYTES;
+use crate::input::{Check, parse, shorten};
+use crate::space::look;
+use crate::spec::{Parts, effect};
+
+const NAME: &str = "webfetch";
+
+/// How long a call may take: the fetch, and turning the page into text.
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// How long turning a page into text may take. Its size is bounded before that; this is for what nobody thought of.
+const CONVERT_TIMEOUT: Duration = Duration::from_secs(15);
+/// What an answer says besides the page's text.
+const FRAME_MAX_BYTES: usize = 12 * 1024;
+/// How much of an error page is shown.
+const EXCERPT_MAX_CHARS: usize = 500;
+/// Longest title that is shown.
+const TITLE_MAX_CHARS: usize = 300;
+/// What is asked for: servers that can write Markdown or plain text need not be guessed at.
+const ACCEPT: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.5";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The whole URL, with `http://` or `https://`.
+    url: String,
+    /// The first character of the page's text to show, to go on with a page that was cut. Default 0.
+    start: Option<usize>,
+}
+
+/// The tool. Everything it reaches, it reaches through `egress`.
+pub fn webfetch(egress: Egress) -> Tool {
+    let parts = Parts {
+        name: NAME,
+        class: EffectClass::Net,
+        text: include_str!("webfetch.md"),
+        specifier: host_specifier,
+    };
+    effect::<Input>(&parts, WebFetch { egress })
+}
+
+/// What a permission rule is asked about: the host in its one spelling. A URL that has none is not fetched.
+fn host_specifier(input: &Value) -> Option<String> {
+    let target = Target::parse(input.get("url")?.as_str()?).ok()?;
+    Some(target.host().to_owned())
+}
+
+struct WebFetch {
+    egress: Egress,
+}
+
+impl EffectTool for WebFetch {
+    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+        let egress = self.egress.clone();
+        Box::pin(async move {
+            let Input { url, start } = parse(NAME, input)?;
+            let target =
+                Target::parse(&url).map_err(|problem| Check::of(NAME).field("url", problem.to_string()))?;
+            Ok(look(fetch(egress, call, target, start.unwrap_or(0))))
+        })
+    }
+
+    fn timeout(&self, _: &Value) -> Option<Duration> {
+        Some(TIMEOUT)
+    }
+}
+
+async fn fetch(egress: Egress, call: CallContext, target: Target, start: usize) -> ToolResult {
+    let mut request = Request { accept: ACCEPT, ..Request::get(target) };
+    let usual = Limits::default();
+    request.limits.total = usual.total.min(call.limit);
+    let openings = openings(call.approvals);
+    match egress.send(request, &openings).await.map_err(|error| failure(&error))? {
+        Reply::Elsewhere { from, to } => Ok(ToolOutput { text: elsewhere(&from, &to) }),
+        Reply::Answer(answer) if (200..300).contains(&answer.status) => {
+            let page = convert(answer.clone()).await?;
+            show(&answer, &page, start)
+        }
+        Reply::Answer(answer) => Err(refused_by_server(answer).await),
+    }
+}
+
+/// What the person opened: a host by its whole name, an address also by a pattern that begins with it. A pattern
+/// for names would open whatever name somebody registers.
+fn openings(approvals: Approvals) -> Openings {
+    Openings::by(move |target| {
+        let host = target.host();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let with_port = format!("{host}:{}", target.port());
+        [host, bare, &with_port].into_iter().any(|spelled| {
+            let operation = Operation::new(NAME, Some(spelled));
+            if target.ip().is_some() {
+                return approvals.naming(&operation).is_some();
+            }
+            let literal = Pattern::literal(&operation);
+            literal.is_ok_and(|literal| approvals.iter().any(|approved| *approved == literal))
+        })
+    })
+}
+
+/// Says an error of the way there to a model, with what to do about it.
+pub(crate) fn failure(error: &EgressError) -> ToolFailure {
+    let (code, advice) = match error {
+        EgressError::Refused { host, .. } => (Code::PermissionDenied, opening(host)),
+        EgressError::Port { host, port } => (Code::PermissionDenied, opening(&format!("{host}:{port}"))),
+        EgressError::Timeout { .. } => (Code::Timeout, " The server is too slow or does not end.".to_owned()),
+        EgressError::TooLarge { .. } => {
+            (Code::ToolError, " Look for a smaller page that has what you need.".to_owned())
+        }
+        _ => (Code::ToolError, String::new()),
+    };
+    ToolFailure { code, text: format!("Nothing was fetched: {error}.{advice}") }
+}
+
+fn opening(host: &str) -> String {
+    format!(" Only a person can open it, with `--allow '{NAME}:{host}'`.")
+}
+
+fn elsewhere(from: &Target, to: &Target) -> String {
+    format!(
+        "{from} redirects to another host: {to}\n[nothing was fetched from there; call `{NAME}` with that URL if you \
+         want it]"
+    )
+}
+
+/// Turns an answer into text, on a thread that may be busy.
+async fn convert(answer: Answer) -> Result<Page, ToolFailure> {
+    let work = tokio::task::spawn_blocking(move || page::read(&answer));
+    match tokio::time::timeout(CONVERT_TIMEOUT, work).await {
+        Ok(Ok(page)) => page.map_err(not_shown),
+        Ok(Err(_)) => {
+            Err(ToolFailure::failed("The page could not be turned into text: it broke the converter."))
+        }
+        Err(_) => Err(ToolFailure {
+            code: Code::Timeout,
+            text: format!(
+                "The page could not be turned into text within {} seconds.",
+                CONVERT_TIMEOUT.as_secs()
+            ),
+        }),
+    }
+}
+
+fn not_shown(why: NotShown) -> ToolFailure {
+    ToolFailure { code: Code::Unsupported, text: format!("The page was fetched, but {why}.") }
+}
+
+/// An answer that is an error, with the beginning of what it says.
+async fn refused_by_server(answer: Answer) -> ToolFailure {
+    let (status, url) = (answer.status, answer.target.clone());
+    let excerpt = match convert(answer).await {
+        Ok(page) if !page.text.trim().is_empty() => {
+            format!(" It says: {}", shorten(page.text.trim(), EXCERPT_MAX_CHARS))
+        }
+        _ => String::new(),
+    };
+    ToolFailure::failed(format!("{url} answered with status {status}.{excerpt}"))
+}
+
+fn show(answer: &Answer, page: &Page, start: usize) -> ToolResult {
+    let total = page.text.chars().count();
+    if start > 0 && start >= total {
+        let problem = format!("is {start}, but the page's text has only {total} characters");
+        return Err(Check::of(NAME).field("start", problem));
+    }
+    let from = page.text.char_indices().nth(start).map_or(page.text.len(), |(at, _)| at);
+    let shown = beginning(&page.text[from..], ANSWER_MAX_BYTES - FRAME_MAX_BYTES);
+    let end = start + shown.chars().count();
+    let mut text = format!("URL: {}\nStatus: {}\nType: {}\n", answer.target, answer.status, page.kind);
+    if let Some(title) = &page.title {
+        text.push_str(&format!("Title: {}\n", shorten(title, TITLE_MAX_CHARS)));
+    }
+    text.push_str(&format!("\n{shown}\n"));
+    text.push_str(&match (start, end == total) {
+        (_, _) if total == 0 => "[the page has no text]".to_owned(),
+        (0, true) => "[end of page]".to_owned(),
+        (_, true) => format!("[end of page, characters {start} to {end} of {total}]"),
+        (_, false) => format!("[characters {start} to {end} of {total}; go on with start {end}]"),
+    });
+    Ok(ToolOutput { text })
+}
+
+/// As much of the text as fits, to the end of a line if one is near.
+fn beginning(text: &str, max_bytes: usize) -> &str {
+    if text.len() <= max_bytes {
+        return text;
+    }
+    let fits = &text[..text.floor_char_boundary(max_bytes)];
+    let near = fits.rfind('\n').filter(|at| fits.len() - at < max_bytes / 10);
+    near.map_or(fits, |at| &fits[..=at])
+}

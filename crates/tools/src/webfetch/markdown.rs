@@ -1,0 +1,82 @@
+//! HTML to Markdown.
+
+use dom_query::Document;
+use dom_smoothie::{Config, Readability, TextMode};
+
+use super::dom;
+
+/// The page's structure is beyond what is worked on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooComplex;
+
+/// An article that has less than this part of the page's text is not what the page is about: an overview or an
+/// interface's description is no article, and losing most of it is worse than keeping its menus.
+const ARTICLE_MIN_SHARE: usize = 4;
+/// Parts of a page that say nothing.
+const SILENT: [&str; 12] = [
+    "head", "script", "style", "meta", "noscript", "template", "svg", "iframe", "nav", "form", "button",
+    "dialog",
+];
+
+/// The title, if there is one, and the main content of a page.
+pub(super) fn convert(html: &str, url: &str) -> Result<(Option<String>, String), TooComplex> {
+    let document = dom::parse(html)?;
+    let title = document.select_single("title").text().trim().to_owned();
+    let title = Some(title).filter(|title| !title.is_empty());
+    let whole = document.body().map(|body| body.md(Some(&SILENT)).trim().to_owned()).unwrap_or_default();
+    let article = article(document, url).filter(|article| article.len() * ARTICLE_MIN_SHARE >= whole.len());
+    Ok((title, article.unwrap_or(whole)))
+}
+
+fn article(document: Document, url: &str) -> Option<String> {
+    let config = Config { text_mode: TextMode::Markdown, disable_json_ld: true, ..Config::default() };
+    let mut readability = Readability::with_document(document, Some(url), Some(config)).ok()?;
+    let text = readability.parse().ok()?.text_content.trim().to_owned();
+    Some(text).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(html: &str) -> String {
+        convert(html, "https://example.org/a/b").unwrap().1
+    }
+
+    #[test]
+    fn an_article_is_found_among_what_surrounds_it() {
+        let paragraph =
+            "A sentence that says something, at some length, and then goes on for a while. ".repeat(8);
+        let html = format!(
+            "<html><head><title>On things | Site</title><script>var x = 1;</script></head><body>\
+             <nav><a href=/home>Home</a></nav><div class=sidebar><a href=/ad>Buy</a></div>\
+             <article><h1>On things</h1><p>{paragraph}</p><h2>More</h2><p>See <a href='../c'>here</a>. {paragraph}</p>\
+             <pre><code>let a = 1;</code></pre><ul><li>one</li><li>two</li></ul></article>\
+             <footer>Copyright</footer></body></html>"
+        );
+        let (title, text) = convert(&html, "https://example.org/a/b").unwrap();
+        assert_eq!(title.as_deref(), Some("On things | Site"));
+        assert!(text.contains("## More") && text.contains("let a = 1;"), "{text}");
+        assert!(text.contains("[here](https://example.org/c)"), "{text}");
+        for noise in ["Buy", "Home", "Copyright", "var x"] {
+            assert!(!text.contains(noise), "{noise}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_no_article_is_kept_whole() {
+        let links: String = (0..50).map(|n| format!("<li><a href=/{n}>Chapter {n}</a></li>")).collect();
+        let text = text(&format!("<body><h1>Index</h1><ul>{links}</ul></body>"));
+        assert!(text.contains("Index") && text.contains("Chapter 49"), "{text}");
+    }
+
+    #[test]
+    fn short_odd_and_empty_pages_do_no_harm() {
+        assert_eq!(text("<p>Hi"), "Hi");
+        assert_eq!(text(""), "");
+        assert_eq!(text("<html><head><title>x</title></head><body></body></html>"), "");
+        assert_eq!(text("plain"), "plain");
+        text("<table><tr><td><table><p></table></p></b></i></td>");
+        text(&"</div>".repeat(1000));
+    }
+}

@@ -1,0 +1,163 @@
+//! The providers: how each is asked, and where its answer has the results.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse_host::egress::{Limits, Redirects, Request, Target, UrlProblem};
+use serde_json::{Value, json};
+
+use super::results::{self, Found};
+
+/// Most results of one search: the most that every provider gives.
+pub(super) const RESULTS_MAX: usize = 20;
+/// How much a search may take.
+const LIMITS: Limits = Limits {
+    total: Duration::from_secs(30),
+    connect: Duration::from_secs(10),
+    body_max_bytes: 2 * 1024 * 1024,
+};
+
+/// What to tell when nobody has set up a provider.
+const UNCONFIGURED: &str = "no search provider is set up. A person sets one in the settings file, for example \
+    `search: {provider: searxng, url: \"http://localhost:8888\"}` (a SearXNG of their own, with the format `json` \
+    enabled), or `search: {provider: brave}` with the key in BRAVE_API_KEY, or `search: {provider: tavily}` with the \
+    key in TAVILY_API_KEY.";
+
+/// Who is asked when an agent searches the web. The default is nobody, and says how to change that.
+#[derive(Clone)]
+pub struct Search(Result<Arc<Configured>, Arc<str>>);
+
+/// A provider, ready to be asked.
+pub(super) struct Configured {
+    kind: Kind,
+    base: Target,
+    /// Sent to the provider, and shown nowhere.
+    key: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Searxng,
+    Brave,
+    Tavily,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self::unavailable(UNCONFIGURED)
+    }
+}
+
+impl Search {
+    /// Nobody; `why` is told to an agent that searches.
+    pub fn unavailable(why: impl AsRef<str>) -> Self {
+        Self(Err(why.as_ref().into()))
+    }
+
+    /// A SearXNG at this URL. It may be on this machine.
+    pub fn searxng(url: &str) -> Result<Self, UrlProblem> {
+        Self::new(Kind::Searxng, url, None)
+    }
+
+    /// Brave's search API, with a key; at another URL than its own if one is given.
+    pub fn brave(key: impl Into<String>, url: Option<&str>) -> Result<Self, UrlProblem> {
+        Self::new(Kind::Brave, url.unwrap_or("https://api.search.brave.com"), Some(key.into()))
+    }
+
+    /// Tavily's search API, with a key; at another URL than its own if one is given.
+    pub fn tavily(key: impl Into<String>, url: Option<&str>) -> Result<Self, UrlProblem> {
+        Self::new(Kind::Tavily, url.unwrap_or("https://api.tavily.com"), Some(key.into()))
+    }
+
+    fn new(kind: Kind, url: &str, key: Option<String>) -> Result<Self, UrlProblem> {
+        Ok(Self(Ok(Arc::new(Configured { kind, base: Target::parse(url)?, key }))))
+    }
+
+    /// The provider, or what to say instead.
+    pub(super) fn configured(&self) -> Result<&Configured, &str> {
+        self.0.as_deref().map_err(|why| &**why)
+    }
+}
+
+impl fmt::Debug for Search {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.configured() {
+            Ok(Configured { base, .. }) => write!(f, "Search({base})"),
+            Err(_) => f.write_str("Search(none)"),
+        }
+    }
+}
+
+impl Configured {
+    pub(super) fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Searxng => "SearXNG",
+            Kind::Brave => "Brave",
+            Kind::Tavily => "Tavily",
+        }
+    }
+
+    /// What a refusal means.
+    pub(super) fn refused(&self) -> &'static str {
+        match self.kind {
+            Kind::Searxng => {
+                "It does not give results to programs: a person has to enable the format `json` in its settings \
+                 (`search.formats`)."
+            }
+            Kind::Brave => "A person has to correct the key (BRAVE_API_KEY).",
+            Kind::Tavily => "A person has to correct the key (TAVILY_API_KEY).",
+        }
+    }
+
+    /// The request of a search.
+    pub(super) fn request(&self, query: &str, most: usize) -> Request {
+        let key = || self.key.clone().unwrap_or_default();
+        let most_text = most.to_string();
+        let (target, headers, post) = match self.kind {
+            Kind::Searxng => (self.at("/search", &[("q", query), ("format", "json")]), Vec::new(), None),
+            Kind::Brave => (
+                self.at("/res/v1/web/search", &[("q", query), ("count", &most_text)]),
+                vec![("x-subscription-token", key())],
+                None,
+            ),
+            Kind::Tavily => (
+                self.at("/search", &[]),
+                vec![("authorization", format!("Bearer {}", key()))],
+                Some(json!({"query": query, "max_results": most, "search_depth": "basic"}).to_string()),
+            ),
+        };
+        Request {
+            target,
+            post,
+            headers,
+            accept: "application/json",
+            limits: LIMITS,
+            // A key goes to whom it belongs, and nowhere else.
+            redirects: Redirects::HandBack,
+        }
+    }
+
+    /// The interface beneath the URL that was set, which may name it already.
+    fn at(&self, path: &str, query: &[(&str, &str)]) -> Target {
+        let named = self.base.path().trim_end_matches('/').ends_with(path);
+        self.base.with(if named { "" } else { path }, query)
+    }
+
+    /// What an answer found; none if it is no answer to a search.
+    pub(super) fn read(&self, body: &[u8]) -> Option<Vec<Found>> {
+        let answer: Value = serde_json::from_slice(body).ok()?;
+        let list = match self.kind {
+            // What has no pages has no such part.
+            Kind::Brave => answer
+                .as_object()
+                .map(|answer| answer.get("web").map_or(&Value::Null, |web| &web["results"]))?,
+            Kind::Searxng | Kind::Tavily => answer.get("results")?,
+        };
+        let excerpt = if self.kind == Kind::Brave { "description" } else { "content" };
+        match list {
+            Value::Null => Some(Vec::new()),
+            list => Some(results::read(list.as_array()?, excerpt)),
+        }
+    }
+}
