@@ -146,7 +146,7 @@ fn elsewhere(from: &Target, to: &Target) -> String {
 async fn convert(answer: Answer) -> Result<Page, ToolFailure> {
     let work = tokio::task::spawn_blocking(move || page::read(&answer));
     match tokio::time::timeout(CONVERT_TIMEOUT, work).await {
-        Ok(Ok(page)) => page.map_err(not_shown),
+        Ok(Ok(page)) => page.map_err(|why| not_shown(&why)),
         Ok(Err(_)) => {
             Err(ToolFailure::failed("The page could not be turned into text: it broke the converter."))
         }
@@ -160,7 +160,7 @@ async fn convert(answer: Answer) -> Result<Page, ToolFailure> {
     }
 }
 
-fn not_shown(why: NotShown) -> ToolFailure {
+fn not_shown(why: &NotShown) -> ToolFailure {
     ToolFailure { code: Code::Unsupported, text: format!("The page was fetched, but {why}.") }
 }
 
@@ -185,17 +185,20 @@ fn show(answer: &Answer, page: &Page, start: usize) -> ToolResult {
     let from = page.text.char_indices().nth(start).map_or(page.text.len(), |(at, _)| at);
     let shown = beginning(&page.text[from..], ANSWER_MAX_BYTES - FRAME_MAX_BYTES);
     let end = start + shown.chars().count();
-    let mut text = format!("URL: {}\nStatus: {}\nType: {}\n", answer.target, answer.status, page.kind);
-    if let Some(title) = &page.title {
-        text.push_str(&format!("Title: {}\n", shorten(title, TITLE_MAX_CHARS)));
-    }
-    text.push_str(&format!("\n{shown}\n"));
-    text.push_str(&match (start, end == total) {
-        (_, _) if total == 0 => "[the page has no text]".to_owned(),
-        (0, true) => "[end of page]".to_owned(),
-        (_, true) => format!("[end of page, characters {start} to {end} of {total}]"),
-        (_, false) => format!("[characters {start} to {end} of {total}; go on with start {end}]"),
-    });
+    let title = page.title.as_deref().map(|title| format!("Title: {}\n", shorten(title, TITLE_MAX_CHARS)));
+    let note = match (start, end == total) {
+        (_, _) if total == 0 => "the page has no text".to_owned(),
+        (0, true) => "end of page".to_owned(),
+        (_, true) => format!("end of page, characters {start} to {end} of {total}"),
+        (_, false) => format!("characters {start} to {end} of {total}; go on with start {end}"),
+    };
+    let text = format!(
+        "URL: {}\nStatus: {}\nType: {}\n{}\n{shown}\n[{note}]",
+        answer.target,
+        answer.status,
+        page.kind,
+        title.unwrap_or_default()
+    );
     Ok(ToolOutput { text })
 }
 

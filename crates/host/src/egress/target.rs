@@ -61,8 +61,13 @@ impl Target {
         if text.chars().any(|c| c.is_control() || c == '\\') {
             return Err(UrlProblem::OddCharacter);
         }
+        let authority = authority(text)?;
+        // Also an empty one: some take what stands before the `@` for the host.
+        if authority.contains('@') {
+            return Err(UrlProblem::UserInfo);
+        }
         // An escaped character in a host is decoded by some and not by others.
-        if authority(text)?.contains('%') {
+        if authority.contains('%') {
             return Err(UrlProblem::Host);
         }
         Self::of(Url::parse(text).map_err(unreadable)?)

@@ -16,11 +16,14 @@ fn invalid(name: &str, input: Value) -> String {
 
 #[test]
 fn every_tool_has_its_class() {
-    use EffectClass::{Delegate, Journal, Read, Write};
+    use EffectClass::{Delegate, Exec, Journal, Net, Read, Write};
     let classes: Vec<EffectClass> = builtin(crate::Hands::default()).iter().map(|tool| tool.class).collect();
     assert_eq!(
         classes,
-        [Read, Read, Read, Read, Write, Write, Journal, Delegate, Delegate, Delegate, Delegate, Delegate]
+        [
+            Read, Read, Read, Read, Write, Write, Exec, Net, Net, Journal, Delegate, Delegate, Delegate,
+            Delegate, Delegate
+        ]
     );
 }
 

@@ -9,6 +9,10 @@ mod read;
 mod recover;
 mod rules;
 mod specifier;
+mod ssrf;
+mod web;
+mod webfetch;
+mod websearch;
 mod write;
 
 use std::collections::HashMap;

@@ -49,8 +49,8 @@ struct Watched {
 }
 
 impl Watched {
-    fn depth(&self, node: &NodeId) -> u32 {
-        self.depths.borrow().get(node).copied().unwrap_or(0)
+    fn depth(&self, node: NodeId) -> u32 {
+        self.depths.borrow().get(&node).copied().unwrap_or(0)
     }
 
     fn place(&self, child: &NodeOrText<NodeId>, depth: u32) {
@@ -74,17 +74,17 @@ impl TreeSink for Watched {
     fn parse_error(&self, _: Cow<'static, str>) {}
 
     fn append(&self, parent: &NodeId, child: NodeOrText<NodeId>) {
-        self.place(&child, self.depth(parent) + 1);
+        self.place(&child, self.depth(*parent) + 1);
         self.document.append(parent, child);
     }
 
     fn append_before_sibling(&self, sibling: &NodeId, child: NodeOrText<NodeId>) {
-        self.place(&child, self.depth(sibling));
+        self.place(&child, self.depth(*sibling));
         self.document.append_before_sibling(sibling, child);
     }
 
     fn append_based_on_parent_node(&self, element: &NodeId, before: &NodeId, child: NodeOrText<NodeId>) {
-        self.place(&child, self.depth(before) + 1);
+        self.place(&child, self.depth(*before) + 1);
         self.document.append_based_on_parent_node(element, before, child);
     }
 
@@ -94,7 +94,7 @@ impl TreeSink for Watched {
 
     fn get_template_contents(&self, target: &NodeId) -> NodeId {
         let contents = self.document.get_template_contents(target);
-        self.place(&NodeOrText::AppendNode(contents), self.depth(target) + 1);
+        self.place(&NodeOrText::AppendNode(contents), self.depth(*target) + 1);
         contents
     }
 
@@ -149,7 +149,7 @@ mod tests {
 
     /// Formatting elements that are all different, so that the parser keeps all of them.
     fn formatting(count: usize) -> String {
-        (0..count).map(|n| format!("<b x={n}>")).collect()
+        (0..count).map(|n| format!("<b x={n}>")).collect::<Vec<_>>().concat()
     }
 
     #[test]

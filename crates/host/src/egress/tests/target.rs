@@ -48,6 +48,8 @@ fn what_programs_disagree_on_is_refused() {
         ("http:///docs.rs", UrlProblem::Host),
         ("http://", UrlProblem::Host),
         ("http://user@docs.rs/", UrlProblem::UserInfo),
+        ("http://@docs.rs/", UrlProblem::UserInfo),
+        ("http://:@docs.rs/", UrlProblem::UserInfo),
         ("http://user:word@docs.rs/", UrlProblem::UserInfo),
         ("http://docs.rs@127.0.0.1/", UrlProblem::UserInfo),
         ("http://docs.rs%00.evil.example/", UrlProblem::Host),
