@@ -9,7 +9,7 @@ use posse_engine::{Parts, Runtime, RuntimeOptions};
 use posse_host::sandbox::{Sandbox, SandboxOptions};
 use posse_models::Catalog;
 use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
-use posse_tools::{Hands, Outputs};
+use posse_tools::{Hands, Outputs, Search};
 
 use crate::system::ProcessSystem;
 use crate::{Error, Posse};
@@ -35,6 +35,7 @@ pub struct PosseBuilder {
     faults: Faults,
     lease: Option<Duration>,
     sandbox: SandboxOptions,
+    search: Search,
     options: RuntimeOptions,
 }
 
@@ -50,6 +51,7 @@ impl Default for PosseBuilder {
             faults: Faults::default(),
             lease: None,
             sandbox: SandboxOptions::default(),
+            search: Search::default(),
             options: RuntimeOptions::default(),
         }
     }
@@ -112,6 +114,12 @@ impl PosseBuilder {
         self
     }
 
+    /// Who is asked when an agent searches the web. Without this, nobody is, and the agent is told how to change that.
+    pub fn search(mut self, search: Search) -> Self {
+        self.search = search;
+        self
+    }
+
     /// Another clock and another source of chance.
     pub fn system(mut self, system: Arc<dyn System>) -> Self {
         self.system = Some(system);
@@ -171,7 +179,12 @@ impl PosseBuilder {
             Arc::new(catalog)
         });
         let outputs = runs.clone().map(Outputs::beneath);
-        let hands = Hands { sandbox: Sandbox::new(self.sandbox), outputs };
+        let hands = Hands {
+            sandbox: Sandbox::new(self.sandbox),
+            outputs,
+            search: self.search,
+            ..Hands::default()
+        };
         let mut tools = posse_tools::builtin(hands);
         for tool in self.tools {
             tools.retain(|known| known.name != tool.name);

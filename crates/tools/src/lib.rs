@@ -37,7 +37,6 @@ mod tests;
 pub use outputs::{Outputs, records};
 use posse_engine::ports::Tool;
 use posse_host::egress::Egress;
-
 use posse_host::sandbox::{Sandbox, SandboxOptions};
 pub use webfetch::webfetch;
 pub use websearch::{Search, websearch};
@@ -49,17 +48,26 @@ pub struct Hands {
     pub sandbox: Sandbox,
     /// Where long outputs are kept and processes written down; none keeps none.
     pub outputs: Option<Outputs>,
+    /// The way to the network.
+    pub egress: Egress,
+    /// Who is asked when an agent searches the web.
+    pub search: Search,
 }
 
 impl Default for Hands {
     fn default() -> Self {
-        Self { sandbox: Sandbox::new(SandboxOptions::default()), outputs: None }
+        Self {
+            sandbox: Sandbox::new(SandboxOptions::default()),
+            outputs: None,
+            egress: Egress::default(),
+            search: Search::default(),
+        }
     }
 }
 
 /// Every tool there is, in the order in which models are told about them.
 pub fn builtin(hands: Hands) -> Vec<Tool> {
-    let egress = Egress::default();
+    let Hands { egress, search, .. } = hands.clone();
     vec![
         read::tool(hands.outputs.clone()),
         list::tool(),
@@ -69,7 +77,7 @@ pub fn builtin(hands: Hands) -> Vec<Tool> {
         edit::tool(),
         bash::tool(hands),
         webfetch(egress.clone()),
-        websearch(egress, Search::default()),
+        websearch(egress, search),
         todo::tool(),
         task::tool(),
         task_status::tool(),
