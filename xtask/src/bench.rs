@@ -28,8 +28,9 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         .map_err(|error| Failure::new(format!("{}: {error}", scratch.display())))?;
     let tree = tree(&asked, &scratch)?;
     let store = if asked.smoke { json!(null) } else { store(&asked, &scratch)? };
+    let hands = hands(&asked, &scratch)?;
     if let Some(path) = &asked.json {
-        let all = json!({"version": 1, "tree": tree, "store": store});
+        let all = json!({"version": 1, "tree": tree, "store": store, "hands": hands});
         std::fs::write(path, format!("{all:#}\n"))
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
@@ -90,6 +91,64 @@ fn store(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
     Ok(figures)
 }
 
+/// What commands and searches cost, beside plain processes and the programs that people use.
+fn hands(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
+    let dir = scratch.to_string_lossy();
+    let mut args = vec!["run", "--quiet", "-p", "posse-host", "--example", "hands"];
+    if !asked.smoke {
+        args.push("--release");
+    }
+    args.extend(["--", &dir]);
+    if asked.quick {
+        args.push("--quick");
+    }
+    // Beside whom: only where nothing has to be built for a figure that nobody asked for.
+    let others = if asked.smoke {
+        [None, None]
+    } else {
+        [other("ripgrep", "rg", scratch)?, other("fd-find", "fd", scratch)?]
+    };
+    for (flag, program) in ["--rg", "--fd"].into_iter().zip(&others) {
+        if let Some(program) = program {
+            args.extend([flag, program]);
+        }
+    }
+    let text = capture(&mut cargo(&args))?;
+    let figures: Value =
+        serde_json::from_str(&text).map_err(|error| Failure::new(format!("hands: {error}")))?;
+    print!("{}", hands_table(&figures));
+    Ok(figures)
+}
+
+/// A program to be measured against: the one that is installed beneath the scratch directory, and installed if need be.
+fn other(package: &str, binary: &str, scratch: &Path) -> Result<Option<String>, Failure> {
+    let root = scratch.join("tools");
+    let path = root.join("bin").join(binary);
+    if !path.exists() {
+        let root = root.to_string_lossy();
+        println!("installing {package} to measure against");
+        run_command(&mut cargo(&["install", "--quiet", "--locked", "--root", &root, package]))?;
+    }
+    Ok(Some(path.to_string_lossy().into_owned()))
+}
+
+/// The figures of hands that have a limit.
+fn hands_table(figures: &Value) -> String {
+    let number = |pointer: &str| figures.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    let rows = [
+        ("a boxed `true`, more than a plain one [ms]", number("/boxes/small/more_ms"), 5.0, false),
+        ("the same from a runtime of 1 GiB [ms]", number("/boxes/large/more_ms"), 5.0, false),
+        ("as an ordinary user [ms]", number("/ordinary/small/more_ms"), 5.0, false),
+        ("as an ordinary user, from 1 GiB [ms]", number("/ordinary/large/more_ms"), 5.0, false),
+        ("1 GiB of output, growth of the runtime [MB]", number("/output/grown_mb"), 16.0, false),
+        ("meanwhile others were late by at most [ms]", number("/output/others_latest_ms"), 50.0, false),
+        ("grep over 50,000 files [times ripgrep]", number("/search/grep/ratio"), 1.5, false),
+        ("glob over them [times fd]", number("/search/glob/ratio"), 1.5, false),
+        ("list of a directory [times fd]", number("/search/list/ratio"), 1.5, false),
+    ];
+    table(&rows)
+}
+
 /// The store's figures that have a limit.
 fn store_table(figures: &Value) -> String {
     let number = |pointer: &str| figures.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
@@ -106,8 +165,12 @@ fn store_table(figures: &Value) -> String {
         ("a subscriber hears of an event [times a bare sync]", hearing, 2.0, false),
         ("another process hears of it, longest [ms]", elsewhere, 100.0, false),
     ];
+    table(&rows)
+}
+
+fn table(rows: &[(&str, f64, f64, bool)]) -> String {
     let mut table = String::new();
-    for (name, value, limit, at_least) in rows {
+    for &(name, value, limit, at_least) in rows {
         let holds = if at_least { value >= limit } else { value <= limit };
         let mark = if value.is_nan() {
             "?"

@@ -81,7 +81,7 @@ impl Capture {
         if !fits && matches!(self.spill, Spilling::NotYet) {
             self.spill = self.begin_spill().unwrap_or(Spilling::Not);
         }
-        self.to_spill(bytes);
+        self.keep(bytes);
         self.total += bytes.len() as u64;
         let head = bytes.len().min(self.limits.head_bytes - self.head.len());
         self.head.extend_from_slice(&bytes[..head]);
@@ -105,7 +105,7 @@ impl Capture {
         Ok(Spilling::To(file, self.total))
     }
 
-    fn to_spill(&mut self, bytes: &[u8]) {
+    fn keep(&mut self, bytes: &[u8]) {
         let Spilling::To(file, written) = &mut self.spill else { return };
         let room = self.limits.spill_bytes.saturating_sub(*written);
         let part = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];

@@ -81,7 +81,7 @@ impl Places {
             let covered = |controller: &&str| {
                 places.iter().any(|place: &Place| place.kind.controllers().contains(controller))
             };
-            if kind.controllers().iter().all(|controller| covered(controller)) {
+            if kind.controllers().iter().all(covered) {
                 continue;
             }
             let Some(dir) = own_dir(kind, &own, &mounts) else { continue };

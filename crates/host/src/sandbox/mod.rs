@@ -131,7 +131,9 @@ struct Inner {
 /// A call's turn: it may run now.
 #[derive(Debug)]
 pub struct Turn {
-    _permit: OwnedSemaphorePermit,
+    /// Given back when the call is over.
+    #[expect(dead_code, reason = "holding it is all it is for")]
+    permit: OwnedSemaphorePermit,
 }
 
 impl Sandbox {
@@ -163,10 +165,8 @@ impl Sandbox {
     pub async fn turn(&self) -> Turn {
         let permit = self.0.turns.clone().acquire_owned().await;
         // The semaphore is never closed.
-        permit.map_or_else(
-            |_| unreachable!("the semaphore of turns is never closed"),
-            |_permit| Turn { _permit },
-        )
+        permit
+            .map_or_else(|_| unreachable!("the semaphore of turns is never closed"), |permit| Turn { permit })
     }
 
     /// Starts a call. Dropping what is returned ends it at once.

@@ -26,15 +26,15 @@ pub(super) fn become_first(
     spec: &CallSpec,
     protected: &[&Path],
     ids: (Uid, Gid),
-    call: UnixStream,
+    call: &UnixStream,
     output: OwnedFd,
 ) -> ! {
     // The init may have died before the death signal was set; then the runtime's end of the call is closed soon, and
     // nothing has been started yet.
     match build(spec, protected, ids) {
-        Ok(layers) if is_open(&call) => carry(spec, layers, &call, output),
+        Ok(layers) if is_open(call) => carry(spec, layers, call, output),
         Ok(_) => {}
-        Err(broken) => drop(wire::send(&call, &Told::Broken(broken), &[])),
+        Err(broken) => drop(wire::send(call, &Told::Broken(broken), &[])),
     }
     leave();
 }
@@ -81,7 +81,7 @@ fn carry(spec: &CallSpec, layers: Layers, call: &UnixStream, output: OwnedFd) {
     };
     drop(output);
     let _ = limits::drop_privileges();
-    if let Some(told) = wait(main, call, children) {
+    if let Some(told) = wait(main, call, &children) {
         drop(wire::send(call, &told, &[]));
     }
     // With this process the kernel ends all that the program left behind.
@@ -92,6 +92,9 @@ fn start(spec: &CallSpec, output: OwnedFd) -> Told {
     let inner = || -> Result<(), Broken> {
         let step = |step: &'static str| move |error: io::Error| broken(step, &error);
         rustix::process::setsid().map_err(|error| broken("leaving the terminal", &error.into()))?;
+        // What follows is no secret, and a process that hides owns none of its own settings.
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
+            .map_err(|error| broken("starting a process", &error.into()))?;
         limits::default_signals();
         limits::apply(&spec.limits).map_err(step("setting limits"))?;
         limits::drop_privileges().map_err(step("dropping privileges"))?;
@@ -123,7 +126,7 @@ fn start(spec: &CallSpec, output: OwnedFd) -> Told {
 }
 
 /// Waits for the program; none if the runtime is gone, or had enough.
-fn wait(main: Pid, mut call: &UnixStream, children: OwnedFd) -> Option<Told> {
+fn wait(main: Pid, mut call: &UnixStream, children: &OwnedFd) -> Option<Told> {
     let mut end: Option<Instant> = None;
     loop {
         let left = end.map(|end| {
@@ -136,7 +139,7 @@ fn wait(main: Pid, mut call: &UnixStream, children: OwnedFd) -> Option<Told> {
         if left.is_some_and(|left| left.tv_sec == 0 && left.tv_nsec == 0) {
             return Some(Told::Signalled(Signal::KILL.as_raw()));
         }
-        let mut fds = [PollFd::new(call, PollFlags::IN), PollFd::new(&children, PollFlags::IN)];
+        let mut fds = [PollFd::new(call, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
         match poll(&mut fds, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return None,
@@ -144,7 +147,7 @@ fn wait(main: Pid, mut call: &UnixStream, children: OwnedFd) -> Option<Told> {
         let (spoken, died) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
         if died {
             let mut drained = [0; 128];
-            while rustix::io::read(&children, &mut drained).is_ok_and(|got| got == drained.len()) {}
+            while rustix::io::read(children, &mut drained).is_ok_and(|got| got == drained.len()) {}
             if let Some(told) = reap(main) {
                 return Some(told);
             }

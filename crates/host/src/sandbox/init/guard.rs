@@ -6,12 +6,16 @@
 //! editors ask git about a folder all the time, and git runs what it finds there. An empty directory stands for it
 //! while the call runs.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 
 /// Names that other programs look into by themselves.
 const LOOKED_INTO: [&str; 1] = [".git"];
@@ -19,45 +23,43 @@ const LOOKED_INTO: [&str; 1] = [".git"];
 const STANDS_FOR: u32 = 0o1000;
 /// How a refused name ends.
 const REFUSED: &str = "refused";
-/// How many refused things of one name are kept apart.
-const REFUSED_MAX: u32 = 1_000;
+/// How many refused things of one name are numbered. Beyond that somebody took the names on purpose.
+const NUMBERED_MAX: u32 = 100;
 
 /// The protected names of one call.
 pub(super) struct Guard {
     workspace: PathBuf,
     names: Vec<(PathBuf, Before)>,
-    /// Held shared by every call in the workspace: what stands for a directory is removed by the last one.
-    lock: File,
+    /// The workspace. Locked shared by every call in it: what stands for a directory is removed by the last one.
+    dir: File,
 }
 
 /// What was there before the call.
 enum Before {
     Nothing,
     Something,
-    /// A link cannot be mounted on: it is put back if it was changed.
-    Link(PathBuf),
+    /// A link cannot be mounted on: it is put back if it was changed. It may be above the name.
+    Link(PathBuf, PathBuf),
 }
 
 impl Guard {
     pub(super) fn new(workspace: &str, protected: &[String]) -> io::Result<Self> {
-        let lock = File::open(workspace)?;
-        rustix::fs::flock(&lock, FlockOperation::LockShared)?;
+        let dir = File::open(workspace)?;
+        rustix::fs::flock(&dir, FlockOperation::LockShared)?;
         let workspace = PathBuf::from(workspace);
         let mut names = Vec::with_capacity(protected.len());
         for name in protected {
-            let path = workspace.join(name);
             if LOOKED_INTO.contains(&name.as_str()) {
-                stand_for(&path)?;
+                stand_for(&workspace.join(name))?;
             }
-            let before = match fs::symlink_metadata(&path) {
-                Ok(metadata) if metadata.is_symlink() => Before::Link(fs::read_link(&path)?),
-                Ok(_) => Before::Something,
-                Err(error) if absent(&error) => Before::Nothing,
-                Err(error) => return Err(error),
+            let before = match find(&dir, Path::new(name))? {
+                Found::Nothing => Before::Nothing,
+                Found::Something(_) => Before::Something,
+                Found::Link(place, target) => Before::Link(place.path, target),
             };
             names.push((PathBuf::from(name), before));
         }
-        Ok(Self { workspace, names, lock })
+        Ok(Self { workspace, names, dir })
     }
 
     /// What there is to mount over itself, relative to the workspace.
@@ -70,20 +72,15 @@ impl Guard {
     pub(super) fn close(self) -> Vec<String> {
         let mut refused = Vec::new();
         for (name, before) in &self.names {
-            let path = self.workspace.join(name);
-            let new = match before {
-                Before::Something => false,
-                Before::Nothing => fs::symlink_metadata(&path).is_ok(),
-                Before::Link(target) => fs::read_link(&path).ok().as_ref() != Some(target),
+            // What cannot be looked at is being changed by another call in the workspace, which has its own guard.
+            let aside = match before {
+                Before::Something => None,
+                Before::Nothing => find(&self.dir, name).ok().and_then(Found::put_aside),
+                Before::Link(link, target) => self.put_back(link, target),
             };
-            if new && put_aside(&path) {
-                refused.push(name.display().to_string());
-            }
-            if let (Before::Link(target), true) = (before, new) {
-                let _ = std::os::unix::fs::symlink(target, &path);
-            }
+            refused.extend(aside);
         }
-        if rustix::fs::flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if rustix::fs::flock(&self.dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
             for name in LOOKED_INTO {
                 let path = self.workspace.join(name);
                 let ours = fs::symlink_metadata(&path)
@@ -96,6 +93,145 @@ impl Guard {
         }
         refused
     }
+
+    /// Puts a link back that was changed, and aside what is there now.
+    fn put_back(&self, link: &Path, target: &Path) -> Option<String> {
+        let found = find(&self.dir, link).ok()?;
+        if matches!(&found, Found::Link(place, now) if place.path == link && now == target) {
+            return None;
+        }
+        let refused = found.put_aside();
+        // The directory above it may be gone as well: then nothing is left that anybody could obey.
+        if let (Ok((dir, _)), Some(name)) = (enter(&self.dir, link.parent()), link.file_name()) {
+            let _ = rustix::fs::symlinkat(target, &dir, name);
+        }
+        refused
+    }
+}
+
+/// What is under a name. Links are never followed: they are made by programs, and lead anywhere.
+enum Found {
+    Nothing,
+    Something(Place),
+    /// A link, under the name or above it, and what it says.
+    Link(Place, PathBuf),
+}
+
+/// An entry of a directory.
+struct Place {
+    dir: OwnedFd,
+    /// Relative to the workspace.
+    path: PathBuf,
+}
+
+impl Found {
+    /// Renames what was found; its name, if it was there to be renamed.
+    fn put_aside(self) -> Option<String> {
+        match self {
+            Found::Nothing => None,
+            Found::Something(place) | Found::Link(place, _) => {
+                place.put_aside().then(|| place.path.display().to_string())
+            }
+        }
+    }
+}
+
+impl Place {
+    fn put_aside(&self) -> bool {
+        let Some(name) = self.path.file_name().and_then(OsStr::to_str) else { return false };
+        let numbered = (1..NUMBERED_MAX).map(|number| match number {
+            1 => format!("{name}.{REFUSED}"),
+            number => format!("{name}.{REFUSED}-{number}"),
+        });
+        let unforeseen = fs::read_to_string("/proc/sys/kernel/random/uuid").into_iter();
+        let unforeseen = unforeseen.map(|number| format!("{name}.{REFUSED}-{}", number.trim()));
+        let mut opened = false;
+        for aside in numbered.chain(unforeseen) {
+            let mut renamed = rename(&self.dir, name, &aside);
+            if renamed == Err(Errno::ACCESS) && !std::mem::replace(&mut opened, true) {
+                open_up(&self.dir);
+                renamed = rename(&self.dir, name, &aside);
+            }
+            match renamed {
+                Ok(()) => return true,
+                Err(Errno::EXIST) => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+/// Renames an entry, and replaces nothing.
+fn rename(dir: &OwnedFd, from: &str, to: &str) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
+        // Not every filesystem can promise it.
+        Err(Errno::INVAL) => match rustix::fs::statat(dir, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => rustix::fs::renameat(dir, from, dir, to),
+            Ok(_) => Err(Errno::EXIST),
+            Err(error) => Err(error),
+        },
+        renamed => renamed,
+    }
+}
+
+/// Lets the owner of a directory, which this process is, change it again: a program may have taken that away.
+fn open_up(dir: &OwnedFd) {
+    let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
+    if let Ok(metadata) = fs::metadata(&path) {
+        let _ = fs::set_permissions(&path, fs::Permissions::from_mode(metadata.mode() & 0o7777 | 0o700));
+    }
+}
+
+/// Looks for a name beneath a directory.
+fn find(dir: &File, name: &Path) -> io::Result<Found> {
+    let (dir, left) = enter(dir, name.parent())?;
+    // Where it did not get through, the part that stopped it is looked at instead.
+    let path = match left {
+        None => name.to_owned(),
+        Some(stopped) => stopped,
+    };
+    let Some(last) = path.file_name() else { return Ok(Found::Nothing) };
+    let looked = match rustix::fs::statat(&dir, last, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::ACCESS) => {
+            open_up(&dir);
+            rustix::fs::statat(&dir, last, AtFlags::SYMLINK_NOFOLLOW)
+        }
+        looked => looked,
+    };
+    match looked.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Symlink) => {
+            let target = rustix::fs::readlinkat(&dir, last, Vec::new())?.into_bytes();
+            let target = PathBuf::from(std::ffi::OsString::from_vec(target));
+            Ok(Found::Link(Place { dir, path }, target))
+        }
+        // Something that is no directory has nothing beneath it.
+        Ok(_) if path != name => Ok(Found::Nothing),
+        Ok(_) => Ok(Found::Something(Place { dir, path })),
+        Err(Errno::NOENT) => Ok(Found::Nothing),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Goes down a path without following links: the directory reached, and the part that is no directory, if one is not.
+fn enter(dir: &File, path: Option<&Path>) -> io::Result<(OwnedFd, Option<PathBuf>)> {
+    let mut dir = OwnedFd::from(dir.try_clone()?);
+    let mut gone = PathBuf::new();
+    for part in path.into_iter().flatten() {
+        gone.push(part);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut next = rustix::fs::openat(&dir, part, flags, Mode::empty());
+        if matches!(next, Err(Errno::ACCESS)) {
+            open_up(&dir);
+            next = rustix::fs::openat(&dir, part, flags, Mode::empty());
+        }
+        match next {
+            Ok(next) => dir = next,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok((dir, Some(gone))),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((dir, None))
 }
 
 /// Makes a directory where there is nothing. Where this process may not, no program of the call may.
@@ -113,28 +249,6 @@ fn stand_for(path: &Path) -> io::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// Renames something so that nobody obeys it; whether it was there to be renamed.
-fn put_aside(path: &Path) -> bool {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-    let names = (1..REFUSED_MAX).map(|number| match number {
-        1 => format!("{name}.{REFUSED}"),
-        number => format!("{name}.{REFUSED}-{number}"),
-    });
-    for aside in names.map(|name| path.with_file_name(name)) {
-        let flags = rustix::fs::RenameFlags::NOREPLACE;
-        match rustix::fs::renameat_with(rustix::fs::CWD, path, rustix::fs::CWD, &aside, flags) {
-            Ok(()) => return true,
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(_) => return false,
-        }
-    }
-    false
 }
 
 #[cfg(test)]
@@ -169,6 +283,58 @@ mod tests {
         for gone in [".git", ".envrc", ".github/workflows", ".vscode"] {
             assert!(fs::symlink_metadata(at(gone)).is_err(), "{gone}");
         }
+    }
+
+    #[test]
+    fn a_link_above_a_name_is_put_aside_and_what_it_leads_to_stays() {
+        let top = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| top.path().join(name);
+        fs::create_dir_all(at("ws")).expect("made");
+        fs::create_dir_all(at("out/git")).expect("made");
+        fs::write(at("out/posse"), "mine").expect("written");
+        let dir = at("ws");
+        let guard = Guard::new(dir.to_str().expect("text"), &names(&[".config/git", ".config/posse"]));
+        std::os::unix::fs::symlink("../out", at("ws/.config")).expect("made");
+        assert_eq!(guard.expect("a guard").close(), [".config"]);
+        assert!(at("out/git").is_dir() && at("out/posse").is_file());
+        assert_eq!(fs::read_link(at("ws/.config.refused")).expect("kept"), Path::new("../out"));
+        assert!(fs::symlink_metadata(at("ws/.config")).is_err());
+    }
+
+    #[test]
+    fn a_link_that_was_above_a_name_is_put_back() {
+        let top = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| top.path().join(name);
+        std::os::unix::fs::symlink("elsewhere", at(".cargo")).expect("made");
+        let dir = top.path().to_str().expect("text");
+        let guard = Guard::new(dir, &names(&[".cargo/config", ".cargo/config.toml"])).expect("a guard");
+        fs::remove_file(at(".cargo")).expect("removed");
+        fs::create_dir(at(".cargo")).expect("made");
+        fs::write(at(".cargo/config.toml"), "evil").expect("written");
+        assert_eq!(guard.close(), [".cargo"]);
+        assert_eq!(fs::read_link(at(".cargo")).expect("a link"), Path::new("elsewhere"));
+        assert!(at(".cargo.refused/config.toml").is_file());
+    }
+
+    #[test]
+    fn no_name_is_kept_by_taking_all_others_or_by_closing_a_directory() {
+        let top = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| top.path().join(name);
+        let dir = top.path().to_str().expect("text");
+        let guard = Guard::new(dir, &names(&[".envrc", ".github/workflows"])).expect("a guard");
+        fs::write(at(".envrc.refused"), "").expect("written");
+        (2..NUMBERED_MAX).for_each(|number| {
+            fs::write(at(&format!(".envrc.refused-{number}")), "").expect("written");
+        });
+        fs::write(at(".envrc"), "evil").expect("written");
+        fs::create_dir_all(at(".github/workflows")).expect("made");
+        // As root nothing is closed; the stories tell this as an ordinary user too.
+        fs::set_permissions(at(".github"), fs::Permissions::from_mode(0)).expect("set");
+        fs::set_permissions(top.path(), fs::Permissions::from_mode(0o555)).expect("set");
+        assert_eq!(guard.close(), [".envrc", ".github/workflows"]);
+        fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).expect("set");
+        fs::set_permissions(at(".github"), fs::Permissions::from_mode(0o755)).expect("set");
+        assert!(!at(".envrc").exists() && !at(".github/workflows").exists());
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn carry_out(
         // In the new namespaces. Only the call's own lifeline is held here.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         let protected: Vec<&Path> = guard.existing().collect();
-        first::become_first(spec, &protected, ids, call, output);
+        first::become_first(spec, &protected, ids, &call, output);
     };
     drop((call, output));
     if let Some(record) = &record {

@@ -1,0 +1,122 @@
+//! The box, with real programs in it.
+
+mod basics;
+mod kills;
+mod owners;
+mod processes;
+mod users;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use posse_host::process::OutputLimits;
+use posse_host::sandbox::{
+    BoxedCommand, Ended, Environment, InitBinary, Sandbox, SandboxError, SandboxOptions,
+};
+use tempfile::TempDir;
+
+/// The variable by which the programs of a test are told from all others.
+const TAG: &str = "POSSE_TEST_TAG";
+
+/// How long something that must happen may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A sandbox with a workspace of its own.
+struct Bench {
+    workspace: TempDir,
+    sandbox: Sandbox,
+    tag: String,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(SandboxOptions::default())
+    }
+
+    fn with(options: SandboxOptions) -> Self {
+        let workspace = tempfile::tempdir().expect("a directory");
+        // The name of a fresh directory is as good a tag as any.
+        let tag = workspace.path().display().to_string();
+        let sandbox = Sandbox::new(SandboxOptions { environment: tagged(&tag), init: init(), ..options });
+        Self { workspace, sandbox, tag }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.workspace.path().join(name)
+    }
+
+    fn command(&self, script: &str) -> BoxedCommand {
+        command(self.workspace.path(), script)
+    }
+
+    async fn try_run(&self, script: &str) -> Result<Ended, SandboxError> {
+        let turn = self.sandbox.turn().await;
+        self.sandbox.start(turn, self.command(script))?.ended().await
+    }
+
+    async fn run(&self, script: &str) -> Ended {
+        self.try_run(script).await.expect("a result")
+    }
+
+    /// What a script prints.
+    async fn say(&self, script: &str) -> String {
+        String::from_utf8(self.run(script).await.output.head).expect("text").trim_end().to_owned()
+    }
+
+    /// The programs of this test that are alive.
+    fn alive(&self) -> Vec<u32> {
+        alive(&self.tag)
+    }
+}
+
+/// The variable that names another init: for a user who may not see this one.
+const INIT: &str = "POSSE_TEST_INIT";
+
+#[expect(clippy::disallowed_methods, reason = "the only way to tell a test binary something")]
+fn init() -> InitBinary {
+    let other = std::env::var_os(INIT).map(PathBuf::from);
+    InitBinary::At(other.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_posse-init"))))
+}
+
+fn tagged(tag: &str) -> Environment {
+    Environment::from_variables([(TAG.to_owned(), tag.to_owned())], &[TAG.to_owned()])
+}
+
+fn command(workspace: &Path, script: &str) -> BoxedCommand {
+    BoxedCommand {
+        argv: ["bash", "-c", script].map(str::to_owned).to_vec(),
+        workspace: workspace.to_owned(),
+        workdir: workspace.to_owned(),
+        protected: [".git", ".mcp.json", ".github/workflows"].map(str::to_owned).to_vec(),
+        network: false,
+        shown: Vec::new(),
+        record: None,
+        output: OutputLimits { head_bytes: 64 << 10, tail_bytes: 64 << 10, spill: None, spill_bytes: 0 },
+    }
+}
+
+/// The processes whose environment has the tag.
+fn alive(tag: &str) -> Vec<u32> {
+    let wanted = format!("{TAG}={tag}");
+    let of = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let environment = fs::read(entry.path().join("environ")).ok()?;
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()).then_some(pid)
+    };
+    fs::read_dir("/proc").expect("/proc").flatten().filter_map(of).collect()
+}
+
+/// Waits for something that no event tells of, such as the end of a process that is not ours.
+fn until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < patience, "still not: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A pipe with a name, by which a program in the box says that it has come so far.
+fn pipe(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+}
