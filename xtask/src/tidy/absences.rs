@@ -46,6 +46,8 @@ use Look::{Code, Letters, Name, Text};
 
 /// Crates that speak to a person or a machine on purpose.
 const OUTER: &[&str] = &["cli", "testkit", "tests", "xtask"];
+/// The same, and the crate whose init is started with an argument.
+const OUTER_AND_INIT: &[&str] = &["cli", "testkit", "tests", "xtask", "host"];
 
 const RULES: &[Rule] = &[
     Rule {
@@ -148,12 +150,17 @@ const RULES: &[Rule] = &[
             Code("env::vars_os"),
             Code("env::set_var"),
             Code("env::remove_var"),
-            Code("env::args"),
-            Code("env::args_os"),
             Code("env::temp_dir"),
             Code("env::current_dir"),
             Code("home_dir"),
         ],
+    },
+    Rule {
+        name: "arguments",
+        why: "only cli reads what was typed; the sandbox's init is told by an argument that it is one",
+        crates: Crates::Outside(OUTER_AND_INIT),
+        tests: Tests::Exempt,
+        looks: &[Code("env::args"), Code("env::args_os")],
     },
     Rule {
         name: "print",

@@ -39,6 +39,10 @@ impl Driver {
         let unowned_ms = u64::try_from(now_ms - last_at_ms).unwrap_or(0);
         let epoch = self.epoch.unwrap_or_default();
         let order = self.run.open_in_order();
+        // An owner that was only stopped still has its programs; this one must not act beside them.
+        if let Err(reason) = self.rt.parts.system.end_effects(&self.run.id).await {
+            self.missing = Some(reason);
+        }
         if !self.rt.parts.system.has_dir(&self.run.dir) {
             self.missing = Some(format!("its working directory {} is gone", self.run.dir));
         }

@@ -172,7 +172,7 @@ impl World {
             power: power.clone(),
         };
         models.insert(MODEL, Arc::new(model));
-        let mut tools = posse_tools::builtin();
+        let mut tools = posse_tools::builtin(posse_tools::Hands::default());
         tools.push(trace("probe", EffectClass::Read, &self.outside, power.clone()));
         tools.push(trace("strike", EffectClass::Exec, &self.outside, power.clone()));
         tools.push(trace("ask_net", EffectClass::Net, &self.outside, power));

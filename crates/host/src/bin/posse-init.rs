@@ -2,6 +2,5 @@
 
 fn main() -> std::process::ExitCode {
     posse_host::sandbox::init();
-    eprintln!("posse-init is started by Posse");
     std::process::ExitCode::from(2)
 }

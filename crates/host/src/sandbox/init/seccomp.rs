@@ -211,7 +211,9 @@ mod tests {
         data.extend(number.to_le_bytes());
         data.extend(arch.to_le_bytes());
         data.extend(0_u64.to_le_bytes());
-        arguments.iter().for_each(|argument| data.extend(argument.to_le_bytes()));
+        for argument in arguments {
+            data.extend(argument.to_le_bytes());
+        }
         let code = filter();
         let (mut at, mut held) = (0, 0_u32);
         loop {
