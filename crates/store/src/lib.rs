@@ -20,4 +20,4 @@ pub mod sqlite;
 mod validate;
 
 pub use memory::MemoryStore;
-pub use sqlite::{FAULT_POINTS, LEASE, SqliteOptions, SqliteStore};
+pub use sqlite::{FAULT_POINTS, LEASE, SqliteOptions, SqliteStore, sqlite_version};

@@ -21,6 +21,11 @@ pub(super) fn assert_version() -> Result<(), StoreError> {
     Err(StoreError::Failed(format!("SQLite {} can damage a database; 3.51.3 is needed", rusqlite::version())))
 }
 
+/// The version of the SQLite in this binary.
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 /// A connection that can write. Nothing is written yet.
 pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

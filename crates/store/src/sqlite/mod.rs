@@ -45,6 +45,7 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use self::context::Context;
+pub use self::connect::sqlite_version;
 pub use self::options::*;
 use self::query::Broken;
 use self::queue::Queue;

@@ -1,0 +1,329 @@
+//! `posse doctor`.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use posse::sandbox::{Level, Machine, Offer, Sandbox, Unavailable};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::env::Environment;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::runtime;
+use crate::settings::Settings;
+
+/// The oldest git that merges in the way workspaces need.
+const GIT_NEEDED: (u32, u32) = (2, 45);
+
+/// Variables that hold the keys of models and of search providers. Only whether they are set is looked at.
+const MODEL_KEYS: [&str; 10] = [
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "OPENROUTER_API_KEY",
+    "GROQ_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "MISTRAL_API_KEY",
+    "XAI_API_KEY",
+    "OLLAMA_HOST",
+];
+const SEARCH_KEYS: [&str; 2] = ["BRAVE_API_KEY", "TAVILY_API_KEY"];
+
+/// Say what this machine offers, what the sandbox is made of here, and what to do about what is missing
+///
+/// Exits with 1 if something is missing that commands of agents need.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a thing stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    /// It is as it should be.
+    Ok,
+    /// Posse works without it, with less.
+    Note,
+    /// Something will be refused.
+    Missing,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: &'static str,
+    status: Status,
+    value: String,
+    /// What a person can do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Row {
+    fn ok(name: &'static str, value: impl Into<String>) -> Self {
+        Self { name, status: Status::Ok, value: value.into(), remedy: None }
+    }
+
+    fn short(name: &'static str, status: Status, value: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name, status, value: value.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+/// Everything, as `--json` gives it.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: u32,
+    /// Whether nothing is missing that is needed.
+    ok: bool,
+    posse: &'static str,
+    kernel: String,
+    root: bool,
+    /// What the sandbox is made of; none if there is no sandbox.
+    sandbox: Option<String>,
+    checks: Vec<Row>,
+}
+
+/// Looks at the machine.
+pub(crate) fn doctor(args: &DoctorArgs, context: &Context) -> Result<Exit, CliError> {
+    let report = runtime::looking(async { Ok(Report::of(context).await) })?;
+    let mut output = Output::new();
+    if args.json {
+        output.json(&report)?;
+    } else {
+        output.paragraph(&report.text())?;
+    }
+    output.flush()?;
+    Ok(if report.ok { Exit::DONE } else { Exit::FAILED })
+}
+
+impl Report {
+    async fn of(context: &Context) -> Self {
+        let machine = Machine::look();
+        let level = Sandbox::new(context.sandbox()).level().await;
+        let environment = &context.environment;
+        let mut checks = vec![sandbox(level.as_ref())];
+        checks.extend(layers(&machine));
+        checks.push(bash(environment));
+        checks.push(git(version_of_git().as_deref()));
+        checks.push(Row::ok("sqlite", posse::sqlite_version()));
+        checks.push(state(context));
+        checks.push(settings(environment));
+        checks.push(model_keys(environment));
+        checks.push(search(environment));
+        Self {
+            version: 1,
+            ok: checks.iter().all(|row| row.status != Status::Missing),
+            posse: env!("CARGO_PKG_VERSION"),
+            kernel: machine.kernel,
+            root: machine.root,
+            sandbox: level.ok().map(|level| level.to_string()),
+            checks,
+        }
+    }
+
+    fn text(&self) -> String {
+        let user = if self.root { "as root" } else { "as an ordinary user" };
+        let mut lines = vec![format!("posse {} on Linux {}, {user}", self.posse, self.kernel), String::new()];
+        for Row { name, status, value, remedy } in &self.checks {
+            let mark = match status {
+                Status::Ok => "ok",
+                Status::Note => "note",
+                Status::Missing => "MISSING",
+            };
+            lines.push(format!("{mark:<8} {name:<16} {value}"));
+            lines.extend(remedy.as_ref().map(|remedy| format!("{:<26}{remedy}", "")));
+        }
+        lines.push(String::new());
+        lines.push(if self.ok {
+            "Commands of agents run in the sandbox.".to_owned()
+        } else {
+            "Something is missing: see above. What needs it is refused, the rest works.".to_owned()
+        });
+        lines.join("\n")
+    }
+}
+
+fn sandbox(level: Result<&Level, &Unavailable>) -> Row {
+    match level {
+        Ok(level) => Row::ok("sandbox", level.to_string()),
+        Err(unavailable) => Row::short(
+            "sandbox",
+            Status::Missing,
+            format!("none, so `bash` is refused: {}", unavailable.missing),
+            unavailable.remedy.clone(),
+        ),
+    }
+}
+
+fn layers(machine: &Machine) -> Vec<Row> {
+    let namespaces = match &machine.user_namespaces {
+        Offer::Yes => Row::ok("namespaces", "user namespaces are allowed"),
+        Offer::No(why) => Row::short(
+            "namespaces",
+            Status::Note,
+            format!("user namespaces are not allowed: {why}"),
+            "the line `sandbox` says whether they work all the same",
+        ),
+    };
+    let landlock = match machine.landlock {
+        Some(version) => Row::ok("landlock", format!("version {version}")),
+        None => Row::short(
+            "landlock",
+            Status::Note,
+            "the kernel has none; the namespaces hold without it",
+            "start a kernel with CONFIG_SECURITY_LANDLOCK and `lsm=landlock,...`",
+        ),
+    };
+    let seccomp = if machine.seccomp {
+        Row::ok("seccomp", "system calls are filtered")
+    } else {
+        let remedy = "start a kernel with CONFIG_SECCOMP_FILTER";
+        Row::short("seccomp", Status::Missing, "the kernel cannot filter system calls", remedy)
+    };
+    let absent: Vec<&str> =
+        ["pids", "memory"].into_iter().filter(|name| !machine.cgroups.contains(name)).collect();
+    let cgroups = if absent.is_empty() {
+        Row::ok("cgroups", "processes and memory of a call are limited as a whole")
+    } else {
+        Row::short(
+            "cgroups",
+            Status::Note,
+            format!("no {}: limits hold for each process, not for a call as a whole", absent.join(" and no ")),
+            "start posse in a scope of its own: `systemd-run --user --scope -p Delegate=yes posse ...`",
+        )
+    };
+    vec![namespaces, landlock, seccomp, cgroups]
+}
+
+fn bash(environment: &Environment) -> Row {
+    let path = environment.variables.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_str());
+    let found = path.unwrap_or("/usr/bin:/bin").split(':').map(|dir| Path::new(dir).join("bash"));
+    let runs = |path: &PathBuf| path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
+    match found.into_iter().find(runs) {
+        Some(path) => Row::ok("bash", path.display().to_string()),
+        None => Row::short("bash", Status::Missing, "there is none in PATH", "install bash"),
+    }
+}
+
+fn version_of_git() -> Option<String> {
+    let output = Command::new(OsStr::new("git")).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().strip_prefix("git version ")?.to_owned())
+}
+
+fn git(version: Option<&str>) -> Row {
+    let Some(version) = version else {
+        return Row::short("git", Status::Note, "there is none in PATH", "install git 2.45 or newer");
+    };
+    let mut parts = version.split(['.', ' ', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    if found >= GIT_NEEDED {
+        return Row::ok("git", version);
+    }
+    let (major, minor) = GIT_NEEDED;
+    Row::short("git", Status::Note, version, format!("install git {major}.{minor} or newer"))
+}
+
+fn state(context: &Context) -> Row {
+    let name = "state directory";
+    match context.state_dir() {
+        Err(error) => Row::short(name, Status::Missing, error.message(), "set POSSE_HOME"),
+        Ok(dir) if !dir.exists() => Row::ok(name, format!("{} (made by the first run)", dir.display())),
+        Ok(dir) => match context.look().map(drop) {
+            Ok(()) if writable(dir) => Row::ok(name, dir.display().to_string()),
+            Ok(()) => {
+                let value = format!("{} cannot be written", dir.display());
+                Row::short(name, Status::Missing, value, "give it to yourself, or set POSSE_HOME")
+            }
+            Err(error) => Row::short(name, Status::Missing, error.message(), "mend it, or set POSSE_HOME"),
+        },
+    }
+}
+
+fn writable(dir: &Path) -> bool {
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+fn settings(environment: &Environment) -> Row {
+    let name = "settings";
+    let file = environment.settings_file.as_ref();
+    let shown = file.map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
+    match Settings::resolve(environment) {
+        Err(error) => Row::short(name, Status::Missing, error.message(), "mend or remove the file"),
+        Ok(_) if file.is_some_and(|file| file.exists()) => Row::ok(name, shown),
+        Ok(_) => Row::ok(name, format!("defaults ({shown} is not there)")),
+    }
+}
+
+/// Names only: a value would end up in somebody's bug report.
+fn present<'a>(environment: &Environment, names: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
+    let set = |name: &&str| environment.variables.iter().any(|(own, value)| own == name && !value.is_empty());
+    names.iter().copied().partition(set)
+}
+
+fn model_keys(environment: &Environment) -> Row {
+    let (present, absent) = present(environment, &MODEL_KEYS);
+    if present.is_empty() {
+        let value = format!("none is set ({})", absent.join(", "));
+        return Row::short("model keys", Status::Note, value, "`posse demo` and scripted models need none");
+    }
+    Row::ok("model keys", format!("set: {}; not set: {}", present.join(", "), absent.join(", ")))
+}
+
+fn search(environment: &Environment) -> Row {
+    let (present, _) = present(environment, &SEARCH_KEYS);
+    let configured = Settings::resolve(environment).is_ok_and(|settings| settings.search.is_set());
+    match (configured, present.as_slice()) {
+        (true, []) => Row::ok("web search", "configured"),
+        (true, keys) => Row::ok("web search", format!("configured; set: {}", keys.join(", "))),
+        (false, _) => Row::short(
+            "web search",
+            Status::Note,
+            "no provider, so `websearch` says so",
+            "settings: `search: {provider: searxng, url: ...}`, or brave or tavily with a key",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_git_is_noted() {
+        for (version, status) in [
+            ("2.47.3", Status::Ok),
+            ("2.45.0-rc1", Status::Ok),
+            ("3.0", Status::Ok),
+            ("2.39.5 (Apple Git-154)", Status::Note),
+            ("nonsense", Status::Note),
+        ] {
+            assert_eq!(git(Some(version)).status, status, "{version}");
+        }
+        assert_eq!(git(None).status, Status::Note);
+    }
+
+    #[test]
+    fn what_is_missing_has_a_remedy() {
+        let bare = Machine {
+            user_namespaces: Offer::No("user.max_user_namespaces is 0".to_owned()),
+            landlock: None,
+            seccomp: false,
+            cgroups: Vec::new(),
+            kernel: "6.1".to_owned(),
+            root: false,
+        };
+        let rows = layers(&bare);
+        assert!(rows.iter().all(|row| row.status != Status::Ok && row.remedy.is_some()), "{rows:?}");
+        let half = Machine { cgroups: vec!["pids"], ..bare };
+        assert!(layers(&half)[3].value.starts_with("no memory:"));
+    }
+}
