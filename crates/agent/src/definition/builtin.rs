@@ -3,6 +3,8 @@
 use posse_domain::definition::{Definition, Mode};
 use posse_domain::permission::Decision;
 
+use super::default_rules::default_rules;
+
 /// Tools that only look at files.
 pub(super) const LOOK: [&str; 4] = ["read", "glob", "grep", "list"];
 /// Tools that change files.
@@ -30,6 +32,7 @@ fn general() -> Definition {
                 .into(),
         prompt: include_str!("prompts/general.md").into(),
         tools: tools(&[&LOOK, &CHANGE, &RUN]),
+        rules: default_rules(),
         max_turns: Some(20),
         ..plain()
     }
@@ -88,6 +91,7 @@ fn coder(spawns: Vec<String>) -> Definition {
             .into(),
         prompt: include_str!("prompts/coder.md").into(),
         tools: tools(&[&LOOK, &CHANGE, &RUN, &["todo"], &DELEGATE]),
+        rules: default_rules(),
         spawns: Some(spawns),
         mode: Mode::Primary,
         ..plain()

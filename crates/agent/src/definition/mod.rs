@@ -4,6 +4,7 @@
 mod agents_json;
 mod builtin;
 mod catalogue;
+mod default_rules;
 mod nearest;
 mod system_prompt;
 
