@@ -11,6 +11,8 @@ pub(super) const LOOK: [&str; 4] = ["read", "glob", "grep", "list"];
 const CHANGE: [&str; 2] = ["write", "edit"];
 /// Tools that run programs.
 const RUN: [&str; 1] = ["bash"];
+/// Tools that reach the web.
+const WEB: [&str; 2] = ["webfetch", "websearch"];
 /// Tools for working with children.
 pub(super) const DELEGATE: [&str; 5] = ["task", "task_status", "task_send", "task_cancel", "task_close"];
 
@@ -73,11 +75,11 @@ fn researcher() -> Definition {
         name: "researcher".into(),
         display_name: "Research Agent".into(),
         description:
-            "Answers a question from documents in the workspace and says how sure it is; has no access \
-                      to the web. Use it to weigh and condense what is written."
+            "Answers a question from the web and from documents in the workspace, with sources, and says \
+                      how sure it is; changes nothing. Use it for what the codebase cannot tell."
                 .into(),
         prompt: include_str!("prompts/researcher.md").into(),
-        tools: tools(&[&["read"]]),
+        tools: tools(&[&["read"], &WEB]),
         max_turns: Some(10),
         ..plain()
     }
@@ -90,7 +92,7 @@ fn coder(spawns: Vec<String>) -> Definition {
         description: "Takes a request about a codebase to its end, and gives parts of it to sub-agents."
             .into(),
         prompt: include_str!("prompts/coder.md").into(),
-        tools: tools(&[&LOOK, &CHANGE, &RUN, &["todo"], &DELEGATE]),
+        tools: tools(&[&LOOK, &CHANGE, &RUN, &WEB, &["todo"], &DELEGATE]),
         rules: default_rules(),
         spawns: Some(spawns),
         mode: Mode::Primary,
@@ -137,11 +139,11 @@ mod tests {
             ("general", "General Agent", "read glob grep list write edit bash", Some(20)),
             ("explore", "Codebase Explorer", "read glob grep list", Some(15)),
             ("planner", "Task Planner", "read glob grep list todo", Some(10)),
-            ("researcher", "Research Agent", "read", Some(10)),
+            ("researcher", "Research Agent", "read webfetch websearch", Some(10)),
             (
                 "coder",
                 "Coder",
-                "read glob grep list write edit bash todo task task_status task_send task_cancel task_close",
+                "read glob grep list write edit bash webfetch websearch todo task task_status task_send task_cancel task_close",
                 None,
             ),
         ];
