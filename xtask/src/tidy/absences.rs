@@ -21,6 +21,8 @@ struct Rule {
 enum Crates {
     In(&'static [&'static str]),
     Outside(&'static [&'static str]),
+    /// Everywhere but in these crates and beneath this folder.
+    Beside(&'static [&'static str], &'static str),
 }
 
 /// What a rule says about test code.
@@ -185,6 +187,26 @@ const RULES: &[Rule] = &[
         looks: &[Code("process::Command"), Code("process::exit"), Code("process::abort")],
     },
     Rule {
+        name: "network",
+        why: "host::egress is the one way of tools, engine and cli to the network: it judges every address; a second client would be one that does not",
+        crates: Crates::Beside(
+            &["models", "protocols", "testkit", "tests", "xtask"],
+            "crates/host/src/egress/",
+        ),
+        tests: Tests::Exempt,
+        looks: &[
+            Code("TcpStream"),
+            Code("UdpSocket"),
+            Code("lookup_host"),
+            Code("ToSocketAddrs"),
+            Code("hyper"),
+            Code("hyper_util"),
+            Code("reqwest"),
+            Code("ureq"),
+            Code("tokio_rustls"),
+        ],
+    },
+    Rule {
         name: "working-directory",
         why: "the working directory is a value passed along, never process state: agents of one process have many",
         crates: Crates::Outside(&[]),
@@ -222,18 +244,16 @@ const RULES: &[Rule] = &[
 ];
 
 pub(crate) fn check(source: &Source) -> Vec<Breach> {
-    RULES
-        .iter()
-        .filter(|rule| rule.crates.include(source.owner()))
-        .flat_map(|rule| rule.breaches(source))
-        .collect()
+    RULES.iter().filter(|rule| rule.crates.include(source)).flat_map(|rule| rule.breaches(source)).collect()
 }
 
 impl Crates {
-    fn include(&self, owner: &str) -> bool {
+    fn include(&self, source: &Source) -> bool {
+        let owner = source.owner();
         match self {
             Self::In(names) => names.contains(&owner),
             Self::Outside(names) => !names.contains(&owner),
+            Self::Beside(names, folder) => !names.contains(&owner) && !source.path.starts_with(folder),
         }
     }
 }

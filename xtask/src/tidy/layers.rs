@@ -69,6 +69,12 @@ const FOREIGN: &[Foreign] = &[
         names: &["rusqlite", "libsqlite3-sys"],
         why: "all access to SQLite is in one crate, so that its guarantees are stated and tested in one place",
     },
+    Foreign {
+        crates: &["posse-host", "posse-models", "posse-protocols", "posse-testkit", "xtask"],
+        only: true,
+        names: &["reqwest", "hyper", "hyper-util", "ureq", "isahc", "curl", "tokio-rustls", "native-tls"],
+        why: "tools, engine and cli have no HTTP client but host::egress, which judges every address; models have their own",
+    },
 ];
 
 /// Checks `cargo metadata --no-deps`.
@@ -162,5 +168,8 @@ mod tests {
         assert_eq!(found("posse-engine", "rustix", None).len(), 1);
         assert_eq!(found("posse-cli", "rusqlite", None).len(), 1);
         assert_eq!(found("posse-store", "rusqlite", None), [""; 0]);
+        assert_eq!(found("posse-tools", "reqwest", None).len(), 1);
+        assert_eq!(found("posse-cli", "hyper", None).len(), 1);
+        assert_eq!(found("posse-host", "hyper", None), [""; 0]);
     }
 }

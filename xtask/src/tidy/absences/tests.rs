@@ -76,6 +76,20 @@ fn only_cli_reads_the_environment() {
 }
 
 #[test]
+fn only_the_egress_client_reaches_the_network() {
+    for owner in ["tools", "engine", "cli", "host", "posse"] {
+        assert_eq!(broken(owner, "use tokio::net::TcpStream;"), ["network"]);
+        assert_eq!(broken(owner, "let page = reqwest::get(url).await;"), ["network"]);
+        assert_eq!(broken(owner, "use tokio::net::UnixStream;\nlet hyperbole = 1;"), NONE);
+        assert_eq!(broken(owner, "#[cfg(test)]\nmod tests { use std::net::TcpStream; }"), NONE);
+    }
+    let egress = Source::new("crates/host/src/egress/connect.rs", "use tokio::net::TcpStream;");
+    assert!(check(&egress).is_empty());
+    // Model traffic has a client of its own, so that a model on this machine works.
+    assert_eq!(broken("models", "use hyper::Request;"), NONE);
+}
+
+#[test]
 fn only_cli_prints() {
     assert_eq!(broken("engine", "println!(\"x\");"), ["print"]);
     assert_eq!(broken("tools", "let out = std::io::stdout();"), ["print"]);
