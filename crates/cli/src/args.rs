@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Send(commands::send::SendArgs),
     Cancel(commands::cancel::CancelArgs),
     Resume(commands::resume::ResumeArgs),
+    Approve(commands::approve::ApproveArgs),
+    Deny(commands::deny::DenyArgs),
     Verify(commands::verify::VerifyArgs),
     Explain(commands::explain::ExplainArgs),
     Demo(commands::demo::DemoArgs),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use posse::{Finished, Posse, RunHandle, RunId};
 
+use crate::asking::{Asking, Step};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::signals::{Ask, Signals};
@@ -29,8 +30,10 @@ async fn carry(
     known: u64,
     signals: &mut Signals,
     view: &mut View,
+    asking: &mut Asking,
 ) -> Result<Carried, CliError> {
     let run = handle.id();
+    let dir = posse.get(run).await?.dir;
     let mut events = posse.events(run, if view.needs_past() { 0 } else { known });
     let mut given_up = Box::pin(handle.ended());
     let mut left = false;
@@ -48,13 +51,26 @@ async fn carry(
                 if is_end(event.kind) {
                     break;
                 }
+                if asking.is_about(&event) {
+                    asking.refresh(posse, run, view).await?;
+                }
             }
+            step = asking.next() => match step {
+                Step::Typed(line) => asking.take(line.as_deref(), posse, &dir, view)?,
+                Step::Posted(posted) => {
+                    if let Some(text) = posted? {
+                        view.note(&text);
+                    }
+                    asking.refresh(posse, run, view).await?;
+                }
+            },
             // An end is in the journal and is read there; only giving up is news.
             ended = &mut given_up, if !left => {
                 left = true;
                 ended?;
             }
             ask = signals.next() => {
+                asking.withdraw(view);
                 if ask != Ask::Interrupt || cancelling.is_some() {
                     stop(posse, handle).await;
                     view.close();
@@ -73,6 +89,7 @@ async fn carry(
             () = view.due() => view.draw(),
         }
     }
+    asking.withdraw(view);
     if !left {
         given_up.await?;
     }
@@ -118,14 +135,16 @@ pub(crate) async fn carry_and_tell(
     known: u64,
     signals: &mut Signals,
     mut view: View,
+    mut asking: Asking,
 ) -> Result<Exit, CliError> {
-    match carry(posse, handle, known, signals, &mut view).await {
+    match carry(posse, handle, known, signals, &mut view, &mut asking).await {
         Ok(Carried::Ended(finished)) => {
             view.result(&finished)?;
             Ok(Exit::of(&finished))
         }
         Ok(Carried::Stopped(ask)) => Ok(ask.exit()),
         Err(error) => {
+            asking.withdraw(&mut view);
             // Nothing more may start while nobody watches; what is written stays.
             stop(posse, handle).await;
             view.close();

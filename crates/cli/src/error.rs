@@ -38,6 +38,11 @@ impl CliError {
         Self { kind, message: message.into(), hint: None }
     }
 
+    /// What happened, without what to do about it.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// What was typed cannot be right.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Kind::Usage, message)
@@ -110,6 +115,9 @@ impl From<posse::Error> for CliError {
             }
             posse::Error::Ended { run, .. } => {
                 CliError::failed(message).hint(format!("`posse show {run}` tells how it went"))
+            }
+            posse::Error::NotAsked { .. } => {
+                CliError::failed(message).hint("it was answered meanwhile, or its agent has ended")
             }
             posse::Error::Store(error) => error.into(),
             posse::Error::Runtime(error) => error.into(),

@@ -62,6 +62,11 @@ impl fmt::Display for AgentArg {
 }
 
 impl AgentArg {
+    /// Whether only a run was typed.
+    pub(crate) fn is_run(&self) -> bool {
+        self.path.is_empty()
+    }
+
     /// The agent that is meant; whether the run has it is for the caller to see.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<AgentId, CliError> {
         let run = posse.find(&self.run).await?;

@@ -4,7 +4,9 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use posse::{AgentInfo, DepthInfo, EventBody, Figures, Finished, JournalEvent, RunInfo, RunSummary, Usage};
+use posse::{
+    AgentInfo, DepthInfo, EventBody, Figures, Finished, JournalEvent, Request, RunInfo, RunSummary, Usage,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -81,6 +83,7 @@ impl<'a> EventLine<'a> {
             EventBody::ToolFinished(e) => serde_json::to_value(e),
             EventBody::ToolInterrupted(e) => serde_json::to_value(e),
             EventBody::MessageReceived(e) => serde_json::to_value(e),
+            EventBody::InputRequested(e) => serde_json::to_value(e),
             // The others hold no text that is kept elsewhere.
             _ => return Self::new(event),
         };
@@ -173,12 +176,15 @@ pub(crate) struct PsLine<'a> {
     ended_at: Option<String>,
     /// The process that carries it.
     pid: Option<u32>,
+    /// The calls that wait for a person.
+    waiting: usize,
 }
 
 impl<'a> PsLine<'a> {
     /// The line of a run.
-    pub(crate) fn new(run: &'a RunSummary) -> Self {
+    pub(crate) fn new(run: &'a RunSummary, waiting: usize) -> Self {
         Self {
+            waiting,
             version: VERSION,
             run: run.run.as_str(),
             status: crate::text::status(&run.status, run.holder.as_ref()),
@@ -210,10 +216,13 @@ struct AgentLine<'a> {
     wall_ms: u64,
     usage: Spent,
     subtree_usage: Spent,
+    /// What it waits for, if that is a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked: Option<String>,
 }
 
-impl<'a> From<&'a AgentInfo> for AgentLine<'a> {
-    fn from(agent: &'a AgentInfo) -> Self {
+impl<'a> AgentLine<'a> {
+    fn new(agent: &'a AgentInfo, requests: &[Request]) -> Self {
         let Figures { turns, tool_calls, wall_ms, usage } = &agent.own;
         Self {
             id: agent.id.as_str(),
@@ -228,6 +237,7 @@ impl<'a> From<&'a AgentInfo> for AgentLine<'a> {
             wall_ms: *wall_ms,
             usage: usage.into(),
             subtree_usage: (&agent.subtree.usage).into(),
+            blocked: crate::text::blocked(&agent.id, requests),
         }
     }
 }
@@ -269,12 +279,12 @@ pub(crate) struct ShowLine<'a> {
 
 impl<'a> ShowLine<'a> {
     /// The line of a run.
-    pub(crate) fn new(run: &'a RunInfo) -> Self {
+    pub(crate) fn new(run: &'a RunInfo, requests: &[Request]) -> Self {
         Self {
             version: VERSION,
             run: run.run.as_str(),
             status: crate::text::status(&run.status, run.holder.as_ref()),
-            agents: run.agents.iter().map(AgentLine::from).collect(),
+            agents: run.agents.iter().map(|agent| AgentLine::new(agent, requests)).collect(),
             by_depth: run.by_depth.iter().map(DepthLine::from).collect(),
         }
     }

@@ -4,14 +4,20 @@
 use std::path::{Path, PathBuf};
 
 use posse::ports::Models;
-use posse::{Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, NewRun, Rules};
+use posse::{
+    Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, NewRun, OnAsk,
+    Rules,
+};
 use posse_domain::budget::DEFAULT_BASE_TURNS;
+use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use serde::{Deserialize, Serialize};
 
+use crate::approvals;
 use crate::commands::demo;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::limit::Limit;
+use crate::permissions::PermissionArgs;
 use crate::settings::{Origin, Settings, Sourced};
 
 /// The provider whose models are script files.
@@ -30,6 +36,8 @@ pub(crate) struct Wanted {
     pub(crate) dir: Option<PathBuf>,
     /// What the run itself says about its depth.
     pub(crate) max_depth: Option<u32>,
+    /// What the run's flags allow, ask and deny.
+    pub(crate) permissions: PermissionArgs,
     /// A model that is part of this program, whatever the settings say.
     pub(crate) own_model: Option<&'static str>,
     /// All settings, flags included.
@@ -51,12 +59,15 @@ pub(crate) struct Launch {
     budget: Budget,
     parallel: u32,
     operator_rules: Rules,
+    run_rules: Rules,
+    approvals: Approvals,
+    on_ask: OnAsk,
 }
 
 impl Launch {
     /// Checks what was asked for. The models it needs are left in `models`, so that no script is read twice.
     pub(crate) fn new(wanted: Wanted, context: &Context, models: &Catalog) -> Result<Self, CliError> {
-        let Wanted { request, definition, agents, dir, max_depth, own_model, settings } = wanted;
+        let Wanted { request, definition, agents, dir, max_depth, permissions, own_model, settings } = wanted;
         let cwd = &context.environment.cwd;
         let mut definitions = match &agents {
             Some(agents) => read_agents(agents, cwd, &context.tool_names())?,
@@ -75,6 +86,8 @@ impl Launch {
             Some(model) => model,
             None => model_of(settings.model, cwd, models)?,
         };
+        let dir = working_dir(dir, cwd)?;
+        let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
         note_ceiling(max_depth, settings.max_orchestration_depth.as_ref());
         let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));
         Ok(Self {
@@ -82,7 +95,7 @@ impl Launch {
             definition: root.name.clone(),
             definitions,
             model,
-            dir: working_dir(dir, cwd)?,
+            dir,
             base_turns: settings.max_turns.map_or(Some(DEFAULT_BASE_TURNS), |limit| limit.value.as_u32()),
             max_depth,
             default_max_depth: settings.max_depth.map(|depth| depth.value),
@@ -92,6 +105,9 @@ impl Launch {
                 .parallel
                 .map_or(DEFAULT_PARALLEL, |limit| limit.value.as_u32().unwrap_or(u32::MAX)),
             operator_rules: settings.rules,
+            run_rules,
+            approvals,
+            on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),
         })
     }
 
@@ -107,7 +123,10 @@ impl Launch {
             .max_orchestration_depth(self.max_orchestration_depth)
             .budget(self.budget)
             .parallel(self.parallel)
-            .operator_rules(self.operator_rules);
+            .operator_rules(self.operator_rules)
+            .run_rules(self.run_rules)
+            .approvals(self.approvals)
+            .on_ask(self.on_ask);
         match self.max_depth {
             Some(depth) => run.max_depth(depth),
             None => run,
@@ -122,6 +141,19 @@ pub(crate) fn models(context: &Context) -> Catalog {
         models.insert(name, model);
     }
     models
+}
+
+/// The run's rules, and what was allowed in advance: typed for this run, or kept for its directory.
+fn permitted(typed: PermissionArgs, kept: &Approvals) -> Result<(Rules, Approvals), CliError> {
+    let too_many = |flag: &str, most| CliError::usage(format!("{flag}: more than {most} patterns"));
+    if typed.rules.len() > RULES_MAX {
+        return Err(too_many("--ask, --deny", RULES_MAX));
+    }
+    if typed.allow.len() > APPROVALS_MAX {
+        return Err(too_many("--allow", APPROVALS_MAX));
+    }
+    let approvals = typed.allow.into_iter().chain(kept.iter().cloned()).take(APPROVALS_MAX).collect();
+    Ok((typed.rules.into(), approvals))
 }
 
 fn limit<const LEAST: u64>(limit: Option<Sourced<Limit<LEAST>>>, default: Option<u64>) -> Option<u64> {

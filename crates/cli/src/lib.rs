@@ -5,7 +5,9 @@
 //! arguments (`args`), settings with their origins (`settings`), and what a run needs (`launch`). Everything
 //! that can be wrong with them is found before anything is written.
 
+mod approvals;
 mod args;
+mod asking;
 mod background;
 mod carry;
 mod commands;
@@ -18,6 +20,7 @@ mod json;
 mod launch;
 mod limit;
 mod output;
+mod permissions;
 mod runtime;
 mod settings;
 mod signals;

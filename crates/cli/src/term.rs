@@ -43,6 +43,30 @@ pub(crate) fn line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The whole text, with everything in it made visible that a terminal would act on, hide or show as something else.
+/// Further lines begin with `lead`, so that none passes for something that was said here.
+pub(crate) fn visible(text: &str, lead: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => {
+                shown.push_str("\\n\n");
+                shown.push_str(lead);
+            }
+            c if is_plain(c) && !c.is_control() && !passes_for_another(c) => shown.push(c),
+            c => shown.extend(c.escape_default()),
+        }
+    }
+    shown
+}
+
+/// Characters that look like a space or like nothing.
+fn passes_for_another(c: char) -> bool {
+    (c.is_whitespace() && c != ' ')
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200c}' | '\u{200d}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0100}'..='\u{e01ef}')
+}
+
 /// Whether a character may stand in JSON as it is; the others can be written as escapes without loss.
 pub(crate) fn is_plain(c: char) -> bool {
     !(steers(c) || turns(c))
@@ -159,6 +183,21 @@ mod tests {
             let text: String =
                 (0..4).map(|place| pieces[number / pieces.len().pow(place) % pieces.len()]).collect();
             assert!(clean(&text).chars().all(|c| is_plain(c) && c != '\r'), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_made_visible_is_all_there_and_does_nothing() {
+        for (text, shown) in [
+            ("git push origin main", "git push origin main"),
+            ("Grüße 世界", "Grüße 世界"),
+            ("ls\u{1b}[2Jx", r"ls\u{1b}[2Jx"),
+            ("a\u{202e}b\u{9b}c\u{7}", r"a\u{202e}b\u{9b}c\u{7}"),
+            ("a\tb\rc", r"a\tb\rc"),
+            ("a\u{a0}b\u{200d}c\u{3164}", r"a\u{a0}b\u{200d}c\u{3164}"),
+            ("one\ntwo", "one\\n\n> two"),
+        ] {
+            assert_eq!(visible(text, "> "), shown);
         }
     }
 

@@ -38,6 +38,14 @@ pub enum Error {
         /// How.
         status: String,
     },
+    /// Nobody waits for this answer, or not any more.
+    #[error("{agent} does not wait for an answer about `{operation}`")]
+    NotAsked {
+        /// The agent.
+        agent: AgentId,
+        /// What was answered.
+        operation: String,
+    },
     /// The journal could not be used.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -4,7 +4,7 @@ use posse_domain::budget::{Figures, Usage};
 use posse_domain::event::{EventBody, FailedChild};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::FailKind;
-use posse_domain::permission::{Approvals, Authority, Explanation, Operation};
+use posse_domain::permission::Authority;
 use posse_engine::ports::{AgentRow, Holder, RunEntry, StoreError};
 use serde::Serialize;
 
@@ -125,11 +125,14 @@ impl AgentInfo {
         })
     }
 
-    pub(crate) fn explain(&self, operation: &str) -> Result<Explanation, Error> {
-        let authority: Authority = serde_json::from_str(&self.permissions_json).map_err(|error| {
-            StoreError::Corrupt { path: format!("agent {}", self.id), problem: error.to_string() }
-        })?;
-        Ok(authority.explain(&Approvals::none(), &Operation::parse(operation)))
+    /// All that bounds it.
+    pub(crate) fn authority(&self) -> Result<Authority, Error> {
+        let read = serde_json::from_str(&self.permissions_json);
+        let corrupt = |error: serde_json::Error| StoreError::Corrupt {
+            path: format!("agent {}", self.id),
+            problem: error.to_string(),
+        };
+        Ok(read.map_err(corrupt)?)
     }
 }
 

@@ -36,6 +36,7 @@ mod error;
 mod events;
 mod info;
 mod new_run;
+mod requests;
 mod system;
 
 use std::collections::HashMap;
@@ -52,12 +53,13 @@ pub use posse_domain::definition::Definition;
 pub use posse_domain::event::{EventBody, OrderChecker};
 pub use posse_domain::id::{AgentId, RunId};
 pub use posse_domain::permission::{
-    Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules,
+    Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules,
 };
 pub use posse_engine::ports;
 pub use posse_engine::{Delta, DeltaPart, RunHandle, TaskEvent, TaskState, Verified, VerifyError};
 pub use posse_host::sandbox::{self, init};
 pub use posse_models::{Catalog, scripted};
+pub use requests::Request;
 
 use posse_engine::ports::{Holder, MailCommand, RunKey, Store, TenantId, Tool};
 use posse_engine::{Resumed, Runtime};
@@ -70,6 +72,16 @@ pub enum Resume {
     Held(Holder),
     /// It had ended already.
     Ended,
+}
+
+impl From<Resumed> for Resume {
+    fn from(resumed: Resumed) -> Self {
+        match resumed {
+            Resumed::Going(handle) => Resume::Going(handle),
+            Resumed::Held(holder) => Resume::Held(holder),
+            Resumed::Ended(_) => Resume::Ended,
+        }
+    }
 }
 
 /// Runs of sub-agents on one state directory.
@@ -99,11 +111,12 @@ impl Posse {
 
     /// Goes on with a run that nobody alive owns.
     pub async fn resume(&self, run: &RunId) -> Result<Resume, Error> {
-        Ok(match self.runtime.resume(run).await? {
-            Resumed::Going(handle) => Resume::Going(handle),
-            Resumed::Held(holder) => Resume::Held(holder),
-            Resumed::Ended(_) => Resume::Ended,
-        })
+        Ok(self.runtime.resume(run).await?.into())
+    }
+
+    /// The same with somebody attending who answers the root's questions; see [`NewRun::attended`].
+    pub async fn resume_attended(&self, run: &RunId) -> Result<Resume, Error> {
+        Ok(self.runtime.resume_attended(run).await?.into())
     }
 
     /// The newest runs whose id starts with `prefix`, newest first.
@@ -209,12 +222,14 @@ impl Posse {
         Ok(self.store.check().await?.problems)
     }
 
-    /// Why an agent may or may not do something: every layer's say, and the outcome.
+    /// Why an agent may or may not do something: every layer's say, and the outcome, with all that a person has
+    /// allowed in the run so far.
     pub async fn explain(&self, agent: &AgentId, operation: &str) -> Result<Explanation, Error> {
         let info = self.get(&agent.run()).await?;
         let found = info.agents.iter().find(|known| known.id == *agent);
         let found = found.ok_or_else(|| Error::NoAgent(agent.clone()))?;
-        found.explain(operation)
+        let approvals = self.runtime.load(&agent.run()).await?.terms.approvals;
+        Ok(found.authority()?.explain(&approvals, &Operation::parse(operation)))
     }
 
     /// Stops carrying runs at once; they stay resumable.

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use crate::asking::Asking;
 use crate::background::{Answer, name_log};
 use crate::carry::carry_and_tell;
 use crate::context::Context;
@@ -48,7 +49,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
         name_log(&args.log, handle.id().as_str());
         // Whoever asked may be gone; the run is not.
         drop(output.json(&Answer::Started { run: handle.id().to_string() }));
-        carry_and_tell(&posse, &handle, 0, &mut signals, View::plain()).await
+        carry_and_tell(&posse, &handle, 0, &mut signals, View::plain(), Asking::nobody()).await
     })
 }
 

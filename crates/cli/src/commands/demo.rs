@@ -8,6 +8,7 @@ use posse::RunId;
 use posse::ports::Model;
 use posse::scripted::Scripted;
 
+use crate::asking::Asking;
 use crate::carry::carry_and_tell;
 use crate::context::Context;
 use crate::error::CliError;
@@ -65,7 +66,9 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
         let mut signals = Signals::listen()?;
         let posse = context.open(models)?;
         let handle = posse.start(launch.into_new_run()).await?;
-        let exit = carry_and_tell(&posse, &handle, 0, &mut signals, View::new(false, context)).await?;
+        let exit =
+            carry_and_tell(&posse, &handle, 0, &mut signals, View::new(false, context), Asking::nobody())
+                .await?;
         if exit == Exit::DONE {
             note(&farewell(handle.id(), &folder, &context.program));
         }

@@ -12,12 +12,14 @@ use crate::runtime;
 
 /// Say why an agent may or may not do something
 ///
-/// Every layer of rules is listed with what it says; the lowest counts: deny, then ask, then allow.
+/// Every layer of rules is listed with what it says; the lowest counts: deny, then ask, then allow. What a person
+/// allowed is taken into account.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     /// The agent; a run stands for its root
     agent: AgentArg,
-    /// What it would do, as tool or tool:specifier, such as `write:src/main.rs`
+    /// What it would do, as tool or tool:specifier, such as `write:src/main.rs`; `network` is what its commands may
+    /// reach
     operation: String,
     /// Print one JSON object
     #[arg(long)]
@@ -65,6 +67,8 @@ fn to_json(explanation: &Explanation) -> Value {
         "operation": explanation.operation,
         "decision": explanation.verdict.decision.to_string(),
         "because": explanation.verdict.to_string(),
+        "layer": explanation.verdict.by().map(ToString::to_string),
+        "rule": explanation.verdict.rule(),
         "layers": layers,
     })
 }

@@ -1,9 +1,12 @@
 //! One file for each verb: its arguments, whose doc comments are its help, and one function.
 
+mod answering;
+pub(crate) mod approve;
 pub(crate) mod background;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod deny;
 pub(crate) mod explain;
 pub(crate) mod logs;
 pub(crate) mod ps;
@@ -32,6 +35,8 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Send(args) => send::send(&args, context),
         Command::Cancel(args) => cancel::cancel(&args, context),
         Command::Resume(args) => resume::resume(&args, context),
+        Command::Approve(args) => approve::approve(&args, context),
+        Command::Deny(args) => deny::deny(&args, context),
         Command::Verify(args) => verify::verify(&args, context),
         Command::Explain(args) => explain::explain(&args, context),
         Command::Demo(args) => demo::demo(&args, context),

@@ -1,5 +1,6 @@
 //! `posse ps`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use posse::RunSummary;
@@ -11,7 +12,7 @@ use crate::json::PsLine;
 use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
-use crate::text::{ago, now_ms, status};
+use crate::text::{ago, blocked, now_ms, status};
 
 /// Runs listed unless more are asked for.
 const SHOWN: u32 = 20;
@@ -35,11 +36,20 @@ pub(crate) struct PsArgs {
 pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
     let limit = if args.all { u32::MAX } else { args.number };
-    let runs = runtime::looking(async { Ok(posse.runs("", limit).await?) })?;
+    let (runs, requests) = runtime::looking(async {
+        let runs = posse.runs("", limit).await?;
+        let mut requests = Vec::new();
+        // Only a run that goes on can wait for a person, and few do at once.
+        for run in runs.iter().filter(|run| run.status == "running") {
+            requests.extend(posse.requests(&run.run).await?);
+        }
+        Ok((runs, requests))
+    })?;
+    let waiting = |run: &RunSummary| requests.iter().filter(|request| request.agent.run() == run.run).count();
     let mut output = Output::new();
     if args.json {
         for run in &runs {
-            output.json(&PsLine::new(run))?;
+            output.json(&PsLine::new(run, waiting(run)))?;
         }
     } else if runs.is_empty() {
         note("no runs yet; `posse demo` shows one");
@@ -48,6 +58,14 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
         if let Some(run) = runs.iter().find(|run| status(&run.status, run.holder.as_ref()) == "interrupted") {
             output.flush()?;
             note(&format!("nobody carries an interrupted run: `posse resume {}` goes on", run.run));
+        }
+        let agents: BTreeSet<_> = requests.iter().map(|request| &request.agent).collect();
+        if !agents.is_empty() {
+            output.flush()?;
+            for agent in agents {
+                note(&format!("{agent} is blocked: {}", blocked(agent, &requests).unwrap_or_default()));
+            }
+            note("`posse approve` and `posse deny` answer");
         }
     }
     output.flush()?;

@@ -3,6 +3,7 @@
 use posse::ports::Models;
 use posse::{Catalog, Posse, Resume, RunId, RunSummary};
 
+use crate::asking::{self, Asking};
 use crate::carry::carry_and_tell;
 use crate::context::Context;
 use crate::error::CliError;
@@ -40,12 +41,18 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
     let models = launch::models(context);
     check_model(&found, &models)?;
     let (run, known) = (found.run, found.events);
+    let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models)?;
         let mut view = View::new(args.json, context);
-        match posse.resume(&run).await? {
-            Resume::Going(handle) => carry_and_tell(&posse, &handle, known, &mut signals, view).await,
+        let attended = asking::attended(args.json);
+        let resumed = if attended { posse.resume_attended(&run).await? } else { posse.resume(&run).await? };
+        match resumed {
+            Resume::Going(handle) => {
+                let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
+                carry_and_tell(&posse, &handle, known, &mut signals, view, asking).await
+            }
             Resume::Held(holder) => Err(held(&run, holder.pid)),
             Resume::Ended => {
                 let finished = posse.wait(&run).await?;

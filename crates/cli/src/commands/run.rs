@@ -3,6 +3,9 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use posse::OnAsk;
+
+use crate::asking::{self, Asking};
 use crate::background;
 use crate::carry::carry_and_tell;
 use crate::context::Context;
@@ -11,8 +14,9 @@ use crate::exit::Exit;
 use crate::launch::{self, Launch, Wanted};
 use crate::limit::Limit;
 use crate::output::Output;
+use crate::permissions::PermissionArgs;
 use crate::runtime;
-use crate::settings::{Settings, Sourced};
+use crate::settings::{Settings, Sourced, on_ask};
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -55,6 +59,12 @@ pub(crate) struct RunArgs {
     /// Calls that run at once, or none [default: 32]
     #[arg(long, value_name = "N")]
     parallel: Option<Limit<1>>,
+    #[command(flatten)]
+    permissions: PermissionArgs,
+    /// What becomes of a question that nobody here answers: deny it, or escalate it to whoever answers with
+    /// `posse approve` [default: deny]
+    #[arg(long, value_name = "deny|escalate", value_parser = on_ask)]
+    on_ask: Option<OnAsk>,
     /// Print the run's id and carry it in the background
     #[arg(long, short)]
     detach: bool,
@@ -79,11 +89,14 @@ pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
         output.flush()?;
         return Ok(Exit::DONE);
     }
+    let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models)?;
-        let handle = posse.start(launch.into_new_run()).await?;
-        carry_and_tell(&posse, &handle, 0, &mut signals, View::new(json, context)).await
+        let attended = asking::attended(json);
+        let handle = posse.start(launch.into_new_run().attended(attended)).await?;
+        let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
+        carry_and_tell(&posse, &handle, 0, &mut signals, View::new(json, context), asking).await
     })
 }
 
@@ -95,6 +108,7 @@ impl RunArgs {
             max_agents: Sourced::flag(self.max_agents, "--max-agents"),
             max_tokens: Sourced::flag(self.max_tokens, "--max-tokens"),
             parallel: Sourced::flag(self.parallel, "--parallel"),
+            on_ask: Sourced::flag(self.on_ask, "--on-ask"),
             ..Settings::default()
         };
         Ok(Wanted {
@@ -104,6 +118,7 @@ impl RunArgs {
             agents: self.agents,
             dir: self.dir,
             max_depth: self.max_depth,
+            permissions: self.permissions,
             own_model: None,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use posse::{AgentInfo, Figures, RunInfo};
+use posse::{AgentInfo, Figures, Request, RunInfo};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -12,7 +12,7 @@ use crate::json::ShowLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{count, duration, plural, status, timestamp};
+use crate::text::{blocked, count, duration, plural, status, timestamp};
 
 /// Show a run with its agents, and what each of them spent
 #[derive(Debug, clap::Args)]
@@ -27,21 +27,23 @@ pub(crate) struct ShowArgs {
 /// Shows a run.
 pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
-    let info = runtime::looking(async {
+    let (info, requests) = runtime::looking(async {
         let run = args.run.find(&posse).await?;
-        Ok(posse.get(&run).await?)
+        let info = posse.get(&run).await?;
+        let requests = if info.status == "running" { posse.requests(&run).await? } else { Vec::new() };
+        Ok((info, requests))
     })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&ShowLine::new(&info))?;
+        output.json(&ShowLine::new(&info, &requests))?;
     } else {
-        output.text(&page(&info))?;
+        output.text(&page(&info, &requests))?;
     }
     output.flush()?;
     Ok(Exit::DONE)
 }
 
-fn page(info: &RunInfo) -> String {
+fn page(info: &RunInfo, requests: &[Request]) -> String {
     let mut page = heading(info);
     page.push('\n');
     page.push_str(&figures_row("AGENT", "DEFINITION", "STATE", &FIGURES_HEAD, "TITLE"));
@@ -53,7 +55,7 @@ fn page(info: &RunInfo) -> String {
             &agent.definition,
             stage(agent),
             &cells(&agent.own),
-            &title(agent),
+            &title(agent, requests),
         ));
     }
     if info.by_depth.len() > 1 {
@@ -125,10 +127,11 @@ fn stage(agent: &AgentInfo) -> &str {
     }
 }
 
-fn title(agent: &AgentInfo) -> String {
-    match &agent.error {
-        Some(error) => term::line(&format!("{} [{error}]", agent.title)),
-        None => term::line(&agent.title),
+fn title(agent: &AgentInfo, requests: &[Request]) -> String {
+    match (&agent.error, blocked(&agent.id, requests)) {
+        (Some(error), _) => term::line(&format!("{} [{error}]", agent.title)),
+        (None, Some(blocked)) => format!("{} [blocked: {blocked}]", term::line(&agent.title)),
+        (None, None) => term::line(&agent.title),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use posse::{AgentInfo, EventBody, JournalEvent, Posse};
+use posse::{AgentInfo, EventBody, JournalEvent, Posse, Request};
 use posse_domain::event::{ModelReplied, Sender};
 use posse_domain::message::ToolCall;
 
@@ -15,7 +15,7 @@ use crate::json::EventLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{clock, duration, spent};
+use crate::text::{blocked, clock, duration, spent};
 
 /// Show everything one agent was told, said and did
 ///
@@ -36,14 +36,16 @@ pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliErro
         let agent = args.agent.find(&posse).await?;
         let info = posse.get(&agent.run()).await?.agents.into_iter().find(|known| known.id == agent);
         let info = info.ok_or_else(|| CliError::from(posse::Error::NoAgent(agent)))?;
-        print(&posse, &info, args.json).await
+        let open = info.final_status.is_none();
+        let requests = if open { posse.requests(&info.id.run()).await? } else { Vec::new() };
+        print(&posse, &info, &requests, args.json).await
     })
 }
 
-async fn print(posse: &Posse, agent: &AgentInfo, json: bool) -> Result<Exit, CliError> {
+async fn print(posse: &Posse, agent: &AgentInfo, requests: &[Request], json: bool) -> Result<Exit, CliError> {
     let mut output = Output::new();
     if !json {
-        output.own(&heading(agent))?;
+        output.own(&heading(agent, requests))?;
     }
     let mut events = posse.events(&agent.id.run(), 0);
     while let Some(event) = events.try_next().await? {
@@ -62,7 +64,7 @@ async fn print(posse: &Posse, agent: &AgentInfo, json: bool) -> Result<Exit, Cli
     Ok(Exit::DONE)
 }
 
-fn heading(agent: &AgentInfo) -> String {
+fn heading(agent: &AgentInfo, requests: &[Request]) -> String {
     let contract: serde_json::Value = serde_json::from_str(&agent.contract_json).unwrap_or_default();
     let tools: Vec<&str> = contract["permissions"]["allowed_tools"]
         .as_array()
@@ -73,8 +75,9 @@ fn heading(agent: &AgentInfo) -> String {
     let limit = contract["execution"]["max_turns"].as_u64();
     let limit = limit.map_or_else(|| "no limit".to_owned(), |turns| turns.to_string());
     let state = agent.final_status.as_deref().unwrap_or(&agent.state);
+    let blocked = blocked(&agent.id, requests).map(|on| format!("\nblocked: {on}")).unwrap_or_default();
     format!(
-        "agent {}: {}, depth {}, {state}\ntitle: {}\nmodel: {}\ntools: {}\nturns: {} of {limit}, {}\n\n",
+        "agent {}: {}, depth {}, {state}{blocked}\ntitle: {}\nmodel: {}\ntools: {}\nturns: {} of {limit}, {}\n\n",
         agent.id,
         term::line(&agent.definition),
         agent.depth,
@@ -142,6 +145,11 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
         EventBody::PermissionDecided(e) => {
             let by = e.layer.as_ref().map(|layer| format!(", decided by {layer}")).unwrap_or_default();
             (format!("{} {}{by}", e.decision, e.operation), Vec::new())
+        }
+        EventBody::InputRequested(e) => {
+            let by = e.layer.as_ref().map(|layer| format!(", asked by {layer}")).unwrap_or_default();
+            let line = format!("waits for a person{by} (call {})", e.call_id);
+            (line, vec![term::visible(&e.operation, ""), e.arguments.to_shared().to_string()])
         }
         EventBody::TodoChanged(e) => {
             let item = |item: &posse_domain::event::TodoItem| {

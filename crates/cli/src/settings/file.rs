@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use posse::Rules;
+use posse::{OnAsk, Rules};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
@@ -21,6 +21,7 @@ const SETTINGS_MAX_BYTES: u64 = 1024 * 1024;
 struct RawSettings {
     model: Option<Spanned<String>>,
     agent: Option<RawAgent>,
+    on_ask: Option<Spanned<OnAsk>>,
     rules: Option<Rules>,
 }
 
@@ -66,7 +67,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         Err(serde_saphyr::Error::Eof { .. }) => None,
         read => read.map_err(|error| problem::in_file(&error, text, path))?,
     };
-    let RawSettings { model, agent, rules } = raw.unwrap_or_default();
+    let RawSettings { model, agent, on_ask, rules } = raw.unwrap_or_default();
     let agent = agent.unwrap_or_default();
     Ok(Settings {
         model: sourced(model, path),
@@ -76,6 +77,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         max_agents: sourced(agent.max_agents, path),
         max_tokens: sourced(agent.max_tokens, path),
         parallel: sourced(agent.parallel, path),
+        on_ask: sourced(on_ask, path),
         rules: rules.unwrap_or_default(),
     })
 }

@@ -9,14 +9,14 @@ mod variables;
 use std::fmt;
 use std::path::PathBuf;
 
-use posse::Rules;
+use posse::{OnAsk, Rules};
 
 use crate::env::Environment;
 use crate::error::CliError;
 use crate::limit::Limit;
 
 /// Every key there is. `rules` can only be written in the file.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "model",
     "agent.max_depth",
     "agent.max_orchestration_depth",
@@ -24,6 +24,7 @@ const KEYS: [&str; 8] = [
     "agent.max_agents",
     "agent.max_tokens",
     "agent.parallel",
+    "on_ask",
     "rules",
 ];
 
@@ -86,6 +87,8 @@ pub(crate) struct Settings {
     pub(crate) max_tokens: Option<Sourced<Limit<0>>>,
     /// `agent.parallel`: calls that run at once.
     pub(crate) parallel: Option<Sourced<Limit<1>>>,
+    /// `on_ask`: what becomes of a question that nobody answers at once.
+    pub(crate) on_ask: Option<Sourced<OnAsk>>,
     /// `rules`: the operator's layer.
     pub(crate) rules: Rules,
 }
@@ -110,8 +113,18 @@ impl Settings {
             max_agents: self.max_agents.or(other.max_agents),
             max_tokens: self.max_tokens.or(other.max_tokens),
             parallel: self.parallel.or(other.parallel),
+            on_ask: self.on_ask.or(other.on_ask),
             rules: if self.rules.is_empty() { other.rules } else { self.rules },
         }
+    }
+}
+
+/// Reads `on_ask` as it is typed.
+pub(crate) fn on_ask(text: &str) -> Result<OnAsk, String> {
+    match text {
+        "deny" => Ok(OnAsk::Deny),
+        "escalate" => Ok(OnAsk::Escalate),
+        _ => Err("expected `deny` or `escalate`".to_owned()),
     }
 }
 

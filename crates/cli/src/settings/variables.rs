@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::{KEYS, Origin, Settings, Sourced, meant};
+use super::{KEYS, Origin, Settings, Sourced, meant, on_ask};
 use crate::env::{POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
 use crate::error::CliError;
 use crate::limit::Limit;
@@ -54,6 +54,7 @@ impl Settings {
             "agent.max_agents" => self.max_agents = sourced(Limit::from_str(value)?, name),
             "agent.max_tokens" => self.max_tokens = sourced(Limit::from_str(value)?, name),
             "agent.parallel" => self.parallel = sourced(Limit::from_str(value)?, name),
+            "on_ask" => self.on_ask = sourced(on_ask(value)?, name),
             _ => return Err("can only be set in the settings file".to_owned()),
         }
         Ok(())

@@ -29,6 +29,7 @@ pub(super) struct Live {
     ticks: Option<Interval>,
     frame: usize,
     drawn_rows: u16,
+    paused: bool,
     closed: bool,
 }
 
@@ -36,6 +37,27 @@ impl Live {
     /// Whether it is still drawn.
     pub(super) fn is_open(&self) -> bool {
         !self.closed
+    }
+
+    /// Whether it is drawn again and again.
+    pub(super) fn is_drawn(&self) -> bool {
+        !self.closed && !self.paused
+    }
+
+    /// Draws it once more and leaves it, for a question to stand below.
+    pub(super) fn pause(&mut self) {
+        if self.is_drawn() {
+            self.draw();
+        }
+        self.paused = true;
+    }
+
+    /// Draws it again, below what was written meanwhile.
+    pub(super) fn go_on(&mut self) {
+        if self.paused {
+            self.paused = false;
+            self.drawn_rows = 0;
+        }
     }
 
     /// Takes in an event; the next drawing shows it.
@@ -46,7 +68,9 @@ impl Live {
     /// Shows a text below the tree.
     pub(super) fn note(&mut self, text: &str) {
         self.note = Some(text.to_owned());
-        self.draw();
+        if self.is_drawn() {
+            self.draw();
+        }
     }
 
     /// Waits for the next frame.
@@ -71,6 +95,7 @@ impl Live {
     /// Draws it a last time, larger than the screen if need be, and leaves it.
     pub(super) fn close(&mut self) {
         if !self.closed {
+            self.go_on();
             self.paint(FINAL_ROWS_MAX);
             self.closed = true;
         }

@@ -10,6 +10,7 @@ use std::io::IsTerminal;
 
 use posse::{Finished, JournalEvent};
 
+use crate::asking::write_out;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::json::{EventLine, ResultLine};
@@ -82,10 +83,26 @@ impl View {
         }
     }
 
+    /// Stops drawing and writes a question below; it is written here and holds nothing foreign.
+    pub(crate) fn pause(&mut self, text: &str) {
+        if let Kind::Live(live) = &mut self.kind {
+            live.pause();
+        }
+        write_out(text);
+    }
+
+    /// Ends a question and draws again, beneath it.
+    pub(crate) fn go_on(&mut self, text: &str) {
+        write_out(text);
+        if let Kind::Live(live) = &mut self.kind {
+            live.go_on();
+        }
+    }
+
     /// Waits until the view should be drawn again; for views that are not drawn, for ever.
     pub(crate) async fn due(&mut self) {
         match &mut self.kind {
-            Kind::Live(live) if live.is_open() => live.due().await,
+            Kind::Live(live) if live.is_drawn() => live.due().await,
             _ => std::future::pending().await,
         }
     }

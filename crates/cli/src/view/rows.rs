@@ -181,6 +181,9 @@ impl Drawing<'_> {
         let waits_for = self.tree.open_children(agent);
         let activity = match agent.stage {
             Stage::Completed => String::new(),
+            Stage::Running if !agent.waiting.is_empty() => {
+                format!("blocked: waits for a person: {}", agent.waiting[0].1)
+            }
             Stage::Running if !agent.asking && waits_for > 0 => {
                 format!(
                     "waits for {}",

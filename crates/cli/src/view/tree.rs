@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use posse::{AgentId, EventBody, JournalEvent, Usage};
-use posse_domain::event::{FinalStatus, ModelReplied, QueuedFor};
+use posse_domain::event::{FinalStatus, ModelReplied, QueuedFor, ToolFinished, ToolInterrupted};
 use posse_domain::lifecycle::FailKind;
 
 use crate::term;
@@ -69,6 +69,8 @@ pub(crate) struct Agent {
     pub(crate) asking: bool,
     /// What it did last.
     pub(crate) activity: String,
+    /// The calls that wait for a person, and what each would do.
+    pub(crate) waiting: Vec<(String, String)>,
     /// The number of its last event.
     pub(crate) last_seq: u64,
     /// Its children, oldest first.
@@ -93,6 +95,7 @@ impl Agent {
             usage: Usage::ZERO,
             asking: false,
             activity: String::new(),
+            waiting: Vec::new(),
             last_seq: 0,
             children: Vec::new(),
             refused: Vec::new(),
@@ -253,14 +256,25 @@ impl Agent {
             EventBody::RunCompleted(_) => self.stage = Stage::Completed,
             EventBody::RunFailed(e) => self.fail(e.kind, e.code.as_str(), &e.reason),
             EventBody::RunCancelled(e) => self.fail(FailKind::Cancelled, "CANCELLED", &e.reason),
+            EventBody::InputRequested(e) => {
+                let operation: String = e.operation.chars().take(ACTIVITY_MAX).collect();
+                self.waiting.push((e.call_id.clone(), term::visible(&operation, "")));
+            }
+            EventBody::InputAnswered(e) => self.settled(&e.call_id, event),
+            EventBody::ToolFinished(ToolFinished { call_id, .. })
+            | EventBody::ToolInterrupted(ToolInterrupted { call_id, .. }) => self.settled(call_id, event),
             EventBody::ToolIntended(_)
-            | EventBody::ToolFinished(_)
-            | EventBody::ToolInterrupted(_)
             | EventBody::TodoChanged(_)
             | EventBody::MessageReceived(_)
             | EventBody::CancelRequested(_) => self.activity = term::line(&event.summary),
             _ => {}
         }
+    }
+
+    /// A call has its answer or its result.
+    fn settled(&mut self, call_id: &str, event: &JournalEvent) {
+        self.waiting.retain(|(waiting, _)| waiting != call_id);
+        self.activity = term::line(&event.summary);
     }
 
     fn fail(&mut self, kind: FailKind, code: &str, reason: &str) {

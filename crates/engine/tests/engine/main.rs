@@ -3,6 +3,7 @@
 //! Every run ends in [`checks::check`]: the journal verified, the order of events, one result for every call,
 //! every completion delivered once, nothing begun after a cancel. A test says only what is special about it.
 
+mod asking;
 mod bad_replies;
 mod cancel;
 mod checks;

@@ -1,0 +1,571 @@
+//! Calls that wait for a person: what is asked, who answers, and what a crash, a cancel or a clock does meanwhile.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use posse_domain::event::{Answered, AnsweredBy, Event, EventBody, InputRequested};
+use posse_domain::hash::Hash;
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::permission::{Answer, Decision, OnAsk, Rule, Rules};
+use posse_engine::ports::{MailCommand, Store};
+use posse_engine::{FAULT_POINTS, Resumed, RunHandle, RunSpec};
+use posse_models::scripted::ScriptedAnswer;
+use serde_json::json;
+
+use crate::checks;
+use crate::crash::dies_at;
+use crate::power::Death;
+use crate::world::{Ended, Process, World, child, listing, newest};
+
+fn text(text: &str) -> ScriptedAnswer {
+    ScriptedAnswer::text(text)
+}
+
+fn asks(pattern: &str) -> Rule {
+    Rule { pattern: pattern.parse().expect(pattern), decision: Decision::Ask }
+}
+
+/// A run whose definitions ask before anybody strikes.
+fn striking(world: &World) -> RunSpec {
+    let mut spec = world.spec();
+    for definition in &mut spec.definitions {
+        definition.rules = vec![asks("strike")];
+    }
+    spec
+}
+
+fn attended(spec: RunSpec) -> RunSpec {
+    RunSpec { attended: true, ..spec }
+}
+
+fn escalating(spec: RunSpec) -> RunSpec {
+    RunSpec { on_ask: OnAsk::Escalate, ..spec }
+}
+
+/// The questions that nobody has answered.
+fn open(events: &[Event]) -> Vec<(AgentId, InputRequested)> {
+    let mut open: Vec<(AgentId, InputRequested)> = Vec::new();
+    for event in events {
+        let call_id = match &event.body {
+            EventBody::InputRequested(e) => {
+                open.push((event.agent.clone(), (**e).clone()));
+                continue;
+            }
+            EventBody::InputAnswered(e) => &e.call_id,
+            EventBody::ToolFinished(e) => &e.call_id,
+            EventBody::ToolInterrupted(e) => &e.call_id,
+            _ => continue,
+        };
+        open.retain(|(agent, asked)| *agent != event.agent || asked.call_id != *call_id);
+    }
+    open
+}
+
+/// Waits for the next open question of a run.
+async fn asked(world: &World, run: &RunId) -> (AgentId, InputRequested) {
+    let mut pulse = world.store().watch(&world.key(run));
+    loop {
+        pulse.borrow_and_update();
+        if let Some(found) = open(&world.store_events(run).await).pop() {
+            return found;
+        }
+        pulse.changed().await.expect("the store lives");
+    }
+}
+
+async fn say(world: &World, (agent, asked): &(AgentId, InputRequested), answer: Answer) {
+    let command = MailCommand::Answer {
+        agent: agent.clone(),
+        call_id: asked.call_id.clone(),
+        approval: asked.approval,
+        answer,
+    };
+    world.post(&agent.run(), command).await;
+}
+
+fn answers(ended: &Ended) -> Vec<(Answered, bool, AnsweredBy)> {
+    let answer = |event: &Event| match &event.body {
+        EventBody::InputAnswered(e) => Some((e.decision, e.always, e.by)),
+        _ => None,
+    };
+    ended.events.iter().filter_map(answer).collect()
+}
+
+fn count(ended: &Ended, kind: &str) -> usize {
+    ended.events.iter().filter(|event| event.body.kind() == kind).count()
+}
+
+async fn start(process: &Process, spec: RunSpec) -> RunHandle {
+    process.runtime.start(spec).await.expect("it starts")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_lets_one_call_happen_and_the_next_asks_again() {
+    let world = World::new(|request| match request.turn {
+        1 | 2 => text("").call("strike", json!({"on": "a"})),
+        _ => text("done"),
+    });
+    let process = world.process();
+    let handle = start(&process, attended(striking(&world))).await;
+    let first = asked(&world, handle.id()).await;
+    assert_eq!((first.1.operation.as_str(), first.1.layer.as_deref()), ("strike:a", Some("definition boss")));
+    assert_eq!(world.outside.count("strike"), 0, "nothing happens before the answer");
+    say(&world, &first, Answer::Once).await;
+    world.until(handle.id(), |event| matches!(&event.body, EventBody::ModelCalled(e) if e.turn == 2)).await;
+    let second = asked(&world, handle.id()).await;
+    assert_eq!(second.1.approval, first.1.approval, "the same operation, and still a question of its own");
+    say(&world, &second, Answer::Deny { reason: Some("once is enough".to_owned()) }).await;
+    let ended = world.ended(&handle).await;
+    assert_eq!(world.outside.count("strike"), 1);
+    let results = ended.results("0");
+    assert!(results[0].1, "{results:?}");
+    assert_eq!(results[1].2, "PERMISSION_DENIED: a person said no to `strike:a`: once is enough");
+    let said = [(Answered::Allow, false, AnsweredBy::Person), (Answered::Deny, false, AnsweredBy::Person)];
+    assert_eq!(answers(&ended), said);
+    let kinds = ended.kinds("0");
+    let at = kinds.iter().position(|kind| *kind == "permission_decided").expect("decided");
+    assert_eq!(
+        kinds[at..at + 4],
+        ["permission_decided", "input_requested", "input_answered", "tool_intended"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn always_holds_for_the_run_and_for_exactly_this_operation() {
+    let world = World::new(|request| match request.turn {
+        1 | 2 => text("").call("strike", json!({"on": "a"})),
+        3 => text("").call("strike", json!({"on": "a b"})),
+        _ => text("done"),
+    });
+    let process = world.process();
+    let handle = start(&process, attended(striking(&world))).await;
+    say(&world, &asked(&world, handle.id()).await, Answer::Always).await;
+    let is_longer =
+        |event: &Event| matches!(&event.body, EventBody::InputRequested(e) if e.operation == "strike:a b");
+    world.until(handle.id(), is_longer).await;
+    let longer = asked(&world, handle.id()).await;
+    say(&world, &longer, Answer::Deny { reason: None }).await;
+    let ended = world.ended(&handle).await;
+    assert_eq!((world.outside.count("strike"), count(&ended, "agent.input_requested")), (2, 2));
+    let kept: Vec<String> = ended.run.terms.approvals.iter().map(ToString::to_string).collect();
+    assert_eq!(kept, ["strike:a"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn always_answers_the_same_question_of_others_too() {
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => text("").call("task", child("builder", "x")).call("strike", json!({"on": "a"})),
+        (1, 1) => text("").call("strike", json!({"on": "a"})),
+        _ => text("done"),
+    });
+    let process = world.process();
+    let handle = start(&process, escalating(striking(&world))).await;
+    let run = handle.id().clone();
+    world
+        .until(&run, |event| event.agent.relative() == "1" && event.body.kind() == "agent.input_requested")
+        .await;
+    world.until(&run, |event| event.agent.is_root() && event.body.kind() == "agent.input_requested").await;
+    let questions = open(&world.store_events(&run).await);
+    assert_eq!(questions.len(), 2);
+    say(&world, &questions[0], Answer::Always).await;
+    let ended = world.ended(&handle).await;
+    assert_eq!(world.outside.count("strike"), 2);
+    let said = [(Answered::Allow, true, AnsweredBy::Person), (Answered::Allow, false, AnsweredBy::Host)];
+    assert_eq!(answers(&ended), said);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_to_another_question_or_to_none_changes_nothing() {
+    let world = World::new(|request| match request.turn {
+        1 => text("").call("strike", json!({"on": "a"})),
+        _ => text("done"),
+    });
+    let process = world.process();
+    let handle = start(&process, attended(striking(&world))).await;
+    let question = asked(&world, handle.id()).await;
+    let mut forged = question.clone();
+    forged.1.approval = Hash::of(b"strike:b");
+    say(&world, &forged, Answer::Once).await;
+    let mut stranger = question.clone();
+    stranger.1.call_id = "nobody".to_owned();
+    say(&world, &stranger, Answer::Once).await;
+    say(&world, &(question.0.child(7), question.1.clone()), Answer::Always).await;
+    say(&world, &question, Answer::Deny { reason: None }).await;
+    say(&world, &question, Answer::Once).await;
+    let ended = world.ended(&handle).await;
+    assert_eq!(world.outside.count("strike"), 0);
+    assert_eq!(answers(&ended), [(Answered::Deny, false, AnsweredBy::Person)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_settles_the_ask_of_every_layer_and_the_deny_of_none() {
+    let world = World::new(|request| match request.turn {
+        1 => text("").call("strike", json!({"on": "a"})).call("strike", json!({"on": "b"})),
+        _ => text("done"),
+    });
+    let mut spec = attended(striking(&world));
+    let deny = Rule { decision: Decision::Deny, ..asks("strike:b") };
+    spec.operator_rules = Rules::from(vec![asks("strike:*")]);
+    spec.run_rules = Rules::from(vec![asks("strike"), deny]);
+    let process = world.process();
+    let handle = start(&process, spec).await;
+    let question = asked(&world, handle.id()).await;
+    assert_eq!(question.1.layer.as_deref(), Some("operator"), "the first that asks is named");
+    say(&world, &question, Answer::Always).await;
+    let ended = world.ended(&handle).await;
+    assert_eq!((world.outside.count("strike"), count(&ended, "agent.input_requested")), (1, 1));
+    assert!(
+        ended.results("0")[1].2.contains("deny: run, by the rule `strike:b`"),
+        "{:?}",
+        ended.results("0")
+    );
+    assert_eq!(
+        answers(&ended),
+        [(Answered::Allow, false, AnsweredBy::Person)],
+        "the operator asks every time"
+    );
+    assert!(ended.run.terms.approvals.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nobody_can_be_asked_the_agent_is_told_what_would_have_helped() {
+    let world = World::new(|request| match request.turn {
+        1 => text("").call("strike", json!({"on": "a*"})).call("strike", json!({"on": "b"})),
+        _ => text("done"),
+    });
+    let mut spec = striking(&world);
+    spec.operator_rules = Rules::from(vec![asks("strike:b")]);
+    let ended = world.run(spec).await;
+    let said: Vec<String> = ended.results("0").into_iter().map(|(_, _, said)| said).collect();
+    assert!(said[0].ends_with(r"in advance with --allow 'strike:a\*'"), "{said:?}");
+    assert!(said[1].contains("nobody to ask") && !said[1].contains("--allow"), "{said:?}");
+    assert_eq!(count(&ended, "agent.input_requested"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_call_keeps_its_place_and_lets_the_others_go_on() {
+    let world = World::new(|request| match request.turn {
+        1 => text("")
+            .call("probe", json!({"on": "ask"}))
+            .call("probe", json!({"on": "go"}))
+            .call("write", json!({"path": "after.txt", "content": "x"})),
+        _ => text("done"),
+    });
+    let mut spec = attended(world.spec());
+    spec.run_rules = Rules::from(vec![asks("probe:ask")]);
+    let process = world.process();
+    let handle = start(&process, spec).await;
+    let question = asked(&world, handle.id()).await;
+    world.until(handle.id(), |event| event.body.kind() == "agent.tool_finished").await;
+    assert_eq!(world.outside.count("probe"), 1, "the other look");
+    assert!(!world.dir.path().join("after.txt").exists(), "a change waits for every look before it");
+    say(&world, &question, Answer::Once).await;
+    let ended = world.ended(&handle).await;
+    assert!(ended.results("0").iter().all(|(_, ok, _)| *ok));
+    assert!(world.dir.path().join("after.txt").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_reaches_what_the_tool_asks_about_the_same_file() {
+    let world = World::new(|request| match request.turn {
+        1 => text("").call("read", json!({"path": "a.txt"})),
+        2 => text("").call("edit", json!({"path": "a.txt", "old_text": "one", "new_text": "two"})),
+        _ => text("done"),
+    });
+    std::fs::write(world.dir.path().join("a.txt"), "one").expect("a file");
+    let mut spec = attended(world.spec());
+    spec.definitions[0].default = Decision::Ask;
+    let process = world.process();
+    let handle = start(&process, spec).await;
+    say(&world, &asked(&world, handle.id()).await, Answer::Once).await;
+    world.until(handle.id(), |event| matches!(&event.body, EventBody::ModelCalled(e) if e.turn == 2)).await;
+    let question = asked(&world, handle.id()).await;
+    assert_eq!(question.1.operation, "edit:a.txt");
+    say(&world, &question, Answer::Once).await;
+    let ended = world.ended(&handle).await;
+    assert!(ended.results("0").iter().all(|(_, ok, _)| *ok), "{:?}", ended.results("0"));
+    assert_eq!(std::fs::read_to_string(world.dir.path().join("a.txt")).expect("a file"), "two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_clock_runs_while_a_person_thinks() {
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => {
+            let mut input = child("builder", "x");
+            input["timeout_ms"] = json!(60_000);
+            input["budget"] = json!({"wall_ms": 60_000});
+            text("").call("task", input)
+        }
+        (1, 1) => text("").call("strike", json!({"on": "a"})).latency(Duration::from_secs(50)),
+        _ => text("done"),
+    })
+    .in_virtual_time();
+    let process = world.process();
+    let handle = start(&process, escalating(striking(&world))).await;
+    let question = asked(&world, handle.id()).await;
+    tokio::time::advance(Duration::from_hours(30)).await;
+    assert_eq!(open(&world.store_events(handle.id()).await).len(), 1, "it still waits");
+    say(&world, &question, Answer::Once).await;
+    let ended = world.ended(&handle).await;
+    assert_eq!(
+        (ended.status(), world.outside.count("strike")),
+        ("completed", 1),
+        "{}",
+        listing(&ended.events)
+    );
+    assert!(ended.results("1").iter().all(|(_, ok, _)| *ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clock_goes_on_after_the_answer() {
+    let world = World::new(|request| match request.turn {
+        1 => text("").call("strike", json!({"on": "a"})).latency(Duration::from_secs(50)),
+        _ => text("never").latency(Duration::from_secs(20)),
+    })
+    .in_virtual_time();
+    let mut spec = attended(striking(&world));
+    spec.budget.wall_ms = Some(60_000);
+    let process = world.process();
+    let handle = start(&process, spec).await;
+    let question = asked(&world, handle.id()).await;
+    tokio::time::advance(Duration::from_hours(2)).await;
+    say(&world, &question, Answer::Once).await;
+    let ended = world.ended(&handle).await;
+    assert!(ended.text().starts_with("BUDGET_EXHAUSTED: "), "{}", ended.text());
+    assert_eq!(world.outside.count("strike"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_one_slot_a_deep_tree_of_questions_never_deadlocks() {
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (depth @ 0..=3, 1) => {
+            let kind = if depth == 3 { "builder" } else { "lead" };
+            text("").call("task", child(kind, "down")).call("probe", json!({"on": "a"}))
+        }
+        (4, 1) => text("").call("strike", json!({"on": "a"})).call("probe", json!({"on": "a"})),
+        _ => text("done"),
+    });
+    let mut spec = escalating(striking(&world));
+    let everything = spec.definitions[0].tools.clone();
+    for definition in &mut spec.definitions {
+        definition.rules = vec![asks("probe"), asks("strike")];
+        definition.tools.clone_from(&everything);
+        definition.parallel = Some(1);
+    }
+    (spec.parallel, spec.max_depth) = (1, 4);
+    let person = Person::attends(&world);
+    let ended = world.run(spec).await;
+    drop(person);
+    assert_eq!(ended.status(), "completed", "{}", listing(&ended.events));
+    assert_eq!((world.outside.count("strike"), world.outside.count("probe")), (1, 5));
+    assert_eq!(count(&ended, "agent.input_requested"), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_while_somebody_is_asked_answers_every_call_once() {
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => text("").call("task", child("builder", "x")).call("strike", json!({"on": "b"})),
+        (1, 1) => text("").call("strike", json!({"on": "a"})).call("probe", json!({})),
+        _ => text("done"),
+    });
+    let process = world.process();
+    let handle = start(&process, escalating(striking(&world))).await;
+    let run = handle.id().clone();
+    for agent in ["0", "1"] {
+        let is_it =
+            |event: &Event| event.agent.relative() == agent && event.body.kind() == "agent.input_requested";
+        world.until(&run, is_it).await;
+    }
+    let questions = open(&world.store_events(&run).await);
+    world.cancel(&run.root()).await;
+    let ended = world.ended(&handle).await;
+    assert_eq!((ended.status(), world.outside.count("strike")), ("cancelled", 0));
+    assert!(answers(&ended).is_empty());
+    assert_eq!(ended.run.open_requests().count(), 0);
+    assert_eq!(questions.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parent_sees_what_its_child_waits_for() {
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => text("").call("task", crate::world::background("builder", "x")),
+        (0, 2) => text("").call("task_status", json!({"task_id": "1", "wait_ms": 600_000})),
+        (0, 3) => text("").call("task_status", json!({"task_id": "1"})),
+        (1, 1) => text("").call("strike", json!({"on": "a"})),
+        (0, _) if newest(request).contains("has completed") => text("done"),
+        (0, _) => text(""),
+        _ => text("done"),
+    });
+    let process = world.process();
+    let handle = start(&process, escalating(striking(&world))).await;
+    let run = handle.id().clone();
+    let question = asked(&world, &run).await;
+    world
+        .until(
+            &run,
+            |event| matches!(&event.body, EventBody::ModelCalled(e) if event.agent.is_root() && e.turn == 4),
+        )
+        .await;
+    say(&world, &question, Answer::Once).await;
+    let ended = world.ended(&handle).await;
+    let told = ended.results("0");
+    assert!(told.iter().any(|(_, _, said)| said.contains("waits for a person: strike:a")), "{told:?}");
+}
+
+/// Starts a run, waits for its question, and cuts the power.
+async fn dead_with_a_question(world: &World, spec: RunSpec) -> (RunId, (AgentId, InputRequested)) {
+    let dying = world.mortal(None);
+    let handle = start(&dying, spec).await;
+    let question = asked(world, handle.id()).await;
+    dying.power.as_ref().expect("mortal").cut();
+    (handle.id().clone(), question)
+}
+
+fn one_strike() -> World {
+    World::new(|request| match request.turn {
+        1 => text("").call("strike", json!({"on": "a"})),
+        _ => text("done"),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_given_while_nobody_carries_the_run_counts_when_somebody_does() {
+    for (answer, struck) in [(Answer::Once, 1), (Answer::Always, 1), (Answer::Deny { reason: None }, 0)] {
+        let world = one_strike();
+        let (run, question) = dead_with_a_question(&world, escalating(striking(&world))).await;
+        say(&world, &question, answer.clone()).await;
+        let heir = world.process();
+        let handle = world.resume(&heir, &run).await.expect("it goes on");
+        let ended = world.ended(&handle).await;
+        assert_eq!(world.outside.count("strike"), struck, "{answer:?}");
+        assert_eq!((count(&ended, "agent.input_requested"), count(&ended, "agent.input_answered")), (1, 1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_survives_its_process_and_is_not_asked_twice() {
+    let world = one_strike();
+    let (run, before) = dead_with_a_question(&world, escalating(striking(&world))).await;
+    let heir = world.process();
+    let handle = world.resume(&heir, &run).await.expect("it goes on");
+    world.until(&run, |event| event.body.kind() == "run.resumed").await;
+    let after = asked(&world, &run).await;
+    assert_eq!(after, before);
+    say(&world, &after, Answer::Once).await;
+    let ended = world.ended(&handle).await;
+    assert_eq!((world.outside.count("strike"), count(&ended, "agent.input_requested")), (1, 1));
+    assert_eq!(count(&ended, "agent.permission_decided"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_of_the_root_is_a_no_once_nobody_attends_any_more() {
+    let world = one_strike();
+    let (run, _) = dead_with_a_question(&world, attended(striking(&world))).await;
+    let heir = world.process();
+    let handle = world.resume(&heir, &run).await.expect("it goes on");
+    let ended = world.ended(&handle).await;
+    assert_eq!(world.outside.count("strike"), 0);
+    assert_eq!(answers(&ended), [(Answered::Deny, false, AnsweredBy::Host)]);
+    assert!(ended.result("0").1.contains("there is nobody to ask"), "{:?}", ended.result("0"));
+    let world = one_strike();
+    let (run, before) = dead_with_a_question(&world, attended(striking(&world))).await;
+    let heir = world.process();
+    let Ok(Resumed::Going(handle)) = heir.runtime.resume_attended(&run).await else { panic!("it goes on") };
+    world.until(&run, |event| event.body.kind() == "run.resumed").await;
+    assert_eq!(asked(&world, &run).await, before, "somebody attends again");
+    say(&world, &before, Answer::Once).await;
+    world.ended(&handle).await;
+    assert_eq!(world.outside.count("strike"), 1);
+}
+
+/// Somebody who answers every question with yes, whoever carries the run, until they are dropped.
+struct Person(tokio::task::JoinHandle<()>);
+
+impl Person {
+    fn attends(world: &World) -> Self {
+        let store = world.store().another_process();
+        Self(tokio::spawn(async move {
+            let tenant = posse_engine::ports::TenantId::local();
+            let run = loop {
+                // A run that does not exist gives no hints.
+                match store.runs(&tenant, "", 1).await.expect("runs").pop() {
+                    Some(entry) => break entry.run,
+                    None => tokio::task::yield_now().await,
+                }
+            };
+            let key = posse_engine::ports::RunKey { tenant, run };
+            let mut pulse = store.watch(&key);
+            let mut answered: HashSet<(AgentId, String)> = HashSet::new();
+            loop {
+                pulse.borrow_and_update();
+                for (agent, asked) in open(&checks::read(&store, &key).await) {
+                    if answered.insert((agent.clone(), asked.call_id.clone())) {
+                        let (call_id, approval) = (asked.call_id, asked.approval);
+                        let command = MailCommand::Answer { agent, call_id, approval, answer: Answer::Once };
+                        store.post(&key, command).await.expect("posted");
+                    }
+                }
+                pulse.changed().await.expect("the store lives");
+            }
+        }))
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Questions at two depths, before a command and before a write.
+fn asking() -> World {
+    World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => text("").call("task", child("builder", "x")).call("strike", json!({"on": "root"})),
+        (1, 1) => text("")
+            .call("write", json!({"path": "asked.txt", "content": "by a child"}))
+            .call("strike", json!({"on": "child"})),
+        _ => text("done"),
+    })
+}
+
+fn asking_spec(world: &World) -> RunSpec {
+    let mut spec = escalating(world.spec());
+    spec.run_rules = Rules::from(vec![asks("strike"), asks("write")]);
+    spec
+}
+
+/// Whatever dies when: each question is asked once and answered once, and what it was about happens at most once.
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_and_answers_survive_death_at_every_pass_of_every_point() {
+    let world = asking();
+    let person = Person::attends(&world);
+    let process = world.mortal(None);
+    let handle = start(&process, asking_spec(&world)).await;
+    handle.ended().await.expect("it ends");
+    drop(person);
+    let passes = process.power.expect("mortal").passes();
+    for point in FAULT_POINTS {
+        for pass in 1..=passes.get(point).copied().unwrap_or(0) {
+            let world = asking();
+            let person = Person::attends(&world);
+            let ended = dies_at(&world, asking_spec(&world), &[Death { point, pass }]).await;
+            drop(person);
+            let what = || format!("{point} {pass}:\n{}", listing(&ended.events));
+            assert_eq!(ended.status(), "completed", "{}", what());
+            let mut places = HashSet::new();
+            for event in &ended.events {
+                if let EventBody::InputRequested(e) = &event.body {
+                    assert!(
+                        places.insert((event.agent.clone(), e.call_id.clone())),
+                        "asked twice at {}",
+                        what()
+                    );
+                }
+            }
+            assert_eq!(places.len(), 3, "{}", what());
+            assert_eq!(count(&ended, "agent.input_answered"), 3, "{}", what());
+            let written = std::fs::read_to_string(world.dir.path().join("asked.txt"));
+            assert_eq!(written.expect("a file"), "by a child", "{}", what());
+        }
+    }
+}

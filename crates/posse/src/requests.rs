@@ -1,0 +1,163 @@
+//! Questions that wait for a person, and their answers.
+
+use std::collections::BTreeMap;
+
+use posse_domain::event::{Event, EventBody, InputRequested};
+use posse_domain::hash::Hash;
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::permission::{Answer, Operation, Pattern};
+use posse_engine::HistoryError;
+use posse_engine::ports::MailCommand;
+
+use crate::{Error, Posse};
+
+/// The events that open a question, answer it or end its call. Almost every event is about something else; those
+/// are not even decoded.
+const ABOUT: [&str; 4] =
+    ["agent.input_requested", "agent.input_answered", "agent.tool_finished", "agent.tool_interrupted"];
+
+/// A call that waits for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The agent that asks.
+    pub agent: AgentId,
+    /// Its call.
+    pub call_id: String,
+    /// What it would do, as `tool:specifier`.
+    pub operation: String,
+    /// The tool.
+    pub tool: String,
+    /// What it is called with, as JSON.
+    pub arguments: String,
+    /// The layer that asks.
+    pub layer: Option<String>,
+    /// Its rule, if it was a rule.
+    pub rule: Option<String>,
+    /// What an answer is bound to: the hash of tool, arguments and contract.
+    pub approval: Hash,
+    /// When it was asked, in milliseconds since 1970.
+    pub asked_at_ms: i64,
+    /// What [`Answer::Always`] would keep: the operation's exact literal. None if keeping it would change nothing,
+    /// because somebody other than a definition asks.
+    pub always: Option<Pattern>,
+    /// Whether an answer has been given and waits for somebody to carry the run.
+    pub is_answered: bool,
+}
+
+impl Request {
+    /// Who asks and why, in words.
+    pub fn why(&self) -> String {
+        let layer = self.layer.as_deref().unwrap_or("the rules");
+        match &self.rule {
+            Some(rule) => format!("{layer}, by the rule `{rule}`"),
+            None => format!("{layer}, by default"),
+        }
+    }
+
+    fn new(event: Event, e: InputRequested) -> Self {
+        Self {
+            agent: event.agent,
+            call_id: e.call_id,
+            operation: e.operation,
+            tool: e.tool,
+            arguments: e.arguments.to_shared().to_string(),
+            layer: e.layer,
+            rule: e.rule.map(|rule| rule.pattern.to_string()),
+            approval: e.approval,
+            asked_at_ms: event.at_ms,
+            always: None,
+            is_answered: false,
+        }
+    }
+}
+
+impl Posse {
+    /// The calls of a run that wait for a person, oldest first.
+    pub async fn requests(&self, run: &RunId) -> Result<Vec<Request>, Error> {
+        let mut open = self.asked(run).await?;
+        if open.is_empty() {
+            return Ok(open);
+        }
+        let mail = self.store.mail(&self.key(run)).await?;
+        let approvals = self.runtime.load(run).await?.terms.approvals;
+        let agents = self.get(run).await?.agents;
+        for request in &mut open {
+            request.is_answered = mail.iter().any(|mail| {
+                matches!(&mail.command, MailCommand::Answer { agent, call_id, approval, .. }
+                    if *agent == request.agent && *call_id == request.call_id && *approval == request.approval)
+            });
+            let agent = agents.iter().find(|agent| agent.id == request.agent);
+            if let Some(authority) = agent.map(crate::AgentInfo::authority).transpose()? {
+                request.always =
+                    authority.literal_that_lifts(&approvals, &Operation::parse(&request.operation));
+            }
+        }
+        Ok(open)
+    }
+
+    /// Answers a question. Durable: it is acted on by whoever carries the run, now or after a resume. An answer is
+    /// bound to what was asked and is used once.
+    pub async fn answer(&self, request: &Request, answer: Answer) -> Result<(), Error> {
+        let run = request.agent.run();
+        let asked = self.requests(&run).await?;
+        let same = |open: &&Request| {
+            open.agent == request.agent
+                && open.call_id == request.call_id
+                && open.approval == request.approval
+                && !open.is_answered
+        };
+        if asked.iter().find(same).is_none() {
+            return Err(Error::NotAsked {
+                agent: request.agent.clone(),
+                operation: request.operation.clone(),
+            });
+        }
+        let command = MailCommand::Answer {
+            agent: request.agent.clone(),
+            call_id: request.call_id.clone(),
+            approval: request.approval,
+            answer,
+        };
+        self.store.post(&self.key(&run), command).await?;
+        Ok(())
+    }
+
+    /// The questions that the journal leaves open.
+    async fn asked(&self, run: &RunId) -> Result<Vec<Request>, Error> {
+        let key = self.key(run);
+        let mut open: BTreeMap<u64, Event> = BTreeMap::new();
+        let mut ended = false;
+        posse_engine::read_events(&*self.store, &key, 0, |stored| {
+            let seq = stored.seq;
+            ended |= matches!(&*stored.kind, "run.completed" | "run.failed" | "run.cancelled");
+            let closes = !open.is_empty() || &*stored.kind == ABOUT[0];
+            if !closes || !ABOUT.contains(&&*stored.kind) {
+                return Ok(());
+            }
+            let event = Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?;
+            let call_id = match &event.body {
+                EventBody::InputRequested(_) => {
+                    open.insert(seq, event);
+                    return Ok(());
+                }
+                EventBody::InputAnswered(e) => &e.call_id,
+                EventBody::ToolFinished(e) => &e.call_id,
+                EventBody::ToolInterrupted(e) => &e.call_id,
+                _ => return Ok(()),
+            };
+            open.retain(|_, asked| {
+                !(asked.agent == event.agent
+                    && matches!(&asked.body, EventBody::InputRequested(e) if e.call_id == *call_id))
+            });
+            Ok(())
+        })
+        .await?;
+        let mut requests = Vec::new();
+        for mut event in open.into_values().filter(|_| !ended) {
+            posse_engine::fill(&*self.store, &key, &mut event).await?;
+            let EventBody::InputRequested(e) = event.body.clone() else { continue };
+            requests.push(Request::new(event, *e));
+        }
+        Ok(requests)
+    }
+}
