@@ -9,6 +9,7 @@ use posse::{Catalog, Posse, PosseBuilder};
 use crate::Extras;
 use crate::env::Environment;
 use crate::error::CliError;
+use crate::settings::Settings;
 
 /// The composition root's own part.
 pub(crate) struct Context {
@@ -43,7 +44,8 @@ impl Context {
     /// Opens the state directory to start or carry runs; makes it if need be.
     pub(crate) fn open(&self, models: Catalog) -> Result<Posse, CliError> {
         let mut builder = self.builder().state_dir(self.state_dir()?).models(Arc::new(models));
-        builder = builder.sandbox(self.sandbox());
+        let search = Settings::resolve(&self.environment)?.search.search(&self.environment.variables)?;
+        builder = builder.sandbox(self.sandbox()).search(search);
         for tool in &self.extras.tools {
             builder = builder.tool(tool.clone());
         }

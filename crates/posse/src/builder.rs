@@ -179,12 +179,8 @@ impl PosseBuilder {
             Arc::new(catalog)
         });
         let outputs = runs.clone().map(Outputs::beneath);
-        let hands = Hands {
-            sandbox: Sandbox::new(self.sandbox),
-            outputs,
-            search: self.search,
-            ..Hands::default()
-        };
+        let hands =
+            Hands { sandbox: Sandbox::new(self.sandbox), outputs, search: self.search, ..Hands::default() };
         let mut tools = posse_tools::builtin(hands);
         for tool in self.tools {
             tools.retain(|known| known.name != tool.name);

@@ -8,6 +8,7 @@ use posse::{OnAsk, Rules};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::search::RawSearch;
 use super::{Origin, Settings, Sourced, problem};
 use crate::error::CliError;
 use crate::limit::Limit;
@@ -22,6 +23,7 @@ struct RawSettings {
     model: Option<Spanned<String>>,
     agent: Option<RawAgent>,
     on_ask: Option<Spanned<OnAsk>>,
+    search: Option<RawSearch>,
     rules: Option<Rules>,
 }
 
@@ -67,7 +69,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         Err(serde_saphyr::Error::Eof { .. }) => None,
         read => read.map_err(|error| problem::in_file(&error, text, path))?,
     };
-    let RawSettings { model, agent, on_ask, rules } = raw.unwrap_or_default();
+    let RawSettings { model, agent, on_ask, search, rules } = raw.unwrap_or_default();
     let agent = agent.unwrap_or_default();
     Ok(Settings {
         model: sourced(model, path),
@@ -78,6 +80,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         max_tokens: sourced(agent.max_tokens, path),
         parallel: sourced(agent.parallel, path),
         on_ask: sourced(on_ask, path),
+        search: search.unwrap_or_default().sourced(|line| Origin::File { path: path.to_owned(), line }),
         rules: rules.unwrap_or_default(),
     })
 }

@@ -4,6 +4,7 @@
 
 mod file;
 mod problem;
+mod search;
 mod variables;
 
 use std::fmt;
@@ -11,12 +12,13 @@ use std::path::PathBuf;
 
 use posse::{OnAsk, Rules};
 
+use self::search::SearchSettings;
 use crate::env::Environment;
 use crate::error::CliError;
 use crate::limit::Limit;
 
 /// Every key there is. `rules` can only be written in the file.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 13] = [
     "model",
     "agent.max_depth",
     "agent.max_orchestration_depth",
@@ -25,6 +27,10 @@ const KEYS: [&str; 9] = [
     "agent.max_tokens",
     "agent.parallel",
     "on_ask",
+    "search.provider",
+    "search.url",
+    "search.key",
+    "search.key_env",
     "rules",
 ];
 
@@ -89,6 +95,8 @@ pub(crate) struct Settings {
     pub(crate) parallel: Option<Sourced<Limit<1>>>,
     /// `on_ask`: what becomes of a question that nobody answers at once.
     pub(crate) on_ask: Option<Sourced<OnAsk>>,
+    /// `search`: who is asked when an agent searches the web.
+    pub(crate) search: SearchSettings,
     /// `rules`: the operator's layer.
     pub(crate) rules: Rules,
 }
@@ -114,6 +122,7 @@ impl Settings {
             max_tokens: self.max_tokens.or(other.max_tokens),
             parallel: self.parallel.or(other.parallel),
             on_ask: self.on_ask.or(other.on_ask),
+            search: self.search.or(other.search),
             rules: if self.rules.is_empty() { other.rules } else { self.rules },
         }
     }
