@@ -65,11 +65,21 @@ pub(super) fn is_wired() -> bool {
 
 /// The socket to the runtime, which is standard input. It is moved away, so that no program inherits it.
 fn own_socket() -> io::Result<UnixStream> {
+    close_inherited()?;
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     // Anything but a socket was not given by a runtime.
     rustix::net::sockopt::socket_type(&socket)?;
     rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
     Ok(UnixStream::from(socket))
+}
+
+/// Closes what whoever started the runtime left open in it: a program could go on from there past every mount.
+#[expect(unsafe_code, reason = "closing a range of descriptors has no safe form")]
+fn close_inherited() -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: nothing in this process owns a descriptor from here on: it has just begun.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) };
+    if closed < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn serve(socket: &UnixStream) -> io::Result<()> {
