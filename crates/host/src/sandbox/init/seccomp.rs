@@ -3,7 +3,7 @@
 use std::io;
 
 use libc::{
-    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter,
     sock_fprog,
 };
 
@@ -106,9 +106,14 @@ const NAMESPACES: u32 = (libc::CLONE_NEWUSER
     .cast_unsigned();
 
 /// The only families of sockets: what a network namespace holds. Unix sockets are reached by path, whatever the
-/// network namespace: an agent for keys, a container engine, a desktop. A pair of them leads nowhere, and is another
-/// system call.
+/// network namespace: an agent for keys, a container engine, a desktop.
 const FAMILIES: [i32; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+/// The only types of socket pairs. One of a pair that is connected leads nowhere else; datagrams can be sent to any
+/// path.
+const PAIRS: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
+/// The bits of a socket's type that are its type.
+const TYPE_MASK: u32 = 0xf;
 
 /// Puts characters into a terminal as if they were typed.
 const TERMINAL_INPUT: [u32; 2] = [0x5412, 0x541C];
@@ -153,6 +158,12 @@ fn filter() -> Vec<sock_filter> {
     }
     known.push(refuse(libc::EPERM));
     on(&mut code, libc::SYS_socket, &known);
+    let mut connected = vec![load(argument(1)), instruction(BPF_ALU | BPF_AND | BPF_K, TYPE_MASK, 0, 0)];
+    for pair in PAIRS {
+        connected.extend([jump(BPF_JEQ, pair.cast_unsigned(), 0, 1), allow()]);
+    }
+    connected.push(refuse(libc::EPERM));
+    on(&mut code, libc::SYS_socketpair, &connected);
     let mut harmless = vec![load(argument(1))];
     for request in TERMINAL_INPUT {
         harmless.extend([jump(BPF_JEQ, request, 0, 1), refuse(libc::EPERM)]);
@@ -226,6 +237,7 @@ mod tests {
                     let from = k as usize;
                     held = u32::from_le_bytes(data[from..from + 4].try_into().expect("four"));
                 }
+                op if op == BPF_ALU | BPF_AND | BPF_K => held &= k,
                 op if op == BPF_JMP | BPF_JEQ | BPF_K => at += jump_if(held == k),
                 op if op == BPF_JMP | BPF_JGE | BPF_K => at += jump_if(held >= k),
                 op if op == BPF_JMP | BPF_JSET | BPF_K => at += jump_if(held & k != 0),
@@ -249,10 +261,12 @@ mod tests {
 
     #[test]
     fn what_programs_need_is_allowed() {
-        for call in
-            [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_socketpair, libc::SYS_wait4]
-        {
+        for call in [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_wait4] {
             assert_eq!(own(call, &[]), ALLOWED, "{call}");
+        }
+        for pair in PAIRS {
+            let pair = u64::from((pair | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK).cast_unsigned());
+            assert_eq!(own(libc::SYS_socketpair, &[1, pair, 0]), ALLOWED);
         }
         for family in FAMILIES {
             assert_eq!(own(libc::SYS_socket, &[u64::from(family.cast_unsigned()), 1, 0]), ALLOWED);
@@ -277,6 +291,10 @@ mod tests {
             assert_eq!(own(libc::SYS_socket, &[family, 1, 0]), errno(libc::EPERM), "{family}");
             // What the kernel cuts off does not confuse the filter.
             assert_eq!(own(libc::SYS_socket, &[family | (1 << 32), 1, 0]), errno(libc::EPERM), "{family}");
+        }
+        for pair in [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC] {
+            let pair = u64::from(pair.cast_unsigned());
+            assert_eq!(own(libc::SYS_socketpair, &[1, pair, 0]), errno(libc::EPERM), "{pair}");
         }
         for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNET, libc::CLONE_NEWNS, libc::CLONE_NEWPID] {
             let flags = u64::from((flag | libc::SIGCHLD).cast_unsigned());
