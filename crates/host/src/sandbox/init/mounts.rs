@@ -170,6 +170,30 @@ fn protect(workspace: &Path, name: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Closes what /proc shows of the machine itself. The kernel asks only for the user's number there, and root's is the
+/// same inside: it could set which program handles crashes of the whole machine.
+pub(super) fn close_proc() -> Result<(), Failed> {
+    let closed = || -> io::Result<()> {
+        for entry in fs::read_dir("/proc")? {
+            let entry = entry?;
+            let is_process = entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+            // An entry may be gone, or be one that nobody may look at.
+            let Some(metadata) = entry.metadata().ok().filter(|_| !is_process) else { continue };
+            let (path, mode) = (entry.path(), metadata.permissions().mode());
+            let cover = match metadata {
+                metadata if metadata.is_symlink() => continue,
+                metadata if metadata.is_dir() || mode & 0o222 != 0 => path.as_path(),
+                _ if mode & 0o004 == 0 => Path::new(EMPTY_FILE),
+                _ => continue,
+            };
+            mount_bind_recursive(cover, &path)?;
+            set_attributes(&path, Attributes::READ_ONLY, true)?;
+        }
+        Ok(())
+    };
+    closed().map_err(step("closing /proc"))
+}
+
 fn hide(path: &str) -> Result<(), Failed> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     let cover = match metadata {
