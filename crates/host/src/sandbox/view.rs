@@ -26,7 +26,7 @@ const ROOT: [&str; 12] = [
 const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
 /// Toolchains beneath a home directory. None of these holds a secret: credentials lie beside them, not in them.
-const TOOLCHAINS: [&str; 36] = [
+const TOOLCHAINS: [&str; 37] = [
     ".cargo/bin",
     ".cargo/env",
     ".cargo/git",
@@ -55,7 +55,8 @@ const TOOLCHAINS: [&str; 36] = [
     ".local/bin",
     ".local/lib",
     ".local/pipx",
-    ".local/share/uv",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
     ".local/share/pipx",
     ".local/share/mise",
     ".local/share/pnpm",
