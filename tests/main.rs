@@ -1,9 +1,11 @@
 //! End-to-end stories: one binary, one file for each.
 
 mod cli_bad_input;
+mod cli_bash;
 mod cli_cancel;
 mod cli_demo;
 mod cli_detach;
+mod cli_doctor;
 mod cli_help;
 mod cli_logs;
 mod cli_look;
@@ -14,4 +16,5 @@ mod cli_settings;
 mod cli_signals;
 mod cli_store;
 mod cli_terminal;
+mod cli_web;
 mod support;
