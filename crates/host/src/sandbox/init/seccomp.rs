@@ -3,8 +3,8 @@
 use std::io;
 
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter,
-    sock_fprog,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long,
+    sock_filter, sock_fprog,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -292,7 +292,8 @@ mod tests {
             // What the kernel cuts off does not confuse the filter.
             assert_eq!(own(libc::SYS_socket, &[family | (1 << 32), 1, 0]), errno(libc::EPERM), "{family}");
         }
-        for pair in [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC] {
+        for pair in [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC]
+        {
             let pair = u64::from(pair.cast_unsigned());
             assert_eq!(own(libc::SYS_socketpair, &[1, pair, 0]), errno(libc::EPERM), "{pair}");
         }
