@@ -189,10 +189,7 @@ const RULES: &[Rule] = &[
     Rule {
         name: "network",
         why: "host::egress is the one way of tools, engine and cli to the network: it judges every address; a second client would be one that does not",
-        crates: Crates::Beside(
-            &["models", "protocols", "testkit", "tests", "xtask"],
-            "crates/host/src/egress/",
-        ),
+        crates: Crates::Beside(&["models", "testkit", "tests", "xtask"], "crates/host/src/egress/"),
         tests: Tests::Exempt,
         looks: &[
             Code("TcpStream"),

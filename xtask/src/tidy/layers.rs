@@ -70,7 +70,7 @@ const FOREIGN: &[Foreign] = &[
         why: "all access to SQLite is in one crate, so that its guarantees are stated and tested in one place",
     },
     Foreign {
-        crates: &["posse-host", "posse-models", "posse-protocols", "posse-testkit", "xtask"],
+        crates: &["posse-host", "posse-models", "posse-testkit", "xtask"],
         only: true,
         names: &["reqwest", "hyper", "hyper-util", "ureq", "isahc", "curl", "tokio-rustls", "native-tls"],
         why: "tools, engine and cli have no HTTP client but host::egress, which judges every address; models have their own",

@@ -43,6 +43,16 @@ async fn a_server_that_stalls_is_left() {
 }
 
 #[tokio::test]
+async fn a_drip_that_never_ends_ends_with_the_time() {
+    let server = Server::new(|_| Told::Endless("HTTP/1.1 200 OK\r\n\r\n".into(), b"x".to_vec())).await;
+    let mut request = brief(&server.url("open.test", "/"));
+    request.limits.body_max_bytes = usize::MAX;
+    let done = here().send(request, &opened("open.test")).await;
+    assert_eq!(done, Err(EgressError::Timeout { limit: Duration::from_millis(200) }));
+    server.left.notified().await;
+}
+
+#[tokio::test]
 async fn a_fetch_that_is_dropped_leaves() {
     let server = Server::new(|_| Told::Stall(Vec::new())).await;
     let request = get(&server.url("open.test", "/"));
