@@ -1,12 +1,16 @@
 //! End-to-end stories: one binary, one file for each.
 
+mod cli_asking;
 mod cli_bad_input;
+mod cli_bash;
 mod cli_cancel;
 mod cli_demo;
 mod cli_detach;
+mod cli_doctor;
 mod cli_help;
 mod cli_logs;
 mod cli_look;
+mod cli_permissions;
 mod cli_resume;
 mod cli_run;
 mod cli_send;

@@ -151,6 +151,39 @@ fn a_paused_owner_that_wakes_too_late_writes_nothing_more_and_says_why() {
     assert!(home.posse(&["verify", &run]).status.success());
 }
 
+/// An owner that stands still has its programs all the same: whoever takes over ends them before it goes on.
+#[test]
+fn what_a_paused_owner_runs_is_ended_before_another_goes_on() {
+    let script = r#"
+- when: {turn: 1}
+  reply:
+    tool_calls: [{name: bash, input: {command: "echo up > up; while :; do date +%N > tick; done"}}]
+- when: {turn: 2}
+  reply: {tool_calls: [{name: bash, input: {command: "cat tick; cat tick"}}]}
+- reply: {text: all done}
+"#;
+    let mut home = Home::with_script(script);
+    home.launch = home.launch.with(variables::LEASE_MS, "3000");
+    std::fs::create_dir(home.path("project")).unwrap();
+    let running =
+        home.start(&["run", "--json", "--model", "scripted/script.yaml", "--dir", "project", "do it"]);
+    let run = run_of(hear_event(&running, "", "agent.tool_intended").last().unwrap());
+    let until = Instant::now() + PATIENCE;
+    while !home.path("project/tick").exists() {
+        assert!(Instant::now() < until, "the command does not run");
+        std::thread::yield_now();
+    }
+    assert!(stop(&running, &home.path("state")));
+    let (successor, _) = take_over(&home.launch, &run);
+    assert!(successor.finish().unwrap().1.success());
+    let events = home.logs(&run);
+    assert_eq!(count(&events, "agent.tool_interrupted"), 1);
+    let ticks = events.iter().rev().find_map(|event| event["detail"]["output"].as_str()).unwrap();
+    let ticks: Vec<&str> = ticks.lines().take(2).collect();
+    assert_eq!(ticks[0], ticks[1], "nobody writes it any more");
+    running.kill().unwrap();
+}
+
 /// Owners stopped in the middle of everything: their successors and the journal agree, and no effect is doubled.
 #[test]
 fn owners_stopped_at_random_moments_are_fenced() {

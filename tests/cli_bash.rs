@@ -1,0 +1,181 @@
+//! Commands of agents: in the box, journalled, ended, and never run twice.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Done, Home, run_of};
+
+/// How long a story waits for what must come.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A root that makes these calls, one turn each, and ends.
+fn script(calls: &[(&str, Value)]) -> String {
+    let mut rules: Vec<Value> = Vec::new();
+    for (turn, (tool, input)) in calls.iter().enumerate() {
+        let call = json!({"name": tool, "input": input});
+        rules.push(json!({"when": {"turn": turn + 1}, "reply": {"text": "next", "tool_calls": [call]}}));
+    }
+    rules.push(json!({"when": {}, "reply": {"text": "all done"}}));
+    // JSON is YAML.
+    Value::from(rules).to_string()
+}
+
+fn bash(command: &str) -> (&'static str, Value) {
+    ("bash", json!({"command": command}))
+}
+
+fn home(calls: &[(&str, Value)]) -> Home {
+    let home = Home::new();
+    home.write("../script.yaml", &script(calls));
+    home
+}
+
+const RUN: [&str; 5] = ["run", "--json", "--model", "scripted/../script.yaml", "do it"];
+
+/// The events of this kind, in order.
+fn events(done: &Done, kind: &str) -> Vec<Value> {
+    done.json_lines().into_iter().filter(|event| event["kind"] == kind).collect()
+}
+
+fn outputs(done: &Done) -> Vec<String> {
+    let text = |event: &Value| event["detail"]["output"].as_str().expect("an output").to_owned();
+    events(done, "agent.tool_finished").iter().map(text).collect()
+}
+
+/// Waits until a file is there.
+fn wait_for(path: &Path) {
+    let until = Instant::now() + PATIENCE;
+    while !path.exists() {
+        assert!(Instant::now() < until, "there is no {}", path.display());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_command_runs_in_the_workspace_and_its_box_is_in_the_journal() {
+    let home =
+        home(&[bash("pwd; echo made > made.txt; echo odd >&2; exit 3"), bash("cat made.txt; cd /; pwd")]);
+    let done = home.posse(&RUN).exits(0);
+    let project = home.project().canonicalize().expect("a path");
+    let outputs = outputs(&done);
+    assert_eq!(outputs[0], format!("{}\nodd\n[exit code 3]", project.display()));
+    assert_eq!(outputs[1], "made\n/\n[exit code 0]");
+    let intended = events(&done, "agent.tool_intended");
+    assert_eq!(intended.len(), 2);
+    for event in &intended {
+        let level = event["detail"]["sandbox"].as_str().expect("a level");
+        assert!(level.starts_with("namespaces ") && level.ends_with(" no-network"), "{level}");
+    }
+    let finished = &events(&done, "agent.tool_finished")[0];
+    assert_eq!(finished["detail"]["ok"], true, "an exit code is for the model to judge");
+}
+
+#[test]
+fn a_long_output_is_shown_in_part_and_read_by_range() {
+    let home = home(&[
+        bash("seq 1 100000"),
+        ("read", json!({"path": "@output/call_1_1.txt", "offset": 50_000, "limit": 2})),
+        bash("sed -n '99999p' /run/output/call_1_1.txt; echo x > /run/output/call_1_1.txt"),
+        ("read", json!({"path": "@output/../../../posse.db"})),
+        ("read", json!({"path": "@output/none.txt"})),
+        ("read", json!({"path": "@output/call_1_1.txt", "offset": 200_000})),
+    ]);
+    let done = home.posse(&RUN).exits(0);
+    let outputs = outputs(&done);
+    assert!(outputs[0].starts_with("1\n2\n3\n") && outputs[0].ends_with("99999\n100000\n[exit code 0]"));
+    assert!(outputs[0].contains("`@output/call_1_1.txt`"), "{}", &outputs[0][outputs[0].len() - 400..]);
+    assert!(outputs[0].len() < 40 * 1024, "{}", outputs[0].len());
+    assert_eq!(
+        outputs[1],
+        "50000\t50000\n50001\t50001\n[lines 50000 to 50001 of 100000; go on with offset 50002]"
+    );
+    assert!(
+        outputs[2].starts_with("99999\n") && outputs[2].contains("Read-only file system"),
+        "{}",
+        outputs[2]
+    );
+    for refused in &outputs[3..5] {
+        assert!(refused.contains("There is no output") || refused.contains("`..`"), "{refused}");
+    }
+    assert!(outputs[5].contains("has only 100000 lines"), "{}", outputs[5]);
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_ended_with_what_it_said() {
+    let calls =
+        [("bash", json!({"command": "echo before; (setsid sleep 600 &); sleep 600", "timeout_ms": 200}))];
+    let done = home(&calls).posse(&RUN).exits(0);
+    let finished = &events(&done, "agent.tool_finished")[0]["detail"];
+    assert_eq!((&finished["ok"], &finished["code"]), (&json!(false), &json!("TIMEOUT")));
+    let text = finished["output"].as_str().expect("an output");
+    assert!(text.contains("before\n[the command took longer than 200 ms"), "{text}");
+}
+
+#[test]
+fn a_cancel_ends_the_command_and_waits_for_it() {
+    let home =
+        home(&[bash("trap 'echo tidied > tidied; exit 1' TERM; echo up > up; while :; do sleep 0.02; done")]);
+    let mut going = home.start(&RUN);
+    let run = run_of(&going.until_event("", "agent.tool_intended"));
+    wait_for(&home.project().join("up"));
+    home.posse(&["cancel", &run]).exits(0);
+    let done = going.finish().exits(3);
+    assert!(home.project().join("tidied").exists(), "it could tidy up");
+    let finished = &events(&done, "agent.tool_finished")[0]["detail"];
+    assert_eq!(finished["code"], "CANCELLED");
+}
+
+#[test]
+fn a_killed_run_takes_its_commands_with_it_and_runs_none_again() {
+    let home = home(&[
+        bash("echo once >> ran; echo up > up; (setsid sleep 600 &); sleep 600"),
+        bash("echo next >> ran"),
+    ]);
+    let mut going = home.start(&RUN);
+    let run = run_of(&going.until_event("", "agent.tool_intended"));
+    wait_for(&home.project().join("up"));
+    going.kill();
+    let done = home.posse(&["resume", "--json", &run]).exits(0);
+    let interrupted = &events(&done, "agent.tool_interrupted")[0]["detail"];
+    assert_eq!(interrupted["tool"], "bash");
+    assert_eq!(fs::read_to_string(home.project().join("ran")).expect("the file"), "once\nnext\n");
+    assert!(!home.project().join(".git").exists(), "nothing of the box is left in the workspace");
+}
+
+#[test]
+fn a_protected_name_is_put_aside_and_the_agent_is_told() {
+    let home = home(&[
+        bash("echo evil > .mcp.json; mkdir -p .github/workflows; git init -q . && echo made"),
+        bash("ls -A"),
+    ]);
+    home.write(".vscode/settings.json", "{}");
+    let done = home.posse(&RUN).exits(0);
+    let outputs = outputs(&done);
+    assert!(
+        outputs[0]
+            .contains("`.mcp.json` is a protected name: what was made there is now `.mcp.json.refused`"),
+        "{}",
+        outputs[0]
+    );
+    assert!(!outputs[0].contains("made\n"), "{}", outputs[0]);
+    for gone in [".mcp.json", ".github/workflows", ".git"] {
+        assert!(!home.project().join(gone).exists(), "{gone}");
+    }
+    assert_eq!(fs::read_to_string(home.project().join(".mcp.json.refused")).expect("kept"), "evil\n");
+}
+
+#[test]
+fn the_network_is_shut_unless_a_person_opens_it() {
+    let home = home(&[bash(
+        "ls /sys/class/net 2>/dev/null; cat /proc/net/dev | wc -l; ip -o link 2>/dev/null | wc -l",
+    )]);
+    let done = home.posse(&RUN).exits(0);
+    assert!(outputs(&done)[0].starts_with("3\n"), "only the loopback interface: {}", outputs(&done)[0]);
+    let opened = [RUN.as_slice(), &["--allow", "network"]].concat();
+    let done = home.posse(&opened).exits(0);
+    let intended = events(&done, "agent.tool_intended");
+    assert!(intended[0]["detail"]["sandbox"].as_str().is_some_and(|level| level.ends_with(" network")));
+}
