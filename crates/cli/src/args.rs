@@ -48,6 +48,7 @@ pub(crate) enum Command {
     Deny(commands::deny::DenyArgs),
     Verify(commands::verify::VerifyArgs),
     Explain(commands::explain::ExplainArgs),
+    Doctor(commands::doctor::DoctorArgs),
     Demo(commands::demo::DemoArgs),
     Completions(commands::completions::CompletionsArgs),
     #[command(name = commands::background::VERB, hide = true)]

@@ -44,8 +44,9 @@ impl Context {
     /// Opens the state directory to start or carry runs; makes it if need be.
     pub(crate) fn open(&self, models: Catalog) -> Result<Posse, CliError> {
         let mut builder = self.builder().state_dir(self.state_dir()?).models(Arc::new(models));
-        let search = Settings::resolve(&self.environment)?.search.search(&self.environment.variables)?;
-        builder = builder.sandbox(self.sandbox()).search(search);
+        let settings = Settings::resolve(&self.environment)?;
+        let search = settings.search.search(&self.environment.variables)?;
+        builder = builder.sandbox(self.sandbox(&settings)?).search(search);
         for tool in &self.extras.tools {
             builder = builder.tool(tool.clone());
         }
@@ -53,15 +54,16 @@ impl Context {
     }
 
     /// The box that commands run in.
-    pub(crate) fn sandbox(&self) -> SandboxOptions {
+    pub(crate) fn sandbox(&self, settings: &Settings) -> Result<SandboxOptions, CliError> {
         let Environment { home, variables, settings_file, .. } = &self.environment;
         let own = [self.state_dir().ok(), settings_file.as_deref().and_then(Path::parent)];
-        SandboxOptions {
+        let options = SandboxOptions {
             home: home.clone(),
-            environment: Passed::from_variables(variables.iter().cloned(), &[]),
+            environment: Passed::from_variables(variables.iter().cloned(), settings.sandbox.variables()?),
             hidden: own.into_iter().flatten().map(Path::to_owned).collect(),
             ..SandboxOptions::default()
-        }
+        };
+        settings.sandbox.apply(home.as_deref(), options)
     }
 
     /// Opens the state directory to post commands, if there is one: without runs there is nothing to make.

@@ -65,7 +65,8 @@ impl Environment {
             Some((name, value.to_string_lossy().into_owned()))
         });
         let read = Self::from_lookup(|name| std::env::var_os(name), cwd, settings.collect());
-        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         Ok(Self { variables: std::env::vars_os().filter_map(text).collect(), ..read })
     }
 

@@ -248,6 +248,11 @@ impl Posse {
     }
 }
 
+/// The version of the SQLite that journals are kept with.
+pub fn sqlite_version() -> &'static str {
+    posse_store::sqlite_version()
+}
+
 /// The tools that are always there.
 pub fn builtin_tools() -> Vec<Tool> {
     posse_tools::builtin(posse_tools::Hands::default())

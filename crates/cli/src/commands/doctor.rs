@@ -72,7 +72,12 @@ impl Row {
         Self { name, status: Status::Ok, value: value.into(), remedy: None }
     }
 
-    fn short(name: &'static str, status: Status, value: impl Into<String>, remedy: impl Into<String>) -> Self {
+    fn short(
+        name: &'static str,
+        status: Status,
+        value: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
         Self { name, status, value: value.into(), remedy: Some(remedy.into()) }
     }
 }
@@ -107,7 +112,10 @@ pub(crate) fn doctor(args: &DoctorArgs, context: &Context) -> Result<Exit, CliEr
 impl Report {
     async fn of(context: &Context) -> Self {
         let machine = Machine::look();
-        let level = Sandbox::new(context.sandbox()).level().await;
+        // Settings that cannot be read have a line of their own below; the box is looked at without them.
+        let resolved = Settings::resolve(&context.environment).unwrap_or_default();
+        let options = context.sandbox(&resolved).unwrap_or_default();
+        let level = Sandbox::new(options).level().await;
         let environment = &context.environment;
         let mut checks = vec![sandbox(level.as_ref())];
         checks.extend(layers(&machine));
@@ -196,7 +204,10 @@ fn layers(machine: &Machine) -> Vec<Row> {
         Row::short(
             "cgroups",
             Status::Note,
-            format!("no {}: limits hold for each process, not for a call as a whole", absent.join(" and no ")),
+            format!(
+                "no {}: limits hold for each process, not for a call as a whole",
+                absent.join(" and no ")
+            ),
             "start posse in a scope of its own: `systemd-run --user --scope -p Delegate=yes posse ...`",
         )
     };
@@ -206,7 +217,8 @@ fn layers(machine: &Machine) -> Vec<Row> {
 fn bash(environment: &Environment) -> Row {
     let path = environment.variables.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_str());
     let found = path.unwrap_or("/usr/bin:/bin").split(':').map(|dir| Path::new(dir).join("bash"));
-    let runs = |path: &PathBuf| path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
+    let runs =
+        |path: &PathBuf| path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
     match found.into_iter().find(runs) {
         Some(path) => Row::ok("bash", path.display().to_string()),
         None => Row::short("bash", Status::Missing, "there is none in PATH", "install bash"),

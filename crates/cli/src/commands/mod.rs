@@ -7,6 +7,7 @@ pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod deny;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod logs;
 pub(crate) mod ps;
@@ -39,6 +40,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Deny(args) => deny::deny(&args, context),
         Command::Verify(args) => verify::verify(&args, context),
         Command::Explain(args) => explain::explain(&args, context),
+        Command::Doctor(args) => doctor::doctor(&args, context),
         Command::Demo(args) => demo::demo(&args, context),
         Command::Completions(args) => completions::completions(&args),
         Command::Background(args) => background::background(&args, context),

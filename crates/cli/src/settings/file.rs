@@ -8,6 +8,7 @@ use posse::{OnAsk, Rules};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::sandbox::RawSandbox;
 use super::search::RawSearch;
 use super::{Origin, Settings, Sourced, problem};
 use crate::error::CliError;
@@ -24,6 +25,7 @@ struct RawSettings {
     agent: Option<RawAgent>,
     on_ask: Option<Spanned<OnAsk>>,
     search: Option<RawSearch>,
+    sandbox: Option<RawSandbox>,
     rules: Option<Rules>,
 }
 
@@ -69,7 +71,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         Err(serde_saphyr::Error::Eof { .. }) => None,
         read => read.map_err(|error| problem::in_file(&error, text, path))?,
     };
-    let RawSettings { model, agent, on_ask, search, rules } = raw.unwrap_or_default();
+    let RawSettings { model, agent, on_ask, search, sandbox, rules } = raw.unwrap_or_default();
     let agent = agent.unwrap_or_default();
     Ok(Settings {
         model: sourced(model, path),
@@ -81,6 +83,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         parallel: sourced(agent.parallel, path),
         on_ask: sourced(on_ask, path),
         search: search.unwrap_or_default().sourced(|line| Origin::File { path: path.to_owned(), line }),
+        sandbox: sandbox.unwrap_or_default().sourced(|line| Origin::File { path: path.to_owned(), line }),
         rules: rules.unwrap_or_default(),
     })
 }

@@ -4,6 +4,7 @@
 
 mod file;
 mod problem;
+mod sandbox;
 mod search;
 mod variables;
 
@@ -12,13 +13,14 @@ use std::path::PathBuf;
 
 use posse::{OnAsk, Rules};
 
+use self::sandbox::SandboxSettings;
 use self::search::SearchSettings;
 use crate::env::Environment;
 use crate::error::CliError;
 use crate::limit::Limit;
 
-/// Every key there is. `rules` can only be written in the file.
-const KEYS: [&str; 13] = [
+/// Every key there is. `rules` and `sandbox` can only be written in the file.
+const KEYS: [&str; 18] = [
     "model",
     "agent.max_depth",
     "agent.max_orchestration_depth",
@@ -31,6 +33,11 @@ const KEYS: [&str; 13] = [
     "search.url",
     "search.key",
     "search.key_env",
+    "sandbox.read",
+    "sandbox.env",
+    "sandbox.concurrent",
+    "sandbox.memory_mb",
+    "sandbox.processes",
     "rules",
 ];
 
@@ -97,6 +104,8 @@ pub(crate) struct Settings {
     pub(crate) on_ask: Option<Sourced<OnAsk>>,
     /// `search`: who is asked when an agent searches the web.
     pub(crate) search: SearchSettings,
+    /// `sandbox`: what commands of agents see and may use.
+    pub(crate) sandbox: SandboxSettings,
     /// `rules`: the operator's layer.
     pub(crate) rules: Rules,
 }
@@ -123,6 +132,7 @@ impl Settings {
             parallel: self.parallel.or(other.parallel),
             on_ask: self.on_ask.or(other.on_ask),
             search: self.search.or(other.search),
+            sandbox: if self.sandbox == SandboxSettings::default() { other.sandbox } else { self.sandbox },
             rules: if self.rules.is_empty() { other.rules } else { self.rules },
         }
     }

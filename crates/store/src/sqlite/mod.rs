@@ -44,8 +44,8 @@ use posse_engine::ports::{
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
-use self::context::Context;
 pub use self::connect::sqlite_version;
+use self::context::Context;
 pub use self::options::*;
 use self::query::Broken;
 use self::queue::Queue;

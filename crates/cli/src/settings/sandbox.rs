@@ -1,0 +1,153 @@
+//! `sandbox`: what commands of agents see and may use.
+
+use std::path::{Path, PathBuf};
+
+use posse::sandbox::{Limits, SandboxOptions};
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::{Origin, Sourced};
+use crate::error::CliError;
+
+/// Names that end like this hold secrets, whoever writes them into a list of variables.
+const SECRET_ENDINGS: [&str; 5] = ["_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY"];
+
+/// The shape of `sandbox` in the file.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSandbox {
+    read: Option<Spanned<Vec<String>>>,
+    env: Option<Spanned<Vec<String>>>,
+    concurrent: Option<Spanned<u32>>,
+    memory_mb: Option<Spanned<u64>>,
+    processes: Option<Spanned<u64>>,
+}
+
+/// What the settings say of `sandbox`. Only the file says it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SandboxSettings {
+    /// `sandbox.read`: further files and directories that commands may read.
+    read: Option<Sourced<Vec<String>>>,
+    /// `sandbox.env`: further variables that they get.
+    env: Option<Sourced<Vec<String>>>,
+    /// `sandbox.concurrent`: how many run at once.
+    concurrent: Option<Sourced<u32>>,
+    /// `sandbox.memory_mb`: memory of one command with all it starts.
+    memory_mb: Option<Sourced<u64>>,
+    /// `sandbox.processes`: processes of one command.
+    processes: Option<Sourced<u64>>,
+}
+
+impl RawSandbox {
+    /// With where each value was written.
+    pub(super) fn sourced(self, at: impl Fn(u64) -> Origin) -> SandboxSettings {
+        fn source<T>(value: Option<Spanned<T>>, at: impl Fn(u64) -> Origin) -> Option<Sourced<T>> {
+            value.map(|Spanned { value, referenced, .. }| Sourced { value, origin: at(referenced.line()) })
+        }
+        SandboxSettings {
+            read: source(self.read, &at),
+            env: source(self.env, &at),
+            concurrent: source(self.concurrent, &at),
+            memory_mb: source(self.memory_mb, &at),
+            processes: source(self.processes, &at),
+        }
+    }
+}
+
+impl SandboxSettings {
+    /// The variables that are handed on beyond the usual ones.
+    pub(crate) fn variables(&self) -> Result<&[String], CliError> {
+        let Some(Sourced { value, origin }) = &self.env else { return Ok(&[]) };
+        for name in value {
+            if SECRET_ENDINGS.iter().any(|ending| name.to_ascii_uppercase().ends_with(ending)) {
+                let text = format!(
+                    "{origin}: sandbox.env: `{name}` is the name of a secret, and no command gets one"
+                );
+                return Err(CliError::usage(text).hint("take it out of the list"));
+            }
+        }
+        Ok(value)
+    }
+
+    /// The options with what the settings say.
+    pub(crate) fn apply(
+        &self,
+        home: Option<&Path>,
+        options: SandboxOptions,
+    ) -> Result<SandboxOptions, CliError> {
+        let mut read = options.read;
+        if let Some(Sourced { value, origin }) = &self.read {
+            for path in value {
+                read.push(absolute(path, home).ok_or_else(|| {
+                    CliError::usage(format!("{origin}: sandbox.read: `{path}` is not an absolute path"))
+                        .hint("write it from the root, or from the home directory with ~/")
+                })?);
+            }
+        }
+        let at_least_one = |field: &str, value: Option<&Sourced<u64>>| match value {
+            Some(Sourced { value: 0, origin }) => {
+                Err(CliError::usage(format!("{origin}: sandbox.{field} is 0: then no command could run"))
+                    .hint("leave it out for the default"))
+            }
+            value => Ok(value.map(|value| value.value)),
+        };
+        let concurrent = self.concurrent.clone();
+        let concurrent = concurrent.map(|Sourced { value, origin }| Sourced { value: value.into(), origin });
+        let concurrent = at_least_one("concurrent", concurrent.as_ref())?;
+        let usual = options.limits;
+        let limits = Limits {
+            memory_bytes: at_least_one("memory_mb", self.memory_mb.as_ref())?
+                .map_or(usual.memory_bytes, |mb| mb.saturating_mul(1 << 20)),
+            processes: at_least_one("processes", self.processes.as_ref())?.unwrap_or(usual.processes),
+            ..usual
+        };
+        let concurrent = concurrent.and_then(|number| usize::try_from(number).ok()).or(options.concurrent);
+        Ok(SandboxOptions { read, limits, concurrent, ..options })
+    }
+}
+
+fn absolute(path: &str, home: Option<&Path>) -> Option<PathBuf> {
+    match path.strip_prefix("~/") {
+        Some(beneath) => home.map(|home| home.join(beneath)),
+        None => Some(PathBuf::from(path)).filter(|path| path.is_absolute()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::parse;
+    use super::*;
+
+    fn settings(text: &str) -> SandboxSettings {
+        parse(text, Path::new("settings.yaml")).expect("settings").sandbox
+    }
+
+    fn apply(text: &str) -> Result<SandboxOptions, CliError> {
+        settings(text).apply(Some(Path::new("/home/ann")), SandboxOptions::default())
+    }
+
+    #[test]
+    fn what_is_written_holds_and_the_rest_is_usual() {
+        let options =
+            apply("sandbox: {read: [/data, ~/models], concurrent: 3, memory_mb: 10}").expect("options");
+        assert_eq!(options.read, [PathBuf::from("/data"), PathBuf::from("/home/ann/models")]);
+        assert_eq!((options.concurrent, options.limits.memory_bytes), (Some(3), 10 << 20));
+        assert_eq!(options.limits.processes, Limits::default().processes);
+        assert_eq!(apply("model: x").expect("options").concurrent, None);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_place() {
+        for (text, said) in [
+            ("sandbox:\n  read: [data]", "settings.yaml:2: sandbox.read: `data` is not an absolute path"),
+            ("sandbox:\n  processes: 0", "settings.yaml:2: sandbox.processes is 0"),
+            ("sandbox:\n  concurrent: 0", "settings.yaml:2: sandbox.concurrent is 0"),
+        ] {
+            let error = apply(text).expect_err(said);
+            assert!(error.message().starts_with(said), "{}", error.message());
+        }
+        let secret = settings("sandbox: {env: [JAVA_OPTS, my_api_key]}");
+        assert!(secret.variables().is_err_and(|error| error.message().contains("`my_api_key`")));
+        assert_eq!(settings("sandbox: {env: [JAVA_OPTS]}").variables().expect("names"), ["JAVA_OPTS"]);
+    }
+}
