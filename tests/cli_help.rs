@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 15] = [
     "run",
     "ps",
     "show",
@@ -12,6 +12,8 @@ const VERBS: [&str; 13] = [
     "send",
     "cancel",
     "resume",
+    "approve",
+    "deny",
     "verify",
     "explain",
     "demo",

@@ -84,6 +84,8 @@ impl Asking {
             view.go_on("\nanswered elsewhere\n");
         }
         if let Some(request) = open.into_iter().find(waits) {
+            // Typed before it was asked for is no answer. If it cannot be thrown away, the person sees what they typed.
+            let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
             view.pause(&question(&request));
             self.prompt = Some(Prompt { reading: Reading::begin()?, request });
         }
@@ -220,8 +222,6 @@ impl Reading {
             |error: std::io::Error| CliError::failed(format!("the terminal cannot be read: {error}"));
         let (closed, open) = std::io::pipe().map_err(failed)?;
         let (tell, line) = oneshot::channel();
-        // Typed before it was asked for is no answer. If it cannot be thrown away, the person sees what they typed.
-        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
         // A thread of its own: a read of a terminal cannot be called off, so it is begun only once there is a line.
         let reader = move || {
             let stdin = std::io::stdin();

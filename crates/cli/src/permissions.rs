@@ -46,13 +46,13 @@ impl clap::Args for PermissionArgs {
 impl clap::FromArgMatches for PermissionArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |flag: &str| matches.get_many::<Pattern>(flag).into_iter().flatten().cloned();
-        let mut placed: Vec<(usize, Rule)> = Vec::new();
+        let mut in_order: Vec<(usize, Rule)> = Vec::new();
         for (flag, decision) in [("ask", Decision::Ask), ("deny", Decision::Deny)] {
             let places = matches.indices_of(flag).into_iter().flatten();
-            placed.extend(places.zip(given(flag).map(|pattern| Rule { pattern, decision })));
+            in_order.extend(places.zip(given(flag).map(|pattern| Rule { pattern, decision })));
         }
-        placed.sort_by_key(|(place, _)| *place);
-        let rules = placed.into_iter().map(|(_, rule)| rule).collect();
+        in_order.sort_by_key(|(place, _)| *place);
+        let rules = in_order.into_iter().map(|(_, rule)| rule).collect();
         Ok(Self { allow: given("allow").collect(), rules })
     }
 

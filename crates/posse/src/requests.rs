@@ -74,11 +74,13 @@ impl Request {
 impl Posse {
     /// The calls of a run that wait for a person, oldest first.
     pub async fn requests(&self, run: &RunId) -> Result<Vec<Request>, Error> {
+        // In this order: an answer leaves the mailbox in the commit that puts it into the journal, so read the other
+        // way round one that is on its way could be in neither.
+        let mail = self.store.mail(&self.key(run)).await?;
         let mut open = self.asked(run).await?;
         if open.is_empty() {
             return Ok(open);
         }
-        let mail = self.store.mail(&self.key(run)).await?;
         let approvals = self.runtime.load(run).await?.terms.approvals;
         let agents = self.get(run).await?.agents;
         for request in &mut open {
