@@ -182,7 +182,7 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
     let mut terminal = run(&home, &["--ask", "write"]);
     terminal.until(ENTER);
     home.posse(&["approve"]).exits(0);
-    terminal.until("answered elsewhere");
+    terminal.until("settled elsewhere");
     let (written, code) = terminal.ends();
     assert_eq!(code, Some(0), "{written}");
     assert!(home.project().join("asked.txt").exists());

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, PipeWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use posse::{Answer, JournalEvent, Posse, Request, RunId};
@@ -61,7 +61,9 @@ impl Asking {
     pub(crate) fn is_about(&self, event: &JournalEvent) -> bool {
         let opens = event.kind == "agent.input_requested";
         let closes = ["agent.input_answered", "agent.tool_finished", "agent.tool_interrupted"];
-        self.state_dir.is_some() && (opens || (self.prompt.is_some() && closes.contains(&event.kind)))
+        let asks = |prompt: &Prompt| prompt.request.agent == event.agent_id;
+        let is_open = self.prompt.as_ref().is_some_and(asks);
+        self.state_dir.is_some() && (opens || (is_open && closes.contains(&event.kind)))
     }
 
     /// Shows the next question if there is none on the screen, and takes one away that is settled.
@@ -81,7 +83,7 @@ impl Asking {
                 return Ok(());
             }
             self.prompt = None;
-            view.go_on("\nanswered elsewhere\n");
+            view.go_on("\nsettled elsewhere\n");
         }
         if let Some(request) = open.into_iter().find(waits) {
             // Typed before it was asked for is no answer. If it cannot be thrown away, the person sees what they typed.
@@ -117,7 +119,6 @@ impl Asking {
         &mut self,
         line: Option<&str>,
         posse: &Posse,
-        dir: &str,
         view: &mut View,
     ) -> Result<(), CliError> {
         let (Some(prompt), Some(state_dir)) = (self.prompt.take(), self.state_dir.clone()) else {
@@ -131,8 +132,8 @@ impl Asking {
             return Ok(());
         };
         view.go_on("");
-        let (posse, dir) = (posse.clone(), dir.to_owned());
-        self.posting = Some(Box::pin(async move { post(&posse, &request, answer, &state_dir, &dir).await }));
+        let posse = posse.clone();
+        self.posting = Some(Box::pin(async move { post(&posse, &request, answer, &state_dir).await }));
         Ok(())
     }
 }
@@ -149,18 +150,18 @@ async fn post(
     posse: &Posse,
     request: &Request,
     answer: Answer,
-    state_dir: &std::path::Path,
-    dir: &str,
+    state_dir: &Path,
 ) -> Result<Option<String>, CliError> {
     let always = answer == Answer::Always;
     match posse.answer(request, answer).await {
         // Somebody else was faster.
-        Err(posse::Error::NotAsked { .. }) => return Ok(Some("answered elsewhere".to_owned())),
+        Err(posse::Error::NotAsked { .. }) => return Ok(Some("settled elsewhere".to_owned())),
         posted => posted?,
     }
     let Some(literal) = request.always.as_ref().filter(|_| always) else { return Ok(None) };
+    let dir = posse.get(&request.agent.run()).await?.dir;
     // The answer counts either way; only the next run would ask again.
-    Ok(approvals::keep(state_dir, dir, literal).err().map(|error| error.text()))
+    Ok(approvals::keep(state_dir, &dir, literal).err().map(|error| error.text()))
 }
 
 fn is_same(one: &Request, other: &Request) -> bool {

@@ -33,7 +33,6 @@ async fn carry(
     asking: &mut Asking,
 ) -> Result<Carried, CliError> {
     let run = handle.id();
-    let dir = posse.get(run).await?.dir;
     let mut events = posse.events(run, if view.needs_past() { 0 } else { known });
     let mut given_up = Box::pin(handle.ended());
     let mut left = false;
@@ -56,7 +55,7 @@ async fn carry(
                 }
             }
             step = asking.next() => match step {
-                Step::Typed(line) => asking.take(line.as_deref(), posse, &dir, view)?,
+                Step::Typed(line) => asking.take(line.as_deref(), posse, view)?,
                 Step::Posted(posted) => {
                     if let Some(text) = posted? {
                         view.note(&text);

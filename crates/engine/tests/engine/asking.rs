@@ -44,11 +44,16 @@ fn escalating(spec: RunSpec) -> RunSpec {
 
 /// The questions that nobody has answered.
 fn open(events: &[Event]) -> Vec<(AgentId, InputRequested)> {
-    let mut open: Vec<(AgentId, InputRequested)> = Vec::new();
-    for event in events {
+    open_at(events).into_iter().map(|(_, agent, asked)| (agent, asked)).collect()
+}
+
+/// The same with the place of each: call ids come again.
+fn open_at(events: &[Event]) -> Vec<(usize, AgentId, InputRequested)> {
+    let mut open: Vec<(usize, AgentId, InputRequested)> = Vec::new();
+    for (at, event) in events.iter().enumerate() {
         let call_id = match &event.body {
             EventBody::InputRequested(e) => {
-                open.push((event.agent.clone(), (**e).clone()));
+                open.push((at, event.agent.clone(), (**e).clone()));
                 continue;
             }
             EventBody::InputAnswered(e) => &e.call_id,
@@ -56,7 +61,7 @@ fn open(events: &[Event]) -> Vec<(AgentId, InputRequested)> {
             EventBody::ToolInterrupted(e) => &e.call_id,
             _ => continue,
         };
-        open.retain(|(agent, asked)| *agent != event.agent || asked.call_id != *call_id);
+        open.retain(|(_, agent, asked)| *agent != event.agent || asked.call_id != *call_id);
     }
     open
 }
@@ -478,11 +483,17 @@ async fn a_question_of_the_root_is_a_no_once_nobody_attends_any_more() {
     assert_eq!(world.outside.count("strike"), 1);
 }
 
-/// Somebody who answers every question with yes, whoever carries the run, until they are dropped.
-struct Person(tokio::task::JoinHandle<()>);
+/// Somebody who answers every question, whoever carries the run, until they are dropped.
+pub(crate) struct Person(tokio::task::JoinHandle<()>);
 
 impl Person {
+    /// Says yes to everything.
     fn attends(world: &World) -> Self {
+        Self::says(world, |_| Answer::Once)
+    }
+
+    /// Says this of the question at that place in the journal.
+    pub(crate) fn says(world: &World, say: impl Fn(usize) -> Answer + Send + 'static) -> Self {
         let store = world.store().another_process();
         Self(tokio::spawn(async move {
             let tenant = posse_engine::ports::TenantId::local();
@@ -495,13 +506,13 @@ impl Person {
             };
             let key = posse_engine::ports::RunKey { tenant, run };
             let mut pulse = store.watch(&key);
-            let mut answered: HashSet<(AgentId, String)> = HashSet::new();
+            let mut answered: HashSet<usize> = HashSet::new();
             loop {
                 pulse.borrow_and_update();
-                for (agent, asked) in open(&checks::read(&store, &key).await) {
-                    if answered.insert((agent.clone(), asked.call_id.clone())) {
+                for (at, agent, asked) in open_at(&checks::read(&store, &key).await) {
+                    if answered.insert(at) {
                         let (call_id, approval) = (asked.call_id, asked.approval);
-                        let command = MailCommand::Answer { agent, call_id, approval, answer: Answer::Once };
+                        let command = MailCommand::Answer { agent, call_id, approval, answer: say(at) };
                         store.post(&key, command).await.expect("posted");
                     }
                 }

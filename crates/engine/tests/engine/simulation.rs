@@ -3,11 +3,13 @@
 use posse_domain::budget::Usage;
 use posse_domain::event::Purpose;
 use posse_domain::id::RunId;
+use posse_domain::permission::{Answer, Decision, OnAsk, Rule};
 use posse_engine::ports::{MailCommand, ModelFacts, ModelRequest, Store};
 use posse_engine::{FAULT_POINTS, RunSpec};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
+use crate::asking::Person;
 use crate::crash::{dies_at, go_on};
 use crate::power::Death;
 use crate::world::{World, background, child};
@@ -211,5 +213,64 @@ async fn random_trees_survive_deaths_while_they_are_cancelled() {
         }
         while !go_on(&world, &run, None).await {}
         world.look(&run).await;
+    }
+}
+
+/// A random tree in which much is asked about, and somebody who answers by chance.
+fn asking_world(seed: u64) -> (World, RunSpec, Chance, Person) {
+    let (world, mut spec, mut chance) = world(seed);
+    spec.on_ask = OnAsk::Escalate;
+    spec.parallel = 1;
+    let mut asks = |patterns: &[&str]| {
+        let asked = patterns.iter().filter(|_| !chance.one_in(3));
+        let rule =
+            |pattern: &&str| Rule { pattern: pattern.parse().expect("a pattern"), decision: Decision::Ask };
+        asked.map(rule).collect::<Vec<Rule>>()
+    };
+    spec.run_rules = asks(&["probe", "write:0.txt", "task:scout"]).into();
+    for definition in &mut spec.definitions {
+        definition.rules = asks(&["strike", "write", "task:builder", "boom"]);
+    }
+    let person =
+        Person::says(&world, move |at| match Chance::of(seed, &["answer", &at.to_string()]).below(5) {
+            0 => Answer::Always,
+            1 => Answer::Deny { reason: Some("chance".to_owned()) },
+            _ => Answer::Once,
+        });
+    (world, spec, chance, person)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_trees_that_ask_always_end_with_one_slot() {
+    let mut asked = 0;
+    for seed in 0..200 {
+        let (world, spec, _, person) = asking_world(seed);
+        let ended = world.run(spec).await;
+        drop(person);
+        asked += ended.events.iter().filter(|event| event.body.kind() == "agent.input_requested").count();
+    }
+    assert!(asked > 200, "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_trees_that_ask_survive_deaths_and_cancels() {
+    for seed in 0..120 {
+        let (world, spec, mut chance, person) = asking_world(seed);
+        let deaths: Vec<Death> = (0..=chance.below(4))
+            .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
+            .collect();
+        let ended = dies_at(&world, spec, &deaths).await;
+        drop(person);
+        let of = |kind: &str| ended.events.iter().filter(|event| event.body.kind() == kind).count();
+        assert!(of("agent.input_answered") <= of("agent.input_requested"));
+        assert_eq!(ended.run.open_requests().count(), 0);
+    }
+    for seed in 0..80 {
+        let (world, spec, mut chance, person) = asking_world(seed);
+        let process = world.mortal(None);
+        let handle = process.runtime.start(spec).await.expect("started");
+        cancels(&world, handle.id(), &mut chance).await;
+        world.ended(&handle).await;
+        drop(person);
     }
 }

@@ -1,6 +1,9 @@
 //! Commands for a run, whoever owns it.
 
 use futures::future::join_all;
+use posse_domain::hash::Hash;
+use posse_domain::id::AgentId;
+use posse_domain::permission::Answer;
 use posse_engine::ports::{Basis, Commit, MAILBOX_MAX, MailCommand, StoreError};
 
 use super::fixture::{create, empty, key, next};
@@ -17,7 +20,11 @@ pub async fn commands_are_taken_once_and_in_order(world: &dyn World) {
             reason: "why".to_owned(),
             kill: true,
         })
-        .chain([MailCommand::Send { agent: agent.clone(), text: "höre\u{0}".to_owned() }])
+        .chain([
+            MailCommand::Send { agent: agent.clone(), text: "höre\u{0}".to_owned() },
+            answer(&agent, Answer::Always),
+            answer(&agent, Answer::Deny { reason: Some("nein\n".to_owned()) }),
+        ])
         .collect();
     let posters = [&store, &other].into_iter().cycle();
     let mut ids = Vec::new();
@@ -37,7 +44,12 @@ pub async fn commands_are_taken_once_and_in_order(world: &dyn World) {
     store.commit(Commit { mail_taken: ids.last().copied(), ..empty(&key, all) }).await.unwrap();
     assert!(store.mail(&key).await.unwrap().is_empty());
     let later = other.post(&key, MailCommand::Send { agent, text: String::new() }).await.unwrap();
-    assert!(later > ids[20], "a number was used twice");
+    assert!(later > ids[22], "a number was used twice");
+}
+
+fn answer(agent: &AgentId, answer: Answer) -> MailCommand {
+    let (call_id, approval) = ("call_1".to_owned(), Hash::of(b"what was asked"));
+    MailCommand::Answer { agent: agent.clone(), call_id, approval, answer }
 }
 
 /// A run that takes no commands is not buried under them.
