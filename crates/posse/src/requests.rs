@@ -99,6 +99,31 @@ impl Posse {
 
     /// Answers a question. Durable: it is acted on by whoever carries the run, now or after a resume. An answer is
     /// bound to what was asked and is used once.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), posse::Error> {
+    /// use posse::{Answer, Decision, NewRun, Posse, Rule};
+    ///
+    /// let script = posse::scripted::Scripted::from_yaml(r#"
+    /// - when: {turn: 1}
+    ///   reply: {text: "", tool_calls: [{name: list, input: {path: "."}}]}
+    /// - reply: {text: "done"}
+    /// "#, "ask.yaml").map_err(|error| posse::Error::invalid("model", error.to_string()))?;
+    /// let posse = Posse::builder().model("scripted/ask", script).in_memory().open()?;
+    /// let ask = Rule { pattern: "list".parse().unwrap(), decision: Decision::Ask };
+    /// let run = NewRun::new("Look.").model("scripted/ask").dir(".").run_rules(vec![ask].into()).attended(true);
+    /// let run = posse.start(run).await?;
+    ///
+    /// let mut events = posse.events(run.id(), 0);
+    /// while events.next().await?.kind != "agent.input_requested" {}
+    /// let requests = posse.requests(run.id()).await?;
+    /// assert_eq!(requests[0].operation, "list:.");
+    /// posse.answer(&requests[0], Answer::Once).await?;
+    /// assert_eq!(posse.wait(run.id()).await?.text, "done");
+    /// # Ok(())
+    /// # }
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
+    /// ```
     pub async fn answer(&self, request: &Request, answer: Answer) -> Result<(), Error> {
         let run = request.agent.run();
         let asked = self.requests(&run).await?;
