@@ -190,13 +190,19 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
 
 #[test]
 fn a_resume_at_the_terminal_asks_what_is_still_open() {
+    for plain in [false, true] {
+        resume_asks(plain);
+    }
+}
+
+fn resume_asks(plain: bool) {
     let home = home(&[write("asked.txt")]);
     let mut terminal = run(&home, &["--ask", "write"]);
     terminal.until(ENTER);
     drop(terminal);
     let run = last_run(&home);
     let mut command = home.command(&["resume", &run]);
-    command.env("TERM", "xterm-256color");
+    command.env("TERM", if plain { "dumb" } else { "xterm-256color" });
     let mut terminal = Terminal::open(command);
     assert!(terminal.until(ENTER).contains("write:asked.txt"));
     terminal.types("o\n");

@@ -59,7 +59,8 @@ impl Asking {
 
     /// Whether an event can open or close a question.
     pub(crate) fn is_about(&self, event: &JournalEvent) -> bool {
-        let opens = event.kind == "agent.input_requested";
+        // After a resume a question may be open that nobody asks again.
+        let opens = ["agent.input_requested", "run.resumed"].contains(&event.kind);
         let closes = ["agent.input_answered", "agent.tool_finished", "agent.tool_interrupted"];
         let asks = |prompt: &Prompt| prompt.request.agent == event.agent_id;
         let is_open = self.prompt.as_ref().is_some_and(asks);

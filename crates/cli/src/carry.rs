@@ -50,7 +50,7 @@ async fn carry(
                 if is_end(event.kind) {
                     break;
                 }
-                if asking.is_about(&event) {
+                if event.seq > known && asking.is_about(&event) {
                     asking.refresh(posse, run, view).await?;
                 }
             }

@@ -60,6 +60,11 @@ pub(crate) fn visible(text: &str, lead: &str) -> String {
     shown
 }
 
+/// The same on one line.
+pub(crate) fn visible_line(text: &str) -> String {
+    visible(text, "").replace('\n', "")
+}
+
 /// Characters that look like a space or like nothing.
 fn passes_for_another(c: char) -> bool {
     (c.is_whitespace() && c != ' ')
@@ -199,6 +204,7 @@ mod tests {
         ] {
             assert_eq!(visible(text, "> "), shown);
         }
+        assert_eq!(visible_line("one\ntwo\r\n"), r"one\ntwo\r\n");
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub(crate) fn blocked(agent: &AgentId, requests: &[Request]) -> Option<String> {
         more => format!(" and {more} more"),
     };
     let answered = if first.is_answered { " (answered)" } else { "" };
-    Some(format!("waits for a person: {}{cut}{more}{answered}", term::visible(&shown, "")))
+    Some(format!("waits for a person: {}{cut}{more}{answered}", term::visible_line(&shown)))
 }
 
 /// The status of a run for people: one that nobody carries is interrupted.

@@ -52,7 +52,7 @@ pub(super) fn answer(
     if always && request.always.is_none() {
         return Err(CliError::failed(format!(
             "--always would change nothing: {} asks every time",
-            term::visible(&request.why(), "    ")
+            term::visible_line(&request.why())
         ))
         .hint("without --always it is allowed this once"));
     }
@@ -124,7 +124,7 @@ fn list(waiting: &[(RunInfo, Request)], json: bool, output: &mut Output) -> Resu
         if json {
             output.json(&to_json(request))?;
         } else {
-            let operation = term::visible(&request.operation, "    ");
+            let operation = term::visible_line(&request.operation);
             output.own(&format!("{}  {}  {operation}\n", request.agent, term::line(&request.call_id)))?;
         }
     }

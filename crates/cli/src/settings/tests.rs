@@ -25,6 +25,7 @@ agent:
   max_agents: none
   max_tokens: 0
   parallel: 8
+on_ask: escalate
 rules:
   - {pattern: 'bash:git push*', decision: deny}
 ";
@@ -34,6 +35,7 @@ rules:
     assert_eq!(depth.origin.to_string(), "settings.yaml:3");
     assert_eq!(settings.max_agents.map(|limit| limit.value), Some(Limit(None)));
     assert_eq!(settings.max_tokens.map(|limit| limit.value), Some(Limit(Some(0))));
+    assert_eq!(settings.on_ask.map(|on_ask| on_ask.value), Some(OnAsk::Escalate));
     assert_eq!(settings.rules.len(), 1);
 }
 

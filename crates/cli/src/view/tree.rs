@@ -258,7 +258,7 @@ impl Agent {
             EventBody::RunCancelled(e) => self.fail(FailKind::Cancelled, "CANCELLED", &e.reason),
             EventBody::InputRequested(e) => {
                 let operation: String = e.operation.chars().take(ACTIVITY_MAX).collect();
-                self.waiting.push((e.call_id.clone(), term::visible(&operation, "")));
+                self.waiting.push((e.call_id.clone(), term::visible_line(&operation)));
             }
             EventBody::InputAnswered(e) => self.settled(&e.call_id, event),
             EventBody::ToolFinished(ToolFinished { call_id, .. })

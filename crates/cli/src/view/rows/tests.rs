@@ -27,6 +27,41 @@ fn trees(script: &str, mut look: impl FnMut(&Tree)) {
     });
 }
 
+#[test]
+fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let script = r#"
+- when: {turn: 1}
+  reply: {tool_calls: [{name: list, input: {path: "a\n\u202eb"}}]}
+- reply: {text: done}
+"#;
+        let script = Scripted::from_yaml(script, "script.yaml").expect("a script");
+        let posse = Posse::builder().model("scripted/test", script).in_memory().open().expect("open");
+        let ask = posse::Rule { pattern: "list".parse().expect("pattern"), decision: posse::Decision::Ask };
+        let run = NewRun::new("Look at it").model("scripted/test").dir(".").run_rules(vec![ask].into());
+        let handle = posse.start(run.attended(true)).await.expect("started");
+        let mut events = posse.events(handle.id(), 0);
+        let mut tree = Tree::default();
+        let mut saw = Vec::new();
+        loop {
+            let event = events.next().await.expect("an event");
+            tree.event(&event);
+            saw.push(drawn(&tree, 10).remove(0));
+            if event.kind == "agent.input_requested" {
+                let requests = posse.requests(handle.id()).await.expect("requests");
+                posse.answer(&requests[0], posse::Answer::Once).await.expect("answered");
+            }
+            if crate::carry::is_end(event.kind) {
+                break;
+            }
+        }
+        let blocked = saw.iter().filter(|row| row.contains("blocked")).collect::<Vec<_>>();
+        assert!(blocked[0].ends_with(r"blocked: waits for a person: list:a\n\u{202e}b"), "{blocked:?}");
+        assert_eq!(blocked.len(), 1, "until it is answered: {saw:?}");
+    });
+}
+
 fn drawn(tree: &Tree, max: usize) -> Vec<String> {
     let run = tree.root().expect("a root").id.as_str().to_owned();
     let moment = Moment { frame: 0, now_ms: tree.last_at_ms };
