@@ -161,14 +161,26 @@ impl Report {
 
 fn sandbox(level: Result<&Level, &Unavailable>) -> Row {
     match level {
-        Ok(level) => Row::ok("sandbox", level.to_string()),
+        Ok(level) if level.unkept().is_empty() => Row::ok("sandbox", level.to_string()),
+        Ok(level) => {
+            let remedy = format!("not all promises hold without namespaces:\n{}", listed(level.unkept()));
+            Row::short("sandbox", Status::Note, level.to_string(), remedy)
+        }
         Err(unavailable) => Row::short(
             "sandbox",
             Status::Missing,
             format!("none, so `bash` is refused: {}", unavailable.missing),
-            unavailable.remedy.clone(),
+            format!(
+                "{}; or `sandbox: {{level: landlock}}` in the settings, with fewer promises",
+                unavailable.remedy
+            ),
         ),
     }
+}
+
+fn listed(promises: &[&str]) -> String {
+    let lines: Vec<String> = promises.iter().map(|promise| format!("{:<26}- {promise}", "")).collect();
+    lines.join("\n")
 }
 
 fn layers(machine: &Machine) -> Vec<Row> {

@@ -20,7 +20,7 @@ use crate::error::CliError;
 use crate::limit::Limit;
 
 /// Every key there is. `rules` and `sandbox` can only be written in the file.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "model",
     "agent.max_depth",
     "agent.max_orchestration_depth",
@@ -33,6 +33,7 @@ const KEYS: [&str; 18] = [
     "search.url",
     "search.key",
     "search.key_env",
+    "sandbox.level",
     "sandbox.read",
     "sandbox.env",
     "sandbox.concurrent",

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use posse::sandbox::{Limits, SandboxOptions};
+use posse::sandbox::{Limits, Required, SandboxOptions};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
@@ -16,6 +16,7 @@ const SECRET_ENDINGS: [&str; 5] = ["_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD",
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSandbox {
+    level: Option<Spanned<LevelWanted>>,
     read: Option<Spanned<Vec<String>>>,
     env: Option<Spanned<Vec<String>>>,
     concurrent: Option<Spanned<u32>>,
@@ -23,9 +24,19 @@ pub(super) struct RawSandbox {
     processes: Option<Spanned<u64>>,
 }
 
+/// What a box must at least be made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum LevelWanted {
+    Namespaces,
+    Landlock,
+}
+
 /// What the settings say of `sandbox`. Only the file says it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SandboxSettings {
+    /// `sandbox.level`: what a box must at least be made of.
+    level: Option<Sourced<LevelWanted>>,
     /// `sandbox.read`: further files and directories that commands may read.
     read: Option<Sourced<Vec<String>>>,
     /// `sandbox.env`: further variables that they get.
@@ -45,6 +56,7 @@ impl RawSandbox {
             value.map(|Spanned { value, referenced, .. }| Sourced { value, origin: at(referenced.line()) })
         }
         SandboxSettings {
+            level: source(self.level, &at),
             read: source(self.read, &at),
             env: source(self.env, &at),
             concurrent: source(self.concurrent, &at),
@@ -102,7 +114,11 @@ impl SandboxSettings {
             ..usual
         };
         let concurrent = concurrent.and_then(|number| usize::try_from(number).ok()).or(options.concurrent);
-        Ok(SandboxOptions { read, limits, concurrent, ..options })
+        let required = match self.level.as_ref().map(|level| level.value) {
+            Some(LevelWanted::Landlock) => Required::Landlock,
+            Some(LevelWanted::Namespaces) | None => options.required,
+        };
+        Ok(SandboxOptions { required, read, limits, concurrent, ..options })
     }
 }
 
@@ -134,6 +150,8 @@ mod tests {
         assert_eq!((options.concurrent, options.limits.memory_bytes), (Some(3), 10 << 20));
         assert_eq!(options.limits.processes, Limits::default().processes);
         assert_eq!(apply("model: x").expect("options").concurrent, None);
+        assert_eq!(options.required, Required::Namespaces);
+        assert_eq!(apply("sandbox: {level: landlock}").expect("options").required, Required::Landlock);
     }
 
     #[test]

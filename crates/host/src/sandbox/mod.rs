@@ -37,7 +37,7 @@ pub use view::{Environment, PASSED_VARIABLES};
 use crate::process::OutputLimits;
 use cgroup::Places;
 use slot::Slot;
-use spec::{CallSpec, Layers};
+use spec::{CallSpec, Layers, Mode};
 use view::View;
 
 /// Which binary is started as an init.
@@ -50,9 +50,22 @@ pub enum InitBinary {
     At(PathBuf),
 }
 
+/// What a box must at least be made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Required {
+    /// Namespaces; without them there is no box.
+    #[default]
+    Namespaces,
+    /// Landlock and a filter of system calls, where there are no namespaces. Not all promises hold then: see
+    /// [`Level::unkept`].
+    Landlock,
+}
+
 /// How boxes are made.
 #[derive(Debug, Clone, Default)]
 pub struct SandboxOptions {
+    /// What they must at least be made of.
+    pub required: Required,
     /// The binary that makes them.
     pub init: InitBinary,
     /// The person's home directory, which programs see empty but for toolchains.
@@ -93,6 +106,8 @@ pub struct BoxedCommand {
 /// What a box is made of on this machine, proven by making one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Level {
+    /// Whether it has namespaces of its own.
+    pub namespaces: bool,
     /// The version of Landlock that is applied.
     pub landlock: Option<u8>,
     /// Whether system calls are filtered.
@@ -101,9 +116,27 @@ pub struct Level {
     pub cgroups: Vec<&'static str>,
 }
 
+impl Level {
+    /// The promises that do not hold at this level.
+    pub fn unkept(&self) -> &'static [&'static str] {
+        if self.namespaces {
+            return &[];
+        }
+        &[
+            "no program can use the network, also if it is granted, nor talk to itself over loopback",
+            "programs see the machine's processes, and can signal yours if the kernel's Landlock is older than 6",
+            "protected names that exist in the workspace can be changed",
+            "as root, files of the system that are for root alone can be read",
+            "/tmp cannot be used: only $TMPDIR and $HOME, which are private",
+            "what a program started is found by its parents, not kept by the kernel: killed together with its init, \
+             something may go on",
+        ]
+    }
+}
+
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("namespaces")?;
+        f.write_str(if self.namespaces { "namespaces" } else { "no-namespaces" })?;
         if let Some(version) = self.landlock {
             write!(f, " landlock-{version}")?;
         }
@@ -158,7 +191,12 @@ impl Sandbox {
         let layers =
             proven.await.unwrap_or_else(|error| Err(Unavailable::broken("proving", &error.to_string())))?;
         let cgroups = self.0.places.get().map(Places::controllers).unwrap_or_default();
-        Ok(Level { landlock: layers.landlock, seccomp: layers.seccomp, cgroups })
+        Ok(Level {
+            namespaces: layers.namespaces,
+            landlock: layers.landlock,
+            seccomp: layers.seccomp,
+            cgroups,
+        })
     }
 
     /// Waits for a turn.
@@ -180,7 +218,11 @@ impl Inner {
         if let Some(layers) = self.proven.get() {
             return Ok(*layers);
         }
-        let layers = slot::prove(self)?;
+        let layers = match (slot::prove(self, Mode::Namespaces), self.options.required) {
+            (Ok(layers), _) => layers,
+            (Err(_), Required::Landlock) => slot::prove(self, Mode::Landlock)?,
+            (Err(unavailable), Required::Namespaces) => return Err(unavailable),
+        };
         Ok(*self.proven.get_or_init(|| layers))
     }
 
@@ -220,7 +262,9 @@ impl Inner {
         };
         let view = self.view();
         view.admits(&command.workspace)?;
+        let mode = if self.prove()?.namespaces { Mode::Namespaces } else { Mode::Landlock };
         Ok(CallSpec {
+            mode,
             argv: command.argv.clone(),
             env: view.environment.clone(),
             workspace: text(&command.workspace)?,

@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
-use super::spec::{CallSpec, Layers, Over, TERMINATE, Told};
+use super::spec::{CallSpec, Layers, Mode, Over, TERMINATE, Told};
 use super::{BoxedCommand, Inner, SandboxError, Turn, Unavailable, init, wire};
 use crate::process::{Capture, Captured, OutputLimits};
 
@@ -230,11 +230,12 @@ fn carry_out(
 }
 
 /// Makes a box with nothing in it.
-pub(super) fn prove(inner: &Inner) -> Result<Layers, Unavailable> {
-    let made = || -> Result<Option<Layers>, SandboxError> {
+pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
+    let empty_box = || -> Result<Option<Layers>, SandboxError> {
         let slot = inner.slot()?;
         let view = inner.view();
         let spec = CallSpec {
+            mode,
             argv: Vec::new(),
             env: Vec::new(),
             // Any directory that is there; nothing happens in it.
@@ -256,7 +257,7 @@ pub(super) fn prove(inner: &Inner) -> Result<Layers, Unavailable> {
         inner.keep(slot);
         Ok(heard.ready)
     };
-    match made() {
+    match empty_box() {
         Ok(Some(layers)) => Ok(layers),
         Ok(None) => Err(Unavailable::broken("making a box", "its first process ended without a word")),
         Err(SandboxError::Unavailable(unavailable)) => Err(unavailable),

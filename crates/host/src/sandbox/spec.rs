@@ -2,9 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What keeps the programs of a call in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Mode {
+    /// Namespaces of their own, and the other layers.
+    Namespaces,
+    /// The other layers alone.
+    Landlock,
+}
+
 /// One call. All paths are absolute unless they say otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CallSpec {
+    /// What keeps it in.
+    pub(super) mode: Mode,
     /// The program and its arguments; empty to make the box, and leave it.
     pub(super) argv: Vec<String>,
     /// The whole environment.
@@ -84,9 +96,11 @@ pub(super) struct Broken {
     pub(super) error: String,
 }
 
-/// The layers that a box has beyond its namespaces.
+/// The layers that a box has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layers {
+    /// Whether it has namespaces.
+    pub(super) namespaces: bool,
     /// The version of Landlock that was applied; none if the kernel has none.
     pub(super) landlock: Option<u8>,
     /// Whether system calls are filtered.

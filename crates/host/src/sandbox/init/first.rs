@@ -11,9 +11,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions, WaitStatus};
 
-use super::super::spec::{Broken, CallSpec, Layers, TERMINATE, Told};
+use super::super::spec::{Broken, CallSpec, Layers, Mode, TERMINATE, Told};
 use super::super::wire;
-use super::{broken, is_open, landlock, limits, mounts, seccomp};
+use super::landlock::Reach;
+use super::scratch::Scratch;
+use super::seccomp::Sockets;
+use super::{broken, is_open, landlock, limits, mounts, seccomp, tree};
 
 /// How long programs have to end after they were asked to.
 const GRACE: Duration = Duration::from_secs(2);
@@ -32,11 +35,55 @@ pub(super) fn become_first(
     // The init may have died before the death signal was set; then the runtime's end of the call is closed soon, and
     // nothing has been started yet.
     match build(spec, protected, ids) {
-        Ok(layers) if is_open(call) => carry(spec, layers, call, output),
+        Ok(layers) if is_open(call) => carry(spec, layers, &Place::OwnRoot, call, output),
         Ok(_) => {}
         Err(broken) => drop(wire::send(call, &Told::Broken(broken), &[])),
     }
     leave();
+}
+
+/// The same without namespaces: this process keeps together what they would; never returns.
+pub(super) fn become_keeper(spec: &CallSpec, scratch: &Scratch, call: &UnixStream, output: OwnedFd) -> ! {
+    tree::keep();
+    let hidden =
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).is_ok();
+    match landlock::abi() {
+        Some(version) if hidden && is_open(call) => {
+            let layers = Layers { namespaces: false, landlock: Some(version), seccomp: true };
+            carry(spec, layers, &Place::TheMachines(scratch), call, output);
+        }
+        Some(_) => {}
+        None => {
+            let none = io::Error::from(io::ErrorKind::Unsupported);
+            drop(wire::send(call, &Told::Broken(broken("applying Landlock", &none)), &[]));
+        }
+    }
+    tree::end_all();
+    leave();
+}
+
+/// Which root the program is in.
+enum Place<'a> {
+    /// One of its own.
+    OwnRoot,
+    /// The machine's, with a private directory.
+    TheMachines(&'a Scratch),
+}
+
+impl Place<'_> {
+    fn mode(&self) -> Mode {
+        match self {
+            Place::OwnRoot => Mode::Namespaces,
+            Place::TheMachines(_) => Mode::Landlock,
+        }
+    }
+
+    fn terminate_all(&self) {
+        match self {
+            Place::OwnRoot => terminate_all(),
+            Place::TheMachines(_) => tree::signal_all(Signal::TERM),
+        }
+    }
 }
 
 fn leave() -> ! {
@@ -60,11 +107,11 @@ fn build(spec: &CallSpec, protected: &[&Path], (uid, gid): (Uid, Gid)) -> Result
     let _ = rustix::system::sethostname(b"posse");
     limits::forbid_namespaces();
     mounts::close_proc().map_err(|(step, error)| broken(&step, &error))?;
-    Ok(Layers { landlock: landlock::abi(), seccomp: true })
+    Ok(Layers { namespaces: true, landlock: landlock::abi(), seccomp: true })
 }
 
 /// Starts the program, and waits for it while it listens to the runtime.
-fn carry(spec: &CallSpec, layers: Layers, call: &UnixStream, output: OwnedFd) {
+fn carry(spec: &CallSpec, layers: Layers, place: &Place<'_>, call: &UnixStream, output: OwnedFd) {
     let Ok(children) = signals_of_children() else { return };
     if wire::send(call, &Told::Ready(layers), &[]).is_err() || spec.argv.is_empty() {
         return;
@@ -72,7 +119,7 @@ fn carry(spec: &CallSpec, layers: Layers, call: &UnixStream, output: OwnedFd) {
     let main = match fork() {
         Ok(Some(main)) => main,
         Ok(None) => {
-            let problem = start(spec, output);
+            let problem = start(spec, place, output);
             drop(wire::send(call, &problem, &[]));
             leave();
         }
@@ -81,15 +128,19 @@ fn carry(spec: &CallSpec, layers: Layers, call: &UnixStream, output: OwnedFd) {
         }
     };
     drop(output);
-    let _ = limits::drop_privileges();
-    if let Some(told) = wait(main, call, &children) {
+    let _ = limits::drop_privileges(place.mode());
+    if let Some(told) = wait(main, place, call, &children) {
         drop(wire::send(call, &told, &[]));
     }
-    // With this process the kernel ends all that the program left behind.
+    // In namespaces the kernel ends all that the program left behind with this process.
 }
 
 /// Becomes the program; returns only why it could not.
-fn start(spec: &CallSpec, output: OwnedFd) -> Told {
+fn start(spec: &CallSpec, place: &Place<'_>, output: OwnedFd) -> Told {
+    let (scratch, environment) = match place {
+        Place::OwnRoot => (Path::new(""), spec.env.clone()),
+        Place::TheMachines(scratch) => (scratch.path(), scratch.environment(&spec.env)),
+    };
     let inner = || -> Result<(), Broken> {
         let step = |step: &'static str| move |error: io::Error| broken(step, &error);
         rustix::process::setsid().map_err(|error| broken("leaving the terminal", &error.into()))?;
@@ -97,14 +148,19 @@ fn start(spec: &CallSpec, output: OwnedFd) -> Told {
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
             .map_err(|error| broken("starting a process", &error.into()))?;
         limits::default_signals();
-        limits::apply(&spec.limits).map_err(step("setting limits"))?;
-        limits::drop_privileges().map_err(step("dropping privileges"))?;
-        landlock::apply(spec).map_err(|error| Broken {
+        limits::apply(&spec.limits, place.mode()).map_err(step("setting limits"))?;
+        limits::drop_privileges(place.mode()).map_err(step("dropping privileges"))?;
+        let scratch = scratch.to_string_lossy();
+        let (reach, sockets) = match place {
+            Place::OwnRoot => (Reach::in_namespaces(spec), Sockets::OfTheNamespace),
+            Place::TheMachines(_) => (Reach::alone(spec, &scratch), Sockets::None),
+        };
+        landlock::apply(&reach).map_err(|error| Broken {
             step: "applying Landlock".to_owned(),
             errno: None,
             error,
         })?;
-        seccomp::apply().map_err(step("filtering system calls"))
+        seccomp::apply(sockets).map_err(step("filtering system calls"))
     };
     if let Err(broken) = inner() {
         return Told::Broken(broken);
@@ -117,7 +173,7 @@ fn start(spec: &CallSpec, output: OwnedFd) -> Told {
     let error = Command::new(program)
         .args(arguments)
         .env_clear()
-        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .envs(environment)
         .current_dir(&spec.workdir)
         .stdin(Stdio::null())
         .stdout(Stdio::from(output))
@@ -127,7 +183,7 @@ fn start(spec: &CallSpec, output: OwnedFd) -> Told {
 }
 
 /// Waits for the program; none if the runtime is gone, or had enough.
-fn wait(main: Pid, mut call: &UnixStream, children: &OwnedFd) -> Option<Told> {
+fn wait(main: Pid, place: &Place<'_>, mut call: &UnixStream, children: &OwnedFd) -> Option<Told> {
     let mut end: Option<Instant> = None;
     loop {
         let left = end.map(|end| {
@@ -157,7 +213,7 @@ fn wait(main: Pid, mut call: &UnixStream, children: &OwnedFd) -> Option<Told> {
             let mut byte = [0];
             match call.read(&mut byte) {
                 Ok(1) if byte[0] == TERMINATE && end.is_none() => {
-                    terminate_all();
+                    place.terminate_all();
                     end = Some(Instant::now() + GRACE);
                 }
                 Ok(1) => {}
@@ -194,7 +250,7 @@ fn terminate_all() {
 }
 
 #[expect(unsafe_code, reason = "fork has no safe form; sound because this process has one thread")]
-fn fork() -> io::Result<Option<Pid>> {
+pub(super) fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: this process has one thread.
     let pid = unsafe { libc::fork() };
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }

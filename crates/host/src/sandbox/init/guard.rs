@@ -329,7 +329,7 @@ mod tests {
         fs::write(at(".envrc"), "evil").expect("written");
         fs::create_dir_all(at(".github/workflows")).expect("made");
         // As root nothing is closed; the stories tell this as an ordinary user too.
-        fs::set_permissions(at(".github"), fs::Permissions::from_mode(0)).expect("set");
+        fs::set_permissions(at(".github"), fs::Permissions::from_mode(0o000)).expect("set");
         fs::set_permissions(top.path(), fs::Permissions::from_mode(0o555)).expect("set");
         assert_eq!(guard.close(), [".envrc", ".github/workflows"]);
         fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).expect("set");

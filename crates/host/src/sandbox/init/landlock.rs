@@ -21,25 +21,47 @@ pub(in super::super) fn abi() -> Option<u8> {
     u8::try_from(version).ok().filter(|version| *version > 0)
 }
 
-/// Everything visible can be read and run; only the workspace, scratch and harmless devices can be written; signals
-/// and abstract sockets do not leave. A kernel without Landlock is not an error: the namespaces are the box.
-pub(super) fn apply(spec: &CallSpec) -> Result<(), String> {
+/// What can be read and run, and what can be changed too.
+pub(super) struct Reach<'a> {
+    pub(super) read: Vec<&'a str>,
+    pub(super) write: Vec<&'a str>,
+}
+
+impl<'a> Reach<'a> {
+    /// In a root of our own everything visible can be read.
+    pub(super) fn in_namespaces(spec: &'a CallSpec) -> Self {
+        let write = spec.scratch.iter().chain([&spec.workspace]).map(String::as_str).collect();
+        Self { read: vec!["/"], write }
+    }
+
+    /// In the machine's root only what would be shown in ours.
+    pub(super) fn alone(spec: &'a CallSpec, scratch: &'a str) -> Self {
+        let read = spec.read.iter().map(String::as_str).collect();
+        Self { read, write: vec![&spec.workspace, scratch] }
+    }
+}
+
+/// Nothing but what the reach names can be read or changed, but for harmless devices; signals and abstract sockets do
+/// not leave. A kernel without Landlock is not an error here: the namespaces are the box.
+pub(super) fn apply(reach: &Reach<'_>) -> Result<(), String> {
     if abi().is_none() {
         return Ok(());
     }
     let rules = || -> Result<(), Box<dyn std::error::Error>> {
-        let ruleset = Ruleset::default()
+        let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(KNOWN))?
             .scope(Scope::from_all(KNOWN))?
             .create()?;
-        let ruleset = allow(ruleset, "/", AccessFs::from_read(KNOWN) | AccessFs::Execute)?;
-        let mut ruleset = allow(ruleset, &spec.workspace, AccessFs::from_all(KNOWN))?;
-        for path in &spec.scratch {
+        for path in &reach.read {
+            ruleset = allow(ruleset, path, AccessFs::from_read(KNOWN) | AccessFs::Execute)?;
+        }
+        for path in &reach.write {
             ruleset = allow(ruleset, path, AccessFs::from_all(KNOWN))?;
         }
         // Programs set their own name and score there; the mount is this namespace's own.
-        ruleset = allow(ruleset, "/proc", AccessFs::from_read(KNOWN) | AccessFs::WriteFile)?;
+        ruleset =
+            allow(ruleset, "/proc", AccessFs::from_read(KNOWN) | AccessFs::WriteFile | AccessFs::Truncate)?;
         for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"] {
             let device_access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
             ruleset = allow(ruleset, device, device_access)?;

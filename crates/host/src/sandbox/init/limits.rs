@@ -6,7 +6,7 @@ use std::io;
 use rustix::process::{Gid, Resource, Rlimit, Uid, setrlimit};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
-use super::super::spec::Limits;
+use super::super::spec::{Limits, Mode};
 
 /// Gives the user of this process the same number inside as outside, and nobody else any.
 pub(super) fn map_ids(uid: Uid, gid: Gid) -> io::Result<()> {
@@ -43,27 +43,47 @@ pub(super) fn loopback_up() -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets what each process may use. Memory of all of them together is the cgroup's, where there is one.
-pub(super) fn apply(limits: &Limits) -> io::Result<()> {
+/// Sets what each process may use. Memory of all of them together is the cgroup's, where there is one. Processes are
+/// counted by user namespace: without one the person's own would count.
+pub(super) fn apply(limits: &Limits, mode: Mode) -> io::Result<()> {
     let cap = |resource, most: u64| -> io::Result<()> {
         let now = rustix::process::getrlimit(resource);
         let most = now.maximum.map_or(most, |maximum| maximum.min(most));
         Ok(setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?)
     };
     cap(Resource::Core, 0)?;
-    cap(Resource::Nproc, limits.processes)?;
+    if mode == Mode::Namespaces {
+        cap(Resource::Nproc, limits.processes)?;
+    }
     cap(Resource::Fsize, limits.file_bytes)?;
     cap(Resource::Nofile, limits.open_files)?;
     cap(Resource::Data, limits.memory_bytes)?;
     cap(Resource::Msgqueue, 0)?;
     cap(Resource::Memlock, 64 * 1024)?;
-    // If memory runs out, it is the program that goes.
-    fs::write("/proc/self/oom_score_adj", "1000")
+    // If memory runs out, it is the program that goes. Where that cannot be said, the limits hold all the same.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    Ok(())
 }
 
-/// Gives up every privilege inside the namespaces, for good.
-pub(super) fn drop_privileges() -> io::Result<()> {
-    drop_bounding_set()?;
+/// Gives up every privilege, for good. Who has none outside cannot give up the right to get some by running a
+/// privileged program, but no new privileges means just that.
+pub(super) fn drop_privileges(mode: Mode) -> io::Result<()> {
+    let locked = drop_bounding_set().and_then(|()| lock_privileges());
+    if mode == Mode::Namespaces {
+        locked?;
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )?;
+    rustix::thread::set_no_new_privs(true)?;
+    Ok(())
+}
+
+/// Root's number means nothing any more.
+fn lock_privileges() -> io::Result<()> {
     rustix::thread::set_capabilities_secure_bits(
         CapabilitiesSecureBits::NO_ROOT
             | CapabilitiesSecureBits::NO_ROOT_LOCKED
@@ -73,13 +93,6 @@ pub(super) fn drop_privileges() -> io::Result<()> {
             | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
             | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
     )?;
-    rustix::thread::clear_ambient_capability_set()?;
-    let none = CapabilitySet::empty();
-    rustix::thread::set_capabilities(
-        None,
-        CapabilitySets { effective: none, permitted: none, inheritable: none },
-    )?;
-    rustix::thread::set_no_new_privs(true)?;
     Ok(())
 }
 

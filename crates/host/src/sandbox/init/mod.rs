@@ -14,7 +14,9 @@ mod landlock;
 mod limits;
 mod mounts;
 mod record;
+mod scratch;
 mod seccomp;
+mod tree;
 
 use std::fs::File;
 use std::io;
@@ -26,10 +28,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::spec::{Broken, CallSpec, Over};
+use super::spec::{Broken, CallSpec, Mode, Over};
 use super::wire;
 use guard::Guard;
 use record::Record;
+use scratch::Scratch;
 
 pub(super) use landlock::abi as landlock_abi;
 
@@ -86,6 +89,7 @@ fn serve(socket: &UnixStream) -> io::Result<()> {
     // Away from the terminal: what is typed there is for the runtime.
     rustix::process::setsid()?;
     rustix::thread::set_name(c"posse-init")?;
+    tree::keep();
     while let Some((spec, fds)) = wire::receive::<CallSpec>(socket)? {
         let over = match <[OwnedFd; 2]>::try_from(fds) {
             Ok([call, output]) => carry_out(socket, &spec, UnixStream::from(call), output),
@@ -114,8 +118,18 @@ fn carry_out(
     };
     let guard = Guard::new(&spec.workspace, &spec.protected)
         .map_err(|error| broken("looking at protected names", &error))?;
+    let scratch = match spec.mode {
+        Mode::Namespaces => None,
+        Mode::Landlock => {
+            Some(Scratch::make().map_err(|error| broken("making a scratch directory", &error))?)
+        }
+    };
     let ids = (rustix::process::geteuid(), rustix::process::getegid());
-    let forked = match clone_first(spec.network) {
+    let forked = match spec.mode {
+        Mode::Namespaces => clone_first(spec.network),
+        Mode::Landlock => first::fork(),
+    };
+    let forked = match forked {
         Ok(forked) => forked,
         Err(error) => {
             guard.close();
@@ -123,6 +137,9 @@ fn carry_out(
         }
     };
     let Some(first) = forked else {
+        if let Some(scratch) = &scratch {
+            first::become_keeper(spec, scratch, &call, output);
+        }
         // In the new namespaces. Only the call's own lifeline is held here.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         let protected: Vec<&Path> = guard.existing().collect();
@@ -132,8 +149,12 @@ fn carry_out(
     if let Some(record) = &record {
         record.note(first);
     }
-    wait_until_gone(socket, first).map_err(|error| broken("waiting for the end", &error))?;
+    wait_until_gone(socket, first, spec.mode).map_err(|error| broken("waiting for the end", &error))?;
+    if spec.mode == Mode::Landlock {
+        tree::end_all();
+    }
     let refused = guard.close();
+    drop(scratch);
     if let Some(record) = record {
         record.close();
     }
@@ -163,7 +184,7 @@ fn clone_first(network: bool) -> io::Result<Option<Pid>> {
 
 /// Waits until the first process is gone, and with it every other in its namespaces. If the runtime goes first, it
 /// is ended.
-fn wait_until_gone(socket: &UnixStream, first: Pid) -> io::Result<()> {
+fn wait_until_gone(socket: &UnixStream, first: Pid, mode: Mode) -> io::Result<()> {
     let exited = rustix::process::pidfd_open(first, rustix::process::PidfdFlags::empty())?;
     let mut alone = false;
     loop {
@@ -175,10 +196,18 @@ fn wait_until_gone(socket: &UnixStream, first: Pid) -> io::Result<()> {
         }
         if !alone && !fds[1].revents().is_empty() {
             alone = true;
-            let _ = rustix::process::kill_process(first, Signal::KILL);
+            match mode {
+                Mode::Namespaces => drop(rustix::process::kill_process(first, Signal::KILL)),
+                // Without it the others would be nobody's.
+                Mode::Landlock => tree::end_all(),
+            }
         }
         if !fds[0].revents().is_empty() {
-            wire::retry(|| rustix::process::waitpid(Some(first), WaitOptions::empty()))?;
+            match wire::retry(|| rustix::process::waitpid(Some(first), WaitOptions::empty())) {
+                // It was waited for with the others.
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
+                waited => drop(waited?),
+            }
             return Ok(());
         }
     }

@@ -123,11 +123,29 @@ const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
+/// Which sockets can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sockets {
+    /// Those that a network namespace holds.
+    OfTheNamespace,
+    /// None: there is no namespace that would hold them.
+    None,
+}
+
+impl Sockets {
+    fn families(self) -> &'static [i32] {
+        match self {
+            Sockets::OfTheNamespace => &FAMILIES,
+            Sockets::None => &[],
+        }
+    }
+}
+
 /// Installs the filter, for this process and all that it starts.
 #[expect(unsafe_code, reason = "installing a filter has no safe form")]
-pub(super) fn apply() -> io::Result<()> {
+pub(super) fn apply(sockets: Sockets) -> io::Result<()> {
     const SET_MODE_FILTER: c_long = 1;
-    let mut filter = filter();
+    let mut filter = filter(sockets);
     let length = u16::try_from(filter.len()).map_err(io::Error::other)?;
     let program = sock_fprog { len: length, filter: filter.as_mut_ptr() };
     // SAFETY: the program points to `length` instructions, and both outlive the call.
@@ -135,7 +153,7 @@ pub(super) fn apply() -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn filter() -> Vec<sock_filter> {
+fn filter(sockets: Sockets) -> Vec<sock_filter> {
     let mut code = vec![
         load(ARCH),
         jump(BPF_JEQ, ARCHITECTURE, 1, 0),
@@ -153,7 +171,7 @@ fn filter() -> Vec<sock_filter> {
     let plain = [load(argument(0)), jump(BPF_JSET, NAMESPACES, 0, 1), refuse(libc::EPERM), allow()];
     on(&mut code, libc::SYS_clone, &plain);
     let mut known = vec![load(argument(0))];
-    for family in FAMILIES {
+    for &family in sockets.families() {
         known.extend([jump(BPF_JEQ, family.cast_unsigned(), 0, 1), allow()]);
     }
     known.push(refuse(libc::EPERM));
@@ -218,6 +236,10 @@ mod tests {
 
     /// Runs the filter as the kernel would.
     fn decide(arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        decide_with(Sockets::OfTheNamespace, arch, number, arguments)
+    }
+
+    fn decide_with(sockets: Sockets, arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
         let mut data = Vec::new();
         data.extend(number.to_le_bytes());
         data.extend(arch.to_le_bytes());
@@ -225,7 +247,7 @@ mod tests {
         for argument in arguments {
             data.extend(argument.to_le_bytes());
         }
-        let code = filter();
+        let code = filter(sockets);
         let (mut at, mut held) = (0, 0_u32);
         loop {
             let sock_filter { code: op, jt, jf, k } = code[at];
@@ -304,6 +326,15 @@ mod tests {
         for request in TERMINAL_INPUT {
             assert_eq!(own(libc::SYS_ioctl, &[0, request.into()]), errno(libc::EPERM));
             assert_eq!(own(libc::SYS_ioctl, &[0, u64::from(request) | (7 << 32)]), errno(libc::EPERM));
+        }
+    }
+
+    #[test]
+    fn without_a_namespace_there_is_no_socket() {
+        let number = u32::try_from(libc::SYS_socket).expect("a number");
+        for family in FAMILIES {
+            let arguments = [u64::from(family.cast_unsigned()), 1, 0, 0, 0, 0];
+            assert_eq!(decide_with(Sockets::None, ARCHITECTURE, number, arguments), errno(libc::EPERM));
         }
     }
 
