@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::checks;
 use crate::crash::dies_at;
 use crate::power::Death;
-use crate::world::{Ended, Process, World, child, listing, newest};
+use crate::world::{Ended, Process, World, child, listing};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -392,29 +392,26 @@ async fn a_cancel_while_somebody_is_asked_answers_every_call_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parent_sees_what_its_child_waits_for() {
+    let gate = crate::tools::Gate::closed();
+    let held = gate.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", crate::world::background("builder", "x")),
-        (0, 2) => text("").call("task_status", json!({"task_id": "1", "wait_ms": 600_000})),
-        (0, 3) => text("").call("task_status", json!({"task_id": "1"})),
+        (0, 2) => text("").call("task_status", json!({"task_id": "1"})),
         (1, 1) => text("").call("strike", json!({"on": "a"})),
-        (0, _) if newest(request).contains("has completed") => text("done"),
-        (0, _) => text(""),
         _ => text("done"),
-    });
+    })
+    .holding(move |request| (request.depth == 0 && request.turn == 2).then(|| held.clone()));
     let process = world.process();
     let handle = start(&process, escalating(striking(&world))).await;
-    let run = handle.id().clone();
-    let question = asked(&world, &run).await;
-    world
-        .until(
-            &run,
-            |event| matches!(&event.body, EventBody::ModelCalled(e) if event.agent.is_root() && e.turn == 4),
-        )
-        .await;
+    let question = asked(&world, handle.id()).await;
+    gate.open();
+    let is_told =
+        |event: &Event| matches!(&event.body, EventBody::ToolFinished(e) if e.tool == "task_status");
+    world.until(handle.id(), is_told).await;
     say(&world, &question, Answer::Once).await;
     let ended = world.ended(&handle).await;
     let told = ended.results("0");
-    assert!(told.iter().any(|(_, _, said)| said.contains("waits for a person: strike:a")), "{told:?}");
+    assert!(told[1].2.contains("waits for a person: strike:a"), "{told:?}");
 }
 
 /// Starts a run, waits for its question, and cuts the power.
