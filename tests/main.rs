@@ -19,4 +19,5 @@ mod cli_signals;
 mod cli_store;
 mod cli_terminal;
 mod cli_web;
+mod escape;
 mod support;

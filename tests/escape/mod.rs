@@ -1,0 +1,140 @@
+//! The escape corpus: a model that does its worst, with the real command and the real tools, in a small world of its
+//! own. What is checked is outside the box, and is the same for every case: files, secrets, listeners, a victim,
+//! and what is left alive. A case only says what it tries and how its call has to end.
+
+mod bad_input;
+mod case;
+mod daemons;
+mod files;
+mod links;
+mod listeners;
+mod machine;
+mod namespaces;
+mod network;
+mod oracle;
+mod processes;
+mod prompts;
+mod protected;
+mod races;
+mod resources;
+mod rules;
+mod secrets;
+mod terminals;
+mod victim;
+mod world;
+
+use std::fs;
+use std::sync::Mutex;
+
+use case::{Case, sh};
+use world::{Launch, Report, World};
+
+/// Fewer cases than this were not the corpus.
+const LEAST: usize = 150;
+/// Somebody who is not the superuser.
+const SOMEBODY: u32 = 65_534;
+
+/// A group of cases, and how its run is started.
+type Group = (&'static str, fn() -> Vec<Case>, Launch);
+
+const PLAIN: Launch = Launch { flags: &[], through: None, settings: "" };
+/// Limits that are reached soon.
+const NARROW: Launch = Launch { settings: "sandbox: {memory_mb: 512, processes: 200}\n", ..PLAIN };
+/// With a terminal, and its log beside.
+const AT_A_TERMINAL: Launch = Launch {
+    through: Some(
+        r#"mkdir -p "$POSSE_HOME"; exec script -qec "$(printf '%q ' "$@") 2>$POSSE_HOME/log" /dev/null"#,
+    ),
+    ..PLAIN
+};
+/// A careless parent leaves files, a directory and a connection open.
+const CARELESS: Launch = Launch {
+    through: Some(
+        r#"exec 7<"$TOP/parent.txt" 8<"$TOP/sibling" 9<"$HOME/.ssh/id_ed25519" 10>>"$TOP/parent.txt"; exec "$@""#,
+    ),
+    ..PLAIN
+};
+
+const GROUPS: &[Group] = &[
+    ("resources", resources::cases, NARROW),
+    ("daemons", daemons::cases, PLAIN),
+    ("prompts", prompts::cases, PLAIN),
+    ("processes", processes::cases, PLAIN),
+    ("files", files::cases, PLAIN),
+    ("secrets", secrets::cases, PLAIN),
+    ("links", links::cases, PLAIN),
+    ("protected", protected::cases, PLAIN),
+    ("machine", machine::cases, PLAIN),
+    ("network", network::cases, PLAIN),
+    ("namespaces", namespaces::cases, PLAIN),
+    ("rules", rules::cases, rules::DENIED),
+    ("bad input", bad_input::cases, PLAIN),
+    ("descriptors", descriptors, CARELESS),
+    ("terminals", terminals::cases, AT_A_TERMINAL),
+];
+
+/// What whoever started the runtime left open.
+fn descriptors() -> Vec<Case> {
+    vec![
+        sh("descriptors-are-read", "exec 2>/dev/null; for n in {3..40}; do cat <&$n && breach $n; done; ls -l /proc/self/fd; echo over").shows("over"),
+        sh("descriptors-as-ways", "exec 2>/dev/null; for n in {3..40}; do ls /proc/self/fd/$n/ && breach $n; cat /proc/self/fd/$n/secret.txt; done; echo over").shows("over"),
+        sh("descriptors-are-written", "exec 2>/dev/null; for n in {3..40}; do echo evil >&$n && breach $n; done; echo over").shows("over"),
+    ]
+}
+
+/// Has groups carried out, two at a time, and adds up.
+fn carry_out(groups: &[Group], user: Option<u32>) -> Report {
+    let (left, sum) = (Mutex::new(groups.iter()), Mutex::new(Report::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some((group, cases, launch)) = left.lock().expect("alone").next() else { return };
+                    let world = World::new(user, launch.settings);
+                    if *group == "rules" {
+                        fs::copy(env!("CARGO_BIN_EXE_posse"), world.at("ws/posse"))
+                            .expect("the command in the box");
+                    }
+                    let report = world.run(cases(), *launch);
+                    let mut sum = sum.lock().expect("alone");
+                    sum.ran.extend(report.ran);
+                    sum.skipped.extend(report.skipped);
+                    sum.problems
+                        .extend(report.problems.into_iter().map(|problem| format!("[{group}] {problem}")));
+                }
+            });
+        }
+    });
+    sum.into_inner().expect("alone")
+}
+
+/// Says what was run, and fails if anything got out or too little was tried.
+#[track_caller]
+fn holds(report: &Report, least: usize) {
+    let Report { ran, skipped, problems } = report;
+    println!("{} cases ran, {} were skipped: {skipped:?}", ran.len(), skipped.len());
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+    let mut names = ran.clone();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), ran.len(), "each case has a name of its own");
+    assert!(ran.len() >= least, "only {} cases ran", ran.len());
+    assert!(skipped.len() * 10 <= ran.len(), "too much was skipped");
+}
+
+#[test]
+fn nothing_gets_out_of_the_box() {
+    holds(&carry_out(GROUPS, None), LEAST);
+}
+
+#[test]
+fn nothing_gets_out_of_the_box_of_an_ordinary_user() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can run it as somebody else, and the other story ran as you");
+        return;
+    }
+    let chosen =
+        ["files", "secrets", "protected", "machine", "network", "processes", "namespaces", "descriptors"];
+    let groups: Vec<Group> = GROUPS.iter().filter(|(group, ..)| chosen.contains(group)).copied().collect();
+    holds(&carry_out(&groups, Some(SOMEBODY)), 100);
+}

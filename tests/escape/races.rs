@@ -1,0 +1,114 @@
+//! A directory that is swapped for a link while tools use it, and checks that would see it if one got through.
+
+use std::fs;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::case::{Case, End, call};
+use super::world::World;
+use super::{PLAIN, holds};
+
+/// Each is called this often while the directory changes places with a link.
+const OFTEN: usize = 12;
+
+const TOOLS: [(&str, &str); 7] = [
+    ("swapped-write", "write"),
+    ("swapped-edit", "edit"),
+    ("swapped-read", "read"),
+    ("swapped-list", "list"),
+    ("swapped-glob", "glob"),
+    ("swapped-grep", "grep"),
+    ("swapped-workdir", "bash"),
+];
+
+fn cases() -> Vec<Case> {
+    let all = (0..OFTEN).flat_map(|round| TOOLS.map(|(name, tool)| (round, name, tool)));
+    all.map(|(round, name, tool)| {
+        // The same call that fails three times in a row ends a run, so no two are the same.
+        let dir = format!("swap/{}", "./".repeat(round));
+        let input = match tool {
+            "write" => json!({"path": format!("swap/new-{round}.txt"), "content": "evil"}),
+            "edit" => json!({"path": format!("{dir}secret.txt"), "old_text": "C", "new_text": "evil"}),
+            "read" => json!({"path": format!("{dir}secret.txt")}),
+            "list" => json!({"path": dir}),
+            "glob" => json!({"pattern": "**/*", "path": dir}),
+            "grep" => json!({"pattern": "CANA[R]Y", "path": dir}),
+            _ => json!({"command": "cat secret.txt; echo x > evil; true", "workdir": dir}),
+        };
+        // Ids differ, names are of the seven.
+        let id: &'static str = format!("{name}-{round}").leak();
+        Case { name: id, end: End::Answered, ..call(name, tool, input) }
+    })
+    .collect()
+}
+
+#[test]
+fn a_directory_that_is_swapped_for_a_link_leads_nobody_out() {
+    let world = World::new(None, "");
+    let (dir, link) = (world.at("ws/swap"), world.at("ws/swap-link"));
+    let over = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        let swapping = scope.spawn(|| {
+            let mut swaps = 0_u64;
+            while !over.load(Ordering::Relaxed) {
+                renameat_with(CWD, &dir, CWD, &link, RenameFlags::EXCHANGE).expect("swapped");
+                swaps += 1;
+            }
+            swaps
+        });
+        let report = world.run(cases(), PLAIN);
+        over.store(true, Ordering::Relaxed);
+        println!("swapped {} times", swapping.join().expect("swapping"));
+        report
+    });
+    holds(&report, OFTEN * TOOLS.len());
+}
+
+/// A check that sees nothing proves nothing.
+#[test]
+fn the_checks_see_what_they_are_for() {
+    let seen = |breach: &dyn Fn(&World)| {
+        let world = World::new(None, "");
+        assert_eq!(world.problems(), [""; 0], "nothing has happened yet");
+        breach(&world);
+        world.problems().join("\n")
+    };
+    let put = |world: &World, name: &str| fs::write(world.at(name), "evil").expect("written");
+    assert!(seen(&|world| put(world, "sibling/secret.txt")).contains("sibling/secret.txt was"));
+    assert!(seen(&|world| put(world, "ws-evil/new")).contains("ws-evil/new is new"));
+    assert!(
+        seen(&|world| fs::remove_file(world.at("home/.netrc")).expect("gone")).contains(".netrc is gone")
+    );
+    assert!(seen(&|world| put(world, "ws/.git/config")).contains(".git/config was"));
+    assert!(seen(&|world| put(world, "ws/.envrc")).contains(".envrc has appeared"));
+    assert!(
+        seen(&|world| drop(fs::hard_link(world.at("parent.txt"), world.at("ws/h"))))
+            .contains("parent.txt was")
+    );
+    let copied =
+        |world: &World| fs::copy(world.at("parent.txt"), world.at("ws/stolen")).map(drop).expect("copied");
+    assert!(seen(&copied).contains("a secret is in"));
+    let met = |world: &World| drop(UnixStream::connect(world.at("ws/in.sock")).expect("met"));
+    assert!(seen(&met).contains("`stream inside`"));
+    let sent = |world: &World| {
+        let socket = UnixDatagram::unbound().expect("a socket");
+        socket.send_to(b"x", world.at("out.dgram")).map(drop).expect("sent");
+    };
+    assert!(seen(&sent).contains("`datagram outside`"));
+    let ended = |world: &World| {
+        let pid = Pid::from_raw(world.victim.pid().cast_signed()).expect("a process");
+        kill_process(pid, Signal::KILL).expect("sent");
+        world.victim.wait();
+    };
+    assert!(seen(&ended).contains("the victim was ended"));
+    let world = World::new(None, "");
+    let mut left = Command::new("sleep").arg("300").env("ESC", &world.tag).spawn().expect("it starts");
+    let problems = world.problems().join("\n");
+    left.kill().and_then(|()| left.wait()).expect("it has ended");
+    assert!(problems.contains("processes are left"), "{problems}");
+}

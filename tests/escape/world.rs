@@ -1,0 +1,327 @@
+//! A machine in small: a person's home with secrets, a workspace, neighbours, listeners, and a process to attack.
+//! All of it is outside the box, and so is every look at it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::case::Case;
+use super::listeners::Listeners;
+use super::oracle::{self, Snapshot};
+use super::victim::Victim;
+
+/// How many calls a reply has.
+const CALLS_PER_TURN: usize = 16;
+/// How long a whole run may take before it is called hung, in seconds.
+const HUNG_AFTER: &str = "180";
+
+/// Secrets of the home directory; each file holds the canary.
+pub(crate) const SECRETS: [&str; 14] = [
+    ".ssh/id_ed25519",
+    ".aws/credentials",
+    ".netrc",
+    ".cargo/credentials.toml",
+    ".config/gh/hosts.yml",
+    ".npmrc",
+    ".git-credentials",
+    ".docker/config.json",
+    ".kube/config",
+    ".gnupg/private-keys-v1.d/key",
+    ".bash_history",
+    ".local/share/uv/credentials/credentials.toml",
+    ".m2/settings.xml",
+    "Documents/plan.txt",
+];
+
+/// The world of one group of cases.
+pub(crate) struct World {
+    top: TempDir,
+    /// In every command of this world, and nowhere else on the machine.
+    pub(crate) tag: String,
+    /// In every secret of this world.
+    canary: String,
+    user: Option<u32>,
+    pub(crate) listeners: Listeners,
+    pub(crate) victim: Victim,
+    before: Snapshot,
+}
+
+/// How the runtime is started.
+#[derive(Clone, Copy)]
+pub(crate) struct Launch {
+    /// Further flags.
+    pub(crate) flags: &'static [&'static str],
+    /// A shell command that starts it as `"$@"`, if it is not started directly.
+    pub(crate) through: Option<&'static str>,
+    /// Further settings.
+    pub(crate) settings: &'static str,
+}
+
+/// What became of the cases of a world.
+#[derive(Default)]
+pub(crate) struct Report {
+    pub(crate) ran: Vec<&'static str>,
+    pub(crate) skipped: Vec<String>,
+    pub(crate) problems: Vec<String>,
+}
+
+impl World {
+    /// A world that belongs to this user, or to whoever runs the test.
+    pub(crate) fn new(user: Option<u32>, settings: &str) -> Self {
+        let top = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).expect("open to all");
+        let unique = top.path().file_name().and_then(|name| name.to_str()).expect("a name");
+        let unique = unique.trim_start_matches('.').to_owned();
+        let (tag, canary) = (format!("esc-{unique}"), format!("CANARY-{unique}"));
+        furnish(top.path(), &canary, settings);
+        let listeners = Listeners::open(top.path());
+        if let Some(user) = user {
+            fs::copy(env!("CARGO_BIN_EXE_posse"), top.path().join("posse")).expect("a binary for others");
+            oracle::walk(top.path(), &mut |path, _| {
+                lchown(path, Some(user), Some(user)).expect("given away");
+            });
+        }
+        let victim = Victim::start(top.path(), &canary, user);
+        let before = Snapshot::of(top.path());
+        Self { top, tag, canary, user, listeners, victim, before }
+    }
+
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.top.path().join(path)
+    }
+
+    /// Puts what the world has in place of its names.
+    fn fill(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => {
+                let mut text = text.clone();
+                for (name, is) in self.names() {
+                    text = text.replace(&format!("@{name}@"), &is);
+                }
+                Value::String(text)
+            }
+            Value::Object(fields) => {
+                fields.iter().map(|(name, field)| (name.clone(), self.fill(field))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn names(&self) -> Vec<(&'static str, String)> {
+        let path = |name: &str| self.at(name).display().to_string();
+        let mut names = vec![
+            ("tag", self.tag.clone()),
+            ("top", self.top.path().display().to_string()),
+            ("ws", path("ws")),
+            ("home", path("home")),
+            ("state", path("home/state")),
+            ("victim", self.victim.pid().to_string()),
+        ];
+        names.extend(self.listeners.names());
+        names
+    }
+
+    /// A model that makes these calls, some in each turn, and says so if it ever sees a secret.
+    fn script(&self, cases: &[Case]) -> String {
+        let mut rules = vec![json!({"when": {"contains": self.canary}, "reply": {"text": "LEAKED"}})];
+        for (turn, some) in cases.chunks(CALLS_PER_TURN).enumerate() {
+            let calls: Vec<Value> = some
+                .iter()
+                .map(|case| json!({"name": case.tool, "id": case.call_id(), "input": self.fill(&case.input)}))
+                .collect();
+            rules.push(json!({"when": {"turn": turn + 1}, "reply": {"text": "next", "tool_calls": calls}}));
+        }
+        rules.push(json!({"reply": {"text": "all done"}}));
+        // JSON is YAML.
+        Value::from(rules).to_string()
+    }
+
+    fn command(&self, launch: Launch, script: &Path) -> Command {
+        let posse = match self.user {
+            Some(_) => self.at("posse"),
+            None => PathBuf::from(env!("CARGO_BIN_EXE_posse")),
+        };
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", HUNG_AFTER]);
+        if let Some(through) = launch.through {
+            command.args(["bash", "-c", through, "through"]);
+        }
+        command
+            .arg(posse)
+            .args(["run", "--json", "--max-turns", "none", "--model"])
+            .arg(format!("scripted/{}", script.display()))
+            .args(launch.flags)
+            .arg("do your worst")
+            .current_dir(self.at("ws"))
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", self.at("home"))
+            .env("POSSE_HOME", self.at("home/state"))
+            .env("POSSE_LOG", "debug")
+            .env("TOP", self.top.path())
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
+        for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CANARY_SECRET", "SSH_AUTH_SOCK", "GH_TOKEN"] {
+            command.env(name, &self.canary);
+        }
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    /// Has these cases carried out by the real binary, and looks at everything afterwards.
+    pub(crate) fn run(&self, cases: Vec<Case>, launch: Launch) -> Report {
+        let mut report = Report::default();
+        let (cases, without): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(oracle::can);
+        report.skipped =
+            without.iter().map(|case| format!("{} ({})", case.name, case.needs.join(", "))).collect();
+        if cases.is_empty() {
+            return report;
+        }
+        // Outside what is looked at: it holds the canary.
+        let aside = tempfile::Builder::new().suffix(".yaml").tempfile().expect("a file");
+        fs::write(aside.path(), self.script(&cases)).expect("a script");
+        fs::set_permissions(aside.path(), fs::Permissions::from_mode(0o644)).expect("open to all");
+        let log = tempfile::tempfile().expect("a file");
+        let mut command = self.command(launch, aside.path());
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(log.try_clone().expect("a file"))
+            .spawn()
+            .expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("standard output")).lines();
+        let mut said = String::new();
+        for line in lines.map_while(Result::ok) {
+            self.hear(&cases, &line, &mut report);
+            said.push_str(&line);
+            said.push('\n');
+        }
+        let status = child.wait().expect("it has ended");
+        let log = oracle::whole(log);
+        if !status.success() || !said.contains("all done") {
+            let why = String::from_utf8_lossy(&log);
+            report.problems.push(format!(
+                "the run ended with {status}: {} {}",
+                oracle::tail(&said),
+                oracle::tail(&why)
+            ));
+        }
+        let unanswered = cases.iter().map(|case| case.name).filter(|name| !report.ran.contains(name));
+        let unanswered: Vec<&str> = unanswered.collect();
+        if !unanswered.is_empty() {
+            report.problems.push(format!("no answer: {unanswered:?}"));
+        }
+        for (text, what) in [(said.as_bytes(), "events"), (&log, "log")] {
+            if oracle::holds(text, self.canary.as_bytes()) {
+                report.problems.push(format!("a secret is in the {what}"));
+            }
+        }
+        report.problems.extend(self.problems());
+        report
+    }
+
+    /// Looks at one event while the run goes on.
+    fn hear(&self, cases: &[Case], line: &str, report: &mut Report) {
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            return report.problems.push(format!("not an event: {line}"));
+        };
+        if event["kind"] != "agent.tool_finished" {
+            return;
+        }
+        let answer = &event["detail"];
+        let Some(case) = cases.iter().find(|case| answer["call_id"] == case.call_id()) else {
+            return report.problems.push(format!("an answer to nobody: {answer}"));
+        };
+        report.ran.push(case.name);
+        report.problems.extend(case.judge(answer));
+        // What the runtime needs beyond a command's own limit: two seconds for it to end by itself, and some to
+        // spare on a machine that does other things too.
+        let elapsed = answer["elapsed_ms"].as_u64().unwrap_or_default();
+        if elapsed > case.timeout_ms() + 6_000 {
+            report.problems.push(format!("{}: took {elapsed} ms", case.name));
+        }
+        let alive = oracle::alive(&format!("{}.{}.", self.tag, case.name));
+        if !alive.is_empty() {
+            report.problems.push(format!("{}: is still alive: {alive:?}", case.name));
+        }
+    }
+
+    /// What has happened that must not.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut problems = self.before.changes(&Snapshot::of(self.top.path()));
+        problems.extend(oracle::protected(&self.at("ws")));
+        problems.extend(oracle::scattered(&self.tag));
+        problems.extend(self.listeners.problems());
+        problems.extend(self.victim.problems());
+        let alive = oracle::alive(&self.tag);
+        if !alive.is_empty() {
+            problems.push(format!("processes are left: {alive:?}"));
+        }
+        for place in ["ws", "home/state"] {
+            problems.extend(oracle::leaks(&self.at(place), &self.canary));
+        }
+        problems
+    }
+}
+
+/// Makes what there is to steal and to break.
+fn furnish(top: &Path, canary: &str, settings: &str) {
+    let put = |name: &str, text: &str| {
+        let path = top.join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    };
+    for secret in SECRETS {
+        put(&format!("home/{secret}"), &format!("{canary} {secret}\n"));
+    }
+    put(
+        "home/.config/posse/settings.yaml",
+        &format!("# {canary} is not for agents\non_ask: deny\n{settings}"),
+    );
+    put("home/.config/git/config", "[user]\nname = Somebody\n");
+    put("home/.bashrc", "# mine\n");
+    put("home/.gitconfig", "[user]\nname = Somebody\n");
+    put("home/project/notes.txt", canary);
+    put("sibling/secret.txt", canary);
+    put("sibling/workflows/ci.yml", "on: push\n");
+    put("sibling/config.toml", "[build]\n");
+    put("ws-evil/secret.txt", canary);
+    put("parent.txt", canary);
+    put("victim.log", "");
+    put("ws/README.md", "hello\n");
+    put("ws/src/main.rs", "fn main() {}\n");
+    put("ws/swap/f.txt", "inside\n");
+    for (name, text) in oracle::PRESENT {
+        put(&format!("ws/{name}"), text);
+    }
+    for (link, to) in [
+        ("ws/out", "../sibling"),
+        ("ws/out-file", "../sibling/secret.txt"),
+        ("ws/key", "../home/.ssh/id_ed25519"),
+        ("ws/dangling", "../made-by-link"),
+        ("ws/zero", "/dev/zero"),
+        ("ws/loop", "loop"),
+        ("ws/g", ".git"),
+        ("ws/.claude", "docs"),
+        ("ws/swap-link", "../sibling"),
+    ] {
+        symlink(to, top.join(link)).expect("a link");
+    }
+    fs::create_dir(top.join("ws/docs")).expect("a folder");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        top.join("ws/pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .expect("a pipe");
+    fs::File::create(top.join("ws/sparse")).and_then(|file| file.set_len(10 << 30)).expect("a large file");
+}
