@@ -191,6 +191,9 @@ impl Run {
         if agent.calling.is_some() {
             return Err(illegal(event, "a model call is under way"));
         }
+        if !agent.requests.is_empty() {
+            return Err(illegal(event, "a call that a person was asked about is under way"));
+        }
         Ok(agent)
     }
 
@@ -336,6 +339,9 @@ impl Run {
         }
         if root.calling.is_some() {
             return Err(illegal(event, "a model call is under way"));
+        }
+        if !root.requests.is_empty() {
+            return Err(illegal(event, "a call that a person was asked about is under way"));
         }
         let wall = wall_since(root.created_at_ms, event.at_ms);
         self.ledger.record(&event.agent, wall).map_err(|error| illegal(event, error.to_string()))?;

@@ -25,10 +25,12 @@ impl Run {
     }
 
     /// Ends an attempt of a child. Nothing for the root, for one that is past failing, while children are open or
-    /// while a model call is under way: it is settled first.
+    /// while a model call or a call that a person was asked about is under way: those are settled first.
     pub fn fail(&self, id: &AgentId, failure: Failure) -> Option<Attempt> {
         let agent = self.open(id)?;
-        if id.is_root() || !agent.open_children.is_empty() || agent.calling.is_some() {
+        let working =
+            !agent.open_children.is_empty() || agent.calling.is_some() || !agent.requests.is_empty();
+        if id.is_root() || working {
             return None;
         }
         let from = agent.state.name();

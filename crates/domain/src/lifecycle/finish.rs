@@ -20,7 +20,8 @@ impl Run {
     /// to the parent. Nothing while the child has open children of its own, or asks its model.
     pub fn finish(&self, id: &AgentId, finish: Finish) -> Option<Vec<Decided>> {
         let agent = self.open(id)?;
-        let working = !agent.open_children.is_empty() || agent.calling.is_some();
+        let working =
+            !agent.open_children.is_empty() || agent.calling.is_some() || !agent.requests.is_empty();
         if id.is_root() || !matches!(agent.state, OpenState::Running { .. }) || working {
             return None;
         }

@@ -9,10 +9,14 @@ use proptest::test_runner::Config;
 
 use super::fixture::{Played, failure, request};
 use crate::budget::{Budget, Figures};
-use crate::event::{Event, EventBody, QueuedFor, Stored};
+use crate::event::{AnsweredBy, Event, EventBody, QueuedFor, Stored};
 use crate::hash::Hash;
 use crate::id::AgentId;
-use crate::lifecycle::{Attempt, Cancel, EndBlocked, FailKind, Node, OpenState, Run, RunEnd, SpawnRequest};
+use crate::lifecycle::{
+    Attempt, Cancel, EndBlocked, FailKind, Node, NotAnswered, OpenState, Question, RequestState, Run, RunEnd,
+    SpawnRequest,
+};
+use crate::permission::{Answer, Approvals, Decision, Layer, LayerName, Operation, Rules, decide};
 
 #[derive(Debug, Clone)]
 enum Command {
@@ -22,6 +26,8 @@ enum Command {
     Call(Index),
     Reply(Index, bool),
     Tool(Index),
+    Ask(Index, u8),
+    Answer(Index, u8, u8),
     Fail(Index, FailKind),
     Finish(Index),
     Cancel(Index, bool),
@@ -60,6 +66,8 @@ fn commands() -> impl Strategy<Value = Command> {
         4 => at().prop_map(Command::Call),
         4 => (at(), prop::bool::weighted(0.2)).prop_map(|(at, error)| Command::Reply(at, error)),
         2 => at().prop_map(Command::Tool),
+        3 => (at(), 0..3_u8).prop_map(|(at, call)| Command::Ask(at, call)),
+        3 => (at(), 0..3_u8, 0..5_u8).prop_map(|(at, call, say)| Command::Answer(at, call, say)),
         3 => (at(), kinds()).prop_map(|(at, kind)| Command::Fail(at, kind)),
         4 => at().prop_map(Command::Finish),
         1 => (at(), any::<bool>()).prop_map(|(at, kill)| Command::Cancel(at, kill)),
@@ -107,6 +115,8 @@ fn obey(played: &mut Played, command: Command) {
         Command::Call(at) => drop(played.call(at.get(&all))),
         Command::Reply(at, error) => drop(played.reply(at.get(&all), error)),
         Command::Tool(at) => drop(played.tool(at.get(&all))),
+        Command::Ask(at, call) => ask(played, at.get(&all), call),
+        Command::Answer(at, call, say) => answer(played, at.get(&all), call, say),
         Command::Fail(at, kind) => fail(played, at.get(&all), kind),
         Command::Finish(at) => drop(played.finish(at.get(&all))),
         Command::Cancel(at, kill) => {
@@ -121,7 +131,70 @@ fn obey(played: &mut Played, command: Command) {
     assert!(!over || played.run.outcome.is_some());
 }
 
+/// A call of an agent at work is asked about, unless it is already.
+fn ask(played: &mut Played, agent: &AgentId, call: u8) {
+    let running = played.run.open(agent).is_some_and(|a| matches!(a.state, OpenState::Running { .. }));
+    if !running || played.run.outcome.is_some() {
+        return;
+    }
+    let (call_id, specifier) = (format!("call_{call}"), format!("make {call}"));
+    let operation = Operation::new("bash", Some(&specifier));
+    let verdict = decide(
+        [&Layer {
+            name: LayerName::Definition { definition: "lead".into() },
+            rules: Rules::default(),
+            default: Some(Decision::Ask),
+        }],
+        &Approvals::none(),
+        &operation,
+    );
+    let approval = Hash::of(specifier.as_bytes());
+    let arguments = "{}".into();
+    let question =
+        Question { call_id: &call_id, operation: &operation, verdict: &verdict, arguments, approval };
+    let asked = played.run.open(agent).is_some_and(|agent| agent.requests.contains_key(&call_id));
+    match played.run.ask(agent, question) {
+        Some(decided) => {
+            assert!(!asked);
+            played.put(decided);
+        }
+        None => assert!(asked),
+    }
+}
+
+/// Somebody says something, to the right question or to another.
+fn answer(played: &mut Played, agent: &AgentId, call: u8, say: u8) {
+    let approval = Hash::of(format!("make {}", if say == 4 { call + 1 } else { call }).as_bytes());
+    let said = match say {
+        0 => Answer::Deny { reason: None },
+        1 => Answer::Always,
+        _ => Answer::Once,
+    };
+    let call_id = format!("call_{call}");
+    let open = played.run.open_requests().any(|(id, open, _)| id == agent && open == call_id);
+    match played.run.answer(agent, &call_id, &approval, said, AnsweredBy::Person) {
+        Ok(decided) => {
+            assert!(open && say != 4 && played.run.outcome.is_none());
+            played.put(decided);
+        }
+        Err(NotAnswered::OtherQuestion) => assert!(open && say == 4),
+        Err(NotAnswered::NotOpen) => assert!(!open || played.run.outcome.is_some()),
+    }
+}
+
+/// Every call that was asked about gets its result, as the engine does before it ends anything.
+fn settle(played: &mut Played, agent: &AgentId) {
+    let calls: Vec<String> =
+        played.run.open(agent).iter().flat_map(|agent| agent.requests.keys().cloned()).collect();
+    for call in calls {
+        played.tool_finished(agent, &call);
+    }
+}
+
 fn fail(played: &mut Played, child: &AgentId, kind: FailKind) {
+    if played.run.outcome.is_none() && kind != FailKind::Policy {
+        settle(played, child);
+    }
     let standing =
         played.run.open(child).map(|agent| (agent.state.clone(), agent.contract.execution.max_retries));
     let retries = played.run.retries(child, &failure(kind));
@@ -148,6 +221,9 @@ fn end(played: &mut Played, kind: Option<FailKind>) {
     };
     // The engine settles a call before it ends anything.
     while played.reply(&root, true) {}
+    if played.run.outcome.is_none() {
+        settle(played, &root);
+    }
     let over = played.run.outcome.is_some();
     match played.run.end(end, played.now_ms()) {
         Ok(decided) => {
@@ -168,6 +244,15 @@ fn holds(run: &Run) {
             assert!(above.open_children.contains(&id.number().expect("a child")));
         }
     }
+    for (id, node) in run.iter() {
+        let Node::Open(agent) = node else { continue };
+        let asks = agent.requests.values().any(|request| request.state == RequestState::Open);
+        assert_eq!(agent.deadline.waits(), asks, "{id}: its time stands still while it asks");
+        assert!(!asks || run.stands_still(id));
+    }
+    assert!(
+        run.open_requests().all(|(id, call, _)| run.open(id).is_some_and(|a| a.requests.contains_key(call)))
+    );
     let open = run.iter().filter(|(_, node)| matches!(node, Node::Open(_))).count();
     assert_eq!(open, run.open_count());
     assert_eq!(run.open_in_order().len(), open);
@@ -179,6 +264,7 @@ fn wind_up(played: &mut Played) {
     order.reverse();
     for id in order.iter().filter(|id| !id.is_root()) {
         while played.reply(id, true) {}
+        settle(played, id);
         while matches!(played.fail(id, FailKind::Execution), Some(Attempt::Again(_))) {}
         assert!(played.close(id), "{id}");
     }
@@ -204,7 +290,9 @@ struct Shown {
 fn shown(run: &Run) -> Shown {
     let state = |node: &Node| match node {
         Node::Open(agent) => format!(
-            "{:?} {:?} {:?} {:?} {} {} {}",
+            "{:?} {:?} {:?} {:?} {:?} {:?} {} {} {}",
+            agent.requests,
+            agent.deadline,
             agent.state,
             agent.cancel,
             agent.calling,
