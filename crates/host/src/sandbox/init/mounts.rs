@@ -76,7 +76,7 @@ fn furnish(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
         show_at(source, target)?;
     }
     for path in &spec.hidden {
-        hide(path)?;
+        hide(path, &spec.workspace)?;
     }
     Ok(())
 }
@@ -194,7 +194,9 @@ pub(super) fn close_proc() -> Result<(), Failed> {
     closed().map_err(step("closing /proc"))
 }
 
-fn hide(path: &str) -> Result<(), Failed> {
+/// Covers a file or directory. In the workspace the directories above it are mounted too: if one were renamed, the
+/// next call would not find what it has to hide.
+fn hide(path: &str, workspace: &str) -> Result<(), Failed> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     let cover = match metadata {
         metadata if metadata.is_dir() => EMPTY_DIR,
@@ -202,8 +204,15 @@ fn hide(path: &str) -> Result<(), Failed> {
         _ => EMPTY_FILE,
     };
     let hidden = || -> io::Result<()> {
+        let path = Path::new(path);
+        let above = path.parent().and_then(|parent| parent.strip_prefix(workspace).ok());
+        let mut dir = PathBuf::from(workspace);
+        for part in above.into_iter().flatten() {
+            dir.push(part);
+            mount_bind_recursive(&dir, &dir)?;
+        }
         mount_bind_recursive(cover, path)?;
-        set_attributes(Path::new(path), Attributes::READ_ONLY, true)
+        set_attributes(path, Attributes::READ_ONLY, true)
     };
     hidden().map_err(step(format!("hiding {path}")))
 }
