@@ -55,6 +55,10 @@ const CARELESS: Launch = Launch {
     ..PLAIN
 };
 
+/// Somebody keeps their runs beneath the workspace.
+const KEPT_INSIDE: Launch =
+    Launch { through: Some(r#"export POSSE_HOME="$TOP/ws/deep/er/state"; exec "$@""#), ..PLAIN };
+
 const GROUPS: &[Group] = &[
     ("resources", resources::cases, NARROW),
     ("daemons", daemons::cases, PLAIN),
@@ -71,6 +75,7 @@ const GROUPS: &[Group] = &[
     ("bad input", bad_input::cases, PLAIN),
     ("descriptors", descriptors, CARELESS),
     ("terminals", terminals::cases, AT_A_TERMINAL),
+    ("kept inside", kept_inside, KEPT_INSIDE),
 ];
 
 /// What whoever started the runtime left open.
@@ -79,6 +84,21 @@ fn descriptors() -> Vec<Case> {
         sh("descriptors-are-read", "exec 2>/dev/null; for n in {3..40}; do cat <&$n && breach $n; done; ls -l /proc/self/fd; echo over").shows("over"),
         sh("descriptors-as-ways", "exec 2>/dev/null; for n in {3..40}; do ls /proc/self/fd/$n/ && breach $n; cat /proc/self/fd/$n/secret.txt; done; echo over").shows("over"),
         sh("descriptors-are-written", "exec 2>/dev/null; for n in {3..40}; do echo evil >&$n && breach $n; done; echo over").shows("over"),
+    ]
+}
+
+/// What is hidden stays hidden, and where it is, also from the next call.
+fn kept_inside() -> Vec<Case> {
+    let look = "find . -name '*.db*' | grep . && breach; ls -A deep/er/state deep/er/x deep2/er/state | grep db && breach; echo over";
+    vec![
+        sh("state-inside-is-empty", look).shows("over"),
+        sh(
+            "state-inside-is-moved",
+            "mv deep deep2; mv deep/er deep/x; mv deep/er/state s; rm -rf deep; echo over",
+        )
+        .shows("over"),
+        sh("state-inside-is-still-empty", &format!(": again; {look}")).shows("over"),
+        sh("state-inside-is-written", "echo x > deep/er/state/posse.db; echo over").shows("over"),
     ]
 }
 
@@ -133,8 +153,17 @@ fn nothing_gets_out_of_the_box_of_an_ordinary_user() {
         println!("skipped: only root can run it as somebody else, and the other story ran as you");
         return;
     }
-    let chosen =
-        ["files", "secrets", "protected", "machine", "network", "processes", "namespaces", "descriptors"];
+    let chosen = [
+        "files",
+        "secrets",
+        "protected",
+        "machine",
+        "network",
+        "processes",
+        "namespaces",
+        "descriptors",
+        "kept inside",
+    ];
     let groups: Vec<Group> = GROUPS.iter().filter(|(group, ..)| chosen.contains(group)).copied().collect();
     holds(&carry_out(&groups, Some(SOMEBODY)), 100);
 }
