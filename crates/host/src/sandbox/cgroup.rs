@@ -4,7 +4,7 @@
 //! measured), being born there costs nothing. An init carries one call at a time, so its limits are the call's.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -113,7 +113,7 @@ impl Places {
             let dir = place.parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
             make_one(&dir, place.kind, limits)?;
             made.dirs.push((dir.clone(), place.kind.controllers()));
-            fs::write(dir.join("cgroup.procs"), pid.to_string())?;
+            set(&dir.join("cgroup.procs"), &pid.to_string())?;
         }
         Ok(made)
     }
@@ -148,7 +148,7 @@ impl Drop for Cgroups {
 fn make_one(dir: &Path, kind: Kind, limits: &Limits) -> io::Result<()> {
     fs::create_dir(dir)?;
     for (file, value, needed) in kind.settings(limits) {
-        let written = fs::write(dir.join(file), value);
+        let written = set(&dir.join(file), &value);
         if let (true, Err(error)) = (needed, written) {
             let _ = fs::remove_dir(dir);
             return Err(error);
@@ -157,10 +157,15 @@ fn make_one(dir: &Path, kind: Kind, limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
+/// Sets what the kernel keeps in a file. One that is not there is not made: then this is no cgroup but some directory.
+fn set(file: &Path, value: &str) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).open(file)?.write_all(value.as_bytes())
+}
+
 fn proves(place: &Place) -> bool {
     let dir = place.parent.join(format!("{PREFIX}{}-try", std::process::id()));
     if place.kind == Kind::Unified {
-        let _ = fs::write(place.parent.join("cgroup.subtree_control"), "+pids +memory");
+        let _ = set(&place.parent.join("cgroup.subtree_control"), "+pids +memory");
     }
     let made = make_one(&dir, place.kind, &Limits::default()).is_ok();
     // A process can only be moved where its old place and its new one have an ancestor we may write to.
@@ -213,6 +218,15 @@ mod tests {
     use super::*;
 
     const OWN: &str = "8:pids:/\n4:cpu,memory:/a b/c\n1:name=systemd:/\n0::/user.slice\n";
+
+    #[test]
+    fn a_directory_that_is_no_cgroup_is_left_as_it_was() {
+        let top = tempfile::tempdir().expect("a directory");
+        for kind in [Kind::Unified, Kind::Pids, Kind::Memory] {
+            assert!(!proves(&Place { parent: top.path().to_owned(), kind }));
+        }
+        assert_eq!(fs::read_dir(top.path()).expect("a directory").count(), 0);
+    }
 
     #[test]
     fn the_own_cgroup_is_found_in_either_hierarchy() {
