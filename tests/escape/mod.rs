@@ -26,7 +26,8 @@ mod world;
 use std::fs;
 use std::sync::Mutex;
 
-use case::{Case, sh};
+use case::{Case, call, sh};
+use serde_json::json;
 use world::{Launch, Report, World};
 
 /// Fewer cases than this were not the corpus.
@@ -98,6 +99,14 @@ fn kept_inside() -> Vec<Case> {
         )
         .shows("over"),
         sh("state-inside-is-still-empty", &format!(": again; {look}")).shows("over"),
+        call(
+            "state-inside-is-made-by-a-tool",
+            "write",
+            json!({"path": "deep/er/state/approvals.json", "content": "{}"}),
+        )
+        .refused("is not allowed"),
+        call("state-inside-is-listed-by-a-tool", "list", json!({"path": "deep/er/state"}))
+            .refused("is not allowed"),
         sh("state-inside-is-written", "echo x > deep/er/state/posse.db; echo over").shows("over"),
     ]
 }

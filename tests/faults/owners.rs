@@ -157,7 +157,7 @@ fn what_a_paused_owner_runs_is_ended_before_another_goes_on() {
     let script = r#"
 - when: {turn: 1}
   reply:
-    tool_calls: [{name: bash, input: {command: "echo up > up; while :; do date +%N > tick; done"}}]
+    tool_calls: [{name: bash, input: {command: "echo up > up; while :; do date +%N > next; mv next tick; done"}}]
 - when: {turn: 2}
   reply: {tool_calls: [{name: bash, input: {command: "cat tick; cat tick"}}]}
 - reply: {text: all done}

@@ -17,6 +17,7 @@ use crate::commands::demo;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::limit::Limit;
+use crate::own_files;
 use crate::permissions::PermissionArgs;
 use crate::settings::{Origin, Settings, Sourced};
 
@@ -90,6 +91,7 @@ impl Launch {
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
         note_ceiling(max_depth, settings.max_orchestration_depth.as_ref());
         let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));
+        let operator_rules = own_files::closed(settings.rules, Path::new(&dir), context.state_dir()?);
         Ok(Self {
             request,
             definition: root.name.clone(),
@@ -104,7 +106,7 @@ impl Launch {
             parallel: settings
                 .parallel
                 .map_or(DEFAULT_PARALLEL, |limit| limit.value.as_u32().unwrap_or(u32::MAX)),
-            operator_rules: settings.rules,
+            operator_rules,
             run_rules,
             approvals,
             on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),

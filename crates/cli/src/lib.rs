@@ -20,6 +20,7 @@ mod json;
 mod launch;
 mod limit;
 mod output;
+mod own_files;
 mod permissions;
 mod runtime;
 mod settings;

@@ -17,6 +17,7 @@ use posse_domain::message::ToolCall;
 use posse_domain::permission::{Answer, Decision, Operation, Verdict, approval_hash};
 
 use super::Driver;
+use super::calls::brief;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use crate::ports::ToolFailure;
 
@@ -73,7 +74,7 @@ impl Driver {
         let Some(request) = request else { return Err(ToolFailure::failed("the agent is not open")) };
         if request.approval != approval {
             // A journal that was kept whole cannot tell of another call; if it does, nothing is believed.
-            return Err(denied(format!("`{operation}` is not what a person was asked about")));
+            return Err(denied(format!("`{}` is not what a person was asked about", brief(operation))));
         }
         match (request.state, verdict.decision) {
             (RequestState::Denied { by: AnsweredBy::Host, .. }, _) => {
@@ -81,12 +82,12 @@ impl Driver {
             }
             (RequestState::Denied { by: AnsweredBy::Person, reason }, _) => {
                 let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-                Err(denied(format!("a person said no to `{operation}`{why}")))
+                Err(denied(format!("a person said no to `{}`{why}", brief(operation))))
             }
             // What the rules say is looked at again: a yes lifts an ask and nothing else.
             (RequestState::Allowed, _) => match verdict.clone().consented() {
                 Verdict { decision: Decision::Allow, .. } => Ok(Admission::Goes),
-                verdict => Err(denied(format!("`{operation}` is not allowed ({verdict})"))),
+                verdict => Err(denied(format!("`{}` is not allowed ({verdict})", brief(operation)))),
             },
             (RequestState::Open, Decision::Allow) => {
                 // Somebody said "always" to the same operation of another call meanwhile.
@@ -197,7 +198,7 @@ impl Driver {
         let agent = self.run.open(id);
         let literal = agent.and_then(|agent| agent.authority.literal_that_lifts(approvals, operation));
         let hint = literal.map(|literal| format!("; a person allows it in advance with --allow '{literal}'"));
-        denied(format!("`{operation}` {why} ({verdict}){}", hint.unwrap_or_default()))
+        denied(format!("`{}` {why} ({verdict}){}", brief(operation), hint.unwrap_or_default()))
     }
 }
 

@@ -25,6 +25,9 @@ use crate::scheduler::{Want, What};
 /// Most bytes of one tool result that a conversation takes; the rest is cut with a mark.
 const OUTPUT_MAX_BYTES: usize = 256 * 1024;
 
+/// Longest part of an operation that an answer repeats.
+const OPERATION_SHOWN_MAX_CHARS: usize = 400;
+
 impl Driver {
     /// Starts the calls of the reply that may start now, in their order.
     pub(super) fn dispatch_calls(&mut self, id: &AgentId) {
@@ -143,7 +146,7 @@ impl Driver {
             Decision::Ask => return self.ask(id, call, &operation, &verdict),
             Decision::Deny => {}
         }
-        let mut text = format!("`{operation}` is not allowed ({verdict})");
+        let mut text = format!("`{}` is not allowed ({verdict})", brief(&operation));
         if verdict.because == Because::Doubt(Doubt::NotBeneath) {
             // Models like to write whole paths; tell them the one that would have been right.
             let inside =
@@ -410,6 +413,15 @@ pub(super) struct Answer<'a> {
     pub(super) child: Option<AgentId>,
     pub(super) seen: Vec<posse_domain::event::SeenFile>,
     pub(super) elapsed_ms: u64,
+}
+
+/// An operation as an answer repeats it: a command may be a hundred kilobytes.
+pub(super) fn brief(operation: &Operation<'_>) -> String {
+    let text = operation.to_string();
+    match text.char_indices().nth(OPERATION_SHOWN_MAX_CHARS) {
+        Some((end, _)) => format!("{}[…]", &text[..end]),
+        None => text,
+    }
 }
 
 fn bounded(mut text: String) -> String {

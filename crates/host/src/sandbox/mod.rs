@@ -186,10 +186,13 @@ impl Sandbox {
 
     /// What boxes are made of here. The first time one is made to find out; a failure is tried again.
     pub async fn level(&self) -> Result<Level, Unavailable> {
-        let inner = self.0.clone();
-        let proven = tokio::task::spawn_blocking(move || inner.prove());
-        let layers =
-            proven.await.unwrap_or_else(|error| Err(Unavailable::broken("proving", &error.to_string())))?;
+        let layers = if let Some(layers) = self.0.proven.get() {
+            *layers
+        } else {
+            let inner = self.0.clone();
+            let proven = tokio::task::spawn_blocking(move || inner.prove()).await;
+            proven.unwrap_or_else(|error| Err(Unavailable::broken("making a box", &error.to_string())))?
+        };
         let cgroups = self.0.places.get().map(Places::controllers).unwrap_or_default();
         Ok(Level {
             namespaces: layers.namespaces,
@@ -234,10 +237,9 @@ impl Inner {
         self.places.get_or_init(Places::find)
     }
 
-    /// An init that waits for a call, or a new one.
-    fn slot(&self) -> Result<Slot, SandboxError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.map_or_else(|| Slot::spawn(self), Ok)
+    /// An init that waits for a call, if there is one.
+    fn waiting(&self) -> Option<Slot> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
     fn keep(&self, slot: Slot) {

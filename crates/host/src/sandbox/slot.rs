@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -77,21 +77,31 @@ impl Slot {
         self.cgroups.as_ref().map_or(0, Cgroups::memory_kills)
     }
 
-    /// Carries a call out, and returns when nothing of it is left.
+    /// An init that has taken a call over: one that waits, or a new one if that has died meanwhile.
+    fn taking(inner: &Inner, spec: &CallSpec, fds: [BorrowedFd<'_>; 2]) -> Result<Self, SandboxError> {
+        let waiting = inner.waiting();
+        if let Some(slot) = waiting
+            && wire::send(&slot.socket, spec, &fds).is_ok()
+        {
+            return Ok(slot);
+        }
+        let slot = Self::spawn(inner)?;
+        wire::send(&slot.socket, spec, &fds)?;
+        Ok(slot)
+    }
+
+    /// Listens to a call until nothing of it is left.
     fn carry(
         &self,
-        spec: &CallSpec,
-        (call, theirs): (&UnixStream, UnixStream),
+        call: &UnixStream,
+        reader: &OwnedFd,
         output: OutputLimits,
     ) -> Result<(Heard, Over, Captured), SandboxError> {
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        wire::send(&self.socket, spec, &[theirs.as_fd(), writer.as_fd()])?;
-        drop((theirs, writer));
         let mut capture = Capture::new(output);
-        let heard = listen(call, &reader, &mut capture)?;
+        let heard = listen(call, reader, &mut capture)?;
         let Some((over, _)) = wire::receive::<Over>(&self.socket)? else { return Err(SandboxError::Lost) };
         // Nobody is left who could write: what is in the pipe is all there is.
-        drain(&reader, &mut capture)?;
+        drain(reader, &mut capture)?;
         if let Some(broken) = &over.broken {
             return Err(Unavailable::from_broken(broken).into());
         }
@@ -214,9 +224,11 @@ fn carry_out(
 ) -> Result<Ended, SandboxError> {
     let began = Instant::now();
     let spec = inner.spec(command)?;
-    let slot = inner.slot()?;
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+    let slot = Slot::taking(inner, &spec, [theirs.as_fd(), writer.as_fd()])?;
+    drop((theirs, writer));
     let kills = slot.memory_kills();
-    let carried = slot.carry(&spec, (call, theirs), command.output.clone());
+    let carried = slot.carry(call, &reader, command.output.clone());
     let out_of_memory = slot.memory_kills() > kills;
     match &carried {
         // The init is as it was: it tells when a call cannot be carried out.
@@ -232,7 +244,6 @@ fn carry_out(
 /// Makes a box with nothing in it.
 pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
     let empty_box = || -> Result<Option<Layers>, SandboxError> {
-        let slot = inner.slot()?;
         let view = inner.view();
         let spec = CallSpec {
             mode,
@@ -253,7 +264,10 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
         };
         let (call, theirs) = UnixStream::pair()?;
         let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };
-        let (heard, ..) = slot.carry(&spec, (&call, theirs), output)?;
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        let slot = Slot::taking(inner, &spec, [theirs.as_fd(), writer.as_fd()])?;
+        drop((theirs, writer));
+        let (heard, ..) = slot.carry(&call, &reader, output)?;
         inner.keep(slot);
         Ok(heard.ready)
     };

@@ -37,8 +37,17 @@ async fn up(bench: &Bench, script: &str) -> posse_host::sandbox::Running {
     if !said.exists() {
         pipe(&said);
     }
-    let running = bench.sandbox.start(turn, bench.command(script)).expect("started");
-    tokio::task::spawn_blocking(move || fs::read(said).expect("up")).await.expect("joined");
+    let mut running = bench.sandbox.start(turn, bench.command(script)).expect("started");
+    let (mut heard, release) =
+        (tokio::task::spawn_blocking(move || fs::read(said).expect("up")), bench.path("up"));
+    tokio::select! {
+        _ = &mut heard => {}
+        ended = running.ended() => {
+            // Whoever waits for the pipe would wait for ever.
+            drop(fs::OpenOptions::new().read(true).write(true).open(release));
+            panic!("it ended before it was up: {ended:?}");
+        }
+    }
     running
 }
 
@@ -113,6 +122,39 @@ async fn done_soon<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<
         }
     }
     None
+}
+
+/// What nobody but the machine's owner does: the next call finds another init.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_init_that_was_killed_is_replaced() {
+    let bench = Bench::new();
+    assert_eq!(bench.say("echo one").await, "one");
+    for pid in children() {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a process");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    }
+    until("it is dead", PATIENCE, || zombies() > 0);
+    assert_eq!(bench.say("echo two").await, "two");
+    // And one that is killed while it carries a call takes the call with it.
+    let mut running = up(&bench, "echo > up; sleep 1000 & wait").await;
+    for pid in children() {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a process");
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+    let error = running.ended().await.expect_err("no result");
+    assert_eq!(error.to_string(), "the sandbox ended before the program did");
+    until("nothing alive", PATIENCE, || bench.alive().is_empty());
+    assert_eq!(bench.say("echo three").await, "three");
+}
+
+/// A program that locks the workspace for itself does not hold up the next call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_on_the_workspace_holds_nobody_up() {
+    let bench = Bench::with(SandboxOptions { concurrent: Some(2), ..SandboxOptions::default() });
+    let mut locking = up(&bench, "flock -x . bash -c 'echo > up; sleep 1000'").await;
+    assert_eq!(bench.say("echo fine").await, "fine");
+    locking.kill();
+    locking.ended().await.expect("a result");
 }
 
 /// A thousand calls leave neither a zombie nor a descriptor.

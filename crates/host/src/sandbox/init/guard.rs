@@ -20,7 +20,9 @@ use rustix::io::Errno;
 /// Names that other programs look into by themselves.
 const LOOKED_INTO: [&str; 1] = [".git"];
 /// The mode of a directory that stands for one of them: nobody makes such a directory by chance.
-const STANDS_FOR: u32 = 0o1000;
+const STANDS_FOR: u32 = 0o1500;
+/// How often one is made anew that another call was just removing.
+const STAND_TRIES: usize = 100;
 /// How a refused name ends.
 const REFUSED: &str = "refused";
 /// How many refused things of one name are numbered. Beyond that somebody took the names on purpose.
@@ -28,10 +30,11 @@ const NUMBERED_MAX: u32 = 100;
 
 /// The protected names of one call.
 pub(super) struct Guard {
-    workspace: PathBuf,
     names: Vec<(PathBuf, Before)>,
-    /// The workspace. Locked shared by every call in it: what stands for a directory is removed by the last one.
+    /// The workspace.
     dir: File,
+    /// What stands for a directory, locked shared by every call that needs it: the last one removes it.
+    standing: Vec<(PathBuf, File)>,
 }
 
 /// What was there before the call.
@@ -45,12 +48,13 @@ enum Before {
 impl Guard {
     pub(super) fn new(workspace: &str, protected: &[String]) -> io::Result<Self> {
         let dir = File::open(workspace)?;
-        rustix::fs::flock(&dir, FlockOperation::LockShared)?;
         let workspace = PathBuf::from(workspace);
         let mut names = Vec::with_capacity(protected.len());
+        let mut standing = Vec::new();
         for name in protected {
             if LOOKED_INTO.contains(&name.as_str()) {
-                stand_for(&workspace.join(name))?;
+                let path = workspace.join(name);
+                standing.extend(stand_for(&path)?.map(|dir| (path, dir)));
             }
             let before = match find(&dir, Path::new(name))? {
                 Found::Nothing => Before::Nothing,
@@ -59,7 +63,7 @@ impl Guard {
             };
             names.push((PathBuf::from(name), before));
         }
-        Ok(Self { workspace, names, dir })
+        Ok(Self { names, dir, standing })
     }
 
     /// What there is to mount over itself, relative to the workspace.
@@ -80,15 +84,10 @@ impl Guard {
             };
             refused.extend(aside);
         }
-        if rustix::fs::flock(&self.dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            for name in LOOKED_INTO {
-                let path = self.workspace.join(name);
-                let ours = fs::symlink_metadata(&path)
-                    .is_ok_and(|metadata| metadata.is_dir() && metadata.mode() & 0o7777 == STANDS_FOR);
-                if ours {
-                    // One that is not empty is not ours any more.
-                    let _ = fs::remove_dir(&path);
-                }
+        for (path, dir) in &self.standing {
+            if rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                // One that is not empty is not ours any more.
+                let _ = fs::remove_dir(path);
             }
         }
         refused
@@ -234,21 +233,34 @@ fn enter(dir: &File, path: Option<&Path>) -> io::Result<(OwnedFd, Option<PathBuf
     Ok((dir, None))
 }
 
-/// Makes a directory where there is nothing. Where this process may not, no program of the call may.
-fn stand_for(path: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(STANDS_FOR).create(path) {
-        Err(error)
-            if !matches!(
-                error.kind(),
-                io::ErrorKind::AlreadyExists
-                    | io::ErrorKind::PermissionDenied
-                    | io::ErrorKind::ReadOnlyFilesystem
-            ) =>
-        {
-            Err(error)
+/// Makes a directory where there is nothing, or shares the one that stands there already. Where this process may not,
+/// there is none.
+fn stand_for(path: &Path) -> io::Result<Option<File>> {
+    for _ in 0..STAND_TRIES {
+        match fs::DirBuilder::new().mode(STANDS_FOR).create(path) {
+            Ok(()) => {}
+            Err(error) => match error.kind() {
+                io::ErrorKind::AlreadyExists => {}
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => return Ok(None),
+                _ => return Err(error),
+            },
         }
-        _ => Ok(()),
+        let ours = fs::symlink_metadata(path)
+            .is_ok_and(|metadata| metadata.is_dir() && metadata.mode() & 0o7777 == STANDS_FOR);
+        if !ours {
+            return Ok(None);
+        }
+        let Ok(dir) = File::open(path) else { continue };
+        if rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared).is_err() {
+            continue;
+        }
+        // Whoever removes it holds its lock alone: if it is still there now, it stays.
+        let same = |now: fs::Metadata| dir.metadata().is_ok_and(|own| own.ino() == now.ino());
+        if fs::symlink_metadata(path).is_ok_and(same) {
+            return Ok(Some(dir));
+        }
     }
+    Ok(None)
 }
 
 #[cfg(test)]
