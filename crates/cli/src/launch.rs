@@ -88,6 +88,7 @@ impl Launch {
             None => model_of(settings.model, cwd, models)?,
         };
         let dir = working_dir(dir, cwd)?;
+        permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
         note_ceiling(max_depth, settings.max_orchestration_depth.as_ref());
         let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));

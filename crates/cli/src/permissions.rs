@@ -2,6 +2,9 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use posse::{Decision, Pattern, Rule};
+use posse_domain::permission::NETWORK;
+
+use crate::error::CliError;
 
 /// `--allow`, `--ask` and `--deny`.
 ///
@@ -13,6 +16,33 @@ pub(crate) struct PermissionArgs {
     pub(crate) allow: Vec<Pattern>,
     /// The run's own rules.
     pub(crate) rules: Vec<Rule>,
+}
+
+impl PermissionArgs {
+    /// Refuses a pattern for a tool that does not exist: a slip of the pen would protect nothing.
+    pub(crate) fn are_about(&self, tools: &[&'static str]) -> Result<(), CliError> {
+        let ruled = self.rules.iter().map(|rule| (flag_of(rule.decision), &rule.pattern));
+        for (flag, pattern) in self.allow.iter().map(|pattern| ("--allow", pattern)).chain(ruled) {
+            let tool = pattern.as_str().split(':').next().unwrap_or_default();
+            // Tools of other servers have two names, and are known only once they run.
+            let known = tool == "*" || tool == NETWORK || tool.contains("__") || tools.contains(&tool);
+            if !known {
+                let all = tools.iter().copied().chain([NETWORK]);
+                let near = posse_agent::definition::nearest(&tool.to_ascii_lowercase(), all);
+                let meant = near.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
+                return Err(CliError::usage(format!("{flag}: there is no tool `{tool}`{meant}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn flag_of(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Allow => "--allow",
+        Decision::Ask => "--ask",
+        Decision::Deny => "--deny",
+    }
 }
 
 const FLAGS: [(&str, &str); 3] = [
@@ -81,6 +111,19 @@ mod tests {
         let rules: Vec<String> = read.rules.iter().map(ToString::to_string).collect();
         assert_eq!(rules, ["bash -> deny", "bash:git * -> ask", "bash:git push* -> deny"]);
         assert_eq!(read.allow.iter().map(Pattern::as_str).collect::<Vec<_>>(), ["network"]);
+    }
+
+    #[test]
+    fn a_tool_that_does_not_exist_is_refused_with_the_one_that_was_meant() {
+        let tools = ["bash", "write"];
+        let check = |args: &[&str]| read(args).expect("read").are_about(&tools);
+        for fine in
+            [&["--deny", "bash:rm *"][..], &["--allow", "network", "--ask", "*"], &["--deny", "gh__x"]]
+        {
+            assert!(check(fine).is_ok(), "{fine:?}");
+        }
+        let error = check(&["--deny", "Bash:rm *"]).expect_err("no such tool");
+        assert_eq!(error.message(), "--deny: there is no tool `Bash` (did you mean `bash`?)");
     }
 
     #[test]

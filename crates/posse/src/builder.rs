@@ -158,6 +158,11 @@ impl PosseBuilder {
             Place::Directory(dir) => Some(dir.join(RUNS)),
             Place::Memory | Place::Existing(_) | Place::Given(_) => None,
         };
+        let mut sandbox = self.sandbox;
+        if let Place::Directory(dir) | Place::Existing(dir) = &self.place {
+            // No command sees the journal, wherever it is kept.
+            sandbox.hidden.push(dir.clone());
+        }
         let store: Arc<dyn Store> = match self.place {
             Place::Memory => Arc::new(MemoryStore::default()),
             Place::Given(store) => store,
@@ -180,7 +185,7 @@ impl PosseBuilder {
         });
         let outputs = runs.clone().map(Outputs::beneath);
         let hands =
-            Hands { sandbox: Sandbox::new(self.sandbox), outputs, search: self.search, ..Hands::default() };
+            Hands { sandbox: Sandbox::new(sandbox), outputs, search: self.search, ..Hands::default() };
         let mut tools = posse_tools::builtin(hands);
         for tool in self.tools {
             tools.retain(|known| known.name != tool.name);

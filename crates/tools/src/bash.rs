@@ -1,7 +1,7 @@
 //! `bash`: a command, in a sandbox.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -11,16 +11,16 @@ use posse_domain::permission::{SPECIFIER_MAX_BYTES, still_protected};
 use posse_engine::ports::{
     CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult, Urgency,
 };
-use posse_host::files::{Beneath, RelPath};
+use posse_host::files::Beneath;
 use posse_host::process::{Captured, OutputLimits};
-use posse_host::sandbox::{BoxedCommand, Ended, Exit, Running, SandboxError, Turn};
+use posse_host::sandbox::{BoxedCommand, Ended, Exit, Refused, Running, SandboxError, Turn};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Hands;
 use crate::input::{Check, parse};
-use crate::outputs::{PREFIX, plain_name};
+use crate::outputs::{OUTPUTS_SHOWN_AT, PREFIX, plain_name};
 use crate::space::{failure, path_named};
 use crate::spec::{Parts, effect};
 
@@ -39,8 +39,6 @@ const HEAD_MAX_BYTES: usize = 12 * 1024;
 const TAIL_MAX_BYTES: usize = 20 * 1024;
 /// Largest output that is kept in a file.
 const SPILL_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// Where commands find the agent's kept outputs.
-const OUTPUTS_SHOWN_AT: &str = "/run/output";
 /// The hands. Without its start-up files: each call begins the same.
 const SHELL: [&str; 4] = ["bash", "--noprofile", "--norc", "-c"];
 
@@ -118,14 +116,18 @@ fn wanted(call: &CallContext, input: Value) -> Result<Wanted, ToolFailure> {
     }
     check.size("description", description.as_deref().unwrap_or_default(), DESCRIPTION_MAX_BYTES)?;
     let workdir = match workdir.as_deref() {
-        None | Some("") => RelPath::root(),
-        Some(text) => path_named("workdir", check, call, text)?,
+        None | Some("") => call.workspace.to_path_buf(),
+        Some(text) => {
+            // What `pwd` says is understood as well.
+            let beneath = Path::new(text).strip_prefix(&*call.workspace).ok().and_then(Path::to_str);
+            let text = beneath.map_or(text, |beneath| if beneath.is_empty() { "." } else { beneath });
+            let workdir = path_named("workdir", check, call, text)?;
+            Beneath::open(&call.workspace)
+                .and_then(|workspace| workspace.check_dir(&workdir))
+                .map_err(|error| failure(&error))?;
+            call.workspace.join(workdir.as_path())
+        }
     };
-    Beneath::open(&call.workspace)
-        .and_then(|workspace| workspace.check_dir(&workdir))
-        .map_err(|error| failure(&error))?;
-    let workdir =
-        if workdir.is_root() { call.workspace.to_path_buf() } else { call.workspace.join(workdir.text()) };
     Ok(Wanted { command, workdir })
 }
 
@@ -210,8 +212,12 @@ fn answer(ended: &Ended, cut: Option<Cut>, limit: Duration) -> ToolResult {
     if ended.out_of_memory {
         notes.push("its memory limit was reached, and the kernel ended a process of it".to_owned());
     }
-    for name in &ended.refused {
-        notes.push(format!("`{name}` is a protected name: what was made there is now `{name}.refused`"));
+    for Refused { name, now } in &ended.refused {
+        let now = now.as_ref().map_or_else(
+            || "what was made there could not be put aside: tell a person".to_owned(),
+            |now| format!("what was made there is now `{now}`"),
+        );
+        notes.push(format!("`{name}` is a protected name: {now}"));
     }
     // Writing to a string cannot fail.
     let _ = write!(text, "[{}]", notes.join("; "));

@@ -53,6 +53,11 @@ pub(crate) trait Plan: Send + Sync + 'static {
 pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<Prepared, ToolFailure> {
     // No link is followed for writing, so this is where it is written, whatever was decided on before.
     let (tool, path) = (plan.tool(), plan.path());
+    if path.text().starts_with(crate::outputs::PREFIX) {
+        let problem =
+            format!("begins with `{}`, which means a kept output to `read`", crate::outputs::PREFIX);
+        return Err(crate::input::Check::of(tool).field("path", problem));
+    }
     if let Some(verdict) = write_refusal(&call.approvals, tool, &path.text()) {
         let text = format!("`{tool}:{path}` is not allowed ({verdict})");
         return Err(ToolFailure { code: Code::PermissionDenied, text });

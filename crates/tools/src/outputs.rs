@@ -11,6 +11,8 @@ use posse_domain::id::AgentId;
 /// How a path begins that means a kept output and no file of the workspace.
 pub(crate) const PREFIX: &str = "@output/";
 
+/// Where commands find the agent's kept outputs.
+pub(crate) const OUTPUTS_SHOWN_AT: &str = "/run/output";
 /// How much of a kept output is in memory at once.
 const CHUNK: usize = 64 * 1024;
 /// Longest name that is taken over from a call's id.
@@ -70,12 +72,14 @@ pub(crate) struct Lines {
     pub(crate) shown: Vec<String>,
     /// How many lines there are in all.
     pub(crate) total: usize,
+    /// Whether one that is shown was cut.
+    pub(crate) cut: bool,
 }
 
 /// Reads some lines of a file that may be far larger than memory should be, with lines as long as it.
 pub(crate) fn lines(file: &Path, first: usize, count: usize, line_max_bytes: usize) -> io::Result<Lines> {
     let mut reader = BufReader::with_capacity(CHUNK, File::open(file)?);
-    let mut lines = Lines { shown: Vec::new(), total: 0 };
+    let mut lines = Lines { shown: Vec::new(), total: 0, cut: false };
     let (mut line, mut whole) = (Vec::new(), true);
     loop {
         let chunk = reader.fill_buf()?;
@@ -99,6 +103,7 @@ pub(crate) fn lines(file: &Path, first: usize, count: usize, line_max_bytes: usi
                 let mut text = String::from_utf8_lossy(&line).into_owned();
                 if !std::mem::replace(&mut whole, true) {
                     text.push_str("[…]");
+                    lines.cut = true;
                 }
                 lines.shown.push(text);
                 line.clear();

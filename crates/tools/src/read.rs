@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse, shorten};
-use crate::outputs::{self, Outputs, PREFIX};
+use crate::outputs::{self, OUTPUTS_SHOWN_AT, Outputs, PREFIX};
 use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, look, path, path_specifier};
 use crate::spec::{Parts, effect};
 
@@ -99,7 +99,12 @@ async fn read_output(file: PathBuf, name: String, first: usize, count: usize) ->
     let mut answer = Answer::default();
     let numbered = (first..).zip(&read.shown);
     let shown = numbered.take_while(|(number, line)| answer.line(&format!("{number}\t{line}"))).count();
-    Ok(answer.close(&[position(first, shown, read.total)]))
+    let mut notes = vec![position(first, shown, read.total)];
+    if read.cut {
+        let kept = format!("{OUTPUTS_SHOWN_AT}/{name}");
+        notes.push(format!("lines are cut: `cut -c 2001-4000 {kept}` in a command shows more of one"));
+    }
+    Ok(answer.close(&notes))
 }
 
 fn no_such_output(name: &str) -> ToolFailure {

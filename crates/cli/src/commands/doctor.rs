@@ -217,7 +217,7 @@ fn layers(machine: &Machine) -> Vec<Row> {
             "cgroups",
             Status::Note,
             format!(
-                "no {}: limits hold for each process, not for a call as a whole",
+                "no {}: limits hold for each process, not for a call as a whole, nor for memory that processes share",
                 absent.join(" and no ")
             ),
             "start posse in a scope of its own: `systemd-run --user --scope -p Delegate=yes posse ...`",

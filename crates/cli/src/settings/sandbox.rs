@@ -10,7 +10,8 @@ use super::{Origin, Sourced};
 use crate::error::CliError;
 
 /// Names that end like this hold secrets, whoever writes them into a list of variables.
-const SECRET_ENDINGS: [&str; 5] = ["_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY"];
+const SECRET_ENDINGS: [&str; 8] =
+    ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_PASS", "_PAT", "_CREDENTIALS"];
 
 /// The shape of `sandbox` in the file.
 #[derive(Default, Deserialize)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::operation::Operation;
+use super::operation::{NETWORK, Operation};
 use super::pattern::Pattern;
 
 /// Most approvals that a run takes: no person says more, and each is looked at for every `ask`.
@@ -42,7 +42,9 @@ impl Approvals {
 
     /// The pattern that approves the operation.
     pub fn find(&self, operation: &Operation<'_>) -> Option<&Pattern> {
-        self.0.iter().find(|pattern| pattern.matches(operation))
+        // The network is no tool, so a wildcard for all tools does not mean it.
+        let meant = |pattern: &&Pattern| operation.tool() != NETWORK || pattern.as_str() == NETWORK;
+        self.0.iter().filter(meant).find(|pattern| pattern.matches(operation))
     }
 
     /// The pattern that names what the operation is about: it says with what it begins, so a wildcard for

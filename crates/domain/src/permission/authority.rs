@@ -336,6 +336,7 @@ mod tests {
         let silent = coder(grant(&["bash"]));
         assert!(!silent.allows_network(&Approvals::none()));
         assert!(silent.allows_network(&allow));
+        assert!(!silent.allows_network(&approvals(&["*", "bash", "bash:*"])), "only by its name");
         let says = |decision| definition("x", Decision::Allow, &[("network", decision)]);
         let open = Authority::root(&run(), RunLayers::default(), says(Decision::Allow), grant(&["bash"]));
         assert!(open.allows_network(&Approvals::none()));

@@ -28,7 +28,12 @@ impl Unavailable {
     pub(super) fn no_init(program: &str, error: &io::Error) -> Self {
         Self {
             missing: format!("{program} cannot be started: {error}"),
-            remedy: "Name the `posse` binary as the sandbox's init".to_owned(),
+            remedy: match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                    "Name the `posse` binary as the sandbox's init".to_owned()
+                }
+                _ => "The machine has no room for another process or file now; try again".to_owned(),
+            },
         }
     }
 

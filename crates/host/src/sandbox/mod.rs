@@ -31,7 +31,7 @@ pub use init::init;
 pub use machine::{Machine, Offer};
 pub use recorded::end_recorded;
 pub use slot::{Ended, Exit, Running};
-pub use spec::Limits;
+pub use spec::{Limits, Refused};
 pub use view::{Environment, PASSED_VARIABLES};
 
 use crate::process::OutputLimits;

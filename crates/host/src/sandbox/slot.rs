@@ -13,12 +13,15 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
-use super::spec::{CallSpec, Layers, Mode, Over, TERMINATE, Told};
+use super::spec::{CallSpec, Layers, Mode, Over, Refused, TERMINATE, Told};
 use super::{BoxedCommand, Inner, SandboxError, Turn, Unavailable, init, wire};
 use crate::process::{Capture, Captured, OutputLimits};
 
 /// How much is taken from a pipe at once.
 const CHUNK: usize = 64 * 1024;
+
+/// How long an init may take to say that a call is over, once its box is gone.
+const OVER_MAX: Duration = Duration::from_secs(10);
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +41,8 @@ pub struct Ended {
     pub output: Captured,
     /// Whether the kernel ended a process of it because memory ran out.
     pub out_of_memory: bool,
-    /// Protected names that it made in the workspace: what was there is kept beside, as `<name>.refused`.
-    pub refused: Vec<String>,
+    /// What it made in the workspace under protected names.
+    pub refused: Vec<Refused>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -92,14 +95,24 @@ impl Slot {
 
     /// Listens to a call until nothing of it is left.
     fn carry(
-        &self,
+        &mut self,
+        spec: &CallSpec,
         call: &UnixStream,
         reader: &OwnedFd,
         output: OutputLimits,
     ) -> Result<(Heard, Over, Captured), SandboxError> {
         let mut capture = Capture::new(output);
         let heard = listen(call, reader, &mut capture)?;
-        let Some((over, _)) = wire::receive::<Over>(&self.socket)? else { return Err(SandboxError::Lost) };
+        // From here on there is little left to do; an init that does not get it done is stuck.
+        self.socket.set_read_timeout(Some(OVER_MAX))?;
+        let Ok(Some((over, _))) = wire::receive::<Over>(&self.socket) else {
+            // What it carried goes with it.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            init::close_for(&spec.workspace, &heard.missing);
+            return Err(SandboxError::Lost);
+        };
+        self.socket.set_read_timeout(None)?;
         // Nobody is left who could write: what is in the pipe is all there is.
         drain(reader, &mut capture)?;
         if let Some(broken) = &over.broken {
@@ -120,6 +133,7 @@ impl Drop for Slot {
 /// What was heard on a call's socket.
 #[derive(Debug, Default)]
 struct Heard {
+    missing: Vec<String>,
     ready: Option<Layers>,
     exit: Option<Exit>,
 }
@@ -151,6 +165,7 @@ fn listen(call: &UnixStream, reader: &OwnedFd, capture: &mut Capture) -> Result<
 
 fn hear(heard: &mut Heard, told: Told) -> Result<(), SandboxError> {
     match told {
+        Told::Missing(names) => heard.missing = names,
         Told::Ready(layers) => heard.ready = Some(layers),
         Told::Exited(code) => heard.exit = Some(Exit::Code(code)),
         Told::Signalled(signal) => heard.exit = Some(Exit::Signal(signal)),
@@ -225,10 +240,10 @@ fn carry_out(
     let began = Instant::now();
     let spec = inner.spec(command)?;
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let slot = Slot::taking(inner, &spec, [theirs.as_fd(), writer.as_fd()])?;
+    let mut slot = Slot::taking(inner, &spec, [theirs.as_fd(), writer.as_fd()])?;
     drop((theirs, writer));
     let kills = slot.memory_kills();
-    let carried = slot.carry(call, &reader, command.output.clone());
+    let carried = slot.carry(&spec, call, &reader, command.output.clone());
     let out_of_memory = slot.memory_kills() > kills;
     match &carried {
         // The init is as it was: it tells when a call cannot be carried out.
@@ -265,9 +280,9 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
         let (call, theirs) = UnixStream::pair()?;
         let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let slot = Slot::taking(inner, &spec, [theirs.as_fd(), writer.as_fd()])?;
+        let mut slot = Slot::taking(inner, &spec, [theirs.as_fd(), writer.as_fd()])?;
         drop((theirs, writer));
-        let (heard, ..) = slot.carry(&call, &reader, output)?;
+        let (heard, ..) = slot.carry(&spec, &call, &reader, output)?;
         inner.keep(slot);
         Ok(heard.ready)
     };

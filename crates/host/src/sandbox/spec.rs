@@ -76,6 +76,8 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Told {
+    /// The protected names that are not there: for whoever has to look again if the init is lost.
+    Missing(Vec<String>),
     /// The box stands; the program is about to start.
     Ready(Layers),
     /// The box could not be made.
@@ -113,7 +115,16 @@ pub(super) struct Over {
     /// Why the call could not even begin.
     pub(super) broken: Option<Broken>,
     /// Protected names that had appeared in the workspace and were put aside.
-    pub(super) refused: Vec<String>,
+    pub(super) refused: Vec<Refused>,
+}
+
+/// Something that a call made under a protected name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The protected name, relative to the workspace.
+    pub name: String,
+    /// Where it is now; none if it could not be put aside.
+    pub now: Option<String>,
 }
 
 /// What the runtime says on a call's socket: end it gracefully.

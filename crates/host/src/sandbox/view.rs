@@ -117,8 +117,10 @@ const NOBODY_THERE: [(&str, &str); 17] = [
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The home directory of somebody who has none.
 const NO_HOME: &str = "/home/posse";
-/// Most entries of /etc that are looked at.
+/// Most entries of a directory of the system that are looked at.
 const LOOKED_AT_MAX: usize = 50_000;
+/// Most single files of one directory that are hidden one by one.
+const HIDDEN_MAX: usize = 100;
 
 /// What programs get of a person's environment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -142,7 +144,8 @@ impl Environment {
 /// What every box of a sandbox has in common.
 #[derive(Debug)]
 pub(super) struct View {
-    home: PathBuf,
+    /// The home directory, by each of its names.
+    homes: Vec<PathBuf>,
     pub(super) environment: Vec<(String, String)>,
     pub(super) read: Vec<String>,
     pub(super) links: Vec<(String, String)>,
@@ -152,8 +155,13 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn of(options: &SandboxOptions) -> Self {
-        let home = options.home.clone().filter(|home| home.parent().is_some());
-        let home = home.unwrap_or_else(|| PathBuf::from(NO_HOME));
+        let registered = registered_home();
+        let home = options.home.clone().filter(|home| home.is_absolute() && home.parent().is_some());
+        let home = home.or_else(|| registered.clone()).unwrap_or_else(|| PathBuf::from(NO_HOME));
+        // Whatever it is called: by a variable, by the system, or without the links in between.
+        let mut homes = vec![home.clone()];
+        homes.extend(registered);
+        homes.extend(homes.clone().iter().filter_map(|home| home.canonicalize().ok()));
         let (mut read, mut links) = (Vec::new(), Vec::new());
         for name in ROOT {
             let path = Path::new("/").join(name);
@@ -168,8 +176,13 @@ impl View {
         read.extend(TOOLCHAINS.iter().map(|name| home.join(name)).filter(|path| path.exists()));
         read.extend(options.read.iter().cloned());
         let mut hidden = options.hidden.clone();
+        hidden.extend(options.hidden.iter().filter_map(|path| path.canonicalize().ok()));
+        hidden.dedup();
         if rustix::process::geteuid().is_root() {
             hidden.extend(not_for_everybody(Path::new("/etc")));
+            for dir in ["/opt", "/usr/local", "/srv"] {
+                hidden.extend(gathered(Path::new(dir), not_for_everybody(Path::new(dir))));
+            }
         }
         let mut scratch: Vec<PathBuf> = SCRATCH.iter().map(PathBuf::from).collect();
         scratch.push(home.clone());
@@ -179,7 +192,7 @@ impl View {
             links: links.into_iter().filter_map(|(link, to)| Some((text(link)?, text(to)?))).collect(),
             hidden: texts(hidden),
             scratch: texts(scratch),
-            home,
+            homes,
         }
     }
 
@@ -195,7 +208,9 @@ impl View {
         if workspace.parent().is_none() {
             return refused("is the root of the machine");
         }
-        if self.home.starts_with(workspace) {
+        let whole = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        let holds = |home: &PathBuf| home.starts_with(workspace) || home.starts_with(&whole);
+        if self.homes.iter().any(holds) {
             return refused("holds the home directory, with its keys and passwords");
         }
         let system = |root: &str| workspace.starts_with(Path::new("/").join(root));
@@ -250,6 +265,28 @@ fn not_for_everybody(dir: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// Many hidden files make many mounts: then what they are in is hidden instead, as far up as one below `dir`.
+fn gathered(dir: &Path, hidden: Vec<PathBuf>) -> Vec<PathBuf> {
+    if hidden.len() <= HIDDEN_MAX {
+        return hidden;
+    }
+    let below = |path: &PathBuf| path.strip_prefix(dir).ok()?.iter().next().map(|name| dir.join(name));
+    let mut tops: Vec<PathBuf> = hidden.iter().filter_map(below).collect();
+    tops.sort();
+    tops.dedup();
+    tops
+}
+
+/// The home directory that the system knows this user by.
+fn registered_home() -> Option<PathBuf> {
+    let own = rustix::process::geteuid().as_raw().to_string();
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    let line = users.lines().find(|line| line.split(':').nth(2) == Some(own.as_str()))?;
+    let home = PathBuf::from(line.split(':').nth(5)?);
+    // Who has none has the root directory, or one that is nobody's.
+    (home.parent().is_some() && home.is_dir()).then_some(home)
 }
 
 fn text(path: PathBuf) -> Option<String> {

@@ -61,6 +61,56 @@ async fn a_workspace_with_the_home_directory_in_it_is_refused() {
     assert!(error.to_string().contains("holds the home directory"), "{error}");
 }
 
+/// A home directory has many names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_directory_by_another_name_is_refused_too() {
+    let top = tempfile::tempdir().expect("a directory");
+    let (real, link) = (top.path().join("real"), top.path().join("link"));
+    fs::create_dir(&real).expect("made");
+    std::os::unix::fs::symlink(&real, &link).expect("made");
+    for home in [link, top.path().join("./x/../real")] {
+        let bench = Bench::with(SandboxOptions { home: Some(home.clone()), ..SandboxOptions::default() });
+        let command =
+            BoxedCommand { workspace: real.clone(), workdir: real.clone(), ..bench.command("true") };
+        let turn = bench.sandbox.turn().await;
+        let ended = bench.sandbox.start(turn, command).expect("started").ended().await;
+        assert!(ended.is_err() || !home.exists(), "{}", home.display());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_that_runs_as_somebody_else() {
+    let bench = Bench::new();
+    let said = bench
+        .say(
+            "cp /bin/true suid; chmod 4755 suid; chmod g+s suid; install -m 4755 /bin/true other; \
+             python3 -c 'import os; os.open(\"third\", os.O_CREAT, 0o4755); os.fchmod(os.open(\"suid\", 0), 0o6755)'; \
+             chmod 755 suid && echo fine",
+        )
+        .await;
+    assert!(said.contains("Operation not permitted") && said.ends_with("fine"), "{said}");
+    for entry in fs::read_dir(bench.workspace.path()).expect("files").flatten() {
+        let mode = entry.metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o6000, 0, "{}", entry.path().display());
+    }
+}
+
+/// Memory that counts for the call and for no process: the kernel must not end the init instead.
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_is_nobodys_does_not_end_the_init() {
+    let limits = Limits { memory_bytes: 128 << 20, ..Limits::default() };
+    let bench = Bench::with(SandboxOptions { limits, ..SandboxOptions::default() });
+    let bomb = "echo evil > .mcp.json; (echo 0 > /proc/self/oom_score_adj; echo -999 > /proc/self/oom_score_adj) \
+                2>/dev/null; exec python3 -c 'import os\nf = os.memfd_create(\"x\")\nfor _ in range(400): os.write(f, bytes(1 << 20))'";
+    let ended = bench.run(bomb).await;
+    assert_eq!(ended.refused[0].name, ".mcp.json");
+    assert!(!bench.path(".mcp.json").exists());
+    if bench.sandbox.level().await.expect("a level").cgroups.contains(&"memory") {
+        assert!(ended.out_of_memory && ended.exit == Exit::Signal(9), "{:?}", ended.exit);
+    }
+    assert_eq!(bench.say("echo fine").await, "fine");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_init_it_is_said_what_is_missing() {
     let unwired = Sandbox::new(SandboxOptions::default());

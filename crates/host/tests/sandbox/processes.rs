@@ -136,7 +136,7 @@ async fn an_init_that_was_killed_is_replaced() {
     until("it is dead", PATIENCE, || zombies() > 0);
     assert_eq!(bench.say("echo two").await, "two");
     // And one that is killed while it carries a call takes the call with it.
-    let mut running = up(&bench, "echo > up; sleep 1000 & wait").await;
+    let mut running = up(&bench, "echo evil > .mcp.json; echo > up; sleep 1000 & wait").await;
     for pid in children() {
         let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a process");
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -144,6 +144,7 @@ async fn an_init_that_was_killed_is_replaced() {
     let error = running.ended().await.expect_err("no result");
     assert_eq!(error.to_string(), "the sandbox ended before the program did");
     until("nothing alive", PATIENCE, || bench.alive().is_empty());
+    assert!(!bench.path(".mcp.json").exists() && bench.path(".mcp.json.refused").exists());
     assert_eq!(bench.say("echo three").await, "three");
 }
 

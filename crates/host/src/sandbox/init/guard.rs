@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::super::spec::Refused;
+use super::neighbours::Neighbours;
+
 /// Names that other programs look into by themselves.
 const LOOKED_INTO: [&str; 1] = [".git"];
 /// The mode of a directory that stands for one of them: nobody makes such a directory by chance.
@@ -33,14 +36,24 @@ pub(super) struct Guard {
     names: Vec<(PathBuf, Before)>,
     /// The workspace.
     dir: File,
+    neighbours: Neighbours,
     /// What stands for a directory, locked shared by every call that needs it: the last one removes it.
     standing: Vec<(PathBuf, File)>,
+}
+
+/// Puts aside what has appeared under names that were missing, for an init that was lost.
+pub(in super::super) fn close_for(workspace: &str, missing: &[String]) -> Vec<Refused> {
+    let Ok(dir) = File::open(workspace) else { return Vec::new() };
+    let names = missing.iter().map(|name| (PathBuf::from(name), Before::Nothing)).collect();
+    let neighbours = Neighbours::join(&dir);
+    Guard { names, dir, neighbours, standing: Vec::new() }.close()
 }
 
 /// What was there before the call.
 enum Before {
     Nothing,
-    Something,
+    /// What has this number.
+    Something(u64),
     /// A link cannot be mounted on: it is put back if it was changed. It may be above the name.
     Link(PathBuf, PathBuf),
 }
@@ -48,6 +61,7 @@ enum Before {
 impl Guard {
     pub(super) fn new(workspace: &str, protected: &[String]) -> io::Result<Self> {
         let dir = File::open(workspace)?;
+        let neighbours = Neighbours::join(&dir);
         let workspace = PathBuf::from(workspace);
         let mut names = Vec::with_capacity(protected.len());
         let mut standing = Vec::new();
@@ -58,27 +72,38 @@ impl Guard {
             }
             let before = match find(&dir, Path::new(name))? {
                 Found::Nothing => Before::Nothing,
-                Found::Something(_) => Before::Something,
+                Found::Something(_, number) => Before::Something(number),
                 Found::Link(place, target) => Before::Link(place.path, target),
             };
             names.push((PathBuf::from(name), before));
         }
-        Ok(Self { names, dir, standing })
+        Ok(Self { names, dir, neighbours, standing })
+    }
+
+    /// The names that are not there, relative to the workspace.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let nothing = self.names.iter().filter(|(_, before)| matches!(before, Before::Nothing));
+        nothing.map(|(name, _)| name.display().to_string()).collect()
     }
 
     /// What there is to mount over itself, relative to the workspace.
     pub(super) fn existing(&self) -> impl Iterator<Item = &Path> {
-        let there = self.names.iter().filter(|(_, before)| matches!(before, Before::Something));
+        let there = self.names.iter().filter(|(_, before)| matches!(before, Before::Something(_)));
         there.map(|(name, _)| name.as_path())
     }
 
     /// Puts aside what has appeared, once nobody is left who could make more; the names, relative to the workspace.
-    pub(super) fn close(self) -> Vec<String> {
+    pub(super) fn close(self) -> Vec<Refused> {
         let mut refused = Vec::new();
         for (name, before) in &self.names {
             // What cannot be looked at is being changed by another call in the workspace, which has its own guard.
             let aside = match before {
-                Before::Something => None,
+                // Only beside another call: alone, whoever replaced it is a person at work.
+                Before::Something(_) if self.neighbours.alone => None,
+                Before::Something(number) => match find(&self.dir, name) {
+                    Ok(Found::Something(_, now)) if now == *number => None,
+                    found => found.ok().and_then(Found::put_aside),
+                },
                 Before::Nothing => find(&self.dir, name).ok().and_then(Found::put_aside),
                 Before::Link(link, target) => self.put_back(link, target),
             };
@@ -94,7 +119,7 @@ impl Guard {
     }
 
     /// Puts a link back that was changed, and aside what is there now.
-    fn put_back(&self, link: &Path, target: &Path) -> Option<String> {
+    fn put_back(&self, link: &Path, target: &Path) -> Option<Refused> {
         let found = find(&self.dir, link).ok()?;
         if matches!(&found, Found::Link(place, now) if place.path == link && now == target) {
             return None;
@@ -111,7 +136,7 @@ impl Guard {
 /// What is under a name. Links are never followed: they are made by programs, and lead anywhere.
 enum Found {
     Nothing,
-    Something(Place),
+    Something(Place, u64),
     /// A link, under the name or above it, and what it says.
     Link(Place, PathBuf),
 }
@@ -125,19 +150,21 @@ struct Place {
 
 impl Found {
     /// Renames what was found; its name, if it was there to be renamed.
-    fn put_aside(self) -> Option<String> {
+    fn put_aside(self) -> Option<Refused> {
         match self {
             Found::Nothing => None,
-            Found::Something(place) | Found::Link(place, _) => {
-                place.put_aside().then(|| place.path.display().to_string())
-            }
+            Found::Something(place, _) | Found::Link(place, _) => Some(Refused {
+                name: place.path.display().to_string(),
+                now: place.put_aside().map(|name| place.path.with_file_name(name).display().to_string()),
+            }),
         }
     }
 }
 
 impl Place {
-    fn put_aside(&self) -> bool {
-        let Some(name) = self.path.file_name().and_then(OsStr::to_str) else { return false };
+    /// The new name; none if it could not be renamed.
+    fn put_aside(&self) -> Option<String> {
+        let name = self.path.file_name().and_then(OsStr::to_str)?;
         let numbered = (1..NUMBERED_MAX).map(|number| match number {
             1 => format!("{name}.{REFUSED}"),
             number => format!("{name}.{REFUSED}-{number}"),
@@ -152,12 +179,12 @@ impl Place {
                 renamed = rename(&self.dir, name, &aside);
             }
             match renamed {
-                Ok(()) => return true,
+                Ok(()) => return Some(aside),
                 Err(Errno::EXIST) => {}
-                Err(_) => return false,
+                Err(_) => return None,
             }
         }
-        false
+        None
     }
 }
 
@@ -198,15 +225,15 @@ fn find(dir: &File, name: &Path) -> io::Result<Found> {
         }
         looked => looked,
     };
-    match looked.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-        Ok(FileType::Symlink) => {
+    match looked.map(|stat| (FileType::from_raw_mode(stat.st_mode), stat.st_ino)) {
+        Ok((FileType::Symlink, _)) => {
             let target = rustix::fs::readlinkat(&dir, last, Vec::new())?.into_bytes();
             let target = PathBuf::from(std::ffi::OsString::from_vec(target));
             Ok(Found::Link(Place { dir, path }, target))
         }
         // Something that is no directory has nothing beneath it.
         Ok(_) if path != name => Ok(Found::Nothing),
-        Ok(_) => Ok(Found::Something(Place { dir, path })),
+        Ok((_, number)) => Ok(Found::Something(Place { dir, path }, number)),
         Err(Errno::NOENT) => Ok(Found::Nothing),
         Err(error) => Err(error.into()),
     }
@@ -267,6 +294,11 @@ fn stand_for(path: &Path) -> io::Result<Option<File>> {
 mod tests {
     use super::*;
 
+    /// What was put aside, by its old names.
+    fn close(guard: Guard) -> Vec<String> {
+        guard.close().into_iter().map(|refused| refused.name).collect()
+    }
+
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
     }
@@ -287,7 +319,7 @@ mod tests {
         fs::write(at(".envrc"), "evil").expect("written");
         fs::create_dir_all(at(".github/workflows")).expect("made");
         fs::write(at(".github/README.md"), "fine").expect("written");
-        assert_eq!(guard.close(), [".envrc", ".github/workflows"]);
+        assert_eq!(close(guard), [".envrc", ".github/workflows"]);
         assert_eq!(fs::read_to_string(at(".envrc.refused-2")).expect("kept"), "evil");
         assert_eq!(fs::read_to_string(at(".envrc.refused")).expect("kept"), "older");
         assert!(at(".github/workflows.refused").is_dir() && at(".github/README.md").is_file());
@@ -307,7 +339,7 @@ mod tests {
         let dir = at("ws");
         let guard = Guard::new(dir.to_str().expect("text"), &names(&[".config/git", ".config/posse"]));
         std::os::unix::fs::symlink("../out", at("ws/.config")).expect("made");
-        assert_eq!(guard.expect("a guard").close(), [".config"]);
+        assert_eq!(close(guard.expect("a guard")), [".config"]);
         assert!(at("out/git").is_dir() && at("out/posse").is_file());
         assert_eq!(fs::read_link(at("ws/.config.refused")).expect("kept"), Path::new("../out"));
         assert!(fs::symlink_metadata(at("ws/.config")).is_err());
@@ -323,7 +355,7 @@ mod tests {
         fs::remove_file(at(".cargo")).expect("removed");
         fs::create_dir(at(".cargo")).expect("made");
         fs::write(at(".cargo/config.toml"), "evil").expect("written");
-        assert_eq!(guard.close(), [".cargo"]);
+        assert_eq!(close(guard), [".cargo"]);
         assert_eq!(fs::read_link(at(".cargo")).expect("a link"), Path::new("elsewhere"));
         assert!(at(".cargo.refused/config.toml").is_file());
     }
@@ -343,10 +375,33 @@ mod tests {
         // As root nothing is closed; the stories tell this as an ordinary user too.
         fs::set_permissions(at(".github"), fs::Permissions::from_mode(0o000)).expect("set");
         fs::set_permissions(top.path(), fs::Permissions::from_mode(0o555)).expect("set");
-        assert_eq!(guard.close(), [".envrc", ".github/workflows"]);
+        assert_eq!(close(guard), [".envrc", ".github/workflows"]);
         fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).expect("set");
         fs::set_permissions(at(".github"), fs::Permissions::from_mode(0o755)).expect("set");
         assert!(!at(".envrc").exists() && !at(".github/workflows").exists());
+    }
+
+    /// One call makes a name while another begins; when it is put aside, the other cannot make it again.
+    #[test]
+    fn two_calls_at_once_cannot_keep_a_name() {
+        let top = tempfile::tempdir().expect("a directory");
+        let dir = top.path().to_str().expect("text");
+        let at = |name: &str| top.path().join(name);
+        fs::write(at(".mcp.json"), "mine").expect("written");
+        let protected = names(&[".envrc", ".mcp.json"]);
+        let first = Guard::new(dir, &protected).expect("a guard");
+        fs::write(at(".envrc"), "evil").expect("written");
+        let second = Guard::new(dir, &protected).expect("a guard");
+        assert_eq!(close(first), [".envrc"]);
+        fs::write(at(".envrc"), "evil again").expect("written");
+        assert_eq!(close(second), [".envrc"]);
+        assert!(!at(".envrc").exists() && at(".envrc.refused-2").exists());
+        assert_eq!(fs::read_to_string(at(".mcp.json")).expect("kept"), "mine");
+        // Alone, a person may replace what is theirs meanwhile.
+        let third = Guard::new(dir, &protected).expect("a guard");
+        fs::write(at("new"), "mine too").expect("written");
+        fs::rename(at("new"), at(".mcp.json")).expect("replaced");
+        assert_eq!(close(third), Vec::<String>::new());
     }
 
     #[test]
@@ -358,7 +413,7 @@ mod tests {
         let guard = Guard::new(dir, &names(&[".claude"])).expect("a guard");
         fs::remove_file(&link).expect("removed");
         fs::create_dir(&link).expect("made");
-        assert_eq!(guard.close(), [".claude"]);
+        assert_eq!(close(guard), [".claude"]);
         assert_eq!(fs::read_link(&link).expect("a link"), Path::new("shared"));
     }
 
@@ -369,12 +424,12 @@ mod tests {
         let git = top.path().join(".git");
         let first = Guard::new(dir, &names(&[".git"])).expect("a guard");
         let second = Guard::new(dir, &names(&[".git"])).expect("a guard");
-        assert!(first.close().is_empty());
+        assert!(close(first).is_empty());
         assert!(git.is_dir(), "another call still needs it");
-        assert!(second.close().is_empty());
+        assert!(close(second).is_empty());
         assert!(!git.exists());
         fs::create_dir(&git).expect("made");
-        assert!(Guard::new(dir, &names(&[".git"])).expect("a guard").close().is_empty());
+        assert!(close(Guard::new(dir, &names(&[".git"])).expect("a guard")).is_empty());
         assert!(git.is_dir());
     }
 }

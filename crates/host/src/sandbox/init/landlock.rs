@@ -59,9 +59,9 @@ pub(super) fn apply(reach: &Reach<'_>) -> Result<(), String> {
         for path in &reach.write {
             ruleset = allow(ruleset, path, AccessFs::from_all(KNOWN))?;
         }
-        // Programs set their own name and score there; the mount is this namespace's own.
-        ruleset =
-            allow(ruleset, "/proc", AccessFs::from_read(KNOWN) | AccessFs::WriteFile | AccessFs::Truncate)?;
+        // Nothing there is written: a program that made itself less likely to be ended when memory runs out would have
+        // its init ended instead.
+        ruleset = allow(ruleset, "/proc", AccessFs::from_read(KNOWN))?;
         for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"] {
             let device_access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
             ruleset = allow(ruleset, device, device_access)?;

@@ -60,9 +60,19 @@ pub(super) fn apply(limits: &Limits, mode: Mode) -> io::Result<()> {
     cap(Resource::Data, limits.memory_bytes)?;
     cap(Resource::Msgqueue, 0)?;
     cap(Resource::Memlock, 64 * 1024)?;
-    // If memory runs out, it is the program that goes. Where that cannot be said, the limits hold all the same.
-    let _ = fs::write("/proc/self/oom_score_adj", "1000");
     Ok(())
+}
+
+/// If memory runs out, this process goes before others.
+pub(super) fn be_the_first_to_go() {
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+}
+
+/// If memory runs out, this process goes after all others, as far as it may say so.
+pub(super) fn be_the_last_to_go() {
+    if fs::write("/proc/self/oom_score_adj", "-1000").is_err() {
+        let _ = fs::write("/proc/self/oom_score_adj", "0");
+    }
 }
 
 /// Gives up every privilege, for good. Who has none outside cannot give up the right to get some by running a

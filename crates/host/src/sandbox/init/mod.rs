@@ -13,6 +13,7 @@ mod guard;
 mod landlock;
 mod limits;
 mod mounts;
+mod neighbours;
 mod record;
 mod scratch;
 mod seccomp;
@@ -28,12 +29,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::spec::{Broken, CallSpec, Mode, Over};
+use super::spec::{Broken, CallSpec, Mode, Over, Told};
 use super::wire;
 use guard::Guard;
 use record::Record;
 use scratch::Scratch;
 
+pub(super) use guard::close_for;
 pub(super) use landlock::abi as landlock_abi;
 
 /// The hidden verb by which a binary is told to be an init.
@@ -118,6 +120,8 @@ fn carry_out(
     };
     let guard = Guard::new(&spec.workspace, &spec.protected)
         .map_err(|error| broken("looking at protected names", &error))?;
+    wire::send(&call, &Told::Missing(guard.missing()), &[])
+        .map_err(|error| broken("telling the runtime", &error))?;
     let scratch = match spec.mode {
         Mode::Namespaces => None,
         Mode::Landlock => {
@@ -125,10 +129,16 @@ fn carry_out(
         }
     };
     let ids = (rustix::process::geteuid(), rustix::process::getegid());
+    // Born like this, no process of the call can be less likely than the init to be ended when memory runs out: what an
+    // init with privileges says here is the least that they can set.
+    limits::be_the_first_to_go();
     let forked = match spec.mode {
         Mode::Namespaces => clone_first(spec.network),
         Mode::Landlock => first::fork(),
     };
+    if !matches!(forked, Ok(None)) {
+        limits::be_the_last_to_go();
+    }
     let forked = match forked {
         Ok(forked) => forked,
         Err(error) => {

@@ -23,6 +23,8 @@ const ABSENT: &[c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
+    // Its mode is in memory too. Programs fall back to `openat`.
+    libc::SYS_openat2,
 ];
 
 /// Refused as not permitted.
@@ -94,6 +96,31 @@ const REFUSED: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_uselib,
 ];
+
+/// Calls that give a file its mode, and which argument that is. A program with a set-user-id bit stays in the workspace
+/// after the call, and whoever runs it there is the person.
+const MODES: &[(c_long, u32)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (SYS_FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+];
+/// The same for calls that do so only with these flags: the call, its flags, its mode.
+const OPENS: &[(c_long, u32, u32)] = &[
+    (libc::SYS_openat, 2, 3),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+];
+const MAKES_A_FILE: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY).cast_unsigned();
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+/// The same number on every architecture.
+const SYS_FCHMODAT2: c_long = 452;
 
 /// Flags of `clone` that make a namespace.
 const NAMESPACES: u32 = (libc::CLONE_NEWUSER
@@ -168,6 +195,14 @@ fn filter(sockets: Sockets) -> Vec<sock_filter> {
     for &call in REFUSED {
         on(&mut code, call, &[refuse(libc::EPERM)]);
     }
+    for &(call, mode) in MODES {
+        on(&mut code, call, &plain_mode(mode));
+    }
+    for &(call, flags, mode) in OPENS {
+        let mut then = vec![load(argument(flags)), jump(BPF_JSET, MAKES_A_FILE, 1, 0), allow()];
+        then.extend(plain_mode(mode));
+        on(&mut code, call, &then);
+    }
     let plain = [load(argument(0)), jump(BPF_JSET, NAMESPACES, 0, 1), refuse(libc::EPERM), allow()];
     on(&mut code, libc::SYS_clone, &plain);
     let mut known = vec![load(argument(0))];
@@ -190,6 +225,11 @@ fn filter(sockets: Sockets) -> Vec<sock_filter> {
     on(&mut code, libc::SYS_ioctl, &harmless);
     code.push(allow());
     code
+}
+
+/// Refuses a mode that makes a program run as somebody else.
+fn plain_mode(index: u32) -> [sock_filter; 4] {
+    [load(argument(index)), jump(BPF_JSET, SET_ID, 0, 1), refuse(libc::EPERM), allow()]
 }
 
 /// For one system call, `then`, which decides in every case.
@@ -326,6 +366,34 @@ mod tests {
         for request in TERMINAL_INPUT {
             assert_eq!(own(libc::SYS_ioctl, &[0, request.into()]), errno(libc::EPERM));
             assert_eq!(own(libc::SYS_ioctl, &[0, u64::from(request) | (7 << 32)]), errno(libc::EPERM));
+        }
+    }
+
+    #[test]
+    fn no_file_gets_to_run_as_somebody_else() {
+        for &(call, mode) in MODES {
+            let with = |bits: u32| {
+                let mut arguments = [0; 6];
+                arguments[mode as usize] = u64::from(bits);
+                own(call, &arguments)
+            };
+            assert_eq!((with(0o755), with(0o1777)), (ALLOWED, ALLOWED), "{call}");
+            for bits in [0o4755, 0o2755, 0o6000] {
+                assert_eq!(with(bits), errno(libc::EPERM), "{call}");
+            }
+        }
+        for &(call, flags, mode) in OPENS {
+            let with = |how: i32, bits: u32| {
+                let mut arguments = [0; 6];
+                arguments[flags as usize] = u64::from(how.cast_unsigned());
+                arguments[mode as usize] = u64::from(bits);
+                own(call, &arguments)
+            };
+            assert_eq!(with(libc::O_RDONLY, 0o4755), ALLOWED, "no file is made: the mode means nothing");
+            assert_eq!(with(libc::O_DIRECTORY, 0o4755), ALLOWED);
+            assert_eq!(with(libc::O_CREAT | libc::O_WRONLY, 0o644), ALLOWED);
+            assert_eq!(with(libc::O_CREAT | libc::O_WRONLY, 0o4755), errno(libc::EPERM));
+            assert_eq!(with(libc::O_TMPFILE | libc::O_RDWR, 0o2755), errno(libc::EPERM));
         }
     }
 
