@@ -1,6 +1,7 @@
 //! Commands of agents: in the box, journalled, ended, and never run twice.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -169,13 +170,19 @@ fn a_protected_name_is_put_aside_and_the_agent_is_told() {
 
 #[test]
 fn the_network_is_shut_unless_a_person_opens_it() {
-    let home = home(&[bash(
-        "ls /sys/class/net 2>/dev/null; cat /proc/net/dev | wc -l; ip -o link 2>/dev/null | wc -l",
-    )]);
-    let done = home.posse(&RUN).exits(0);
-    assert!(outputs(&done)[0].starts_with("3\n"), "only the loopback interface: {}", outputs(&done)[0]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let port = listener.local_addr().expect("an address").port();
+    let home =
+        home(&[bash(&format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected; wc -l < /proc/net/dev"))]);
+    let shut = home.posse(&RUN).exits(0);
+    assert!(outputs(&shut)[0].contains("Connection refused"), "{}", outputs(&shut)[0]);
+    assert!(!outputs(&shut)[0].contains("connected"));
     let opened = [RUN.as_slice(), &["--allow", "network"]].concat();
-    let done = home.posse(&opened).exits(0);
-    let intended = events(&done, "agent.tool_intended");
+    let opened = home.posse(&opened).exits(0);
+    assert!(outputs(&opened)[0].starts_with("connected\n"), "{}", outputs(&opened)[0]);
+    let intended = events(&opened, "agent.tool_intended");
     assert!(intended[0]["detail"]["sandbox"].as_str().is_some_and(|level| level.ends_with(" network")));
+    // What names no network opens none.
+    let wide = [RUN.as_slice(), &["--allow", "*"]].concat();
+    assert!(outputs(&home.posse(&wide).exits(0))[0].contains("Connection refused"));
 }

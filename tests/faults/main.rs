@@ -5,6 +5,7 @@
 mod caps;
 mod damage;
 mod disks;
+mod embedder;
 mod follow;
 mod home;
 mod kills;

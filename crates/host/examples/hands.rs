@@ -101,7 +101,8 @@ fn command(workspace: &Path, argv: &[&str], spill: Option<PathBuf>) -> BoxedComm
         argv: argv.iter().map(ToString::to_string).collect(),
         workspace: workspace.to_owned(),
         workdir: workspace.to_owned(),
-        protected: [".git", ".mcp.json", ".github/workflows"].map(str::to_owned).to_vec(),
+        // As many as there really are.
+        protected: (0..100).map(|number| format!(".protected-{number}")).chain([".git".to_owned()]).collect(),
         network: false,
         shown: Vec::new(),
         record: None,
@@ -206,17 +207,22 @@ fn search(asked: &Asked) -> Fallible<Value> {
     let grep = || Ok(beneath.grep(&query, &stop).map(drop)?);
     let pattern = GlobPattern::parse(&RelPath::root(), "**/*.rs")?;
     let glob = || Ok(beneath.glob(&pattern, 1_000, &stop).map(drop)?);
-    let list = || Ok(beneath.list(&RelPath::root()).map(drop)?);
+    let wide = RelPath::parse("wide")?;
+    let list = || Ok(beneath.list(&wide).map(drop)?);
     Ok(json!({
         "files": files,
         "grep": beside(asked.rg.as_ref(), &["-n", "needle_[0-9]+"], &grep)?,
         "glob": beside(asked.fd.as_ref(), &["-g", "*.rs"], &glob)?,
-        "list": beside(asked.fd.as_ref(), &["--max-depth", "1"], &list)?,
+        "list": beside(asked.fd.as_ref(), &["--max-depth", "1", ".", "wide"], &list)?,
     }))
 }
 
-/// Fifty files to a directory, one line in a hundred files is looked for.
+/// One directory of a thousand files; else fifty files to a directory, one line in a hundred files is looked for.
 fn plant(dir: &Path, files: usize) -> Fallible<()> {
+    fs::create_dir(dir.join("wide"))?;
+    for number in 0..1_000 {
+        fs::write(dir.join(format!("wide/file{number}")), "")?;
+    }
     let body = "fn main() { println!(\"nothing here\"); }\n".repeat(40);
     for number in 0..files {
         let dir = dir.join(format!("d{}", number / 2_500)).join(format!("e{}", number / 50));

@@ -30,6 +30,8 @@ const NAME: &str = "bash";
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(2);
 /// How long a command may take at most.
 const TIMEOUT_MAX: Duration = Duration::from_mins(10);
+/// When a box that was asked to end is taken to be stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// Longest command: Linux passes no longer argument.
 const COMMAND_MAX_BYTES: usize = SPECIFIER_MAX_BYTES - 1;
 /// Longest description.
@@ -178,8 +180,11 @@ async fn wait(running: &mut Running, call: &CallContext) -> (Result<Ended, Sandb
     tokio::select! {
         biased;
         ended = running.ended() => return (ended, Some(cut)),
-        () = at_once.at_least(Urgency::AtOnce) => running.kill(),
+        () = at_once.at_least(Urgency::AtOnce) => {}
+        // The box ends them by itself before that, unless it is stuck.
+        () = tokio::time::sleep(STUCK_AFTER) => {}
     }
+    running.kill();
     (running.ended().await, Some(cut))
 }
 

@@ -260,7 +260,13 @@ fn state(context: &Context) -> Row {
     let name = "state directory";
     match context.state_dir() {
         Err(error) => Row::short(name, Status::Missing, error.message(), "set POSSE_HOME"),
-        Ok(dir) if !dir.exists() => Row::ok(name, format!("{} (made by the first run)", dir.display())),
+        Ok(dir) if !dir.exists() && can_be_made(dir) => {
+            Row::ok(name, format!("{} (made by the first run)", dir.display()))
+        }
+        Ok(dir) if !dir.exists() => {
+            let value = format!("{} cannot be made", dir.display());
+            Row::short(name, Status::Missing, value, "set POSSE_HOME to a directory of your own")
+        }
         Ok(dir) => match context.look().map(drop) {
             Ok(()) if writable(dir) => Row::ok(name, dir.display().to_string()),
             Ok(()) => {
@@ -272,6 +278,14 @@ fn state(context: &Context) -> Row {
     }
 }
 
+/// Whether the nearest directory above it that exists is one in which something can be made.
+fn can_be_made(dir: &Path) -> bool {
+    dir.ancestors().find(|above| above.exists()).is_some_and(|above| {
+        // The kernel's own directories let root write and make nothing.
+        above.is_dir() && writable(above) && !above.starts_with("/proc") && !above.starts_with("/sys")
+    })
+}
+
 fn writable(dir: &Path) -> bool {
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
 }
@@ -279,7 +293,7 @@ fn writable(dir: &Path) -> bool {
 fn settings(environment: &Environment) -> Row {
     let name = "settings";
     let file = environment.settings_file.as_ref();
-    let shown = file.map_or_else(|| "no file".to_owned(), |file| file.display().to_string());
+    let shown = file.map_or_else(|| "the file".to_owned(), |file| file.display().to_string());
     match Settings::resolve(environment) {
         Err(error) => Row::short(name, Status::Missing, error.message(), "mend or remove the file"),
         Ok(_) if file.is_some_and(|file| file.exists()) => Row::ok(name, shown),
@@ -333,6 +347,13 @@ mod tests {
             assert_eq!(git(Some(version)).status, status, "{version}");
         }
         assert_eq!(git(None).status, Status::Note);
+    }
+
+    #[test]
+    fn a_state_directory_that_cannot_be_made_is_told_from_one_that_can() {
+        let top = tempfile::tempdir().expect("a directory");
+        assert!(can_be_made(&top.path().join("a/b")));
+        assert!(!can_be_made(Path::new("/dev/null/x")) && !can_be_made(Path::new("/proc/x")));
     }
 
     #[test]

@@ -23,9 +23,9 @@ use crate::ports::{
 };
 
 /// How long an exec call may go on beyond its limit: it ends its programs gracefully, and reads what they still say.
-const EXEC_GRACE: Duration = Duration::from_secs(10);
+const EXEC_GRACE: Duration = Duration::from_secs(30);
 /// How long an exec call may go on after a kill.
-const KILL_GRACE: Duration = Duration::from_secs(2);
+const KILL_GRACE: Duration = Duration::from_secs(15);
 
 /// What may start once a commit is durable.
 pub(super) enum Effect {

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 /// How long a killed box has to be gone.
 const GONE_MAX: Duration = Duration::from_secs(10);
+/// How long its init has to tidy up before it is killed too.
+const TIDY_MAX: Duration = Duration::from_secs(2);
 /// How often its lock is tried.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
@@ -86,19 +88,22 @@ fn end_one(path: &Path) -> io::Result<bool> {
     let free = || rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
     let alive = !free();
     if alive {
-        let end = Instant::now() + GONE_MAX;
+        let began = Instant::now();
         loop {
             // It may not be written yet: its init is just beginning.
             let recorded =
                 fs::read(path).ok().and_then(|text| serde_json::from_slice::<Recorded>(&text).ok());
             if let Some(recorded) = recorded.filter(|recorded| recorded.boot == boot_id()) {
-                // The init last: it waits for the other, and tidies up.
+                // The init last: it waits for the other, and tidies up; unless it is stuck.
                 recorded.first.into_iter().for_each(Running::kill);
+                if began.elapsed() > TIDY_MAX {
+                    recorded.init.into_iter().for_each(Running::kill);
+                }
             }
             if free() {
                 break;
             }
-            if Instant::now() >= end {
+            if began.elapsed() >= GONE_MAX {
                 let problem = format!("{}: what it names does not end", path.display());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
             }

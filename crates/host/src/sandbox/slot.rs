@@ -71,8 +71,12 @@ impl Slot {
             .spawn()
             .map_err(|error| Unavailable::no_init(&program.display().to_string(), &error))?;
         let mut slot = Self { child, socket, cgroups: None };
-        // Without them, each process has its limits, and all together have none.
-        slot.cgroups = inner.places().make(&inner.options.limits, slot.child.id()).ok();
+        // Where there are none, each process has its limits, and all together have none. Where there are, a box without
+        // them would be less than it says.
+        let cgroups = inner.places().make(&inner.options.limits, slot.child.id());
+        slot.cgroups = Some(
+            cgroups.map_err(|error| Unavailable::broken("limiting it by a cgroup", &error.to_string()))?,
+        );
         Ok(slot)
     }
 

@@ -157,7 +157,7 @@ fn carry_out(
     };
     drop((call, output));
     if let Some(record) = &record {
-        record.note(first);
+        record.note(Some(first));
     }
     wait_until_gone(socket, first, spec.mode).map_err(|error| broken("waiting for the end", &error))?;
     if spec.mode == Mode::Landlock {

@@ -1,8 +1,8 @@
 //! What an init leaves behind while it carries a call out, so that a new owner of the run can find and end it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use rustix::fs::FlockOperation;
@@ -24,18 +24,22 @@ impl Record {
         }
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self { path, file })
+        let record = Self { path, file };
+        record.note(None);
+        Ok(record)
     }
 
     /// Notes who is alive. Without it a new owner waits for the lock alone, which is slower and no less safe.
-    pub(super) fn note(&self, first: Pid) {
+    pub(super) fn note(&self, first: Option<Pid>) {
         let recorded = Recorded {
             boot: super::super::recorded::boot_id(),
             init: Running::of(rustix::process::getpid()),
-            first: Running::of(first),
+            first: first.and_then(Running::of),
         };
         if let Ok(text) = serde_json::to_vec(&recorded) {
-            let _ = (&self.file).write_all(&text);
+            // Whoever reads half of it reads again.
+            let _ = self.file.set_len(0);
+            let _ = self.file.write_all_at(&text, 0);
         }
     }
 
