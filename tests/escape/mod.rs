@@ -128,6 +128,7 @@ fn carry_out(groups: &[Group], user: Option<u32>) -> Report {
                     let mut sum = sum.lock().expect("alone");
                     sum.ran.extend(report.ran);
                     sum.skipped.extend(report.skipped);
+                    sum.explained += report.explained;
                     sum.problems
                         .extend(report.problems.into_iter().map(|problem| format!("[{group}] {problem}")));
                 }
@@ -140,8 +141,8 @@ fn carry_out(groups: &[Group], user: Option<u32>) -> Report {
 /// Says what was run, and fails if anything got out or too little was tried.
 #[track_caller]
 fn holds(report: &Report, least: usize) {
-    let Report { ran, skipped, problems } = report;
-    println!("{} cases ran, {} were skipped: {skipped:?}", ran.len(), skipped.len());
+    let Report { ran, skipped, problems, explained } = report;
+    println!("{} cases ran, {} were skipped: {skipped:?}; {explained} decisions", ran.len(), skipped.len());
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
     let mut names = ran.clone();
     names.sort_unstable();

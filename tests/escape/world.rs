@@ -69,6 +69,8 @@ pub(crate) struct Report {
     pub(crate) ran: Vec<&'static str>,
     pub(crate) skipped: Vec<String>,
     pub(crate) problems: Vec<String>,
+    /// How many decisions of rules were held against `explain`.
+    pub(crate) explained: usize,
 }
 
 impl World {
@@ -142,7 +144,7 @@ impl World {
         Value::from(rules).to_string()
     }
 
-    fn command(&self, launch: Launch, script: &Path) -> Command {
+    fn command(&self, launch: Launch, args: &[&str]) -> Command {
         let posse = match self.user {
             Some(_) => self.at("posse"),
             None => PathBuf::from(env!("CARGO_BIN_EXE_posse")),
@@ -154,10 +156,7 @@ impl World {
         }
         command
             .arg(posse)
-            .args(["run", "--json", "--max-turns", "none", "--model"])
-            .arg(format!("scripted/{}", script.display()))
-            .args(launch.flags)
-            .arg("do your worst")
+            .args(args)
             .current_dir(self.at("ws"))
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -190,7 +189,10 @@ impl World {
         fs::write(aside.path(), self.script(&cases)).expect("a script");
         fs::set_permissions(aside.path(), fs::Permissions::from_mode(0o644)).expect("open to all");
         let log = tempfile::tempfile().expect("a file");
-        let mut command = self.command(launch, aside.path());
+        let model = format!("scripted/{}", aside.path().display());
+        let run = ["run", "--json", "--max-turns", "none", "--model", &model];
+        let args = [&run[..], launch.flags, &["do your worst"]].concat();
+        let mut command = self.command(launch, &args);
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(log.try_clone().expect("a file"))
@@ -223,8 +225,31 @@ impl World {
                 report.problems.push(format!("a secret is in the {what}"));
             }
         }
+        self.hold_against_explain(launch, &said, &mut report);
         report.problems.extend(self.problems());
         report
+    }
+
+    /// What the rules decided in the run is what `explain` says of it.
+    fn hold_against_explain(&self, launch: Launch, said: &str, report: &mut Report) {
+        let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        for event in events.filter(|event| event["kind"] == "agent.permission_decided") {
+            let detail = &event["detail"];
+            let (agent, operation) = (event["agent_id"].as_str(), detail["operation"].as_str());
+            let (Some(agent), Some(operation)) = (agent, operation) else { continue };
+            // No argument of a program is longer.
+            if operation.len() > 100_000 || operation.contains('\0') {
+                continue;
+            }
+            let output =
+                self.command(launch, &["explain", "--json", agent, operation]).output().expect("it runs");
+            let explained: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let same = ["decision", "layer", "rule"].iter().all(|field| explained[field] == detail[field]);
+            if !same {
+                report.problems.push(format!("{operation}: decided {detail}, explained {explained}"));
+            }
+            report.explained += 1;
+        }
     }
 
     /// Looks at one event while the run goes on.

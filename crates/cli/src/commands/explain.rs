@@ -1,6 +1,6 @@
 //! `posse explain`.
 
-use posse::Explanation;
+use posse::{Decision, Explanation};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -44,9 +44,24 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
         output.json(&to_json(&explanation))?;
     } else {
         output.paragraph(&explanation.to_string())?;
+        if let Some(note) = beyond_rules(tool, &explanation) {
+            output.paragraph(note)?;
+        }
     }
     output.flush()?;
     Ok(Exit::DONE)
+}
+
+/// What is looked at after the rules have allowed a call, when it runs.
+fn beyond_rules(tool: &str, explanation: &Explanation) -> Option<&'static str> {
+    let allowed = explanation.verdict.decision == Decision::Allow;
+    match tool {
+        "webfetch" if allowed => {
+            Some("beyond the rules: an address that is not public is refused, unless --allow names its host")
+        }
+        "bash" if allowed => Some("beyond the rules: what the command does is bounded by the sandbox"),
+        _ => None,
+    }
 }
 
 fn to_json(explanation: &Explanation) -> Value {
@@ -70,5 +85,6 @@ fn to_json(explanation: &Explanation) -> Value {
         "layer": explanation.verdict.by().map(ToString::to_string),
         "rule": explanation.verdict.rule(),
         "layers": layers,
+        "note": beyond_rules(explanation.operation.split(':').next().unwrap_or_default(), explanation),
     })
 }

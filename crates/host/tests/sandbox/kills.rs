@@ -126,6 +126,7 @@ fn killed_soon_after_a_tool_started() {
         }
         puppet.kill();
         until(&format!("round {round}: nothing alive"), GONE_MAX, || gone(&tag, &record));
+        assert!(!workspace.join(".git").exists(), "round {round}: what stood for it is tidied away");
     }
 }
 

@@ -112,6 +112,21 @@ async fn calls_wait_for_their_turn() {
     assert_eq!(fs::read_to_string(bench.path("order")).expect("the file"), "first\nsecond\n");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_calls_as_cores_run_at_once_if_nobody_says() {
+    let bench = Bench::new();
+    let cores = std::thread::available_parallelism().expect("cores").get();
+    let mut turns = Vec::new();
+    for _ in 0..cores {
+        turns.push(bench.sandbox.turn().await);
+    }
+    let next = bench.sandbox.turn();
+    tokio::pin!(next);
+    assert!(done_soon(&mut next).await.is_none());
+    drop(turns.pop());
+    next.await;
+}
+
 /// Whether a future is done, after others had many a chance.
 async fn done_soon<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     for _ in 0..1_000 {

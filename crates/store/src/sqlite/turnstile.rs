@@ -21,6 +21,9 @@ use super::error::from_io;
 use super::paths::Paths;
 use super::{files, flock};
 
+/// How often the kernel's list of locks is read for the one who holds ours.
+const HOLDER_LOOKS: usize = 20;
+
 /// The two locks.
 #[derive(Debug)]
 struct Gates {
@@ -120,8 +123,11 @@ impl Turnstile {
 
     fn held_too_long(&self) -> StoreError {
         let seconds = self.patience.as_secs_f32();
+        // A list that changes while it is read may miss a line, and then this process seems to hold it: it waits in line.
+        let found = (0..HOLDER_LOOKS).find_map(|_| holder(&self.gates.main));
         // One that was stopped in line holds only the first lock.
-        let holder = match holder(&self.gates.main).or_else(|| holder(&self.gates.queue)) {
+        let in_line = || holder(&self.gates.queue).filter(|pid| *pid != std::process::id());
+        let holder = match found.or_else(in_line) {
             Some(pid) => format!("process {pid}"),
             None => "another process".to_owned(),
         };

@@ -63,15 +63,20 @@ pub(super) fn apply(limits: &Limits, mode: Mode) -> io::Result<()> {
     Ok(())
 }
 
-/// If memory runs out, this process goes before others.
-pub(super) fn be_the_first_to_go() {
-    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+/// How likely a process is to be ended when memory runs out.
+const LIKELIHOOD: &str = "/proc/self/oom_score_adj";
+
+/// If memory runs out, this process goes before others; how likely it was before.
+pub(super) fn be_the_first_to_go() -> String {
+    let usual = fs::read_to_string(LIKELIHOOD).unwrap_or_else(|_| "0".to_owned());
+    let _ = fs::write(LIKELIHOOD, "1000");
+    usual
 }
 
-/// If memory runs out, this process goes after all others, as far as it may say so.
-pub(super) fn be_the_last_to_go() {
-    if fs::write("/proc/self/oom_score_adj", "-1000").is_err() {
-        let _ = fs::write("/proc/self/oom_score_adj", "0");
+/// If memory runs out, this process goes after all others, or is as likely as it was: not everybody may say so.
+pub(super) fn be_the_last_to_go(usual: &str) {
+    if fs::write(LIKELIHOOD, "-1000").is_err() {
+        let _ = fs::write(LIKELIHOOD, usual.trim());
     }
 }
 

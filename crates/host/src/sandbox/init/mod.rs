@@ -120,6 +120,23 @@ fn carry_out(
     };
     let guard = Guard::new(&spec.workspace, &spec.protected)
         .map_err(|error| broken("looking at protected names", &error))?;
+    // Whatever happens, the guard is closed, and the record after it.
+    let carried = carry_guarded(socket, spec, &guard, record.as_ref(), call, output);
+    let refused = guard.close();
+    if let Some(record) = record {
+        record.close();
+    }
+    carried.map(|()| Over { broken: None, refused })
+}
+
+fn carry_guarded(
+    socket: &UnixStream,
+    spec: &CallSpec,
+    guard: &Guard,
+    record: Option<&Record>,
+    call: UnixStream,
+    output: OwnedFd,
+) -> Result<(), Broken> {
     wire::send(&call, &Told::Missing(guard.missing()), &[])
         .map_err(|error| broken("telling the runtime", &error))?;
     let scratch = match spec.mode {
@@ -131,22 +148,15 @@ fn carry_out(
     let ids = (rustix::process::geteuid(), rustix::process::getegid());
     // Born like this, no process of the call can be less likely than the init to be ended when memory runs out: what an
     // init with privileges says here is the least that they can set.
-    limits::be_the_first_to_go();
+    let usual = limits::be_the_first_to_go();
     let forked = match spec.mode {
         Mode::Namespaces => clone_first(spec.network),
         Mode::Landlock => first::fork(),
     };
     if !matches!(forked, Ok(None)) {
-        limits::be_the_last_to_go();
+        limits::be_the_last_to_go(&usual);
     }
-    let forked = match forked {
-        Ok(forked) => forked,
-        Err(error) => {
-            guard.close();
-            return Err(broken("making the namespaces", &error));
-        }
-    };
-    let Some(first) = forked else {
+    let Some(first) = forked.map_err(|error| broken("making the namespaces", &error))? else {
         if let Some(scratch) = &scratch {
             first::become_keeper(spec, scratch, &call, output);
         }
@@ -156,19 +166,14 @@ fn carry_out(
         first::become_first(spec, &protected, ids, &call, output);
     };
     drop((call, output));
-    if let Some(record) = &record {
+    if let Some(record) = record {
         record.note(Some(first));
     }
     wait_until_gone(socket, first, spec.mode).map_err(|error| broken("waiting for the end", &error))?;
     if spec.mode == Mode::Landlock {
         tree::end_all();
     }
-    let refused = guard.close();
-    drop(scratch);
-    if let Some(record) = record {
-        record.close();
-    }
-    Ok(Over { broken: None, refused })
+    Ok(())
 }
 
 /// Makes the first process of the new namespaces: returns none there, and its id here.
