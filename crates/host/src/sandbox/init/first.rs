@@ -106,7 +106,9 @@ fn build(spec: &CallSpec, protected: &[&Path], (uid, gid): (Uid, Gid)) -> Result
     }
     let _ = rustix::system::sethostname(b"posse");
     limits::forbid_namespaces();
-    mounts::close_proc().map_err(|(step, error)| broken(&step, &error))?;
+    if uid.is_root() {
+        mounts::close_proc().map_err(|(step, error)| broken(&step, &error))?;
+    }
     Ok(Layers { namespaces: true, landlock: landlock::abi(), seccomp: true })
 }
 
