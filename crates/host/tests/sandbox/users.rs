@@ -9,7 +9,8 @@ use std::process::Command;
 const ORDINARY: u32 = 65_534;
 
 /// What an ordinary user's run of these tests shows.
-const TESTS: [&str; 4] = ["basics::", "processes::nothing", "processes::a_kill", "processes::a_program"];
+const TESTS: [&str; 5] =
+    ["basics::", "kills::killed", "processes::nothing", "processes::a_kill", "processes::a_program"];
 
 #[test]
 fn an_ordinary_user_has_the_same_box() {
