@@ -115,7 +115,7 @@ pub(crate) fn lines(file: &Path, first: usize, count: usize, line_max_bytes: usi
 
 /// Where the processes of a run are written down, beneath the directory of all runs.
 pub fn records(runs: &Path, run: &str) -> PathBuf {
-    runs.join(run).join("boxes")
+    runs.join(run).join("sandboxes")
 }
 
 /// What a call's id is as the name of a file. Ids come from models and may be anything.

@@ -82,13 +82,14 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         max_tokens: sourced(agent.max_tokens, path),
         parallel: sourced(agent.parallel, path),
         on_ask: sourced(on_ask, path),
-        search: search.unwrap_or_default().sourced(|line| Origin::File { path: path.to_owned(), line }),
-        sandbox: sandbox.unwrap_or_default().sourced(|line| Origin::File { path: path.to_owned(), line }),
+        search: search.unwrap_or_default().sourced(path),
+        sandbox: sandbox.unwrap_or_default().sourced(path),
         rules: rules.unwrap_or_default(),
     })
 }
 
-fn sourced<T>(value: Option<Spanned<T>>, path: &Path) -> Option<Sourced<T>> {
+/// A value with where it was written.
+pub(super) fn sourced<T>(value: Option<Spanned<T>>, path: &Path) -> Option<Sourced<T>> {
     value.map(|Spanned { value, referenced, .. }| Sourced {
         value,
         origin: Origin::File { path: path.to_owned(), line: referenced.line() },

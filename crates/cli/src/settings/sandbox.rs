@@ -6,7 +6,8 @@ use posse::sandbox::{Limits, Required, SandboxOptions};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::{Origin, Sourced};
+use super::Sourced;
+use super::file::sourced;
 use crate::error::CliError;
 
 /// Names that end like this hold secrets, whoever writes them into a list of variables.
@@ -52,17 +53,14 @@ pub(crate) struct SandboxSettings {
 
 impl RawSandbox {
     /// With where each value was written.
-    pub(super) fn sourced(self, at: impl Fn(u64) -> Origin) -> SandboxSettings {
-        fn source<T>(value: Option<Spanned<T>>, at: impl Fn(u64) -> Origin) -> Option<Sourced<T>> {
-            value.map(|Spanned { value, referenced, .. }| Sourced { value, origin: at(referenced.line()) })
-        }
+    pub(super) fn sourced(self, path: &Path) -> SandboxSettings {
         SandboxSettings {
-            level: source(self.level, &at),
-            read: source(self.read, &at),
-            env: source(self.env, &at),
-            concurrent: source(self.concurrent, &at),
-            memory_mb: source(self.memory_mb, &at),
-            processes: source(self.processes, &at),
+            level: sourced(self.level, path),
+            read: sourced(self.read, path),
+            env: sourced(self.env, path),
+            concurrent: sourced(self.concurrent, path),
+            memory_mb: sourced(self.memory_mb, path),
+            processes: sourced(self.processes, path),
         }
     }
 }

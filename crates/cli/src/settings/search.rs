@@ -1,11 +1,13 @@
 //! `search`: who is asked when an agent searches the web, and where the key is.
 
 use std::fmt;
+use std::path::Path;
 
 use posse::Search;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::file::sourced;
 use super::{Origin, Sourced};
 use crate::error::CliError;
 
@@ -54,15 +56,12 @@ impl fmt::Debug for Secret {
 
 impl RawSearch {
     /// With where each value was written.
-    pub(super) fn sourced(self, at: impl Fn(u64) -> Origin) -> SearchSettings {
-        fn source<T>(value: Option<Spanned<T>>, at: impl Fn(u64) -> Origin) -> Option<Sourced<T>> {
-            value.map(|Spanned { value, referenced, .. }| Sourced { value, origin: at(referenced.line()) })
-        }
+    pub(super) fn sourced(self, path: &Path) -> SearchSettings {
         SearchSettings {
-            provider: source(self.provider, &at),
-            url: source(self.url, &at),
-            key: source(self.key, &at),
-            key_env: source(self.key_env, &at),
+            provider: sourced(self.provider, path),
+            url: sourced(self.url, path),
+            key: sourced(self.key, path),
+            key_env: sourced(self.key_env, path),
         }
     }
 }

@@ -191,7 +191,7 @@ impl Sandbox {
         } else {
             let inner = self.0.clone();
             let proven = tokio::task::spawn_blocking(move || inner.prove()).await;
-            proven.unwrap_or_else(|error| Err(Unavailable::broken("making a box", &error.to_string())))?
+            proven.unwrap_or_else(|error| Err(Unavailable::broken("making a sandbox", &error.to_string())))?
         };
         let cgroups = self.0.places.get().map(Places::controllers).unwrap_or_default();
         Ok(Level {

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
@@ -55,9 +56,13 @@ impl Running {
 }
 
 fn began(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, so what follows its last bracket counts.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    field(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, 19)
+}
+
+/// A field of a line of `/proc/<pid>/stat`, counted from the state. The name before it may hold anything, so what follows
+/// its last bracket counts.
+pub(super) fn field<T: FromStr>(stat: &str, index: usize) -> Option<T> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
 pub(super) fn boot_id() -> String {

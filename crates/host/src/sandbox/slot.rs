@@ -292,8 +292,8 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
     };
     match empty_box() {
         Ok(Some(layers)) => Ok(layers),
-        Ok(None) => Err(Unavailable::broken("making a box", "its first process ended without a word")),
+        Ok(None) => Err(Unavailable::broken("making a sandbox", "its first process ended without a word")),
         Err(SandboxError::Unavailable(unavailable)) => Err(unavailable),
-        Err(error) => Err(Unavailable::broken("making a box", &error.to_string())),
+        Err(error) => Err(Unavailable::broken("making a sandbox", &error.to_string())),
     }
 }

@@ -8,6 +8,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper};
 
+use super::super::recorded::field;
 use super::super::wire;
 
 /// Makes this process the parent of whoever loses its own, below it.
@@ -70,8 +71,7 @@ fn below(root: Pid) -> Vec<Pid> {
 
 /// The parent that a line of `/proc/<pid>/stat` names.
 fn parent(stat: &str) -> Option<i32> {
-    // The name may hold anything, so what follows its last bracket counts.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+    field(stat, 1)
 }
 
 #[cfg(test)]
