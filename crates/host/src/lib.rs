@@ -8,3 +8,4 @@ pub mod files;
 pub mod memory;
 pub mod process;
 pub mod sandbox;
+pub mod workspace;

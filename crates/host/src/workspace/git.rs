@@ -1,0 +1,180 @@
+//! The git program, run so that nothing but the repository it is told of decides what it does.
+//!
+//! It runs in a directory that no agent can write, with an environment of its own: no configuration of the machine
+//! or the person, no hooks, no file system monitor, no prompts, no automatic cleaning, no optional locks. The only
+//! configuration it reads is that of the repository, and for Posse's own repositories Posse wrote it. Arguments are
+//! passed as they are, never through a shell.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::WorkspaceError;
+
+/// What every call says of configuration. Given on the command line it overrides what a repository says.
+const PINNED: &[&str] = &[
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.attributesFile=/dev/null",
+    "core.excludesFile=/dev/null",
+    "core.pager=cat",
+    "core.editor=false",
+    "core.sshCommand=false",
+    "core.fsync=committed,reference",
+    "core.fsyncMethod=fsync",
+    "core.commitGraph=false",
+    "credential.helper=",
+    "protocol.allow=never",
+    "protocol.file.allow=always",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "fetch.writeCommitGraph=false",
+    "transfer.fsckObjects=true",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "diff.external=",
+    "diff.submodule=short",
+    "diff.ignoreSubmodules=none",
+    "diff.noprefix=false",
+    "diff.mnemonicPrefix=false",
+    "merge.directoryRenames=false",
+    "merge.renames=true",
+    "merge.renameLimit=7000",
+    "gpg.program=false",
+    "commit.gpgSign=false",
+    "advice.graftFileDeprecated=false",
+    "safe.directory=*",
+];
+
+/// Longest error text of git that is repeated.
+const STDERR_MAX_CHARS: usize = 600;
+
+/// How to run git.
+#[derive(Debug, Clone)]
+pub struct Git {
+    program: PathBuf,
+    repository: PathBuf,
+    work_tree: Option<PathBuf>,
+    index: Option<PathBuf>,
+}
+
+/// What a call of git gave.
+#[derive(Debug)]
+pub struct Answer {
+    /// The exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it complained about, shortened.
+    pub stderr: String,
+}
+
+impl Git {
+    /// Git on the repository at `git_dir`, without a work tree. `program` is an absolute path, or a plain name that
+    /// is looked for on the usual path only.
+    pub fn at(program: &Path, git_dir: &Path) -> Self {
+        Self { program: program.to_owned(), repository: git_dir.to_owned(), work_tree: None, index: None }
+    }
+
+    /// The repository.
+    pub fn git_dir(&self) -> &Path {
+        &self.repository
+    }
+
+    /// The same with a work tree.
+    pub fn with_work_tree(mut self, dir: &Path) -> Self {
+        self.work_tree = Some(dir.to_owned());
+        self
+    }
+
+    /// The same with an index elsewhere than in the repository.
+    pub fn with_index(mut self, index: &Path) -> Self {
+        self.index = Some(index.to_owned());
+        self
+    }
+
+    /// A command of git, with nothing of this process's environment.
+    pub fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("LC_ALL", "C")
+            .env("HOME", "/nonexistent");
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.env("GIT_ATTR_NOSYSTEM", "1").env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0");
+        command
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_LITERAL_PATHSPECS", "1");
+        command.env("GIT_EDITOR", "false").env("GIT_ASKPASS", "false").env("GIT_PAGER", "cat");
+        command.env("GIT_DIR", &self.repository);
+        if let Some(dir) = &self.work_tree {
+            command.env("GIT_WORK_TREE", dir);
+        }
+        if let Some(index) = &self.index {
+            command.env("GIT_INDEX_FILE", index);
+        }
+        command.current_dir(self.work_tree.as_deref().unwrap_or(&self.repository));
+        for pinned in PINNED {
+            command.arg("-c").arg(pinned);
+        }
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs git and gives what it said, whatever its exit code.
+    pub fn ask<A: AsRef<OsStr>>(&self, args: &[A], input: &[u8]) -> Result<Answer, WorkspaceError> {
+        let mut command = self.command(args);
+        let what = || {
+            let words: Vec<String> =
+                args.iter().map(|arg| arg.as_ref().to_string_lossy().into_owned()).collect();
+            words.first().cloned().unwrap_or_default()
+        };
+        let missing = |error: std::io::Error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                WorkspaceError::NoGit(self.program.display().to_string())
+            } else {
+                WorkspaceError::io("starting git", &self.program, &error)
+            }
+        };
+        let output = if input.is_empty() {
+            command.output().map_err(missing)?
+        } else {
+            let mut child = command.stdin(Stdio::piped()).spawn().map_err(missing)?;
+            let stdin = child.stdin.take();
+            // Read and written at once, or both sides could wait for the other.
+            std::thread::scope(|scope| {
+                let writer = scope.spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(input)));
+                let output = child.wait_with_output();
+                // A git that ended early closed its end; its exit code says why.
+                drop(writer.join());
+                output
+            })
+            .map_err(|error| {
+                WorkspaceError::io(&format!("running git {}", what()), &self.repository, &error)
+            })?
+        };
+        let stderr = String::from_utf8_lossy(&output.stderr).trim().chars().take(STDERR_MAX_CHARS).collect();
+        Ok(Answer { code: output.status.code(), stdout: output.stdout, stderr })
+    }
+
+    /// Runs git; anything but exit code 0 is an error.
+    pub fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Vec<u8>, WorkspaceError> {
+        self.run_with(args, &[])
+    }
+
+    /// The same with something on its standard input.
+    pub fn run_with<A: AsRef<OsStr>>(&self, args: &[A], input: &[u8]) -> Result<Vec<u8>, WorkspaceError> {
+        let answer = self.ask(args, input)?;
+        match answer.code {
+            Some(0) => Ok(answer.stdout),
+            code => {
+                let args: Vec<OsString> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
+                Err(WorkspaceError::git(&args, code, answer.stderr))
+            }
+        }
+    }
+}
