@@ -7,10 +7,17 @@
 //!
 //! Everything here blocks; callers in an async program run it on threads that may.
 
+mod blobs;
+mod change;
 mod error;
+mod gate;
 mod git;
+mod merge;
+mod names;
 mod oid;
 
 pub use error::WorkspaceError;
+pub use gate::RefusedCode;
 pub use git::{Answer, Git};
+pub use merge::{Merge, MergeRequest, merge};
 pub use oid::{NoOid, Oid};
