@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::blobs::blobs;
 use super::change::{Change, Kind, shown, unreadable};
-use super::names::{holds, hostile, is_git, is_gitmodules, protected};
+use super::forbidden::{holds, hostile, is_git, is_gitmodules, protected};
 use super::{Git, Oid, WorkspaceError};
 
 /// Most problems that are told one by one.

@@ -150,9 +150,8 @@ fn commit(git: &Git, tree: &Oid, [ours, theirs]: [&Oid; 2], message: &str) -> Re
     // A message cannot hold what would end it early.
     let message = message.replace('\0', " ");
     let message = message.trim_end();
-    let text = format!(
-        "tree {tree}\nparent {ours}\nparent {theirs}\nauthor {by}\ncommitter {by}\n\n{message}\n"
-    );
+    let text =
+        format!("tree {tree}\nparent {ours}\nparent {theirs}\nauthor {by}\ncommitter {by}\n\n{message}\n");
     let written = git.run_with(&["hash-object", "-t", "commit", "-w", "--stdin"], text.as_bytes())?;
     oid(&written).ok_or_else(|| unreadable("hash-object"))
 }

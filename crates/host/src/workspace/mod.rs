@@ -10,10 +10,10 @@
 mod blobs;
 mod change;
 mod error;
+mod forbidden;
 mod gate;
 mod git;
 mod merge;
-mod names;
 mod oid;
 
 pub use error::WorkspaceError;

@@ -1,0 +1,5 @@
+//! Merging, delivering and cleaning, with real repositories.
+
+mod histories;
+mod merge;
+mod plumbing;
