@@ -98,15 +98,10 @@ async fn compare(sandbox: &Sandbox, workspace: &Path, rounds: usize) -> Fallible
 
 fn command(workspace: &Path, argv: &[&str], spill: Option<PathBuf>) -> BoxedCommand {
     BoxedCommand {
-        argv: argv.iter().map(ToString::to_string).collect(),
-        workspace: workspace.to_owned(),
-        workdir: workspace.to_owned(),
         // As many as there really are.
         protected: (0..100).map(|number| format!(".protected-{number}")).chain([".git".to_owned()]).collect(),
-        network: false,
-        shown: Vec::new(),
-        record: None,
         output: OutputLimits { head_bytes: 12 << 10, tail_bytes: 20 << 10, spill, spill_bytes: 64 << 20 },
+        ..BoxedCommand::in_place(argv.iter().map(ToString::to_string).collect(), workspace)
     }
 }
 

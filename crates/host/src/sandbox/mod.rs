@@ -10,9 +10,12 @@
 //! close and every box ends.
 
 mod cgroup;
+mod command;
 mod error;
+mod exclusive;
 mod init;
 mod machine;
+mod probe;
 mod recorded;
 mod slot;
 mod spec;
@@ -20,12 +23,12 @@ mod view;
 mod wire;
 
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
+pub use command::{BoxedCommand, Cache, CacheShown, Isolation, OBJECTS_SHOWN_AT, WORKSPACE_SHOWN_AT};
 pub use error::{SandboxError, Unavailable};
 pub use init::init;
 pub use machine::{Machine, Offer};
@@ -34,8 +37,8 @@ pub use slot::{Ended, Exit, Running};
 pub use spec::{Limits, Refused};
 pub use view::{Environment, PASSED_VARIABLES};
 
-use crate::process::OutputLimits;
 use cgroup::Places;
+use exclusive::Exclusive;
 use slot::Slot;
 use spec::{CallSpec, Layers, Mode};
 use view::View;
@@ -80,27 +83,6 @@ pub struct SandboxOptions {
     pub limits: Limits,
     /// How many calls may run at once; none is one for each core.
     pub concurrent: Option<usize>,
-}
-
-/// One call.
-#[derive(Debug, Clone)]
-pub struct BoxedCommand {
-    /// The program, and its arguments.
-    pub argv: Vec<String>,
-    /// The only place on disk that it can change.
-    pub workspace: PathBuf,
-    /// Where it starts, beneath the workspace.
-    pub workdir: PathBuf,
-    /// Names in the workspace that it cannot change, relative to it, whether they exist or not.
-    pub protected: Vec<String>,
-    /// Whether it shares the machine's network.
-    pub network: bool,
-    /// Further files and directories that it can read, and where it finds them.
-    pub shown: Vec<(PathBuf, PathBuf)>,
-    /// Where its init writes down that it is alive, so that [`end_recorded`] finds it.
-    pub record: Option<PathBuf>,
-    /// What is kept of what it prints.
-    pub output: OutputLimits,
 }
 
 /// What a box is made of on this machine, proven by making one.
@@ -159,6 +141,7 @@ struct Inner {
     view: OnceLock<View>,
     places: OnceLock<Places>,
     proven: OnceLock<Layers>,
+    layers: Exclusive,
 }
 
 /// A call's turn: it may run now.
@@ -167,6 +150,9 @@ pub struct Turn {
     /// Given back when the call is over.
     #[expect(dead_code, reason = "holding it is all it is for")]
     permit: OwnedSemaphorePermit,
+    /// The layers of caches that are this call's alone.
+    #[expect(dead_code, reason = "holding them is all they are for")]
+    layers: Vec<OwnedMutexGuard<()>>,
 }
 
 impl Sandbox {
@@ -181,6 +167,7 @@ impl Sandbox {
             view: OnceLock::new(),
             places: OnceLock::new(),
             proven: OnceLock::new(),
+            layers: Exclusive::default(),
         }))
     }
 
@@ -204,10 +191,30 @@ impl Sandbox {
 
     /// Waits for a turn.
     pub async fn turn(&self) -> Turn {
+        self.turn_with(&[]).await
+    }
+
+    /// Waits for a turn of a call that has these caches. Two calls never change one layer at once: each would miss
+    /// what the other does, locks of programs included.
+    pub async fn turn_with(&self, caches: &[Cache]) -> Turn {
+        let wanted = caches.iter().filter_map(|cache| cache.layer.as_deref());
+        // A call that waits for another one's layers takes nobody's place.
+        let layers = self.0.layers.all(wanted).await;
         let permit = self.0.turns.clone().acquire_owned().await;
-        // The semaphore is never closed.
-        permit
-            .map_or_else(|_| unreachable!("the semaphore of turns is never closed"), |permit| Turn { permit })
+        permit.map_or_else(
+            |_| unreachable!("the semaphore of turns is never closed"),
+            |permit| Turn { permit, layers },
+        )
+    }
+
+    /// How a cache appears here whose layer is beneath this directory: not every filesystem can carry one. Makes one
+    /// to find out, in a directory of its own that is gone afterwards.
+    pub async fn cache_in(&self, dir: &Path) -> Result<CacheShown, SandboxError> {
+        let probe = probe::Probe::make(dir)?;
+        let command = probe.command();
+        let turn = self.turn().await;
+        let ended = self.start(turn, command)?.ended().await?;
+        ended.caches.into_iter().next().ok_or(SandboxError::Lost)
     }
 
     /// Starts a call. Dropping what is returned ends it at once.
@@ -255,35 +262,7 @@ impl Inner {
     }
 
     fn spec(&self, command: &BoxedCommand) -> Result<CallSpec, SandboxError> {
-        let text = |path: &PathBuf| {
-            let text = path.to_str().map(str::to_owned);
-            text.ok_or_else(|| {
-                let problem = format!("the path {} is not UTF-8 text", path.display());
-                SandboxError::Call(io::Error::new(io::ErrorKind::InvalidInput, problem))
-            })
-        };
-        let view = self.view();
-        view.admits(&command.workspace)?;
         let mode = if self.prove()?.namespaces { Mode::Namespaces } else { Mode::Landlock };
-        Ok(CallSpec {
-            mode,
-            argv: command.argv.clone(),
-            env: view.environment.clone(),
-            workspace: text(&command.workspace)?,
-            workdir: text(&command.workdir)?,
-            network: command.network,
-            read: view.read.clone(),
-            links: view.links.clone(),
-            hidden: view.hidden.clone(),
-            scratch: view.scratch.clone(),
-            shown: command
-                .shown
-                .iter()
-                .map(|(source, target)| Ok((text(source)?, text(target)?)))
-                .collect::<Result<_, SandboxError>>()?,
-            protected: command.protected.clone(),
-            limits: self.options.limits,
-            record: command.record.as_ref().map(text).transpose()?,
-        })
+        command.spec(self.view(), mode, self.options.limits)
     }
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
 use super::spec::{CallSpec, Layers, Mode, Over, Refused, TERMINATE, Told};
-use super::{BoxedCommand, Inner, SandboxError, Turn, Unavailable, init, wire};
+use super::{BoxedCommand, CacheShown, Inner, Isolation, SandboxError, Turn, Unavailable, init, wire};
 use crate::process::{Capture, Captured, OutputLimits};
 
 /// How much is taken from a pipe at once.
@@ -43,6 +43,8 @@ pub struct Ended {
     pub out_of_memory: bool,
     /// What it made in the workspace under protected names.
     pub refused: Vec<Refused>,
+    /// How its caches appeared, in their order.
+    pub caches: Vec<CacheShown>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -138,6 +140,7 @@ impl Drop for Slot {
 #[derive(Debug, Default)]
 struct Heard {
     missing: Vec<String>,
+    caches: Vec<CacheShown>,
     ready: Option<Layers>,
     exit: Option<Exit>,
 }
@@ -170,6 +173,7 @@ fn listen(call: &UnixStream, reader: &OwnedFd, capture: &mut Capture) -> Result<
 fn hear(heard: &mut Heard, told: Told) -> Result<(), SandboxError> {
     match told {
         Told::Missing(names) => heard.missing = names,
+        Told::Caches(caches) => heard.caches = caches,
         Told::Ready(layers) => heard.ready = Some(layers),
         Told::Exited(code) => heard.exit = Some(Exit::Code(code)),
         Told::Signalled(signal) => heard.exit = Some(Exit::Signal(signal)),
@@ -257,7 +261,8 @@ fn carry_out(
     let (heard, over, output) = carried?;
     // Without a word from it, the first process was ended: by us, or with all the others.
     let exit = heard.exit.unwrap_or(Exit::Signal(libc::SIGKILL));
-    Ok(Ended { exit, output, out_of_memory, refused: over.refused, elapsed: began.elapsed() })
+    let elapsed = began.elapsed();
+    Ok(Ended { exit, output, out_of_memory, refused: over.refused, caches: heard.caches, elapsed })
 }
 
 /// Makes a box with nothing in it.
@@ -270,6 +275,8 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
             env: Vec::new(),
             // Any directory that is there; nothing happens in it.
             workspace: "/tmp".to_owned(),
+            shown_as: "/tmp".to_owned(),
+            isolation: Isolation::Own,
             workdir: "/".to_owned(),
             network: false,
             read: view.read.clone(),
@@ -278,6 +285,7 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
             scratch: view.scratch.clone(),
             shown: Vec::new(),
             protected: Vec::new(),
+            caches: Vec::new(),
             limits: inner.options.limits,
             record: None,
         };

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::command::{CacheShown, Isolation};
+
 /// What keeps the programs of a call in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -23,15 +25,19 @@ pub(super) struct CallSpec {
     pub(super) env: Vec<(String, String)>,
     /// The one place on disk that can be written.
     pub(super) workspace: String,
-    /// Where the program starts.
+    /// Where programs see it.
+    pub(super) shown_as: String,
+    /// Where the program starts, as it sees it.
     pub(super) workdir: String,
+    /// Whose the workspace is.
+    pub(super) isolation: Isolation,
     /// Whether it shares the machine's network.
     pub(super) network: bool,
     /// What is visible, and cannot be changed.
     pub(super) read: Vec<String>,
     /// Links of the machine's root directory.
     pub(super) links: Vec<(String, String)>,
-    /// What is hidden though it is beneath something visible.
+    /// What is hidden though it is beneath something visible, by its paths in the box.
     pub(super) hidden: Vec<String>,
     /// Empty directories that can be written and are gone afterwards.
     pub(super) scratch: Vec<String>,
@@ -39,10 +45,23 @@ pub(super) struct CallSpec {
     pub(super) shown: Vec<(String, String)>,
     /// Names in the workspace that cannot be changed, relative to it.
     pub(super) protected: Vec<String>,
+    /// Directories that appear in the workspace.
+    pub(super) caches: Vec<CacheSpec>,
     /// What it may use.
     pub(super) limits: Limits,
     /// Where the init writes down that it is alive.
     pub(super) record: Option<String>,
+}
+
+/// A directory that appears in the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CacheSpec {
+    /// What it is on the machine. Its last part is no link.
+    pub(super) lower: String,
+    /// Where it appears, relative to the workspace.
+    pub(super) at: String,
+    /// What holds the changes to it.
+    pub(super) layer: Option<String>,
 }
 
 /// What one call may use of the machine.
@@ -78,6 +97,8 @@ impl Default for Limits {
 pub(super) enum Told {
     /// The protected names that are not there: for whoever has to look again if the init is lost.
     Missing(Vec<String>),
+    /// How the caches appear, in their order.
+    Caches(Vec<CacheShown>),
     /// The box stands; the program is about to start.
     Ready(Layers),
     /// The box could not be made.

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use super::{SandboxError, SandboxOptions};
+use super::{BoxedCommand, SandboxError, SandboxOptions};
 
 /// Directories of the machine's root that hold programs and what they need. Everything else is not there.
 const ROOT: [&str; 12] = [
@@ -21,6 +21,9 @@ const ROOT: [&str; 12] = [
     "etc",
     "run/current-system",
 ];
+
+/// Directories of the root in which nobody works.
+const SYSTEM: [&str; 10] = ["proc", "sys", "dev", "etc", "usr", "bin", "sbin", "lib", "lib64", "boot"];
 
 /// Directories that programs expect to be able to write.
 const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
@@ -196,8 +199,9 @@ impl View {
         }
     }
 
-    /// Refuses a workspace in which everything that a box hides would be visible again.
-    pub(super) fn admits(&self, workspace: &Path) -> Result<(), SandboxError> {
+    /// Refuses a call in which everything that a box hides would be visible again.
+    pub(super) fn admits(&self, command: &BoxedCommand) -> Result<(), SandboxError> {
+        let workspace = command.workspace.as_path();
         let refused = |why: &str| {
             let text = format!(
                 "commands do not run in {}, because it {why}: work in a directory of its own",
@@ -208,18 +212,42 @@ impl View {
         if workspace.parent().is_none() {
             return refused("is the root of the machine");
         }
-        let whole = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
-        let holds = |home: &PathBuf| home.starts_with(workspace) || home.starts_with(&whole);
-        if self.homes.iter().any(holds) {
+        if self.holds_home(workspace) {
             return refused("holds the home directory, with its keys and passwords");
         }
-        let system = |root: &str| workspace.starts_with(Path::new("/").join(root));
-        if ["proc", "sys", "dev", "etc", "usr", "bin", "sbin", "lib", "lib64", "boot"].into_iter().any(system)
-        {
+        if is_of_the_system(workspace) {
             return refused("is part of the system");
+        }
+        let shown_as = command.shown_as.as_path();
+        if shown_as == workspace {
+            if self.hidden.iter().any(|hidden| workspace.starts_with(hidden)) {
+                return refused("lies in what is hidden from them, and is not shown elsewhere");
+            }
+        } else if !is_plain(shown_as) || is_of_the_system(shown_as) {
+            return refused("cannot be shown where it is to be");
+        }
+        if command.caches.iter().any(|cache| self.holds_home(&cache.lower)) {
+            return refused("would have a directory in it that holds the home directory");
         }
         Ok(())
     }
+
+    fn holds_home(&self, dir: &Path) -> bool {
+        let whole = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        self.homes.iter().any(|home| home.starts_with(dir) || home.starts_with(&whole))
+    }
+}
+
+fn is_of_the_system(path: &Path) -> bool {
+    SYSTEM.iter().any(|root| path.starts_with(Path::new("/").join(root)))
+}
+
+/// Whether it is an absolute path of plain names, and not the root.
+fn is_plain(path: &Path) -> bool {
+    let mut parts = path.components();
+    parts.next() == Some(Component::RootDir)
+        && path.parent().is_some()
+        && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
 fn environment(given: &Environment, home: &Path) -> Vec<(String, String)> {
@@ -300,6 +328,7 @@ fn texts(paths: Vec<PathBuf>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cache;
     use super::*;
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -331,16 +360,38 @@ mod tests {
         }
     }
 
+    fn view(hidden: &str) -> View {
+        let hidden = vec![PathBuf::from(hidden)];
+        View::of(&SandboxOptions {
+            home: Some(PathBuf::from("/home/me")),
+            hidden,
+            ..SandboxOptions::default()
+        })
+    }
+
     #[test]
     fn a_workspace_that_holds_secrets_is_refused() {
-        let options = SandboxOptions { home: Some(PathBuf::from("/home/me")), ..SandboxOptions::default() };
-        let view = View::of(&options);
-        for refused in ["/", "/home", "/home/me", "/etc/x", "/proc/1"] {
-            assert!(view.admits(Path::new(refused)).is_err(), "{refused}");
+        let view = view("/var/state");
+        let admits = |path: &str| view.admits(&BoxedCommand::in_place(Vec::new(), path)).is_ok();
+        for refused in ["/", "/home", "/home/me", "/etc/x", "/proc/1", "/var/state", "/var/state/runs/r"] {
+            assert!(!admits(refused), "{refused}");
         }
-        for fine in ["/home/me/project", "/home/meyer", "/srv/project", "/tmp/x"] {
-            assert!(view.admits(Path::new(fine)).is_ok(), "{fine}");
+        for fine in ["/home/me/project", "/home/meyer", "/srv/project", "/tmp/x", "/var", "/var/states"] {
+            assert!(admits(fine), "{fine}");
         }
+    }
+
+    #[test]
+    fn a_workspace_beneath_what_is_hidden_can_be_shown_elsewhere_but_not_anywhere() {
+        let view = view("/home/me/state");
+        let own = BoxedCommand::isolated(Vec::new(), "/home/me/state/runs/r/files");
+        assert!(view.admits(&own).is_ok());
+        for place in ["/", "relative", "/etc/x", "/proc", "/usr/bin", "/a/../etc"] {
+            let elsewhere = BoxedCommand { shown_as: PathBuf::from(place), ..own.clone() };
+            assert!(view.admits(&elsewhere).is_err(), "{place}");
+        }
+        let cache = Cache { lower: PathBuf::from("/home"), at: PathBuf::from("target"), layer: None };
+        assert!(view.admits(&BoxedCommand { caches: vec![cache], ..own }).is_err());
     }
 
     #[test]

@@ -15,9 +15,11 @@ mod gate;
 mod git;
 mod merge;
 mod oid;
+mod overlay;
 
 pub use error::WorkspaceError;
 pub use gate::RefusedCode;
 pub use git::{Answer, Git};
 pub use merge::{Merge, MergeRequest, merge};
 pub use oid::{NoOid, Oid};
+pub use overlay::{CACHE_NAMES, caches, lay_out};

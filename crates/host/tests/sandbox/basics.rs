@@ -55,7 +55,7 @@ async fn a_workspace_with_the_home_directory_in_it_is_refused() {
     let home = tempfile::tempdir().expect("a directory");
     let bench =
         Bench::with(SandboxOptions { home: Some(home.path().to_owned()), ..SandboxOptions::default() });
-    let command = BoxedCommand { workspace: home.path().to_owned(), ..bench.command("true") };
+    let command = crate::command(home.path(), "true");
     let turn = bench.sandbox.turn().await;
     let error = bench.sandbox.start(turn, command).expect("started").ended().await.expect_err("refused");
     assert!(error.to_string().contains("holds the home directory"), "{error}");
@@ -70,8 +70,7 @@ async fn a_home_directory_by_another_name_is_refused_too() {
     std::os::unix::fs::symlink(&real, &link).expect("made");
     for home in [link, top.path().join("./x/../real")] {
         let bench = Bench::with(SandboxOptions { home: Some(home.clone()), ..SandboxOptions::default() });
-        let command =
-            BoxedCommand { workspace: real.clone(), workdir: real.clone(), ..bench.command("true") };
+        let command = crate::command(&real, "true");
         let turn = bench.sandbox.turn().await;
         let ended = bench.sandbox.start(turn, command).expect("started").ended().await;
         assert!(ended.is_err() || !home.exists(), "{}", home.display());

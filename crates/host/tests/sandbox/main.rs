@@ -1,6 +1,8 @@
 //! The box, with real programs in it.
 
 mod basics;
+mod caches;
+mod isolated;
 mod kills;
 mod owners;
 mod processes;
@@ -85,14 +87,9 @@ fn tagged(tag: &str) -> Environment {
 
 fn command(workspace: &Path, script: &str) -> BoxedCommand {
     BoxedCommand {
-        argv: ["bash", "-c", script].map(str::to_owned).to_vec(),
-        workspace: workspace.to_owned(),
-        workdir: workspace.to_owned(),
         protected: [".git", ".mcp.json", ".github/workflows"].map(str::to_owned).to_vec(),
-        network: false,
-        shown: Vec::new(),
-        record: None,
         output: OutputLimits { head_bytes: 64 << 10, tail_bytes: 64 << 10, spill: None, spill_bytes: 0 },
+        ..BoxedCommand::in_place(["bash", "-c", script].map(str::to_owned).to_vec(), workspace)
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions, WaitStatus};
 
 use super::super::spec::{Broken, CallSpec, Layers, Mode, TERMINATE, Told};
 use super::super::wire;
+use super::caches::Caches;
 use super::landlock::Reach;
 use super::scratch::Scratch;
 use super::seccomp::Sockets;
@@ -35,7 +36,9 @@ pub(super) fn become_first(
     // The init may have died before the death signal was set; then the runtime's end of the call is closed soon, and
     // nothing has been started yet.
     match build(spec, protected, ids) {
-        Ok(layers) if is_open(call) => carry(spec, layers, &Place::OwnRoot, call, output),
+        Ok((layers, caches)) if is_open(call) => {
+            carry(spec, layers, &caches, &Place::OwnRoot, call, output);
+        }
         Ok(_) => {}
         Err(broken) => drop(wire::send(call, &Told::Broken(broken), &[])),
     }
@@ -50,7 +53,7 @@ pub(super) fn become_keeper(spec: &CallSpec, scratch: &Scratch, call: &UnixStrea
     match landlock::abi() {
         Some(version) if hidden && is_open(call) => {
             let layers = Layers { namespaces: false, landlock: Some(version), seccomp: true };
-            carry(spec, layers, &Place::TheMachines(scratch), call, output);
+            carry(spec, layers, &Caches::none(&spec.caches), &Place::TheMachines(scratch), call, output);
         }
         Some(_) => {}
         None => {
@@ -94,13 +97,13 @@ fn leave() -> ! {
     std::process::exit(LEFT);
 }
 
-fn build(spec: &CallSpec, protected: &[&Path], (uid, gid): (Uid, Gid)) -> Result<Layers, Broken> {
+fn build(spec: &CallSpec, protected: &[&Path], (uid, gid): (Uid, Gid)) -> Result<(Layers, Caches), Broken> {
     let step = |step: &'static str| move |error: io::Error| broken(step, &error);
     limits::map_ids(uid, gid).map_err(step("mapping the user"))?;
     // Others in the namespaces belong to the same user; none of them may look into this process.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| broken("hiding the first process", &error.into()))?;
-    mounts::build(spec, protected).map_err(|(step, error)| broken(&step, &error))?;
+    let caches = mounts::build(spec, protected).map_err(|(step, error)| broken(&step, &error))?;
     if !spec.network {
         limits::loopback_up().map_err(step("starting the loopback interface"))?;
     }
@@ -109,12 +112,22 @@ fn build(spec: &CallSpec, protected: &[&Path], (uid, gid): (Uid, Gid)) -> Result
     if uid.is_root() {
         mounts::close_proc().map_err(|(step, error)| broken(&step, &error))?;
     }
-    Ok(Layers { namespaces: true, landlock: landlock::abi(), seccomp: true })
+    Ok((Layers { namespaces: true, landlock: landlock::abi(), seccomp: true }, caches))
 }
 
-/// Starts the program, and waits for it while it listens to the runtime.
-fn carry(spec: &CallSpec, layers: Layers, place: &Place<'_>, call: &UnixStream, output: OwnedFd) {
+/// Starts the program, and waits for it while it listens to the runtime. The caches stay locked meanwhile.
+fn carry(
+    spec: &CallSpec,
+    layers: Layers,
+    caches: &Caches,
+    place: &Place<'_>,
+    call: &UnixStream,
+    output: OwnedFd,
+) {
     let Ok(children) = signals_of_children() else { return };
+    if wire::send(call, &Told::Caches(caches.shown.clone()), &[]).is_err() {
+        return;
+    }
     if wire::send(call, &Told::Ready(layers), &[]).is_err() || spec.argv.is_empty() {
         return;
     }

@@ -5,6 +5,9 @@
 //! nobody's program obeys it and nothing that was made is lost. Git's own directory is not left to that: prompts and
 //! editors ask git about a folder all the time, and git runs what it finds there. An empty directory stands for it
 //! while the call runs.
+//!
+//! In a workspace of an agent's own only what exists is protected, and git's directory is the agent's: whatever
+//! appears there is refused before anybody obeys it, when the agent's work is integrated.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,6 +20,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::super::command::Isolation;
 use super::super::spec::Refused;
 use super::neighbours::Neighbours;
 
@@ -39,6 +43,7 @@ pub(super) struct Guard {
     neighbours: Neighbours,
     /// What stands for a directory, locked shared by every call that needs it: the last one removes it.
     standing: Vec<(PathBuf, File)>,
+    isolation: Isolation,
 }
 
 /// Puts aside what has appeared under names that were missing, for an init that was lost.
@@ -46,7 +51,7 @@ pub(in super::super) fn close_for(workspace: &str, missing: &[String]) -> Vec<Re
     let Ok(dir) = File::open(workspace) else { return Vec::new() };
     let names = missing.iter().map(|name| (PathBuf::from(name), Before::Nothing)).collect();
     let neighbours = Neighbours::join(&dir);
-    Guard { names, dir, neighbours, standing: Vec::new() }.close()
+    Guard { names, dir, neighbours, standing: Vec::new(), isolation: Isolation::InPlace }.close()
 }
 
 /// What was there before the call.
@@ -59,13 +64,17 @@ enum Before {
 }
 
 impl Guard {
-    pub(super) fn new(workspace: &str, protected: &[String]) -> io::Result<Self> {
+    pub(super) fn new(workspace: &str, protected: &[String], isolation: Isolation) -> io::Result<Self> {
+        let in_place = isolation == Isolation::InPlace;
         let dir = File::open(workspace)?;
         let neighbours = Neighbours::join(&dir);
         let workspace = PathBuf::from(workspace);
         let mut names = Vec::with_capacity(protected.len());
         let mut standing = Vec::new();
         for name in protected {
+            if !in_place && LOOKED_INTO.iter().any(|own| Path::new(name).starts_with(own)) {
+                continue;
+            }
             if LOOKED_INTO.contains(&name.as_str()) {
                 let path = workspace.join(name);
                 standing.extend(stand_for(&path)?.map(|dir| (path, dir)));
@@ -75,9 +84,11 @@ impl Guard {
                 Found::Something(_, number) => Before::Something(number),
                 Found::Link(place, target) => Before::Link(place.path, target),
             };
-            names.push((PathBuf::from(name), before));
+            if in_place || matches!(before, Before::Something(_)) {
+                names.push((PathBuf::from(name), before));
+            }
         }
-        Ok(Self { names, dir, neighbours, standing })
+        Ok(Self { names, dir, neighbours, standing, isolation })
     }
 
     /// The names that are not there, relative to the workspace.
@@ -95,6 +106,9 @@ impl Guard {
     /// Puts aside what has appeared, once nobody is left who could make more; the names, relative to the workspace.
     pub(super) fn close(self) -> Vec<Refused> {
         let mut refused = Vec::new();
+        if self.isolation == Isolation::Own {
+            return refused;
+        }
         for (name, before) in &self.names {
             // What cannot be looked at is being changed by another call in the workspace, which has its own guard.
             let aside = match before {
@@ -299,6 +313,10 @@ mod tests {
         guard.close().into_iter().map(|refused| refused.name).collect()
     }
 
+    fn in_place(dir: &str, protected: &[String]) -> io::Result<Guard> {
+        Guard::new(dir, protected, Isolation::InPlace)
+    }
+
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
     }
@@ -310,7 +328,7 @@ mod tests {
         fs::write(at(".mcp.json"), "mine").expect("written");
         fs::write(at(".envrc.refused"), "older").expect("written");
         let dir = top.path().to_str().expect("text");
-        let guard = Guard::new(dir, &names(&[".git", ".mcp.json", ".envrc", ".github/workflows", ".vscode"]))
+        let guard = in_place(dir, &names(&[".git", ".mcp.json", ".envrc", ".github/workflows", ".vscode"]))
             .expect("a guard");
         assert_eq!(
             guard.existing().map(Path::to_owned).collect::<Vec<_>>(),
@@ -337,7 +355,7 @@ mod tests {
         fs::create_dir_all(at("out/git")).expect("made");
         fs::write(at("out/posse"), "mine").expect("written");
         let dir = at("ws");
-        let guard = Guard::new(dir.to_str().expect("text"), &names(&[".config/git", ".config/posse"]));
+        let guard = in_place(dir.to_str().expect("text"), &names(&[".config/git", ".config/posse"]));
         std::os::unix::fs::symlink("../out", at("ws/.config")).expect("made");
         assert_eq!(close(guard.expect("a guard")), [".config"]);
         assert!(at("out/git").is_dir() && at("out/posse").is_file());
@@ -351,7 +369,7 @@ mod tests {
         let at = |name: &str| top.path().join(name);
         std::os::unix::fs::symlink("elsewhere", at(".cargo")).expect("made");
         let dir = top.path().to_str().expect("text");
-        let guard = Guard::new(dir, &names(&[".cargo/config", ".cargo/config.toml"])).expect("a guard");
+        let guard = in_place(dir, &names(&[".cargo/config", ".cargo/config.toml"])).expect("a guard");
         fs::remove_file(at(".cargo")).expect("removed");
         fs::create_dir(at(".cargo")).expect("made");
         fs::write(at(".cargo/config.toml"), "evil").expect("written");
@@ -365,7 +383,7 @@ mod tests {
         let top = tempfile::tempdir().expect("a directory");
         let at = |name: &str| top.path().join(name);
         let dir = top.path().to_str().expect("text");
-        let guard = Guard::new(dir, &names(&[".envrc", ".github/workflows"])).expect("a guard");
+        let guard = in_place(dir, &names(&[".envrc", ".github/workflows"])).expect("a guard");
         fs::write(at(".envrc.refused"), "").expect("written");
         (2..NUMBERED_MAX).for_each(|number| {
             fs::write(at(&format!(".envrc.refused-{number}")), "").expect("written");
@@ -389,16 +407,16 @@ mod tests {
         let at = |name: &str| top.path().join(name);
         fs::write(at(".mcp.json"), "mine").expect("written");
         let protected = names(&[".envrc", ".mcp.json"]);
-        let first = Guard::new(dir, &protected).expect("a guard");
+        let first = in_place(dir, &protected).expect("a guard");
         fs::write(at(".envrc"), "evil").expect("written");
-        let second = Guard::new(dir, &protected).expect("a guard");
+        let second = in_place(dir, &protected).expect("a guard");
         assert_eq!(close(first), [".envrc"]);
         fs::write(at(".envrc"), "evil again").expect("written");
         assert_eq!(close(second), [".envrc"]);
         assert!(!at(".envrc").exists() && at(".envrc.refused-2").exists());
         assert_eq!(fs::read_to_string(at(".mcp.json")).expect("kept"), "mine");
         // Alone, a person may replace what is theirs meanwhile.
-        let third = Guard::new(dir, &protected).expect("a guard");
+        let third = in_place(dir, &protected).expect("a guard");
         fs::write(at("new"), "mine too").expect("written");
         fs::rename(at("new"), at(".mcp.json")).expect("replaced");
         assert_eq!(close(third), Vec::<String>::new());
@@ -410,7 +428,7 @@ mod tests {
         let link = top.path().join(".claude");
         std::os::unix::fs::symlink("shared", &link).expect("made");
         let dir = top.path().to_str().expect("text");
-        let guard = Guard::new(dir, &names(&[".claude"])).expect("a guard");
+        let guard = in_place(dir, &names(&[".claude"])).expect("a guard");
         fs::remove_file(&link).expect("removed");
         fs::create_dir(&link).expect("made");
         assert_eq!(close(guard), [".claude"]);
@@ -422,14 +440,35 @@ mod tests {
         let top = tempfile::tempdir().expect("a directory");
         let dir = top.path().to_str().expect("text");
         let git = top.path().join(".git");
-        let first = Guard::new(dir, &names(&[".git"])).expect("a guard");
-        let second = Guard::new(dir, &names(&[".git"])).expect("a guard");
+        let first = in_place(dir, &names(&[".git"])).expect("a guard");
+        let second = in_place(dir, &names(&[".git"])).expect("a guard");
         assert!(close(first).is_empty());
         assert!(git.is_dir(), "another call still needs it");
         assert!(close(second).is_empty());
         assert!(!git.exists());
         fs::create_dir(&git).expect("made");
-        assert!(close(Guard::new(dir, &names(&[".git"])).expect("a guard")).is_empty());
+        assert!(close(in_place(dir, &names(&[".git"])).expect("a guard")).is_empty());
         assert!(git.is_dir());
+    }
+
+    #[test]
+    fn in_an_agents_own_workspace_git_is_its_own_and_what_appears_stays() {
+        let top = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| top.path().join(name);
+        fs::create_dir(at(".git")).expect("made");
+        fs::write(at(".mcp.json"), "mine").expect("written");
+        std::os::unix::fs::symlink("shared", at(".claude")).expect("made");
+        let dir = top.path().to_str().expect("text");
+        let protected = names(&[".git", ".git/hooks", ".mcp.json", ".envrc", ".claude"]);
+        let guard = Guard::new(dir, &protected, Isolation::Own).expect("a guard");
+        assert_eq!(guard.existing().collect::<Vec<_>>(), [Path::new(".mcp.json")]);
+        assert!(guard.missing().is_empty(), "nobody has to look again");
+        fs::write(at(".envrc"), "new").expect("written");
+        fs::remove_file(at(".claude")).expect("removed");
+        assert_eq!(close(guard), Vec::<String>::new());
+        assert!(at(".envrc").exists() && !at(".claude").exists());
+        fs::remove_dir(at(".git")).expect("still empty");
+        drop(Guard::new(dir, &protected, Isolation::Own).expect("a guard"));
+        assert!(!at(".git").exists(), "nothing stands for it");
     }
 }

@@ -30,13 +30,14 @@ pub(super) struct Reach<'a> {
 impl<'a> Reach<'a> {
     /// In a root of our own everything visible can be read.
     pub(super) fn in_namespaces(spec: &'a CallSpec) -> Self {
-        let write = spec.scratch.iter().chain([&spec.workspace]).map(String::as_str).collect();
+        let write = spec.scratch.iter().chain([&spec.shown_as]).map(String::as_str).collect();
         Self { read: vec!["/"], write }
     }
 
     /// In the machine's root only what would be shown in ours.
     pub(super) fn alone(spec: &'a CallSpec, scratch: &'a str) -> Self {
-        let read = spec.read.iter().map(String::as_str).collect();
+        let shown = spec.shown.iter().map(|(source, _)| source);
+        let read = spec.read.iter().chain(shown).map(String::as_str).collect();
         Self { read, write: vec![&spec.workspace, scratch] }
     }
 }

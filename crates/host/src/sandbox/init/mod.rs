@@ -8,6 +8,7 @@
 //!
 //! It is single-threaded from beginning to end: that is what makes it sound to fork.
 
+mod caches;
 mod first;
 mod guard;
 mod landlock;
@@ -118,7 +119,7 @@ fn carry_out(
         Some(path) => Some(Record::open(path).map_err(|error| broken("writing the record", &error))?),
         None => None,
     };
-    let guard = Guard::new(&spec.workspace, &spec.protected)
+    let guard = Guard::new(&spec.workspace, &spec.protected, spec.isolation)
         .map_err(|error| broken("looking at protected names", &error))?;
     // Whatever happens, the guard is closed, and the record after it.
     let carried = carry_guarded(socket, spec, &guard, record.as_ref(), call, output);

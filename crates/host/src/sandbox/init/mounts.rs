@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use rustix::mount::{
 };
 
 use super::super::spec::CallSpec;
+use super::caches::Caches;
 
 /// Where the machine's own root is while the new one is built.
 const OLD: &str = "/.old";
@@ -26,12 +28,13 @@ const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 type Failed = (String, io::Error);
 
 /// Builds the new root and leaves the old one.
-pub(super) fn build(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
+pub(super) fn build(spec: &CallSpec, protected: &[&Path]) -> Result<Caches, Failed> {
     enter_new_root(&spec.workspace)?;
-    furnish(spec, protected)?;
+    let caches = furnish(spec, protected)?;
     unmount(OLD, UnmountFlags::DETACH).map_err(step("leaving the machine's root"))?;
     fs::remove_dir(OLD).map_err(step("leaving the machine's root"))?;
-    set_attributes(Path::new("/"), Attributes::READ_ONLY, false).map_err(step("closing the root"))
+    set_attributes(Path::new("/"), Attributes::READ_ONLY, false).map_err(step("closing the root"))?;
+    Ok(caches)
 }
 
 fn step<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Failed {
@@ -50,7 +53,7 @@ fn enter_new_root(place: &str) -> Result<(), Failed> {
     rustix::process::chdir("/").map_err(step("going to the new root"))
 }
 
-fn furnish(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
+fn furnish(spec: &CallSpec, protected: &[&Path]) -> Result<Caches, Failed> {
     for (link, target) in &spec.links {
         std::os::unix::fs::symlink(target, link).map_err(step(format!("making the link {link}")))?;
     }
@@ -72,13 +75,14 @@ fn furnish(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(step("mounting /proc"))?;
     workspace(spec, protected)?;
+    let caches = Caches::mount(Path::new(&spec.shown_as), &spec.caches);
     for (source, target) in &spec.shown {
         show_at(source, target)?;
     }
     for path in &spec.hidden {
-        hide(path, &spec.workspace)?;
+        hide(path, &spec.shown_as)?;
     }
-    Ok(())
+    Ok(caches)
 }
 
 /// Shows a file or directory of the machine, read-only. What is not there is not shown.
@@ -135,7 +139,7 @@ fn devices() -> Result<(), Failed> {
 
 /// Shows the workspace, writable but for its protected names.
 fn workspace(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
-    let path = Path::new(&spec.workspace);
+    let path = Path::new(&spec.shown_as);
     let shown = || -> io::Result<()> {
         target(path, true)?;
         mount_bind_recursive(old(&spec.workspace), path)?;
@@ -217,7 +221,8 @@ fn hide(path: &str, workspace: &str) -> Result<(), Failed> {
     hidden().map_err(step(format!("hiding {path}")))
 }
 
-fn old(path: &str) -> PathBuf {
+/// Where something of the machine is while the box is built.
+pub(super) fn old(path: &str) -> PathBuf {
     PathBuf::from(format!("{OLD}{path}"))
 }
 
@@ -240,27 +245,36 @@ fn tmpfs(place: &str, options: &CStr) -> io::Result<()> {
 }
 
 /// What is asked of a mount.
-struct Attributes;
+pub(super) struct Attributes;
 
 impl Attributes {
     const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-    const READ_ONLY: u64 = Self::PLAIN | libc::MOUNT_ATTR_RDONLY;
+    pub(super) const READ_ONLY: u64 = Self::PLAIN | libc::MOUNT_ATTR_RDONLY;
 }
 
 /// Sets attributes of a mount and, if `all`, of all mounts beneath it.
-#[expect(unsafe_code, reason = "mount_setattr has no safe form")]
 fn set_attributes(path: &Path, set: u64, all: bool) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
 
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
     let flags = libc::AT_SYMLINK_NOFOLLOW | if all { libc::AT_RECURSIVE } else { 0 };
+    mount_setattr(libc::AT_FDCWD, &path, flags, set)
+}
+
+/// Sets attributes of a mount that is nowhere yet, and of all mounts beneath it.
+pub(super) fn set_attributes_of(mounted: BorrowedFd<'_>, set: u64) -> io::Result<()> {
+    mount_setattr(mounted.as_raw_fd(), c"", libc::AT_EMPTY_PATH | libc::AT_RECURSIVE, set)
+}
+
+#[expect(unsafe_code, reason = "mount_setattr has no safe form")]
+fn mount_setattr(dir: RawFd, path: &CStr, flags: libc::c_int, set: u64) -> io::Result<()> {
     // SAFETY: an all-zero value is valid, and it and the path outlive the call, which is told its size.
     let done = unsafe {
         let mut attributes: libc::mount_attr = std::mem::zeroed();
         attributes.attr_set = set;
         libc::syscall(
             libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
+            dir,
             path.as_ptr(),
             flags,
             &raw const attributes,

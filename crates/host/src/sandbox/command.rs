@@ -1,0 +1,223 @@
+//! One call, as a caller asks for it, and how it is told to an init.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::SandboxError;
+use super::spec::{CacheSpec, CallSpec, Limits, Mode};
+use super::view::View;
+use crate::process::OutputLimits;
+
+/// Where programs see an isolated workspace, wherever it is on the machine: so the same commands print the same.
+pub const WORKSPACE_SHOWN_AT: &str = "/workspace";
+/// Where they see the objects that the git repository of an isolated workspace borrows.
+pub const OBJECTS_SHOWN_AT: &str = "/run/posse/objects";
+/// How git is told of objects where nothing can be shown elsewhere than it is.
+const OBJECTS_VARIABLE: &str = "GIT_ALTERNATE_OBJECT_DIRECTORIES";
+/// Most characters of an output that is kept if nobody says.
+const OUTPUT_BYTES: usize = 16 * 1024;
+
+/// Whose the workspace of a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// A person's: whatever appears in it under a protected name is put aside when the call is over, and `.git` is
+    /// protected as well.
+    #[default]
+    InPlace,
+    /// The agent's own. Protected names that are there cannot be changed; what appears is refused when the agent's
+    /// work is integrated. Its `.git` is its own.
+    Own,
+}
+
+/// A directory that is not in the workspace, and that programs find there: a cache, or what was installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    /// The directory. No program can change it.
+    pub lower: PathBuf,
+    /// Where it appears, relative to the workspace.
+    pub at: PathBuf,
+    /// What holds the changes that programs make to it, laid out by [`lay_out`](crate::workspace::lay_out); none
+    /// lets them make no changes.
+    pub layer: Option<PathBuf>,
+}
+
+/// How a [`Cache`] appears.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheShown {
+    /// Programs can change it; the changes are kept in its layer.
+    Overlay,
+    /// Programs can read it; this is why they cannot change it.
+    ReadOnly(String),
+    /// It does not; this is why.
+    Absent(String),
+}
+
+/// One call.
+#[derive(Debug, Clone)]
+pub struct BoxedCommand {
+    /// The program, and its arguments.
+    pub argv: Vec<String>,
+    /// The only place on disk that it can change.
+    pub workspace: PathBuf,
+    /// Where programs see the workspace. Without namespaces they see it where it is.
+    pub shown_as: PathBuf,
+    /// Where it starts, beneath the workspace.
+    pub workdir: PathBuf,
+    /// Whose the workspace is.
+    pub isolation: Isolation,
+    /// Names in the workspace that it cannot change, relative to it, whether they exist or not.
+    pub protected: Vec<String>,
+    /// Directories that appear in the workspace. Without namespaces none does.
+    pub caches: Vec<Cache>,
+    /// Whether it shares the machine's network.
+    pub network: bool,
+    /// Further files and directories that it can read, and where it finds them.
+    pub shown: Vec<(PathBuf, PathBuf)>,
+    /// Where its init writes down that it is alive, so that [`end_recorded`](super::end_recorded) finds it.
+    pub record: Option<PathBuf>,
+    /// What is kept of what it prints.
+    pub output: OutputLimits,
+}
+
+impl BoxedCommand {
+    /// A program that starts in a person's folder and sees it where it is, without network.
+    pub fn in_place(argv: Vec<String>, workspace: impl Into<PathBuf>) -> Self {
+        let workspace = workspace.into();
+        Self {
+            argv,
+            shown_as: workspace.clone(),
+            workdir: workspace.clone(),
+            workspace,
+            isolation: Isolation::InPlace,
+            protected: Vec::new(),
+            caches: Vec::new(),
+            network: false,
+            shown: Vec::new(),
+            record: None,
+            output: OutputLimits {
+                head_bytes: OUTPUT_BYTES,
+                tail_bytes: OUTPUT_BYTES,
+                spill: None,
+                spill_bytes: 0,
+            },
+        }
+    }
+
+    /// A program that starts in an isolated workspace and sees it at [`WORKSPACE_SHOWN_AT`], without network.
+    pub fn isolated(argv: Vec<String>, workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            isolation: Isolation::Own,
+            shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
+            ..Self::in_place(argv, workspace)
+        }
+    }
+
+    /// What an init is told.
+    pub(super) fn spec(&self, view: &View, mode: Mode, limits: Limits) -> Result<CallSpec, SandboxError> {
+        view.admits(self)?;
+        let real = canonical(&self.workspace);
+        let shown_as = match mode {
+            Mode::Namespaces => &self.shown_as,
+            Mode::Landlock => &self.workspace,
+        };
+        let workdir = [&self.workspace, &real, shown_as]
+            .into_iter()
+            .find_map(|top| self.workdir.strip_prefix(top).ok())
+            .map(|beneath| shown_as.join(beneath));
+        Ok(CallSpec {
+            mode,
+            argv: self.argv.clone(),
+            env: self.environment(view, mode),
+            workspace: text(&real)?,
+            shown_as: text(shown_as)?,
+            workdir: text(workdir.as_ref().unwrap_or(&self.workdir))?,
+            isolation: self.isolation,
+            network: self.network,
+            read: view.read.clone(),
+            links: view.links.clone(),
+            hidden: self.hidden(view, shown_as),
+            scratch: view.scratch.clone(),
+            shown: self
+                .shown
+                .iter()
+                .map(|(source, target)| Ok((text(&canonical(source))?, text(target)?)))
+                .collect::<Result<_, SandboxError>>()?,
+            protected: self.protected.clone(),
+            caches: self.caches.iter().map(Cache::spec).collect::<Result<_, _>>()?,
+            limits,
+            record: self.record.as_deref().map(text).transpose()?,
+        })
+    }
+
+    fn environment(&self, view: &View, mode: Mode) -> Vec<(String, String)> {
+        let mut environment = view.environment.clone();
+        if mode == Mode::Landlock {
+            let objects = self.shown.iter().filter(|(_, target)| target == Path::new(OBJECTS_SHOWN_AT));
+            environment.extend(
+                objects.filter_map(|(source, _)| {
+                    Some((OBJECTS_VARIABLE.to_owned(), source.to_str()?.to_owned()))
+                }),
+            );
+        }
+        environment
+    }
+
+    /// What is hidden, by every path that it would have in the box.
+    fn hidden(&self, view: &View, shown_as: &Path) -> Vec<String> {
+        let mut shown = vec![(canonical(&self.workspace), shown_as.to_owned())];
+        shown.push((self.workspace.clone(), shown_as.to_owned()));
+        for cache in &self.caches {
+            let at = shown_as.join(&cache.at);
+            shown.extend([(canonical(&cache.lower), at.clone()), (cache.lower.clone(), at)]);
+        }
+        for (source, target) in &self.shown {
+            shown.extend([(canonical(source), target.clone()), (source.clone(), target.clone())]);
+        }
+        let mut all = Vec::new();
+        for hidden in &view.hidden {
+            let hidden = Path::new(hidden);
+            let beneath = |(source, target): &(PathBuf, PathBuf)| {
+                hidden.strip_prefix(source).ok().map(|rest| target.join(rest))
+            };
+            all.extend(shown.iter().filter_map(beneath));
+            // What the box has at the workspace's path, or above it, is not what the machine has there.
+            if !hidden.starts_with(shown_as) && !shown_as.starts_with(hidden) {
+                all.push(hidden.to_owned());
+            }
+        }
+        all.sort();
+        all.dedup();
+        all.into_iter().filter_map(|path| path.into_os_string().into_string().ok()).collect()
+    }
+}
+
+impl Cache {
+    fn spec(&self) -> Result<CacheSpec, SandboxError> {
+        let lower = match (self.lower.parent(), self.lower.file_name()) {
+            // A link in its own place is not followed.
+            (Some(parent), Some(name)) => canonical(parent).join(name),
+            _ => self.lower.clone(),
+        };
+        Ok(CacheSpec {
+            lower: text(&lower)?,
+            at: text(&self.at)?,
+            layer: self.layer.as_deref().map(|layer| text(&canonical(layer))).transpose()?,
+        })
+    }
+}
+
+/// The box is built with the machine's root elsewhere, where a link to an absolute path leads astray.
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn text(path: &Path) -> Result<String, SandboxError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        let problem = format!("the path {} is not UTF-8 text", path.display());
+        SandboxError::Call(io::Error::new(io::ErrorKind::InvalidInput, problem))
+    })
+}
