@@ -13,7 +13,9 @@ use posse_engine::ports::{
 };
 use posse_host::files::Beneath;
 use posse_host::process::{Captured, OutputLimits};
-use posse_host::sandbox::{BoxedCommand, Ended, Exit, Refused, Running, SandboxError, Turn};
+use posse_host::sandbox::{
+    BoxedCommand, CacheShown, Ended, Exit, Isolation, Refused, Running, SandboxError, Turn,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,6 +25,7 @@ use crate::input::{Check, parse};
 use crate::outputs::{OUTPUTS_SHOWN_AT, PREFIX, plain_name};
 use crate::space::{failure, path_named};
 use crate::spec::{Parts, effect};
+use crate::views::WorkspaceView;
 
 const NAME: &str = "bash";
 
@@ -59,7 +62,11 @@ struct Input {
 
 /// The tool.
 pub(crate) fn tool(hands: Hands) -> Tool {
-    let parts = Parts { name: NAME, class: EffectClass::Exec, text: include_str!("bash.md"), specifier };
+    let text = match hands.views.isolation() {
+        Isolation::Own => include_str!("bash.md"),
+        Isolation::InPlace => include_str!("bash_in_place.md"),
+    };
+    let parts = Parts { name: NAME, class: EffectClass::Exec, text, specifier };
     effect::<Input>(&parts, Bash(hands))
 }
 
@@ -74,15 +81,16 @@ impl EffectTool for Bash {
     fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
         let hands = self.0.clone();
         Box::pin(async move {
-            let wanted = wanted(&call, input)?;
+            let view = hands.views.view(&call);
+            let wanted = wanted(&call, &view, input)?;
             let unavailable = |error: &dyn std::fmt::Display| ToolFailure {
                 code: Code::Unsupported,
                 text: format!("No command was run: {error}."),
             };
             let level = hands.sandbox.level().await.map_err(|error| unavailable(&error))?;
             let network = if call.network { "network" } else { "no-network" };
-            let turn = hands.sandbox.turn().await;
-            let run = run(hands, call, wanted, turn);
+            let turn = hands.sandbox.turn_with(&view.caches).await;
+            let run = run(hands, call, view, wanted, turn);
             Ok(Prepared {
                 write: None,
                 sandbox: Some(format!("{level} {network}")),
@@ -106,7 +114,7 @@ struct Wanted {
     workdir: PathBuf,
 }
 
-fn wanted(call: &CallContext, input: Value) -> Result<Wanted, ToolFailure> {
+fn wanted(call: &CallContext, view: &WorkspaceView, input: Value) -> Result<Wanted, ToolFailure> {
     let check = Check::of(NAME);
     let Input { command, timeout_ms, description, workdir } = parse(NAME, input)?;
     let command = check.text("command", command, COMMAND_MAX_BYTES)?;
@@ -120,8 +128,10 @@ fn wanted(call: &CallContext, input: Value) -> Result<Wanted, ToolFailure> {
     let workdir = match workdir.as_deref() {
         None | Some("") => call.workspace.to_path_buf(),
         Some(text) => {
-            // What `pwd` says is understood as well.
-            let beneath = Path::new(text).strip_prefix(&*call.workspace).ok().and_then(Path::to_str);
+            // What `pwd` says is understood as well, and where the workspace really is.
+            let tops = [view.shown_as(call), &call.workspace];
+            let beneath = tops.into_iter().find_map(|top| Path::new(text).strip_prefix(top).ok());
+            let beneath = beneath.and_then(Path::to_str);
             let text = beneath.map_or(text, |beneath| if beneath.is_empty() { "." } else { beneath });
             let workdir = path_named("workdir", check, call, text)?;
             Beneath::open(&call.workspace)
@@ -133,20 +143,25 @@ fn wanted(call: &CallContext, input: Value) -> Result<Wanted, ToolFailure> {
     Ok(Wanted { command, workdir })
 }
 
-async fn run(hands: Hands, call: CallContext, wanted: Wanted, turn: Turn) -> ToolResult {
+async fn run(hands: Hands, call: CallContext, view: WorkspaceView, wanted: Wanted, turn: Turn) -> ToolResult {
     let spill = hands.outputs.as_ref().map(|outputs| outputs.file(&call.agent, &call.call_id));
     let record = hands.outputs.as_ref().map(|outputs| {
         let name = format!("{}-{}", call.agent, plain_name(&call.call_id));
         outputs.records(&call.agent).join(name)
     });
-    let shown = hands.outputs.as_ref().map(|outputs| outputs.of(&call.agent)).filter(|dir| dir.is_dir());
+    let outputs = hands.outputs.as_ref().map(|outputs| outputs.of(&call.agent)).filter(|dir| dir.is_dir());
+    let at: Vec<PathBuf> = view.caches.iter().map(|cache| cache.at.clone()).collect();
+    let argv = SHELL.iter().map(ToString::to_string).chain([wanted.command]).collect();
+    let command = view.command(argv, &call);
     let command = BoxedCommand {
-        argv: SHELL.iter().map(ToString::to_string).chain([wanted.command]).collect(),
-        workspace: call.workspace.to_path_buf(),
         workdir: wanted.workdir,
         protected: still_protected(&call.approvals).map(str::to_owned).collect(),
         network: call.network,
-        shown: shown.map(|dir| (dir, PathBuf::from(OUTPUTS_SHOWN_AT))).into_iter().collect(),
+        shown: outputs
+            .map(|dir| (dir, PathBuf::from(OUTPUTS_SHOWN_AT)))
+            .into_iter()
+            .chain(command.shown)
+            .collect(),
         record,
         output: OutputLimits {
             head_bytes: HEAD_MAX_BYTES,
@@ -154,10 +169,11 @@ async fn run(hands: Hands, call: CallContext, wanted: Wanted, turn: Turn) -> Too
             spill,
             spill_bytes: SPILL_MAX_BYTES,
         },
+        ..command
     };
     let mut running = hands.sandbox.start(turn, command).map_err(|error| no_result(&error))?;
     let (ended, cut) = wait(&mut running, &call).await;
-    answer(&ended.map_err(|error| no_result(&error))?, cut, call.limit)
+    answer(&ended.map_err(|error| no_result(&error))?, &at, cut, call.limit)
 }
 
 /// Why a command was ended before it ended by itself.
@@ -197,7 +213,7 @@ fn no_result(error: &SandboxError) -> ToolFailure {
 }
 
 /// A command that ended by itself has a result, whatever its exit code: that is for the model to judge.
-fn answer(ended: &Ended, cut: Option<Cut>, limit: Duration) -> ToolResult {
+fn answer(ended: &Ended, caches: &[PathBuf], cut: Option<Cut>, limit: Duration) -> ToolResult {
     let mut text = shown(&ended.output);
     let (how, failed) = match (cut, ended.exit) {
         (Some(Cut::TimeLimit), _) => (
@@ -217,18 +233,31 @@ fn answer(ended: &Ended, cut: Option<Cut>, limit: Duration) -> ToolResult {
     if ended.out_of_memory {
         notes.push("its memory limit was reached, and the kernel ended a process of it".to_owned());
     }
-    for Refused { name, now } in &ended.refused {
-        let now = now.as_ref().map_or_else(
-            || "what was made there could not be put aside: tell a person".to_owned(),
-            |now| format!("what was made there is now `{now}`"),
-        );
-        notes.push(format!("`{name}` is a protected name: {now}"));
-    }
+    notes.extend(ended.refused.iter().map(refused));
+    notes.extend(caches.iter().zip(&ended.caches).filter_map(|(at, shown)| lacking(at, shown)));
     // Writing to a string cannot fail.
     let _ = write!(text, "[{}]", notes.join("; "));
     match failed {
         None => Ok(ToolOutput { text }),
         Some(code) => Err(ToolFailure { code, text }),
+    }
+}
+
+fn refused(Refused { name, now }: &Refused) -> String {
+    let now = now.as_ref().map_or_else(
+        || "what was made there could not be put aside: tell a person".to_owned(),
+        |now| format!("what was made there is now `{now}`"),
+    );
+    format!("`{name}` is a protected name: {now}")
+}
+
+/// What a cache is less than it could be.
+fn lacking(at: &Path, shown: &CacheShown) -> Option<String> {
+    let at = at.display();
+    match shown {
+        CacheShown::Overlay => None,
+        CacheShown::ReadOnly(why) => Some(format!("`{at}` could only be read: {why}")),
+        CacheShown::Absent(why) => Some(format!("the project's `{at}` was not there: {why}")),
     }
 }
 
@@ -286,5 +315,100 @@ fn name_of(signal: i32) -> &'static str {
         25 => " (file size limit)",
         31 => " (refused system call)",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use posse_domain::contract::ExecutionContext;
+    use posse_domain::hash::Hash;
+    use posse_domain::permission::{Approvals, PathRules};
+    use posse_engine::ports::{SeenFiles, StopSignal};
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl SeenFiles for Nothing {
+        fn seen(&self, _: &str) -> Option<Hash> {
+            None
+        }
+
+        fn note(&self, _: &str, _: Hash) {}
+    }
+
+    fn call(workspace: &Path) -> CallContext {
+        CallContext {
+            agent: "k3f9ab2c".parse().expect("an id"),
+            context: Arc::new(ExecutionContext::default()),
+            call_id: "c1".into(),
+            workspace: Arc::new(workspace.to_owned()),
+            seen: Arc::new(Nothing),
+            rules: PathRules::default(),
+            approvals: Approvals::none(),
+            network: false,
+            limit: Duration::from_mins(1),
+            stop: StopSignal::never(),
+        }
+    }
+
+    #[test]
+    fn a_directory_is_understood_as_programs_see_it_and_as_it_is() {
+        let top = tempfile::tempdir().expect("a directory");
+        fs::create_dir_all(top.path().join("sub/workspace")).expect("made");
+        let call = call(top.path());
+        let own = WorkspaceView { isolation: Isolation::Own, ..WorkspaceView::default() };
+        let at = |view: &WorkspaceView, workdir: &str| {
+            wanted(&call, view, json!({"command": "true", "workdir": workdir})).map(|wanted| wanted.workdir)
+        };
+        let real = |name: &str| top.path().join(name).display().to_string();
+        for workdir in ["sub", "/workspace/sub", &real("sub")] {
+            assert_eq!(at(&own, workdir).expect(workdir), top.path().join("sub"));
+        }
+        for workdir in ["", ".", "/workspace", "/workspace/", &real("")] {
+            let found = at(&own, workdir).expect(workdir);
+            assert_eq!(found.canonicalize().expect("there"), top.path().canonicalize().expect("there"));
+        }
+        for workdir in ["/workspaces/sub", "/workspace/../sub", "/workspace/none", "/etc", "../x"] {
+            assert!(at(&own, workdir).is_err(), "{workdir}");
+        }
+        assert!(at(&WorkspaceView::default(), "/workspace/sub").is_err(), "in place it is another directory");
+    }
+
+    #[test]
+    fn a_command_in_an_agents_own_workspace_is_told_apart() {
+        let call = call(Path::new("/state/files"));
+        let own = WorkspaceView {
+            isolation: Isolation::Own,
+            objects: Some(PathBuf::from("/state/objects")),
+            ..WorkspaceView::default()
+        };
+        let command = own.command(Vec::new(), &call);
+        assert_eq!(
+            (command.isolation, command.shown_as.as_path()),
+            (Isolation::Own, Path::new("/workspace"))
+        );
+        let shown = (PathBuf::from("/state/objects"), PathBuf::from("/run/posse/objects"));
+        assert_eq!(command.shown, [shown]);
+        let command = WorkspaceView::default().command(Vec::new(), &call);
+        assert_eq!(
+            (command.isolation, command.shown_as),
+            (Isolation::InPlace, PathBuf::from("/state/files"))
+        );
+    }
+
+    #[test]
+    fn a_cache_that_is_less_than_it_could_be_is_told() {
+        let at = Path::new("target");
+        assert_eq!(lacking(at, &CacheShown::Overlay), None);
+        let read_only = lacking(at, &CacheShown::ReadOnly("why".to_owned())).expect("a note");
+        assert_eq!(read_only, "`target` could only be read: why");
+        let absent = lacking(at, &CacheShown::Absent("why".to_owned())).expect("a note");
+        assert_eq!(absent, "the project's `target` was not there: why");
     }
 }

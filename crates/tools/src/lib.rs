@@ -27,6 +27,7 @@ mod task_close;
 mod task_send;
 mod task_status;
 mod todo;
+mod views;
 mod webfetch;
 mod websearch;
 mod write;
@@ -34,10 +35,13 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 pub use outputs::{Outputs, records};
 use posse_engine::ports::Tool;
 use posse_host::egress::Egress;
 use posse_host::sandbox::{Sandbox, SandboxOptions};
+pub use views::{InPlace, WorkspaceView, WorkspaceViews};
 pub use webfetch::webfetch;
 pub use websearch::{Search, websearch};
 
@@ -48,6 +52,8 @@ pub struct Hands {
     pub sandbox: Sandbox,
     /// Where long outputs are kept and processes written down; none keeps none.
     pub outputs: Option<Outputs>,
+    /// How programs see the workspaces of agents.
+    pub views: Arc<dyn WorkspaceViews>,
     /// The way to the network.
     pub egress: Egress,
     /// Who is asked when an agent searches the web.
@@ -59,6 +65,7 @@ impl Default for Hands {
         Self {
             sandbox: Sandbox::new(SandboxOptions::default()),
             outputs: None,
+            views: Arc::new(InPlace),
             egress: Egress::default(),
             search: Search::default(),
         }

@@ -1,0 +1,61 @@
+//! How the programs that an agent starts see its workspace.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use posse_engine::ports::CallContext;
+use posse_host::sandbox::{BoxedCommand, Cache, Isolation, OBJECTS_SHOWN_AT, WORKSPACE_SHOWN_AT};
+
+/// Says how programs see workspaces.
+pub trait WorkspaceViews: fmt::Debug + Send + Sync {
+    /// Whose the workspaces are: all agents are told the same about their commands.
+    fn isolation(&self) -> Isolation;
+    /// How the programs of a call see its workspace. Asked once for each call, before it waits for its turn.
+    fn view(&self, call: &CallContext) -> WorkspaceView;
+}
+
+/// How the programs of a call see its workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkspaceView {
+    /// Whose the workspace is. An agent's own is always at the same path.
+    pub isolation: Isolation,
+    /// The objects that the git repository of the workspace borrows.
+    pub objects: Option<PathBuf>,
+    /// Directories that appear in it.
+    pub caches: Vec<Cache>,
+}
+
+impl WorkspaceView {
+    /// Where programs see the workspace.
+    pub(crate) fn shown_as<'a>(&self, call: &'a CallContext) -> &'a Path {
+        match self.isolation {
+            Isolation::Own => Path::new(WORKSPACE_SHOWN_AT),
+            Isolation::InPlace => &call.workspace,
+        }
+    }
+
+    /// A command there.
+    pub(crate) fn command(self, argv: Vec<String>, call: &CallContext) -> BoxedCommand {
+        let workspace = call.workspace.as_path();
+        let command = match self.isolation {
+            Isolation::Own => BoxedCommand::isolated(argv, workspace),
+            Isolation::InPlace => BoxedCommand::in_place(argv, workspace),
+        };
+        let shown = self.objects.map(|objects| (objects, PathBuf::from(OBJECTS_SHOWN_AT)));
+        BoxedCommand { caches: self.caches, shown: shown.into_iter().collect(), ..command }
+    }
+}
+
+/// Every agent works in the person's folder, and programs see it where it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InPlace;
+
+impl WorkspaceViews for InPlace {
+    fn isolation(&self) -> Isolation {
+        Isolation::InPlace
+    }
+
+    fn view(&self, _: &CallContext) -> WorkspaceView {
+        WorkspaceView::default()
+    }
+}
