@@ -58,6 +58,7 @@ pub struct Git {
     repository: PathBuf,
     work_tree: Option<PathBuf>,
     index: Option<PathBuf>,
+    settings: Vec<String>,
 }
 
 /// What a call of git gave.
@@ -75,7 +76,13 @@ impl Git {
     /// Git on the repository at `git_dir`, without a work tree. `program` is an absolute path, or a plain name that
     /// is looked for on the usual path only.
     pub fn at(program: &Path, git_dir: &Path) -> Self {
-        Self { program: program.to_owned(), repository: git_dir.to_owned(), work_tree: None, index: None }
+        Self {
+            program: program.to_owned(),
+            repository: git_dir.to_owned(),
+            work_tree: None,
+            index: None,
+            settings: Vec::new(),
+        }
     }
 
     /// The repository.
@@ -92,6 +99,12 @@ impl Git {
     /// The same with an index elsewhere than in the repository.
     pub fn with_index(mut self, index: &Path) -> Self {
         self.index = Some(index.to_owned());
+        self
+    }
+
+    /// The same with settings (`key=value`) beside those that every call has.
+    pub fn with_settings(mut self, settings: Vec<String>) -> Self {
+        self.settings = settings;
         self
     }
 
@@ -121,6 +134,9 @@ impl Git {
         for pinned in PINNED {
             command.arg("-c").arg(pinned);
         }
+        for setting in &self.settings {
+            command.arg("-c").arg(setting);
+        }
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -133,13 +149,7 @@ impl Git {
                 args.iter().map(|arg| arg.as_ref().to_string_lossy().into_owned()).collect();
             words.first().cloned().unwrap_or_default()
         };
-        let missing = |error: std::io::Error| {
-            if error.kind() == std::io::ErrorKind::NotFound {
-                WorkspaceError::NoGit(self.program.display().to_string())
-            } else {
-                WorkspaceError::io("starting git", &self.program, &error)
-            }
-        };
+        let missing = |error: std::io::Error| self.not_started(&error);
         let output = if input.is_empty() {
             command.output().map_err(missing)?
         } else {
@@ -157,8 +167,23 @@ impl Git {
                 WorkspaceError::io(&format!("running git {}", what()), &self.repository, &error)
             })?
         };
-        let stderr = String::from_utf8_lossy(&output.stderr).trim().chars().take(STDERR_MAX_CHARS).collect();
-        Ok(Answer { code: output.status.code(), stdout: output.stdout, stderr })
+        Ok(answer(output))
+    }
+
+    /// Runs git with the settings of the person whose home this is. Only for commands that run nothing.
+    pub fn ask_as<A: AsRef<OsStr>>(&self, home: &Path, args: &[A]) -> Result<Answer, WorkspaceError> {
+        let mut command = self.command(args);
+        command.env("HOME", home).env_remove("GIT_CONFIG_GLOBAL").env_remove("GIT_CONFIG_NOSYSTEM");
+        let output = command.output().map_err(|error| self.not_started(&error))?;
+        Ok(answer(output))
+    }
+
+    fn not_started(&self, error: &std::io::Error) -> WorkspaceError {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            WorkspaceError::NoGit(self.program.display().to_string())
+        } else {
+            WorkspaceError::io("starting git", &self.program, error)
+        }
     }
 
     /// Runs git; anything but exit code 0 is an error.
@@ -177,4 +202,9 @@ impl Git {
             }
         }
     }
+}
+
+fn answer(output: std::process::Output) -> Answer {
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().chars().take(STDERR_MAX_CHARS).collect();
+    Answer { code: output.status.code(), stdout: output.stdout, stderr }
 }

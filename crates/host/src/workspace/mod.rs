@@ -5,21 +5,60 @@
 //! is committed by the host, which scans the files itself and never runs git where an agent could have written
 //! configuration. Merging happens in the bare repository; only then are the parent's files brought up to date.
 //!
+//! ```text
+//! <state>/projects/<key>/repo.git           refs/posse/{base/<run>, work/<agent>, salvage/<agent>/<attempt>}
+//! <state>/runs/<run>/project.json           where the project is, what the run began with
+//! <state>/runs/<run>/workspaces/<agent>/<attempt>/files
+//! <state>/runs/<run>/shared/<commit>        for readers
+//! ```
+//!
 //! Everything here blocks; callers in an async program run it on threads that may.
 
+mod begin;
 mod blobs;
 mod change;
+mod checkout;
+mod content;
+mod copies;
+mod disk;
 mod error;
 mod forbidden;
 mod gate;
 mod git;
+mod ignored;
+mod index;
+mod manifest;
 mod merge;
+mod names;
+mod notes;
+mod object;
+mod objects;
 mod oid;
+mod options;
 mod overlay;
+mod pack;
+mod parallel;
+mod person;
+mod project;
+mod refs;
+mod run;
+mod scan;
+mod snapshot;
+mod walk;
 
+pub use begin::{Begun, Workspaces};
+pub use disk::Lock;
 pub use error::WorkspaceError;
 pub use gate::RefusedCode;
 pub use git::{Answer, Git};
 pub use merge::{Merge, MergeRequest, merge};
 pub use oid::{NoOid, Oid};
+pub use options::{
+    DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, FAULT_POINTS, Faults, WorkspaceOptions,
+};
 pub use overlay::{CACHE_NAMES, caches, lay_out};
+pub use refs::{base_ref, salvage_ref, work_ref};
+pub use run::{BORROWED_OBJECTS, Made, RunSpace};
+pub use snapshot::{Salvaged, Snapshot};
+
+use run::add_commit;

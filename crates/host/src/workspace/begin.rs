@@ -1,0 +1,313 @@
+//! The beginning of a run: a snapshot of the person's folder.
+
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::content::{self, Writing};
+use super::copies::{Copied, Copies, Wanted};
+use super::ignored::Ignored;
+use super::index::{self, Tracked};
+use super::manifest::{Entry, Manifest};
+use super::object::{self, Kind, Mode};
+use super::objects::Present;
+use super::pack::PackWriter;
+use super::person::{Head, Person};
+use super::project::Project;
+use super::refs::{Refs, base_ref, check_id};
+use super::scan::{self, Known, Request, Seen, Walked};
+use super::{Oid, RunSpace, Snapshot, WorkspaceError, WorkspaceOptions, disk};
+
+/// Workspaces beneath one state directory. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Workspaces {
+    pub(super) state: Arc<Path>,
+    pub(super) options: Arc<WorkspaceOptions>,
+}
+
+/// What a run begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Begun {
+    /// The person's folder as it was.
+    pub snapshot: Snapshot,
+    /// The commit that is checked out there; none without one.
+    pub head: Option<Oid>,
+    /// Whether the folder differs from that commit.
+    pub dirty: bool,
+    /// What the person should know about the snapshot.
+    pub notes: Vec<String>,
+}
+
+/// Where a run's project is, and what it began with: `project.json` of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    /// The person's folder.
+    pub(super) folder: PathBuf,
+    /// The project's directory.
+    pub(super) project: String,
+    /// Whether the folder is the top of a repository.
+    pub(super) is_repository: bool,
+    pub(super) head: Option<String>,
+    pub(super) commit: String,
+    pub(super) tree: String,
+    pub(super) dirty: bool,
+    pub(super) notes: Vec<String>,
+    pub(super) copies: Vec<Copied>,
+}
+
+impl Workspaces {
+    /// Workspaces beneath `state`.
+    pub fn new(state: &Path, options: WorkspaceOptions) -> Self {
+        Self { state: state.into(), options: Arc::new(options) }
+    }
+
+    /// Begins a run: a snapshot of the person's folder, durable when this returns. Nothing in the folder is changed. A
+    /// run that has begun already is given as it began.
+    pub fn begin(&self, run: &str, dir: &Path) -> Result<Begun, WorkspaceError> {
+        check_id(run)?;
+        if let Some(record) = self.record(run)? {
+            return begun(&record, run);
+        }
+        let folder = dir.canonicalize().map_err(disk::failed("opening", dir))?;
+        let project = Project::of(&self.state, &folder);
+        project.ensure(&folder)?;
+        let person = Person::find(&folder, &self.options.git, self.options.home.as_deref())?;
+        let beginning = Beginning { spaces: self, run, folder: &folder, project, person };
+        let record = beginning.begin()?;
+        begun(&record, run)
+    }
+
+    /// A run that has begun.
+    pub fn open(&self, run: &str) -> Result<RunSpace, WorkspaceError> {
+        check_id(run)?;
+        let record = self.record(run)?.ok_or_else(|| {
+            WorkspaceError::Damaged(format!("run {run} has no project.json beneath {}", self.state.display()))
+        })?;
+        RunSpace::new(self.clone(), run, record)
+    }
+
+    pub(super) fn run_dir(&self, run: &str) -> PathBuf {
+        self.state.join("runs").join(run)
+    }
+
+    fn record(&self, run: &str) -> Result<Option<Record>, WorkspaceError> {
+        let path = self.run_dir(run).join("project.json");
+        let Some(text) = disk::read_if_there(&path)? else { return Ok(None) };
+        let record = serde_json::from_slice(&text);
+        record
+            .map(Some)
+            .map_err(|error| WorkspaceError::Damaged(format!("{} cannot be read: {error}", path.display())))
+    }
+}
+
+fn begun(record: &Record, run: &str) -> Result<Begun, WorkspaceError> {
+    let oid = |text: &String| {
+        text.parse()
+            .map_err(|_| WorkspaceError::Damaged(format!("project.json of run {run} names no object")))
+    };
+    Ok(Begun {
+        snapshot: Snapshot { commit: oid(&record.commit)?, tree: oid(&record.tree)? },
+        head: record.head.as_ref().map(oid).transpose()?,
+        dirty: record.dirty,
+        notes: record.notes.clone(),
+    })
+}
+
+struct Beginning<'a> {
+    spaces: &'a Workspaces,
+    run: &'a str,
+    folder: &'a Path,
+    project: Project,
+    person: Option<Person>,
+}
+
+impl Beginning<'_> {
+    fn begin(&self) -> Result<Record, WorkspaceError> {
+        let run_dir = self.spaces.run_dir(self.run);
+        disk::make_dirs(&run_dir)?;
+        let head = match &self.person {
+            Some(person) => {
+                self.project.borrow(&self.project.lock()?, person)?;
+                person.head(self.folder)?
+            }
+            None => None,
+        };
+        let wanted = Wanted::new(&self.spaces.options.copy)?;
+        let excludes = self.person.as_ref().map_or_else(|| Ok(Vec::new()), Person::excludes)?;
+        let (known, mut walked) = self.scan(&wanted, &excludes)?;
+        let root = scan::open_root(self.folder)?;
+        let copies = Copies::take(&root, &walked.copies, &run_dir.join("copies"))?;
+        let repository = self.project.repository();
+        let pack = PackWriter::new(&repository);
+        let present = Present::of(&repository)?;
+        let entries = self.entries(&known, &mut walked, &root, &copies, &present, &pack)?;
+        let trees = content::trees(&entries);
+        let snapshot = self.write(head.as_ref(), &trees, &present, pack)?;
+        let sparse = entries.iter().filter(|entry| entry.stat.is_none() && entry.mode != Mode::Gitlink);
+        let sparse: Vec<&[u8]> = sparse.map(|entry| entry.path.as_slice()).collect();
+        disk::write_durably(&run_dir.join("sparse"), &sparse.join(&0))?;
+        disk::write_durably(&run_dir.join("exclude"), &excludes.join(&b'\n'))?;
+        let Snapshot { commit, tree } = snapshot;
+        self.keep(&run_dir, &Manifest { entries, looked_ns: walked.looked_ns, commit, tree })?;
+        let record = Record {
+            folder: self.folder.to_owned(),
+            project: self.project.key(),
+            is_repository: self.person.is_some(),
+            head: head.map(|head| head.commit.to_string()),
+            commit: commit.to_string(),
+            tree: tree.to_string(),
+            dirty: head.map_or(tree != object::name(Kind::Tree, b""), |head| head.tree != tree),
+            notes: self.notes(&walked),
+            copies: copies.files,
+        };
+        let text = serde_json::to_vec_pretty(&record).map_err(|error| {
+            WorkspaceError::Unsupported(format!("{} cannot be written down: {error}", self.folder.display()))
+        })?;
+        disk::write_durably(&run_dir.join("project.json"), &text)?;
+        Ok(record)
+    }
+
+    fn scan(&self, wanted: &Wanted, excludes: &[Vec<u8>]) -> Result<(Vec<Known>, Walked), WorkspaceError> {
+        let mut tracked = Vec::new();
+        let mut indexed_ns = 0;
+        if let Some(person) = &self.person {
+            let path = person.git_dir.join("index");
+            // Before it is read: a later change of it only makes it look older.
+            indexed_ns = std::fs::metadata(&path).map_or(0, |metadata| {
+                i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
+            });
+            tracked = index::read(&path, &person.git, self.folder)?;
+        }
+        let seen = Manifest::load(&self.project.manifest());
+        let seen_ns = seen.as_ref().map_or(0, |seen| seen.looked_ns);
+        let known = known(tracked, seen.map_or_else(Vec::new, |seen| seen.entries));
+        let state = std::fs::metadata(&self.spaces.state).ok().map(|state| (state.dev(), state.ino()));
+        let request = Request {
+            folder: self.folder,
+            known: &known,
+            indexed_ns,
+            seen_ns,
+            ignored: excludes.iter().fold(Ignored::default(), |ignored, text| ignored.with(text, 0)),
+            executable_counts: self.person.as_ref().is_none_or(Person::executable_counts),
+            persons: true,
+            state,
+            never: &HashSet::new(),
+            wanted,
+            max_files: self.spaces.options.max_files,
+        };
+        let walked = scan::scan(&request)?;
+        Ok((known, walked))
+    }
+
+    fn entries(
+        &self,
+        known: &[Known],
+        walked: &mut Walked,
+        root: &std::os::fd::OwnedFd,
+        copies: &Copies,
+        present: &Present,
+        pack: &PackWriter,
+    ) -> Result<Vec<Entry>, WorkspaceError> {
+        let settings = self.person.as_ref().map(Person::line_endings).unwrap_or_default();
+        let converting = walked.converting || !settings.is_empty();
+        let convert = self.person.as_ref().filter(|_| converting).map(|person| {
+            let git = self.project.git(&self.spaces.options.git);
+            git.with_work_tree(self.folder).with_index(&person.git_dir.join("index")).with_settings(settings)
+        });
+        let writing = Writing {
+            folder: self.folder,
+            root,
+            known,
+            present,
+            pack,
+            secrets: &copies.names(),
+            convert: convert.as_ref(),
+            max_file_bytes: self.spaces.options.max_file_bytes,
+            max_new_bytes: self.spaces.options.max_run_bytes,
+        };
+        writing.entries(walked)
+    }
+
+    /// Makes the snapshot part of the repository: the commit that is checked out if nothing differs, else a new one.
+    fn write(
+        &self,
+        head: Option<&Head>,
+        trees: &[content::NewTree],
+        present: &Present,
+        pack: PackWriter,
+    ) -> Result<Snapshot, WorkspaceError> {
+        let tree = trees.last().map_or(Oid::ZERO, |(oid, _)| *oid);
+        let commit = match head {
+            Some(head) if head.tree == tree => head.commit,
+            _ => {
+                content::add_trees(trees, present, &pack)?;
+                let parents: Vec<Oid> = head.iter().map(|head| head.commit).collect();
+                super::add_commit(&pack, &tree, &parents, "posse: snapshot")?
+            }
+        };
+        let options = &self.spaces.options;
+        options.hit("workspace.begin.before_pack");
+        let lock = self.project.lock()?;
+        pack.finish()?;
+        options.hit("workspace.begin.after_pack");
+        let refs = Refs::of(&self.project.repository());
+        let name = base_ref(self.run);
+        refs.swap(&lock, &name, refs.read(&name)?.as_ref(), &commit)?;
+        options.hit("workspace.begin.after_ref");
+        Ok(Snapshot { commit, tree })
+    }
+
+    /// Keeps the manifest for the run's workspaces and for the project's next run.
+    fn keep(&self, run_dir: &Path, manifest: &Manifest) -> Result<(), WorkspaceError> {
+        let path = run_dir.join("manifest");
+        manifest.save(&path)?;
+        let next = disk::temporary(&self.project.manifest());
+        let linked =
+            std::fs::hard_link(&path, &next).and_then(|()| std::fs::rename(&next, self.project.manifest()));
+        linked.map_err(disk::failed("keeping", &path))
+    }
+
+    fn notes(&self, walked: &Walked) -> Vec<String> {
+        let mut notes = walked.notes.lines();
+        let inside =
+            self.person.is_none() && self.folder.ancestors().skip(1).any(|dir| dir.join(".git").exists());
+        if inside {
+            notes.push(
+                "the folder lies inside a git repository but is not its top: it is taken as a folder of its own, without \
+                 the repository's history, and the result is not delivered as a branch"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+/// What is known of a person's folder: git's index, and the earlier scan. Both are sorted.
+fn known(tracked: Vec<Tracked>, seen: Vec<Entry>) -> Vec<Known> {
+    let mut known: Vec<Known> = Vec::with_capacity(tracked.len().max(seen.len()));
+    let mut seen = seen.into_iter().filter(|entry| entry.stat.is_some()).peekable();
+    for Tracked { path, mode, oid, skipped, settled, stat } in tracked {
+        while let Some(entry) = seen.next_if(|entry| entry.path < path) {
+            known.extend(only_seen(entry));
+        }
+        let seen = seen.next_if(|entry| entry.path == path).and_then(|entry| seen_of(&entry));
+        let indexed = stat.filter(|_| settled);
+        known.push(Known { path, mode, oid, tracked: true, skipped, indexed, seen });
+    }
+    known.extend(seen.filter_map(only_seen));
+    known
+}
+
+fn seen_of(entry: &Entry) -> Option<Seen> {
+    entry.stat.map(|stat| Seen { stat, oid: entry.oid, raw: entry.raw })
+}
+
+fn only_seen(entry: Entry) -> Option<Known> {
+    let seen = seen_of(&entry)?;
+    let Entry { path, mode, oid, .. } = entry;
+    Some(Known { path, mode, oid, tracked: false, skipped: false, indexed: None, seen: Some(seen) })
+}

@@ -1,0 +1,152 @@
+//! Ignored files that are brought along into workspaces (`workspace.copy`), and kept out of everything else.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use rustix::fs::{Mode as Permissions, OFlags};
+use serde::{Deserialize, Serialize};
+
+use super::object::{self, Kind};
+use super::{Oid, WorkspaceError, disk};
+
+/// Most files that are brought along.
+const MAX_COPIES: usize = 1000;
+/// Largest file that is brought along.
+const MAX_COPY_BYTES: u64 = 16 * 1024 * 1024;
+const WILD: &[char] = &['*', '?', '[', '{', '\\'];
+
+/// Which ignored files are brought along. A glob without a slash matches a name anywhere outside ignored directories;
+/// one with a slash matches from the top, also inside an ignored directory that it names (`secrets/**`).
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    globs: GlobSet,
+    /// What each glob begins with, up to its last slash before anything wild.
+    roots: Vec<Vec<u8>>,
+}
+
+impl Wanted {
+    /// From the globs of the settings.
+    pub(crate) fn new(globs: &[String]) -> Result<Self, WorkspaceError> {
+        let mut set = GlobSetBuilder::new();
+        let mut roots = Vec::new();
+        for text in globs {
+            let glob = text.trim_start_matches('/');
+            let anywhere = if glob.contains('/') { glob.to_owned() } else { format!("**/{glob}") };
+            let built = GlobBuilder::new(&anywhere).literal_separator(true).build();
+            set.add(built.map_err(|error| bad_glob(text, &error))?);
+            let literal = glob.find(WILD).map_or(glob, |at| &glob[..at]);
+            roots.extend(literal.rfind('/').map(|at| literal.as_bytes()[..=at].to_vec()));
+        }
+        let globs = set.build().map_err(|error| bad_glob(&globs.join(", "), &error))?;
+        Ok(Self { globs, roots })
+    }
+
+    /// Whether an ignored file is brought along.
+    pub(crate) fn takes(&self, path: &[u8]) -> bool {
+        !self.globs.is_empty() && std::str::from_utf8(path).is_ok_and(|path| self.globs.is_match(path))
+    }
+
+    /// Whether such a file may be beneath an ignored directory; its path ends in a slash.
+    pub(crate) fn may_be_beneath(&self, dir: &[u8]) -> bool {
+        self.roots.iter().any(|root| root.starts_with(dir) || dir.starts_with(root))
+    }
+}
+
+fn bad_glob(text: &str, error: &globset::Error) -> WorkspaceError {
+    WorkspaceError::Unsupported(format!("workspace.copy has `{text}`, which is not a glob: {}", error.kind()))
+}
+
+/// A file that was brought along.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Copied {
+    pub(crate) path: String,
+    /// The name its content would have as an object; it never is one.
+    pub(crate) name: String,
+    pub(crate) executable: bool,
+}
+
+/// The copied files of a run, and where their content is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    pub(crate) files: Vec<Copied>,
+}
+
+impl Copies {
+    /// Takes the files at `paths` out of a folder into `store`, where the run keeps them.
+    pub(crate) fn take(root: &OwnedFd, paths: &[Vec<u8>], store: &Path) -> Result<Self, WorkspaceError> {
+        if paths.len() > MAX_COPIES {
+            return Err(WorkspaceError::Unsupported(format!(
+                "workspace.copy matches {} ignored files; at most {MAX_COPIES} are brought along, so name fewer",
+                paths.len()
+            )));
+        }
+        let mut files = Vec::new();
+        for path in paths {
+            // Matched as text, so it is text.
+            let path = String::from_utf8_lossy(path).into_owned();
+            let (content, executable) = read(root, &path)?;
+            let at = store.join(&path);
+            at.parent().map_or(Ok(()), disk::make_dirs)?;
+            disk::write_durably(&at, &content)?;
+            let name = object::name(Kind::Blob, &content).to_string();
+            files.push(Copied { path, name, executable });
+        }
+        Ok(Self { files })
+    }
+
+    /// Their paths.
+    pub(crate) fn paths(&self) -> HashSet<Vec<u8>> {
+        self.files.iter().map(|file| file.path.as_bytes().to_vec()).collect()
+    }
+
+    /// What must not become an object. That a file is empty is no secret.
+    pub(crate) fn names(&self) -> HashSet<Oid> {
+        let empty = object::name(Kind::Blob, b"");
+        self.files.iter().filter_map(|file| file.name.parse().ok()).filter(|name| *name != empty).collect()
+    }
+}
+
+fn read(root: &OwnedFd, path: &str) -> Result<(Vec<u8>, bool), WorkspaceError> {
+    use std::os::unix::fs::PermissionsExt;
+    let failed = disk::failed("copying", Path::new(path));
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = super::content::open_beneath(root, path.as_bytes(), flags, Permissions::empty());
+    let file = File::from(file.map_err(|error| failed(error.into()))?);
+    let metadata = file.metadata().map_err(&failed)?;
+    let mut content = Vec::new();
+    file.take(MAX_COPY_BYTES + 1).read_to_end(&mut content).map_err(&failed)?;
+    if !metadata.is_file() || content.len() as u64 > MAX_COPY_BYTES {
+        return Err(WorkspaceError::Unsupported(format!(
+            "workspace.copy matches {path}, which is larger than {MAX_COPY_BYTES} bytes; name less"
+        )));
+    }
+    Ok((content, metadata.permissions().mode() & 0o100 != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_say_what_is_brought_along() {
+        let wanted = Wanted::new(&[".env".to_owned(), "secrets/**".to_owned(), "a/b/*.key".to_owned()]);
+        let wanted = wanted.expect("globs");
+        for yes in [".env", "sub/.env", "secrets/x/y", "a/b/c.key"] {
+            assert!(wanted.takes(yes.as_bytes()), "{yes}");
+        }
+        for no in ["env", ".env.local", "x/secrets/y", "a/b/c/d.key"] {
+            assert!(!wanted.takes(no.as_bytes()), "{no}");
+        }
+        for dir in ["secrets/", "secrets/x/", "a/", "a/b/"] {
+            assert!(wanted.may_be_beneath(dir.as_bytes()), "{dir}");
+        }
+        for dir in ["node_modules/", "x/secrets/"] {
+            assert!(!wanted.may_be_beneath(dir.as_bytes()), "{dir}");
+        }
+        assert!(Wanted::new(&["a{".to_owned()]).is_err());
+    }
+}

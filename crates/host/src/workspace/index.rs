@@ -1,0 +1,270 @@
+//! The index of a repository: which files git tracks, and what they looked like when it last read them.
+//!
+//! The person's index is only read. Formats that are rare (split, sparse) are left to git itself, which costs the
+//! times of the files and so one reading of each. A workspace gets an index of its own, so that git in it need not
+//! read what was just written.
+
+use std::path::Path;
+
+use sha1::{Digest, Sha1};
+
+use super::manifest::{Entry, Stat};
+use super::object::Mode;
+use super::{Git, Oid, WorkspaceError, disk};
+
+const SIGNATURE: &[u8; 4] = b"DIRC";
+const SUM_BYTES: usize = 20;
+const EXTENDED: u16 = 0x4000;
+const STAGE: u16 = 0x3000;
+const NAME_LENGTH: u16 = 0x0fff;
+const SKIP_WORKTREE: u16 = 0x4000;
+const INTENT_TO_ADD: u16 = 0x2000;
+const NS_PER_S: i128 = 1_000_000_000;
+
+/// The ten numbers of the filesystem that an index keeps, each cut to 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShortStat([u32; 10]);
+
+impl ShortStat {
+    /// What an index would keep of `stat`.
+    pub(crate) fn of(stat: &Stat) -> Self {
+        let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default();
+        let part = |ns: i128| u32::try_from(ns & i128::from(u32::MAX)).unwrap_or_default();
+        let time = |ns: i128| (part(ns.div_euclid(NS_PER_S)), part(ns.rem_euclid(NS_PER_S)));
+        let ((cs, cn), (ms, mn)) = (time(stat.ctime_ns), time(stat.mtime_ns));
+        Self([cs, cn, ms, mn, low(stat.dev), low(stat.ino), stat.mode, stat.uid, stat.gid, low(stat.size)])
+    }
+
+    /// Whether a file that looks like `stat` is the one that was indexed. As in git, the device does not count (it
+    /// changes when a disk is mounted again), and of the mode only what git stores.
+    pub(crate) fn matches(&self, stat: &Stat) -> bool {
+        let now = Self::of(stat).0;
+        let same = |range: std::ops::Range<usize>| self.0[range.clone()] == now[range];
+        same(0..4) && same(5..6) && same(7..10)
+    }
+}
+
+/// One tracked file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tracked {
+    pub(crate) path: Vec<u8>,
+    pub(crate) mode: Mode,
+    pub(crate) oid: Oid,
+    /// Outside a sparse checkout: not on disk, and not deleted.
+    pub(crate) skipped: bool,
+    /// Whether `oid` is the content: not so in the middle of a merge and for a file that is only meant to be added.
+    pub(crate) settled: bool,
+    pub(crate) stat: Option<ShortStat>,
+}
+
+/// The tracked files of a person's repository, sorted by path, each once.
+pub(crate) fn read(path: &Path, git: &Git, folder: &Path) -> Result<Vec<Tracked>, WorkspaceError> {
+    let Some(bytes) = disk::read_if_there(path)? else {
+        return Ok(Vec::new());
+    };
+    let mut tracked = match parse(&bytes) {
+        Some(tracked) => tracked,
+        None => ask_git(git, folder)?,
+    };
+    tracked.sort_by(|a, b| a.path.cmp(&b.path));
+    tracked.dedup_by(|later, earlier| later.path == earlier.path);
+    Ok(tracked)
+}
+
+/// None for what is not understood here.
+fn parse(bytes: &[u8]) -> Option<Vec<Tracked>> {
+    let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
+    let real: [u8; SUM_BYTES] = Sha1::digest(body).into();
+    // A sum of zeros says that none was made (`index.skipHash`).
+    if sum != real && sum != [0; SUM_BYTES] {
+        return None;
+    }
+    let mut input = Input { rest: body.strip_prefix(SIGNATURE)?, previous: Vec::new(), version: 0 };
+    input.version = input.number()?;
+    if !(2..=4).contains(&input.version) {
+        return None;
+    }
+    let count = input.number()?;
+    let tracked: Option<Vec<Tracked>> = (0..count).map(|_| input.entry()).collect();
+    while !input.rest.is_empty() {
+        let name = input.take(4)?;
+        // Lower case: not to be understood without it.
+        if !name.first()?.is_ascii_uppercase() {
+            return None;
+        }
+        let length = usize::try_from(input.number()?).ok()?;
+        input.take(length)?;
+    }
+    tracked
+}
+
+struct Input<'a> {
+    rest: &'a [u8],
+    previous: Vec<u8>,
+    version: u32,
+}
+
+impl<'a> Input<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(head)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        self.take(4)?.try_into().map(u32::from_be_bytes).ok()
+    }
+
+    fn short(&mut self) -> Option<u16> {
+        self.take(2)?.try_into().map(u16::from_be_bytes).ok()
+    }
+
+    fn entry(&mut self) -> Option<Tracked> {
+        let start = self.rest.len();
+        let mut stat = [0; 10];
+        for number in &mut stat {
+            *number = self.number()?;
+        }
+        let oid = Oid::from_bytes(self.take(20)?.try_into().ok()?);
+        let flags = self.short()?;
+        let more = if self.version >= 3 && flags & EXTENDED != 0 { self.short()? } else { 0 };
+        if self.version == 4 {
+            let keep = self.previous.len().checked_sub(self.offset()?)?;
+            self.previous.truncate(keep);
+        } else {
+            self.previous.clear();
+        }
+        let end = self.rest.iter().position(|byte| *byte == 0)?;
+        let name = self.take(end)?;
+        self.previous.extend_from_slice(name);
+        if self.version == 4 {
+            self.take(1)?;
+        } else {
+            // One to eight zeros, so that the length of the entry is a multiple of eight.
+            let length = start - self.rest.len();
+            self.take(8 - length % 8)?;
+        }
+        Some(Tracked {
+            path: self.previous.clone(),
+            mode: Mode::from_bits(stat[6])?,
+            oid,
+            skipped: more & SKIP_WORKTREE != 0,
+            settled: flags & STAGE == 0 && more & INTENT_TO_ADD == 0,
+            stat: Some(ShortStat(stat)),
+        })
+    }
+
+    /// A number as offsets in packs are written.
+    fn offset(&mut self) -> Option<usize> {
+        let mut byte = *self.take(1)?.first()?;
+        let mut value = usize::from(byte & 0x7f);
+        while byte & 0x80 != 0 {
+            byte = *self.take(1)?.first()?;
+            value = value.checked_add(1)?.checked_mul(0x80)? | usize::from(byte & 0x7f);
+        }
+        Some(value)
+    }
+}
+
+/// What git makes of an index: `<tag> <mode> <oid> <stage>\t<path>`.
+fn ask_git(git: &Git, folder: &Path) -> Result<Vec<Tracked>, WorkspaceError> {
+    let broken = |why: &str| {
+        let folder = folder.display();
+        WorkspaceError::Unsupported(format!(
+            "the git index of {folder} cannot be read ({why}); `git -C {folder} reset` makes it anew and leaves \
+             your files as they are, `git -C {folder} fsck` looks for more damage"
+        ))
+    };
+    let answer = git.ask(&["ls-files", "--stage", "-t", "-z"], &[])?;
+    if answer.code != Some(0) {
+        return Err(broken(&answer.stderr));
+    }
+    let records = answer.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+    let tracked: Option<Vec<Tracked>> = records.map(answered).collect();
+    tracked.ok_or_else(|| broken("git lists something strange"))
+}
+
+fn answered(record: &[u8]) -> Option<Tracked> {
+    let tab = record.iter().position(|byte| *byte == b'\t')?;
+    let mut words = std::str::from_utf8(&record[..tab]).ok()?.split(' ');
+    let tag = words.next()?;
+    let mode = Mode::from_bits(u32::from_str_radix(words.next()?, 8).ok()?)?;
+    let oid = words.next()?.parse().ok()?;
+    let settled = words.next()? == "0";
+    let path = record[tab + 1..].to_vec();
+    // An intended addition has the name of the empty file: its size then does not match and it is read.
+    Some(Tracked { path, mode, oid, skipped: tag == "S", settled, stat: None })
+}
+
+/// An index for a workspace with these files, sorted by path. What has no stat is outside its checkout.
+pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
+    let skipped = |entry: &Entry| entry.stat.is_none() && entry.mode != Mode::Gitlink;
+    let version: u32 = if entries.iter().any(skipped) { 3 } else { 2 };
+    let mut out = Vec::with_capacity(entries.len() * 96 + 64);
+    out.extend_from_slice(SIGNATURE);
+    out.extend_from_slice(&version.to_be_bytes());
+    out.extend_from_slice(&u32::try_from(entries.len()).unwrap_or_default().to_be_bytes());
+    for entry in entries {
+        let start = out.len();
+        let mut stat = entry.stat.map_or([0; 10], |stat| ShortStat::of(&stat).0);
+        stat[6] = entry.mode.bits();
+        stat.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+        out.extend_from_slice(entry.oid.as_bytes());
+        let length = u16::try_from(entry.path.len()).map_or(NAME_LENGTH, |length| length.min(NAME_LENGTH));
+        if skipped(entry) {
+            out.extend_from_slice(&(length | EXTENDED).to_be_bytes());
+            out.extend_from_slice(&SKIP_WORKTREE.to_be_bytes());
+        } else {
+            out.extend_from_slice(&length.to_be_bytes());
+        }
+        out.extend_from_slice(&entry.path);
+        let padding = 8 - (out.len() - start) % 8;
+        out.extend_from_slice(&[0; 8][..padding]);
+    }
+    let sum: [u8; SUM_BYTES] = Sha1::digest(&out).into();
+    out.extend_from_slice(&sum);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &[u8], stat: Option<Stat>) -> Entry {
+        Entry { path: path.to_vec(), mode: Mode::File, oid: Oid::from_bytes([7; 20]), stat, raw: true }
+    }
+
+    #[test]
+    fn an_index_is_read_as_it_was_written() {
+        let stat = Stat { size: 5, ino: 1 << 40, mtime_ns: 3_000_000_007, ctime_ns: 9, ..Stat::default() };
+        let long = vec![b'x'; 5000];
+        let entries: Vec<Entry> =
+            [&b"a"[..], b"bb\n", &long].iter().map(|path| entry(path, Some(stat))).collect();
+        let read = parse(&encode(&entries)).expect("an index");
+        assert_eq!(read.len(), 3);
+        for (read, written) in read.iter().zip(&entries) {
+            assert_eq!((&read.path, read.oid, read.skipped), (&written.path, written.oid, false));
+            assert!(read.stat.is_some_and(|short| short.matches(&stat)));
+            assert!(!read.stat.is_some_and(|short| short.matches(&Stat { size: 6, ..stat })));
+        }
+    }
+
+    #[test]
+    fn a_file_outside_the_checkout_stays_outside() {
+        let read = parse(&encode(&[entry(b"a", None)])).expect("an index");
+        assert!(read[0].skipped);
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let good = encode(&[entry(b"a", None)]);
+        for at in [0, 5, 20, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert_eq!(parse(&bad), None, "byte {at}");
+        }
+        for length in 0..good.len() {
+            assert_eq!(parse(&good[..length]), None, "cut to {length}");
+        }
+    }
+}

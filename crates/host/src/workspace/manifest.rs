@@ -1,0 +1,224 @@
+//! What a scan found, kept so that the next one need not read the files again.
+//!
+//! It is a cache: it says what a file with exactly these times, this size and this inode contained. Whatever it
+//! cannot vouch for is read.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::object::Mode;
+use super::{Oid, WorkspaceError, disk};
+
+const MAGIC: &[u8; 8] = b"POSSEmf1";
+const SUM_BYTES: usize = 32;
+/// Clocks of filesystems move in steps: a file changed within one step of being looked at can look unchanged.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+/// The same where times are whole seconds.
+const COARSE_CLOCK_STEP: Duration = Duration::from_secs(2);
+
+/// What the filesystem says of a file: if all of it is as before, so is the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Stat {
+    pub(crate) size: u64,
+    pub(crate) ino: u64,
+    pub(crate) mtime_ns: i128,
+    pub(crate) ctime_ns: i128,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) dev: u64,
+}
+
+const NS_PER_S: i128 = 1_000_000_000;
+
+impl Stat {
+    /// From what the kernel gave.
+    pub(crate) fn of(stat: &rustix::fs::Stat) -> Self {
+        let ns = |seconds: i64, ns| i128::from(seconds) * NS_PER_S + i128::from(ns);
+        Self {
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            ino: stat.st_ino,
+            mtime_ns: ns(stat.st_mtime, stat.st_mtime_nsec),
+            ctime_ns: ns(stat.st_ctime, stat.st_ctime_nsec),
+            mode: stat.st_mode,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            dev: stat.st_dev,
+        }
+    }
+
+    /// Whether a change since `looked_ns` must have shown in the times.
+    pub(crate) fn settled_before(&self, looked_ns: i128) -> bool {
+        let whole = self.mtime_ns % NS_PER_S == 0 && self.ctime_ns % NS_PER_S == 0;
+        let step = if whole { COARSE_CLOCK_STEP } else { CLOCK_STEP };
+        let step = i128::try_from(step.as_nanos()).unwrap_or(i128::MAX);
+        self.mtime_ns.max(self.ctime_ns) < looked_ns - step
+    }
+}
+
+/// The time now, as files have it.
+pub(crate) fn now_ns() -> i128 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i128::try_from(since.as_nanos()).unwrap_or_default()
+}
+
+/// One file, symlink or submodule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Where it is, from the top; bytes, as names are.
+    pub(crate) path: Vec<u8>,
+    pub(crate) mode: Mode,
+    pub(crate) oid: Oid,
+    /// None if there is no file to compare with: submodules, files outside a sparse checkout.
+    pub(crate) stat: Option<Stat>,
+    /// Whether the bytes on disk are those of the object. Not so where git converts line endings or runs filters.
+    pub(crate) raw: bool,
+}
+
+/// A folder's files at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// Sorted by path.
+    pub(crate) entries: Vec<Entry>,
+    /// When looking began.
+    pub(crate) looked_ns: i128,
+    /// The commit that it was written as.
+    pub(crate) commit: Oid,
+    pub(crate) tree: Oid,
+}
+
+impl Manifest {
+    /// The one kept at `path`; none if there is none or it is damaged.
+    pub(crate) fn load(path: &Path) -> Option<Self> {
+        let bytes = std::fs::read(path).ok()?;
+        let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
+        if blake3::hash(body).as_bytes() != sum {
+            return None;
+        }
+        let mut input = Input(body.strip_prefix(MAGIC)?);
+        let looked_ns = i128::from_le_bytes(input.array()?);
+        let commit = Oid::from_bytes(input.array()?);
+        let tree = Oid::from_bytes(input.array()?);
+        let count = u32::from_le_bytes(input.array()?);
+        let entries: Option<Vec<Entry>> = (0..count).map(|_| input.entry()).collect();
+        Some(Self { entries: entries?, looked_ns, commit, tree })
+    }
+
+    /// Keeps it at `path`.
+    pub(crate) fn save(&self, path: &Path) -> Result<(), WorkspaceError> {
+        let mut out = MAGIC.to_vec();
+        out.reserve(self.entries.len() * 160);
+        out.extend_from_slice(&self.looked_ns.to_le_bytes());
+        out.extend_from_slice(self.commit.as_bytes());
+        out.extend_from_slice(self.tree.as_bytes());
+        out.extend_from_slice(&u32::try_from(self.entries.len()).unwrap_or_default().to_le_bytes());
+        self.entries.iter().for_each(|entry| put(&mut out, entry));
+        let sum = blake3::hash(&out);
+        out.extend_from_slice(sum.as_bytes());
+        disk::write_cache(path, &out)
+    }
+
+    /// The entry at `path`.
+    pub(crate) fn get(&self, path: &[u8]) -> Option<&Entry> {
+        let at = self.entries.binary_search_by(|entry| entry.path.as_slice().cmp(path)).ok()?;
+        self.entries.get(at)
+    }
+}
+
+fn put(out: &mut Vec<u8>, entry: &Entry) {
+    let stat = entry.stat.unwrap_or_default();
+    out.extend_from_slice(&u32::try_from(entry.path.len()).unwrap_or_default().to_le_bytes());
+    out.extend_from_slice(&entry.path);
+    out.extend_from_slice(&entry.mode.bits().to_le_bytes());
+    out.extend_from_slice(entry.oid.as_bytes());
+    out.push(u8::from(entry.stat.is_some()) | u8::from(entry.raw) << 1);
+    for number in [stat.size, stat.ino, stat.dev] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    for time in [stat.mtime_ns, stat.ctime_ns] {
+        out.extend_from_slice(&time.to_le_bytes());
+    }
+    for number in [stat.mode, stat.uid, stat.gid] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn entry(&mut self) -> Option<Entry> {
+        let length = usize::try_from(u32::from_le_bytes(self.array()?)).ok()?;
+        let (path, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        let mode = Mode::from_bits(u32::from_le_bytes(self.array()?))?;
+        let oid = Oid::from_bytes(self.array()?);
+        let [flags] = self.array()?;
+        let stat = Stat {
+            size: u64::from_le_bytes(self.array()?),
+            ino: u64::from_le_bytes(self.array()?),
+            dev: u64::from_le_bytes(self.array()?),
+            mtime_ns: i128::from_le_bytes(self.array()?),
+            ctime_ns: i128::from_le_bytes(self.array()?),
+            mode: u32::from_le_bytes(self.array()?),
+            uid: u32::from_le_bytes(self.array()?),
+            gid: u32::from_le_bytes(self.array()?),
+        };
+        Some(Entry {
+            path: path.to_vec(),
+            mode,
+            oid,
+            stat: (flags & 1 != 0).then_some(stat),
+            raw: flags & 2 != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Manifest {
+        let stat = Stat { size: 3, ino: 9, mtime_ns: -5, ctime_ns: 7, mode: 0o100_644, ..Stat::default() };
+        let entry =
+            |path: &[u8], mode, stat| Entry { path: path.to_vec(), mode, oid: Oid::ZERO, stat, raw: true };
+        let entries = vec![entry(b"a\n\xff", Mode::File, Some(stat)), entry(b"b", Mode::Gitlink, None)];
+        Manifest { entries, looked_ns: 12, commit: Oid::from_bytes([1; 20]), tree: Oid::from_bytes([2; 20]) }
+    }
+
+    #[test]
+    fn a_manifest_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("manifest");
+        sample().save(&path).expect("saved");
+        assert_eq!(Manifest::load(&path), Some(sample()));
+    }
+
+    #[test]
+    fn a_damaged_manifest_is_none() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("manifest");
+        sample().save(&path).expect("saved");
+        let mut bytes = std::fs::read(&path).expect("read");
+        bytes[30] ^= 1;
+        std::fs::write(&path, &bytes).expect("written");
+        assert_eq!(Manifest::load(&path), None);
+        std::fs::write(&path, &bytes[..20]).expect("written");
+        assert_eq!(Manifest::load(&path), None);
+    }
+
+    #[test]
+    fn what_changed_just_now_is_not_settled() {
+        let stat = Stat { mtime_ns: 1, ctime_ns: NS_PER_S + 1, ..Stat::default() };
+        assert!(!stat.settled_before(NS_PER_S + 5));
+        assert!(stat.settled_before(NS_PER_S * 2));
+        let whole = Stat { mtime_ns: 0, ctime_ns: NS_PER_S, ..Stat::default() };
+        assert!(!whole.settled_before(NS_PER_S * 2));
+        assert!(whole.settled_before(NS_PER_S * 4));
+    }
+}

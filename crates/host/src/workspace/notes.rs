@@ -1,0 +1,129 @@
+//! What a scan has to say about things that are not in the snapshot as one might expect.
+
+/// How many names a note or a list holds; the rest is only counted.
+const MAX_NAMES: usize = 8;
+/// How many left out files are listed; the rest is only counted.
+pub(crate) const MAX_LISTED: usize = 1000;
+
+/// Names, the first few of them, and how many there were.
+#[derive(Debug, Default)]
+struct Names {
+    first: Vec<String>,
+    count: u64,
+}
+
+impl Names {
+    fn add(&mut self, path: &[u8], max: usize) {
+        self.count += 1;
+        if self.first.len() < max {
+            self.first.push(readable(path));
+        }
+    }
+
+    fn extend(&mut self, other: Names, max: usize) {
+        self.count += other.count;
+        self.first.extend(other.first);
+        self.first.sort_unstable();
+        self.first.truncate(max);
+    }
+
+    fn say(&self, what: &str) -> Option<String> {
+        let more = self.count.saturating_sub(self.first.len() as u64);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (self.count > 0).then(|| format!("{what}: {}{more}", self.first.join(", ")))
+    }
+}
+
+/// A path as text: what is not text or would break a line is escaped.
+pub(crate) fn readable(path: &[u8]) -> String {
+    let text = String::from_utf8_lossy(path);
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// Things worth telling the person, or the agent, about a snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    git_like: Names,
+    nested: Names,
+    special: Names,
+    submodules: Names,
+    identical: Names,
+    lfs: bool,
+}
+
+impl Notes {
+    /// An entry that is, or could become, `.git`.
+    pub(crate) fn git_like(&mut self, path: &[u8], name: &[u8]) {
+        if name == b".git" {
+            let dir = path.strip_suffix(b"/.git").unwrap_or(path);
+            self.nested.add(dir, MAX_NAMES);
+        } else {
+            self.git_like.add(path, MAX_NAMES);
+        }
+    }
+
+    /// A socket, a pipe or a device.
+    pub(crate) fn special(&mut self, path: &[u8]) {
+        self.special.add(path, MAX_NAMES);
+    }
+
+    /// A submodule of the person's repository.
+    pub(crate) fn submodule(&mut self, path: &[u8]) {
+        self.submodules.add(path, MAX_NAMES);
+    }
+
+    /// A file with the content of a copied one.
+    pub(crate) fn identical(&mut self, path: &[u8]) {
+        self.identical.add(path, MAX_NAMES);
+    }
+
+    /// Some files are kept by LFS.
+    pub(crate) fn lfs(&mut self) {
+        self.lfs = true;
+    }
+
+    pub(crate) fn extend(&mut self, other: Notes) {
+        self.git_like.extend(other.git_like, MAX_NAMES);
+        self.nested.extend(other.nested, MAX_NAMES);
+        self.special.extend(other.special, MAX_NAMES);
+        self.submodules.extend(other.submodules, MAX_NAMES);
+        self.identical.extend(other.identical, MAX_NAMES);
+        self.lfs |= other.lfs;
+    }
+
+    /// One line each.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let lfs = "files kept by git LFS are in the snapshot as the pointers that git stores, unless they were changed";
+        [
+            self.nested.say("nested repositories are kept as plain files, without their .git"),
+            self.git_like.say("left out, because a filesystem could take the name for .git"),
+            self.special.say("left out, being sockets, pipes or devices"),
+            self.submodules
+                .say("submodules are kept as the commits they are at; their files are not brought along"),
+            self.identical.say("left out, because the content is that of a file named by workspace.copy"),
+            self.lfs.then(|| lfs.to_owned()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// Ignored files and directories that are in no snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut(Names);
+
+impl LeftOut {
+    pub(crate) fn add(&mut self, path: &[u8]) {
+        self.0.add(path, MAX_LISTED);
+    }
+
+    pub(crate) fn extend(&mut self, other: LeftOut) {
+        self.0.extend(other.0, MAX_LISTED);
+    }
+
+    /// The first of them, and how many there are.
+    pub(crate) fn into_parts(self) -> (Vec<String>, u64) {
+        (self.0.first, self.0.count)
+    }
+}

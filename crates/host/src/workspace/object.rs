@@ -1,0 +1,226 @@
+//! Git objects: their names, and how trees and commits are written down.
+
+use std::fmt::Write as _;
+use std::io::{self, Read};
+
+use sha1::{Digest, Sha1};
+
+use super::Oid;
+
+/// Who makes commits that are nobody's own.
+const AUTHOR: &str = "Posse <posse@localhost>";
+
+/// How much of a large file is read at once.
+pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The content of a file, or the target of a symlink.
+    Blob,
+    /// A directory.
+    Tree,
+    /// A commit.
+    Commit,
+}
+
+impl Kind {
+    /// Its name in an object's header.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Blob => "blob",
+            Self::Tree => "tree",
+            Self::Commit => "commit",
+        }
+    }
+
+    /// Its number in a pack.
+    pub(crate) const fn in_pack(self) -> u8 {
+        match self {
+            Self::Commit => 1,
+            Self::Tree => 2,
+            Self::Blob => 3,
+        }
+    }
+}
+
+/// What an entry of a tree is. Git knows these and no others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Mode {
+    /// A file.
+    File,
+    /// A file that may be executed.
+    Executable,
+    /// A symlink.
+    Symlink,
+    /// The commit of a submodule.
+    Gitlink,
+}
+
+impl Mode {
+    /// The mode with this number; none for a directory or anything else.
+    pub(crate) const fn from_bits(bits: u32) -> Option<Self> {
+        match bits {
+            // Very old trees have files that their group may write.
+            0o100_644 | 0o100_664 => Some(Self::File),
+            0o100_755 => Some(Self::Executable),
+            0o120_000 => Some(Self::Symlink),
+            0o160_000 => Some(Self::Gitlink),
+            _ => None,
+        }
+    }
+
+    /// Its number.
+    pub(crate) const fn bits(self) -> u32 {
+        match self {
+            Self::File => 0o100_644,
+            Self::Executable => 0o100_755,
+            Self::Symlink => 0o120_000,
+            Self::Gitlink => 0o160_000,
+        }
+    }
+
+    /// Whether it has content of its own.
+    pub(crate) const fn is_file(self) -> bool {
+        matches!(self, Self::File | Self::Executable)
+    }
+}
+
+/// Names an object while its content goes by.
+pub(crate) struct Namer(Sha1);
+
+impl Namer {
+    /// Begins with the header of an object of this kind and size.
+    pub(crate) fn new(kind: Kind, size: u64) -> Self {
+        let mut sha = Sha1::new();
+        sha.update(format!("{} {size}\0", kind.name()));
+        Self(sha)
+    }
+
+    /// More of its content.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The name.
+    pub(crate) fn finish(self) -> Oid {
+        Oid::from_bytes(self.0.finalize().into())
+    }
+}
+
+/// The name of an object with this content.
+pub(crate) fn name(kind: Kind, content: &[u8]) -> Oid {
+    let mut namer = Namer::new(kind, content.len() as u64);
+    namer.update(content);
+    namer.finish()
+}
+
+/// The name of a file's content, and how long it turned out to be: a file that grows while it is read has no name,
+/// which is an error of the kind `Interrupted`.
+pub(crate) fn name_of_reader(reader: &mut dyn Read, size: u64) -> io::Result<Oid> {
+    let mut namer = Namer::new(Kind::Blob, size);
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut left = size;
+    loop {
+        let read = reader.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        left = left.checked_sub(read as u64).ok_or_else(changed)?;
+        namer.update(&buffer[..read]);
+    }
+    if left == 0 { Ok(namer.finish()) } else { Err(changed()) }
+}
+
+/// The error for a file that changed while it was read.
+pub(crate) fn changed() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "it changed while it was read")
+}
+
+/// One entry of a tree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TreeEntry<'a> {
+    /// Its name, without slashes.
+    pub(crate) name: &'a [u8],
+    /// Its mode as a number; 40000 for a directory.
+    pub(crate) bits: u32,
+    /// The object.
+    pub(crate) oid: Oid,
+}
+
+/// The mode of a directory in a tree.
+pub(crate) const DIRECTORY_BITS: u32 = 0o040_000;
+
+/// The content of a tree object. `entries` are put into git's order: directories as if their name ended in a slash.
+pub(crate) fn encode_tree(entries: &mut [TreeEntry<'_>]) -> Vec<u8> {
+    entries.sort_unstable_by(|a, b| sort_key(a).cmp(sort_key(b)));
+    let mut out = Vec::with_capacity(entries.iter().map(|entry| entry.name.len() + 28).sum());
+    for entry in entries {
+        out.extend_from_slice(format!("{:o} ", entry.bits).as_bytes());
+        out.extend_from_slice(entry.name);
+        out.push(0);
+        out.extend_from_slice(entry.oid.as_bytes());
+    }
+    out
+}
+
+fn sort_key<'a>(entry: &TreeEntry<'a>) -> impl Iterator<Item = u8> + use<'a> {
+    let slash = (entry.bits == DIRECTORY_BITS).then_some(b'/');
+    entry.name.iter().copied().chain(slash)
+}
+
+/// The content of a commit by Posse.
+pub(crate) fn encode_commit(tree: &Oid, parents: &[Oid], seconds: u64, message: &str) -> Vec<u8> {
+    let mut out = format!("tree {tree}\n");
+    for parent in parents {
+        let _ = writeln!(out, "parent {parent}");
+    }
+    let _ = write!(out, "author {AUTHOR} {seconds} +0000\ncommitter {AUTHOR} {seconds} +0000\n\n{message}\n");
+    out.into_bytes()
+}
+
+/// The tree that a commit names in its first line.
+pub(crate) fn tree_of_commit(content: &[u8]) -> Option<Oid> {
+    let line = content.split(|byte| *byte == b'\n').next()?;
+    std::str::from_utf8(line.strip_prefix(b"tree ")?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_as_git_names_them() {
+        assert_eq!(name(Kind::Blob, b"").to_string(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+        assert_eq!(name(Kind::Blob, b"hello\n").to_string(), "ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(name(Kind::Tree, b"").to_string(), "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
+        let read = name_of_reader(&mut &b"hello\n"[..], 6).expect("read");
+        assert_eq!(read, name(Kind::Blob, b"hello\n"));
+    }
+
+    #[test]
+    fn content_of_another_length_has_no_name() {
+        assert!(name_of_reader(&mut &b"hello\n"[..], 5).is_err());
+        assert!(name_of_reader(&mut &b"hello\n"[..], 7).is_err());
+    }
+
+    #[test]
+    fn a_directory_sorts_as_if_it_ended_in_a_slash() {
+        let oid = Oid::ZERO;
+        let mut entries = [
+            TreeEntry { name: b"a", bits: DIRECTORY_BITS, oid },
+            TreeEntry { name: b"a.b", bits: 0o100_644, oid },
+            TreeEntry { name: b"a0", bits: 0o100_644, oid },
+        ];
+        encode_tree(&mut entries);
+        let names: Vec<_> = entries.iter().map(|entry| entry.name).collect();
+        assert_eq!(names, [&b"a.b"[..], b"a", b"a0"]);
+    }
+
+    #[test]
+    fn the_tree_of_a_commit_is_read_back() {
+        let tree = name(Kind::Tree, b"");
+        let commit = encode_commit(&tree, &[Oid::ZERO], 1, "posse: snapshot");
+        assert_eq!(tree_of_commit(&commit), Some(tree));
+    }
+}

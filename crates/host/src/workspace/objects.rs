@@ -1,0 +1,219 @@
+//! The objects of a project's repository: which are there, and what is in them.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::Mutex;
+
+use super::object::{self, Mode};
+use super::{Git, Oid, WorkspaceError, disk};
+
+const INDEX_SIGNATURE: &[u8; 8] = b"\xfftOc\0\0\0\x02";
+const FANOUT_BYTES: usize = 256 * 4;
+const OID_BYTES: u64 = 20;
+/// The largest object other than a file's content that is read: trees and commits.
+const MAX_META_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Looks for objects without asking git: as loose files and in the indexes of packs.
+pub(crate) struct Present {
+    objects: PathBuf,
+    packs: Vec<PackIndex>,
+}
+
+impl Present {
+    /// What is there now.
+    pub(crate) fn of(repository: &Path) -> Result<Self, WorkspaceError> {
+        let objects = repository.join("objects");
+        let dir = objects.join("pack");
+        let mut packs = Vec::new();
+        for entry in fs::read_dir(&dir).map_err(disk::failed("listing", &dir))? {
+            let path = entry.map_err(disk::failed("listing", &dir))?.path();
+            if path.extension().is_some_and(|extension| extension == "idx") {
+                // One that cannot be read holds nothing: its objects are then written once more.
+                packs.extend(PackIndex::open(&path));
+            }
+        }
+        Ok(Self { objects, packs })
+    }
+
+    /// Whether the object is there.
+    pub(crate) fn has(&self, oid: &Oid) -> bool {
+        if self.packs.iter().any(|pack| pack.has(oid)) {
+            return true;
+        }
+        let name = oid.to_string();
+        self.objects.join(&name[..2]).join(&name[2..]).exists()
+    }
+}
+
+/// The index of one pack: names by their first byte, read when they are asked for.
+struct PackIndex {
+    file: File,
+    fanout: Vec<u32>,
+    buckets: Mutex<HashMap<u8, Vec<[u8; 20]>>>,
+}
+
+impl PackIndex {
+    fn open(path: &Path) -> Option<Self> {
+        // An index without its pack is of no use.
+        if !path.with_extension("pack").exists() {
+            return None;
+        }
+        let file = File::open(path).ok()?;
+        let mut head = vec![0; INDEX_SIGNATURE.len() + FANOUT_BYTES];
+        file.read_exact_at(&mut head, 0).ok()?;
+        let fanout = head.strip_prefix(INDEX_SIGNATURE)?;
+        let number = |bytes: &[u8]| bytes.try_into().map(u32::from_be_bytes).ok();
+        let fanout = fanout.chunks_exact(4).map(number).collect::<Option<Vec<u32>>>()?;
+        Some(Self { file, fanout, buckets: Mutex::default() })
+    }
+
+    fn has(&self, oid: &Oid) -> bool {
+        let first = oid.as_bytes()[0];
+        let mut buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let bucket = buckets.entry(first).or_insert_with(|| self.bucket(first).unwrap_or_default());
+        bucket.binary_search(oid.as_bytes()).is_ok()
+    }
+
+    fn bucket(&self, first: u8) -> io::Result<Vec<[u8; 20]>> {
+        let end = u64::from(self.fanout[usize::from(first)]);
+        let start = first.checked_sub(1).map_or(0, |before| u64::from(self.fanout[usize::from(before)]));
+        let length = usize::try_from(end.saturating_sub(start) * OID_BYTES).unwrap_or_default();
+        let mut bytes = vec![0; length];
+        let head = (INDEX_SIGNATURE.len() + FANOUT_BYTES) as u64;
+        self.file.read_exact_at(&mut bytes, head + start * OID_BYTES)?;
+        Ok(bytes.chunks_exact(20).filter_map(|name| name.try_into().ok()).collect())
+    }
+}
+
+/// Reads objects through one git process.
+pub(crate) struct Reader {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    repository: PathBuf,
+}
+
+impl Reader {
+    /// Starts the process.
+    pub(crate) fn start(git: &Git) -> Result<Self, WorkspaceError> {
+        let failed = disk::failed("starting git cat-file in", git.git_dir());
+        let mut command = git.command(&["cat-file", "--batch", "--buffer"]);
+        command.stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(&failed)?;
+        let pipes = (child.stdin.take(), child.stdout.take());
+        let (Some(input), Some(output)) = pipes else {
+            return Err(failed(io::Error::from(io::ErrorKind::BrokenPipe)));
+        };
+        let output = BufReader::with_capacity(object::CHUNK_BYTES, output);
+        Ok(Self { child, input: Some(input), output, repository: git.git_dir().to_owned() })
+    }
+
+    /// Asks for all of `wanted` and hands each to `take` in that order: its place in the list, its size, and a
+    /// reader of exactly its content.
+    pub(crate) fn each(
+        mut self,
+        wanted: &[Oid],
+        mut take: impl FnMut(usize, u64, &mut dyn Read) -> Result<(), WorkspaceError>,
+    ) -> Result<(), WorkspaceError> {
+        let input = self.input.take();
+        std::thread::scope(|scope| {
+            // Asked and answered at once, or both sides could wait for the other.
+            let asking = scope.spawn(move || ask(input, wanted));
+            let answered = (0..wanted.len()).try_for_each(|place| {
+                let size = self.head(&wanted[place])?;
+                let mut content = (&mut self.output).take(size);
+                take(place, size, &mut content)?;
+                let mut rest = content;
+                io::copy(&mut rest, &mut io::sink()).map_err(|error| self.failed(&error))?;
+                self.output.read_exact(&mut [0]).map_err(|error| self.failed(&error))
+            });
+            if answered.is_err() {
+                // Nobody reads any more; the asking thread ends with the process.
+                drop(self.child.kill());
+            }
+            drop(asking.join());
+            answered
+        })
+    }
+
+    /// Reads the line before an object's content and gives its size.
+    fn head(&mut self, oid: &Oid) -> Result<u64, WorkspaceError> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).map_err(|error| self.failed(&error))?;
+        let size = line.trim_end().rsplit(' ').next().and_then(|size| size.parse().ok());
+        size.ok_or_else(|| {
+            WorkspaceError::Damaged(format!(
+                "object {oid} is missing in {}; run `git fsck` in the project's folder to see what else is",
+                self.repository.display()
+            ))
+        })
+    }
+
+    fn failed(&self, error: &io::Error) -> WorkspaceError {
+        WorkspaceError::io("reading objects of", &self.repository, error)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        // It ends when its input does; a process that was not waited for would stay in the process table.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn ask(input: Option<ChildStdin>, wanted: &[Oid]) -> io::Result<()> {
+    let Some(input) = input else { return Ok(()) };
+    let mut input = io::BufWriter::new(input);
+    wanted.iter().try_for_each(|oid| writeln!(input, "{oid}"))?;
+    input.flush()
+}
+
+/// The tree of a commit.
+pub(crate) fn tree_of(git: &Git, commit: &Oid) -> Result<Oid, WorkspaceError> {
+    let mut content = Vec::new();
+    Reader::start(git)?.each(&[*commit], |_, size, reader| {
+        let failed = disk::failed("reading a commit of", git.git_dir());
+        reader.take(size.min(MAX_META_BYTES)).read_to_end(&mut content).map(drop).map_err(failed)
+    })?;
+    object::tree_of_commit(&content).ok_or_else(|| {
+        WorkspaceError::Damaged(format!("{commit} in {} is not a commit", git.git_dir().display()))
+    })
+}
+
+/// One file of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// Where it is, from the top.
+    pub(crate) path: Vec<u8>,
+    /// What it is.
+    pub(crate) mode: Mode,
+    /// Its content.
+    pub(crate) oid: Oid,
+}
+
+/// All files of a commit or tree, sorted by path.
+pub(crate) fn list(git: &Git, tree: &Oid) -> Result<Vec<Listed>, WorkspaceError> {
+    let out = git.run(&["ls-tree", "-r", "-z", "--full-tree", &tree.to_string()])?;
+    let records = out.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+    let listed: Option<Vec<Listed>> = records.map(listed).collect();
+    let mut listed = listed.ok_or_else(|| {
+        WorkspaceError::Damaged(format!("tree {tree} in {} has strange entries", git.git_dir().display()))
+    })?;
+    listed.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(listed)
+}
+
+/// `<mode> <type> <oid>\t<path>`
+fn listed(record: &[u8]) -> Option<Listed> {
+    let tab = record.iter().position(|byte| *byte == b'\t')?;
+    let mut words = std::str::from_utf8(&record[..tab]).ok()?.split(' ');
+    let mode = Mode::from_bits(u32::from_str_radix(words.next()?, 8).ok()?)?;
+    let oid = words.nth(1)?.parse().ok()?;
+    Some(Listed { path: record[tab + 1..].to_vec(), mode, oid })
+}

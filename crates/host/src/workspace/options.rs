@@ -1,0 +1,86 @@
+//! How workspaces are made, and within which limits.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Most files of a project, unless settings say otherwise.
+pub const DEFAULT_MAX_FILES: u64 = 300_000;
+/// Largest file of a project, unless settings say otherwise.
+pub const DEFAULT_MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
+/// Most bytes that a run may add, unless settings say otherwise.
+pub const DEFAULT_MAX_RUN_BYTES: u64 = 20 * 1024 * 1024 * 1024;
+
+/// Every point at which [`WorkspaceOptions::faults`] is called.
+pub const FAULT_POINTS: &[&str] = &[
+    "workspace.begin.before_pack",
+    "workspace.begin.after_pack",
+    "workspace.begin.after_ref",
+    "workspace.make.before_files",
+    "workspace.make.after_files",
+    "workspace.make.after_ref",
+    "workspace.snapshot.before_pack",
+    "workspace.snapshot.after_pack",
+    "workspace.salvage.before_ref",
+    "workspace.remove.after_rename",
+];
+
+/// Called at named points, so that tests can stop the world there.
+pub type Faults = Arc<dyn Fn(&'static str) + Send + Sync>;
+
+/// How workspaces are made.
+#[derive(Clone)]
+pub struct WorkspaceOptions {
+    /// The git program: an absolute path, or a plain name.
+    pub git: PathBuf,
+    /// The person's home, where their own settings of git are (what they ignore everywhere, line endings); none: only
+    /// the settings of the repository count.
+    pub home: Option<PathBuf>,
+    /// Globs of ignored files to bring along into workspaces.
+    pub copy: Vec<String>,
+    /// Most files of a project.
+    pub max_files: u64,
+    /// Largest file of a project.
+    pub max_file_bytes: u64,
+    /// Most bytes that a run may add: its workspaces together, and the new content of one snapshot.
+    pub max_run_bytes: u64,
+    /// Called at the [`FAULT_POINTS`].
+    pub faults: Option<Faults>,
+}
+
+impl WorkspaceOptions {
+    pub(crate) fn hit(&self, point: &'static str) {
+        if let Some(faults) = &self.faults {
+            faults(point);
+        }
+    }
+}
+
+impl Default for WorkspaceOptions {
+    fn default() -> Self {
+        Self {
+            git: PathBuf::from("git"),
+            home: None,
+            copy: Vec::new(),
+            max_files: DEFAULT_MAX_FILES,
+            max_file_bytes: DEFAULT_MAX_FILE_BYTES,
+            max_run_bytes: DEFAULT_MAX_RUN_BYTES,
+            faults: None,
+        }
+    }
+}
+
+impl fmt::Debug for WorkspaceOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { git, home, copy, max_files, max_file_bytes, max_run_bytes, faults } = self;
+        f.debug_struct("WorkspaceOptions")
+            .field("git", git)
+            .field("home", home)
+            .field("copy", copy)
+            .field("max_files", max_files)
+            .field("max_file_bytes", max_file_bytes)
+            .field("max_run_bytes", max_run_bytes)
+            .field("faults", &faults.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,239 @@
+//! The bare repository that Posse keeps for each project, beneath its state directory.
+//!
+//! It is made by writing its few files. The objects of the person's repository are hard-linked into it (copied where
+//! that cannot be), so that their cleaning up cannot remove what a run stands on. A folder that is not the top of a
+//! repository has the same repository without borrowed objects: one that lies *inside* a repository is treated as a
+//! folder of its own, and nothing outside it is read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::manifest::now_ns;
+use super::person::Person;
+use super::{Git, Lock, WorkspaceError, disk};
+
+const KEY_CHARS: usize = 16;
+/// Repositories that borrow from repositories that borrow; git itself stops at five.
+const MAX_ALTERNATES: usize = 5;
+/// A directory that changed this recently may change again without showing it.
+const SETTLING_NS: i128 = 2_000_000_000;
+/// Objects younger than this may not have reached the disk: git does not sync loose objects.
+const FRESH_NS: i128 = 120_000_000_000;
+/// More fresh objects than this are synced all at once.
+const MAX_SINGLE_SYNCS: usize = 32;
+/// What of a pack is borrowed; the index last, because git finds packs by it.
+const PACK_PARTS: &[&str] = &["pack", "rev", "promisor", "idx"];
+
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\tlogAllRefUpdates = false\n[gc]\n\tauto = 0\n";
+/// Nothing that attributes name is run, and no content is changed but for line endings.
+const ATTRIBUTES: &str = "* -filter -ident -working-tree-encoding\n";
+
+/// A project: a person's folder, and the repository Posse keeps for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Project {
+    dir: PathBuf,
+}
+
+impl Project {
+    /// The project of a folder, whose path is canonical.
+    pub(crate) fn of(state: &Path, folder: &Path) -> Self {
+        let hash = blake3::hash(folder.as_os_str().as_bytes()).to_hex();
+        Self::with_key(state, &hash[..KEY_CHARS])
+    }
+
+    /// The project with this key.
+    pub(crate) fn with_key(state: &Path, key: &str) -> Self {
+        Self { dir: state.join("projects").join(key) }
+    }
+
+    pub(crate) fn key(&self) -> String {
+        self.dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn repository(&self) -> PathBuf {
+        self.dir.join("repo.git")
+    }
+
+    /// What the last scan of the folder found.
+    pub(crate) fn manifest(&self) -> PathBuf {
+        self.dir.join("manifest")
+    }
+
+    pub(crate) fn git(&self, program: &Path) -> Git {
+        Git::at(program, &self.repository())
+    }
+
+    /// Waits until nobody else changes the repository.
+    pub(crate) fn lock(&self) -> Result<Lock, WorkspaceError> {
+        Lock::wait(&self.dir.join("lock"))
+    }
+
+    /// Makes the repository, unless it is there.
+    pub(crate) fn ensure(&self, folder: &Path) -> Result<(), WorkspaceError> {
+        let repository = self.repository();
+        if repository.join("HEAD").is_file() {
+            return Ok(());
+        }
+        disk::make_dirs(&self.dir)?;
+        let _lock = self.lock()?;
+        for dir in ["objects/pack", "objects/info", "refs/heads", "refs/posse", "info"] {
+            disk::make_dirs(&repository.join(dir))?;
+        }
+        disk::write_durably(&self.dir.join("folder"), folder.as_os_str().as_bytes())?;
+        disk::write_durably(&repository.join("config"), CONFIG.as_bytes())?;
+        disk::write_durably(&repository.join("info/attributes"), ATTRIBUTES.as_bytes())?;
+        // Last: with it the directory is a repository.
+        disk::write_durably(&repository.join("HEAD"), b"ref: refs/heads/none\n")
+    }
+
+    /// Makes the objects of the person's repository available. The lock is held by the caller.
+    pub(crate) fn borrow(&self, _held: &Lock, person: &Person) -> Result<(), WorkspaceError> {
+        let record = self.dir.join("borrowed.json");
+        let known = disk::read_if_there(&record)?.unwrap_or_default();
+        let known: BTreeMap<String, i64> = serde_json::from_slice(&known).unwrap_or_default();
+        let mut borrowing = Borrowing {
+            into: self.repository().join("objects"),
+            known: &known,
+            seen: BTreeMap::new(),
+            changed: Vec::new(),
+            fresh: Vec::new(),
+        };
+        borrowing.objects(&person.common_dir.join("objects"), 0)?;
+        borrowing.sync()?;
+        let seen = std::mem::take(&mut borrowing.seen);
+        if seen != known {
+            disk::write_cache(&record, &serde_json::to_vec(&seen).unwrap_or_default())?;
+        }
+        self.shallow(person)
+    }
+
+    /// A repository that was cloned without its whole history says where it ends.
+    fn shallow(&self, person: &Person) -> Result<(), WorkspaceError> {
+        let theirs = disk::read_if_there(&person.common_dir.join("shallow"))?;
+        let path = self.repository().join("shallow");
+        let ours = disk::read_if_there(&path)?;
+        match theirs {
+            theirs if theirs == ours => Ok(()),
+            Some(theirs) => disk::write_durably(&path, &theirs),
+            // What they have fetched meanwhile is borrowed too.
+            None => fs::remove_file(&path).map_err(disk::failed("removing", &path)),
+        }
+    }
+}
+
+/// Borrows objects, directory by directory; one that did not change since the last time is not looked into.
+struct Borrowing<'a> {
+    into: PathBuf,
+    known: &'a BTreeMap<String, i64>,
+    seen: BTreeMap<String, i64>,
+    /// Directories of ours with new names in them.
+    changed: Vec<PathBuf>,
+    /// Files that may not have reached the disk.
+    fresh: Vec<PathBuf>,
+}
+
+impl Borrowing<'_> {
+    fn objects(&mut self, from: &Path, depth: usize) -> Result<(), WorkspaceError> {
+        self.directory(&from.join("pack"), "pack")?;
+        for first in 0..=u8::MAX {
+            let name = format!("{first:02x}");
+            self.directory(&from.join(&name), &name)?;
+        }
+        let alternates = disk::read_if_there(&from.join("info/alternates"))?.unwrap_or_default();
+        if depth >= MAX_ALTERNATES {
+            return Ok(());
+        }
+        for line in alternates.split(|byte| *byte == b'\n') {
+            if !line.is_empty() && !line.starts_with(b"#") {
+                self.objects(&from.join(std::ffi::OsStr::from_bytes(line)), depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, from: &Path, name: &str) -> Result<(), WorkspaceError> {
+        let Ok(metadata) = fs::metadata(from) else {
+            // Not there, or not readable: what is needed of it will be missed where it is needed.
+            return Ok(());
+        };
+        let key = from.to_string_lossy().into_owned();
+        let changed_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
+        let settled = i128::from(changed_ns) + SETTLING_NS < now_ns();
+        if settled {
+            self.seen.insert(key.clone(), changed_ns);
+        }
+        if self.known.get(&key) == Some(&changed_ns) {
+            return Ok(());
+        }
+        let listing = disk::failed("listing", from);
+        let names: io::Result<Vec<_>> =
+            fs::read_dir(from).map_err(&listing)?.map(|entry| entry.map(|entry| entry.file_name())).collect();
+        let mut names = names.map_err(&listing)?;
+        let part = |name: &std::ffi::OsStr| {
+            let part = Path::new(name).extension().unwrap_or_default();
+            PACK_PARTS.iter().position(|known| part == *known)
+        };
+        if name == "pack" {
+            names.retain(|name| name.as_bytes().starts_with(b"pack-") && part(name).is_some());
+            names.sort_by_key(|name| part(name));
+        } else {
+            names.retain(|name| name.len() == 38 && name.as_bytes().iter().all(u8::is_ascii_hexdigit));
+        }
+        let into = self.into.join(name);
+        if !names.is_empty() {
+            disk::make_dirs(&into)?;
+        }
+        let mut any = false;
+        for name in names {
+            any |= self.file(&from.join(&name), &into.join(&name))?;
+        }
+        self.changed.extend(any.then_some(into));
+        Ok(())
+    }
+
+    /// Links one file; says whether it was new.
+    fn file(&mut self, from: &Path, to: &Path) -> Result<bool, WorkspaceError> {
+        match fs::hard_link(from, to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            // Removed meanwhile: what it held is in a pack by now, or nobody needs it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            // Another filesystem, or another owner.
+            Err(_) => {
+                let copy = disk::temporary(to);
+                fs::copy(from, &copy)
+                    .and_then(|_| fs::File::open(&copy)?.sync_all())
+                    .and_then(|()| fs::rename(&copy, to))
+                    .map_err(disk::failed("borrowing", from))?;
+                return Ok(true);
+            }
+        }
+        let fresh = fs::metadata(to).is_ok_and(|metadata| {
+            let changed_ns = i128::from(metadata.mtime()) * 1_000_000_000;
+            changed_ns + FRESH_NS > now_ns()
+        });
+        if fresh {
+            self.fresh.push(to.to_owned());
+        }
+        Ok(true)
+    }
+
+    fn sync(&self) -> Result<(), WorkspaceError> {
+        if self.fresh.len() > MAX_SINGLE_SYNCS {
+            let dir = fs::File::open(&self.into).map_err(disk::failed("opening", &self.into))?;
+            rustix::fs::syncfs(&dir)
+                .map_err(|error| WorkspaceError::io("syncing", &self.into, &error.into()))?;
+        } else {
+            for path in &self.fresh {
+                fs::File::open(path)
+                    .and_then(|file| file.sync_all())
+                    .map_err(disk::failed("syncing", path))?;
+            }
+        }
+        self.changed.iter().try_for_each(|dir| disk::sync_dir(dir))
+    }
+}

@@ -1,0 +1,144 @@
+//! Refs of a project's repository.
+//!
+//! Written here rather than by git: a ref is one small file, and a process for each would cost more than the rest of
+//! a small snapshot. Whoever changes a ref holds the project's lock; only then is compare and swap one step.
+
+use std::path::{Path, PathBuf};
+
+use super::{Lock, Oid, WorkspaceError, disk};
+
+/// Longest name of a run or an agent.
+const MAX_ID_BYTES: usize = 200;
+
+/// The ref of the snapshot that a run began with.
+pub fn base_ref(run: &str) -> String {
+    format!("refs/posse/base/{run}")
+}
+
+/// The ref of an agent's line: the commit that its workspace stands at.
+pub fn work_ref(agent: &str) -> String {
+    format!("refs/posse/work/{agent}")
+}
+
+/// The ref that keeps what was in a workspace when it was closed.
+pub fn salvage_ref(agent: &str, attempt: u32) -> String {
+    format!("refs/posse/salvage/{agent}/{attempt}")
+}
+
+/// An id that can be part of a path and of a ref, or an error.
+pub(crate) fn check_id(id: &str) -> Result<(), WorkspaceError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let bad = id.is_empty()
+        || id.len() > MAX_ID_BYTES
+        || !id.bytes().all(plain)
+        || id.starts_with(['.', '-'])
+        || id.ends_with('.')
+        || id.ends_with(".lock")
+        || id.contains("..");
+    if bad {
+        return Err(WorkspaceError::Unsupported(format!(
+            "`{}` cannot name a run or an agent: letters, digits, `.`, `_` and `-` can",
+            id.escape_debug()
+        )));
+    }
+    Ok(())
+}
+
+/// The refs of one repository.
+#[derive(Debug, Clone)]
+pub(crate) struct Refs {
+    repository: PathBuf,
+}
+
+impl Refs {
+    pub(crate) fn of(repository: &Path) -> Self {
+        Self { repository: repository.to_owned() }
+    }
+
+    /// What a ref names; none if it is not there.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Oid>, WorkspaceError> {
+        if let Some(content) = disk::read_if_there(&self.repository.join(name))? {
+            let text = String::from_utf8_lossy(&content);
+            return text.trim_end().parse().map(Some).map_err(|_| self.damaged(name));
+        }
+        // `git pack-refs`, which `gc` may run, collects refs in one file.
+        let packed = disk::read_if_there(&self.repository.join("packed-refs"))?.unwrap_or_default();
+        let packed = String::from_utf8_lossy(&packed);
+        let line = packed.lines().find_map(|line| line.strip_suffix(name)?.strip_suffix(' '));
+        line.map(|oid| oid.parse().map_err(|_| self.damaged(name))).transpose()
+    }
+
+    /// Lets a ref name `new`, if it names `old` now (none: it is not there). Durable when it returns.
+    pub(crate) fn swap(
+        &self,
+        _held: &Lock,
+        name: &str,
+        old: Option<&Oid>,
+        new: &Oid,
+    ) -> Result<(), WorkspaceError> {
+        let now = self.read(name)?;
+        if now.as_ref() != old {
+            let text = |oid: Option<&Oid>| oid.map_or_else(|| "nothing".to_owned(), Oid::to_string);
+            return Err(WorkspaceError::Damaged(format!(
+                "{name} in {} is at {} and not at {}: somebody else moved it",
+                self.repository.display(),
+                text(now.as_ref()),
+                text(old),
+            )));
+        }
+        if now.as_ref() == Some(new) {
+            return Ok(());
+        }
+        let path = self.repository.join(name);
+        path.parent().map_or(Ok(()), disk::make_dirs)?;
+        disk::write_durably(&path, format!("{new}\n").as_bytes())
+    }
+
+    fn damaged(&self, name: &str) -> WorkspaceError {
+        WorkspaceError::Damaged(format!(
+            "{name} in {} does not name an object; run `git fsck` there",
+            self.repository.display()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_could_lead_elsewhere_are_refused() {
+        for good in ["k3f9ab2c", "k3f9ab2c.2.1", "a_b-c"] {
+            assert!(check_id(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "-a", "a..b", "a.lock", "a.", "a b", "é", &"a".repeat(201)] {
+            assert!(check_id(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_ref_moves_only_from_where_it_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let lock = Lock::wait(&dir.path().join("lock")).expect("a lock");
+        let refs = Refs::of(dir.path());
+        let (one, two) = (Oid::from_bytes([1; 20]), Oid::from_bytes([2; 20]));
+        assert_eq!(refs.read("refs/posse/work/a").expect("read"), None);
+        refs.swap(&lock, "refs/posse/work/a", None, &one).expect("made");
+        assert!(refs.swap(&lock, "refs/posse/work/a", None, &two).is_err());
+        assert!(refs.swap(&lock, "refs/posse/work/a", Some(&two), &two).is_err());
+        refs.swap(&lock, "refs/posse/work/a", Some(&one), &two).expect("moved");
+        assert_eq!(refs.read("refs/posse/work/a").expect("read"), Some(two));
+    }
+
+    #[test]
+    fn packed_refs_are_found() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let one = Oid::from_bytes([1; 20]);
+        let text = format!("# pack-refs with: peeled fully-peeled sorted\n{one} refs/posse/work/a.1\n");
+        std::fs::write(dir.path().join("packed-refs"), text).expect("written");
+        let refs = Refs::of(dir.path());
+        assert_eq!(refs.read("refs/posse/work/a.1").expect("read"), Some(one));
+        assert_eq!(refs.read("refs/posse/work/a").expect("read"), None);
+        assert_eq!(refs.read("work/a.1").expect("read"), None);
+    }
+}

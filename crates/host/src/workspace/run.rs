@@ -1,0 +1,371 @@
+//! The workspaces of one run.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::begin::Record;
+use super::checkout::{Checkout, Source, plant};
+use super::copies::Copies;
+use super::manifest::{Entry, Manifest, now_ns};
+use super::object::{self, Kind};
+use super::objects::{self, Listed};
+use super::pack::PackWriter;
+use super::project::Project;
+use super::refs::{Refs, check_id, work_ref};
+use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index};
+
+/// Where the sandbox shows the objects of the project's repository, so that git in a workspace finds them.
+pub const BORROWED_OBJECTS: &str = "/run/posse/objects";
+/// The branch that a workspace is on.
+const BRANCH: &str = "refs/heads/work";
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogAllRefUpdates = true\n\
+                      [gc]\n\tauto = 0\n[user]\n\tname = Posse\n\temail = posse@localhost\n";
+
+/// A run that has begun, and its workspaces.
+#[derive(Debug, Clone)]
+pub struct RunSpace {
+    pub(super) spaces: Workspaces,
+    pub(super) run: String,
+    pub(super) record: Record,
+    pub(super) project: Project,
+}
+
+/// A workspace that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// Its files.
+    pub dir: PathBuf,
+    /// What it was made from.
+    pub base: Oid,
+    /// Whether it was made by this call.
+    pub fresh: bool,
+}
+
+/// Says that a workspace is complete, and what it was made from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Mark {
+    pub(super) base: String,
+    /// How large its files are.
+    pub(super) bytes: u64,
+}
+
+impl Mark {
+    pub(super) fn base(&self) -> Result<Oid, WorkspaceError> {
+        self.base
+            .parse()
+            .map_err(|_| WorkspaceError::Damaged("a workspace's mark names no object".to_owned()))
+    }
+}
+
+impl RunSpace {
+    pub(super) fn new(spaces: Workspaces, run: &str, record: Record) -> Result<Self, WorkspaceError> {
+        check_id(&record.project)?;
+        let project = Project::with_key(&spaces.state, &record.project);
+        Ok(Self { spaces, run: run.to_owned(), record, project })
+    }
+
+    /// The run.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// The person's folder.
+    pub fn folder(&self) -> &Path {
+        &self.record.folder
+    }
+
+    /// Whether the person's folder is the top of a repository.
+    pub fn is_repository(&self) -> bool {
+        self.record.is_repository
+    }
+
+    /// The snapshot that the run began with.
+    pub fn base(&self) -> Result<Snapshot, WorkspaceError> {
+        let oid = |text: &str| {
+            text.parse().map_err(|_| {
+                WorkspaceError::Damaged(format!("project.json of run {} names no object", self.run))
+            })
+        };
+        Ok(Snapshot { commit: oid(&self.record.commit)?, tree: oid(&self.record.tree)? })
+    }
+
+    /// Git in the project's bare repository.
+    pub fn git(&self) -> Git {
+        self.project.git(&self.spaces.options.git)
+    }
+
+    /// The directory whose content the sandbox shows at [`BORROWED_OBJECTS`].
+    pub fn objects_dir(&self) -> PathBuf {
+        self.project.repository().join("objects")
+    }
+
+    /// Waits until nobody else changes the project's repository.
+    pub fn lock(&self) -> Result<Lock, WorkspaceError> {
+        self.project.lock()
+    }
+
+    /// What a ref of the project's repository names.
+    pub fn read_ref(&self, name: &str) -> Result<Option<Oid>, WorkspaceError> {
+        self.refs().read(name)
+    }
+
+    /// Lets a ref name `new`, if it names `old` now (none: it is not there). Durable when it returns.
+    pub fn swap_ref(
+        &self,
+        held: &Lock,
+        name: &str,
+        old: Option<&Oid>,
+        new: &Oid,
+    ) -> Result<(), WorkspaceError> {
+        self.refs().swap(held, name, old, new)
+    }
+
+    pub(super) fn refs(&self) -> Refs {
+        Refs::of(&self.project.repository())
+    }
+
+    pub(super) fn dir(&self) -> PathBuf {
+        self.spaces.run_dir(&self.run)
+    }
+
+    pub(super) fn attempt_dir(&self, agent: &str, attempt: u32) -> PathBuf {
+        self.dir().join("workspaces").join(agent).join(attempt.to_string())
+    }
+
+    /// Where the files of a workspace are.
+    pub fn dir_of(&self, agent: &str, attempt: u32) -> PathBuf {
+        self.attempt_dir(agent, attempt).join("files")
+    }
+
+    pub(super) fn mark(&self, agent: &str, attempt: u32) -> Result<Option<Mark>, WorkspaceError> {
+        let path = self.attempt_dir(agent, attempt).join("made");
+        let Some(text) = disk::read_if_there(&path)? else { return Ok(None) };
+        let mark = serde_json::from_slice(&text);
+        mark.map(Some)
+            .map_err(|error| WorkspaceError::Damaged(format!("{} cannot be read: {error}", path.display())))
+    }
+
+    /// Makes an isolated workspace from a commit. One that is complete is returned as it is; one that is not is
+    /// thrown away and made anew: nobody has worked in it.
+    pub fn make(&self, agent: &str, attempt: u32, base: &Oid) -> Result<Made, WorkspaceError> {
+        check_id(agent)?;
+        let dir = self.dir_of(agent, attempt);
+        if let Some(mark) = self.mark(agent, attempt)? {
+            return Ok(Made { dir, base: mark.base()?, fresh: false });
+        }
+        let home = self.attempt_dir(agent, attempt);
+        disk::remove_tree(&home)?;
+        disk::make_dirs(&home)?;
+        fs::create_dir(&dir).map_err(disk::failed("making", &dir))?;
+        let options = &self.spaces.options;
+        options.hit("workspace.make.before_files");
+        let looked_ns = now_ns();
+        let (tree, files) = self.files_of(base)?;
+        let sources = self.sources(agent, base);
+        let absent = self.absent()?;
+        let git = self.git();
+        let checkout = Checkout {
+            git: &git,
+            into: &dir,
+            files: &files,
+            sources: &sources,
+            absent: &absent,
+            read_only: false,
+        };
+        let entries = checkout.write()?;
+        let bytes = entries.iter().filter_map(|entry| entry.stat).map(|stat| stat.size).sum();
+        self.within_bounds(bytes)?;
+        self.plant_copies(&dir)?;
+        self.plant_git(&dir, base, &entries)?;
+        Manifest { entries, looked_ns, commit: *base, tree }.save(&home.join("manifest"))?;
+        options.hit("workspace.make.after_files");
+        let lock = self.project.lock()?;
+        let name = work_ref(agent);
+        self.refs().swap(&lock, &name, self.refs().read(&name)?.as_ref(), base)?;
+        drop(lock);
+        options.hit("workspace.make.after_ref");
+        let mark = Mark { base: base.to_string(), bytes };
+        let text = serde_json::to_vec(&mark).unwrap_or_default();
+        disk::write_durably(&home.join("made"), &text)?;
+        Ok(Made { dir, base: *base, fresh: true })
+    }
+
+    /// A checkout of a commit that readers share: files without permission to write, made once.
+    pub fn shared(&self, base: &Oid) -> Result<PathBuf, WorkspaceError> {
+        let dir = self.dir().join("shared").join(base.to_string());
+        if dir.is_dir() {
+            return Ok(dir);
+        }
+        let making = disk::temporary(&dir);
+        disk::make_dirs(&making)?;
+        self.checkout(base, &making, true)?;
+        match fs::rename(&making, &dir) {
+            Ok(()) => Ok(dir),
+            // Somebody else made it meanwhile.
+            Err(_) if dir.is_dir() => disk::remove_tree(&making).map(|()| dir),
+            Err(error) => Err(WorkspaceError::io("making", &dir, &error)),
+        }
+    }
+
+    /// Writes the files of a commit into a directory that is there and empty.
+    pub fn checkout(&self, commit: &Oid, into: &Path, read_only: bool) -> Result<(), WorkspaceError> {
+        let (_, files) = self.files_of(commit)?;
+        let (git, absent, sources) = (self.git(), self.absent()?, self.sources(&self.run, commit));
+        let sources = &sources;
+        Checkout { git: &git, into, files: &files, sources, absent: &absent, read_only }.write().map(drop)
+    }
+
+    /// The tree of a commit and all its files.
+    pub(super) fn files_of(&self, commit: &Oid) -> Result<(Oid, Vec<Listed>), WorkspaceError> {
+        let cached =
+            Manifest::load(&self.dir().join("manifest")).filter(|manifest| manifest.commit == *commit);
+        if let Some(manifest) = cached {
+            let listed = |entry: Entry| Listed { path: entry.path, mode: entry.mode, oid: entry.oid };
+            return Ok((manifest.tree, manifest.entries.into_iter().map(listed).collect()));
+        }
+        let git = self.git();
+        Ok((objects::tree_of(&git, commit)?, objects::list(&git, commit)?))
+    }
+
+    /// Folders that may have the files of a commit: the person's, and the workspaces of the agent's parent.
+    fn sources(&self, agent: &str, commit: &Oid) -> Vec<Source> {
+        let load = |folder: PathBuf, manifest: PathBuf| {
+            Manifest::load(&manifest).map(|manifest| Source { folder, manifest })
+        };
+        let parent = agent.rsplit_once('.').map_or(agent, |(parent, _)| parent);
+        let attempts = self.attempts(parent).into_iter().map(|attempt| {
+            load(self.dir_of(parent, attempt), self.attempt_dir(parent, attempt).join("manifest"))
+        });
+        let person = load(self.record.folder.clone(), self.dir().join("manifest"));
+        let mut sources: Vec<Source> = attempts.chain([person]).flatten().collect();
+        // The one that was looked at for exactly this commit first.
+        sources.sort_by_key(|source| source.manifest.commit != *commit);
+        sources
+    }
+
+    /// The attempts of an agent that have a complete workspace, in order.
+    pub(super) fn attempts(&self, agent: &str) -> Vec<u32> {
+        let dir = self.dir().join("workspaces").join(agent);
+        let names = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let numbers = names.filter_map(|name| name.to_str().and_then(|name| name.parse().ok()));
+        let mut attempts: Vec<u32> =
+            numbers.filter(|attempt| self.attempt_dir(agent, *attempt).join("made").exists()).collect();
+        attempts.sort_unstable();
+        attempts
+    }
+
+    /// The paths outside the person's sparse checkout: they are in every tree and in no workspace.
+    pub(super) fn absent(&self) -> Result<HashSet<Vec<u8>>, WorkspaceError> {
+        let text = disk::read_if_there(&self.dir().join("sparse"))?.unwrap_or_default();
+        let paths = text.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(paths.map(<[u8]>::to_vec).collect())
+    }
+
+    pub(super) fn copies(&self) -> Copies {
+        Copies { files: self.record.copies.clone() }
+    }
+
+    /// Refuses a workspace that would make the run too large.
+    fn within_bounds(&self, bytes: u64) -> Result<(), WorkspaceError> {
+        let agents = fs::read_dir(self.dir().join("workspaces")).into_iter().flatten().flatten();
+        let agents = agents.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut total = bytes;
+        for agent in agents {
+            for attempt in self.attempts(&agent) {
+                total += self.mark(&agent, attempt)?.map_or(0, |mark| mark.bytes);
+            }
+        }
+        let max = self.spaces.options.max_run_bytes;
+        if total > max {
+            return Err(WorkspaceError::Unsupported(format!(
+                "the workspaces of run {} would be {total} bytes, more than {max}; let fewer agents write at once, or \
+                 raise workspace.max_run_bytes",
+                self.run
+            )));
+        }
+        Ok(())
+    }
+
+    fn plant_copies(&self, dir: &Path) -> Result<(), WorkspaceError> {
+        for file in &self.record.copies {
+            let kept = self.dir().join("copies").join(&file.path);
+            let content = fs::read(&kept).map_err(disk::failed("reading", &kept))?;
+            let to = dir.join(&file.path);
+            let parent = to.parent().unwrap_or(dir);
+            // A tree whose entry stands where the copy goes, or above, wins.
+            let free = fs::symlink_metadata(&to).is_err() && is_real_dir_chain(dir, parent);
+            if free {
+                fs::create_dir_all(parent).map_err(disk::failed("making", parent))?;
+                plant(&to, &content, file.executable)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A complete small repository, so that git works in the workspace. The host never reads it again.
+    fn plant_git(&self, dir: &Path, base: &Oid, entries: &[Entry]) -> Result<(), WorkspaceError> {
+        let git = dir.join(".git");
+        for part in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
+            let part = git.join(part);
+            fs::create_dir_all(&part).map_err(disk::failed("making", &part))?;
+        }
+        let exclude = disk::read_if_there(&self.dir().join("exclude"))?.unwrap_or_default();
+        let files: [(&str, &[u8]); 6] = [
+            ("HEAD", &format!("ref: {BRANCH}\n").into_bytes()),
+            (BRANCH, &format!("{base}\n").into_bytes()),
+            ("config", CONFIG.as_bytes()),
+            ("objects/info/alternates", &format!("{BORROWED_OBJECTS}\n").into_bytes()),
+            ("info/exclude", &exclude),
+            ("index", &index::encode(entries)),
+        ];
+        for (name, content) in files {
+            plant(&git.join(name), content, false)?;
+        }
+        match disk::read_if_there(&self.project.repository().join("shallow"))? {
+            Some(shallow) => plant(&git.join("shallow"), &shallow, false),
+            None => Ok(()),
+        }
+    }
+
+    /// What the run's own directory takes on disk: workspaces, checkouts and records, not the project's repository.
+    pub fn disk_bytes(&self) -> Result<u64, WorkspaceError> {
+        disk::bytes_beneath(&self.dir())
+    }
+
+    pub(super) fn commit(
+        &self,
+        pack: &PackWriter,
+        tree: &Oid,
+        parent: &Oid,
+        message: &str,
+    ) -> Result<Oid, WorkspaceError> {
+        add_commit(pack, tree, &[*parent], message)
+    }
+}
+
+/// Whether every part from `top` down to `dir` that is there is a directory and no symlink.
+fn is_real_dir_chain(top: &Path, dir: &Path) -> bool {
+    let above = dir.ancestors().take_while(|ancestor| ancestor.starts_with(top));
+    above
+        .into_iter()
+        .all(|ancestor| fs::symlink_metadata(ancestor).map_or(true, |metadata| metadata.is_dir()))
+}
+
+/// Adds a commit of Posse's to a pack.
+pub(super) fn add_commit(
+    pack: &PackWriter,
+    tree: &Oid,
+    parents: &[Oid],
+    message: &str,
+) -> Result<Oid, WorkspaceError> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let content = object::encode_commit(tree, parents, now.as_secs(), message);
+    let commit = object::name(Kind::Commit, &content);
+    pack.add(Kind::Commit, commit, &content)?;
+    Ok(commit)
+}

@@ -1,0 +1,221 @@
+//! Snapshots of workspaces, and what becomes of a workspace when its agent has ended.
+
+use std::fs;
+
+use super::content::{self, NewTree, Writing};
+use super::copies::Wanted;
+use super::ignored::Ignored;
+use super::manifest::{Entry, Manifest};
+use super::objects::{self, Listed, Present};
+use super::pack::PackWriter;
+use super::refs::{salvage_ref, work_ref};
+use super::scan::{self, Known, Request, Seen, Walked};
+use super::{Oid, RunSpace, WorkspaceError, disk};
+
+/// A commit and its tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The commit.
+    pub commit: Oid,
+    /// All files.
+    pub tree: Oid,
+}
+
+/// What was kept of a workspace, and what was not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Salvaged {
+    /// Everything but what is left out; the salvage ref names it.
+    pub snapshot: Snapshot,
+    /// Ignored files and directories, the first thousand.
+    pub left_out: Vec<String>,
+    /// How many there are.
+    pub left_out_count: u64,
+    /// What else should be known.
+    pub notes: Vec<String>,
+}
+
+/// What a look at a workspace gave. Nothing of it is in the repository yet.
+struct Looked {
+    entries: Vec<Entry>,
+    trees: Vec<NewTree>,
+    tree: Oid,
+    walked: Walked,
+    present: Present,
+    pack: PackWriter,
+}
+
+/// Where a workspace stands.
+struct Tip {
+    commit: Oid,
+    /// Whether the agent's line is that of this attempt; a later attempt has begun a new one.
+    is_line: bool,
+}
+
+impl RunSpace {
+    /// Commits what is in a workspace. If that is what its line has already, nothing is written. Durable when it
+    /// returns.
+    pub fn snapshot(&self, agent: &str, attempt: u32) -> Result<Snapshot, WorkspaceError> {
+        self.take(agent, attempt).map(|(snapshot, _)| snapshot)
+    }
+
+    /// Keeps everything in a workspace but what is ignored or was copied in, reachable from its salvage ref. Durable
+    /// when it returns.
+    pub fn salvage(&self, agent: &str, attempt: u32) -> Result<Salvaged, WorkspaceError> {
+        let (snapshot, walked) = self.take(agent, attempt)?;
+        self.spaces.options.hit("workspace.salvage.before_ref");
+        let name = salvage_ref(agent, attempt);
+        let lock = self.project.lock()?;
+        let refs = self.refs();
+        refs.swap(&lock, &name, refs.read(&name)?.as_ref(), &snapshot.commit)?;
+        let notes = walked.notes.lines();
+        let (left_out, left_out_count) = walked.left_out.into_parts();
+        Ok(Salvaged { snapshot, left_out, left_out_count, notes })
+    }
+
+    /// Removes a workspace, if its salvage ref holds exactly what is in it now: every file is read again. Otherwise
+    /// nothing is removed.
+    pub fn remove(&self, agent: &str, attempt: u32) -> Result<(), WorkspaceError> {
+        if self.mark(agent, attempt)?.is_some() {
+            let name = salvage_ref(agent, attempt);
+            let keep = |why: &str| {
+                WorkspaceError::Damaged(format!(
+                    "the workspace of {agent} (attempt {attempt}) is kept: {why}"
+                ))
+            };
+            let salvaged = self.refs().read(&name)?.ok_or_else(|| keep("it was not salvaged"))?;
+            let tree = objects::tree_of(&self.git(), &salvaged)?;
+            let looked = self.look(agent, attempt, &salvaged, false)?;
+            if looked.tree != tree {
+                return Err(keep("its files are not those that were salvaged; salvage it again"));
+            }
+        }
+        let home = self.attempt_dir(agent, attempt);
+        let trash = self.spaces.state.join("trash");
+        disk::make_dirs(&trash)?;
+        let away = disk::temporary(&trash.join(format!("{agent}-{attempt}")));
+        match fs::rename(&home, &away) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(WorkspaceError::io("removing", &home, &error)),
+        }
+        self.spaces.options.hit("workspace.remove.after_rename");
+        disk::remove_tree(&away)
+    }
+
+    fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, Walked), WorkspaceError> {
+        let tip = self.tip(agent, attempt)?;
+        let looked = self.look(agent, attempt, &tip.commit, true)?;
+        let Looked { entries, trees, tree, walked, present, pack } = looked;
+        let tip_tree = self.tree_of(agent, attempt, &tip.commit)?;
+        let commit = if tree == tip_tree {
+            tip.commit
+        } else {
+            content::add_trees(&trees, &present, &pack)?;
+            let commit = self.commit(&pack, &tree, &tip.commit, &format!("posse: work of {agent}"))?;
+            let options = &self.spaces.options;
+            options.hit("workspace.snapshot.before_pack");
+            let lock = self.project.lock()?;
+            pack.finish()?;
+            options.hit("workspace.snapshot.after_pack");
+            if tip.is_line {
+                self.refs().swap(&lock, &work_ref(agent), Some(&tip.commit), &commit)?;
+            }
+            commit
+        };
+        let manifest = Manifest { entries, looked_ns: walked.looked_ns, commit, tree };
+        manifest.save(&self.attempt_dir(agent, attempt).join("manifest"))?;
+        Ok((Snapshot { commit, tree }, walked))
+    }
+
+    fn tip(&self, agent: &str, attempt: u32) -> Result<Tip, WorkspaceError> {
+        super::refs::check_id(agent)?;
+        let Some(mark) = self.mark(agent, attempt)? else {
+            return Err(WorkspaceError::Damaged(format!(
+                "there is no complete workspace of {agent} (attempt {attempt}) beneath {}",
+                self.dir().display()
+            )));
+        };
+        if self.attempts(agent).last() == Some(&attempt) {
+            let line = self.refs().read(&work_ref(agent))?;
+            let commit = line.ok_or_else(|| {
+                WorkspaceError::Damaged(format!("{} is gone; its workspace is kept", work_ref(agent)))
+            })?;
+            return Ok(Tip { commit, is_line: true });
+        }
+        let salvaged = self.refs().read(&salvage_ref(agent, attempt))?;
+        Ok(Tip { commit: salvaged.map_or_else(|| mark.base(), Ok)?, is_line: false })
+    }
+
+    fn manifest_of(&self, agent: &str, attempt: u32) -> Option<Manifest> {
+        Manifest::load(&self.attempt_dir(agent, attempt).join("manifest"))
+    }
+
+    fn tree_of(&self, agent: &str, attempt: u32, commit: &Oid) -> Result<Oid, WorkspaceError> {
+        match self.manifest_of(agent, attempt) {
+            Some(manifest) if manifest.commit == *commit => Ok(manifest.tree),
+            _ => objects::tree_of(&self.git(), commit),
+        }
+    }
+
+    /// Looks at a workspace that stands at `tip`. `known` files are not read again.
+    fn look(&self, agent: &str, attempt: u32, tip: &Oid, known: bool) -> Result<Looked, WorkspaceError> {
+        let folder = self.dir_of(agent, attempt);
+        let manifest = self.manifest_of(agent, attempt);
+        let seen_ns = manifest.as_ref().map_or(0, |manifest| manifest.looked_ns);
+        let tracked = match &manifest {
+            Some(manifest) if manifest.commit == *tip => {
+                let listed =
+                    |entry: &Entry| Listed { path: entry.path.clone(), mode: entry.mode, oid: entry.oid };
+                manifest.entries.iter().map(listed).collect()
+            }
+            _ => objects::list(&self.git(), tip)?,
+        };
+        let known = self.known(tracked, manifest.filter(|_| known))?;
+        let copies = self.copies();
+        let exclude = disk::read_if_there(&self.dir().join("exclude"))?.unwrap_or_default();
+        let options = &self.spaces.options;
+        let mut walked = scan::scan(&Request {
+            folder: &folder,
+            known: &known,
+            indexed_ns: 0,
+            seen_ns,
+            ignored: Ignored::default().with(&exclude, 0),
+            executable_counts: true,
+            persons: false,
+            state: None,
+            never: &copies.paths(),
+            wanted: &Wanted::default(),
+            max_files: options.max_files,
+        })?;
+        let repository = self.project.repository();
+        let (present, pack) = (Present::of(&repository)?, PackWriter::new(&repository));
+        let entries = Writing {
+            folder: &folder,
+            root: &scan::open_root(&folder)?,
+            known: &known,
+            present: &present,
+            pack: &pack,
+            secrets: &copies.names(),
+            convert: None,
+            max_file_bytes: options.max_file_bytes,
+            max_new_bytes: options.max_run_bytes,
+        }
+        .entries(&mut walked)?;
+        let trees = content::trees(&entries);
+        let tree = trees.last().map_or(Oid::ZERO, |(oid, _)| *oid);
+        Ok(Looked { entries, trees, tree, walked, present, pack })
+    }
+
+    /// What is known of a workspace: the files of its tip, and the earlier look at it. Both are sorted.
+    fn known(&self, tracked: Vec<Listed>, seen: Option<Manifest>) -> Result<Vec<Known>, WorkspaceError> {
+        let absent = self.absent()?;
+        let known = tracked.into_iter().map(|Listed { path, mode, oid }| {
+            let seen = seen.as_ref().and_then(|seen| seen.get(&path));
+            let seen =
+                seen.and_then(|entry| entry.stat.map(|stat| Seen { stat, oid: entry.oid, raw: entry.raw }));
+            let skipped = absent.contains(&path);
+            Known { path, mode, oid, tracked: true, skipped, indexed: None, seen }
+        });
+        Ok(known.collect())
+    }
+}

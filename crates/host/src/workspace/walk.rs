@@ -1,0 +1,387 @@
+//! The walk of a scan: a few threads that look into one directory after the other.
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, FileType, Mode as Permissions, OFlags};
+
+use super::ignored::{Ignored, MAX_PATTERNS_BYTES};
+use super::manifest::Stat;
+use super::object::Mode;
+use super::scan::{Content, Found, Known, Request, Walked};
+use super::{WorkspaceError, names};
+
+/// Deepest nesting of directories that is looked into.
+const MAX_DEPTH: usize = 200;
+/// More threads than this only wait for each other.
+const MAX_THREADS: usize = 4;
+/// Words in `.gitattributes` that let git change content on its way in.
+const CONVERTING: &[&str] = &["text", "eol", "crlf", "filter", "ident", "working-tree-encoding"];
+
+/// Walks the whole folder behind `root`. What is found is in no order.
+pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<Walked, WorkspaceError> {
+    let scan = Scan {
+        request,
+        queue: Mutex::new(Queue::default()),
+        changed: Condvar::new(),
+        files: AtomicU64::new(0),
+        converting: AtomicBool::new(false),
+    };
+    scan.push(Task {
+        parent: Arc::new(root),
+        name: b".".to_vec(),
+        path: Vec::new(),
+        depth: 0,
+        known: 0..request.known.len(),
+        ignored: request.ignored.clone(),
+        all_ignored: false,
+    });
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let parts = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| scan.work())).collect();
+        let join = |worker: std::thread::ScopedJoinHandle<'_, Walked>| match worker.join() {
+            Ok(walked) => walked,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        workers.into_iter().map(join).collect::<Vec<Walked>>()
+    });
+    if let Some(error) = scan.lock().error.take() {
+        return Err(error);
+    }
+    let mut walked = Walked { converting: scan.converting.into_inner(), ..Walked::default() };
+    for part in parts {
+        walked.found.extend(part.found);
+        walked.copies.extend(part.copies);
+        walked.left_out.extend(part.left_out);
+        walked.notes.extend(part.notes);
+    }
+    Ok(walked)
+}
+
+/// One directory that has to be looked into.
+struct Task {
+    parent: Arc<OwnedFd>,
+    name: Vec<u8>,
+    /// With a slash at its end, but for the top.
+    path: Vec<u8>,
+    depth: usize,
+    /// Which of the known lie beneath it.
+    known: Range<usize>,
+    ignored: Ignored,
+    /// It is ignored itself, and looked into only for what is tracked or wanted.
+    all_ignored: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    tasks: Vec<Task>,
+    busy: usize,
+    error: Option<WorkspaceError>,
+}
+
+struct Scan<'a> {
+    request: &'a Request<'a>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    files: AtomicU64,
+    converting: AtomicBool,
+}
+
+impl Scan<'_> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, task: Task) {
+        self.lock().tasks.push(task);
+        self.changed.notify_one();
+    }
+
+    /// Takes directories until there are none left and nobody is at work on one.
+    fn work(&self) -> Walked {
+        let mut walked = Walked::default();
+        let mut queue = self.lock();
+        loop {
+            if queue.error.is_some() {
+                break;
+            }
+            if let Some(task) = queue.tasks.pop() {
+                queue.busy += 1;
+                drop(queue);
+                let result = self.directory(&task, &mut walked);
+                drop(task);
+                queue = self.lock();
+                queue.busy -= 1;
+                if let Err(error) = result {
+                    queue.error.get_or_insert(error);
+                }
+            } else if queue.busy == 0 {
+                break;
+            } else {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        drop(queue);
+        self.changed.notify_all();
+        walked
+    }
+
+    fn directory(&self, task: &Task, walked: &mut Walked) -> Result<(), WorkspaceError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&task.parent, task.name.as_slice(), flags, Permissions::empty());
+        let dir = match opened {
+            Ok(dir) => Arc::new(dir),
+            // Gone, or no directory any more: somebody is at work here, and the next scan sees what came of it.
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+                return Ok(());
+            }
+            Err(error) => return Err(self.failed("opening", &task.path, error)),
+        };
+        let names = self.list(&dir, task)?;
+        let mut ignored = task.ignored.clone();
+        if names.iter().any(|(name, _)| name == b".gitignore") {
+            let text = read_small(&dir, b".gitignore");
+            ignored = ignored.with(&text, task.path.len());
+        }
+        for (name, kind) in names {
+            let mut path = Vec::with_capacity(task.path.len() + name.len() + 1);
+            path.extend_from_slice(&task.path);
+            path.extend_from_slice(&name);
+            self.entry(&Here { task, dir: &dir, ignored: &ignored }, name, path, kind, walked)?;
+        }
+        Ok(())
+    }
+
+    fn list(&self, dir: &Arc<OwnedFd>, task: &Task) -> Result<Vec<(Vec<u8>, FileType)>, WorkspaceError> {
+        let listing = |error| self.failed("listing", &task.path, error);
+        let entries = rustix::fs::Dir::read_from(dir).map_err(listing)?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(listing)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push((name.to_vec(), entry.file_type()));
+            }
+        }
+        Ok(names)
+    }
+
+    fn entry(
+        &self,
+        here: &Here<'_>,
+        name: Vec<u8>,
+        path: Vec<u8>,
+        kind: FileType,
+        walked: &mut Walked,
+    ) -> Result<(), WorkspaceError> {
+        if names::could_be_dot_git(&name) {
+            if here.task.depth > 0 || name != b".git" {
+                walked.notes.git_like(&path, &name);
+            }
+            return Ok(());
+        }
+        if matches!(kind, FileType::Directory) {
+            return self.subdirectory(here, name, path, walked);
+        }
+        let stat = match rustix::fs::statat(here.dir, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(self.failed("looking at", &path, error)),
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => self.subdirectory(here, name, path, walked),
+            FileType::RegularFile | FileType::Symlink => {
+                if name == b".gitattributes" {
+                    self.attributes(here.dir, walked);
+                }
+                self.file(here, path, &Stat::of(&stat), walked)
+            }
+            _ => {
+                if !here.is_ignored(&path, false) {
+                    walked.notes.special(&path);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn subdirectory(
+        &self,
+        here: &Here<'_>,
+        name: Vec<u8>,
+        mut path: Vec<u8>,
+        walked: &mut Walked,
+    ) -> Result<(), WorkspaceError> {
+        let Request { known, persons, state, wanted, .. } = self.request;
+        let submodule = here.exact(known, &path).is_some_and(|known| known.mode == Mode::Gitlink);
+        if submodule && *persons {
+            walked.notes.submodule(&path);
+            return Ok(());
+        }
+        let ignored = here.is_ignored(&path, true);
+        path.push(b'/');
+        let beneath = here.beneath(known, &path);
+        let tracked = known[beneath.clone()].iter().any(|known| known.tracked);
+        if ignored && !tracked && !wanted.may_be_beneath(&path) {
+            walked.left_out.add(&path);
+            return Ok(());
+        }
+        if state.is_some_and(|state| identity(here.dir, &name) == Some(state)) {
+            return Ok(());
+        }
+        if here.task.depth >= MAX_DEPTH {
+            return Err(WorkspaceError::Unsupported(format!(
+                "{} is nested more than {MAX_DEPTH} directories deep; move it, or ignore it in .gitignore",
+                String::from_utf8_lossy(&path).chars().take(200).collect::<String>()
+            )));
+        }
+        self.push(Task {
+            parent: Arc::clone(here.dir),
+            name,
+            path,
+            depth: here.task.depth + 1,
+            known: beneath,
+            ignored: here.ignored.clone(),
+            all_ignored: ignored,
+        });
+        Ok(())
+    }
+
+    fn file(
+        &self,
+        here: &Here<'_>,
+        path: Vec<u8>,
+        stat: &Stat,
+        walked: &mut Walked,
+    ) -> Result<(), WorkspaceError> {
+        let Request { known, never, wanted, max_files, .. } = self.request;
+        let known = here.exact(known, &path);
+        if never.contains(&path) {
+            return Ok(());
+        }
+        if !known.is_some_and(|known| known.tracked) && here.is_ignored(&path, false) {
+            if wanted.takes(&path) && stat.mode & FILE_TYPE == REGULAR {
+                walked.copies.push(path);
+            } else {
+                walked.left_out.add(&path);
+            }
+            return Ok(());
+        }
+        if self.files.fetch_add(1, Ordering::Relaxed) >= *max_files {
+            return Err(WorkspaceError::Unsupported(format!(
+                "{} has more than {max_files} files that git does not ignore; ignore what is not needed in \
+                 .gitignore, or raise workspace.max_files",
+                self.request.folder.display()
+            )));
+        }
+        let mode = self.mode(stat, known);
+        let content = known.and_then(|known| self.content(known, mode, stat));
+        walked.found.push(Found { path, mode, stat: Some(*stat), content });
+        Ok(())
+    }
+
+    fn mode(&self, stat: &Stat, known: Option<&Known>) -> Mode {
+        if stat.mode & FILE_TYPE != REGULAR {
+            return Mode::Symlink;
+        }
+        let known = known.filter(|known| known.tracked && known.mode.is_file());
+        match known {
+            Some(known) if !self.request.executable_counts => known.mode,
+            _ if !self.request.executable_counts => Mode::File,
+            _ if stat.mode & 0o100 != 0 => Mode::Executable,
+            _ => Mode::File,
+        }
+    }
+
+    /// What the file contains, if times and size leave no doubt.
+    fn content(&self, known: &Known, mode: Mode, stat: &Stat) -> Option<Content> {
+        if known.mode.is_file() != mode.is_file() {
+            return None;
+        }
+        let seen = known.seen.filter(|seen| seen.stat == *stat && stat.settled_before(self.request.seen_ns));
+        if let Some(seen) = seen {
+            return Some(Content { oid: seen.oid, raw: seen.raw, indexed: false });
+        }
+        let indexed = known.indexed.filter(|indexed| indexed.matches(stat));
+        let indexed = indexed.filter(|_| stat.settled_before(self.request.indexed_ns));
+        indexed.map(|_| Content { oid: known.oid, raw: true, indexed: true })
+    }
+
+    fn attributes(&self, dir: &OwnedFd, walked: &mut Walked) {
+        let text = read_small(dir, b".gitattributes");
+        let text = String::from_utf8_lossy(&text);
+        if converts(&text) {
+            self.converting.store(true, Ordering::Relaxed);
+        }
+        if text.contains("filter=lfs") {
+            walked.notes.lfs();
+        }
+    }
+
+    fn failed(&self, doing: &str, path: &[u8], error: rustix::io::Errno) -> WorkspaceError {
+        use std::os::unix::ffi::OsStrExt;
+        let path = self.request.folder.join(std::ffi::OsStr::from_bytes(path));
+        WorkspaceError::io(doing, &path, &error.into())
+    }
+}
+
+const FILE_TYPE: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+
+/// Whether attributes let git change content on its way in.
+pub(crate) fn converts(text: &str) -> bool {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.flat_map(|line| line.split_whitespace().skip(1)).any(|word| {
+        let word = word.trim_start_matches(['-', '!']);
+        CONVERTING.contains(&word.split('=').next().unwrap_or_default())
+    })
+}
+
+fn identity(dir: &OwnedFd, name: &[u8]) -> Option<(u64, u64)> {
+    let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some((stat.st_dev, stat.st_ino))
+}
+
+/// A small file; empty if it is none, or a symlink, which git does not follow for these either.
+fn read_small(dir: &OwnedFd, name: &[u8]) -> Vec<u8> {
+    use std::io::Read;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut text = Vec::new();
+    if let Ok(file) = rustix::fs::openat(dir, name, flags, Permissions::empty()) {
+        let file = std::fs::File::from(file);
+        if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            // What cannot be read has no patterns.
+            drop(file.take(MAX_PATTERNS_BYTES).read_to_end(&mut text));
+        }
+    }
+    text
+}
+
+/// The directory that is being looked at.
+struct Here<'a> {
+    task: &'a Task,
+    dir: &'a Arc<OwnedFd>,
+    ignored: &'a Ignored,
+}
+
+impl Here<'_> {
+    fn is_ignored(&self, path: &[u8], is_dir: bool) -> bool {
+        self.task.all_ignored || self.ignored.matches(path, is_dir)
+    }
+
+    fn exact<'k>(&self, known: &'k [Known], path: &[u8]) -> Option<&'k Known> {
+        let here = &known[self.task.known.clone()];
+        here.binary_search_by(|known| known.path.as_slice().cmp(path)).ok().map(|at| &here[at])
+    }
+
+    /// Which of the known lie beneath a path that ends in a slash.
+    fn beneath(&self, known: &[Known], path: &[u8]) -> Range<usize> {
+        let here = &known[self.task.known.clone()];
+        let start = here.partition_point(|known| known.path.as_slice() < path);
+        let length = here[start..].partition_point(|known| known.path.starts_with(path));
+        let start = start + self.task.known.start;
+        start..start + length
+    }
+}

@@ -1,0 +1,1 @@
+//! Folders of every kind that a person may have.

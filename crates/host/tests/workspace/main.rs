@@ -1,0 +1,6 @@
+//! Workspaces on real files and with real git.
+
+mod folders;
+mod salvage;
+mod support;
+mod workspaces;

@@ -1,0 +1,215 @@
+//! Workspaces: made, worked in, committed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::{RUN, World, assert_sound, files_of, names_of, status_in, text_of, write};
+
+#[test]
+fn a_workspace_has_the_files_of_its_snapshot_and_git_finds_it_clean() {
+    let world = World::repository();
+    world.write("a.txt", "one\n");
+    world.write("dir/run.sh", "#!/bin/sh\n");
+    fs::set_permissions(world.folder().join("dir/run.sh"), fs::Permissions::from_mode(0o755)).expect("set");
+    std::os::unix::fs::symlink("../a.txt", world.folder().join("dir/link")).expect("linked");
+    world.commit_all();
+    world.write("untracked", "two\n");
+    let (begun, space) = world.begin();
+    let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    assert!(made.fresh);
+    assert_eq!(made.dir, space.dir_of(RUN, 1));
+    assert_eq!(fs::read_to_string(made.dir.join("a.txt")).expect("read"), "one\n");
+    assert_eq!(fs::read_to_string(made.dir.join("untracked")).expect("read"), "two\n");
+    assert_eq!(fs::read_link(made.dir.join("dir/link")).expect("read"), std::path::Path::new("../a.txt"));
+    let mode = |path: &str| fs::metadata(made.dir.join(path)).expect("there").permissions().mode() & 0o7777;
+    assert_eq!((mode("a.txt"), mode("dir/run.sh"), mode("dir")), (0o644, 0o755, 0o755));
+    assert_eq!(status_in(&space, &made.dir, &world.home()), "");
+    assert_eq!(space.read_ref("refs/posse/work/k3f9ab2c").expect("read"), Some(begun.snapshot.commit));
+    assert_sound(&space);
+}
+
+#[test]
+fn an_unchanged_workspace_is_its_base_and_writes_nothing() {
+    let world = World::repository();
+    world.write("a.txt", "one\n");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    let packs = || fs::read_dir(space.objects_dir().join("pack")).expect("listed").count();
+    let before = packs();
+    assert_eq!(space.snapshot(RUN, 1).expect("taken"), begun.snapshot);
+    assert_eq!(space.snapshot(RUN, 1).expect("taken"), begun.snapshot);
+    assert_eq!(packs(), before);
+}
+
+#[test]
+fn work_is_committed_on_the_agents_line() {
+    let world = World::repository();
+    world.write("a.txt", "one\n");
+    world.write("gone", "x");
+    world.write("moved", "moved content\n");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    write(&dir, "a.txt", "two\n");
+    write(&dir, "new/deep/file", "three\n");
+    fs::remove_file(dir.join("gone")).expect("removed");
+    fs::rename(dir.join("moved"), dir.join("there")).expect("renamed");
+    let snapshot = space.snapshot(RUN, 1).expect("taken");
+    assert_eq!(names_of(&space, &snapshot.commit), ["a.txt", "new/deep/file", "there"]);
+    assert_eq!(text_of(&space, &snapshot.commit, "a.txt").as_deref(), Some("two\n"));
+    assert_eq!(space.read_ref("refs/posse/work/k3f9ab2c").expect("read"), Some(snapshot.commit));
+    let log = space.git().run(&["log", "-1", "--format=%P %an <%ae> %s", &snapshot.commit.to_string()]);
+    let log = String::from_utf8(log.expect("a log")).expect("text");
+    let parent = begun.snapshot.commit;
+    assert_eq!(log, format!("{parent} Posse <posse@localhost> posse: work of {RUN}\n"));
+    assert_eq!(space.snapshot(RUN, 1).expect("taken"), snapshot);
+    assert_sound(&space);
+}
+
+#[test]
+fn a_change_within_the_same_moment_is_seen() {
+    let world = World::new();
+    world.write("a", "0");
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    for round in 1..50 {
+        // Same size, and most often the same clock tick.
+        write(&dir, "a", (round % 10).to_string());
+        let snapshot = space.snapshot(RUN, 1).expect("taken");
+        assert_eq!(text_of(&space, &snapshot.commit, "a"), Some((round % 10).to_string()), "round {round}");
+    }
+}
+
+#[test]
+fn a_child_begins_with_its_parents_work() {
+    let world = World::repository();
+    world.write("a.txt", "one\n");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let parent = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    write(&parent, "b.txt", "by the parent\n");
+    let snapshot = space.snapshot(RUN, 1).expect("taken");
+    let child = space.make("k3f9ab2c.1", 1, &snapshot.commit).expect("made").dir;
+    assert_eq!(fs::read_to_string(child.join("b.txt")).expect("read"), "by the parent\n");
+    write(&parent, "b.txt", "changed after\n");
+    let later = space.make("k3f9ab2c.2", 1, &snapshot.commit).expect("made").dir;
+    assert_eq!(fs::read_to_string(later.join("b.txt")).expect("read"), "by the parent\n");
+    assert_eq!(status_in(&space, &later, &world.home()), "");
+}
+
+#[test]
+fn an_unfinished_workspace_is_made_anew_and_a_finished_one_is_kept() {
+    let world = World::new();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let dir = space.dir_of(RUN, 1);
+    write(&dir, "half", "written");
+    let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    assert!(made.fresh && !dir.join("half").exists());
+    write(&dir, "work", "of the agent");
+    let again = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    assert!(!again.fresh && dir.join("work").exists());
+    assert_eq!(again.base, begun.snapshot.commit);
+}
+
+#[test]
+fn a_shared_checkout_cannot_be_written_and_is_made_once() {
+    let world = World::new();
+    world.write("dir/a", "one");
+    let (begun, space) = world.begin();
+    let shared = space.shared(&begun.snapshot.commit).expect("made");
+    let mode = |path: &str| fs::metadata(shared.join(path)).expect("there").permissions().mode() & 0o222;
+    assert_eq!((mode("dir/a"), mode("dir")), (0, 0));
+    assert!(!shared.join(".git").exists());
+    assert_eq!(space.shared(&begun.snapshot.commit).expect("made"), shared);
+}
+
+#[test]
+fn a_copied_file_is_in_every_workspace_and_in_no_object() {
+    let mut world = World::repository();
+    world.options.copy = vec![".env".to_owned(), "secrets/**".to_owned()];
+    world.write(".gitignore", ".env\nsecrets/\n");
+    world.write("a", "one");
+    world.commit_all();
+    world.write(".env", "TOKEN=hunter2\n");
+    world.write("secrets/key", "s3cr3t-key\n");
+    world.write("same", "TOKEN=hunter2\n");
+    let (begun, space) = world.begin();
+    assert_eq!(names_of(&space, &begun.snapshot.commit), [".gitignore", "a"]);
+    assert!(begun.notes.iter().any(|note| note.contains("same")), "{:?}", begun.notes);
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    assert_eq!(fs::read_to_string(dir.join(".env")).expect("read"), "TOKEN=hunter2\n");
+    assert_eq!(fs::read_to_string(dir.join("secrets/key")).expect("read"), "s3cr3t-key\n");
+    // The agent stops ignoring it, and makes copies of its own, also in place of a tracked file.
+    write(&dir, ".gitignore", "");
+    fs::copy(dir.join(".env"), dir.join("leak")).expect("copied");
+    fs::copy(dir.join("secrets/key"), dir.join("a")).expect("copied");
+    write(&dir, "work", "done");
+    let salvaged = space.salvage(RUN, 1).expect("salvaged");
+    assert_eq!(names_of(&space, &salvaged.snapshot.commit), [".gitignore", "a", "work"]);
+    assert_eq!(text_of(&space, &salvaged.snapshot.commit, "a").as_deref(), Some("one"));
+    assert!(salvaged.notes.iter().any(|note| note.contains("leak")), "{:?}", salvaged.notes);
+    let objects = space.git().run(&["cat-file", "--batch-all-objects", "--batch"]).expect("read");
+    let text = String::from_utf8_lossy(&objects);
+    assert!(text.contains("done") && !text.contains("hunter2") && !text.contains("s3cr3t"));
+    assert_sound(&space);
+}
+
+#[test]
+fn work_in_a_nested_repository_is_plain_files() {
+    let world = World::repository();
+    world.write("a", "one");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    crate::support::git_in(&dir, &world.home(), &["init", "-q", "sub"]);
+    write(&dir, "sub/file", "kept\n");
+    write(&dir, ".GIT/config", "left out\n");
+    let salvaged = space.salvage(RUN, 1).expect("salvaged");
+    assert_eq!(names_of(&space, &salvaged.snapshot.commit), ["a", "sub/file"]);
+    assert!(salvaged.notes.iter().any(|note| note.contains("sub")), "{:?}", salvaged.notes);
+    assert!(salvaged.notes.iter().any(|note| note.contains(".GIT")), "{:?}", salvaged.notes);
+}
+
+#[test]
+fn the_agents_own_git_decides_nothing() {
+    let world = World::repository();
+    world.write("a", "one");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    fs::remove_dir_all(dir.join(".git")).expect("removed");
+    write(&dir, ".git", "gitdir: /nonexistent\n");
+    write(&dir, "b", "two");
+    let snapshot = space.snapshot(RUN, 1).expect("taken");
+    assert_eq!(names_of(&space, &snapshot.commit), ["a", "b"]);
+}
+
+#[test]
+fn a_run_that_grows_too_large_is_told_so() {
+    let mut world = World::new();
+    world.write("a", vec![b'x'; 3000]);
+    world.options.max_run_bytes = 5000;
+    let (begun, space) = world.begin();
+    space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    let error = space.make("k3f9ab2c.1", 1, &begun.snapshot.commit).expect_err("too large").to_string();
+    assert!(error.contains("workspace.max_run_bytes"), "{error}");
+    assert!(space.disk_bytes().expect("counted") >= 3000);
+}
+
+#[test]
+fn large_files_and_empty_ones_are_kept_as_they_are() {
+    let world = World::new();
+    let large: Vec<u8> = (0..6_000_000_u32).flat_map(|number| number.to_le_bytes()).take(6_000_000).collect();
+    world.write("large", &large);
+    world.write("copy", &large);
+    world.write("empty", "");
+    let (begun, space) = world.begin();
+    let files = files_of(&space, &begun.snapshot.commit);
+    assert!(files[&b"large"[..]].1 == large && files[&b"copy"[..]].1 == large);
+    assert!(files[&b"empty"[..]].1.is_empty());
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    assert!(fs::read(dir.join("large")).expect("read") == large);
+    assert_sound(&space);
+}
