@@ -70,7 +70,7 @@ impl Checkout<'_> {
         let copying = Copying { checkout: self, root: &root, sources: &sources, clones: &clones };
         let written = parallel::map(groups.len(), |at| copying.group(groups[at].clone()))?;
         let mut stats: Vec<Option<Stat>> = written.into_iter().flatten().collect();
-        self.from_objects(&root, &mut stats)?;
+        self.write_objects(&root, &mut stats)?;
         if self.read_only {
             for dir in dirs.iter().rev() {
                 set_mode(&root, dir, 0o555).map_err(|error| self.failed(dir, &error))?;
@@ -135,7 +135,7 @@ impl Checkout<'_> {
     }
 
     /// Writes what could not be copied.
-    fn from_objects(&self, root: &OwnedFd, stats: &mut [Option<Stat>]) -> Result<(), WorkspaceError> {
+    fn write_objects(&self, root: &OwnedFd, stats: &mut [Option<Stat>]) -> Result<(), WorkspaceError> {
         let missing: Vec<usize> = (0..self.files.len())
             .filter(|at| stats[*at].is_none() && self.is_written(&self.files[*at]))
             .collect();
@@ -146,7 +146,7 @@ impl Checkout<'_> {
         let parts: Vec<&[usize]> = missing.chunks(share).collect();
         let written = std::thread::scope(|scope| {
             let workers: Vec<_> =
-                parts.iter().map(|part| scope.spawn(move || self.part_from_objects(root, part))).collect();
+                parts.iter().map(|part| scope.spawn(move || self.write_some_objects(root, part))).collect();
             let join = |worker: std::thread::ScopedJoinHandle<'_, _>| match worker.join() {
                 Ok(result) => result,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -159,7 +159,7 @@ impl Checkout<'_> {
         Ok(())
     }
 
-    fn part_from_objects(&self, root: &OwnedFd, part: &[usize]) -> Result<Vec<Stat>, WorkspaceError> {
+    fn write_some_objects(&self, root: &OwnedFd, part: &[usize]) -> Result<Vec<Stat>, WorkspaceError> {
         let wanted: Vec<Oid> = part.iter().map(|at| self.files[*at].oid).collect();
         let mut stats = Vec::with_capacity(part.len());
         Reader::start(self.git)?.each(&wanted, |place, size, content| {

@@ -120,7 +120,7 @@ impl<'a> Input<'a> {
     }
 
     fn entry(&mut self) -> Option<Tracked> {
-        let start = self.rest.len();
+        let before = self.rest.len();
         let mut stat = [0; 10];
         for number in &mut stat {
             *number = self.number()?;
@@ -141,7 +141,7 @@ impl<'a> Input<'a> {
             self.take(1)?;
         } else {
             // One to eight zeros, so that the length of the entry is a multiple of eight.
-            let length = start - self.rest.len();
+            let length = before - self.rest.len();
             self.take(8 - length % 8)?;
         }
         Some(Tracked {
@@ -205,10 +205,12 @@ pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
     out.extend_from_slice(&version.to_be_bytes());
     out.extend_from_slice(&u32::try_from(entries.len()).unwrap_or_default().to_be_bytes());
     for entry in entries {
-        let start = out.len();
+        let before = out.len();
         let mut stat = entry.stat.map_or([0; 10], |stat| ShortStat::of(&stat).0);
         stat[6] = entry.mode.bits();
-        stat.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+        for number in stat {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
         out.extend_from_slice(entry.oid.as_bytes());
         let length = u16::try_from(entry.path.len()).map_or(NAME_LENGTH, |length| length.min(NAME_LENGTH));
         if skipped(entry) {
@@ -218,7 +220,7 @@ pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
             out.extend_from_slice(&length.to_be_bytes());
         }
         out.extend_from_slice(&entry.path);
-        let padding = 8 - (out.len() - start) % 8;
+        let padding = 8 - (out.len() - before) % 8;
         out.extend_from_slice(&[0; 8][..padding]);
     }
     let sum: [u8; SUM_BYTES] = Sha1::digest(&out).into();

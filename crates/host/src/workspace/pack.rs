@@ -261,8 +261,8 @@ fn index_of(objects: &std::collections::HashMap<Oid, Place>, pack_sum: &[u8; 20]
         at += sorted[at..].partition_point(|(oid, _)| oid.as_bytes()[0] <= first);
         out.extend_from_slice(&u32::try_from(at).unwrap_or(u32::MAX).to_be_bytes());
     }
-    sorted.iter().for_each(|(oid, _)| out.extend_from_slice(oid.as_bytes()));
-    sorted.iter().for_each(|(_, place)| out.extend_from_slice(&place.crc.to_be_bytes()));
+    out.extend(sorted.iter().flat_map(|(oid, _)| *oid.as_bytes()));
+    out.extend(sorted.iter().flat_map(|(_, place)| place.crc.to_be_bytes()));
     let mut far: Vec<u64> = Vec::new();
     for (_, place) in &sorted {
         let offset = if place.offset < FAR_OFFSET {
@@ -273,7 +273,7 @@ fn index_of(objects: &std::collections::HashMap<Oid, Place>, pack_sum: &[u8; 20]
         };
         out.extend_from_slice(&u32::try_from(offset).unwrap_or(u32::MAX).to_be_bytes());
     }
-    far.iter().for_each(|offset| out.extend_from_slice(&offset.to_be_bytes()));
+    out.extend(far.iter().flat_map(|offset| offset.to_be_bytes()));
     out.extend_from_slice(pack_sum);
     let sum: [u8; 20] = Sha1::digest(&out).into();
     out.extend_from_slice(&sum);

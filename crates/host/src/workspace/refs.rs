@@ -33,7 +33,7 @@ pub(crate) fn check_id(id: &str) -> Result<(), WorkspaceError> {
         || !id.bytes().all(plain)
         || id.starts_with(['.', '-'])
         || id.ends_with('.')
-        || id.ends_with(".lock")
+        || id.as_bytes().ends_with(b".lock")
         || id.contains("..");
     if bad {
         return Err(WorkspaceError::Unsupported(format!(

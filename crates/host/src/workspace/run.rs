@@ -336,16 +336,6 @@ impl RunSpace {
     pub fn disk_bytes(&self) -> Result<u64, WorkspaceError> {
         disk::bytes_beneath(&self.dir())
     }
-
-    pub(super) fn commit(
-        &self,
-        pack: &PackWriter,
-        tree: &Oid,
-        parent: &Oid,
-        message: &str,
-    ) -> Result<Oid, WorkspaceError> {
-        add_commit(pack, tree, &[*parent], message)
-    }
 }
 
 /// Whether every part from `top` down to `dir` that is there is a directory and no symlink.

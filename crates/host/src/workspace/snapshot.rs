@@ -111,7 +111,7 @@ impl RunSpace {
             tip.commit
         } else {
             content::add_trees(&trees, &present, &pack)?;
-            let commit = self.commit(&pack, &tree, &tip.commit, &format!("posse: work of {agent}"))?;
+            let commit = super::add_commit(&pack, &tree, &[tip.commit], &format!("posse: work of {agent}"))?;
             let options = &self.spaces.options;
             options.hit("workspace.snapshot.before_pack");
             let lock = self.project.lock()?;
@@ -170,7 +170,7 @@ impl RunSpace {
             }
             _ => objects::list(&self.git(), tip)?,
         };
-        let known = self.known(tracked, manifest.filter(|_| known))?;
+        let known = self.known(tracked, manifest.as_ref().filter(|_| known))?;
         let copies = self.copies();
         let exclude = disk::read_if_there(&self.dir().join("exclude"))?.unwrap_or_default();
         let options = &self.spaces.options;
@@ -207,10 +207,10 @@ impl RunSpace {
     }
 
     /// What is known of a workspace: the files of its tip, and the earlier look at it. Both are sorted.
-    fn known(&self, tracked: Vec<Listed>, seen: Option<Manifest>) -> Result<Vec<Known>, WorkspaceError> {
+    fn known(&self, tracked: Vec<Listed>, seen: Option<&Manifest>) -> Result<Vec<Known>, WorkspaceError> {
         let absent = self.absent()?;
         let known = tracked.into_iter().map(|Listed { path, mode, oid }| {
-            let seen = seen.as_ref().and_then(|seen| seen.get(&path));
+            let seen = seen.and_then(|seen| seen.get(&path));
             let seen =
                 seen.and_then(|entry| entry.stat.map(|stat| Seen { stat, oid: entry.oid, raw: entry.raw }));
             let skipped = absent.contains(&path);

@@ -167,13 +167,17 @@ proptest! {
         rounds in prop::collection::vec(prop::collection::vec(change(), 0..8), 1..4),
     ) {
         let world = World::new();
-        before.iter().for_each(|change| carry_out(&world.folder(), change));
+        for change in &before {
+            carry_out(&world.folder(), change);
+        }
         let (begun, space) = world.begin();
         prop_assert_eq!(files_of(&space, &begun.snapshot.commit), on_disk(&world.folder()));
         let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
         prop_assert_eq!(on_disk(&dir), on_disk(&world.folder()));
         for round in rounds {
-            round.iter().for_each(|change| carry_out(&dir, change));
+            for change in &round {
+                carry_out(&dir, change);
+            }
             let salvaged = space.salvage(RUN, 1).expect("salvaged");
             prop_assert_eq!(files_of(&space, &salvaged.snapshot.commit), on_disk(&dir));
         }

@@ -21,8 +21,8 @@ fn a_workspace_has_the_files_of_its_snapshot_and_git_finds_it_clean() {
     assert_eq!(fs::read_to_string(made.dir.join("a.txt")).expect("read"), "one\n");
     assert_eq!(fs::read_to_string(made.dir.join("untracked")).expect("read"), "two\n");
     assert_eq!(fs::read_link(made.dir.join("dir/link")).expect("read"), std::path::Path::new("../a.txt"));
-    let mode = |path: &str| fs::metadata(made.dir.join(path)).expect("there").permissions().mode() & 0o7777;
-    assert_eq!((mode("a.txt"), mode("dir/run.sh"), mode("dir")), (0o644, 0o755, 0o755));
+    let bits = |path: &str| fs::metadata(made.dir.join(path)).expect("there").permissions().mode() & 0o7777;
+    assert_eq!((bits("a.txt"), bits("dir/run.sh"), bits("dir")), (0o644, 0o755, 0o755));
     assert_eq!(status_in(&space, &made.dir, &world.home()), "");
     assert_eq!(space.read_ref("refs/posse/work/k3f9ab2c").expect("read"), Some(begun.snapshot.commit));
     assert_sound(&space);
