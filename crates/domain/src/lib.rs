@@ -13,6 +13,7 @@ pub mod hash;
 pub mod id;
 pub mod lifecycle;
 pub mod message;
+pub mod object_id;
 pub mod ownership;
 pub mod permission;
 pub mod text;

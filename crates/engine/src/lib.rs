@@ -6,6 +6,7 @@
 mod deltas;
 mod driver;
 mod history;
+pub mod integrate;
 pub mod ports;
 mod projection;
 mod runtime;
@@ -35,11 +36,26 @@ pub const FAULT_POINTS: &[&str] = &[
     "engine.write.after_run",
     "engine.exec.before_run",
     "engine.exec.after_run",
+    "engine.workspace.before_make",
+    "engine.workspace.after_make",
+    "engine.workspace.before_snapshot",
+    "engine.workspace.after_snapshot",
+    "engine.workspace.before_salvage",
+    "engine.workspace.after_salvage",
+    "engine.merge.before",
+    "engine.merge.after",
+    "engine.check.before",
+    "engine.check.after",
+    "engine.update.before",
+    "engine.update.after",
+    "engine.deliver.before",
+    "engine.deliver.after",
     "engine.history.after_read",
     "engine.recover.after_claim",
     "engine.recover.after_fold",
     "engine.recover.before_look",
     "engine.recover.after_look",
+    "engine.run.after_snapshot",
     "engine.run.before_release",
     "engine.run.after_release",
 ];

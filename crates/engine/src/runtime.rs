@@ -11,7 +11,7 @@ use posse_domain::contract::{
     StepTerms,
 };
 use posse_domain::definition::Definition;
-use posse_domain::event::{Event, EventBody, RunStarted, RunTerms};
+use posse_domain::event::{BaseSnapshot, Event, EventBody, RunStarted, RunTerms, UnownedWriters};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Outcome, Run, TASK_PROMPT_MAX_BYTES};
@@ -23,7 +23,9 @@ use tokio::sync::{broadcast, watch};
 use crate::deltas::{Delta, DeltaHub};
 use crate::driver::{Driver, OpenEvents, Progress, Seed, Stop};
 use crate::history::{HistoryError, fill, read_events};
-use crate::ports::{Claim, Faults, Head, Holder, Models, RunKey, Store, StoreError, System, TenantId, Tool};
+use crate::ports::{
+    Claim, Faults, Head, Holder, Models, RunKey, Store, StoreError, System, TenantId, Tool, Workspaces,
+};
 use crate::projection::Projection;
 
 /// Largest request of a user.
@@ -43,6 +45,8 @@ pub struct Parts {
     pub tools: Vec<Tool>,
     /// Clock and chance.
     pub system: Arc<dyn System>,
+    /// Where agents work; without it, all of them work in the run's directory.
+    pub workspaces: Option<Arc<dyn Workspaces>>,
     /// Fault points, for tests.
     pub faults: Faults,
 }
@@ -104,6 +108,8 @@ pub struct RunSpec {
     pub run_rules: Rules,
     /// What a person allowed in advance.
     pub approvals: Approvals,
+    /// What becomes of writers that own nothing of their own.
+    pub unowned_writers: UnownedWriters,
     /// What becomes of an `ask` that nobody attends to.
     pub on_ask: OnAsk,
     /// Whether somebody who can be asked attends to this process. Not part of the run: a resume says it anew.
@@ -261,9 +267,10 @@ impl Runtime {
         spec: &RunSpec,
         terms: &RootTerms,
     ) -> Result<RunHandle, RuntimeError> {
+        let base = self.snapshot(id, spec, terms).await?;
         let now_ms = self.0.parts.system.now_ms();
         let event =
-            Event { agent: id.root(), at_ms: now_ms, body: Box::new(started(id, spec, terms)).into() };
+            Event { agent: id.root(), at_ms: now_ms, body: Box::new(started(id, spec, terms, base)).into() };
         let run = Run::begin(&event)
             .map_err(|illegal| RuntimeError::Invalid { field: "definitions", problem: illegal.problem })?;
         let (handle, seed) = self.seed(run, spec.attended, None, 0);
@@ -276,6 +283,24 @@ impl Runtime {
             handle.ended().await?;
         }
         Ok(handle)
+    }
+
+    /// The files a run starts from. A run in which nobody can change a file needs none: what its root may not do, no
+    /// child may.
+    async fn snapshot(
+        &self,
+        id: &RunId,
+        spec: &RunSpec,
+        terms: &RootTerms,
+    ) -> Result<Option<BaseSnapshot>, RuntimeError> {
+        let changes = |tool: &str| self.0.tools.get(tool).is_some_and(|tool| tool.class.changes_workspace());
+        let Some(workspaces) = &self.0.parts.workspaces else { return Ok(None) };
+        if !terms.tools.iter().any(|tool| changes(tool.as_str())) {
+            return Ok(None);
+        }
+        let base = workspaces.begin(id, &spec.dir).await;
+        self.0.parts.faults.hit("engine.run.after_snapshot");
+        base.map(Some).map_err(|problem| RuntimeError::Invalid { field: "dir", problem })
     }
 
     fn seed(&self, run: Run, attended: bool, epoch: Option<u64>, head: u64) -> (RunHandle, Seed) {
@@ -499,7 +524,7 @@ async fn open_events(
     Ok(open)
 }
 
-fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms) -> RunStarted {
+fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnapshot>) -> RunStarted {
     let definition = &terms.definition;
     let spawns = definition.spawns.as_ref().is_some_and(|spawns| !spawns.is_empty());
     let clipped = &spec.request[..spec.request.floor_char_boundary(TASK_PROMPT_MAX_BYTES)];
@@ -568,7 +593,9 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms) -> RunStarted {
             operator_rules: spec.operator_rules.clone(),
             run_rules: spec.run_rules.clone(),
             approvals: spec.approvals.clone(),
+            unowned_writers: spec.unowned_writers,
         },
         definitions: spec.definitions.clone(),
+        base,
     }
 }

@@ -194,7 +194,7 @@ impl PosseBuilder {
         let shared: Arc<[Tool]> = tools.clone().into();
         let tenant = self.options.tenant.clone();
         let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
-        let parts = Parts { store, models, tools, system, faults: self.faults };
+        let parts = Parts { store, models, tools, system, workspaces: None, faults: self.faults };
         Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared))
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use posse_agent::definition::Definitions;
 use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
 use posse_domain::definition::Definition;
+use posse_domain::event::UnownedWriters;
 use posse_domain::permission::{Approvals, OnAsk, Rules};
 use posse_engine::RunSpec;
 
@@ -35,6 +36,7 @@ pub struct NewRun {
     run_rules: Rules,
     approvals: Approvals,
     on_ask: OnAsk,
+    unowned_writers: UnownedWriters,
     attended: bool,
 }
 
@@ -59,6 +61,7 @@ impl NewRun {
             run_rules: Rules::default(),
             approvals: Approvals::none(),
             on_ask: OnAsk::Deny,
+            unowned_writers: UnownedWriters::Queue,
             attended: false,
         }
     }
@@ -157,6 +160,12 @@ impl NewRun {
         self
     }
 
+    /// Lets writers that name no paths run beside others, instead of one after the other.
+    pub fn unowned_writers(mut self, unowned: UnownedWriters) -> Self {
+        self.unowned_writers = unowned;
+        self
+    }
+
     /// What becomes of an `ask` that nobody attends to, and of a child's: a no, or a question that waits until
     /// somebody answers it with [`Posse::answer`](crate::Posse::answer), in whatever process.
     pub fn on_ask(mut self, on_ask: OnAsk) -> Self {
@@ -204,6 +213,7 @@ impl NewRun {
             operator_rules: self.operator_rules,
             run_rules: self.run_rules,
             approvals: self.approvals,
+            unowned_writers: self.unowned_writers,
             on_ask: self.on_ask,
             attended: self.attended,
             definitions: definitions.iter().map(|definition| (**definition).clone()).collect(),

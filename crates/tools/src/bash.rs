@@ -348,6 +348,7 @@ mod tests {
             context: Arc::new(ExecutionContext::default()),
             call_id: "c1".into(),
             workspace: Arc::new(workspace.to_owned()),
+            isolated: false,
             seen: Arc::new(Nothing),
             rules: PathRules::default(),
             approvals: Approvals::none(),

@@ -70,6 +70,8 @@ impl EventBody {
             EventBody::ToolInterrupted(e) => vec![&mut e.output],
             EventBody::MessageReceived(e) => vec![&mut e.text],
             EventBody::InputRequested(e) => vec![&mut e.arguments],
+            EventBody::ChecksPassed(e) => e.checks.iter_mut().map(|check| &mut check.output).collect(),
+            EventBody::ChecksFailed(e) => e.checks.iter_mut().map(|check| &mut check.output).collect(),
             _ => Vec::new(),
         }
     }

@@ -10,6 +10,7 @@ use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{FailKind, StateName};
 use crate::message::Reply;
+use crate::object_id::ObjectId;
 use crate::permission::{Approvals, Decision, Rule, Rules};
 use crate::text::{BlobRef, Text};
 
@@ -30,6 +31,59 @@ pub struct RunTerms {
     /// What a person allowed in advance: `--allow`, and what they stored by saying "always".
     #[serde(default, skip_serializing_if = "Approvals::is_empty")]
     pub approvals: Approvals,
+    /// What becomes of writers that own nothing of their own.
+    #[serde(default, skip_serializing_if = "UnownedWriters::is_default")]
+    pub unowned_writers: UnownedWriters,
+}
+
+/// What becomes of a writer whose contract names no paths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UnownedWriters {
+    /// It owns all that its parent owns, and runs alone among writers.
+    #[default]
+    Queue,
+    /// It runs beside others; the merge still protects.
+    Parallel,
+}
+
+impl UnownedWriters {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+    fn is_default(&self) -> bool {
+        *self == UnownedWriters::Queue
+    }
+}
+
+/// The files a run starts from, as a commit in the project's repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaseSnapshot {
+    /// The commit.
+    pub commit: ObjectId,
+    /// Its tree.
+    pub tree: ObjectId,
+    /// The person's own commit beneath it, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<ObjectId>,
+    /// What is not as one might expect: submodules, what was left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What a run made of the files it started from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunResult {
+    /// The commit.
+    pub commit: ObjectId,
+    /// Its branch in the person's repository, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// How many files differ from the snapshot.
+    pub files: u64,
+    /// Why there is no branch, though there is a repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// See [`super::EventBody::RunStarted`].
@@ -50,6 +104,9 @@ pub struct RunStarted {
     pub terms: RunTerms,
     /// The definitions as they were when the run started; a run keeps them.
     pub definitions: Vec<Definition>,
+    /// The files it starts from; none if nobody in it can change any, or if it works in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<BaseSnapshot>,
 }
 
 /// See [`super::EventBody::RunResumed`].
@@ -87,6 +144,9 @@ pub struct RunCompleted {
     /// Whether the root ran out of turns.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turns_exhausted: bool,
+    /// What it made of the files, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<RunResult>,
 }
 
 /// See [`super::EventBody::RunFailed`].
@@ -105,6 +165,9 @@ pub struct RunFailed {
     pub failed: Vec<FailedChild>,
     /// What the tree spent.
     pub figures: Figures,
+    /// What it made of the files so far, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<RunResult>,
 }
 
 /// See [`super::EventBody::RunCancelled`].
@@ -117,6 +180,9 @@ pub struct RunCancelled {
     pub failed: Vec<FailedChild>,
     /// What the tree spent.
     pub figures: Figures,
+    /// What it made of the files so far, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<RunResult>,
 }
 
 /// See [`super::EventBody::SubagentCreated`].
@@ -177,6 +243,9 @@ pub struct SubagentStarted {
     pub from: StateName,
     /// `running`.
     pub to: StateName,
+    /// The snapshot of its parent's files that it starts from; none if the run works in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<ObjectId>,
 }
 
 /// See [`super::EventBody::SubagentAttempt`].
@@ -206,6 +275,9 @@ pub struct SubagentWaitingForMerge {
     /// Whether it ran out of turns before it was done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turns_exhausted: bool,
+    /// The commit with what it made of its files; none if that is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<ObjectId>,
 }
 
 /// See [`super::EventBody::SubagentFailed`].
@@ -280,6 +352,8 @@ pub enum Change {
     None,
     /// Files, written where the parent works.
     InPlace,
+    /// A commit, merged into the parent's files.
+    Merged,
 }
 
 /// See [`super::EventBody::IntegrationPassed`].
@@ -292,6 +366,109 @@ pub struct IntegrationPassed {
     pub to: StateName,
     /// What it changed.
     pub change: Change,
+    /// Files of the parent that were found with a content of neither side, and were kept as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
+}
+
+/// One command criterion, run by the host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckRecord {
+    /// The command.
+    pub command: String,
+    /// Whether it passed.
+    pub ok: bool,
+    /// How it ended: an exit code, a signal, its time limit, or why it was not run.
+    pub ended: String,
+    /// What it printed, shortened.
+    pub output: Text,
+    /// How long it took.
+    pub elapsed_ms: u64,
+}
+
+/// See [`super::EventBody::ChecksPassed`] and [`super::EventBody::ChecksFailed`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChecksPassed {
+    /// The merged tree they ran on.
+    pub tree: ObjectId,
+    /// The checks, in order.
+    pub checks: Vec<CheckRecord>,
+}
+
+/// See [`super::EventBody::ChecksFailed`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChecksFailed {
+    /// The merged tree they ran on.
+    pub tree: ObjectId,
+    /// The checks, in order; the last one that ran failed.
+    pub checks: Vec<CheckRecord>,
+}
+
+/// See [`super::EventBody::WorktreeConflicted`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorktreeConflicted {
+    /// The parent's files at the time.
+    pub ours: ObjectId,
+    /// The files that both sides changed, or that the gate refused, each with why.
+    pub files: Vec<String>,
+}
+
+/// See [`super::EventBody::WorktreeMerged`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorktreeMerged {
+    /// The parent's files before.
+    pub ours: ObjectId,
+    /// The commit they are about to become.
+    pub commit: ObjectId,
+    /// Its tree.
+    pub tree: ObjectId,
+    /// How many paths change.
+    pub paths: u64,
+}
+
+/// See [`super::EventBody::WorkspaceMade`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceMade {
+    /// The attempt it is for.
+    pub attempt: u32,
+    /// The commit whose files are in it.
+    pub base: ObjectId,
+    /// What the agent should know about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// See [`super::EventBody::WorkspaceSalvaged`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceSalvaged {
+    /// The attempt.
+    pub attempt: u32,
+    /// The commit with everything in it; none if it could not be looked at, and is kept as it is.
+    pub commit: Option<ObjectId>,
+    /// Ignored files that are not in it; a bounded list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+    /// How many there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out_count: u64,
+    /// Why it could not be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// See [`super::EventBody::WorkspaceRemoved`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceRemoved {
+    /// The attempt.
+    pub attempt: u32,
 }
 
 /// See [`super::EventBody::IntegrationFailed`].

@@ -2,11 +2,12 @@
 
 use super::codec::CodecError;
 use super::detail::{
-    CancelRequested, ContextTrimmed, InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed,
-    MessageReceived, ModelCalled, ModelReplied, PermissionDecided, RunCancelled, RunCompleted, RunFailed,
-    RunResumed, RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
-    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended,
-    ToolInterrupted,
+    CancelRequested, ChecksFailed, ChecksPassed, ContextTrimmed, InputAnswered, InputRequested,
+    IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied, PermissionDecided,
+    RunCancelled, RunCompleted, RunFailed, RunResumed, RunStarted, SubagentAttempt, SubagentClosed,
+    SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted,
+    SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended, ToolInterrupted, WorkspaceMade,
+    WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged,
 };
 
 macro_rules! events {
@@ -85,6 +86,20 @@ events! {
     IntegrationPassed(IntegrationPassed) => "agent.integration_passed",
     /// The child's work was not accepted.
     IntegrationFailed(IntegrationFailed) => "agent.integration_failed",
+    /// The child's command criteria passed on the merged tree.
+    ChecksPassed(ChecksPassed) => "agent.checks_passed",
+    /// One of the child's command criteria failed on the merged tree.
+    ChecksFailed(ChecksFailed) => "agent.checks_failed",
+    /// The child's change cannot be merged, or may not be.
+    WorktreeConflicted(WorktreeConflicted) => "agent.worktree_conflicted",
+    /// The child's change is merged; its parent's files are about to be brought up to date.
+    WorktreeMerged(WorktreeMerged) => "agent.worktree_merged",
+    /// An isolated workspace was made for the agent.
+    WorkspaceMade(WorkspaceMade) => "agent.workspace_made",
+    /// Everything in the agent's workspace is in a commit that a ref keeps.
+    WorkspaceSalvaged(WorkspaceSalvaged) => "agent.workspace_salvaged",
+    /// The directory of a workspace is gone.
+    WorkspaceRemoved(WorkspaceRemoved) => "agent.workspace_removed",
     /// A model call is about to be sent.
     ModelCalled(ModelCalled) => "agent.model_called",
     /// A model call ended, well or not.

@@ -34,6 +34,22 @@ impl EventBody {
             EventBody::SubagentRefused(e) => format!("refused {} ({})", shown(&e.definition), e.code),
             EventBody::IntegrationPassed(e) => format!("integrated, change: {}", word(&e.change)),
             EventBody::IntegrationFailed(e) => format!("not integrated ({})", e.code),
+            EventBody::ChecksPassed(e) => format!("{} checks passed", e.checks.len()),
+            EventBody::ChecksFailed(e) => match e.checks.iter().find(|check| !check.ok) {
+                Some(check) => format!("check failed ({}): {}", shown(&check.ended), shown(&check.command)),
+                None => "checks failed".to_owned(),
+            },
+            EventBody::WorktreeConflicted(e) => {
+                let first = e.files.first().map(|file| shown(file)).unwrap_or_default();
+                format!("not merged, {} files: {first}", e.files.len())
+            }
+            EventBody::WorktreeMerged(e) => format!("merged, {} paths", e.paths),
+            EventBody::WorkspaceMade(_) => "workspace made".to_owned(),
+            EventBody::WorkspaceSalvaged(e) => match &e.problem {
+                None => format!("workspace salvaged, {} ignored files left out", e.left_out_count),
+                Some(problem) => format!("workspace kept, it could not be looked at: {}", shown(problem)),
+            },
+            EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
             EventBody::ModelCalled(e) => format!("turn {}: asks {}", e.turn, shown(&e.model)),
             EventBody::ModelReplied(e) => replied(e),
             EventBody::ToolIntended(e) => match &e.specifier {

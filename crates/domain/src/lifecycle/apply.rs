@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::close::wall_since;
-use super::{Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Run};
+use super::{Cancel, ClosedAgent, FailKind, Failure, Files, Kind, Node, OpenAgent, OpenState, Outcome, Run};
 use crate::budget::{Deadline, Figures, Ledger};
 use crate::contract::Contract;
 use crate::definition::Definition;
@@ -56,7 +56,9 @@ impl Run {
         let ledger = Ledger::open_root(&event.agent, &started.contract.budget)
             .map_err(|error| illegal(event, error.to_string()))?;
         let agent = open_agent(Arc::new(started.contract.clone()), authority, kind, event.at_ms);
-        let agent = OpenAgent { state: OpenState::Running { attempt: 1 }, ..agent };
+        let base = started.base.as_ref().map(|base| base.commit);
+        let files = Files { base, ..Files::default() };
+        let agent = OpenAgent { state: OpenState::Running { attempt: 1 }, files, ..agent };
         Ok(started_run(&run, started, event.at_ms, kinds, ledger, agent))
     }
 
@@ -80,26 +82,49 @@ impl Run {
                 OpenState::Created { queued } if !*queued => *queued = true,
                 _ => return Err(illegal(event, "it does not wait to start")),
             },
-            EventBody::SubagentStarted(_) => match &mut self.child(event)?.state {
-                state @ OpenState::Created { .. } => *state = OpenState::Running { attempt: 1 },
-                _ => return Err(illegal(event, "it has started")),
-            },
-            EventBody::SubagentAttempt(e) => self.attempt(event, e)?,
-            EventBody::SubagentWaitingForMerge(e) => match &mut self.resting(event)?.state {
-                state @ OpenState::Running { .. } => {
-                    *state = OpenState::WaitingForMerge { report: e.report.clone() };
+            EventBody::SubagentStarted(e) => {
+                if self.base.is_some() != e.base.is_some() {
+                    return Err(illegal(event, "it starts from a snapshot if, and only if, the run did"));
                 }
-                _ => return Err(illegal(event, "it is not running")),
-            },
-            EventBody::IntegrationPassed(_) => {
-                let state = &mut self.child(event)?.state;
-                let OpenState::WaitingForMerge { report } = state else {
-                    return Err(illegal(event, "it does not wait for a merge"));
-                };
-                *state = OpenState::Completed { report: report.clone() };
+                let agent = self.child(event)?;
+                match &mut agent.state {
+                    state @ OpenState::Created { .. } => *state = OpenState::Running { attempt: 1 },
+                    _ => return Err(illegal(event, "it has started")),
+                }
+                agent.files.base = e.base;
+            }
+            EventBody::SubagentAttempt(e) => self.attempt(event, e)?,
+            EventBody::SubagentWaitingForMerge(e) => {
+                let agent = self.resting(event)?;
+                if e.change.is_some() && !(agent.files.made && agent.files.salvaged) {
+                    return Err(illegal(event, "its change is in no workspace that was salvaged"));
+                }
+                match &mut agent.state {
+                    state @ OpenState::Running { .. } => {
+                        *state = OpenState::WaitingForMerge { report: e.report.clone() };
+                    }
+                    _ => return Err(illegal(event, "it is not running")),
+                }
+                agent.files.change = e.change;
+            }
+            EventBody::IntegrationPassed(e) => self.integration_passed(event, e)?,
+            EventBody::ChecksPassed(_) | EventBody::ChecksFailed(_) | EventBody::WorktreeConflicted(_) => {
+                self.waiting(event)?;
+            }
+            EventBody::WorktreeMerged(e) => self.worktree_merged(event, e)?,
+            EventBody::WorkspaceMade(e) => self.workspace_made(event, e)?,
+            EventBody::WorkspaceSalvaged(e) => self.workspace_salvaged(event, e)?,
+            EventBody::WorkspaceRemoved(_) => {
+                if self.closed(id).is_none() {
+                    return Err(illegal(event, "it is not closed"));
+                }
             }
             EventBody::IntegrationFailed(e) => {
-                let state = &mut self.child(event)?.state;
+                let agent = self.waiting(event)?;
+                if agent.files.merging.is_some() {
+                    return Err(illegal(event, "it is merged"));
+                }
+                let state = &mut agent.state;
                 let OpenState::WaitingForMerge { report } = state else {
                     return Err(illegal(event, "it does not wait for a merge"));
                 };
@@ -153,7 +178,13 @@ impl Run {
             EventBody::RunCancelled(e) => {
                 self.end_run(event, Outcome::Cancelled { reason: e.reason.clone() })?;
             }
-            EventBody::ToolIntended(e) => self.live(event)?.changed |= e.class.changes_workspace(),
+            EventBody::ToolIntended(e) => {
+                let agent = self.live(event)?;
+                if e.class.changes_workspace() {
+                    agent.changed = true;
+                    agent.files.salvaged = false;
+                }
+            }
             EventBody::SubagentRefused(_)
             | EventBody::PermissionDecided(_)
             | EventBody::MessageReceived(_)
@@ -174,7 +205,7 @@ impl Run {
     }
 
     /// The event's agent, which must be a child: the root has no events of a sub-agent.
-    fn child(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
+    pub(super) fn child(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
         if event.agent.is_root() {
             return Err(illegal(event, "the root is no sub-agent"));
         }
@@ -200,6 +231,11 @@ impl Run {
     fn attempt(&mut self, event: &Event, again: &SubagentAttempt) -> Result<(), Illegal> {
         let agent = self.resting(event)?;
         let retries = agent.contract.execution.max_retries;
+        if agent.files.made && !agent.files.salvaged {
+            return Err(illegal(event, "what is in its workspace is not kept"));
+        }
+        // A fresh workspace from the same snapshot; what was merged into the old one stays with that.
+        agent.files = Files { base: agent.files.base, ..Files::default() };
         match &mut agent.state {
             OpenState::Running { attempt } if *attempt + 1 == again.n => {
                 if *attempt > retries || !again.kind.is_retried() {
@@ -262,6 +298,9 @@ impl Run {
     fn close_agent(&mut self, event: &Event, closed: &SubagentClosed) -> Result<(), Illegal> {
         let id = &event.agent;
         let agent = self.resting(event)?;
+        if agent.files.made && !agent.files.salvaged {
+            return Err(illegal(event, "what is in its workspace is not kept"));
+        }
         let failure = match (&agent.state, closed.final_status) {
             (OpenState::Completed { .. }, FinalStatus::Completed) => None,
             (OpenState::Failed(failure), FinalStatus::Failed) => Some(failure.clone()),
@@ -393,6 +432,7 @@ fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at
         background: false,
         writer: false,
         changed: false,
+        files: Files::default(),
         children: 0,
         open_children: BTreeSet::new(),
         cancel: None,
@@ -416,6 +456,7 @@ fn started_run(
         request: started.request.clone(),
         terms: started.terms.clone(),
         dir: started.dir.clone(),
+        base: started.base.clone(),
         session_id: started.session_id.clone(),
         started_at_ms: at_ms,
         kinds,

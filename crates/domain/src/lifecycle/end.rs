@@ -4,7 +4,7 @@ use super::close::wall_since;
 use super::{Decided, FailKind, Failure, Run};
 use crate::budget::Figures;
 use crate::code::Code;
-use crate::event::{FailedChild, RunCancelled, RunCompleted, RunFailed};
+use crate::event::{FailedChild, RunCancelled, RunCompleted, RunFailed, RunResult};
 use crate::text::Text;
 
 /// How the root ended.
@@ -32,7 +32,7 @@ pub enum EndBlocked {
 
 impl Run {
     /// Ends the run. A failed required child that nobody repaired fails it even if the root ended well.
-    pub fn end(&self, end: RunEnd, now_ms: i64) -> Result<Decided, EndBlocked> {
+    pub fn end(&self, end: RunEnd, result: Option<RunResult>, now_ms: i64) -> Result<Decided, EndBlocked> {
         let root = self.id.root();
         let Some(agent) = self.open(&root) else { return Err(EndBlocked::Ended) };
         if self.outcome.is_some() {
@@ -45,13 +45,16 @@ impl Run {
         // What the tree spent, in the time that passed for the user.
         let figures = Figures { wall_ms: 0, ..spent } + wall_since(self.started_at_ms, now_ms);
         let body = match end {
-            RunEnd::Done { report, turns_exhausted } => match self.unrepaired() {
-                Some(child) => self.failed_by(child, report, figures),
-                None => RunCompleted { text: report, failed: self.failed.clone(), figures, turns_exhausted }
-                    .into(),
-            },
+            RunEnd::Done { report, turns_exhausted } => {
+                if let Some(child) = self.unrepaired() {
+                    self.failed_by(child, report, figures, result)
+                } else {
+                    let failed = self.failed.clone();
+                    RunCompleted { text: report, failed, figures, turns_exhausted, result }.into()
+                }
+            }
             RunEnd::Failed(failure) if failure.kind == FailKind::Cancelled => {
-                RunCancelled { reason: failure.reason, failed: self.failed.clone(), figures }.into()
+                RunCancelled { reason: failure.reason, failed: self.failed.clone(), figures, result }.into()
             }
             RunEnd::Failed(failure) => RunFailed {
                 kind: failure.kind,
@@ -60,6 +63,7 @@ impl Run {
                 text: failure.report,
                 failed: self.failed.clone(),
                 figures,
+                result,
             }
             .into(),
         };
@@ -73,7 +77,13 @@ impl Run {
         })
     }
 
-    fn failed_by(&self, child: &FailedChild, report: Text, figures: Figures) -> crate::event::EventBody {
+    fn failed_by(
+        &self,
+        child: &FailedChild,
+        report: Text,
+        figures: Figures,
+        result: Option<RunResult>,
+    ) -> crate::event::EventBody {
         RunFailed {
             kind: FailKind::Execution,
             code: Code::SubagentError,
@@ -81,6 +91,7 @@ impl Run {
             text: Some(report),
             failed: self.failed.clone(),
             figures,
+            result,
         }
         .into()
     }

@@ -1,8 +1,10 @@
 //! A child's work has ended well: waiting for merge, integration, close.
 
-use super::{Decided, OpenState, Run, StateName};
-use crate::event::{Change, IntegrationPassed, SubagentWaitingForMerge};
+use super::{Decided, FailKind, OpenState, Run, StateName};
+use crate::code::Code;
+use crate::event::{Change, IntegrationFailed, IntegrationPassed, SubagentWaitingForMerge};
 use crate::id::AgentId;
+use crate::object_id::ObjectId;
 use crate::text::Text;
 
 /// How a child's work ended.
@@ -12,12 +14,15 @@ pub struct Finish {
     pub report: Text,
     /// Whether it ran out of turns.
     pub turns_exhausted: bool,
+    /// The commit with what it made of its files; none if that is nothing.
+    pub change: Option<ObjectId>,
 }
 
 impl Run {
-    /// Ends a running child's work. The work is accepted in the same commit: without a change there is nothing to
-    /// check, and a change stands already where the parent works. Closing follows unless the contract leaves it
-    /// to the parent. Nothing while the child has open children of its own, or asks its model.
+    /// Ends a running child's work. Without a change and without criteria that the host runs there is nothing to
+    /// integrate, so it is accepted in the same commit; so is a change that stands already where the parent works.
+    /// Closing follows unless the contract leaves it to the parent. Nothing while the child has open children of its
+    /// own, or asks its model.
     pub fn finish(&self, id: &AgentId, finish: Finish) -> Option<Vec<Decided>> {
         let agent = self.open(id)?;
         let working =
@@ -25,17 +30,44 @@ impl Run {
         if id.is_root() || !matches!(agent.state, OpenState::Running { .. }) || working {
             return None;
         }
+        let Finish { report, turns_exhausted, change } = finish;
         let waiting = SubagentWaitingForMerge {
             from: StateName::Running,
             to: StateName::WaitingForMerge,
-            report: finish.report,
-            turns_exhausted: finish.turns_exhausted,
+            report,
+            turns_exhausted,
+            change,
         };
-        let passed = IntegrationPassed {
-            from: StateName::WaitingForMerge,
-            to: StateName::Completed,
-            change: if agent.changed { Change::InPlace } else { Change::None },
-        };
-        Some(vec![(id.clone(), waiting.into()), (id.clone(), passed.into())])
+        let mut decided = vec![(id.clone(), waiting.into())];
+        let in_place = self.base.is_none() && agent.changed;
+        if change.is_none() && (self.base.is_none() || agent.contract.checks().next().is_none()) {
+            let change = if in_place { Change::InPlace } else { Change::None };
+            decided.push((id.clone(), passed(change, Vec::new()).into()));
+        }
+        Some(decided)
     }
+
+    /// Accepts the work of a child that waits for its merge. Nothing for any other.
+    pub fn accept(&self, id: &AgentId, kept: Vec<String>) -> Option<Decided> {
+        let agent = self.open(id)?;
+        if !matches!(agent.state, OpenState::WaitingForMerge { .. }) {
+            return None;
+        }
+        let change = if agent.files.merging.is_some() { Change::Merged } else { Change::None };
+        Some((id.clone(), passed(change, kept).into()))
+    }
+
+    /// Refuses the work of a child that waits for its merge, unless it is merged already.
+    pub fn reject(&self, id: &AgentId, kind: FailKind, code: Code, reason: String) -> Option<Decided> {
+        let agent = self.open(id)?;
+        if !matches!(agent.state, OpenState::WaitingForMerge { .. }) || agent.files.merging.is_some() {
+            return None;
+        }
+        let (from, to) = (StateName::WaitingForMerge, StateName::Failed);
+        Some((id.clone(), IntegrationFailed { from, to, kind, code, reason }.into()))
+    }
+}
+
+fn passed(change: Change, kept: Vec<String>) -> IntegrationPassed {
+    IntegrationPassed { from: StateName::WaitingForMerge, to: StateName::Completed, change, kept }
 }

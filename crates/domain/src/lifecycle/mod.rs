@@ -15,6 +15,7 @@ mod finish;
 mod spawn;
 mod start;
 mod state;
+mod workspace;
 
 pub use apply::{DELEGATE_TOOLS, Illegal, tools_of};
 pub use ask::{NotAnswered, Question};
@@ -26,6 +27,7 @@ pub use state::{
     Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Request, RequestState,
     Run, StateName,
 };
+pub use workspace::Files;
 
 use crate::event::EventBody;
 use crate::id::AgentId;

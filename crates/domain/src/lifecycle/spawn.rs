@@ -106,6 +106,7 @@ impl Run {
         let continues = self.continued(from.parent, request)?;
         let repairs = self.repaired_child(from.parent, request)?;
         check_terms(parent, request)?;
+        self.check_criteria(request)?;
         self.check_model(request)?;
         let id = from.parent.child(parent.children + 1);
         self.ledger
@@ -143,6 +144,26 @@ impl Run {
             reason: refusal.reason.clone(),
         };
         (from.parent.clone(), refused.into())
+    }
+
+    /// The host runs commands on the merged tree, so there has to be one.
+    fn check_criteria(&self, request: &SpawnRequest) -> Result<(), Refusal> {
+        let commands = request.success_criteria.iter().filter_map(|criterion| match criterion {
+            Criterion::Command(command) => Some(command),
+            Criterion::Words(_) => None,
+        });
+        for command in commands {
+            if command.command.trim().is_empty() || command.timeout_ms == Some(0) {
+                let reason = "`success_criteria`: a command must not be empty, and needs some time";
+                return Err(Refusal::new(Code::InvalidInput, reason));
+            }
+            if self.base.is_none() {
+                let reason = "success criteria that are commands need workspaces, and this run works in place; say \
+                              them in words";
+                return Err(Refusal::new(Code::Unsupported, reason));
+            }
+        }
+        Ok(())
     }
 
     /// A model may only name models that a person named for this run: for the root, or in a definition. A name is
@@ -336,10 +357,6 @@ fn may_spawn(parent: &OpenAgent) -> Result<(), Refusal> {
 }
 
 fn check_terms(parent: &OpenAgent, request: &SpawnRequest) -> Result<(), Refusal> {
-    if request.success_criteria.iter().any(|criterion| matches!(criterion, Criterion::Command(_))) {
-        let reason = "success criteria that are commands cannot be checked yet; say them in words";
-        return Err(Refusal::new(Code::Unsupported, reason));
-    }
     if request.share_history && !parent.authority.grant().may_share_history {
         return Err(Refusal::new(Code::PermissionDenied, "this agent may not share its conversation"));
     }

@@ -3,6 +3,7 @@
 use super::{Decided, OpenState, Run, StateName};
 use crate::event::{QueuedFor, SubagentQueued, SubagentStarted};
 use crate::id::AgentId;
+use crate::object_id::ObjectId;
 
 impl Run {
     /// Says once that a created child waits. Nothing for an agent that has started, is to end, or has said so
@@ -16,11 +17,12 @@ impl Run {
         }
     }
 
-    /// Starts a created child. Nothing for an agent that runs already, or is to end.
-    pub fn start(&self, id: &AgentId) -> Option<Decided> {
+    /// Starts a created child from a snapshot of its parent's files, where the run has such. Nothing for an agent
+    /// that runs already, or is to end.
+    pub fn start(&self, id: &AgentId, base: Option<ObjectId>) -> Option<Decided> {
         match self.open(id)?.state {
             OpenState::Created { .. } if !self.is_cancelled(id) => {
-                let started = SubagentStarted { from: StateName::Created, to: StateName::Running };
+                let started = SubagentStarted { from: StateName::Created, to: StateName::Running, base };
                 Some((id.clone(), started.into()))
             }
             _ => None,

@@ -9,11 +9,13 @@ use crate::budget::{Amount, Deadline, Ledger};
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::definition::Definition;
-use crate::event::{AnsweredBy, FailedChild, RunTerms};
+use crate::event::{AnsweredBy, BaseSnapshot, FailedChild, RunTerms};
 use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, DefinitionLayer, Grant, ToolSet};
 use crate::text::Text;
+
+use super::Files;
 
 /// The names of the lifecycle's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -177,8 +179,10 @@ pub struct OpenAgent {
     pub background: bool,
     /// Whether it can write or execute.
     pub writer: bool,
-    /// Whether it, or a child of it that closed, may have changed files.
+    /// Whether it, or a child of it that closed, may have changed files in place.
     pub changed: bool,
+    /// Where it works, and what became of its work.
+    pub files: Files,
     /// How many child numbers are used.
     pub children: u32,
     /// The children that are not closed.
@@ -305,6 +309,8 @@ pub struct Run {
     pub terms: RunTerms,
     /// The working directory.
     pub dir: String,
+    /// The files it started from; none if it works in place.
+    pub base: Option<BaseSnapshot>,
     /// The embedder's session.
     pub session_id: Option<String>,
     /// When it started.

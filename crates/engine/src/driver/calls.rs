@@ -1,7 +1,7 @@
 //! Tool calls: decide -> journal the intent -> run -> journal the result.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +16,12 @@ use serde_json::Value;
 use super::Driver;
 use super::asking::{Admission, consented};
 use super::effects::{Effect, Limit};
+use super::place::Place;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use crate::ports::{
     CallContext, EffectTool, Handler, Prepared, Recovered, ToolFailure, ToolOutput, ToolResult,
+    WORKSPACE_SHOWN_AT,
 };
-use crate::scheduler::{Want, What};
 
 /// Most bytes of one tool result that a conversation takes; the rest is cut with a mark.
 const OUTPUT_MAX_BYTES: usize = 256 * 1024;
@@ -149,8 +150,7 @@ impl Driver {
         let mut text = format!("`{}` is not allowed ({verdict})", brief(&operation));
         if verdict.because == Because::Doubt(Doubt::NotBeneath) {
             // Models like to write whole paths; tell them the one that would have been right.
-            let inside =
-                specifier.as_deref().and_then(|path| Path::new(path).strip_prefix(&*self.workspace).ok());
+            let inside = specifier.as_deref().and_then(|path| self.inside(id, Path::new(path)));
             if let Some(inside) = inside.filter(|inside| !inside.as_os_str().is_empty()) {
                 let _ = write!(text, "; write it as `{}`", inside.display());
             }
@@ -182,8 +182,7 @@ impl Driver {
         let call_id: Arc<str> = call.id.as_str().into();
         let seen = Arc::new(SeenDuringCall::new(session.machine.seen_files().clone()));
         session.calls.insert(call_id.clone(), CallInFlight::new(class, CallStage::Queued, seen));
-        let want = Want { agent: id.clone(), kind: session.kind.clone(), what: What::Call(call_id) };
-        self.scheduler.request(want);
+        self.queue_or_park(id, &call_id, class);
     }
 
     /// A queued call has its slot.
@@ -245,7 +244,8 @@ impl Driver {
             agent: id.clone(),
             context: Arc::new(agent.contract.context.clone()),
             call_id: call_id.clone(),
-            workspace: self.workspace.clone(),
+            workspace: self.place_of(id),
+            isolated: self.run.is_isolated(),
             seen: flight.seen.clone(),
             rules: agent.authority.path_rules(approvals, consented(agent, call_id).as_ref()),
             approvals: approvals.clone(),
@@ -278,12 +278,28 @@ impl Driver {
         self.after_commit(Effect::Run { call: context, prepared, limit });
     }
 
+    /// Where an agent's calls run; a call that touches no file may run before that is known.
+    fn place_of(&self, id: &AgentId) -> Arc<PathBuf> {
+        match self.sessions.get(id).map(|session| &session.place) {
+            Some(Place::At(dir)) => dir.clone(),
+            _ => self.run_dir.clone(),
+        }
+    }
+
+    /// The part of a whole path that is beneath the agent's workspace, by any name that an agent can know it by.
+    fn inside(&self, id: &AgentId, path: &Path) -> Option<PathBuf> {
+        let place = self.place_of(id);
+        let beneath = |dir: &Path| path.strip_prefix(dir).ok().map(Path::to_owned);
+        beneath(&place).or_else(|| beneath(Path::new(WORKSPACE_SHOWN_AT))).or_else(|| beneath(&self.run_dir))
+    }
+
     /// A call of an ending agent that does not go on: its slot is free, and the agent may be able to end.
     fn forget_call(&mut self, id: &AgentId, call_id: &str) {
         if let Some(session) = self.sessions.get_mut(id) {
             let kind = session.kind.clone();
-            if session.calls.remove(call_id).is_some() {
+            if let Some(call) = session.calls.remove(call_id) {
                 self.scheduler.release(&kind);
+                self.change_ended(id, call.holds);
             }
         }
         self.conclude(id);
@@ -326,6 +342,7 @@ impl Driver {
         let Some(flight) = session.calls.remove(call_id) else { return };
         let Some(name) = session.machine.call_of(call_id).map(|call| call.name.clone()) else { return };
         self.scheduler.release(&kind);
+        let held = flight.holds;
         let exec_cut = cut && flight.class == EffectClass::Exec;
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         if exec_cut {
@@ -337,6 +354,7 @@ impl Driver {
                 Answer { call_id, tool: &name, result, child: None, seen: flight.seen.take(), elapsed_ms },
             );
         }
+        self.change_ended(id, held);
         self.pump(id);
     }
 
@@ -359,11 +377,12 @@ impl Driver {
             Recovered::Unknown => {
                 let Some(session) = self.sessions.get_mut(id) else { return };
                 let kind = session.kind.clone();
-                session.calls.remove(call_id);
+                let held = session.calls.remove(call_id).is_some_and(|call| call.holds);
                 let name = session.machine.call_of(call_id).map(|call| call.name.clone()).unwrap_or_default();
                 self.scheduler.release(&kind);
                 let text = "the process ended during this call and the file has changed since; look before you go on";
                 self.interrupt(id, call_id, &name, text);
+                self.change_ended(id, held);
                 self.pump(id);
             }
         }

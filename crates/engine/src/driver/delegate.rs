@@ -120,6 +120,7 @@ impl Driver {
         }
         self.fresh.push(child.clone());
         self.watch_deadline(child);
+        self.take_seat(child);
         if request.background {
             let text = format!(
                 "Started in the background.\n- task_id: {}\n- type: {}\n- description: {}\n\nIts result reaches you as a \
@@ -190,26 +191,42 @@ impl Driver {
         }
     }
 
-    /// Whether no other writer runs, but for those above it, which wait.
+    /// Whether a writer may start now.
+    ///
+    /// In workspaces of their own siblings write at once, unless they own the same paths; then the one that was asked
+    /// for first goes first. Nobody ever waits for a later one, so no two wait for each other. In place only one
+    /// writes at a time, beside those above it, which wait.
     fn may_write(&self, id: &AgentId) -> bool {
-        self.writers.iter().all(|writer| writer.contains(id))
+        if !self.run.is_isolated() {
+            return self.writers.iter().all(|writer| writer.contains(id));
+        }
+        let (Some(parent), Some(own)) = (id.parent(), id.number()) else { return true };
+        let siblings = self.run.open(&parent).map(|parent| &parent.open_children);
+        siblings.into_iter().flatten().filter(|&&number| number != own).all(|&number| {
+            let sibling = parent.child(number);
+            let before = number < own || self.writers.contains(&sibling);
+            !before || !self.run.overlap(id, &sibling)
+        })
     }
 
-    /// A writer has closed: the first that waits and may start, starts.
+    /// A writer has closed: those that waited for it start.
     pub(super) fn writer_closed(&mut self, id: &AgentId) {
         self.writers.remove(id);
         self.held_writers.retain(|held| held != id);
-        // One that is ending is concluded by whoever ends it; starting it here would be one call deeper for each.
-        let starts = |held: &AgentId| {
-            self.may_write(held) && self.sessions.get(held).is_some_and(|session| session.ending.is_none())
-        };
-        let next = self.held_writers.iter().position(starts);
-        let Some(next) = next.and_then(|at| self.held_writers.remove(at)) else { return };
-        self.writers.insert(next.clone());
-        if let Some(session) = self.sessions.get_mut(&next) {
-            session.held = false;
+        loop {
+            // One that is ending is concluded by whoever ends it; starting it here would be one call deeper for each.
+            let starts = |held: &AgentId| {
+                self.sessions.get(held).is_some_and(|session| session.ending.is_none())
+                    && self.may_write(held)
+            };
+            let next = self.held_writers.iter().position(starts);
+            let Some(next) = next.and_then(|at| self.held_writers.remove(at)) else { return };
+            self.writers.insert(next.clone());
+            if let Some(session) = self.sessions.get_mut(&next) {
+                session.held = false;
+            }
+            self.pump(&next);
         }
-        self.pump(&next);
     }
 
     /// A call that waits inside the engine: it holds no slot and has no task.
@@ -424,7 +441,11 @@ impl Driver {
         if let Some(operation) = self.asks_about(id) {
             return Some(format!("a person: {}", first_line(operation, OPERATION_MAX_CHARS)).into());
         }
-        let blocked = if session.held {
+        let merging =
+            self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }));
+        let blocked = if merging {
+            Some("its integration")
+        } else if session.held {
             Some("another writer")
         } else if self.budget_line.contains(id) {
             Some("budget")

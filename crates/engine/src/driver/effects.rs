@@ -1,14 +1,16 @@
 //! Effects: what is done to the outside once its commit is durable, each in a task of its own that sends back
 //! exactly one input.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use posse_agent::conversation::Conversation;
 use posse_domain::budget::Amount;
 use posse_domain::code::Code;
-use posse_domain::event::{CallError, EffectClass, WriteIntent};
+use posse_domain::event::{CallError, CheckRecord, EffectClass, RunResult, WriteIntent};
 use posse_domain::id::AgentId;
+use posse_domain::object_id::ObjectId;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -18,8 +20,9 @@ use super::session::CallStage;
 use crate::deltas::CallSink;
 use crate::history::conversation_of;
 use crate::ports::{
-    CallContext, EffectTool, Faults, Mail, Model, ModelFailure, ModelReply, ModelRequest, Prepared,
-    Recovered, StopSignal, StoreError, ToolFailure, ToolResult, Urgency,
+    CallContext, CheckRequest, EffectTool, Faults, MadeWorkspace, Mail, Merge, MergeRequest, Model,
+    ModelFailure, ModelReply, ModelRequest, Prepared, Recovered, Salvage, StopSignal, StoreError,
+    ToolFailure, ToolResult, Updated, Urgency, WorkspaceOf, WorkspaceProblem,
 };
 
 /// How long an exec call may go on beyond its limit: it ends its programs gracefully, and reads what they still say.
@@ -41,6 +44,24 @@ pub(super) enum Effect {
     Recover { call: CallContext, tool: Arc<dyn EffectTool>, input: Value, intent: WriteIntent },
     /// Read the conversation of a closed child.
     History { agent: AgentId, of: AgentId },
+    /// Make an isolated workspace.
+    Make { of: WorkspaceOf, origin: ObjectId },
+    /// Find, or lay out, the files that readers share.
+    Share { agent: AgentId, snapshot: ObjectId },
+    /// Commit the files of a workspace.
+    Snapshot { of: WorkspaceOf },
+    /// Commit them for good.
+    Salvage { of: WorkspaceOf, base: ObjectId },
+    /// Gate and merge a child's change.
+    Merge { request: MergeRequest },
+    /// Run a child's command criteria.
+    Check { request: CheckRequest, signal: StopSignal },
+    /// Bring a parent's files up to date.
+    Update { child: AgentId, of: WorkspaceOf, old: ObjectId, new: ObjectId },
+    /// Make the root's files the run's result.
+    Deliver,
+    /// Write a report where people find it.
+    Report { parent: AgentId, path: String, text: Arc<str> },
 }
 
 pub(super) struct ModelEffect {
@@ -85,6 +106,37 @@ pub(super) enum Input {
         agent: AgentId,
         conversation: Result<Conversation, String>,
     },
+    Made {
+        agent: AgentId,
+        made: Result<MadeWorkspace, WorkspaceProblem>,
+    },
+    Shared {
+        agent: AgentId,
+        dir: Result<PathBuf, WorkspaceProblem>,
+    },
+    Snapshot {
+        agent: AgentId,
+        taken: Result<ObjectId, WorkspaceProblem>,
+    },
+    Salvaged {
+        agent: AgentId,
+        salvage: Result<Salvage, WorkspaceProblem>,
+    },
+    Merged {
+        request: Box<MergeRequest>,
+        merge: Result<Merge, WorkspaceProblem>,
+    },
+    Checked {
+        child: AgentId,
+        checks: Result<Vec<CheckRecord>, WorkspaceProblem>,
+    },
+    Updated {
+        child: AgentId,
+        of: WorkspaceOf,
+        new: ObjectId,
+        updated: Result<Updated, WorkspaceProblem>,
+    },
+    Delivered(Result<Option<RunResult>, WorkspaceProblem>),
     Mail(Vec<Mail>),
     Lost(StoreError),
 }
@@ -121,8 +173,90 @@ impl Driver {
                     });
                 }
                 Effect::History { agent, of } => self.read_history(agent, of),
+                effect @ (Effect::Make { .. }
+                | Effect::Share { .. }
+                | Effect::Snapshot { .. }
+                | Effect::Salvage { .. }
+                | Effect::Merge { .. }
+                | Effect::Check { .. }
+                | Effect::Update { .. }
+                | Effect::Deliver
+                | Effect::Report { .. }) => self.touch_workspace(effect),
             }
         }
+    }
+
+    /// Starts what has to do with workspaces. These hold no slot; what they begin they finish, also when the agent they
+    /// are for ends meanwhile.
+    fn touch_workspace(&mut self, effect: Effect) {
+        let Some(workspaces) = self.rt.parts.workspaces.clone() else { return };
+        let (sender, faults) = (self.sender.clone(), self.rt.parts.faults.clone());
+        let run = self.run.id.clone();
+        tokio::spawn(async move {
+            let input = match effect {
+                Effect::Make { of, origin } => {
+                    faults.hit("engine.workspace.before_make");
+                    let made = workspaces.make(of.clone(), origin).await;
+                    faults.hit("engine.workspace.after_make");
+                    Input::Made { agent: of.agent, made }
+                }
+                Effect::Share { agent, snapshot } => {
+                    let dir = workspaces.shared(&run, snapshot).await;
+                    Input::Shared { agent, dir }
+                }
+                Effect::Snapshot { of } => {
+                    faults.hit("engine.workspace.before_snapshot");
+                    let taken = workspaces.snapshot(of.clone()).await;
+                    faults.hit("engine.workspace.after_snapshot");
+                    Input::Snapshot { agent: of.agent, taken }
+                }
+                Effect::Salvage { of, base } => {
+                    faults.hit("engine.workspace.before_salvage");
+                    let salvage = workspaces.salvage(of.clone(), base).await;
+                    faults.hit("engine.workspace.after_salvage");
+                    Input::Salvaged { agent: of.agent, salvage }
+                }
+                Effect::Merge { request } => {
+                    faults.hit("engine.merge.before");
+                    let merge = workspaces.merge(request.clone()).await;
+                    faults.hit("engine.merge.after");
+                    Input::Merged { request: Box::new(request), merge }
+                }
+                Effect::Check { request, signal } => {
+                    faults.hit("engine.check.before");
+                    let child = request.child.clone();
+                    let checks = workspaces.check(request, signal).await;
+                    faults.hit("engine.check.after");
+                    Input::Checked { child, checks }
+                }
+                Effect::Update { child, of, old, new } => {
+                    faults.hit("engine.update.before");
+                    let updated = workspaces.update(of.clone(), old, new).await;
+                    faults.hit("engine.update.after");
+                    Input::Updated { child, of, new, updated }
+                }
+                Effect::Deliver => {
+                    faults.hit("engine.deliver.before");
+                    let result = workspaces.deliver(&run).await;
+                    faults.hit("engine.deliver.after");
+                    Input::Delivered(result)
+                }
+                Effect::Report { parent, path, text } => {
+                    // The report is in the journal; the file is for people, and can be written again from there.
+                    if let Err(problem) = workspaces.report(&parent, path, text).await {
+                        tracing::warn!(%parent, %problem, "a report could not be written");
+                    }
+                    return;
+                }
+                Effect::Model(_)
+                | Effect::Look { .. }
+                | Effect::Prepare { .. }
+                | Effect::Run { .. }
+                | Effect::Recover { .. }
+                | Effect::History { .. } => return,
+            };
+            drop(sender.send(input));
+        });
     }
 
     fn start_model(&mut self, effect: ModelEffect) {

@@ -13,6 +13,7 @@ use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Run
 
 use super::Driver;
 use super::delegate::Ended;
+use super::effects::Effect;
 use super::session::{CallStage, Calls, Session};
 use crate::ports::{ToolFailure, Urgency};
 
@@ -139,20 +140,30 @@ impl Driver {
                         false
                     }
                 },
-                CallStage::Queued | CallStage::Committing | CallStage::Waiting | CallStage::Asking => true,
+                CallStage::Queued
+                | CallStage::Parked
+                | CallStage::Committing
+                | CallStage::Waiting
+                | CallStage::Asking => true,
             })
             .map(|(id, _)| id.clone())
             .collect();
+        session.parked.clear();
+        let mut held = 0;
         for call_id in dropped {
             let Some(call) = session.calls.remove(&call_id) else { continue };
+            held += usize::from(call.holds);
             match call.stage {
                 CallStage::Running(task) => {
                     task.abort();
                     slots += 1;
                 }
                 CallStage::Committing => slots += 1,
-                CallStage::Queued | CallStage::Waiting | CallStage::Asking => {}
+                CallStage::Queued | CallStage::Parked | CallStage::Waiting | CallStage::Asking => {}
             }
+        }
+        for _ in 0..held {
+            self.change_ended(id, true);
         }
         for _ in 0..slots {
             self.scheduler.release(&kind);
@@ -167,7 +178,13 @@ impl Driver {
     pub(super) fn conclude(&mut self, id: &AgentId) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(failure) = session.ending.clone() else { return };
-        if !session.is_quiet() {
+        let Some(agent) = self.run.open(id) else { return };
+        if matches!(agent.state, OpenState::WaitingForMerge { .. }) {
+            // Its work has ended, only its integration is under way: that is given up, unless it is merged already.
+            self.reject_as(id, failure.kind, failure.code, failure.reason);
+            return;
+        }
+        if !session.is_quiet() || self.lanes.get(id).is_some_and(|lane| !lane.is_quiet()) {
             return;
         }
         self.close_finished_children(id);
@@ -175,6 +192,9 @@ impl Driver {
             return;
         }
         self.answer_open_calls(id, &failure);
+        if !self.files_are_kept(id) {
+            return;
+        }
         if id.is_root() {
             return self.end_run(RunEnd::Failed(failure));
         }
@@ -185,7 +205,14 @@ impl Driver {
                     session.ending = None;
                     session.cursor = 0;
                     session.calls = Calls::default();
+                    // A fresh workspace from the same snapshot.
+                    (session.tip, session.change) = (None, None);
                 }
+                let place = self.known_place(&id);
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.place = place;
+                }
+                self.lanes.remove(&id);
                 self.pump(&id);
             }
             Some(Attempt::Over((id, body))) => {
@@ -224,6 +251,8 @@ impl Driver {
     pub(super) fn settled(&mut self, id: &AgentId) {
         let Some(agent) = self.run.open(id) else { return };
         let definition = agent.kind.definition.name.clone();
+        let idx = agent.contract.parent.step_idx.to_string();
+        let path = agent.contract.outputs.report_path_pattern.replace("<idx>", &idx);
         let result = match &agent.state {
             OpenState::Completed { report } => Ok(report.to_shared()),
             OpenState::Failed(failure) => Err((failure.code, failed_text(failure))),
@@ -240,6 +269,8 @@ impl Driver {
             self.unclosed.insert(id.clone());
         }
         self.sessions.remove(id);
+        self.leave_seat(id);
+        self.write_report(id, &path, &ended);
         self.deliver(id, ended);
         if writer {
             self.writer_closed(id);
@@ -247,6 +278,16 @@ impl Driver {
         if let Some(parent) = id.parent() {
             self.pump(&parent);
         }
+    }
+
+    /// Hands a child's report over to be written where people find it: what it said, and what the host made of that.
+    fn write_report(&mut self, id: &AgentId, path: &str, ended: &Ended) {
+        let Some(parent) = id.parent().filter(|_| self.rt.parts.workspaces.is_some()) else { return };
+        let text = match &ended.result {
+            Ok(report) => report.clone(),
+            Err((code, reason)) => format!("Failed ({code}): {reason}").into(),
+        };
+        self.after_commit(Effect::Report { parent, path: path.to_owned(), text });
     }
 
     /// Closes a completed or failed child; whether it could be.

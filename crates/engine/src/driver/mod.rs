@@ -10,8 +10,10 @@ mod calls;
 mod delegate;
 mod effects;
 mod ending;
+mod integrating;
 mod mail;
 mod model;
+mod place;
 mod recover;
 mod session;
 
@@ -25,7 +27,7 @@ use posse_agent::definition::system_prompt;
 use posse_agent::machine::{Machine, Step};
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::code::Code;
-use posse_domain::event::{CallError, EffectClass, Event, EventBody, QueuedFor};
+use posse_domain::event::{CallError, EffectClass, Event, EventBody, QueuedFor, RunResult};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, Run, RunEnd};
@@ -34,11 +36,12 @@ use tokio::sync::{mpsc, watch};
 use self::delegate::StatusWait;
 use self::effects::{Effect, Input};
 pub(crate) use self::recover::OpenEvents;
-use self::session::{Calls, Session};
+use self::session::{Base, Calls, Keeping, Session};
 use crate::deltas::{DELTA_BATCH, DeltaHub};
+use crate::integrate::Lane;
 use crate::ports::{
     Basis, Commit, Committed, Epoch, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, Pulse,
-    RunKey, Spawnable, StoreError, StreamSink, Tool,
+    RunKey, Spawnable, StoreError, StreamSink, Tool, Urgency, WorkspaceProblem,
 };
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
@@ -83,6 +86,15 @@ struct InFlight {
     effects: Vec<Effect>,
 }
 
+/// Whether what the run made is where the person finds it.
+#[derive(Debug, Clone)]
+enum Delivery {
+    /// Not yet.
+    Due,
+    /// It is, if it made anything.
+    Done(Option<RunResult>),
+}
+
 /// What a driver tells the outside.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
@@ -100,7 +112,8 @@ pub(crate) struct Driver {
     run: Run,
     /// Whether somebody who can be asked attends to this process.
     attended: bool,
-    workspace: Arc<PathBuf>,
+    /// The run's own directory.
+    run_dir: Arc<PathBuf>,
     sessions: HashMap<AgentId, Session>,
     scheduler: Scheduler,
     batch: Batch,
@@ -121,6 +134,14 @@ pub(crate) struct Driver {
     writers: BTreeSet<AgentId>,
     /// Writers that wait for another to close, in order.
     held_writers: VecDeque<AgentId>,
+    /// Who has the files of each agent, and whose work is next to be merged into them.
+    lanes: HashMap<AgentId, Lane>,
+    /// Merges that were made and are not yet in the journal.
+    merges: HashMap<AgentId, integrating::Made>,
+    /// Ends the checks under way, by the child they are for.
+    checks: HashMap<AgentId, watch::Sender<Urgency>>,
+    /// What the run made of the files it started from, once it is delivered.
+    delivery: Delivery,
     /// Completed children that their contract leaves open for the parent to close.
     unclosed: BTreeSet<AgentId>,
     /// Agents whose call did not fit into a budget now.
@@ -163,7 +184,7 @@ impl Driver {
         Self {
             pulse: rt.parts.store.watch(&key),
             deaf: false,
-            workspace: Arc::new(PathBuf::from(&run.dir)),
+            run_dir: Arc::new(PathBuf::from(&run.dir)),
             rt,
             key,
             epoch,
@@ -184,6 +205,10 @@ impl Driver {
             status_waits: Vec::new(),
             writers: BTreeSet::new(),
             held_writers: VecDeque::new(),
+            lanes: HashMap::new(),
+            merges: HashMap::new(),
+            checks: HashMap::new(),
+            delivery: Delivery::Due,
             unclosed: BTreeSet::new(),
             budget_line: VecDeque::new(),
             resuming: false,
@@ -313,6 +338,14 @@ impl Driver {
                 self.tool_done(&agent, &call_id, result, elapsed, cut);
             }
             Input::Recovered { agent, call_id, recovered } => self.recovered(&agent, &call_id, recovered),
+            Input::Made { agent, made } => self.made(&agent, made),
+            Input::Shared { agent, dir } => self.shared(&agent, dir),
+            Input::Snapshot { agent, taken } => self.snapshot_taken(&agent, taken),
+            Input::Salvaged { agent, salvage } => self.salvaged(&agent, salvage),
+            Input::Merged { request, merge } => self.merge_made(&request, merge),
+            Input::Checked { child, checks } => self.checks_run(&child, checks),
+            Input::Updated { child, of, new, updated } => self.updated(&child, &of, new, updated),
+            Input::Delivered(result) => self.result_delivered(result),
             Input::History { agent, conversation } => self.history_read(&agent, conversation),
             Input::Mail(mail) => self.take_mail(mail),
             Input::Lost(error) => self.poisoned = Some(Stop::Store(error)),
@@ -341,7 +374,7 @@ impl Driver {
             } else {
                 QueuedFor::Slot
             };
-            if session.needs_history {
+            if session.needs_history || session.base == Base::Awaited {
                 continue;
             }
             if let Some((id, body)) = self.run.queue(&id, waits_for) {
@@ -454,9 +487,17 @@ impl Driver {
                 self.conclude(id);
                 return;
             }
-            if session.needs_history || self.run.is_cancelled(id) {
+            if session.needs_history
+                || session.base == Base::Awaited
+                || session.held
+                || self.run.is_cancelled(id)
+            {
                 return;
             }
+            if !self.has_base(id) {
+                return;
+            }
+            let Some(session) = self.sessions.get(id) else { return };
             match session.machine.next(self.has_working_children(id)) {
                 Step::CallModel { .. } => return self.want_model(id),
                 Step::CallTools => return self.dispatch_calls(id),
@@ -487,23 +528,58 @@ impl Driver {
     /// The agent's work is done: children it left open are closed, then it finishes.
     fn done(&mut self, id: &AgentId, report: &Arc<str>, turns_exhausted: bool) {
         self.close_finished_children(id);
+        if self.run.attempt_of(id).is_none() || !self.files_are_kept(id) {
+            return;
+        }
         if id.is_root() {
             let end = RunEnd::Done { report: report.clone().into(), turns_exhausted };
             return self.end_run(end);
         }
-        let finish = Finish { report: report.clone().into(), turns_exhausted };
+        let change = self.sessions.get(id).and_then(|session| session.change);
+        let finish = Finish { report: report.clone().into(), turns_exhausted, change };
         let Some(decided) = self.run.finish(id, finish) else { return };
+        let accepted = decided.len() > 1;
         for (id, body) in decided {
             self.emit(id, body);
         }
-        self.settled(id);
+        if accepted { self.settled(id) } else { self.wait_for_merge(id) }
     }
 
+    /// Ends the run, once what it made is where the person finds it.
     fn end_run(&mut self, end: RunEnd) {
+        let Delivery::Done(result) = self.delivery.clone() else { return self.deliver_result(end) };
         let now_ms = self.rt.parts.system.now_ms();
-        if let Ok((id, body)) = self.run.end(end, now_ms) {
+        if let Ok((id, body)) = self.run.end(end, result, now_ms) {
             self.emit(id, body);
         }
+    }
+
+    fn deliver_result(&mut self, end: RunEnd) {
+        let root = self.run.id.root();
+        let changed =
+            self.run.open(&root).is_some_and(|agent| agent.files.made || agent.files.merged.is_some());
+        if !changed {
+            self.delivery = Delivery::Done(None);
+            return self.end_run(end);
+        }
+        if let Some(session) = self.sessions.get_mut(&root).filter(|session| session.keeping == Keeping::No) {
+            session.keeping = Keeping::UnderWay;
+            self.after_commit(Effect::Deliver);
+        }
+    }
+
+    /// The run's result is where the person finds it, or the text says why not; it is kept in any case.
+    fn result_delivered(&mut self, result: Result<Option<RunResult>, WorkspaceProblem>) {
+        let root = self.run.id.root();
+        let merged = self.run.open(&root).and_then(|agent| agent.files.merged.or(agent.files.base));
+        let result = result.unwrap_or_else(|problem| {
+            merged.map(|commit| RunResult { commit, branch: None, files: 0, problem: Some(problem) })
+        });
+        self.delivery = Delivery::Done(result);
+        if let Some(session) = self.sessions.get_mut(&root) {
+            session.keeping = Keeping::No;
+        }
+        self.after_files(&root);
     }
 
     /// Makes the session of an agent that is in the state.
@@ -546,6 +622,12 @@ impl Driver {
             calls: Calls::default(),
             last_activity: "agent.subagent_created",
             ending: None,
+            place: self.known_place(id),
+            parked: Vec::new(),
+            base: Base::Unknown,
+            tip: None,
+            change: None,
+            keeping: Keeping::No,
         };
         self.sessions.insert(id.clone(), session);
         Ok(())

@@ -16,6 +16,7 @@ use posse_domain::message::Reply;
 
 use super::Driver;
 use super::effects::{Effect, ModelDone, ModelEffect};
+use super::session::Base;
 use crate::ports::{ModelFacts, ModelReply, ModelRequest};
 
 /// Largest reply taken from a model; a larger one is a failed call.
@@ -156,7 +157,11 @@ impl Driver {
     }
 
     fn send(&mut self, id: &AgentId, decided: &Decided) {
-        if let Some((id, body)) = self.run.start(id) {
+        let base = self.sessions.get(id).and_then(|session| match session.base {
+            Base::Taken(base) => Some(base),
+            Base::Unknown | Base::Awaited => None,
+        });
+        if let Some((id, body)) = self.run.start(id, base) {
             self.emit(id, body);
         }
         let Some(agent) = self.run.open(id) else { return };

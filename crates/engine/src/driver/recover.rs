@@ -19,6 +19,7 @@ use super::effects::Effect;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use super::{Driver, Stop};
 use crate::history::conversation_of;
+use crate::integrate::Fact;
 use crate::ports::Handler;
 
 /// The events of each open agent, whole, in order.
@@ -119,6 +120,7 @@ impl Driver {
             if writer && started && !id.is_root() {
                 self.writers.insert(id.clone());
             }
+            self.take_seat(id);
             let Some(parent) = id.parent().filter(|_| !background) else { continue };
             if let Some(session) = self.sessions.get_mut(&parent)
                 && session.machine.call_of(&call_id).is_some()
@@ -137,6 +139,9 @@ impl Driver {
         }
         if self.run.is_cancelled(id) {
             return self.resume_cancel(id);
+        }
+        if self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. })) {
+            return self.wait_for_merge(id);
         }
         let created = self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::Created { .. }));
         let writer = self.run.open(id).is_some_and(|agent| agent.writer);
@@ -200,12 +205,17 @@ impl Driver {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let seen = Arc::new(SeenDuringCall::new(session.machine.seen_files().clone()));
         let class = EffectClass::Write;
-        session.calls.insert(call_id.clone(), CallInFlight::new(class, CallStage::Committing, seen));
+        let mut flight = CallInFlight::new(class, CallStage::Committing, seen);
+        flight.holds = self.run.is_isolated();
+        session.calls.insert(call_id.clone(), flight);
         let Some(input) = session.machine.call_of(call_id).map(|call| call.input.clone()) else { return };
         let Some(call) = self.context_of(id, call_id, Duration::MAX) else { return };
         // It holds a slot like any call; recovery may run a little over the limit, it never waits for it.
         if let Some(kind) = self.sessions.get(id).map(|session| session.kind.clone()) {
             self.scheduler.force(&kind);
+        }
+        if self.run.is_isolated() {
+            self.lane(id).apply(Fact::ChangeBegan);
         }
         self.after_commit(Effect::Recover { call, tool: handler, input, intent });
     }

@@ -8,9 +8,11 @@ use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::{EffectClass, SeenFile};
 use posse_domain::hash::Hash;
 use posse_domain::lifecycle::Failure;
+use posse_domain::object_id::ObjectId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::place::Place;
 use crate::ports::{Model, ModelFacts, SeenFiles, StopSignal, Urgency};
 
 /// A tool call that was dispatched and has no result yet.
@@ -21,12 +23,14 @@ pub(crate) struct CallInFlight {
     pub(crate) seen: Arc<SeenDuringCall>,
     /// Tells it to end, if it is of a kind that is waited for.
     pub(crate) stop: Option<watch::Sender<Urgency>>,
+    /// Whether it shares the agent's files with other changes, so that nothing has them alone.
+    pub(crate) holds: bool,
 }
 
 impl CallInFlight {
     pub(crate) fn new(class: EffectClass, stage: CallStage, seen: Arc<SeenDuringCall>) -> Self {
         let stop = (class == EffectClass::Exec).then(|| StopSignal::new().0);
-        Self { class, stage, seen, stop }
+        Self { class, stage, seen, stop, holds: false }
     }
 
     /// What the call's task listens to.
@@ -52,6 +56,8 @@ pub(crate) enum CallStage {
     Committing,
     /// Waits inside the engine, for a child or for a status to change; holds no slot.
     Waiting,
+    /// Waits for its workspace, or for its files to be free; holds no slot.
+    Parked,
     /// Waits for a person, and keeps its place among the calls of its reply; holds no slot.
     Asking,
 }
@@ -81,12 +87,47 @@ pub(crate) struct Session {
     pub(crate) last_activity: &'static str,
     /// Why the attempt is ending, once it is.
     pub(crate) ending: Option<Failure>,
+    /// Where its calls run.
+    pub(crate) place: Place,
+    /// The calls that wait for that, or for its files.
+    pub(crate) parked: Vec<Arc<str>>,
+    /// The snapshot it starts from.
+    pub(crate) base: Base,
+    /// The newest commit of its files.
+    pub(crate) tip: Option<ObjectId>,
+    /// The commit with what it made of its files, from the moment they are kept.
+    pub(crate) change: Option<ObjectId>,
+    /// Whether its files are being kept, or for the root delivered.
+    pub(crate) keeping: Keeping,
+}
+
+/// The snapshot of its parent's files that a child starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// Nobody has asked for it.
+    Unknown,
+    /// It is being taken.
+    Awaited,
+    /// This one.
+    Taken(ObjectId),
+}
+
+/// How far the files of an agent that ends are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// Nothing is under way.
+    No,
+    /// They are being committed, or delivered.
+    UnderWay,
 }
 
 impl Session {
     /// Whether anything of this agent may still act on the outside.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.asking.is_none() && self.calls.values().all(|call| !matches!(call.stage, CallStage::Running(_)))
+        self.asking.is_none()
+            && self.keeping == Keeping::No
+            && self.place != Place::Making
+            && self.calls.values().all(|call| !matches!(call.stage, CallStage::Running(_)))
     }
 }
 

@@ -4,8 +4,10 @@ mod model;
 mod store;
 mod system;
 mod tool;
+mod workspace;
 
 pub use model::*;
 pub use store::*;
 pub use system::*;
 pub use tool::*;
+pub use workspace::*;

@@ -19,6 +19,9 @@ use posse_domain::permission::{Approvals, PathRules};
 use serde_json::Value;
 use tokio::sync::watch;
 
+/// Where programs and models see a workspace, wherever it is: the same for every agent of every run.
+pub const WORKSPACE_SHOWN_AT: &str = "/workspace";
+
 /// Where and for whom a call runs. Everything a tool knows of its caller is in here.
 #[derive(Debug, Clone)]
 pub struct CallContext {
@@ -30,6 +33,8 @@ pub struct CallContext {
     pub call_id: Arc<str>,
     /// The workspace; every path is beneath it.
     pub workspace: Arc<PathBuf>,
+    /// Whether the workspace is the agent's own; otherwise it is the person's folder.
+    pub isolated: bool,
     /// Hashes of the files the agent has read, so that a write can tell whether they changed since.
     pub seen: Arc<dyn SeenFiles>,
     /// What the agent's rules say of paths. The call's own operation was decided before; a tool asks here for

@@ -178,7 +178,7 @@ impl World {
         tools.push(trace("ask_net", EffectClass::Net, &self.outside, power));
         tools.push(boom(&self.outside));
         tools.extend(self.more_tools.iter().cloned());
-        Parts { store, models: Arc::new(models), tools, system: self.system.clone(), faults }
+        Parts { store, models: Arc::new(models), tools, system: self.system.clone(), workspaces: None, faults }
     }
 
     /// A process that lives as long as the test.
@@ -217,6 +217,7 @@ impl World {
             operator_rules: Rules::default(),
             run_rules: Rules::default(),
             approvals: posse_domain::permission::Approvals::none(),
+            unowned_writers: posse_domain::event::UnownedWriters::Queue,
             on_ask: OnAsk::Deny,
             attended: false,
         }

@@ -65,6 +65,7 @@ impl Bench {
             context: Arc::new(ExecutionContext::default()),
             call_id: "c1".into(),
             workspace: Arc::new(top.path().join("ws")),
+            isolated: false,
             seen: Arc::new(Seen::default()),
             rules: PathRules::default(),
             approvals: Approvals::none(),

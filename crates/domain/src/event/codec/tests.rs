@@ -11,18 +11,20 @@ use crate::code::Code;
 use crate::contract::Contract;
 use crate::definition::{Definition, Mode};
 use crate::event::{
-    Answered, AnsweredBy, CallError, CancelRequested, Change, ContextTrimmed, EffectClass, FailedChild,
-    FinalStatus, HostNote, InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed,
-    MessageReceived, ModelCalled, ModelReplied, PermissionDecided, Purpose, QueuedFor, ReportCause,
-    RunCancelled, RunCompleted, RunFailed, RunResumed, RunStarted, RunTerms, SeenFile, Sender,
-    SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused,
-    SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus, ToolFinished, ToolIntended,
-    ToolInterrupted, WriteIntent,
+    Answered, AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed,
+    ChecksPassed, ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote, InputAnswered,
+    InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied,
+    PermissionDecided, Purpose, QueuedFor, ReportCause, RunCancelled, RunCompleted, RunFailed, RunResult,
+    RunResumed, RunStarted, RunTerms, SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated,
+    SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged,
+    TodoItem, TodoStatus, ToolFinished, ToolIntended, ToolInterrupted, UnownedWriters, WorkspaceMade,
+    WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
 };
 use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{FailKind, StateName};
 use crate::message::{Reply, ToolCall};
+use crate::object_id::ObjectId;
 use crate::permission::{Decision, Rule, Rules};
 
 fn agent() -> AgentId {
@@ -123,14 +125,27 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             operator_rules: vec![rule()].into(),
             run_rules: Rules::default(),
             approvals: std::iter::once(rule().pattern).collect(),
+            unowned_writers: UnownedWriters::Parallel,
         },
         definitions: vec![definition(text)],
+        base: Some(BaseSnapshot {
+            commit: object(1),
+            tree: object(2),
+            head: Some(object(3)),
+            notes: vec![text.to_owned()],
+        }),
     };
     vec![
         Box::new(started).into(),
         RunResumed { epoch: 3, unowned_ms: 4 }.into(),
-        RunCompleted { text: text.into(), failed: failed(text), figures: figures(), turns_exhausted: true }
-            .into(),
+        RunCompleted {
+            text: text.into(),
+            failed: failed(text),
+            figures: figures(),
+            turns_exhausted: true,
+            result: result(text),
+        }
+        .into(),
         RunFailed {
             kind: FailKind::Execution,
             code: Code::SubagentError,
@@ -138,10 +153,25 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             text: Some(text.into()),
             failed: failed(text),
             figures: figures(),
+            result: result(text),
         }
         .into(),
-        RunCancelled { reason: text.to_owned(), failed: Vec::new(), figures: figures() }.into(),
+        RunCancelled { reason: text.to_owned(), failed: Vec::new(), figures: figures(), result: None }.into(),
     ]
+}
+
+fn object(byte: u8) -> ObjectId {
+    ObjectId::from_bytes([byte; 20])
+}
+
+fn result(text: &str) -> Option<RunResult> {
+    let problem = Some(text.to_owned());
+    Some(RunResult { commit: object(7), branch: Some(text.to_owned()), files: 3, problem })
+}
+
+fn check(text: &str, ok: bool) -> CheckRecord {
+    let ended = "exit code 1".to_owned();
+    CheckRecord { command: text.to_owned(), ok, ended, output: text.into(), elapsed_ms: 5 }
 }
 
 fn child_samples(text: &str) -> Vec<EventBody> {
@@ -164,10 +194,17 @@ fn child_samples(text: &str) -> Vec<EventBody> {
     vec![
         Box::new(created).into(),
         SubagentQueued { waits_for: QueuedFor::Ownership }.into(),
-        SubagentStarted { from, to }.into(),
+        SubagentStarted { from, to, base: None }.into(),
         SubagentAttempt { n: 2, kind: FailKind::Timeout, code: Code::Timeout, reason: text.to_owned() }
             .into(),
-        SubagentWaitingForMerge { from, to, report: text.into(), turns_exhausted: true }.into(),
+        SubagentWaitingForMerge {
+            from,
+            to,
+            report: text.into(),
+            turns_exhausted: true,
+            change: Some(object(4)),
+        }
+        .into(),
         SubagentFailed {
             from,
             to,
@@ -204,7 +241,30 @@ fn child_samples(text: &str) -> Vec<EventBody> {
             reason: text.to_owned(),
         }
         .into(),
-        IntegrationPassed { from, to, change: Change::InPlace }.into(),
+        IntegrationPassed { from, to, change: Change::InPlace, kept: Vec::new() }.into(),
+        IntegrationPassed { from, to, change: Change::Merged, kept: vec![text.to_owned()] }.into(),
+        ChecksPassed { tree: object(5), checks: vec![check(text, true)] }.into(),
+        ChecksFailed { tree: object(5), checks: vec![check("", true), check(text, false)] }.into(),
+        WorktreeConflicted { ours: object(6), files: vec![text.to_owned()] }.into(),
+        WorktreeMerged { ours: object(6), commit: object(7), tree: object(8), paths: 9 }.into(),
+        WorkspaceMade { attempt: 1, base: object(9), notes: vec![text.to_owned()] }.into(),
+        WorkspaceSalvaged {
+            attempt: 2,
+            commit: Some(object(10)),
+            left_out: vec![text.to_owned()],
+            left_out_count: 11,
+            problem: None,
+        }
+        .into(),
+        WorkspaceSalvaged {
+            attempt: 2,
+            commit: None,
+            left_out: Vec::new(),
+            left_out_count: 0,
+            problem: Some(text.to_owned()),
+        }
+        .into(),
+        WorkspaceRemoved { attempt: 1 }.into(),
         IntegrationFailed {
             from,
             to,
@@ -390,6 +450,7 @@ fn what_is_long_leaves_a_short_payload() {
             failed: Vec::new(),
             figures: figures(),
             turns_exhausted: false,
+            result: None,
         }
         .into(),
         SubagentWaitingForMerge {
@@ -397,6 +458,7 @@ fn what_is_long_leaves_a_short_payload() {
             to: StateName::WaitingForMerge,
             report: long.as_str().into(),
             turns_exhausted: false,
+            change: None,
         }
         .into(),
         replied(Some(Reply { text: long.as_str().into(), calls: Vec::new() }), None),

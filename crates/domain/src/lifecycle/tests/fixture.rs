@@ -140,8 +140,10 @@ pub(super) fn started(definitions: Vec<Definition>, max_depth: u32, budget: Budg
             operator_rules: Rules::default(),
             run_rules: Rules::default(),
             approvals: crate::permission::Approvals::none(),
+            unowned_writers: crate::event::UnownedWriters::Queue,
         },
         definitions,
+        base: None,
     };
     Event { agent: run_id().root(), at_ms: 1_000, body: Box::new(started).into() }
 }
@@ -209,12 +211,12 @@ impl Played {
     }
 
     pub(super) fn start(&mut self, child: &AgentId) {
-        let decided = self.run.start(child).expect("it can start");
+        let decided = self.run.start(child, None).expect("it can start");
         self.put(decided);
     }
 
     pub(super) fn finish(&mut self, child: &AgentId) -> bool {
-        let finish = Finish { report: "found".into(), turns_exhausted: false };
+        let finish = Finish { report: "found".into(), turns_exhausted: false, change: None };
         let Some(decided) = self.run.finish(child, finish) else { return false };
         for decided in decided {
             self.put(decided);

@@ -134,8 +134,11 @@ fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
                 let (child, parent) = (run.open(&child).expect("open"), run.open(&parent).expect("open"));
                 samples.set(samples.get() + never_wider(child, parent));
             }
-            let started =
-                Event { agent: child.clone(), at_ms: 2_001, body: live.start(&child).expect("starts").1 };
+            let started = Event {
+                agent: child.clone(),
+                at_ms: 2_001,
+                body: live.start(&child, None).expect("starts").1,
+            };
             live.apply(&started).expect("legal");
             loaded.apply(&stored(&started)).expect("legal");
             if parent.is_root() && continues {
@@ -159,7 +162,7 @@ fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
 }
 
 fn finish() -> crate::lifecycle::Finish {
-    crate::lifecycle::Finish { report: "done".into(), turns_exhausted: false }
+    crate::lifecycle::Finish { report: "done".into(), turns_exhausted: false, change: None }
 }
 
 #[test]
@@ -186,7 +189,7 @@ fn a_parents_deny_binds_the_child_also_after_a_round_trip() {
             let from = SpawnFrom { parent: &parent, call_id: "c", message_id: "m" };
             let (child, body) = run.spawn(from, &request("bob"), &class_of).expect("spawned");
             run.apply(&pass(&Event { agent: child.clone(), at_ms: 2_000, body })).expect("legal");
-            let (_, body) = run.start(&child).expect("starts");
+            let (_, body) = run.start(&child, None).expect("starts");
             run.apply(&pass(&Event { agent: child.clone(), at_ms: 2_000, body })).expect("legal");
             let agent = run.open(&child).expect("open");
             assert_eq!(lowest(agent, "bash:git push origin"), Decision::Deny);

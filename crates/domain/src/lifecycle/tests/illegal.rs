@@ -27,7 +27,7 @@ fn story() -> Vec<Event> {
     assert!(played.finish(&lead) && played.close(&lead));
     assert!(played.call(&id("0")) && played.reply(&id("0"), false));
     let end = RunEnd::Done { report: "done".into(), turns_exhausted: false };
-    let decided = played.run.end(end, played.now_ms()).expect("it can end");
+    let decided = played.run.end(end, None, played.now_ms()).expect("it can end");
     played.put(decided);
     played.events
 }
@@ -235,6 +235,7 @@ fn an_integration_that_failed_ends_the_child_without_a_second_failure() {
         to: StateName::WaitingForMerge,
         report: "found".into(),
         turns_exhausted: false,
+        change: None,
     };
     played.run.apply(&event(waiting.into())).expect("legal");
     assert_eq!(played.fail(&child, FailKind::Execution), None, "it is past failing by itself");

@@ -76,7 +76,7 @@ fn the_root_has_no_events_of_a_sub_agent() {
     let mut played = Played::new(2, Budget::NONE);
     assert_eq!(played.fail(&id("0"), FailKind::Execution), None);
     assert!(!played.finish(&id("0")) && !played.close(&id("0")));
-    assert_eq!(played.run.start(&id("0")), None);
+    assert_eq!(played.run.start(&id("0"), None), None);
     assert!(!played.run.retries(&id("0"), &failure(FailKind::Execution)));
 }
 
@@ -90,7 +90,7 @@ fn nothing_ends_while_a_child_is_open_or_its_model_is_asked() {
     assert!(!played.finish(&lead));
     assert_eq!(played.fail(&lead, FailKind::Execution), None);
     assert!(!played.close(&lead));
-    assert_eq!(played.run.end(done(), 9_999), Err(EndBlocked::OpenChildren));
+    assert_eq!(played.run.end(done(), None, 9_999), Err(EndBlocked::OpenChildren));
     assert!(played.call(&scout));
     assert!(!played.finish(&scout));
     assert_eq!(played.fail(&scout, FailKind::Timeout), None, "the call is settled first");
@@ -98,9 +98,9 @@ fn nothing_ends_while_a_child_is_open_or_its_model_is_asked() {
     assert!(played.finish(&scout) && played.close(&scout));
     assert!(played.finish(&lead) && played.close(&lead));
     assert!(!played.close(&lead), "closed once");
-    let decided = played.run.end(done(), played.now_ms()).expect("it can end");
+    let decided = played.run.end(done(), None, played.now_ms()).expect("it can end");
     played.put(decided);
-    assert_eq!(played.run.end(done(), 9_999), Err(EndBlocked::Ended));
+    assert_eq!(played.run.end(done(), None, 9_999), Err(EndBlocked::Ended));
     assert_eq!(played.open_children(), 0);
 }
 
@@ -163,7 +163,7 @@ fn a_failed_required_child_fails_the_run_unless_a_later_child_repaired_it() {
             let repairs = SpawnRequest { repairs: Some(failed.relative().to_owned()), ..request("scout") };
             played.whole("0", &repairs, None);
         }
-        let decided = played.run.end(done(), played.now_ms()).expect("it can end");
+        let decided = played.run.end(done(), None, played.now_ms()).expect("it can end");
         played.put(decided);
         let outcome = played.run.outcome.clone().expect("ended");
         assert_eq!(outcome.status() == "completed", completes, "{required} {repaired}: {outcome:?}");
@@ -178,7 +178,7 @@ fn a_repair_that_fails_repairs_nothing() {
         played.whole("0", &SpawnRequest { required: true, ..request("scout") }, Some(FailKind::Policy));
     let repairs = SpawnRequest { repairs: Some(failed.relative().to_owned()), ..request("scout") };
     played.whole("0", &repairs, Some(FailKind::Policy));
-    let decided = played.run.end(done(), played.now_ms()).expect("it can end");
+    let decided = played.run.end(done(), None, played.now_ms()).expect("it can end");
     played.put(decided);
     assert!(
         matches!(&played.run.outcome, Some(Outcome::Failed { reason, .. }) if reason.contains("sub-agent 1 failed"))
@@ -193,7 +193,7 @@ fn a_required_child_deep_in_the_tree_counts_too() {
     played.start(&lead);
     played.whole("1", &SpawnRequest { required: true, ..request("scout") }, Some(FailKind::Policy));
     assert!(played.finish(&lead) && played.close(&lead));
-    let decided = played.run.end(done(), played.now_ms()).expect("it can end");
+    let decided = played.run.end(done(), None, played.now_ms()).expect("it can end");
     played.put(decided);
     assert_eq!(played.run.outcome.as_ref().map(Outcome::status), Some("failed"));
 }
@@ -202,7 +202,8 @@ fn a_required_child_deep_in_the_tree_counts_too() {
 fn a_run_ends_as_its_root_ended() {
     for kind in KINDS {
         let mut played = Played::new(2, Budget::NONE);
-        let decided = played.run.end(RunEnd::Failed(failure(kind)), played.now_ms()).expect("it can end");
+        let decided =
+            played.run.end(RunEnd::Failed(failure(kind)), None, played.now_ms()).expect("it can end");
         played.put(decided);
         let expected = if kind == FailKind::Cancelled { "cancelled" } else { "failed" };
         assert_eq!(played.run.outcome.as_ref().map(Outcome::status), Some(expected), "{kind:?}");

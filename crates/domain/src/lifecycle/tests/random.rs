@@ -108,7 +108,7 @@ fn obey(played: &mut Played, command: Command) {
             }
         }
         Command::Start(at) => {
-            if let Some(decided) = played.run.start(at.get(&all)) {
+            if let Some(decided) = played.run.start(at.get(&all), None) {
                 played.put(decided);
             }
         }
@@ -225,7 +225,7 @@ fn end(played: &mut Played, kind: Option<FailKind>) {
         settle(played, &root);
     }
     let over = played.run.outcome.is_some();
-    match played.run.end(end, played.now_ms()) {
+    match played.run.end(end, None, played.now_ms()) {
         Ok(decided) => {
             assert!(!blocked && !over);
             played.put(decided);
@@ -390,7 +390,7 @@ proptest! {
         prop_assert!(played.run.iter().all(|(id, _)| id.depth() <= max_depth));
         // Nothing is decided any more.
         for id in everybody(&played.run) {
-            prop_assert!(played.run.start(&id).is_none() && played.run.close(&id, 9).is_none());
+            prop_assert!(played.run.start(&id, None).is_none() && played.run.close(&id, 9).is_none());
             let cancel = Cancel { by: "user".to_owned(), reason: "late".to_owned(), kill: true };
             prop_assert!(played.run.cancel(&id, cancel).is_none());
             prop_assert!(played.try_spawn(&id, &request("scout")).is_err());

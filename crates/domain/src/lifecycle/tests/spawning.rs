@@ -186,7 +186,7 @@ fn nothing_is_spawned_or_started_after_a_cancel() {
     played.put(decided);
     assert!(played.run.is_cancelled(&waiting), "the whole subtree");
     assert_eq!(refusal(&mut played, "1", &request("scout")).0, Code::Cancelled);
-    assert_eq!(played.run.start(&waiting), None);
+    assert_eq!(played.run.start(&waiting, None), None);
     assert_eq!(played.run.queue(&waiting, crate::event::QueuedFor::Slot), None);
     assert_eq!(played.run.cancel(&id("0"), cancel(false)), None, "told already");
     assert!(played.run.cancel(&id("0"), cancel(true)).is_some(), "a kill overtakes a cancel");

@@ -1,0 +1,342 @@
+//! Integration: carries out what the [`Lane`](crate::integrate::Lane) of an agent's files decides on.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use posse_domain::code::Code;
+use posse_domain::event::{CheckRecord, ChecksFailed, ChecksPassed, WorktreeConflicted, WorktreeMerged};
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{FailKind, OpenState};
+use posse_domain::object_id::ObjectId;
+
+use super::effects::Effect;
+use super::place::Place;
+use super::{Driver, Stop};
+use crate::integrate::{Action, Fact, Group, Seat};
+use crate::ports::{
+    CheckRequest, Merge, MergeRequest, StopSignal, Updated, Urgency, WorkspaceOf, WorkspaceProblem,
+};
+
+/// How long a command criterion may take if nobody says.
+const CHECK_TIMEOUT_DEFAULT: Duration = Duration::from_mins(10);
+/// How long a command criterion may take at most.
+const CHECK_TIMEOUT_MAX: Duration = Duration::from_hours(1);
+/// Most files that a reason names.
+const FILES_NAMED_MAX: usize = 20;
+/// Most characters of a failed check's output that its reason repeats.
+const OUTPUT_REPEATED_MAX_CHARS: usize = 4_000;
+
+/// A merge that was made and is not yet the parent's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Made {
+    ours: ObjectId,
+    commit: ObjectId,
+    tree: ObjectId,
+    paths: u64,
+}
+
+impl Driver {
+    /// A child that may come to be integrated takes its place in the order.
+    pub(super) fn take_seat(&mut self, child: &AgentId) {
+        let Some(agent) = self.run.open(child).filter(|_| self.run.is_isolated()) else { return };
+        if !agent.writer && agent.contract.checks().next().is_none() {
+            return;
+        }
+        let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
+        let seat = match (&agent.contract.parent.message_id, agent.background) {
+            (Some(message), false) => {
+                Seat { group: Group::Reply(message.as_str().into()), rank: number, foreground: true }
+            }
+            (Some(_), true) => Seat { group: Group::Alone(number), rank: 0, foreground: false },
+            (None, _) => match self.run.step_rank(agent.contract.parent.step_idx) {
+                Some(rank) => Seat { group: Group::Plan, rank, foreground: true },
+                None => Seat { group: Group::Alone(number), rank: 0, foreground: true },
+            },
+        };
+        self.lane(&parent).apply(Fact::Joined(number, seat));
+    }
+
+    /// A child will not be integrated any more, or is.
+    pub(super) fn leave_seat(&mut self, child: &AgentId) {
+        let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
+        self.merges.remove(child);
+        if let Some(stop) = self.checks.remove(child) {
+            stop.send_replace(Urgency::AtOnce);
+        }
+        if let Some(lane) = self.lanes.get_mut(&parent) {
+            lane.apply(Fact::Left(number));
+            self.pump_lane(&parent);
+        }
+        self.lanes.remove(child);
+    }
+
+    /// A child has ended its work and waits to be integrated.
+    pub(super) fn wait_for_merge(&mut self, child: &AgentId) {
+        let (Some(parent), Some(number), Some(agent)) =
+            (child.parent(), child.number(), self.run.open(child))
+        else {
+            return;
+        };
+        let checks = agent.contract.checks().next().is_some();
+        let merged = agent.files.merging.is_some();
+        self.lane(&parent).apply(Fact::Ready { child: number, checks, merged });
+        self.pump_lane(&parent);
+    }
+
+    /// Does whatever the lane of an agent's files says is next.
+    pub(super) fn pump_lane(&mut self, id: &AgentId) {
+        if self.resuming {
+            return;
+        }
+        // Files that are being laid out cannot be merged into at the same time.
+        if self.sessions.get(id).is_some_and(|session| session.place == Place::Making) {
+            return;
+        }
+        while let Some(action) = self.lanes.get(id).and_then(crate::integrate::Lane::decide) {
+            self.lane(id).apply(Fact::Began(action));
+            self.integrate(id, action);
+            if self.poisoned.is_some() {
+                return;
+            }
+        }
+        let waits = self.sessions.get(id).is_some_and(|session| !session.parked.is_empty());
+        if waits {
+            self.want_place(id);
+            self.unpark(id);
+        }
+    }
+
+    fn integrate(&mut self, id: &AgentId, action: Action) {
+        match action {
+            Action::Snapshot => {
+                let files = self.run.open(id).map(|agent| agent.files.clone()).unwrap_or_default();
+                match (files.made, files.origin(), self.workspace_of(id)) {
+                    (true, _, Some(of)) => self.after_commit(Effect::Snapshot { of }),
+                    (_, Some(origin), _) => self.snapshot_taken(id, Ok(origin)),
+                    _ => self.snapshot_taken(id, Err("the agent is gone".to_owned())),
+                }
+            }
+            Action::Merge(number) => self.merge(id, &id.child(number)),
+            Action::Check(number) => self.check(id, &id.child(number)),
+            Action::StopCheck(number) => {
+                if let Some(stop) = self.checks.get(&id.child(number)) {
+                    stop.send_replace(Urgency::AtOnce);
+                }
+            }
+            Action::Update(number) => self.update(id, &id.child(number)),
+            Action::Accept(number) => self.accept(&id.child(number), Vec::new()),
+        }
+    }
+
+    /// The commit that the files of an agent are while its lane has them alone.
+    fn ours(&self, id: &AgentId) -> Option<ObjectId> {
+        let agent = self.run.open(id)?;
+        if agent.files.made { self.sessions.get(id)?.tip } else { agent.files.origin() }
+    }
+
+    fn merge(&mut self, parent: &AgentId, child: &AgentId) {
+        let Some(ours) = self.ours(parent) else {
+            return self.reject(
+                child,
+                Code::IntegrationConflict,
+                "its parent's files are not known".to_owned(),
+            );
+        };
+        let Some(agent) = self.run.open(child) else { return };
+        let Some(base) = agent.files.base else { return };
+        let Some(theirs) = agent.files.change else {
+            // Nothing to merge; its checks run on the parent's files as they are.
+            self.merges.insert(child.clone(), Made { ours, commit: ours, tree: ours, paths: 0 });
+            let number = child.number().unwrap_or(0);
+            return self.lane(parent).apply(Fact::Merged { child: number, same: true });
+        };
+        let request = MergeRequest {
+            child: child.clone(),
+            title: agent.contract.step.title.clone(),
+            ours,
+            base,
+            theirs,
+            owns: agent.contract.step.owns.clone(),
+            approvals: self.run.terms.approvals.clone(),
+        };
+        self.after_commit(Effect::Merge { request });
+    }
+
+    /// A child's change was merged, or cannot be.
+    pub(super) fn merge_made(&mut self, request: &MergeRequest, merge: Result<Merge, WorkspaceProblem>) {
+        let child = &request.child;
+        let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
+        if self.waits_for_merge(child) {
+            match merge {
+                Ok(Merge::Merged { commit, tree, paths }) => {
+                    self.merges.insert(child.clone(), Made { ours: request.ours, commit, tree, paths });
+                    self.lane(&parent).apply(Fact::Merged { child: number, same: paths == 0 });
+                }
+                Ok(Merge::Conflict { files }) => {
+                    let reason =
+                        format!("its change does not merge with what its parent has: {}", named(&files));
+                    self.emit(child.clone(), WorktreeConflicted { ours: request.ours, files });
+                    self.reject(child, Code::IntegrationConflict, reason);
+                }
+                Ok(Merge::Refused { ownership, problems }) => {
+                    let (code, why) = if ownership {
+                        (Code::OwnershipViolation, "it changed what it does not own")
+                    } else {
+                        (Code::PermissionDenied, "it changed what no agent may change")
+                    };
+                    let reason = format!("{why}: {}", named(&problems));
+                    self.emit(child.clone(), WorktreeConflicted { ours: request.ours, files: problems });
+                    self.reject(child, code, reason);
+                }
+                Err(problem) => {
+                    let reason = format!("its change cannot be merged: {problem}");
+                    self.reject(child, Code::IntegrationConflict, reason);
+                }
+            }
+        } else {
+            self.lane(&parent).apply(Fact::Left(number));
+        }
+        self.pump_lane(&parent);
+        self.after_files(&parent);
+    }
+
+    fn waits_for_merge(&self, child: &AgentId) -> bool {
+        self.run.open(child).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }))
+    }
+
+    fn check(&mut self, parent: &AgentId, child: &AgentId) {
+        let (Some(agent), Some(made)) = (self.run.open(child), self.merges.get(child)) else { return };
+        let limit =
+            |ms: Option<u64>| ms.map_or(CHECK_TIMEOUT_DEFAULT, Duration::from_millis).min(CHECK_TIMEOUT_MAX);
+        let commands =
+            agent.contract.checks().map(|check| (check.command.clone(), limit(check.timeout_ms))).collect();
+        let network = agent.authority.allows_network(&self.run.terms.approvals);
+        let request = CheckRequest {
+            child: child.clone(),
+            parent: parent.clone(),
+            commit: made.commit,
+            commands,
+            network,
+        };
+        let (sender, signal) = StopSignal::new();
+        self.checks.insert(child.clone(), sender);
+        self.after_commit(Effect::Check { request, signal });
+    }
+
+    /// A child's command criteria were run, or stopped.
+    pub(super) fn checks_run(&mut self, child: &AgentId, checks: Result<Vec<CheckRecord>, WorkspaceProblem>) {
+        let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
+        let stopped = self.checks.remove(child).is_none_or(|stop| *stop.borrow() != Urgency::None);
+        let tree = self.merges.get(child).map(|made| made.tree);
+        match (self.waits_for_merge(child) && !stopped, tree, checks) {
+            (true, Some(tree), Ok(checks)) if checks.iter().all(|check| check.ok) => {
+                self.emit(child.clone(), ChecksPassed { tree, checks });
+                self.lane(&parent).apply(Fact::Checked(number));
+            }
+            (true, Some(tree), Ok(checks)) => {
+                let reason = failed_check(&checks);
+                self.emit(child.clone(), ChecksFailed { tree, checks });
+                self.reject(child, Code::ChecksFailed, reason);
+            }
+            (true, _, Err(problem)) => {
+                let reason = format!("its command criteria could not be run: {problem}");
+                self.reject(child, Code::ChecksFailed, reason);
+            }
+            _ => self.lane(&parent).apply(Fact::CheckStopped(number)),
+        }
+        self.pump_lane(&parent);
+        self.after_files(&parent);
+    }
+
+    /// Journals a merge and brings the parent's files up to date; one that is journalled is only carried on.
+    fn update(&mut self, parent: &AgentId, child: &AgentId) {
+        let journalled = self.run.open(child).and_then(|agent| agent.files.merging.clone());
+        let merged = match (journalled, self.merges.remove(child)) {
+            (Some(merged), _) => merged,
+            (None, Some(Made { ours, commit, tree, paths })) => {
+                let merged = WorktreeMerged { ours, commit, tree, paths };
+                self.emit(child.clone(), merged.clone());
+                merged
+            }
+            (None, None) => return,
+        };
+        let Some(of) = self.workspace_of(parent) else { return };
+        self.after_commit(Effect::Update { child: child.clone(), of, old: merged.ours, new: merged.commit });
+    }
+
+    /// The parent's files have the child's work.
+    pub(super) fn updated(
+        &mut self,
+        child: &AgentId,
+        of: &WorkspaceOf,
+        new: ObjectId,
+        updated: Result<Updated, WorkspaceProblem>,
+    ) {
+        let kept = match updated {
+            Ok(Updated { kept }) => kept,
+            Err(problem) => {
+                // The merge is journalled: it is finished when the run is resumed, or it would be half done.
+                let problem =
+                    format!("the files of {} cannot be brought up to date: {problem}", of.agent.relative());
+                self.poisoned = Some(Stop::Unavailable(problem));
+                return;
+            }
+        };
+        if let Some(session) = self.sessions.get_mut(&of.agent) {
+            session.tip = Some(new);
+        }
+        let number = child.number().unwrap_or(0);
+        self.lane(&of.agent).apply(Fact::Updated(number));
+        self.accept(child, kept);
+        self.pump_lane(&of.agent);
+        self.after_files(&of.agent);
+    }
+
+    fn accept(&mut self, child: &AgentId, kept: Vec<String>) {
+        if let Some((id, body)) = self.run.accept(child, kept) {
+            self.emit(id, body);
+            self.settled(child);
+        }
+    }
+
+    fn reject(&mut self, child: &AgentId, code: Code, reason: String) {
+        self.reject_as(child, FailKind::Integration, code, reason);
+    }
+
+    /// Refuses a child's work, unless it is merged; whether it was refused.
+    pub(super) fn reject_as(&mut self, child: &AgentId, kind: FailKind, code: Code, reason: String) -> bool {
+        let Some((id, body)) = self.run.reject(child, kind, code, reason) else { return false };
+        self.emit(id, body);
+        self.settled(child);
+        true
+    }
+
+    /// The files of an agent cannot be merged into: those that wait for that fail.
+    pub(super) fn cannot_integrate(&mut self, id: &AgentId, reason: &str) {
+        let children: Vec<AgentId> = self.run.open(id).map_or_else(Vec::new, |agent| {
+            agent.open_children.iter().map(|&number| id.child(number)).collect()
+        });
+        for child in children {
+            self.reject(&child, Code::IntegrationConflict, reason.to_owned());
+        }
+    }
+}
+
+/// The first few of many.
+fn named(files: &[String]) -> String {
+    let mut text = files.iter().take(FILES_NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    if files.len() > FILES_NAMED_MAX {
+        let _ = write!(text, " and {} more", files.len() - FILES_NAMED_MAX);
+    }
+    text
+}
+
+/// Which check failed, how, and what it said last.
+fn failed_check(checks: &[CheckRecord]) -> String {
+    let Some(check) = checks.iter().find(|check| !check.ok) else { return "a check failed".to_owned() };
+    let output = check.output.to_shared();
+    let skip = output.chars().count().saturating_sub(OUTPUT_REPEATED_MAX_CHARS);
+    let tail: String = output.chars().skip(skip).collect();
+    let cut = if skip > 0 { "[…]" } else { "" };
+    format!("the check `{}` failed ({}):\n{cut}{}", check.command, check.ended, tail.trim_end())
+}

@@ -1,0 +1,332 @@
+//! Where agents work: workspaces made when they are first needed, snapshots for those who start from them, and
+//! what keeps a change from beginning while the files are needed alone.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use posse_domain::event::{EffectClass, WorkspaceMade, WorkspaceSalvaged};
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{FailKind, Failure, OpenState};
+use posse_domain::object_id::ObjectId;
+
+use super::Driver;
+use super::effects::Effect;
+use super::session::{Base, CallStage, Keeping};
+use crate::integrate::{Fact, Lane};
+use crate::ports::{MadeWorkspace, Salvage, ToolFailure, WorkspaceOf, WorkspaceProblem};
+use crate::scheduler::{Want, What};
+
+/// Where an agent's calls run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nothing is on disk yet.
+    Unmade,
+    /// It is being made.
+    Making,
+    /// Here.
+    At(Arc<PathBuf>),
+}
+
+impl Driver {
+    /// The workspace of an agent's attempt under way.
+    pub(super) fn workspace_of(&self, id: &AgentId) -> Option<WorkspaceOf> {
+        let attempt = self.sessions.get(id)?.machine.attempt();
+        Some(WorkspaceOf { agent: id.clone(), attempt })
+    }
+
+    /// Where an agent of the state works, as far as that is known without looking.
+    pub(super) fn known_place(&self, id: &AgentId) -> Place {
+        let Some(workspaces) = self.rt.parts.workspaces.as_ref().filter(|_| self.run.is_isolated()) else {
+            return Place::At(self.run_dir.clone());
+        };
+        let Some(agent) = self.run.open(id).filter(|agent| agent.files.made) else { return Place::Unmade };
+        let attempt = match agent.state {
+            OpenState::Running { attempt } => attempt,
+            _ => 1,
+        };
+        Place::At(Arc::new(workspaces.dir(&WorkspaceOf { agent: id.clone(), attempt })))
+    }
+
+    /// Whether the agent can change files, and so has a workspace of its own.
+    fn is_writer(&self, id: &AgentId) -> bool {
+        let Some(agent) = self.run.open(id) else { return false };
+        let changes = |tool: &str| self.rt.tools.get(tool).is_some_and(|tool| tool.class.changes_workspace());
+        agent.authority.grant().allowed_tools.iter().any(|tool| changes(tool.as_str()))
+    }
+
+    /// The lane of an agent's files.
+    pub(super) fn lane(&mut self, id: &AgentId) -> &mut Lane {
+        // What is on disk may have changed since anybody looked, if this process did not make it.
+        let unchanged = self.run.open(id).is_none_or(|agent| !agent.files.made);
+        self.lanes.entry(id.clone()).or_insert_with(|| Lane::new(unchanged))
+    }
+
+    /// Whether a call must wait before it may even queue for a slot: for its place, or for the files.
+    fn must_wait(&mut self, id: &AgentId, class: EffectClass) -> bool {
+        if !self.run.is_isolated()
+            || !matches!(class, EffectClass::Read | EffectClass::Write | EffectClass::Exec)
+        {
+            return false;
+        }
+        let placed = self.sessions.get(id).is_some_and(|session| matches!(session.place, Place::At(_)));
+        if !placed {
+            self.want_place(id);
+            return true;
+        }
+        class.changes_workspace() && self.lanes.get(id).is_some_and(|lane| !lane.may_change())
+    }
+
+    /// Queues a call for a slot, or parks it until it may.
+    pub(super) fn queue_or_park(&mut self, id: &AgentId, call_id: &Arc<str>, class: EffectClass) {
+        let parked = self.must_wait(id, class);
+        let holds = !parked && class.changes_workspace() && self.run.is_isolated();
+        if holds {
+            self.lane(id).apply(Fact::ChangeBegan);
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let kind = session.kind.clone();
+        let Some(call) = session.calls.get_mut(call_id) else { return };
+        call.holds = holds;
+        if parked {
+            call.stage = CallStage::Parked;
+            if !session.parked.contains(call_id) {
+                session.parked.push(call_id.clone());
+            }
+            return;
+        }
+        call.stage = CallStage::Queued;
+        let want = Want { agent: id.clone(), kind, what: What::Call(call_id.clone()) };
+        self.scheduler.request(want);
+    }
+
+    /// Tries the parked calls of an agent again, in their order.
+    pub(super) fn unpark(&mut self, id: &AgentId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.parked.is_empty() || session.ending.is_some() {
+            return;
+        }
+        for call_id in std::mem::take(&mut session.parked) {
+            let class =
+                self.sessions.get(id).and_then(|session| session.calls.get(&call_id)).map(|call| call.class);
+            if let Some(class) = class {
+                self.queue_or_park(id, &call_id, class);
+            }
+        }
+    }
+
+    /// A call that held the files is over.
+    pub(super) fn change_ended(&mut self, id: &AgentId, held: bool) {
+        if held {
+            self.lane(id).apply(Fact::ChangeEnded);
+            self.pump_lane(id);
+        }
+    }
+
+    /// Makes the agent's workspace, or finds the shared one, unless that is under way or has to wait.
+    pub(super) fn want_place(&mut self, id: &AgentId) {
+        let free = self.lanes.get(id).is_none_or(|lane| !lane.is_alone());
+        let writer = self.is_writer(id);
+        let Some(of) = self.workspace_of(id) else { return };
+        let Some(origin) = self.run.open(id).and_then(|agent| agent.files.origin()) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.place != Place::Unmade || session.ending.is_some() || !free {
+            return;
+        }
+        session.place = Place::Making;
+        self.after_commit(if writer {
+            Effect::Make { of, origin }
+        } else {
+            Effect::Share { agent: id.clone(), snapshot: origin }
+        });
+    }
+
+    /// A workspace was made, or not.
+    pub(super) fn made(&mut self, id: &AgentId, made: Result<MadeWorkspace, WorkspaceProblem>) {
+        let running = self.run.attempt_of(id);
+        let origin = self.run.open(id).and_then(|agent| agent.files.origin());
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        match (made, running, origin) {
+            (Ok(made), Some(attempt), Some(base)) => {
+                session.place = Place::At(Arc::new(made.dir));
+                self.emit(id.clone(), WorkspaceMade { attempt, base, notes: made.notes });
+            }
+            (Err(problem), ..) => return self.not_placed(id, &problem),
+            (Ok(_), ..) => session.place = Place::Unmade,
+        }
+        self.placed(id);
+    }
+
+    /// The shared files of a snapshot are there, or not.
+    pub(super) fn shared(&mut self, id: &AgentId, dir: Result<PathBuf, WorkspaceProblem>) {
+        match dir {
+            Ok(dir) => {
+                if let Some(session) = self.sessions.get_mut(id) {
+                    session.place = Place::At(Arc::new(dir));
+                }
+                self.placed(id);
+            }
+            Err(problem) => self.not_placed(id, &problem),
+        }
+    }
+
+    fn placed(&mut self, id: &AgentId) {
+        self.unpark(id);
+        self.pump_lane(id);
+        if self.sessions.get(id).is_some_and(|session| session.ending.is_some()) {
+            self.conclude(id);
+        }
+    }
+
+    /// There is no workspace: the calls that wait for it are answered with why; the next one tries again.
+    fn not_placed(&mut self, id: &AgentId, problem: &str) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.place = Place::Unmade;
+        let ending = session.ending.is_some();
+        for call_id in std::mem::take(&mut session.parked) {
+            let failure = ToolFailure::failed(format!("there is no workspace to work in: {problem}"));
+            self.not_run(id, &call_id, failure);
+        }
+        if ending {
+            self.conclude(id);
+        }
+        self.pump(id);
+    }
+
+    /// Answers a call that waits and cannot go on.
+    fn not_run(&mut self, id: &AgentId, call_id: &Arc<str>, failure: ToolFailure) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.calls.remove(call_id);
+        let Some(name) = session.machine.call_of(call_id).map(|call| call.name.clone()) else { return };
+        self.answer(id, call_id, &name, Err(failure));
+    }
+
+    /// Gives a created child the snapshot it starts from, or asks for one; whether it has it.
+    pub(super) fn has_base(&mut self, child: &AgentId) -> bool {
+        if !self.run.is_isolated() {
+            return true;
+        }
+        let created =
+            self.run.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Created { .. }));
+        let has = self.sessions.get(child).is_none_or(|session| matches!(session.base, Base::Taken(_)));
+        let Some(parent) = child.parent().filter(|_| created && !has) else { return true };
+        if let Some(tip) = self.tip(&parent) {
+            if let Some(session) = self.sessions.get_mut(child) {
+                session.base = Base::Taken(tip);
+            }
+            return true;
+        }
+        if let Some(session) = self.sessions.get_mut(child) {
+            session.base = Base::Awaited;
+        }
+        self.lane(&parent).apply(Fact::SnapshotWanted);
+        self.pump_lane(&parent);
+        false
+    }
+
+    /// The commit that an agent's files are, if that is known without looking.
+    fn tip(&mut self, id: &AgentId) -> Option<ObjectId> {
+        let files = &self.run.open(id)?.files;
+        if !files.made {
+            return files.origin();
+        }
+        let tip = self.sessions.get(id)?.tip;
+        tip.filter(|_| self.lane(id).is_snapshot())
+    }
+
+    /// A snapshot of an agent's files was taken, or could not be.
+    pub(super) fn snapshot_taken(&mut self, id: &AgentId, taken: Result<ObjectId, WorkspaceProblem>) {
+        self.lane(id).apply(Fact::SnapshotTaken(taken.is_ok()));
+        let waiting: Vec<AgentId> = self.run.open(id).map_or_else(Vec::new, |agent| {
+            agent.open_children.iter().map(|&number| id.child(number)).collect()
+        });
+        if let (Ok(tip), Some(session)) = (&taken, self.sessions.get_mut(id)) {
+            session.tip = Some(*tip);
+        }
+        for child in waiting {
+            let Some(session) = self.sessions.get_mut(&child).filter(|session| session.base == Base::Awaited)
+            else {
+                continue;
+            };
+            session.base = Base::Unknown;
+            match &taken {
+                Ok(tip) => {
+                    session.base = Base::Taken(*tip);
+                    self.pump(&child);
+                }
+                Err(problem) => {
+                    let reason = format!("its parent's files cannot be committed: {problem}");
+                    self.end_attempt(&child, failure(reason));
+                }
+            }
+        }
+        if let Err(problem) = taken {
+            self.cannot_integrate(id, &format!("the parent's files cannot be committed: {problem}"));
+        }
+        self.pump_lane(id);
+        self.after_files(id);
+    }
+
+    /// Something that touched an agent's files is over: the agent may have waited for that to end.
+    pub(super) fn after_files(&mut self, id: &AgentId) {
+        let ending = self.sessions.get(id).is_some_and(|session| session.ending.is_some());
+        if ending { self.conclude(id) } else { self.pump(id) }
+    }
+
+    /// Whether everything in the agent's workspace is kept; if not, it is being seen to.
+    pub(super) fn files_are_kept(&mut self, id: &AgentId) -> bool {
+        let Some(agent) = self.run.open(id) else { return true };
+        if !agent.files.made || agent.files.salvaged {
+            return true;
+        }
+        let (Some(base), Some(of)) = (agent.files.base, self.workspace_of(id)) else { return true };
+        let quiet = self.lanes.get(id).is_none_or(Lane::is_quiet);
+        let Some(session) = self.sessions.get_mut(id) else { return true };
+        if quiet && session.keeping == Keeping::No {
+            session.keeping = Keeping::UnderWay;
+            self.after_commit(Effect::Salvage { of, base });
+        }
+        false
+    }
+
+    /// Everything in a workspace is in a commit, or it could not be looked at and stays as it is.
+    pub(super) fn salvaged(&mut self, id: &AgentId, salvage: Result<Salvage, WorkspaceProblem>) {
+        let Some(of) = self.workspace_of(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.keeping = Keeping::No;
+        let (event, problem) = match salvage {
+            Ok(Salvage { commit, changed, left_out, left_out_count }) => {
+                session.change = changed.then_some(commit);
+                let event = WorkspaceSalvaged {
+                    attempt: of.attempt,
+                    commit: Some(commit),
+                    left_out,
+                    left_out_count,
+                    problem: None,
+                };
+                (event, None)
+            }
+            Err(problem) => {
+                session.change = None;
+                let event = WorkspaceSalvaged {
+                    attempt: of.attempt,
+                    commit: None,
+                    left_out: Vec::new(),
+                    left_out_count: 0,
+                    problem: Some(problem.clone()),
+                };
+                (event, Some(problem))
+            }
+        };
+        self.emit(id.clone(), event);
+        if let Some(problem) = problem {
+            let reason = format!("its files cannot be committed, they stay where they are: {problem}");
+            self.end_attempt(id, failure(reason));
+        }
+        self.after_files(id);
+    }
+}
+
+fn failure(reason: String) -> Failure {
+    let kind = FailKind::Execution;
+    Failure { kind, code: kind.code(), reason, report: None }
+}

@@ -1,0 +1,159 @@
+//! The port to workspaces: where agents work, and how their work comes together.
+//!
+//! Everything an implementation says it has done is durable before it says so. Everything may be asked for again
+//! after a crash, with the same arguments, and ends in the same state: a merge happens once or not at all.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use posse_domain::event::{BaseSnapshot, CheckRecord, RunResult};
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::object_id::ObjectId;
+use posse_domain::permission::Approvals;
+
+use super::StopSignal;
+
+/// Why something was not done, for people and models.
+pub type WorkspaceProblem = String;
+
+/// What is awaited of a port to workspaces.
+pub type Doing<T> = BoxFuture<'static, Result<T, WorkspaceProblem>>;
+
+/// The workspace of one attempt of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct WorkspaceOf {
+    /// The agent.
+    pub agent: AgentId,
+    /// The attempt.
+    pub attempt: u32,
+}
+
+/// A workspace that is on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeWorkspace {
+    /// Where.
+    pub dir: PathBuf,
+    /// What the agent should know about it.
+    pub notes: Vec<String>,
+}
+
+/// A workspace whose files are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Salvage {
+    /// The commit with everything in it.
+    pub commit: ObjectId,
+    /// Whether its files differ from those of the commit it was made from.
+    pub changed: bool,
+    /// Ignored files that are not in it; a bounded list.
+    pub left_out: Vec<String>,
+    /// How many there are.
+    pub left_out_count: u64,
+}
+
+/// A child's change, to be merged into its parent's files.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MergeRequest {
+    /// The child.
+    pub child: AgentId,
+    /// What the child was asked to do, for the commit's message.
+    pub title: String,
+    /// The parent's files now.
+    pub ours: ObjectId,
+    /// The snapshot that the child started from.
+    pub base: ObjectId,
+    /// The child's commit.
+    pub theirs: ObjectId,
+    /// The paths that the child may change; empty for all.
+    pub owns: Vec<String>,
+    /// What a person allowed by name: opens protected names.
+    pub approvals: Approvals,
+}
+
+/// What came of a merge. Nothing of the parent was touched yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Merge {
+    /// A commit holds both sides. It may have the same files as the parent's.
+    Merged {
+        /// The commit.
+        commit: ObjectId,
+        /// Its tree.
+        tree: ObjectId,
+        /// How many paths of the parent it changes.
+        paths: u64,
+    },
+    /// Both sides changed these files.
+    Conflict {
+        /// The files.
+        files: Vec<String>,
+    },
+    /// The gate refused the change.
+    Refused {
+        /// Whether it is outside what the child owns; otherwise it is something nobody may change.
+        ownership: bool,
+        /// Each path with why.
+        problems: Vec<String>,
+    },
+}
+
+/// Command criteria to run on a merged tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckRequest {
+    /// The child.
+    pub child: AgentId,
+    /// Whose files the tree is about to become; its scratch directory is kept warm.
+    pub parent: AgentId,
+    /// The merged commit.
+    pub commit: ObjectId,
+    /// The commands, each with its time limit.
+    pub commands: Vec<(String, Duration)>,
+    /// Whether they may use the network.
+    pub network: bool,
+}
+
+/// What bringing files up to date came upon.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Updated {
+    /// Files found with a content of neither side; they were kept as they are.
+    pub kept: Vec<String>,
+}
+
+/// Makes workspaces, and merges what was done in them.
+pub trait Workspaces: Send + Sync + 'static {
+    /// Takes a snapshot of a folder for a new run. Touches nothing in it.
+    fn begin(&self, run: &RunId, dir: &str) -> Doing<BaseSnapshot>;
+
+    /// Where the workspace of an attempt is, once it was made.
+    fn dir(&self, of: &WorkspaceOf) -> PathBuf;
+
+    /// Makes an isolated workspace with the files of `origin`. One that was made only in part is made anew; one that
+    /// is complete stays as it is.
+    fn make(&self, of: WorkspaceOf, origin: ObjectId) -> Doing<MadeWorkspace>;
+
+    /// A directory with the files of a snapshot that nobody can change, shared by all who only read.
+    fn shared(&self, run: &RunId, snapshot: ObjectId) -> Doing<PathBuf>;
+
+    /// Commits the files of a workspace onto its line; the line's end, if nothing has changed.
+    fn snapshot(&self, of: WorkspaceOf) -> Doing<ObjectId>;
+
+    /// The same, and keeps it under a ref for as long as salvage is kept. `base` is what the agent started from.
+    fn salvage(&self, of: WorkspaceOf, base: ObjectId) -> Doing<Salvage>;
+
+    /// Gates a child's change and merges it. Writes commits only.
+    fn merge(&self, request: MergeRequest) -> Doing<Merge>;
+
+    /// Runs commands on a merged tree, in a sandbox and in a directory that nobody else sees.
+    fn check(&self, request: CheckRequest, stop: StopSignal) -> Doing<Vec<CheckRecord>>;
+
+    /// Moves the line of a workspace from one commit to the next, and then its files, if it is on disk. Asked for
+    /// again it finishes what it had begun.
+    fn update(&self, of: WorkspaceOf, old: ObjectId, new: ObjectId) -> Doing<Updated>;
+
+    /// Makes the root's line the run's result: a branch in the person's repository, if there is one. None if it has
+    /// the files that the run started from.
+    fn deliver(&self, run: &RunId) -> Doing<Option<RunResult>>;
+
+    /// Writes a report where people find it, for `posse report` and for whoever looks into the state directory.
+    fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> Doing<()>;
+}
