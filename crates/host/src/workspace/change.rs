@@ -49,6 +49,13 @@ impl Change {
     }
 }
 
+/// Whether a path that goes away becomes a directory: then finding one there is finding the new.
+pub(super) fn becomes_directory(gone: &Change, changes: &[Change]) -> bool {
+    let beneath =
+        |path: &[u8]| path.strip_prefix(gone.path.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
+    gone.new.is_none() && changes.iter().any(|change| change.new.is_some() && beneath(&change.path))
+}
+
 /// Every path that differs between two commits or trees, in the order of the trees. A path that changed its kind is
 /// one change; a renamed file is two.
 pub(super) fn changes(git: &Git, from: &Oid, to: &Oid) -> Result<Vec<Change>, WorkspaceError> {

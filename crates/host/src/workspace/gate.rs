@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::blobs::blobs;
 use super::change::{Change, Kind, shown, unreadable};
 use super::forbidden::{holds, hostile, is_git, is_gitmodules, protected};
+use super::update::contents;
 use super::{Git, Oid, WorkspaceError};
 
 /// Most problems that are told one by one.
@@ -162,7 +162,7 @@ impl Links {
         }
         let oids: Vec<Oid> = paths.iter().map(|(_, oid)| *oid).collect();
         let mut links = BTreeMap::new();
-        blobs(git, &oids, |at, target| {
+        contents(git, &oids, |at, target| {
             links.insert(std::mem::take(&mut paths[at].0), target);
             Ok(())
         })?;

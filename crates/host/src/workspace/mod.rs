@@ -14,16 +14,18 @@
 //!
 //! Everything here blocks; callers in an async program run it on threads that may.
 
+mod apply;
 mod begin;
-mod blobs;
 mod change;
 mod checkout;
 mod content;
 mod copies;
+mod deliver;
 mod disk;
 mod error;
 mod forbidden;
 mod gate;
+mod gc;
 mod git;
 mod ignored;
 mod index;
@@ -34,6 +36,7 @@ mod notes;
 mod object;
 mod objects;
 mod oid;
+mod onto;
 mod options;
 mod overlay;
 mod pack;
@@ -42,14 +45,21 @@ mod person;
 mod project;
 mod refs;
 mod run;
+mod salvages;
 mod scan;
 mod snapshot;
+mod space;
+mod text;
+mod update;
 mod walk;
 
+pub use apply::{Applied, ApplyError};
 pub use begin::{Begun, Workspaces};
+pub use deliver::{Delivered, DiffForm, DiffOptions, diff};
 pub use disk::Lock;
 pub use error::WorkspaceError;
 pub use gate::RefusedCode;
+pub use gc::{GcOptions, GcReport, IsOpen};
 pub use git::{Answer, Git};
 pub use merge::{Merge, MergeRequest, merge};
 pub use oid::{NoOid, Oid};
@@ -59,6 +69,8 @@ pub use options::{
 pub use overlay::{CACHE_NAMES, caches, lay_out};
 pub use refs::{base_ref, salvage_ref, work_ref};
 pub use run::{BORROWED_OBJECTS, Made, RunSpace};
+pub use salvages::Salvage;
 pub use snapshot::{Salvaged, Snapshot};
+pub use update::Updated;
 
 use run::add_commit;

@@ -23,6 +23,16 @@ pub const FAULT_POINTS: &[&str] = &[
     "workspace.snapshot.after_pack",
     "workspace.salvage.before_ref",
     "workspace.remove.after_rename",
+    "workspace.merge.after_objects",
+    "workspace.update.after_ref",
+    "workspace.update.after_staging",
+    "workspace.update.between_paths",
+    "workspace.deliver.before_ref",
+    "workspace.apply.after_intent",
+    "workspace.apply.after_staging",
+    "workspace.apply.between_paths",
+    "workspace.gc.after_rename",
+    "workspace.remove_run.after_refs",
 ];
 
 /// Called at named points, so that tests can stop the world there.

@@ -75,20 +75,7 @@ impl RunSpace {
     /// Removes a workspace, if its salvage ref holds exactly what is in it now: every file is read again. Otherwise
     /// nothing is removed.
     pub fn remove(&self, agent: &str, attempt: u32) -> Result<(), WorkspaceError> {
-        if self.mark(agent, attempt)?.is_some() {
-            let name = salvage_ref(agent, attempt);
-            let keep = |why: &str| {
-                WorkspaceError::Damaged(format!(
-                    "the workspace of {agent} (attempt {attempt}) is kept: {why}"
-                ))
-            };
-            let salvaged = self.refs().read(&name)?.ok_or_else(|| keep("it was not salvaged"))?;
-            let tree = objects::tree_of(&self.git(), &salvaged)?;
-            let looked = self.look(agent, attempt, &salvaged, false)?;
-            if looked.tree != tree {
-                return Err(keep("its files are not those that were salvaged; salvage it again"));
-            }
-        }
+        self.check_salvaged(agent, attempt)?;
         let home = self.attempt_dir(agent, attempt);
         let trash = self.spaces.state.join("trash");
         disk::make_dirs(&trash)?;
@@ -100,6 +87,25 @@ impl RunSpace {
         }
         self.spaces.options.hit("workspace.remove.after_rename");
         disk::remove_tree(&away)
+    }
+
+    /// Whether a workspace's salvage ref holds exactly what is in it now; why not, if not.
+    pub(super) fn check_salvaged(&self, agent: &str, attempt: u32) -> Result<(), WorkspaceError> {
+        if self.mark(agent, attempt)?.is_none() {
+            // Nobody has worked in one that is not complete.
+            return Ok(());
+        }
+        let name = salvage_ref(agent, attempt);
+        let keep = |why: &str| {
+            WorkspaceError::Damaged(format!("the workspace of {agent} (attempt {attempt}) is kept: {why}"))
+        };
+        let salvaged = self.refs().read(&name)?.ok_or_else(|| keep("it was not salvaged"))?;
+        let tree = objects::tree_of(&self.git(), &salvaged)?;
+        let looked = self.look(agent, attempt, &salvaged, false)?;
+        if looked.tree != tree {
+            return Err(keep("its files are not those that were salvaged; salvage it again"));
+        }
+        Ok(())
     }
 
     fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, Walked), WorkspaceError> {

@@ -1,5 +1,9 @@
 //! Merging, delivering and cleaning, with real repositories.
 
+mod apply;
+mod deliver;
 mod histories;
 mod merge;
 mod plumbing;
+mod project;
+mod update;

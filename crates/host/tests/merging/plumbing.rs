@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use posse_host::workspace::{Git, MergeRequest, Oid};
@@ -169,5 +169,33 @@ impl Dice {
 
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
+    }
+}
+/// Everything beneath a directory: kind, permission to execute, content.
+pub(crate) fn listing(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    list_into(dir, dir, &mut found);
+    found
+}
+
+fn list_into(top: &Path, dir: &Path, found: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+    for entry in std::fs::read_dir(dir).expect("listed") {
+        let path = entry.expect("an entry").path();
+        let inner = path.strip_prefix(top).expect("beneath").to_owned();
+        let meta = path.symlink_metadata().expect("looked at");
+        if meta.is_dir() {
+            found.insert(inner, (0o040_000, Vec::new()));
+            list_into(top, &path, found);
+        } else if meta.is_symlink() {
+            let target = std::fs::read_link(&path).expect("read");
+            found.insert(inner, (LINK, target.as_os_str().as_bytes().to_vec()));
+        } else if meta.is_file() {
+            let mode = if meta.permissions().mode() & 0o100 == 0 { FILE } else { EXECUTABLE };
+            found.insert(inner, (mode, std::fs::read(&path).expect("read")));
+        } else {
+            found.insert(inner, (0, Vec::new()));
+        }
     }
 }

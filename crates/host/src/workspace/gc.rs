@@ -1,0 +1,337 @@
+//! Cleaning: what is closed, old and reachable elsewhere is removed; whatever cannot be inspected is kept.
+//!
+//! A directory leaves by a rename into the trash beneath the state directory, and is deleted there: a crash leaves
+//! only trash, which the next call removes. Objects are not repacked: a snapshot that is being made may count on an
+//! object that no ref reaches yet, and nothing tells such an object from a stale one. A project that no run belongs
+//! to any more goes as a whole.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::project::Project;
+use super::refs::check_id;
+use super::salvages::{Salvage, salvages_of};
+use super::{RunSpace, WorkspaceError, Workspaces, disk};
+
+/// Most entries that one call looks at, so that it ends; the next call goes on.
+const ENTRIES_MAX: usize = 1_000_000;
+
+/// Whether a run is still open; none: unknown.
+pub type IsOpen<'a> = &'a dyn Fn(&str) -> Option<bool>;
+
+/// What to clean.
+#[derive(Clone, Copy)]
+pub struct GcOptions<'a> {
+    /// Only say what would go.
+    pub dry_run: bool,
+    /// How old the workspaces of an ended run must be to go.
+    pub workspaces_older_than: Duration,
+    /// How old salvaged work must be to go.
+    pub salvage_older_than: Duration,
+    /// Whether a run is still open; what is not known is kept.
+    pub is_open: IsOpen<'a>,
+    /// The time to count from.
+    pub now: SystemTime,
+}
+
+impl std::fmt::Debug for GcOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GcOptions")
+            .field("dry_run", &self.dry_run)
+            .field("workspaces_older_than", &self.workspaces_older_than)
+            .field("salvage_older_than", &self.salvage_older_than)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was cleaned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GcReport {
+    /// What went, or would go.
+    pub removed: Vec<String>,
+    /// What stayed, and why.
+    pub kept: Vec<(String, String)>,
+    /// How many bytes on disk that freed, or would.
+    pub freed_bytes: u64,
+}
+
+/// Why something stayed.
+struct Why(String);
+
+impl From<&str> for Why {
+    fn from(why: &str) -> Self {
+        Self(why.to_owned())
+    }
+}
+
+impl From<WorkspaceError> for Why {
+    fn from(error: WorkspaceError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl GcReport {
+    fn add(&mut self, what: String, gone: Result<u64, Why>) -> bool {
+        let is_gone = gone.is_ok();
+        match gone {
+            Ok(bytes) => self.gone(what, bytes),
+            Err(why) => self.keep(what, why),
+        }
+        is_gone
+    }
+
+    fn keep(&mut self, what: String, why: impl Into<Why>) {
+        self.kept.push((what, why.into().0));
+    }
+
+    fn gone(&mut self, what: String, bytes: u64) {
+        self.removed.push(what);
+        self.freed_bytes += bytes;
+    }
+}
+
+impl Workspaces {
+    /// Removes what is closed, old, and reachable elsewhere.
+    pub fn gc(&self, options: GcOptions<'_>) -> Result<GcReport, WorkspaceError> {
+        let mut report = GcReport::default();
+        self.empty_trash(options.dry_run, &mut report)?;
+        let mut projects = BTreeSet::new();
+        let mut unknown_project = false;
+        for run in names_in(&self.state.join("runs"))? {
+            match self.open(&run) {
+                Ok(space) => {
+                    projects.insert(space.project_key());
+                    self.gc_run(&space, &run, &options, &mut report);
+                }
+                Err(error) => {
+                    unknown_project = true;
+                    report.keep(format!("run {run}"), error);
+                }
+            }
+        }
+        // A run that cannot be read may belong to any project.
+        if !unknown_project {
+            self.gc_projects(&projects, &options, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    /// Removes all of one run: refs, workspaces and state. Work that is in no salvage ref stops it.
+    pub fn remove_run(&self, run: &str) -> Result<GcReport, WorkspaceError> {
+        let space = self.open(run)?;
+        let mut report = GcReport::default();
+        for (agent, attempt) in space.workspaces()? {
+            let bytes = disk_bytes(&space.attempt_dir(&agent, attempt));
+            space.remove(&agent, attempt)?;
+            report.gone(format!("workspace {agent}/{attempt}"), bytes);
+        }
+        space.remove_refs()?;
+        self.options.hit("workspace.remove_run.after_refs");
+        let dir = self.run_dir(run);
+        let bytes = disk_bytes(&dir);
+        self.discard(&dir)?;
+        report.gone(format!("run {run}"), bytes);
+        Ok(report)
+    }
+
+    fn gc_run(&self, space: &RunSpace, run: &str, options: &GcOptions<'_>, report: &mut GcReport) {
+        match (options.is_open)(run) {
+            Some(false) => {}
+            Some(true) => return report.keep(format!("run {run}"), "it is open"),
+            None => return report.keep(format!("run {run}"), "the journal does not know it"),
+        }
+        let mut occupied = BTreeSet::new();
+        match space.workspaces() {
+            Ok(found) => {
+                for (agent, attempt) in found {
+                    let gone = gc_workspace(space, &agent, attempt, options);
+                    if !report.add(format!("workspace {agent}/{attempt}"), gone) {
+                        occupied.insert((agent, attempt));
+                    }
+                }
+            }
+            Err(error) => return report.keep(format!("workspaces of run {run}"), error),
+        }
+        if self.run_dir(run).join("shared").exists() {
+            let gone = self.gc_shared(run, options);
+            report.add(format!("shared checkouts of run {run}"), gone);
+        }
+        match salvages_of(space) {
+            Ok(found) => {
+                for salvage in found {
+                    let gone = gc_salvage(space, &salvage, &occupied, options);
+                    report.add(format!("salvaged work of {}/{}", salvage.agent, salvage.attempt), gone);
+                }
+            }
+            Err(error) => report.keep(format!("salvaged work of run {run}"), error),
+        }
+    }
+
+    /// Checkouts that readers shared: copies of commits, without anything of their own.
+    fn gc_shared(&self, run: &str, options: &GcOptions<'_>) -> Result<u64, Why> {
+        let dir = self.run_dir(run).join("shared");
+        options.check_age(&dir)?;
+        let bytes = disk_bytes(&dir);
+        if !options.dry_run {
+            self.discard(&dir)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Projects that no run belongs to.
+    fn gc_projects(
+        &self,
+        used: &BTreeSet<String>,
+        options: &GcOptions<'_>,
+        report: &mut GcReport,
+    ) -> Result<(), WorkspaceError> {
+        for key in names_in(&self.state.join("projects"))? {
+            if used.contains(&key) {
+                continue;
+            }
+            let gone = self.gc_project(&key, options);
+            report.add(format!("project {key}"), gone);
+        }
+        Ok(())
+    }
+
+    fn gc_project(&self, key: &str, options: &GcOptions<'_>) -> Result<u64, Why> {
+        let project = Project::with_key(&self.state, key);
+        let repository = project.repository();
+        let dir = self.state.join("projects").join(key);
+        // A run that is beginning has touched one of these just now.
+        for touched in [&dir, &repository, &repository.join("objects/pack")] {
+            options.check_age(touched)?;
+        }
+        let bytes = disk_bytes(&dir);
+        let _held = project.lock()?;
+        if has_refs(&repository)? {
+            return Err("it has refs of runs whose state is gone".into());
+        }
+        if !options.dry_run {
+            self.discard(&dir)?;
+        }
+        Ok(bytes)
+    }
+
+    fn trash(&self) -> PathBuf {
+        self.state.join("trash")
+    }
+
+    /// Moves a directory to the trash and deletes it there.
+    fn discard(&self, dir: &Path) -> Result<(), WorkspaceError> {
+        let trash = self.trash();
+        disk::make_dirs(&trash)?;
+        let name = dir.file_name().unwrap_or_default();
+        let to = disk::temporary(&trash.join(name));
+        fs::rename(dir, &to).map_err(disk::failed("removing", dir))?;
+        dir.parent().map_or(Ok(()), disk::sync_dir)?;
+        self.options.hit("workspace.gc.after_rename");
+        disk::remove_tree(&to)
+    }
+
+    fn empty_trash(&self, dry_run: bool, report: &mut GcReport) -> Result<(), WorkspaceError> {
+        for name in names_in(&self.trash())? {
+            let path = self.trash().join(&name);
+            let bytes = disk_bytes(&path);
+            match if dry_run { Ok(()) } else { disk::remove_tree(&path) } {
+                Ok(()) => report.gone(format!("trash {name}"), bytes),
+                Err(error) => report.keep(format!("trash {name}"), error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl GcOptions<'_> {
+    /// Whether something has not changed for long enough.
+    fn check_age(&self, path: &Path) -> Result<(), Why> {
+        let since = fs::symlink_metadata(path).and_then(|meta| meta.modified());
+        let since = since.map_err(disk::failed("looking at", path))?;
+        if older(since, self.workspaces_older_than, self.now) { Ok(()) } else { Err("not old enough".into()) }
+    }
+}
+
+/// A workspace goes when it is old and all of it is salvaged.
+fn gc_workspace(space: &RunSpace, agent: &str, attempt: u32, options: &GcOptions<'_>) -> Result<u64, Why> {
+    let dir = space.attempt_dir(agent, attempt);
+    options.check_age(&dir)?;
+    let bytes = disk_bytes(&dir);
+    if options.dry_run {
+        space.check_salvaged(agent, attempt)?;
+    } else {
+        space.remove(agent, attempt)?;
+    }
+    Ok(bytes)
+}
+
+/// Salvaged work goes when it is old, and its workspace is gone.
+fn gc_salvage(
+    space: &RunSpace,
+    salvage: &Salvage,
+    occupied: &BTreeSet<(String, u32)>,
+    options: &GcOptions<'_>,
+) -> Result<u64, Why> {
+    if occupied.contains(&(salvage.agent.clone(), salvage.attempt)) {
+        return Err("its workspace is still there".into());
+    }
+    let since = UNIX_EPOCH + Duration::from_secs(salvage.time);
+    if !older(since, options.salvage_older_than, options.now) {
+        return Err("not old enough".into());
+    }
+    if !options.dry_run {
+        space.remove_salvage(salvage)?;
+    }
+    Ok(0)
+}
+
+/// A time in the future is never old.
+fn older(since: SystemTime, than: Duration, now: SystemTime) -> bool {
+    now.duration_since(since).is_ok_and(|age| age >= than)
+}
+
+/// The names of what is in a directory and could be an id, in order; none if it is not there.
+pub(super) fn names_in(dir: &Path) -> Result<Vec<String>, WorkspaceError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(WorkspaceError::io("listing", dir, &error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries.take(ENTRIES_MAX) {
+        let entry = entry.map_err(disk::failed("listing", dir))?;
+        if let Ok(name) = entry.file_name().into_string()
+            && check_id(&name).is_ok()
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Whether a repository has refs of runs, loose or packed.
+fn has_refs(repository: &Path) -> Result<bool, WorkspaceError> {
+    let packed = disk::read_if_there(&repository.join("packed-refs"))?.unwrap_or_default();
+    if String::from_utf8_lossy(&packed).contains(" refs/posse/") {
+        return Ok(true);
+    }
+    let mut waiting = vec![repository.join("refs/posse")];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(&dir).map_err(disk::failed("listing", &dir))? {
+            let entry = entry.map_err(disk::failed("listing", &dir))?;
+            if !entry.file_type().map_err(disk::failed("listing", &dir))?.is_dir() {
+                return Ok(true);
+            }
+            waiting.push(entry.path());
+        }
+    }
+    Ok(false)
+}
+
+/// What a directory takes on disk; nothing is decided by it.
+fn disk_bytes(dir: &Path) -> u64 {
+    disk::bytes_beneath(dir).unwrap_or_default()
+}

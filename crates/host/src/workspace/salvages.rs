@@ -1,0 +1,133 @@
+//! Work that was kept when its workspace was closed: listing it, and giving it back.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use super::change::{changes, unreadable};
+use super::checkout::Checkout;
+use super::{Oid, RunSpace, WorkspaceError, disk, objects, refs};
+
+/// Work of one attempt, kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Salvage {
+    /// Whose it is.
+    pub agent: String,
+    /// Of which attempt.
+    pub attempt: u32,
+    /// The commit that holds it.
+    pub commit: Oid,
+    /// When it was committed, in seconds since 1970.
+    pub time: u64,
+    /// How many files differ from what the run began with.
+    pub files: usize,
+}
+
+impl RunSpace {
+    /// All that was kept of this run.
+    pub fn salvages(&self) -> Result<Vec<Salvage>, WorkspaceError> {
+        let mut found = salvages_of(self)?;
+        let base = self.base()?.commit;
+        for salvage in &mut found {
+            salvage.files = changes(&self.git(), &base, &salvage.commit)?.len();
+        }
+        Ok(found)
+    }
+
+    /// Writes what was kept of an attempt into `target`, a directory that is new or empty.
+    pub fn restore(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, WorkspaceError> {
+        let name = refs::salvage_ref(agent, attempt);
+        let commit = self.refs().read(&name)?.ok_or_else(|| {
+            WorkspaceError::Unsupported(format!("nothing was kept of attempt {attempt} of {agent}"))
+        })?;
+        match fs::create_dir(target) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                let mut entries = fs::read_dir(target).map_err(disk::failed("listing", target))?;
+                if entries.next().is_some() {
+                    return Err(WorkspaceError::Unsupported(format!(
+                        "{} is not empty; name a directory that is new or empty",
+                        target.display()
+                    )));
+                }
+            }
+            Err(error) => return Err(WorkspaceError::io("making", target, &error)),
+        }
+        let git = self.git();
+        let files = objects::list(&git, &commit)?;
+        let absent = HashSet::new();
+        Checkout { git: &git, into: target, files: &files, sources: &[], absent: &absent, read_only: false }
+            .write()?;
+        Ok(files.len())
+    }
+
+    /// Forgets kept work; only if it is still the commit that was looked at.
+    pub(super) fn remove_salvage(&self, salvage: &Salvage) -> Result<(), WorkspaceError> {
+        let name = refs::salvage_ref(&salvage.agent, salvage.attempt);
+        self.delete_refs(&[(name, salvage.commit)])
+    }
+
+    /// Forgets every ref of the run.
+    pub(super) fn remove_refs(&self) -> Result<(), WorkspaceError> {
+        let listed = self.git().run(&["for-each-ref", "--format=%(objectname) %(refname)", "refs/posse/"])?;
+        let listed = String::from_utf8(listed).map_err(|_| unreadable("for-each-ref"))?;
+        let mut found = Vec::new();
+        for line in listed.lines() {
+            let (oid, name) = line.split_once(' ').ok_or_else(|| unreadable("for-each-ref"))?;
+            let id = name.split('/').nth(3).unwrap_or_default();
+            if belongs(id, self.run()) {
+                found.push((name.to_owned(), oid.parse().map_err(|_| unreadable("for-each-ref"))?));
+            }
+        }
+        self.delete_refs(&found)
+    }
+
+    /// Deletes refs, all or none, each only if it is where it was seen.
+    fn delete_refs(&self, found: &[(String, Oid)]) -> Result<(), WorkspaceError> {
+        if found.is_empty() {
+            return Ok(());
+        }
+        let _held = self.lock()?;
+        let orders: Vec<String> = found.iter().map(|(name, oid)| format!("delete {name} {oid}\n")).collect();
+        self.git().run_with(&["update-ref", "--no-deref", "--stdin"], orders.concat().as_bytes()).map(drop)
+    }
+}
+
+/// What was kept of a run, without a look at the files.
+pub(super) fn salvages_of(space: &RunSpace) -> Result<Vec<Salvage>, WorkspaceError> {
+    let format = "--format=%(objectname) %(committerdate:unix) %(refname:lstrip=3)";
+    let listed = space.git().run(&["for-each-ref", format, "refs/posse/salvage/"])?;
+    let listed = String::from_utf8(listed).map_err(|_| unreadable("for-each-ref"))?;
+    let mut found = Vec::new();
+    for line in listed.lines() {
+        let salvage = salvage(line).ok_or_else(|| unreadable("for-each-ref"))?;
+        if belongs(&salvage.agent, space.run()) {
+            found.push(salvage);
+        }
+    }
+    Ok(found)
+}
+
+fn salvage(line: &str) -> Option<Salvage> {
+    let mut words = line.split(' ');
+    let commit = words.next()?.parse().ok()?;
+    let time = words.next()?.parse().ok()?;
+    let (agent, attempt) = words.next()?.rsplit_once('/')?;
+    Some(Salvage { agent: agent.to_owned(), attempt: attempt.parse().ok()?, commit, time, files: 0 })
+}
+
+/// Whether an agent, or the run itself, is of this run.
+fn belongs(id: &str, run: &str) -> bool {
+    id.strip_prefix(run).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_belongs_to_its_run_only() {
+        assert!(belongs("k3f", "k3f") && belongs("k3f.2.1", "k3f"));
+        assert!(!belongs("k3fa", "k3f") && !belongs("k3", "k3f") && !belongs("x.k3f", "k3f"));
+    }
+}

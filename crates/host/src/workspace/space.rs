@@ -1,0 +1,110 @@
+//! What becomes of the work of a run: merged, brought up to date, delivered, applied.
+
+use std::path::Path;
+
+use super::apply::Application;
+use super::change::changes;
+use super::deliver::{deliver_branch, same_tree};
+use super::gc::names_in;
+use super::onto::{Onto, Permissions};
+use super::person::Person;
+use super::refs::{check_id, work_ref};
+use super::update::update_files;
+use super::{
+    Applied, ApplyError, Delivered, DiffOptions, Merge, MergeRequest, Oid, RunSpace, Updated, WorkspaceError,
+    diff, merge,
+};
+
+impl RunSpace {
+    /// Gates and merges a child's work. Only objects are written: no ref moves, no file changes.
+    pub fn merge(&self, request: &MergeRequest) -> Result<Merge, WorkspaceError> {
+        let merged = merge(&self.git(), request)?;
+        self.spaces.options.hit("workspace.merge.after_objects");
+        Ok(merged)
+    }
+
+    /// Moves an agent's line from `old` to `new` and brings exactly the paths that differ up to date in its workspace.
+    /// Whatever is neither old nor new there is kept. Made again after a crash, the same call finishes.
+    pub fn update(&self, agent: &str, attempt: u32, old: &Oid, new: &Oid) -> Result<Updated, WorkspaceError> {
+        check_id(agent)?;
+        let name = work_ref(agent);
+        let held = self.lock()?;
+        if self.read_ref(&name)?.as_ref() != Some(new) {
+            self.swap_ref(&held, &name, Some(old), new)?;
+        }
+        drop(held);
+        let options = &self.spaces.options;
+        options.hit("workspace.update.after_ref");
+        let staging = self.attempt_dir(agent, attempt).join("staging");
+        let onto = Onto::open(&self.dir_of(agent, attempt), &staging, Permissions::Fixed)?;
+        update_files(&self.git(), onto, old, new, &|point| options.hit(point))
+    }
+
+    /// The run's result: where the root's line stands, or the base if the root has none.
+    pub fn result(&self) -> Result<Oid, WorkspaceError> {
+        match self.read_ref(&work_ref(&self.run))? {
+            Some(commit) => Ok(commit),
+            None => Ok(self.base()?.commit),
+        }
+    }
+
+    /// Makes the run's result the branch `posse/<run>` in the person's repository. Nothing is checked out, and nothing
+    /// else there is touched. Without a change, or without a repository, there is no branch.
+    pub fn deliver(&self) -> Result<Delivered, WorkspaceError> {
+        let git = self.git();
+        let (base, commit) = (self.base()?.commit, self.result()?);
+        if same_tree(&git, &base, &commit)? {
+            return Ok(Delivered { commit, branch: None, files: 0 });
+        }
+        let files = changes(&git, &base, &commit)?.len();
+        let options = &self.spaces.options;
+        let person = Person::find(self.folder(), &options.git, options.home.as_deref())?;
+        let Some(person) = person.filter(|_| self.is_repository()) else {
+            return Ok(Delivered { commit, branch: None, files });
+        };
+        let branch = format!("posse/{}", self.run);
+        deliver_branch(&git, &person.git, &branch, &commit, &|point| options.hit(point))?;
+        Ok(Delivered { commit, branch: Some(branch), files })
+    }
+
+    /// What differs between two commits, as text.
+    pub fn diff(&self, from: &Oid, to: &Oid, options: DiffOptions) -> Result<Vec<u8>, WorkspaceError> {
+        diff(&self.git(), from, to, options)
+    }
+
+    /// Brings the run's result into the person's checkout at `dir`: all of it, or nothing if anything is in conflict.
+    pub fn apply(&self, dir: &Path) -> Result<Applied, ApplyError> {
+        let options = &self.spaces.options;
+        let person = Person::find(dir, &options.git, options.home.as_deref())?;
+        let git = self.git();
+        let application = Application {
+            git: &git,
+            base: self.base()?.commit,
+            result: self.result()?,
+            intent: &self.dir().join("apply.json"),
+            executable_counts: person.as_ref().is_none_or(Person::executable_counts),
+            hit: &|point| options.hit(point),
+        };
+        // Beside the files, because a rename does not cross filesystems.
+        let staging = dir.join(format!(".posse-apply-{}", self.run));
+        application.apply(Onto::open(dir, &staging, Permissions::AsBefore)?)
+    }
+
+    /// Every workspace that is there, complete or not: agent and attempt.
+    pub(super) fn workspaces(&self) -> Result<Vec<(String, u32)>, WorkspaceError> {
+        let top = self.dir().join("workspaces");
+        let mut found = Vec::new();
+        for agent in names_in(&top)? {
+            for attempt in names_in(&top.join(&agent))? {
+                if let Ok(attempt) = attempt.parse() {
+                    found.push((agent.clone(), attempt));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn project_key(&self) -> String {
+        self.project.key()
+    }
+}

@@ -1,0 +1,96 @@
+//! Line ends as the person's files have them, and merging one file.
+
+use super::change::unreadable;
+use super::{Git, Oid, WorkspaceError};
+
+/// How the lines of a file on disk end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineEnds {
+    /// As git stores them.
+    AsStored,
+    /// With CR LF, all of them; git may store them with LF.
+    CrLf,
+}
+
+impl LineEnds {
+    /// Those of a content. Binary content and content with both kinds is as it is stored.
+    pub(super) fn of(content: &[u8]) -> Self {
+        let mut lines =
+            content.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).peekable();
+        let any = lines.peek().is_some();
+        let crlf = any && lines.all(|line| line.ends_with(b"\r\n")) && !content.contains(&0);
+        if crlf { Self::CrLf } else { Self::AsStored }
+    }
+
+    /// A content on disk as git would store it.
+    pub(super) fn stored(self, content: &[u8]) -> Vec<u8> {
+        match self {
+            Self::AsStored => content.to_vec(),
+            Self::CrLf => {
+                let bare = |at: &usize| !(content[*at] == b'\r' && content.get(at + 1) == Some(&b'\n'));
+                (0..content.len()).filter(bare).map(|at| content[at]).collect()
+            }
+        }
+    }
+
+    /// A stored content as it is on disk.
+    pub(super) fn on_disk(self, content: Vec<u8>) -> Vec<u8> {
+        if self == Self::AsStored || content.contains(&0) {
+            return content;
+        }
+        let mut out = Vec::with_capacity(content.len() + content.len() / 20);
+        for byte in content {
+            if byte == b'\n' && out.last() != Some(&b'\r') {
+                out.push(b'\r');
+            }
+            out.push(byte);
+        }
+        out
+    }
+}
+
+/// Merges one file; none if the changes meet. Nothing but objects of the bare repository is read or written.
+pub(super) fn three_way(
+    git: &Git,
+    ours: &[u8],
+    base: &Oid,
+    theirs: &Oid,
+) -> Result<Option<Vec<u8>>, WorkspaceError> {
+    /// Exit codes above this are errors, those below count conflicts.
+    const CONFLICTS_MAX: i32 = 127;
+    if ours.contains(&0) {
+        return Ok(None);
+    }
+    let ours = git.run_with(&["hash-object", "-w", "--stdin"], ours)?;
+    let ours = String::from_utf8(ours).map_err(|_| unreadable("hash-object"))?;
+    let (base, theirs) = (base.to_string(), theirs.to_string());
+    let answer = git.ask(&["merge-file", "--object-id", "-p", "-q", ours.trim_end(), &base, &theirs], &[])?;
+    match answer.code {
+        Some(0) => Ok(Some(answer.stdout)),
+        Some(code) if code <= CONFLICTS_MAX || answer.stderr.contains("binary") => Ok(None),
+        code => Err(WorkspaceError::Git { command: "merge-file".to_owned(), code, stderr: answer.stderr }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_ends_go_and_come_back() {
+        for (content, ends) in [
+            (&b"a\r\nb\r\n"[..], LineEnds::CrLf),
+            (b"a\nb\n", LineEnds::AsStored),
+            (b"a\r\nb\n", LineEnds::AsStored),
+            (b"a\r\n\0", LineEnds::AsStored),
+            (b"", LineEnds::AsStored),
+            (b"a\rb\r\r\n", LineEnds::CrLf),
+        ] {
+            assert_eq!(LineEnds::of(content), ends, "{content:?}");
+        }
+        let stored = LineEnds::CrLf.stored(b"a\r\nb\rc\r\n");
+        assert_eq!(stored, b"a\nb\rc\n");
+        assert_eq!(LineEnds::CrLf.on_disk(stored), b"a\r\nb\rc\r\n");
+        assert_eq!(LineEnds::CrLf.on_disk(b"\n\0".to_vec()), b"\n\0", "binary stays as it is");
+    }
+}

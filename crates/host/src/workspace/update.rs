@@ -1,0 +1,112 @@
+//! Bringing an agent's workspace up to date after a merge.
+//!
+//! The agent's line moves first, by compare and swap; then exactly the paths that differ are written. Each path on
+//! disk is old, new, or something else: old becomes new, new is left, anything else was done meanwhile and is kept.
+//! So the same call, made again after a crash at any point, finishes the work.
+
+use super::change::{Change, Kind, becomes_directory, changes, shown};
+use super::objects::Reader;
+use super::onto::{Found, Onto};
+use super::{Git, Oid, WorkspaceError, disk};
+
+/// What an update did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Updated {
+    /// Paths with a content that is neither the old nor the new one; they were left as they are.
+    pub kept: Vec<String>,
+    /// How many paths were written or removed.
+    pub written: usize,
+}
+
+/// Brings the files of `onto` from one tree to another.
+pub(super) fn update_files(
+    git: &Git,
+    mut onto: Onto,
+    old: &Oid,
+    new: &Oid,
+    hit: &dyn Fn(&'static str),
+) -> Result<Updated, WorkspaceError> {
+    let changes = changes(git, old, new)?;
+    let (removals, writes): (Vec<&Change>, Vec<&Change>) = changes
+        .iter()
+        .filter(|change| !change.touches(Kind::Submodule))
+        .partition(|change| change.new.is_none());
+    let staged = stage(git, &mut onto, &writes)?;
+    hit("workspace.update.after_staging");
+    let mut updated = Updated::default();
+    // Removals first: a directory may have to make room for a file.
+    for change in removals {
+        match onto.look(&change.path)? {
+            Found::Absent => onto.prune(parent(&change.path)),
+            found if found.is(change.old.as_ref()) => {
+                onto.remove(&change.path)?;
+                updated.written += 1;
+                hit("workspace.update.between_paths");
+            }
+            Found::Directory if becomes_directory(change, &changes) => {}
+            _ => updated.kept.push(shown(&change.path)),
+        }
+    }
+    for (change, number) in writes.iter().zip(staged) {
+        let (Some(number), Some(side)) = (number, change.new) else { continue };
+        let found = onto.look(&change.path)?;
+        // An empty directory is nothing to git; one that holds anything stops the rename.
+        let old = found.is(change.old.as_ref()) || (change.old.is_none() && found == Found::Directory);
+        if old && onto.place(number, &change.path, side.kind)? {
+            updated.written += 1;
+            hit("workspace.update.between_paths");
+        } else if !found.is(change.new.as_ref()) {
+            updated.kept.push(shown(&change.path));
+        }
+    }
+    onto.finish()?;
+    updated.kept.sort();
+    Ok(updated)
+}
+
+/// Stages the new content of all paths that do not have it yet.
+fn stage(git: &Git, onto: &mut Onto, writes: &[&Change]) -> Result<Vec<Option<usize>>, WorkspaceError> {
+    let mut staged = vec![None; writes.len()];
+    let mut wanted = Vec::new();
+    for (at, change) in writes.iter().enumerate() {
+        if let Some(side) = change.new
+            && !onto.look(&change.path)?.is(Some(&side))
+        {
+            wanted.push((at, side));
+        }
+    }
+    contents(git, &wanted.iter().map(|(_, side)| side.oid).collect::<Vec<_>>(), |place, content| {
+        let (at, side) = wanted[place];
+        staged[at] = Some(onto.stage(side.kind, &content)?);
+        Ok(())
+    })?;
+    onto.sync_staged()?;
+    Ok(staged)
+}
+
+/// Hands over the contents of blobs, one after the other.
+pub(super) fn contents(
+    git: &Git,
+    oids: &[Oid],
+    mut each: impl FnMut(usize, Vec<u8>) -> Result<(), WorkspaceError>,
+) -> Result<(), WorkspaceError> {
+    if oids.is_empty() {
+        return Ok(());
+    }
+    Reader::start(git)?.each(oids, |place, size, reader| {
+        let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+        reader.read_to_end(&mut content).map_err(disk::failed("reading objects of", git.git_dir()))?;
+        if content.len() as u64 != size {
+            return Err(WorkspaceError::Damaged(format!(
+                "git ended before all of object {} was read; try again",
+                oids[place]
+            )));
+        }
+        each(place, content)
+    })
+}
+
+/// The directory a path is in.
+fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(&path[..0], |at| &path[..at])
+}

@@ -1,0 +1,198 @@
+//! The result as a branch: it is there, and nothing else is different.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use posse_host::workspace::{DiffForm, DiffOptions};
+
+use crate::plumbing::{ask, listing, plain};
+use crate::project::{Project, read, write};
+
+const FILES: &[(&str, &str)] = &[("a", "a\n"), ("dir/b", "b\n")];
+
+/// Everything of a person's folder and repository but the objects and the branch of a run.
+fn untouched(project: &Project) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut found = listing(&project.dir());
+    found.retain(|path, _| !path.starts_with(".git/objects") && !path.starts_with(".git/refs/heads/posse"));
+    found
+}
+
+/// A repository with everything a person may have in one.
+fn lived_in() -> Project {
+    let project = Project::repository(FILES);
+    write(&project.dir(), "a", "stashed\n");
+    project.git(&["stash"]);
+    project.git(&["branch", "other"]);
+    project.git(&["tag", "-a", "v1", "-m", "v1"]);
+    project.git(&["config", "core.logAllRefUpdates", "always"]);
+    write(&project.dir(), "dir/b", "staged\n");
+    project.git(&["add", "-A"]);
+    write(&project.dir(), "a", "dirty\n");
+    write(&project.dir(), "untracked", "untracked\n");
+    let canary = project.dir().join("canary");
+    for hook in ["reference-transaction", "post-update", "pre-auto-gc", "post-index-change", "update"] {
+        let hook = format!(".git/hooks/{hook}");
+        write(&project.dir(), &hook, format!("#!/bin/sh\ntouch '{}'\n", canary.display()));
+        crate::project::set_executable(&project.dir(), &hook);
+    }
+    project
+}
+
+#[test]
+fn the_result_is_a_branch_and_nothing_else_is_different() {
+    let project = lived_in();
+    let before = untouched(&project);
+    let run = project.run("k3f9ab2c");
+    write(&run.root, "dir/b", "the run's\n");
+    write(&run.root, "new", "new\n");
+    let result = run.result();
+    let delivered = run.space.deliver().expect("delivered");
+    assert_eq!(delivered.branch.as_deref(), Some("posse/k3f9ab2c"));
+    assert_eq!((delivered.commit, delivered.files), (result, 2));
+    assert_eq!(untouched(&project), before);
+    assert_eq!(project.git(&["rev-parse", "posse/k3f9ab2c"]).trim(), result.to_string());
+    assert_eq!(project.git(&["show", "posse/k3f9ab2c:dir/b"]), "the run's\n");
+    assert_eq!(project.git(&["show", "posse/k3f9ab2c:untracked"]), "untracked\n");
+    assert_eq!(project.git(&["rev-parse", "posse/k3f9ab2c~2"]), project.git(&["rev-parse", "HEAD"]));
+    project.git(&["-c", "core.hooksPath=/dev/null", "fsck", "--strict"]);
+    assert_eq!(run.space.deliver().expect("delivered again"), delivered);
+    assert_eq!(untouched(&project), before);
+}
+
+#[test]
+fn the_branch_stands_without_the_repository_of_posse() {
+    let project = Project::repository(FILES);
+    let run = project.run("r1");
+    write(&run.root, "dir/b", "the run's\n");
+    run.result();
+    run.space.deliver().expect("delivered");
+    drop(run);
+    fs::remove_dir_all(project.state()).expect("removed");
+    project.git(&["fsck", "--strict", "--full"]);
+    assert_eq!(project.git(&["show", "posse/r1:dir/b"]), "the run's\n");
+}
+
+#[test]
+fn nothing_changed_is_no_branch() {
+    let project = Project::repository(FILES);
+    let run = project.run("r1");
+    let delivered = run.space.deliver().expect("delivered");
+    assert_eq!((delivered.branch, delivered.files), (None, 0));
+    assert_eq!(project.git(&["branch", "--list", "posse/*"]), "");
+}
+
+#[test]
+fn without_a_repository_the_commit_is_kept() {
+    let project = Project::folder(FILES);
+    let before = listing(&project.dir());
+    let run = project.run("r1");
+    write(&run.root, "a", "the run's\n");
+    let result = run.result();
+    let delivered = run.space.deliver().expect("delivered");
+    assert_eq!((delivered.commit, delivered.branch, delivered.files), (result, None, 1));
+    assert_eq!(listing(&project.dir()), before);
+}
+
+#[test]
+fn a_branch_of_somebody_else_is_not_overwritten() {
+    let project = Project::repository(FILES);
+    project.git(&["branch", "posse/r1"]);
+    let run = project.run("r1");
+    write(&run.root, "a", "the run's\n");
+    run.result();
+    let before = project.git(&["for-each-ref"]);
+    let error = run.space.deliver().expect_err("taken");
+    assert!(error.to_string().contains("git branch -m"), "{error}");
+    assert_eq!(project.git(&["for-each-ref"]), before);
+}
+
+#[test]
+fn a_branch_called_posse_is_an_error_that_says_so() {
+    let project = Project::repository(FILES);
+    project.git(&["branch", "posse"]);
+    let run = project.run("r1");
+    write(&run.root, "a", "the run's\n");
+    run.result();
+    let before = project.git(&["for-each-ref"]);
+    let error = run.space.deliver().expect_err("no room");
+    assert!(error.to_string().contains("posse"), "{error}");
+    assert_eq!(project.git(&["for-each-ref"]), before);
+}
+
+#[test]
+fn it_works_before_the_first_commit_on_a_detached_head_and_in_a_worktree() {
+    let empty = Project::folder(FILES);
+    empty.git(&["init", "-q"]);
+    let run = empty.run("r1");
+    write(&run.root, "a", "the run's\n");
+    run.result();
+    assert_eq!(run.space.deliver().expect("delivered").branch.as_deref(), Some("posse/r1"));
+    empty.git(&["fsck", "--strict"]);
+
+    let detached = Project::repository(FILES);
+    detached.git(&["checkout", "-q", "--detach"]);
+    let run = detached.run("r1");
+    write(&run.root, "a", "the run's\n");
+    run.result();
+    run.space.deliver().expect("delivered");
+    assert_eq!(detached.git(&["show", "posse/r1:a"]), "the run's\n");
+
+    let main = Project::repository(FILES);
+    let tree = main.state().with_file_name("tree");
+    main.git(&["worktree", "add", "-q", &tree.to_string_lossy()]);
+    main.spaces().begin("r1", &tree).expect("begun");
+    let space = main.spaces().open("r1").expect("open");
+    let root = space.make("r1", 1, &space.base().expect("a base").commit).expect("made").dir;
+    write(&root, "a", "the run's\n");
+    space.snapshot("r1", 1).expect("snapshot");
+    space.deliver().expect("delivered");
+    assert_eq!(plain(&tree, &["show", "posse/r1:a"], b""), "the run's\n");
+}
+
+#[test]
+fn a_history_that_was_rewritten_meanwhile_is_brought_along() {
+    let project = Project::repository(FILES);
+    let run = project.run("r1");
+    write(&run.root, "a", "the run's\n");
+    run.result();
+    project.git(&["checkout", "-q", "--orphan", "fresh"]);
+    project.git(&["commit", "-q", "-m", "fresh"]);
+    project.git(&["branch", "-D", "main"]);
+    project.git(&["-c", "gc.reflogExpire=now", "reflog", "expire", "--expire=now", "--all"]);
+    project.git(&["gc", "-q", "--prune=now"]);
+    run.space.deliver().expect("delivered");
+    assert_eq!(project.git(&["show", "posse/r1:a"]), "the run's\n");
+    assert_eq!(ask(&project.dir(), &["fsck", "--strict", "--connectivity-only"], b"").0, 0);
+}
+
+#[test]
+fn a_diff_has_three_forms_and_runs_nothing() {
+    let project = Project::repository(FILES);
+    let canary = project.state().with_file_name("canary");
+    let run = project.run("r1");
+    write(&run.root, "a", "the run's\n");
+    write(&run.root, "bin", b"\0\x01");
+    write(&run.root, ".gitattributes", "* diff=evil\n");
+    let result = run.result();
+    // Even a driver that is set up in Posse's own repository is not run.
+    let repository = run.space.git().git_dir().to_owned();
+    for key in ["command", "textconv"] {
+        let touch = format!("touch '{}'; cat", canary.display());
+        plain(&repository, &["config", &format!("diff.evil.{key}"), &touch], b"");
+    }
+    let text = |options| {
+        let text = run.space.diff(&run.base, &result, options).expect("a diff");
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let patch = text(DiffOptions::default());
+    assert!(patch.contains("-a\n+the run's\n") && patch.contains("Binary files"), "{patch}");
+    let stat = text(DiffOptions { form: DiffForm::Stat, colour: false });
+    assert!(stat.contains(" 3 files changed"), "{stat}");
+    let names = text(DiffOptions { form: DiffForm::NameStatus, colour: false });
+    assert_eq!(names, "A\t.gitattributes\nM\ta\nA\tbin\n");
+    let coloured = text(DiffOptions { form: DiffForm::Patch, colour: true });
+    assert!(coloured.contains("\u{1b}["), "{coloured}");
+    assert!(!canary.exists());
+    assert_eq!(read(&project.dir(), "a"), "a\n");
+}
