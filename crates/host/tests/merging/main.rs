@@ -2,6 +2,7 @@
 
 mod apply;
 mod deliver;
+mod gc;
 mod histories;
 mod merge;
 mod plumbing;
