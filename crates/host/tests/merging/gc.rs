@@ -12,16 +12,15 @@ use sha1::{Digest, Sha1};
 use crate::plumbing::{Dice, ask, listing};
 use crate::project::{Project, Run, read, write};
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY: Duration = Duration::from_hours(24);
 const STATES: usize = 200;
 
-fn ended(_: &str) -> Option<bool> {
-    Some(false)
-}
+/// Whether a run is open: no run is.
+const ENDED: &dyn Fn(&str) -> Option<bool> = &|_| Some(false);
 
 /// Cleans as if these days had passed.
 fn gc(project: &Project, days: u32, dry_run: bool) -> GcReport {
-    gc_with(&project.spaces(), days, dry_run, &ended)
+    gc_with(&project.spaces(), days, dry_run, ENDED)
 }
 
 fn gc_with(
@@ -117,7 +116,7 @@ fn a_crash_leaves_trash_that_the_next_call_removes() {
         assert!(point != "workspace.remove.after_rename", "crash");
     }));
     let spaces = Workspaces::new(&project.state(), options);
-    let crash = std::panic::AssertUnwindSafe(|| gc_with(&spaces, 2, false, &ended));
+    let crash = std::panic::AssertUnwindSafe(|| gc_with(&spaces, 2, false, ENDED));
     assert!(std::panic::catch_unwind(crash).is_err());
     assert!(!run.root.exists());
     assert_eq!(fs::read_dir(project.state().join("trash")).expect("listed").count(), 1);
@@ -245,7 +244,7 @@ fn two_hundred_dirty_states_with_a_git_that_fails_lose_nothing() {
         }
         let before = work(&dir);
         if dice.below(3) == 0 {
-            gc_with(&failing, 2, false, &ended);
+            gc_with(&failing, 2, false, ENDED);
         } else {
             drop(space.remove(&agent, 1));
         }
