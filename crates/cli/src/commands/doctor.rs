@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use posse::sandbox::{Level, Machine, Offer, Sandbox, Unavailable};
+use posse::GIT_PATH;
+use posse::sandbox::{CacheShown, Level, Machine, Offer, Sandbox, Unavailable};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -115,10 +116,12 @@ impl Report {
         // Settings that cannot be read have a line of their own below; the box is looked at without them.
         let resolved = Settings::resolve(&context.environment).unwrap_or_default();
         let options = context.sandbox(&resolved).unwrap_or_default();
-        let level = Sandbox::new(options).level().await;
+        let sandboxes = Sandbox::new(options);
+        let level = sandboxes.level().await;
         let environment = &context.environment;
         let mut checks = vec![sandbox(level.as_ref())];
         checks.extend(layers(&machine));
+        checks.extend(caches(context, &sandboxes, level.is_ok()).await);
         checks.push(bash(environment));
         checks.push(git(version_of_git().as_deref()));
         checks.push(Row::ok("sqlite", posse::sqlite_version()));
@@ -226,6 +229,35 @@ fn layers(machine: &Machine) -> Vec<Row> {
     vec![namespaces, landlock, seccomp, cgroups]
 }
 
+/// Whether commands can change the caches of a project without changing the person's; none if that cannot be tried.
+async fn caches(context: &Context, sandboxes: &Sandbox, available: bool) -> Option<Row> {
+    let state = context.state_dir().ok().filter(|_| available)?;
+    // Where it is not made yet, the directory above it is on the same filesystem.
+    let dir = state.ancestors().find(|above| above.exists()).filter(|dir| writable(dir))?;
+    Some(cache(&sandboxes.cache_in(dir).await.ok()?))
+}
+
+fn cache(shown: &CacheShown) -> Row {
+    let name = "caches";
+    let remedy = "Linux 5.11 or newer gives overlays in user namespaces; keep the state directory (POSSE_HOME) on a \
+                  filesystem that can carry them, such as ext4, xfs or btrfs";
+    match shown {
+        CacheShown::Overlay => Row::ok(name, "overlays: commands change theirs, and never the project's"),
+        CacheShown::ReadOnly(why) => Row::short(
+            name,
+            Status::Note,
+            format!("`node_modules`, `target` and the like are read-only for commands: {why}"),
+            remedy,
+        ),
+        CacheShown::Absent(why) => Row::short(
+            name,
+            Status::Note,
+            format!("`node_modules`, `target` and the like are not there for commands: {why}"),
+            remedy,
+        ),
+    }
+}
+
 fn bash(environment: &Environment) -> Row {
     let path = environment.variables.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_str());
     let found = path.unwrap_or("/usr/bin:/bin").split(':').map(|dir| Path::new(dir).join("bash"));
@@ -237,23 +269,31 @@ fn bash(environment: &Environment) -> Row {
     }
 }
 
+/// The version of the git that workspaces use.
 fn version_of_git() -> Option<String> {
-    let output = Command::new(OsStr::new("git")).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let mut command = Command::new(OsStr::new("git"));
+    let output = command.arg("--version").env("PATH", GIT_PATH).stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     Some(text.trim().strip_prefix("git version ")?.to_owned())
 }
 
 fn git(version: Option<&str>) -> Row {
     let Some(version) = version else {
-        return Row::short("git", Status::Note, "there is none in PATH", "install git 2.45 or newer");
+        let value = format!("there is none in {GIT_PATH}, and isolated workspaces need it");
+        return Row::short("git", Status::Missing, value, git_wanted());
     };
     let mut parts = version.split(['.', ' ', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
     let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     if found >= GIT_NEEDED {
         return Row::ok("git", version);
     }
+    let value = format!("{version} is too old for isolated workspaces");
+    Row::short("git", Status::Missing, value, git_wanted())
+}
+
+fn git_wanted() -> String {
     let (major, minor) = GIT_NEEDED;
-    Row::short("git", Status::Note, version, format!("install git {major}.{minor} or newer"))
+    format!("install git {major}.{minor} or newer")
 }
 
 fn state(context: &Context) -> Row {
@@ -336,17 +376,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_git_is_noted() {
+    fn an_old_git_is_not_enough() {
         for (version, status) in [
             ("2.47.3", Status::Ok),
             ("2.45.0-rc1", Status::Ok),
             ("3.0", Status::Ok),
-            ("2.39.5 (Apple Git-154)", Status::Note),
-            ("nonsense", Status::Note),
+            ("2.39.5 (Apple Git-154)", Status::Missing),
+            ("nonsense", Status::Missing),
         ] {
             assert_eq!(git(Some(version)).status, status, "{version}");
         }
-        assert_eq!(git(None).status, Status::Note);
+        assert_eq!(git(None).status, Status::Missing);
+    }
+
+    #[test]
+    fn caches_that_cannot_be_changed_have_a_remedy() {
+        assert_eq!(cache(&CacheShown::Overlay).status, Status::Ok);
+        for shown in [CacheShown::ReadOnly("why".to_owned()), CacheShown::Absent("why".to_owned())] {
+            let row = cache(&shown);
+            assert!(row.status == Status::Note && row.value.ends_with(": why") && row.remedy.is_some());
+        }
     }
 
     #[test]

@@ -110,6 +110,7 @@ impl Level {
             "protected names that exist in the workspace can be changed",
             "as root, files of the system that are for root alone can be read",
             "/tmp cannot be used: only $TMPDIR and $HOME, which are private",
+            "programs see a workspace where it is on the machine, without the project's caches",
             "what a program started is found by its parents, not kept by the kernel: killed together with its init, \
              something may go on",
         ]

@@ -48,6 +48,9 @@ const PINNED: &[&str] = &[
     "safe.directory=*",
 ];
 
+/// Where git is looked for, and where it looks for its helpers: not where a person's own settings say.
+pub const GIT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// Longest error text of git that is repeated.
 const STDERR_MAX_CHARS: usize = 600;
 
@@ -111,11 +114,7 @@ impl Git {
     /// A command of git, with nothing of this process's environment.
     pub fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
         let mut command = Command::new(&self.program);
-        command
-            .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("LC_ALL", "C")
-            .env("HOME", "/nonexistent");
+        command.env_clear().env("PATH", GIT_PATH).env("LC_ALL", "C").env("HOME", "/nonexistent");
         command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
         command.env("GIT_ATTR_NOSYSTEM", "1").env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0");
         command

@@ -12,11 +12,12 @@
 //! <state>/runs/<run>/shared/<commit>        for readers
 //! ```
 //!
-//! Everything here blocks; callers in an async program run it on threads that may.
+//! Everything here but [`check`] blocks; callers in an async program run it on threads that may.
 
 mod apply;
 mod begin;
 mod change;
+mod check;
 mod checkout;
 mod content;
 mod copies;
@@ -55,18 +56,19 @@ mod walk;
 
 pub use apply::{Applied, ApplyError};
 pub use begin::{Begun, Workspaces};
+pub use check::{CheckCommand, CheckEnd, CheckRequest, CheckResult, check};
 pub use deliver::{Delivered, DiffForm, DiffOptions, diff};
 pub use disk::Lock;
 pub use error::WorkspaceError;
 pub use gate::RefusedCode;
 pub use gc::{GcOptions, GcReport, IsOpen};
-pub use git::{Answer, Git};
+pub use git::{Answer, GIT_PATH, Git};
 pub use merge::{Merge, MergeRequest, merge};
 pub use oid::{NoOid, Oid};
 pub use options::{
     DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, FAULT_POINTS, Faults, WorkspaceOptions,
 };
-pub use overlay::{CACHE_NAMES, caches, lay_out};
+pub use overlay::{CACHE_NAMES, caches, lay_out, remove_layers};
 pub use refs::{base_ref, salvage_ref, work_ref};
 pub use run::{BORROWED_OBJECTS, Made, RunSpace};
 pub use salvages::Salvage;

@@ -104,6 +104,36 @@ pub fn lay_out(folder: &Path, caches: &[PathBuf], layers: &Path) -> Result<Vec<C
     caches.iter().map(laid_out).collect()
 }
 
+/// Removes the layers of an agent, whatever its programs and the kernel made of the permissions in them. Nothing of the
+/// agent may be alive.
+pub fn remove_layers(layers: &Path) -> Result<(), WorkspaceError> {
+    let removed = match fs::remove_dir_all(layers) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(layers);
+            fs::remove_dir_all(layers)
+        }
+        removed => removed,
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(WorkspaceError::io("removing the layers of caches", layers, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Lets the owner look into every directory, and change it. What cannot be opened up is found again by whoever removes
+/// it.
+fn open_up(dir: &Path) {
+    let mut left = vec![dir.to_owned()];
+    while let Some(dir) = left.pop() {
+        let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(0o700));
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        left.extend(dirs.map(|entry| entry.path()));
+    }
+}
+
 fn name_of(at: &Path) -> String {
     let hash = blake3::hash(at.as_os_str().as_encoded_bytes()).to_hex();
     hash.chars().take(LAYER_NAME_CHARS).collect()
@@ -191,5 +221,20 @@ mod tests {
         fs::write(layer.join("upper/kept"), "").expect("written");
         assert_eq!(lay_out(&folder, &at, &state).expect("again"), first);
         assert!(layer.join("upper/kept").exists());
+    }
+
+    /// As root nothing is closed; the tests of the sandbox tell this as an ordinary user too.
+    #[test]
+    fn layers_go_whatever_their_permissions_and_links_in_them_lead_nowhere() {
+        let top = tree(&["layers/a/upper/closed/deep", "layers/a/work/work", "kept"]);
+        fs::write(top.path().join("kept/file"), "").expect("written");
+        std::os::unix::fs::symlink("../../../kept", top.path().join("layers/a/upper/link")).expect("made");
+        for closed in ["layers/a/upper/closed", "layers/a/work/work"] {
+            fs::set_permissions(top.path().join(closed), fs::Permissions::from_mode(0o000)).expect("set");
+        }
+        let layers = top.path().join("layers");
+        remove_layers(&layers).expect("removed");
+        assert!(!layers.exists() && top.path().join("kept/file").exists());
+        remove_layers(&layers).expect("nothing is left to do");
     }
 }

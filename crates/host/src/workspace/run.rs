@@ -19,7 +19,7 @@ use super::refs::{Refs, check_id, work_ref};
 use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index};
 
 /// Where the sandbox shows the objects of the project's repository, so that git in a workspace finds them.
-pub const BORROWED_OBJECTS: &str = "/run/posse/objects";
+pub const BORROWED_OBJECTS: &str = crate::sandbox::OBJECTS_SHOWN_AT;
 /// The branch that a workspace is on.
 const BRANCH: &str = "refs/heads/work";
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogAllRefUpdates = true\n\

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use posse_host::sandbox::{BoxedCommand, Cache, CacheShown, Exit};
-use posse_host::workspace::{CACHE_NAMES, caches, lay_out};
+use posse_host::workspace::{CACHE_NAMES, caches, lay_out, remove_layers};
 use tempfile::TempDir;
 
 use crate::isolated::{State, said};
@@ -81,6 +81,10 @@ async fn a_build_goes_on_from_the_persons_and_never_reaches_it() {
     );
     let entries = fs::read_dir(project.folder.path().join("target")).expect("there").count();
     assert_eq!(entries, 3, "nothing was added to the person's");
+    project.say("mkdir -p target/closed/deep; chmod 0 target/closed").await;
+    let layers = project.state.dir.path().join("runs/r/layers/r.1");
+    remove_layers(&layers).expect("removed");
+    assert!(!layers.exists(), "what the kernel and the programs left can be removed");
     let left: Vec<_> = fs::read_dir(project.state.files().join("target")).expect("its place").collect();
     assert!(left.is_empty(), "nothing is in the workspace on disk: {left:?}");
 }

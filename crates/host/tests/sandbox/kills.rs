@@ -125,8 +125,9 @@ fn killed_soon_after_a_tool_started() {
             std::hint::spin_loop();
         }
         puppet.kill();
-        until(&format!("round {round}: nothing alive"), GONE_MAX, || gone(&tag, &record));
-        assert!(!workspace.join(".git").exists(), "round {round}: what stood for it is tidied away");
+        // An init that was told of the call just before may begin it, and tidy up, after nothing seemed to be alive.
+        let tidy = || gone(&tag, &record) && !workspace.join(".git").exists();
+        until(&format!("round {round}: nothing alive, and nothing standing for git"), GONE_MAX, tidy);
     }
 }
 

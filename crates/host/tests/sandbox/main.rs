@@ -2,6 +2,7 @@
 
 mod basics;
 mod caches;
+mod checks;
 mod isolated;
 mod kills;
 mod owners;

@@ -1,0 +1,195 @@
+//! Commands that the host runs by itself: criteria on a merged tree, and the set-up of a new workspace.
+//!
+//! They run in a sandbox like an agent's commands do, because what they run is what agents wrote.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::process::{Captured, OutputLimits};
+use crate::sandbox::{BoxedCommand, Cache, CacheShown, Ended, Exit, Running, Sandbox, SandboxError};
+
+/// Without its start-up files: each command begins the same.
+const SHELL: [&str; 4] = ["bash", "--noprofile", "--norc", "-c"];
+/// How much of an output is kept from its beginning, and from its end, where what failed is usually said.
+const HEAD_MAX_BYTES: usize = 4 * 1024;
+const TAIL_MAX_BYTES: usize = 12 * 1024;
+/// When a command that was asked to end is taken to be stuck. The sandbox ends it before that.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
+
+/// What to run, and where.
+#[derive(Debug, Clone)]
+pub struct CheckRequest {
+    /// The directory to run in: a tree that was checked out for this, or a new workspace.
+    pub dir: PathBuf,
+    /// Where the commands see it.
+    pub shown_as: PathBuf,
+    /// The commands, in their order.
+    pub commands: Vec<CheckCommand>,
+    /// Names in the directory that the commands cannot change.
+    pub protected: Vec<String>,
+    /// Directories that appear in it.
+    pub caches: Vec<Cache>,
+    /// Whether the commands share the machine's network.
+    pub network: bool,
+    /// Further files and directories that they can read, and where they find them.
+    pub shown: Vec<(PathBuf, PathBuf)>,
+    /// Where it is written down that they are alive.
+    pub record: Option<PathBuf>,
+}
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckCommand {
+    /// For bash.
+    pub command: String,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// What came of one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckResult {
+    /// The command.
+    pub command: String,
+    /// How it ended.
+    pub ended: CheckEnd,
+    /// What it printed: the beginning and the end.
+    pub output: String,
+    /// How its caches appeared, in their order.
+    pub caches: Vec<CacheShown>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl CheckResult {
+    /// Whether it ended by itself and with success.
+    pub fn ok(&self) -> bool {
+        self.ended == CheckEnd::Code(0)
+    }
+
+    fn not_run(command: String) -> Self {
+        let (output, caches, elapsed) = (String::new(), Vec::new(), Duration::ZERO);
+        Self { command, ended: CheckEnd::NotRun, output, caches, elapsed }
+    }
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckEnd {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+    /// The kernel ended it, or a process of it, because memory ran out.
+    OutOfMemory,
+    /// It took longer than it may.
+    TimedOut,
+    /// Somebody stopped it.
+    Stopped,
+    /// It was not run: one before it failed.
+    NotRun,
+}
+
+/// Runs commands one after the other until one fails; those after it are not run. When `stop` is ready, what runs is
+/// ended and the rest is not run. Nothing of a command is alive when this returns; dropping it ends what runs at once.
+pub async fn check(
+    request: CheckRequest,
+    sandbox: &Sandbox,
+    stop: impl Future<Output = ()>,
+) -> Result<Vec<CheckResult>, SandboxError> {
+    let mut stop = std::pin::pin!(stop);
+    let mut results = Vec::with_capacity(request.commands.len());
+    let mut commands = request.commands.iter();
+    for CheckCommand { command, timeout } in commands.by_ref() {
+        let turn = tokio::select! {
+            biased;
+            () = &mut stop => {
+                results.push(CheckResult { ended: CheckEnd::Stopped, ..CheckResult::not_run(command.clone()) });
+                break;
+            }
+            turn = sandbox.turn_with(&request.caches) => turn,
+        };
+        let mut running = sandbox.start(turn, request.boxed(command))?;
+        let (ended, cut) = wait(&mut running, *timeout, &mut stop).await;
+        let result = result(command.clone(), ended?, cut);
+        let ok = result.ok();
+        results.push(result);
+        if !ok {
+            break;
+        }
+    }
+    results.extend(commands.map(|left| CheckResult::not_run(left.command.clone())));
+    Ok(results)
+}
+
+impl CheckRequest {
+    fn boxed(&self, command: &str) -> BoxedCommand {
+        let argv = SHELL.into_iter().chain([command]).map(str::to_owned).collect();
+        BoxedCommand {
+            shown_as: self.shown_as.clone(),
+            protected: self.protected.clone(),
+            caches: self.caches.clone(),
+            network: self.network,
+            shown: self.shown.clone(),
+            record: self.record.clone(),
+            output: OutputLimits {
+                head_bytes: HEAD_MAX_BYTES,
+                tail_bytes: TAIL_MAX_BYTES,
+                spill: None,
+                spill_bytes: 0,
+            },
+            ..BoxedCommand::isolated(argv, &self.dir)
+        }
+    }
+}
+
+/// Waits for a command, and ends it when its time is up or somebody says so.
+async fn wait(
+    running: &mut Running,
+    timeout: Duration,
+    stop: &mut (impl Future<Output = ()> + Unpin),
+) -> (Result<Ended, SandboxError>, Option<CheckEnd>) {
+    let cut = tokio::select! {
+        biased;
+        ended = running.ended() => return (ended, None),
+        () = stop => CheckEnd::Stopped,
+        () = tokio::time::sleep(timeout) => CheckEnd::TimedOut,
+    };
+    running.terminate();
+    if let Ok(ended) = tokio::time::timeout(STUCK_AFTER, running.ended()).await {
+        return (ended, Some(cut));
+    }
+    running.kill();
+    (running.ended().await, Some(cut))
+}
+
+fn result(command: String, ended: Ended, cut: Option<CheckEnd>) -> CheckResult {
+    let by_itself = match ended.exit {
+        // Whatever the kernel ended of it, it did not need.
+        Exit::Code(0) => CheckEnd::Code(0),
+        _ if ended.out_of_memory => CheckEnd::OutOfMemory,
+        Exit::Code(code) => CheckEnd::Code(code),
+        Exit::Signal(signal) => CheckEnd::Signal(signal),
+    };
+    let output = shown(&ended.output);
+    CheckResult {
+        command,
+        ended: cut.unwrap_or(by_itself),
+        output,
+        caches: ended.caches,
+        elapsed: ended.elapsed,
+    }
+}
+
+/// Text of what was printed, with a note where something is left out.
+fn shown(output: &Captured) -> String {
+    let head = String::from_utf8_lossy(&output.head);
+    match output.left_out() {
+        0 => head.into_owned(),
+        left_out => {
+            let end = if head.ends_with('\n') { "" } else { "\n" };
+            format!("{head}{end}[{left_out} bytes left out]\n{}", String::from_utf8_lossy(&output.tail))
+        }
+    }
+}
