@@ -200,3 +200,27 @@ async fn what_is_hidden_stays_hidden_in_a_cache() {
     let command = BoxedCommand { caches, ..project.state.command(&script) };
     assert_eq!(project.state.say(command).await, format!("target/{name}"));
 }
+
+/// The kernel keeps its notes about an overlay in attributes of the files in it; a program's own are no such notes.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_program_can_write_the_notes_that_an_overlay_is_made_of() {
+    let project = Project::new();
+    if !overlays(&project).await {
+        println!("skipped: no overlays here");
+        return;
+    }
+    let plant = "import os\n\
+                 os.makedirs('target/planted')\n\
+                 for path in ['target', 'target/debug', 'target/planted', 'target/lock']:\n  \
+                 for name, value in [('redirect', b'/debug'), ('opaque', b'y'), ('metacopy', b''), ('whiteout', b'y')]:\n    \
+                 for prefix in ['user', 'trusted']:\n      \
+                 try: os.setxattr(path, f'{prefix}.overlay.{name}', value)\n      \
+                 except OSError: pass\n\
+                 try: os.mknod('target/hidden', 0o20000 | 0o600, 0)\n\
+                 except OSError: print('no device')\n";
+    let planted = project.say(&format!("python3 - <<'END'\n{plant}END")).await;
+    assert_eq!(planted, "no device");
+    let look = "ls target target/debug target/planted; cat target/debug/app";
+    let seen = "target:\ndebug\nlock\nplanted\n\ntarget/debug:\napp\n\ntarget/planted:\nbuilt";
+    assert_eq!(project.say(look).await, seen);
+}
