@@ -50,6 +50,7 @@ mod salvages;
 mod scan;
 mod snapshot;
 mod space;
+mod synced;
 mod text;
 mod update;
 mod walk;

@@ -36,6 +36,8 @@ impl Present {
                 packs.extend(PackIndex::open(&path));
             }
         }
+        // Most objects are in the largest, so most questions end there.
+        packs.sort_by_key(|pack| std::cmp::Reverse(pack.fanout.last().copied()));
         Ok(Self { objects, packs })
     }
 

@@ -1,7 +1,8 @@
 //! The bare repository that Posse keeps for each project, beneath its state directory.
 //!
 //! It is made by writing its few files. The objects of the person's repository are hard-linked into it (copied where
-//! that cannot be), so that their cleaning up cannot remove what a run stands on. A folder that is not the top of a
+//! that cannot be), so that their cleaning up cannot remove what a run stands on. A linked object is one file with two
+//! names: git here may mark it as young, which in the person's repository only puts off its pruning. A folder that is not the top of a
 //! repository has the same repository without borrowed objects: one that lies *inside* a repository is treated as a
 //! folder of its own, and nothing outside it is read.
 

@@ -16,7 +16,7 @@ use super::objects::{self, Listed};
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
-use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index};
+use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, synced};
 
 /// Where the sandbox shows the objects of the project's repository, so that git in a workspace finds them.
 pub const BORROWED_OBJECTS: &str = crate::sandbox::OBJECTS_SHOWN_AT;
@@ -52,6 +52,8 @@ pub(super) struct Mark {
     pub(super) base: String,
     /// How large its files are.
     pub(super) bytes: u64,
+    /// The boot of the machine in which it was made.
+    pub(super) boot: Option<String>,
 }
 
 impl Mark {
@@ -151,14 +153,18 @@ impl RunSpace {
     }
 
     /// Makes an isolated workspace from a commit. One that is complete is returned as it is; one that is not is
-    /// thrown away and made anew: nobody has worked in it.
+    /// thrown away and made anew: nobody has worked in it. One that the machine lost part of is set aside.
     pub fn make(&self, agent: &str, attempt: u32, base: &Oid) -> Result<Made, WorkspaceError> {
         check_id(agent)?;
         let dir = self.dir_of(agent, attempt);
-        if let Some(mark) = self.mark(agent, attempt)? {
-            return Ok(Made { dir, base: mark.base()?, fresh: false });
-        }
         let home = self.attempt_dir(agent, attempt);
+        if let Some(mark) = self.mark(agent, attempt)? {
+            if !synced::is_torn(&home, mark.boot.as_deref()) {
+                synced::soon(&home);
+                return Ok(Made { dir, base: mark.base()?, fresh: false });
+            }
+            synced::set_aside(&home)?;
+        }
         disk::remove_tree(&home)?;
         disk::make_dirs(&home)?;
         fs::create_dir(&dir).map_err(disk::failed("making", &dir))?;
@@ -189,9 +195,10 @@ impl RunSpace {
         self.refs().swap(&lock, &name, self.refs().read(&name)?.as_ref(), base)?;
         drop(lock);
         options.hit("workspace.make.after_ref");
-        let mark = Mark { base: base.to_string(), bytes };
+        let mark = Mark { base: base.to_string(), bytes, boot: synced::boot_id() };
         let text = serde_json::to_vec(&mark).unwrap_or_default();
         disk::write_durably(&home.join("made"), &text)?;
+        synced::soon(&home);
         Ok(Made { dir, base: *base, fresh: true })
     }
 

@@ -10,7 +10,7 @@ use super::objects::{self, Listed, Present};
 use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
 use super::scan::{self, Known, Request, Seen, Walked};
-use super::{Oid, RunSpace, WorkspaceError, disk};
+use super::{Oid, RunSpace, WorkspaceError, disk, synced};
 
 /// A commit and its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +141,12 @@ impl RunSpace {
                 self.dir().display()
             )));
         };
+        if synced::is_torn(&self.attempt_dir(agent, attempt), mark.boot.as_deref()) {
+            return Err(WorkspaceError::Damaged(format!(
+                "the machine stopped before the workspace of {agent} (attempt {attempt}) had reached the disk; it has to \
+                 be made anew"
+            )));
+        }
         if self.attempts(agent).last() == Some(&attempt) {
             let line = self.refs().read(&work_ref(agent))?;
             let commit = line.ok_or_else(|| {

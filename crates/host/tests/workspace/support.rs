@@ -134,7 +134,8 @@ pub(crate) fn names_of(space: &RunSpace, commit: &Oid) -> Vec<String> {
     files_of(space, commit).into_keys().map(|path| String::from_utf8_lossy(&path).into_owned()).collect()
 }
 
-/// Everything about a directory that a person could notice: names, modes, times and content, also of `.git`.
+/// Everything about a directory that a person could notice: names, modes, times and content, also of `.git`. Only the
+/// times of objects do not count: they are hard-linked, and git in Posse's repository marks as young what it uses.
 pub(crate) fn fingerprint(dir: &Path) -> BTreeMap<Vec<u8>, (u32, i64, i64, Vec<u8>)> {
     let mut all = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];
@@ -154,7 +155,9 @@ pub(crate) fn fingerprint(dir: &Path) -> BTreeMap<Vec<u8>, (u32, i64, i64, Vec<u
             };
             let name = path.strip_prefix(dir).expect("beneath").as_os_str().as_bytes().to_vec();
             let mode = metadata.permissions().mode();
-            all.insert(name, (mode, metadata.mtime(), metadata.mtime_nsec(), content));
+            let is_object = name.starts_with(b".git/objects/") && metadata.is_file();
+            let time = if is_object { (0, 0) } else { (metadata.mtime(), metadata.mtime_nsec()) };
+            all.insert(name, (mode, time.0, time.1, content));
         }
     }
     all

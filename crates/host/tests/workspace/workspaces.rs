@@ -201,7 +201,7 @@ fn a_run_that_grows_too_large_is_told_so() {
 #[test]
 fn large_files_and_empty_ones_are_kept_as_they_are() {
     let world = World::new();
-    let large: Vec<u8> = (0..6_000_000_u32).flat_map(|number| number.to_le_bytes()).take(6_000_000).collect();
+    let large: Vec<u8> = (0..6_000_000_u32).flat_map(u32::to_le_bytes).take(6_000_000).collect();
     world.write("large", &large);
     world.write("copy", &large);
     world.write("empty", "");
@@ -212,4 +212,41 @@ fn large_files_and_empty_ones_are_kept_as_they_are() {
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     assert!(fs::read(dir.join("large")).expect("read") == large);
     assert_sound(&space);
+}
+
+#[test]
+fn a_workspace_that_the_machine_lost_part_of_is_set_aside() {
+    let world = World::new();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    let home = dir.parent().expect("a parent");
+    // As after a power cut in another boot, before the files were synced.
+    let mark = fs::read_to_string(home.join("made")).expect("read");
+    let boot = mark.find("\"boot\":\"").expect("a boot id") + "\"boot\":\"".len();
+    let other = format!("{}0ther{}", &mark[..boot], &mark[boot + 5..]);
+    fs::write(home.join("made"), other).expect("written");
+    wait_for(&home.join("synced"));
+    assert!(!space.make(RUN, 1, &begun.snapshot.commit).expect("kept").fresh);
+    fs::remove_file(home.join("synced")).expect("removed");
+    write(&dir, "a", "");
+    assert!(space.snapshot(RUN, 1).is_err());
+    assert!(space.make(RUN, 1, &begun.snapshot.commit).expect("made").fresh);
+    assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one");
+    let kept = fs::read_dir(home.parent().expect("a parent")).expect("listed");
+    assert!(kept.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("torn-1")));
+}
+
+/// Waits until a file is there, by what the kernel says of its directory.
+fn wait_for(path: &std::path::Path) {
+    use rustix::fs::inotify;
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("a watch");
+    let dir = path.parent().expect("a parent");
+    inotify::add_watch(&watch, dir, inotify::WatchFlags::CREATE).expect("watched");
+    let limit = rustix::time::Timespec { tv_sec: 60, tv_nsec: 0 };
+    if !path.exists() {
+        let mut polled = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut polled, Some(&limit)).expect("polled");
+    }
+    assert!(path.exists(), "{} never came", path.display());
 }
