@@ -17,7 +17,7 @@ const FILES_PER_DIR: usize = 20;
 /// Files are between this and four times this long, as source files often are.
 const LINES: usize = 40;
 /// Old enough that nothing is "just changed".
-const OLD: Duration = Duration::from_secs(3600);
+const OLD: Duration = Duration::from_hours(1);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -134,7 +134,7 @@ fn make_repository(folder: &Path, files: usize) -> Outcome<()> {
             fs::create_dir_all(&dir)?;
         }
         let lines = LINES * (1 + number % 4);
-        let text: String = (0..lines).map(|line| format!("line {line} of file {number}\n")).collect();
+        let text = format!("a line of file {number}\n").repeat(lines);
         let path = dir.join(format!("f{number}.txt"));
         fs::write(&path, text)?;
         fs::File::options().write(true).open(&path)?.set_modified(time)?;

@@ -57,6 +57,8 @@ pub(super) struct Record {
     pub(super) dirty: bool,
     pub(super) notes: Vec<String>,
     pub(super) copies: Vec<Copied>,
+    /// The patterns above all `.gitignore` files.
+    pub(super) excludes: String,
 }
 
 impl Workspaces {
@@ -149,8 +151,9 @@ impl Beginning<'_> {
         let snapshot = self.write(head.as_ref(), &trees, &present, pack)?;
         let sparse = entries.iter().filter(|entry| entry.stat.is_none() && entry.mode != Mode::Gitlink);
         let sparse: Vec<&[u8]> = sparse.map(|entry| entry.path.as_slice()).collect();
-        disk::write_durably(&run_dir.join("sparse"), &sparse.join(&0))?;
-        disk::write_durably(&run_dir.join("exclude"), &excludes.join(&b'\n'))?;
+        if !sparse.is_empty() {
+            disk::write_durably(&run_dir.join("sparse"), &sparse.join(&0))?;
+        }
         let Snapshot { commit, tree } = snapshot;
         self.keep(&run_dir, &Manifest { entries, looked_ns: walked.looked_ns, commit, tree })?;
         let record = Record {
@@ -163,6 +166,7 @@ impl Beginning<'_> {
             dirty: head.map_or(tree != object::name(Kind::Tree, b""), |head| head.tree != tree),
             notes: self.notes(&walked),
             copies: copies.files,
+            excludes: String::from_utf8_lossy(&excludes.join(&b'\n')).into_owned(),
         };
         let text = serde_json::to_vec_pretty(&record).map_err(|error| {
             WorkspaceError::Unsupported(format!("{} cannot be written down: {error}", self.folder.display()))

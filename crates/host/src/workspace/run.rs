@@ -321,13 +321,12 @@ impl RunSpace {
             let part = git.join(part);
             fs::create_dir_all(&part).map_err(disk::failed("making", &part))?;
         }
-        let exclude = disk::read_if_there(&self.dir().join("exclude"))?.unwrap_or_default();
         let files: [(&str, &[u8]); 6] = [
             ("HEAD", &format!("ref: {BRANCH}\n").into_bytes()),
             (BRANCH, &format!("{base}\n").into_bytes()),
             ("config", CONFIG.as_bytes()),
             ("objects/info/alternates", &format!("{BORROWED_OBJECTS}\n").into_bytes()),
-            ("info/exclude", &exclude),
+            ("info/exclude", self.record.excludes.as_bytes()),
             ("index", &index::encode(entries)),
         ];
         for (name, content) in files {

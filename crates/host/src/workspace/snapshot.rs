@@ -184,14 +184,13 @@ impl RunSpace {
         };
         let known = self.known(tracked, manifest.as_ref().filter(|_| known))?;
         let copies = self.copies();
-        let exclude = disk::read_if_there(&self.dir().join("exclude"))?.unwrap_or_default();
         let options = &self.spaces.options;
         let mut walked = scan::scan(&Request {
             folder: &folder,
             known: &known,
             indexed_ns: 0,
             seen_ns,
-            ignored: Ignored::default().with(&exclude, 0),
+            ignored: Ignored::default().with(self.record.excludes.as_bytes(), 0),
             executable_counts: true,
             persons: false,
             state: None,
