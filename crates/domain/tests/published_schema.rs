@@ -1,12 +1,23 @@
-//! The schema that editors and other programs use is the one the code has.
+//! The schemas that editors and other programs use are the ones the code has.
 
 use posse_domain::contract::Contract;
+use posse_domain::plan::Plan;
 
-const PUBLISHED: &str = include_str!("../../../docs/schemas/contract.schema.json");
+#[track_caller]
+fn assert_current(file: &str, published: &str, schema: &serde_json::Value) {
+    let current = format!("{schema:#}\n");
+    // On a difference the new text is shown whole, to be copied over the old one.
+    assert!(current == published, "docs/schemas/{file} should be:\n{current}");
+}
 
 #[test]
 fn the_published_schema_of_contracts_is_current() {
-    let current = format!("{:#}\n", Contract::json_schema());
-    // On a difference the new text is shown whole, to be copied over the old one.
-    assert!(current == PUBLISHED, "docs/schemas/contract.schema.json should be:\n{current}");
+    let published = include_str!("../../../docs/schemas/contract.schema.json");
+    assert_current("contract.schema.json", published, &Contract::json_schema());
+}
+
+#[test]
+fn the_published_schema_of_plans_is_current() {
+    let published = include_str!("../../../docs/schemas/plan.schema.json");
+    assert_current("plan.schema.json", published, &Plan::json_schema());
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use posse_domain::definition::{DEFINITION_NAME_MAX, Definition, Mode};
+use posse_domain::nearest::{hint, nearest};
 use posse_domain::permission::{RULES_MAX, Rule};
 use posse_domain::text::first_line;
 use serde::Deserialize;
@@ -15,7 +16,6 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::builtin::{DELEGATE, LOOK, builtin, plain, tools};
-use super::nearest::{hint, nearest};
 
 /// Largest text of definitions.
 pub const AGENTS_JSON_MAX_BYTES: usize = 4 * 1024 * 1024;

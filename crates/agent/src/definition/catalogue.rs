@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use posse_domain::definition::{Definition, Mode};
+use posse_domain::nearest::{hint, nearest};
 use thiserror::Error;
 
 use super::builtin::builtin;
-use super::nearest::{hint, nearest};
 
 /// A name that no definition has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

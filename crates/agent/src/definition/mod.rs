@@ -5,11 +5,10 @@ mod agents_json;
 mod builtin;
 mod catalogue;
 mod default_rules;
-mod nearest;
 mod system_prompt;
 
 pub use agents_json::{AGENTS_JSON_MAX_BYTES, DefinitionError, parse_agents};
 pub use builtin::builtin;
 pub use catalogue::{Definitions, UnknownDefinition};
-pub use nearest::nearest;
+pub use posse_domain::nearest::nearest;
 pub use system_prompt::{first_message, retry_note, system_prompt};

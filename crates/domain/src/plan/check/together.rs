@@ -1,0 +1,113 @@
+//! What is wrong with steps beside each other: names, dependencies, and writers that would meet.
+
+use std::collections::BTreeMap;
+
+use super::super::graph::{Graph, Reach};
+use super::super::{Plan, Step, UnownedWriters};
+use super::steps::quoted;
+use super::{Found, PlanContext, StepName};
+use crate::nearest::{hint, nearest};
+use crate::ownership;
+
+/// Steps that a problem lists by name.
+const LISTED_MAX: usize = 3;
+
+pub(super) fn check(found: &mut Found<'_>, context: &PlanContext) {
+    titles(found);
+    // A title that was not read would make every step that depends on it look wrong.
+    if found.unread.any(&["title", "steps"]) {
+        return;
+    }
+    let lost = dependencies(found);
+    let graph = Graph::of(found.plan);
+    let reach = graph.reach();
+    cycles(found, &graph, &reach);
+    // Whoever meant an order that is not there would be told of an overlap that is none.
+    if !found.unread.any(&["depends_on", "owns", "agent", "tools", "unowned_writers"]) {
+        overlaps(found, context, &reach, &lost);
+    }
+}
+
+fn titles(found: &mut Found<'_>) {
+    let plan: &Plan = found.plan;
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    for (position, step) in plan.steps.iter().enumerate() {
+        if step.title.trim().is_empty() {
+            continue;
+        }
+        if let Some(earlier) = first.get(step.title.as_str()) {
+            let problem = format!("step {} has the same; titles must differ", earlier + 1);
+            found.add(Some(position), "title", None, problem);
+        } else {
+            first.insert(&step.title, position);
+        }
+    }
+}
+
+/// Names that lead nowhere; for each step whether it has one.
+fn dependencies(found: &mut Found<'_>) -> Vec<bool> {
+    let plan: &Plan = found.plan;
+    let mut lost = vec![false; plan.steps.len()];
+    for (position, step) in plan.steps.iter().enumerate() {
+        for (item, name) in step.depends_on.iter().enumerate() {
+            if *name == step.title {
+                let problem = "a step cannot depend on itself".to_owned();
+                found.add(Some(position), "depends_on", Some(item), problem);
+            } else if !plan.steps.iter().any(|other| other.title == *name) {
+                lost[position] = true;
+                if found.is_full() {
+                    continue;
+                }
+                let others = plan.steps.iter().map(|other| other.title.as_str());
+                let hint = hint(nearest(name, others.filter(|title| *title != step.title)));
+                let problem = format!("there is no step {}{hint}; steps are named by title", quoted(name));
+                found.add(Some(position), "depends_on", Some(item), problem);
+            }
+        }
+    }
+    lost
+}
+
+fn cycles(found: &mut Found<'_>, graph: &Graph, reach: &Reach) {
+    for cycle in graph.cycles(reach) {
+        let around = cycle.iter().chain(cycle.first());
+        let titles: Vec<String> = around.map(|at| quoted(&found.plan.steps[*at].title)).collect();
+        let problem = format!("a cycle, in which none can be first: {}", titles.join(" -> "));
+        found.add(cycle.first().copied(), "depends_on", None, problem);
+    }
+}
+
+fn overlaps(found: &mut Found<'_>, context: &PlanContext, reach: &Reach, lost: &[bool]) {
+    let plan: &Plan = found.plan;
+    let unowned_may_meet = plan.unowned_writers == UnownedWriters::Parallel;
+    let counts = |(position, step): &(usize, &Step)| {
+        !lost[*position] && context.writes(step) && !(step.owns.is_empty() && unowned_may_meet)
+    };
+    let writers: Vec<(usize, &Step)> = plan.steps.iter().enumerate().filter(counts).collect();
+    for (index, (position, step)) in writers.iter().enumerate() {
+        let meets = |(other, earlier): &&(usize, &Step)| {
+            reach.are_unordered(*position, *other) && ownership::overlap(&step.owns, &earlier.owns)
+        };
+        let met: Vec<usize> = writers[..index].iter().filter(meets).map(|(other, _)| *other).collect();
+        if met.is_empty() {
+            continue;
+        }
+        let problem = describe(plan, step, &met);
+        found.add(Some(*position), "owns", None, problem);
+    }
+}
+
+fn describe(plan: &Plan, step: &Step, met: &[usize]) -> String {
+    let mut names: Vec<String> =
+        met.iter().take(LISTED_MAX).map(|at| StepName::of(plan, *at).to_string()).collect();
+    if met.len() > LISTED_MAX {
+        names.push(format!("{} more", met.len() - LISTED_MAX));
+    }
+    let names = names.join(", ");
+    let unowned = step.owns.is_empty() || met.iter().any(|at| plan.steps[*at].owns.is_empty());
+    let why = if unowned { " (a step that can write and says nothing owns everything)" } else { "" };
+    format!(
+        "could run at the same time as {names} and change the same files{why}; order them with `depends_on`, \
+         or give each its own paths in `owns`"
+    )
+}
