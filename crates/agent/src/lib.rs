@@ -5,4 +5,5 @@ pub mod conversation;
 pub mod definition;
 pub mod machine;
 pub mod notes;
+pub mod plan;
 pub mod tool_spec;

@@ -58,10 +58,14 @@ impl StepName {
     /// Characters of a title that a report shows.
     const SHOWN_MAX_CHARS: usize = 60;
 
-    /// The name of the step at a position.
-    pub fn of(plan: &Plan, position: usize) -> Self {
-        let title = plan.steps.get(position).map_or("", |step| step.title.as_str());
+    /// The name of the step with this title at this position.
+    pub fn new(position: usize, title: &str) -> Self {
         Self { position, title: crate::text::first_line(title, Self::SHOWN_MAX_CHARS) }
+    }
+
+    /// The name of the step at a position of a plan.
+    pub(super) fn of(plan: &Plan, position: usize) -> Self {
+        Self::new(position, plan.steps.get(position).map_or("", |step| step.title.as_str()))
     }
 }
 
@@ -167,8 +171,7 @@ impl Found<'_> {
         if plan.steps.is_empty() {
             self.add(None, "steps", None, "there are none: a plan has at least one".to_owned());
         } else if plan.steps.len() > STEPS_MAX {
-            let count = plan.steps.len();
-            self.add(None, "steps", None, format!("{count} steps, more than the {STEPS_MAX} accepted"));
+            self.add(None, "steps", None, format!("there are more than the {STEPS_MAX} accepted"));
         }
     }
 }

@@ -15,15 +15,13 @@ const LISTED_MAX: usize = 3;
 pub(super) fn check(found: &mut Found<'_>, context: &PlanContext) {
     titles(found);
     // A title that was not read would make every step that depends on it look wrong.
-    if found.unread.any(&["title", "steps"]) {
-        return;
-    }
-    let lost = dependencies(found);
+    let has_all_titles = !found.unread.any(&["title"]);
+    let lost = dependencies(found, has_all_titles);
     let graph = Graph::of(found.plan);
     let reach = graph.reach();
     cycles(found, &graph, &reach);
     // Whoever meant an order that is not there would be told of an overlap that is none.
-    if !found.unread.any(&["depends_on", "owns", "agent", "tools", "unowned_writers"]) {
+    if has_all_titles && !found.unread.any(&["depends_on", "owns", "agent", "tools", "unowned_writers"]) {
         overlaps(found, context, &reach, &lost);
     }
 }
@@ -45,7 +43,7 @@ fn titles(found: &mut Found<'_>) {
 }
 
 /// Names that lead nowhere; for each step whether it has one.
-fn dependencies(found: &mut Found<'_>) -> Vec<bool> {
+fn dependencies(found: &mut Found<'_>, has_all_titles: bool) -> Vec<bool> {
     let plan: &Plan = found.plan;
     let mut lost = vec![false; plan.steps.len()];
     for (position, step) in plan.steps.iter().enumerate() {
@@ -55,7 +53,7 @@ fn dependencies(found: &mut Found<'_>) -> Vec<bool> {
                 found.add(Some(position), "depends_on", Some(item), problem);
             } else if !plan.steps.iter().any(|other| other.title == *name) {
                 lost[position] = true;
-                if found.is_full() {
+                if found.is_full() || !has_all_titles {
                     continue;
                 }
                 let others = plan.steps.iter().map(|other| other.title.as_str());

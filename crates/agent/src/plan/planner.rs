@@ -1,0 +1,86 @@
+//! What the planner is asked, and finding the plan in what it answers.
+
+use std::fmt::Write;
+
+use posse_domain::definition::Definition;
+
+use super::PlanProblem;
+use super::read::PLAN_KEYS;
+use crate::definition::Definitions;
+
+/// The format, as the planner reads it.
+const FORMAT: &str = include_str!("request.md");
+/// Most of a first answer that the second request repeats.
+const ANSWER_MAX_BYTES: usize = 256 * 1024;
+
+/// Asks for a plan in a run whose steps this root may spawn.
+pub fn first_request(goal: &str, definitions: &Definitions, root: &Definition) -> String {
+    let mut request = format!("{FORMAT}\nThe agents:\n");
+    for definition in definitions.spawnable(root) {
+        let Definition { name, description, tools, .. } = definition.as_ref();
+        // A text cannot fail to be written to.
+        let _ = writeln!(request, "- `{name}`: {description} Its tools: {}.", tools.join(", "));
+    }
+    let _ = write!(request, "\nThe goal:\n\n{}\n", goal.trim());
+    request
+}
+
+/// Asks again, with the first answer and what is wrong with it.
+pub fn second_request(first_request: &str, answer: &str, problems: &[PlanProblem]) -> String {
+    let answer = &answer[..answer.floor_char_boundary(ANSWER_MAX_BYTES)];
+    let mut request = format!(
+        "{first_request}\nYou have answered this before. Your answer:\n\n{}\n\nWhat is wrong with it, with the line \
+         of the document:\n\n",
+        answer.trim_end()
+    );
+    for problem in problems {
+        let line = problem.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        // A text cannot fail to be written to.
+        let _ = writeln!(request, "- {line}{problem}");
+    }
+    request.push_str("\nAnswer with the whole document, corrected, and no other text.\n");
+    request
+}
+
+/// The document in an answer: the first fenced block that could be a plan, or the text from the plan's first key
+/// on, or all of it.
+pub fn document(answer: &str) -> &str {
+    let fenced = fenced_blocks(answer);
+    if let Some(block) = fenced.iter().find(|block| has_key(block)).or(fenced.first()) {
+        return block;
+    }
+    let mut start = 0;
+    for line in answer.split_inclusive('\n') {
+        if begins_with_key(line) {
+            return &answer[start..];
+        }
+        start += line.len();
+    }
+    answer
+}
+
+/// The contents of fenced blocks. A fence inside a document is indented, so only those at the margin count.
+fn fenced_blocks(text: &str) -> Vec<&str> {
+    let (mut blocks, mut opened, mut start) = (Vec::new(), None, 0);
+    for line in text.split_inclusive('\n') {
+        let end = start + line.len();
+        if line.starts_with("```") {
+            match opened.take() {
+                None => opened = Some(end),
+                Some(from) => blocks.push(&text[from..start]),
+            }
+        }
+        start = end;
+    }
+    // An answer that was cut off ends inside its block.
+    blocks.extend(opened.map(|from| &text[from..]));
+    blocks
+}
+
+fn has_key(block: &str) -> bool {
+    block.lines().any(begins_with_key) || block.trim_start().starts_with('{')
+}
+
+fn begins_with_key(line: &str) -> bool {
+    PLAN_KEYS.iter().any(|key| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(':')))
+}
