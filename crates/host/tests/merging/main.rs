@@ -1,6 +1,8 @@
 //! Merging, delivering and cleaning, with real repositories.
 
 mod apply;
+mod canary;
+mod corpus;
 mod deliver;
 mod gc;
 mod histories;
