@@ -2,8 +2,9 @@
 
 use crate::support::Home;
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "run",
+    "plan",
     "ps",
     "show",
     "logs",

@@ -11,6 +11,7 @@ mod cli_help;
 mod cli_logs;
 mod cli_look;
 mod cli_permissions;
+mod cli_plan;
 mod cli_resume;
 mod cli_run;
 mod cli_send;

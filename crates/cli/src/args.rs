@@ -36,6 +36,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(commands::run::RunArgs),
+    Plan(commands::plan::PlanArgs),
     Ps(commands::ps::PsArgs),
     Show(commands::show::ShowArgs),
     Logs(commands::logs::LogsArgs),

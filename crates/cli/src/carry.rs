@@ -136,20 +136,32 @@ pub(crate) async fn carry_and_tell(
     mut view: View,
     mut asking: Asking,
 ) -> Result<Exit, CliError> {
-    match carry(posse, handle, known, signals, &mut view, &mut asking).await {
-        Ok(Carried::Ended(finished)) => {
+    match carry_to_end(posse, handle, known, signals, &mut view, &mut asking).await? {
+        Carried::Ended(finished) => {
             view.result(&finished)?;
             Ok(Exit::of(&finished))
         }
-        Ok(Carried::Stopped(ask)) => Ok(ask.exit()),
-        Err(error) => {
-            asking.withdraw(&mut view);
-            // Nothing more may start while nobody watches; what is written stays.
-            stop(posse, handle).await;
-            view.close();
-            Err(error)
-        }
+        Carried::Stopped(ask) => Ok(ask.exit()),
     }
+}
+
+/// Carries the run, and leaves it to the caller to tell how it ended.
+pub(crate) async fn carry_to_end(
+    posse: &Posse,
+    handle: &RunHandle,
+    known: u64,
+    signals: &mut Signals,
+    view: &mut View,
+    asking: &mut Asking,
+) -> Result<Carried, CliError> {
+    let carried = carry(posse, handle, known, signals, view, asking).await;
+    if carried.is_err() {
+        asking.withdraw(view);
+        // Nothing more may start while nobody watches; what is written stays.
+        stop(posse, handle).await;
+        view.close();
+    }
+    carried
 }
 
 /// Carries a run that is about to end, without showing it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use posse::sandbox::{Environment as Passed, SandboxOptions};
 use posse::{Catalog, Posse, PosseBuilder};
+use posse_domain::event::EffectClass;
 
 use crate::Extras;
 use crate::env::Environment;
@@ -37,8 +38,13 @@ impl Context {
 
     /// The names of all tools, without opening anything.
     pub(crate) fn tool_names(&self) -> Vec<&'static str> {
-        let built_in = posse::builtin_tools();
-        built_in.iter().chain(&self.extras.tools).map(|tool| tool.name).collect()
+        self.tool_classes().map(|(name, _)| name).collect()
+    }
+
+    /// All tools by name, each with what it does to the outside, without opening anything.
+    pub(crate) fn tool_classes(&self) -> impl Iterator<Item = (&'static str, EffectClass)> {
+        let built_in = posse::builtin_tools().into_iter().map(|tool| (tool.name, tool.class));
+        built_in.chain(self.extras.tools.iter().map(|tool| (tool.name, tool.class)))
     }
 
     /// Opens the state directory to start or carry runs; makes it if need be.

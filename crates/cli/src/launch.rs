@@ -23,6 +23,8 @@ use crate::settings::{Origin, Settings, Sourced};
 
 /// The provider whose models are script files.
 const SCRIPTED: &str = "scripted/";
+/// The definition of a root that nobody named.
+pub(crate) const DEFAULT_ROOT: &str = "coder";
 
 /// What a run was asked to be, as typed.
 #[derive(Debug, Default)]
@@ -81,7 +83,7 @@ impl Launch {
             }
         }
         let known = Definitions::builtin_and(definitions.clone());
-        let root = definition.as_deref().unwrap_or("coder");
+        let root = definition.as_deref().unwrap_or(DEFAULT_ROOT);
         let root = known.find(root).map_err(|unknown| CliError::usage(format!("--agent: {unknown}")))?;
         let model = match own_model.map(str::to_owned).or_else(|| root.model.clone()) {
             Some(model) => model,
@@ -112,6 +114,11 @@ impl Launch {
             approvals,
             on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),
         })
+    }
+
+    /// The same with another request.
+    pub(crate) fn with_request(self, request: String) -> Self {
+        Self { request, ..self }
     }
 
     /// The same as the library takes it.
@@ -189,7 +196,7 @@ fn model_of(model: Option<Sourced<String>>, cwd: &Path, models: &Catalog) -> Res
 }
 
 /// Finds a model, and gives the name under which any process finds it again: a script's path is made whole.
-fn settle_model(name: &str, base: &Path, models: &Catalog) -> Result<String, String> {
+pub(crate) fn settle_model(name: &str, base: &Path, models: &Catalog) -> Result<String, String> {
     let script = name.strip_prefix(SCRIPTED).filter(|file| !file.is_empty());
     let Some(file) = script else { return models.resolve(name).map(|_| name.to_owned()) };
     // Loaded by the name that was typed, because errors call it so.
@@ -203,7 +210,7 @@ fn settle_model(name: &str, base: &Path, models: &Catalog) -> Result<String, Str
 }
 
 /// Reads `--agents`: JSON if it looks like it, else a file.
-fn read_agents(agents: &str, cwd: &Path, tools: &[&str]) -> Result<Vec<Definition>, CliError> {
+pub(crate) fn read_agents(agents: &str, cwd: &Path, tools: &[&str]) -> Result<Vec<Definition>, CliError> {
     let wrong = |problem: String| CliError::usage(format!("--agents: {problem}"));
     if agents.trim_start().starts_with('{') {
         return posse::parse_agents(agents, "(inline)", tools).map_err(|error| wrong(error.to_string()));

@@ -22,6 +22,7 @@ mod limit;
 mod output;
 mod own_files;
 mod permissions;
+mod plan_file;
 mod runtime;
 mod settings;
 mod signals;

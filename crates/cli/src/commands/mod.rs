@@ -10,6 +10,7 @@ pub(crate) mod deny;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod logs;
+pub(crate) mod plan;
 pub(crate) mod ps;
 pub(crate) mod resume;
 pub(crate) mod run;
@@ -28,6 +29,7 @@ use crate::exit::Exit;
 pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliError> {
     match command {
         Command::Run(args) => run::run(args, context),
+        Command::Plan(args) => plan::plan(args, context),
         Command::Ps(args) => ps::ps(&args, context),
         Command::Show(args) => show::show(&args, context),
         Command::Logs(args) => logs::logs(&args, context),

@@ -126,10 +126,15 @@ impl View {
         let written = if matches!(self.kind, Kind::Json) {
             self.output.json(&ResultLine::new(finished))
         } else {
-            // The live tree has told the figures.
-            tell(&mut self.output, finished, matches!(self.kind, Kind::Plain))
+            let with_figures = self.shows_figures();
+            tell(&mut self.output, finished, with_figures)
         };
         self.unless_gone(written)
+    }
+
+    /// Whether what a run spent is still to be told: the live tree has told it.
+    pub(crate) fn shows_figures(&self) -> bool {
+        matches!(self.kind, Kind::Plain)
     }
 
     /// A run goes on without a reader: its work is not lost with the pipe, and its exit code still counts.
@@ -146,6 +151,15 @@ impl View {
 
 /// Tells how a run ended, to people; with what it spent, unless they have seen that.
 pub(crate) fn tell(output: &mut Output, finished: &Finished, with_figures: bool) -> Result<(), CliError> {
+    tell_end(finished, with_figures);
+    if !finished.text.is_empty() {
+        output.paragraph(&finished.text)?;
+    }
+    output.flush()
+}
+
+/// Tells how a run ended, but not what it reported.
+pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
     let figures = if with_figures {
         format!(": {}, {}", plural(finished.agents, "agent"), spent(&finished.usage))
     } else {
@@ -158,8 +172,4 @@ pub(crate) fn tell(output: &mut Output, finished: &Finished, with_figures: bool)
     if let Some((_, reason)) = &finished.failure {
         note(&format!("  {reason}"));
     }
-    if !finished.text.is_empty() {
-        output.paragraph(&finished.text)?;
-    }
-    output.flush()
 }

@@ -1,0 +1,228 @@
+//! The planner at work: one run, and one more if its plan has problems.
+
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use posse::{Decision, Finished, Posse, Rule};
+use posse_agent::plan::{PlanProblem, document, first_request, second_request};
+
+use crate::asking::Asking;
+use crate::carry::{Carried, carry_to_end};
+use crate::commands::run::typed;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::launch::{self, Launch, Wanted};
+use crate::limit::Limit;
+use crate::output::{Output, note};
+use crate::permissions::PermissionArgs;
+use crate::plan_file::{Judge, KnownArgs, report};
+use crate::runtime;
+use crate::settings::{Settings, Sourced};
+use crate::signals::Signals;
+use crate::term;
+use crate::view::{View, tell_end};
+
+/// The definition that writes plans.
+const PLANNER: &str = "planner";
+/// Permissions of a plan file, before the person's umask.
+const FILE_MODE: u32 = 0o666;
+
+/// What a plan is to be about.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MakeArgs {
+    /// What is to be true in the end; `-` reads it from standard input
+    #[arg(required = true, value_name = "GOAL")]
+    goal: Vec<String>,
+    /// Write the plan to this file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write over a file that is there
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// The planner's model, as provider/name; scripted/<file> answers from a YAML script
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    #[command(flatten)]
+    known: KnownArgs,
+    /// The working directory [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Turns of the planner, or none [default: 40, and at most the planner's own]
+    #[arg(long, value_name = "N")]
+    max_turns: Option<Limit<1>>,
+    /// Tokens of each of its at most two runs, or none [default: none]
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<Limit<0>>,
+}
+
+/// What came of asking the planner.
+enum Asked {
+    /// It answered.
+    Answer(String),
+    /// Its run did not complete, or was left; the rest is said.
+    Ended(Exit),
+}
+
+/// Lets the planner write a plan.
+pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> {
+    let goal = typed("goal", &args.goal)?;
+    let target = match &args.output {
+        Some(file) => Some(Target::new(file, args.force, context)?),
+        None => None,
+    };
+    let judge = Judge::new(&args.known, context)?;
+    let request = first_request(&goal, &judge.definitions, &judge.root);
+    let models = launch::models(context);
+    let launch = Launch::new(args.wanted(request.clone(), context)?, context, &models)?;
+    let found = runtime::carrying(async {
+        let mut signals = Signals::listen()?;
+        let posse = context.open(models)?;
+        let answer = match ask(&posse, launch.clone(), &mut signals, context).await? {
+            Asked::Answer(answer) => answer,
+            ended @ Asked::Ended(_) => return Ok((ended, Vec::new())),
+        };
+        let problems = judge.problems(&answer, context);
+        if problems.is_empty() {
+            return Ok((Asked::Answer(answer), problems));
+        }
+        note(&format!("{}\nthe planner is asked once more", report(None, &problems)));
+        let again = launch.with_request(second_request(&request, &answer, &problems));
+        let answer = ask(&posse, again, &mut signals, context).await?;
+        let problems = match &answer {
+            Asked::Answer(answer) => judge.problems(answer, context),
+            Asked::Ended(_) => Vec::new(),
+        };
+        Ok((answer, problems))
+    })?;
+    match found {
+        (Asked::Ended(exit), _) => Ok(exit),
+        (Asked::Answer(answer), problems) if problems.is_empty() => hand_over(&answer, target),
+        (Asked::Answer(answer), problems) => {
+            note(&format!("The planner's answer:\n{}\n", answer.trim_end()));
+            Err(CliError::failed(report(None, &problems)).hint(
+                "put the answer above right by hand, or say the goal in other words; no plan was written",
+            ))
+        }
+    }
+}
+
+impl Judge {
+    /// What is wrong with a plan that names files from where the command was typed.
+    fn problems(&self, text: &str, context: &Context) -> Vec<PlanProblem> {
+        let models = launch::models(context);
+        self.judge(text, &context.environment.cwd, &models).err().unwrap_or_default()
+    }
+}
+
+impl MakeArgs {
+    fn wanted(self, request: String, context: &Context) -> Result<Wanted, CliError> {
+        let flags = Settings {
+            model: Sourced::flag(self.model, "--model"),
+            max_turns: Sourced::flag(self.max_turns, "--max-turns"),
+            max_tokens: Sourced::flag(self.max_tokens, "--max-tokens"),
+            ..Settings::default()
+        };
+        Ok(Wanted {
+            settings: flags.or(Settings::resolve(&context.environment)?),
+            request,
+            definition: Some(PLANNER.to_owned()),
+            agents: self.known.agents,
+            dir: self.dir,
+            max_depth: Some(0),
+            permissions: PermissionArgs { rules: only_looking(context)?, ..PermissionArgs::default() },
+            own_model: None,
+        })
+    }
+}
+
+/// Rules that keep also a person's own planner from changing anything.
+fn only_looking(context: &Context) -> Result<Vec<Rule>, CliError> {
+    let changing = context.tool_classes().filter(|(_, class)| class.changes_workspace());
+    changing
+        .map(|(name, _)| {
+            let pattern = name.parse().map_err(|error| CliError::failed(format!("{name}: {error}")))?;
+            Ok(Rule { pattern, decision: Decision::Deny })
+        })
+        .collect()
+}
+
+/// Carries one run of the planner, and gives its document without anything that would steer a terminal.
+async fn ask(
+    posse: &Posse,
+    launch: Launch,
+    signals: &mut Signals,
+    context: &Context,
+) -> Result<Asked, CliError> {
+    let handle = posse.start(launch.into_new_run()).await?;
+    let mut view = View::new(false, context);
+    match carry_to_end(posse, &handle, 0, signals, &mut view, &mut Asking::nobody()).await? {
+        Carried::Stopped(ask) => Ok(Asked::Ended(ask.exit())),
+        Carried::Ended(finished) => {
+            tell_end(&finished, view.shows_figures());
+            let Finished { status, text, .. } = &finished;
+            if *status == "completed" {
+                Ok(Asked::Answer(document(&term::clean(text)).to_owned()))
+            } else {
+                Ok(Asked::Ended(Exit::of(&finished)))
+            }
+        }
+    }
+}
+
+fn hand_over(plan: &str, target: Option<Target>) -> Result<Exit, CliError> {
+    if let Some(target) = target {
+        target.write(plan)?;
+        note(&format!("written to {}", target.path.display()));
+    } else {
+        let mut output = Output::new();
+        output.paragraph(plan)?;
+        output.flush()?;
+    }
+    Ok(Exit::DONE)
+}
+
+/// The file that a plan goes to.
+struct Target {
+    path: PathBuf,
+    force: bool,
+}
+
+impl Target {
+    /// Finds out before the planner starts whether the file could be written.
+    fn new(file: &Path, force: bool, context: &Context) -> Result<Self, CliError> {
+        let target = Self { path: context.environment.cwd.join(file), force };
+        let wrong = |problem: &str| CliError::usage(format!("--output: {}: {problem}", file.display()));
+        if target.path.is_dir() {
+            return Err(wrong("is a directory"));
+        }
+        if !force && target.path.symlink_metadata().is_ok() {
+            return Err(wrong("is there already").hint("name another file, or write over it with --force"));
+        }
+        if !target.path.parent().is_some_and(Path::is_dir) {
+            return Err(wrong("its folder does not exist"));
+        }
+        Ok(target)
+    }
+
+    /// Writes the whole file or nothing, and without `--force` never over another.
+    fn write(&self, plan: &str) -> Result<(), CliError> {
+        let failed = |error: std::io::Error| {
+            note(plan);
+            CliError::failed(format!("{}: cannot write the plan: {error}", self.path.display()))
+                .hint("the plan is printed above")
+        };
+        let folder = self.path.parent().unwrap_or(&self.path);
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".posse-plan-").permissions(Permissions::from_mode(FILE_MODE));
+        let mut file = builder.tempfile_in(folder).map_err(failed)?;
+        let end = if plan.ends_with('\n') { "" } else { "\n" };
+        file.write_all(plan.as_bytes()).and_then(|()| file.write_all(end.as_bytes())).map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)?;
+        let persisted =
+            if self.force { file.persist(&self.path) } else { file.persist_noclobber(&self.path) };
+        persisted.map(drop).map_err(|error| failed(error.error))
+    }
+}

@@ -1,0 +1,117 @@
+//! Plan files: read, judged against what a run would know, and refused with everything that is wrong.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use posse::{Catalog, Definition, Definitions};
+use posse_agent::plan::{PLAN_MAX_BYTES, PlanProblem, context as plan_context, parse};
+use posse_domain::plan::{Plan, PlanContext};
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::launch::{self, DEFAULT_ROOT};
+use crate::term;
+use crate::text::plural;
+
+/// The definitions of the run that carries a plan out.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct KnownArgs {
+    /// The definition of the root agent, which decides whom steps can be given to [default: coder]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// More definitions: a JSON file, or the JSON itself
+    #[arg(long, value_name = "FILE|JSON")]
+    pub(crate) agents: Option<String>,
+}
+
+/// What plans are judged against.
+pub(crate) struct Judge {
+    /// All definitions.
+    pub(crate) definitions: Definitions,
+    /// The root's.
+    pub(crate) root: Definition,
+    known: PlanContext,
+}
+
+impl Judge {
+    /// Finds the definitions and the tools.
+    pub(crate) fn new(args: &KnownArgs, context: &Context) -> Result<Self, CliError> {
+        let own = match &args.agents {
+            Some(agents) => launch::read_agents(agents, &context.environment.cwd, &context.tool_names())?,
+            None => Vec::new(),
+        };
+        let definitions = Definitions::builtin_and(own);
+        let root = definitions.find(args.agent.as_deref().unwrap_or(DEFAULT_ROOT));
+        let root = root.map_err(|unknown| CliError::usage(format!("--agent: {unknown}")))?;
+        let root = Definition::clone(root);
+        let known = plan_context(&definitions, &root, context.tool_classes());
+        Ok(Self { definitions, root, known })
+    }
+
+    /// The plan in a text, or all that is wrong with it. Scripts that steps name as models are looked for beneath
+    /// `base`; in the plan they have the name under which any process finds them.
+    pub(crate) fn judge(&self, text: &str, base: &Path, models: &Catalog) -> Result<Plan, Vec<PlanProblem>> {
+        let parsed = parse(text);
+        let mut known = self.known.clone();
+        let mut settled = Vec::new();
+        for name in parsed.models() {
+            match launch::settle_model(name, base, models) {
+                Ok(whole) => settled.push((name.to_owned(), whole)),
+                Err(why) => drop(known.unusable_models.insert(name.to_owned(), why)),
+            }
+        }
+        let mut plan = parsed.check(&known)?;
+        for model in plan.steps.iter_mut().filter_map(|step| step.model.as_mut()) {
+            if let Some((_, whole)) = settled.iter().find(|(name, _)| name == model) {
+                model.clone_from(whole);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The plan in a file, or an error that names everything that is wrong with it. The models it needs are left in
+    /// `models`.
+    pub(crate) fn load(&self, file: &Path, context: &Context, models: &Catalog) -> Result<Plan, CliError> {
+        let (text, base) = read(file, context)?;
+        self.judge(&text, &base, models).map_err(|problems| {
+            CliError::usage(report(Some(&file.display().to_string()), &problems))
+                .hint("mend the plan; nothing was started")
+        })
+    }
+}
+
+/// The text of a plan file, and the folder it is in.
+pub(crate) fn read(file: &Path, context: &Context) -> Result<(String, std::path::PathBuf), CliError> {
+    let wrong = |problem: String| {
+        CliError::usage(format!("{}: {problem}", file.display())).hint("name a plan file that can be read")
+    };
+    let path = context.environment.cwd.join(file);
+    let opened = File::open(&path).map_err(|error| wrong(error.to_string()))?;
+    let mut bytes = Vec::new();
+    // Not by the file's stated length: it may be a pipe.
+    let most = PLAN_MAX_BYTES as u64 + 1;
+    opened.take(most).read_to_end(&mut bytes).map_err(|error| wrong(error.to_string()))?;
+    if bytes.len() > PLAN_MAX_BYTES {
+        return Err(wrong(format!("has more than the {PLAN_MAX_BYTES} bytes accepted")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8 text".to_owned()))?;
+    let base = path.parent().unwrap_or(&context.environment.cwd).to_owned();
+    Ok((text, base))
+}
+
+/// All problems, one on a line, each with its place as editors read it.
+pub(crate) fn report(file: Option<&str>, problems: &[PlanProblem]) -> String {
+    let count = plural(problems.len() as u64, "problem");
+    let mut report = format!("{}: {count}", file.unwrap_or("the plan"));
+    for problem in problems {
+        let place = match (file, problem.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}: "),
+            (Some(file), None) => format!("{file}: "),
+            (None, Some(line)) => format!("line {line}: "),
+            (None, None) => String::new(),
+        };
+        report.push_str(&format!("\n  {place}{}", term::line(&problem.to_string())));
+    }
+    report
+}
