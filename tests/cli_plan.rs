@@ -46,14 +46,22 @@ steps:
   - {title: f, descriptoin: f}
 ";
 
-/// A script whose planner answers with these texts, one for each run.
-fn script(home: &Home, answers: &[&str]) {
-    let mut script = String::new();
-    for answer in answers {
-        let text = serde_json::to_string(answer).expect("json");
-        script += &format!("- when: {{definition: planner}}\n  reply: {{text: {text}}}\n  times: 1\n");
-    }
-    home.write("script.yaml", &script);
+/// A script whose planner answers its first run with this text.
+fn script(home: &Home, answer: &str) {
+    script_of_two(home, answer, "asked once more without need");
+}
+
+/// A script whose planner has another answer when it is asked once more.
+fn script_of_two(home: &Home, first: &str, second: &str) {
+    let quoted = |text: &str| serde_json::to_string(text).expect("json");
+    let (first, second) = (quoted(first), quoted(second));
+    home.write(
+        "script.yaml",
+        &format!(
+            "- when: {{definition: planner, contains: You have answered this before}}\n  reply: {{text: {second}}}\n- \
+             when: {{definition: planner}}\n  reply: {{text: {first}}}\n"
+        ),
+    );
 }
 
 fn plan(home: &Home, args: &[&str]) -> Done {
@@ -97,7 +105,7 @@ fn all_problems_of_a_plan_are_told_at_once_and_nothing_is_started() {
     insta::assert_snapshot!(done.stderr);
     let json = home.posse(&["plan", "check", "--json", "plan.yaml"]).exits(2).json();
     assert_eq!(json["ok"], false);
-    assert_eq!(json["problems"].as_array().map(Vec::len), Some(5));
+    assert_eq!(json["problems"].as_array().map(Vec::len), Some(7));
     assert_eq!(
         json["problems"][1],
         json!({
@@ -151,7 +159,7 @@ fn the_schema_is_the_published_one() {
 #[test]
 fn the_planner_writes_a_plan_to_standard_output() {
     let home = Home::new();
-    script(&home, &[&format!("Here is the plan:\n\n```yaml\n{PLAN}```\n")]);
+    script(&home, &format!("Here is the plan:\n\n```yaml\n{PLAN}```\n"));
     let done = plan(&home, &["greet", "in", "German"]).exits(0);
     assert_eq!(done.stdout, PLAN);
     assert_eq!(runs(&home), 1);
@@ -180,7 +188,7 @@ fn the_planner_is_told_what_is_wrong_and_mends_it() {
 #[test]
 fn a_second_bad_answer_is_a_failure_that_keeps_the_text() {
     let home = Home::new();
-    script(&home, &["I cannot plan this.", "goal: g\nsteps: []\n", PLAN]);
+    script_of_two(&home, "I cannot plan this.", "goal: g\nsteps: []\n");
     let done = plan(&home, &["-o", "plan.yaml", "greet in German"]).exits(1);
     assert!(done.stderr.contains("The planner's answer:\ngoal: g\nsteps: []\n"), "{done:?}");
     assert!(done.stderr.contains("line 2: steps: there are none"), "{done:?}");
@@ -191,7 +199,7 @@ fn a_second_bad_answer_is_a_failure_that_keeps_the_text() {
 #[test]
 fn a_plan_is_never_written_over_a_file_unless_asked() {
     let home = Home::new();
-    script(&home, &[PLAN]);
+    script(&home, PLAN);
     home.write("plan.yaml", "mine\n");
     let done = plan(&home, &["-o", "plan.yaml", "greet"]).exits(2);
     assert!(done.stderr.contains("plan.yaml: is there already"), "{done:?}");
