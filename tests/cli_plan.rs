@@ -235,3 +235,14 @@ fn a_planner_that_fails_gives_the_runs_code() {
     home.posse(&["plan"]).exits(2);
     home.posse(&["plan", "no model"]).exits(2);
 }
+
+#[test]
+fn the_example_of_the_documentation_is_a_plan() {
+    let page = include_str!("../docs/plans.md");
+    let example =
+        page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let home = Home::new();
+    home.write("plan.yaml", example);
+    let done = home.posse(&["plan", "check", "plan.yaml"]).exits(0);
+    assert!(page.contains(&done.stdout), "the page shows what is printed: {}", done.stdout);
+}

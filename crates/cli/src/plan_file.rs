@@ -1,5 +1,6 @@
 //! Plan files: read, judged against what a run would know, and refused with everything that is wrong.
 
+use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -111,7 +112,8 @@ pub(crate) fn report(file: Option<&str>, problems: &[PlanProblem]) -> String {
             (None, Some(line)) => format!("line {line}: "),
             (None, None) => String::new(),
         };
-        report.push_str(&format!("\n  {place}{}", term::line(&problem.to_string())));
+        // A text cannot fail to be written to.
+        let _ = write!(report, "\n  {place}{}", term::line(&problem.to_string()));
     }
     report
 }

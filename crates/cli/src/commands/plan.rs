@@ -2,6 +2,7 @@
 
 mod making;
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use posse_agent::plan::PlanProblem;
@@ -98,7 +99,8 @@ fn summary(plan: &Plan) -> String {
     for (number, wave) in plan.waves().iter().enumerate() {
         let lead = if number == 0 { "first" } else { "then" };
         let together = if wave.len() > 1 { " (in parallel)" } else { "" };
-        text.push_str(&format!("  {lead} {}{together}\n", names(wave)));
+        // A text cannot fail to be written to.
+        let _ = writeln!(text, "  {lead} {}{together}", names(wave));
     }
     text
 }
