@@ -12,6 +12,7 @@ use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 use posse_tools::{Hands, Outputs, Search};
 
 use crate::system::ProcessSystem;
+use crate::workspaces::{HostWorkspaces, WorkspaceSettings};
 use crate::{Error, Posse};
 
 /// The directory of what runs leave beside the journal.
@@ -35,6 +36,7 @@ pub struct PosseBuilder {
     faults: Faults,
     lease: Option<Duration>,
     sandbox: SandboxOptions,
+    workspaces: Option<WorkspaceSettings>,
     search: Search,
     options: RuntimeOptions,
 }
@@ -51,6 +53,7 @@ impl Default for PosseBuilder {
             faults: Faults::default(),
             lease: None,
             sandbox: SandboxOptions::default(),
+            workspaces: Some(WorkspaceSettings::default()),
             search: Search::default(),
             options: RuntimeOptions::default(),
         }
@@ -111,6 +114,19 @@ impl PosseBuilder {
     /// [`init`](crate::init) first in its `main`.
     pub fn sandbox(mut self, options: SandboxOptions) -> Self {
         self.sandbox = options;
+        self
+    }
+
+    /// How the workspaces are made that agents who can change files work in.
+    pub fn workspaces(mut self, settings: WorkspaceSettings) -> Self {
+        self.workspaces = Some(settings);
+        self
+    }
+
+    /// Lets all agents work in the run's directory, one writer at a time, and merges nothing. So it is without a
+    /// state directory too: there is nowhere to keep workspaces then.
+    pub fn in_place(mut self) -> Self {
+        self.workspaces = None;
         self
     }
 
@@ -184,8 +200,20 @@ impl PosseBuilder {
             Arc::new(catalog)
         });
         let outputs = runs.clone().map(Outputs::beneath);
-        let hands =
-            Hands { sandbox: Sandbox::new(sandbox), outputs, search: self.search, ..Hands::default() };
+        let sandbox = Sandbox::new(sandbox);
+        let workspaces = match (self.workspaces, &runs) {
+            (Some(mut settings), Some(runs)) => {
+                let faults = self.faults.clone();
+                settings.host.faults = Some(Arc::new(move |point| faults.hit(point)));
+                let state = runs.parent().unwrap_or(runs).to_owned();
+                Some(HostWorkspaces::new(&state, runs.clone(), sandbox.clone(), settings))
+            }
+            _ => None,
+        };
+        let mut hands = Hands { sandbox, outputs, search: self.search, ..Hands::default() };
+        if let Some(workspaces) = &workspaces {
+            hands.views = Arc::new(workspaces.clone());
+        }
         let mut tools = posse_tools::builtin(hands);
         for tool in self.tools {
             tools.retain(|known| known.name != tool.name);
@@ -194,7 +222,8 @@ impl PosseBuilder {
         let shared: Arc<[Tool]> = tools.clone().into();
         let tenant = self.options.tenant.clone();
         let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
-        let parts = Parts { store, models, tools, system, workspaces: None, faults: self.faults };
+        let workspaces = workspaces.map(|all| Arc::new(all) as Arc<dyn posse_engine::ports::Workspaces>);
+        let parts = Parts { store, models, tools, system, workspaces, faults: self.faults };
         Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared))
     }
 }

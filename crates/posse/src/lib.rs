@@ -38,6 +38,7 @@ mod info;
 mod new_run;
 mod requests;
 mod system;
+mod workspaces;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,6 +63,7 @@ pub use posse_host::workspace::GIT_PATH;
 pub use posse_models::{Catalog, scripted};
 pub use posse_tools::Search;
 pub use requests::Request;
+pub use workspaces::WorkspaceSettings;
 
 use posse_engine::ports::{Holder, MailCommand, RunKey, Store, TenantId, Tool};
 use posse_engine::{Resumed, Runtime};

@@ -63,7 +63,11 @@ impl Run {
     /// run lets such writers run beside others.
     pub fn overlap(&self, one: &AgentId, other: &AgentId) -> bool {
         let (Some(a), Some(b)) = (self.open(one), self.open(other)) else { return false };
-        if !a.writer || !b.writer {
+        // One that is integrated, or never will be, stands in nobody's way, also if its parent has yet to close it.
+        let writes = |agent: &super::OpenAgent| {
+            agent.writer && !matches!(agent.state, OpenState::Completed { .. } | OpenState::Failed(_))
+        };
+        if !writes(a) || !writes(b) {
             return false;
         }
         let above =

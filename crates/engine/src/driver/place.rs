@@ -57,7 +57,8 @@ impl Driver {
     /// The lane of an agent's files.
     pub(super) fn lane(&mut self, id: &AgentId) -> &mut Lane {
         // What is on disk may have changed since anybody looked, if this process did not make it.
-        let unchanged = self.run.open(id).is_none_or(|agent| !agent.files.made);
+        let tip = self.sessions.get(id).is_some_and(|session| session.tip.is_some());
+        let unchanged = tip || self.run.open(id).is_none_or(|agent| !agent.files.made);
         self.lanes.entry(id.clone()).or_insert_with(|| Lane::new(unchanged))
     }
 
@@ -148,6 +149,7 @@ impl Driver {
         match (made, running, origin) {
             (Ok(made), Some(attempt), Some(base)) => {
                 session.place = Place::At(Arc::new(made.dir));
+                session.tip = Some(base);
                 self.emit(id.clone(), WorkspaceMade { attempt, base, notes: made.notes });
             }
             (Err(problem), ..) => return self.not_placed(id, &problem),

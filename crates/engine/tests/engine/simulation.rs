@@ -82,15 +82,24 @@ fn call(chance: &mut Chance, turn: u32) -> ScriptedCall {
         if chance.one_in(10) {
             input["task_id"] = json!((1 + chance.below(3)).to_string());
         }
+        if chance.one_in(8) {
+            let file = format!("{}/{}", chance.below(3), chance.below(2));
+            input["success_criteria"] =
+                json!(["it is there", {"command": format!("{file}={}", chance.below(4))}]);
+        }
         if chance.one_in(10) {
             input["repairs"] = json!((1 + chance.below(3)).to_string());
+        }
+        if chance.one_in(3) {
+            let owned = ["0/**", "1/**", "2/**", "0/1", "1/0"];
+            input["owns"] = (0..=chance.below(2)).map(|_| json!(chance.pick(&owned))).collect();
         }
         if chance.one_in(6) {
             input["max_turns"] = json!(1 + chance.below(3));
         }
         input
     };
-    let (name, input) = match chance.below(16) {
+    let (name, input) = match chance.below(18) {
         0..=3 => {
             let kind = chance.pick(&kinds);
             ("task", spawned(chance, child(kind, "part")))
@@ -109,6 +118,10 @@ fn call(chance: &mut Chance, turn: u32) -> ScriptedCall {
         14 => (
             "write",
             json!({"path": format!("{}.txt", chance.below(3)), "content": "x".repeat(usize::try_from(chance.below(9_000)).expect("small"))}),
+        ),
+        15 => (
+            "put",
+            json!({"path": format!("{}/{}", chance.below(3), chance.below(2)), "text": format!("{}", chance.below(4))}),
         ),
         _ => ("probe", json!({"turn": turn})),
     };
@@ -144,6 +157,45 @@ async fn random_trees_always_end() {
     }
     assert!(statuses.get("completed").is_some_and(|count| *count > 30), "{statuses:?}");
     assert!(statuses.get("failed").is_some_and(|count| *count > 30), "{statuses:?}");
+}
+
+/// A random tree whose writers have workspaces, own paths, and are checked by the host.
+fn isolated_world(seed: u64) -> (World, RunSpec, Chance) {
+    let (world, mut spec, mut chance) = world(seed);
+    if chance.one_in(3) {
+        spec.unowned_writers = posse_domain::event::UnownedWriters::Parallel;
+    }
+    spec.budget.agents = Some(4 + chance.below(30));
+    (world.isolated(), spec, chance)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_trees_of_writers_always_end() {
+    let mut merged = 0;
+    for seed in 0..300 {
+        let (world, spec, _) = isolated_world(seed);
+        let ended = world.run(spec).await;
+        merged += ended.events.iter().filter(|event| event.body.kind() == "agent.worktree_merged").count();
+    }
+    assert!(merged > 50, "{merged}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_trees_of_writers_end_when_anybody_is_cancelled_and_survive_deaths() {
+    for seed in 0..150 {
+        let (world, spec, mut chance) = isolated_world(seed);
+        let process = world.mortal(None);
+        let handle = process.runtime.start(spec).await.expect("started");
+        cancels(&world, handle.id(), &mut chance).await;
+        world.ended(&handle).await;
+    }
+    for seed in 0..150 {
+        let (world, spec, mut chance) = isolated_world(seed);
+        let deaths: Vec<Death> = (0..=chance.below(4))
+            .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(12) })
+            .collect();
+        dies_at(&world, spec, &deaths).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

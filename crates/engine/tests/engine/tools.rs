@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
 use crate::power::Power;
+use crate::workspaces::MemoryWorkspaces;
 
 /// Everything that tools did to the outside, in order: tool, agent (relative), call.
 #[derive(Clone, Default)]
@@ -119,6 +120,24 @@ pub(crate) fn trace(name: &'static str, class: EffectClass, outside: &Outside, p
         async move { Ok(ToolOutput { text: format!("{name} {input}") }) }.boxed()
     });
     made(name, class, Made { prepare: ready(), run, power })
+}
+
+/// Changes a file of the caller's workspace in memory.
+pub(crate) fn put(workspaces: Option<MemoryWorkspaces>) -> Tool {
+    let run: Step<ToolResult> = Arc::new(move |call, input| {
+        let text = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let done =
+            workspaces.as_ref().is_some_and(|all| all.put(&call.workspace, &text("path"), &text("text")));
+        async move {
+            if done {
+                Ok(ToolOutput { text: "put".to_owned() })
+            } else {
+                Err(ToolFailure::failed("no workspace"))
+            }
+        }
+        .boxed()
+    });
+    made("put", EffectClass::Exec, Made { prepare: ready(), run, power: None })
 }
 
 /// Fails whenever it is called.

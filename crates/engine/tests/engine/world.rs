@@ -24,7 +24,8 @@ use tempfile::TempDir;
 
 use crate::checks;
 use crate::power::{Death, LateStore, Power};
-use crate::tools::{Gate, Outside, boom, trace};
+use crate::tools::{Gate, Outside, boom, put, trace};
+use crate::workspaces::MemoryWorkspaces;
 
 pub(crate) const MODEL: &str = "test/model";
 
@@ -103,6 +104,7 @@ pub(crate) struct World {
     system: Arc<TestSystem>,
     more_tools: Vec<Tool>,
     hangs: Duration,
+    workspaces: Option<MemoryWorkspaces>,
     pub(crate) asked: Arc<Mutex<Vec<ModelRequest>>>,
     pub(crate) outside: Outside,
     pub(crate) dir: TempDir,
@@ -125,6 +127,7 @@ impl World {
             system: Arc::new(TestSystem { began: tokio::time::Instant::now(), drawn: AtomicU64::new(0) }),
             more_tools: Vec::new(),
             hangs: HANGS,
+            workspaces: None,
             asked: Arc::default(),
             outside: Outside::default(),
             dir: TempDir::new().expect("a directory"),
@@ -152,6 +155,17 @@ impl World {
         self
     }
 
+    /// Everybody who can change files works in a workspace of their own.
+    pub(crate) fn isolated(mut self) -> Self {
+        self.workspaces = Some(MemoryWorkspaces::default());
+        self
+    }
+
+    /// Those workspaces.
+    pub(crate) fn workspaces(&self) -> &MemoryWorkspaces {
+        self.workspaces.as_ref().expect("an isolated world")
+    }
+
     pub(crate) fn with_facts(mut self, facts: ModelFacts) -> Self {
         self.facts = facts;
         self
@@ -175,10 +189,14 @@ impl World {
         let mut tools = posse_tools::builtin(posse_tools::Hands::default());
         tools.push(trace("probe", EffectClass::Read, &self.outside, power.clone()));
         tools.push(trace("strike", EffectClass::Exec, &self.outside, power.clone()));
-        tools.push(trace("ask_net", EffectClass::Net, &self.outside, power));
+        tools.push(trace("ask_net", EffectClass::Net, &self.outside, power.clone()));
         tools.push(boom(&self.outside));
+        let workspaces = self.workspaces.as_ref().map(|workspaces| workspaces.with_power(power));
+        tools.push(put(workspaces.clone()));
         tools.extend(self.more_tools.iter().cloned());
-        Parts { store, models: Arc::new(models), tools, system: self.system.clone(), workspaces: None, faults }
+        let workspaces =
+            workspaces.map(|workspaces| Arc::new(workspaces) as Arc<dyn posse_engine::ports::Workspaces>);
+        Parts { store, models: Arc::new(models), tools, system: self.system.clone(), workspaces, faults }
     }
 
     /// A process that lives as long as the test.
@@ -398,12 +416,16 @@ pub(crate) fn definition(name: &str, tools: &[&str], spawns: &[&str]) -> Definit
 /// A `boss` that may do and spawn everything, a `lead` that looks and spawns, a `scout` that looks, a `builder`
 /// that changes things.
 pub(crate) fn definitions() -> Vec<Definition> {
-    let all = ["probe", "strike", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo"];
+    let all = ["probe", "strike", "put", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo"];
     vec![
         definition("boss", &all, &["lead", "scout", "builder"]),
-        definition("lead", &["probe", "ask_net", "boom", "read", "todo"], &["lead", "scout", "builder"]),
+        definition(
+            "lead",
+            &["probe", "put", "ask_net", "boom", "read", "todo"],
+            &["lead", "scout", "builder"],
+        ),
         definition("scout", &["probe", "ask_net", "boom", "read", "list"], &[]),
-        definition("builder", &["probe", "strike", "boom", "hold", "read", "write", "edit"], &[]),
+        definition("builder", &["probe", "strike", "put", "boom", "hold", "read", "write", "edit"], &[]),
     ]
 }
 

@@ -16,6 +16,7 @@
 
 mod apply;
 mod begin;
+mod cached;
 mod change;
 mod check;
 mod checkout;
@@ -48,6 +49,7 @@ mod refs;
 mod run;
 mod salvages;
 mod scan;
+mod scratch;
 mod snapshot;
 mod space;
 mod synced;
@@ -73,6 +75,7 @@ pub use overlay::{CACHE_NAMES, caches, lay_out, remove_layers};
 pub use refs::{base_ref, salvage_ref, work_ref};
 pub use run::{BORROWED_OBJECTS, Made, RunSpace};
 pub use salvages::Salvage;
+pub use scratch::Scratch;
 pub use snapshot::{Salvaged, Snapshot};
 pub use update::Updated;
 

@@ -29,12 +29,18 @@ impl RunSpace {
         check_id(agent)?;
         let name = work_ref(agent);
         let held = self.lock()?;
-        if self.read_ref(&name)?.as_ref() != Some(new) {
-            self.swap_ref(&held, &name, Some(old), new)?;
+        let now = self.read_ref(&name)?;
+        if now.as_ref() != Some(new) {
+            // A line begins where its agent did; one that has not moved yet is not there.
+            self.swap_ref(&held, &name, now.as_ref().map(|_| old), new)?;
         }
         drop(held);
         let options = &self.spaces.options;
         options.hit("workspace.update.after_ref");
+        if self.mark(agent, attempt)?.is_none() {
+            // Its files are not on disk: they will be made from where the line is.
+            return Ok(Updated::default());
+        }
         let staging = self.attempt_dir(agent, attempt).join("staging");
         let onto = Onto::open(&self.dir_of(agent, attempt), &staging, Permissions::Fixed)?;
         update_files(&self.git(), onto, old, new, &|point| options.hit(point))

@@ -1,0 +1,307 @@
+//! Workspaces in memory: files are texts by path, a commit is a map of them, and nothing is lost with a process.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures::FutureExt;
+use futures::future::pending;
+use posse_domain::event::{BaseSnapshot, CheckRecord, RunResult};
+use posse_domain::hash::Hash;
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::object_id::ObjectId;
+use posse_domain::ownership;
+use posse_engine::ports::{
+    CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated, Urgency,
+    WorkspaceOf, Workspaces,
+};
+
+use crate::power::Power;
+
+pub(crate) type Files = BTreeMap<String, String>;
+
+#[derive(Default)]
+struct Disk {
+    commits: HashMap<ObjectId, Files>,
+    /// The workspaces that are on disk.
+    dirs: HashMap<PathBuf, Files>,
+    lines: HashMap<WorkspaceOf, ObjectId>,
+    bases: HashMap<RunId, ObjectId>,
+    salvage: HashMap<WorkspaceOf, ObjectId>,
+    results: HashMap<RunId, ObjectId>,
+    reports: BTreeMap<(AgentId, String), String>,
+    /// Merges in the order in which files were brought up to date.
+    updates: Vec<(AgentId, ObjectId)>,
+    /// How often anything was asked for, by name.
+    asked: BTreeMap<&'static str, usize>,
+}
+
+/// A disk that outlives the processes that use it.
+#[derive(Clone, Default)]
+pub(crate) struct MemoryWorkspaces {
+    disk: Arc<Mutex<Disk>>,
+    power: Option<Power>,
+}
+
+fn commit(files: &Files) -> ObjectId {
+    let text = serde_json::to_vec(files).expect("plain");
+    let hash = Hash::of(&text);
+    ObjectId::from_bytes(hash.as_bytes()[..20].try_into().expect("long enough"))
+}
+
+impl MemoryWorkspaces {
+    pub(crate) fn with_power(&self, power: Option<Power>) -> Self {
+        Self { disk: self.disk.clone(), power }
+    }
+
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().expect("no panic while it is held")
+    }
+
+    /// Changes a file of a workspace, as a tool would.
+    pub(crate) fn put(&self, dir: &PathBuf, path: &str, text: &str) -> bool {
+        match self.disk().dirs.get_mut(dir) {
+            Some(files) => {
+                files.insert(path.to_owned(), text.to_owned());
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(crate) fn result(&self, run: &RunId) -> Option<Files> {
+        let disk = self.disk();
+        disk.results.get(run).map(|commit| disk.commits[commit].clone())
+    }
+
+    pub(crate) fn salvaged(&self, agent: &AgentId, attempt: u32) -> Option<Files> {
+        let disk = self.disk();
+        let of = WorkspaceOf { agent: agent.clone(), attempt };
+        disk.salvage.get(&of).map(|commit| disk.commits[commit].clone())
+    }
+
+    pub(crate) fn updates(&self) -> Vec<AgentId> {
+        self.disk().updates.iter().map(|(agent, _)| agent.clone()).collect()
+    }
+
+    pub(crate) fn asked(&self, what: &str) -> usize {
+        self.disk().asked.get(what).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn report(&self, parent: &AgentId, path: &str) -> Option<String> {
+        self.disk().reports.get(&(parent.clone(), path.to_owned())).cloned()
+    }
+
+    /// Does something to the disk, unless the process is dead; then it never answers.
+    fn act<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        act: impl FnOnce(&mut Disk) -> Result<T, String>,
+    ) -> Doing<T> {
+        let mut act = Some(act);
+        let mut run = || {
+            let mut disk = self.disk();
+            *disk.asked.entry(what).or_default() += 1;
+            act.take().map(|act| act(&mut disk))
+        };
+        let done = match &self.power {
+            Some(power) => power.act(&mut run).flatten(),
+            None => run(),
+        };
+        match done {
+            Some(result) => async move {
+                // Somebody else's turn: what is done at once in memory takes its time on a disk.
+                tokio::task::yield_now().await;
+                result
+            }
+            .boxed(),
+            None => pending().boxed(),
+        }
+    }
+}
+
+impl Disk {
+    fn line(&self, of: &WorkspaceOf) -> Result<ObjectId, String> {
+        let base = || self.bases.get(&of.agent.run()).copied();
+        self.lines.get(of).copied().or_else(base).ok_or_else(|| "no line".to_owned())
+    }
+
+    fn keep(&mut self, files: &Files) -> ObjectId {
+        let name = commit(files);
+        self.commits.insert(name, files.clone());
+        name
+    }
+}
+
+fn dir_of(of: &WorkspaceOf) -> PathBuf {
+    PathBuf::from(format!("/memory/{}/{}", of.agent, of.attempt))
+}
+
+fn changed(from: &Files, to: &Files) -> BTreeSet<String> {
+    let paths = from.keys().chain(to.keys());
+    paths.filter(|path| from.get(*path) != to.get(*path)).cloned().collect()
+}
+
+impl Workspaces for MemoryWorkspaces {
+    fn begin(&self, run: &RunId, _: &str) -> Doing<BaseSnapshot> {
+        let run = run.clone();
+        self.act("begin", move |disk| {
+            let files = Files::from([("README".to_owned(), "a project".to_owned())]);
+            let name = disk.keep(&files);
+            disk.bases.insert(run, name);
+            Ok(BaseSnapshot { commit: name, tree: name, head: None, notes: Vec::new() })
+        })
+    }
+
+    fn dir(&self, of: &WorkspaceOf) -> PathBuf {
+        dir_of(of)
+    }
+
+    fn make(&self, of: WorkspaceOf, origin: ObjectId) -> Doing<MadeWorkspace> {
+        self.act("make", move |disk| {
+            let dir = dir_of(&of);
+            if !disk.dirs.contains_key(&dir) {
+                let files = disk.commits.get(&origin).cloned().ok_or("no such commit")?;
+                disk.dirs.insert(dir.clone(), files);
+                let line = disk.lines.entry(of).or_insert(origin);
+                assert_eq!(*line, origin, "it is made from where its line is");
+            }
+            Ok(MadeWorkspace { dir, notes: Vec::new() })
+        })
+    }
+
+    fn shared(&self, _: &RunId, snapshot: ObjectId) -> Doing<PathBuf> {
+        self.act("shared", move |disk| {
+            let files = disk.commits.get(&snapshot).cloned().ok_or("no such commit")?;
+            let dir = PathBuf::from(format!("/memory/shared/{snapshot}"));
+            disk.dirs.insert(dir.clone(), files);
+            Ok(dir)
+        })
+    }
+
+    fn snapshot(&self, of: WorkspaceOf) -> Doing<ObjectId> {
+        self.act("snapshot", move |disk| {
+            let files = disk.dirs.get(&dir_of(&of)).cloned().ok_or("not on disk")?;
+            let name = disk.keep(&files);
+            disk.lines.insert(of, name);
+            Ok(name)
+        })
+    }
+
+    fn salvage(&self, of: WorkspaceOf, base: ObjectId) -> Doing<Salvage> {
+        self.act("salvage", move |disk| {
+            let files = disk.dirs.get(&dir_of(&of)).cloned().ok_or("not on disk")?;
+            let name = disk.keep(&files);
+            disk.lines.insert(of.clone(), name);
+            disk.salvage.insert(of, name);
+            Ok(Salvage { commit: name, changed: name != base, left_out: Vec::new(), left_out_count: 0 })
+        })
+    }
+
+    fn merge(&self, request: MergeRequest) -> Doing<Merge> {
+        self.act("merge", move |disk| {
+            let files = |name: &ObjectId| disk.commits.get(name).cloned().ok_or("no such commit");
+            let (ours, base, theirs) =
+                (files(&request.ours)?, files(&request.base)?, files(&request.theirs)?);
+            let paths = changed(&base, &theirs);
+            let owned = |path: &String| {
+                request.owns.is_empty() || request.owns.iter().any(|owned| ownership::holds(owned, path))
+            };
+            let outside: Vec<String> = paths.iter().filter(|path| !owned(path)).cloned().collect();
+            if !outside.is_empty() {
+                return Ok(Merge::Refused { ownership: true, problems: outside });
+            }
+            let both =
+                |path: &&String| ours.get(*path) != base.get(*path) && ours.get(*path) != theirs.get(*path);
+            let conflicts: Vec<String> = paths.iter().filter(both).cloned().collect();
+            if !conflicts.is_empty() {
+                return Ok(Merge::Conflict { files: conflicts });
+            }
+            let mut merged = ours.clone();
+            for path in &paths {
+                match theirs.get(path) {
+                    Some(text) => merged.insert(path.clone(), text.clone()),
+                    None => merged.remove(path),
+                };
+            }
+            let count = changed(&ours, &merged).len() as u64;
+            let name = disk.keep(&merged);
+            Ok(Merge::Merged { commit: name, tree: name, paths: count })
+        })
+    }
+
+    /// A check is `FILE=TEXT`: whether the file has that text; or `hang`.
+    fn check(&self, request: CheckRequest, mut stop: StopSignal) -> Doing<Vec<CheckRecord>> {
+        let hangs = request.commands.iter().any(|(command, _)| command == "hang");
+        let checked = self.act("check", move |disk| {
+            let files = disk.commits.get(&request.commit).cloned().ok_or("no such commit")?;
+            let check = |(command, _): &(String, _)| {
+                let ok = command
+                    .split_once('=')
+                    .is_some_and(|(file, text)| files.get(file).is_some_and(|t| t == text));
+                CheckRecord {
+                    command: command.clone(),
+                    ok,
+                    ended: if ok { "exit code 0".to_owned() } else { "exit code 1".to_owned() },
+                    output: format!("looked at {command}").into(),
+                    elapsed_ms: 1,
+                }
+            };
+            Ok(request.commands.iter().map(check).collect())
+        });
+        async move {
+            if hangs {
+                stop.at_least(Urgency::Gently).await;
+                return Err("stopped".to_owned());
+            }
+            checked.await
+        }
+        .boxed()
+    }
+
+    fn update(&self, of: WorkspaceOf, old: ObjectId, new: ObjectId) -> Doing<Updated> {
+        self.act("update", move |disk| {
+            let line = disk.line(&of)?;
+            assert!(line == old || line == new, "the line of {} is at neither end of the update", of.agent);
+            if line != new {
+                disk.updates.push((of.agent.clone(), new));
+            }
+            let (before, after) = (disk.commits[&old].clone(), disk.commits[&new].clone());
+            if let Some(files) = disk.dirs.get_mut(&dir_of(&of)) {
+                for path in changed(&before, &after) {
+                    match after.get(&path) {
+                        Some(text) => files.insert(path, text.clone()),
+                        None => files.remove(&path),
+                    };
+                }
+            }
+            disk.lines.insert(of, new);
+            Ok(Updated::default())
+        })
+    }
+
+    fn deliver(&self, run: &RunId) -> Doing<Option<RunResult>> {
+        let run = run.clone();
+        self.act("deliver", move |disk| {
+            let line = disk.line(&WorkspaceOf { agent: run.root(), attempt: 1 })?;
+            if disk.bases.get(&run) == Some(&line) {
+                return Ok(None);
+            }
+            disk.results.insert(run.clone(), line);
+            Ok(Some(RunResult {
+                commit: line,
+                branch: Some(format!("posse/{run}")),
+                files: 1,
+                problem: None,
+            }))
+        })
+    }
+
+    fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> Doing<()> {
+        let parent = parent.clone();
+        self.act("report", move |disk| {
+            disk.reports.insert((parent, path), text.to_string());
+            Ok(())
+        })
+    }
+}

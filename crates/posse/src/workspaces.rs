@@ -1,0 +1,394 @@
+//! The engine's workspaces on this machine: git repositories beneath the state directory, checks in the sandbox.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use posse_domain::event::{BaseSnapshot, CheckRecord, RunResult};
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::object_id::ObjectId;
+use posse_domain::permission::{PROTECTED, still_protected};
+use posse_engine::ports::{
+    CallContext, CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated,
+    Urgency, WORKSPACE_SHOWN_AT, WorkspaceOf, Workspaces,
+};
+use posse_host::sandbox::{Cache, Isolation, OBJECTS_SHOWN_AT, Sandbox};
+use posse_host::workspace::{self as host, Oid, RefusedCode, RunSpace, WorkspaceError};
+use posse_tools::{WorkspaceView, WorkspaceViews};
+
+/// How long the set-up of a workspace may take.
+const SETUP_TIMEOUT: Duration = Duration::from_mins(10);
+/// Runs whose workspaces are kept at hand.
+const RUNS_AT_HAND_MAX: usize = 64;
+/// Most characters of a failed set-up that are repeated.
+const SETUP_SHOWN_MAX_CHARS: usize = 2_000;
+
+/// How workspaces are made, beyond what the host asks for.
+#[derive(Debug, Clone, Default)]
+pub struct WorkspaceSettings {
+    /// What the host asks for.
+    pub host: host::WorkspaceOptions,
+    /// A command that is run once in each new workspace, sandboxed.
+    pub setup: Option<String>,
+    /// Names of ignored directories that programs find in their workspaces without a copy; none for the usual ones.
+    pub caches: Option<Vec<String>>,
+}
+
+/// Workspaces beneath a state directory.
+#[derive(Clone)]
+pub(crate) struct HostWorkspaces(Arc<Inner>);
+
+struct Inner {
+    all: host::Workspaces,
+    runs: PathBuf,
+    sandbox: Sandbox,
+    setup: Option<String>,
+    cache_names: Vec<String>,
+    at_hand: Mutex<HashMap<String, Arc<AtHand>>>,
+}
+
+/// What is known of a run's workspaces without looking again.
+struct AtHand {
+    space: RunSpace,
+    caches: Vec<PathBuf>,
+}
+
+impl fmt::Debug for HostWorkspaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostWorkspaces").field("runs", &self.0.runs).finish_non_exhaustive()
+    }
+}
+
+fn oid(id: &ObjectId) -> Oid {
+    Oid::from_bytes(*id.as_bytes())
+}
+
+fn id(oid: &Oid) -> ObjectId {
+    ObjectId::from_bytes(*oid.as_bytes())
+}
+
+fn text(error: &WorkspaceError) -> String {
+    error.to_string()
+}
+
+impl HostWorkspaces {
+    pub(crate) fn new(state: &Path, runs: PathBuf, sandbox: Sandbox, settings: WorkspaceSettings) -> Self {
+        let usual = || host::CACHE_NAMES.iter().map(ToString::to_string).collect();
+        Self(Arc::new(Inner {
+            all: host::Workspaces::new(state, settings.host),
+            runs,
+            sandbox,
+            setup: settings.setup,
+            cache_names: settings.caches.unwrap_or_else(usual),
+            at_hand: Mutex::default(),
+        }))
+    }
+
+    /// Does something with a run's workspaces on a thread that may block.
+    fn with<T: Send + 'static>(
+        &self,
+        run: &RunId,
+        act: impl FnOnce(&Self, &AtHand) -> Result<T, String> + Send + 'static,
+    ) -> Doing<T> {
+        let (own, run) = (self.clone(), run.to_string());
+        blocking(move || {
+            let at_hand = own.0.at_hand(&run)?;
+            act(&own, &at_hand)
+        })
+    }
+}
+
+/// Runs something that blocks, where that is allowed.
+fn blocking<T: Send + 'static>(act: impl FnOnce() -> Result<T, String> + Send + 'static) -> Doing<T> {
+    let task = tokio::task::spawn_blocking(act);
+    Box::pin(async move { task.await.map_err(|error| error.to_string())? })
+}
+
+impl Inner {
+    fn at_hand(&self, run: &str) -> Result<Arc<AtHand>, String> {
+        let known = self.at_hand.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let space = self.all.open(run).map_err(|error| text(&error))?;
+        let caches = space.caches(&self.cache_names);
+        let at_hand = Arc::new(AtHand { space, caches });
+        let mut all = self.at_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= RUNS_AT_HAND_MAX {
+            all.clear();
+        }
+        Ok(all.entry(run.to_owned()).or_insert(at_hand).clone())
+    }
+
+    fn dir_of(&self, of: &WorkspaceOf) -> PathBuf {
+        let run = self.runs.join(of.agent.run().as_str());
+        run.join("workspaces").join(of.agent.to_string()).join(of.attempt.to_string()).join("files")
+    }
+
+    fn record(&self, run: &str, name: &str) -> PathBuf {
+        posse_tools::records(&self.runs, run).join(name)
+    }
+
+    /// Runs commands in a directory that looks like a workspace.
+    async fn run_commands(
+        &self,
+        at: &Commands<'_>,
+        commands: Vec<(String, Duration)>,
+        network: bool,
+        stop: StopSignal,
+    ) -> Result<Vec<host::CheckResult>, String> {
+        let request = host::CheckRequest {
+            dir: at.dir.to_owned(),
+            shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
+            commands: commands
+                .into_iter()
+                .map(|(command, timeout)| host::CheckCommand { command, timeout })
+                .collect(),
+            protected: PROTECTED.iter().map(ToString::to_string).collect(),
+            caches: at.caches.to_vec(),
+            network,
+            shown: vec![(at.objects.to_owned(), PathBuf::from(OBJECTS_SHOWN_AT))],
+            record: Some(self.record(at.run, at.record)),
+        };
+        let mut stop = stop;
+        let stopped = async move { stop.at_least(Urgency::Gently).await };
+        host::check(request, &self.sandbox, stopped).await.map_err(|error| error.to_string())
+    }
+
+    /// Runs the set-up command of new workspaces.
+    async fn set_up(&self, at: &Commands<'_>) -> Result<(), String> {
+        let Some(setup) = &self.setup else { return Ok(()) };
+        let commands = vec![(setup.clone(), SETUP_TIMEOUT)];
+        let results = self.run_commands(at, commands, false, StopSignal::never()).await?;
+        match results.into_iter().find(|result| !result.ok()) {
+            None => Ok(()),
+            Some(failed) => {
+                let output: String = failed.output.chars().take(SETUP_SHOWN_MAX_CHARS).collect();
+                Err(format!("workspace.setup `{setup}` failed ({}):\n{output}", ended(failed.ended)))
+            }
+        }
+    }
+}
+
+/// Where commands of the host run.
+struct Commands<'a> {
+    run: &'a str,
+    dir: &'a Path,
+    objects: &'a Path,
+    caches: &'a [Cache],
+    record: &'a str,
+}
+
+impl Workspaces for HostWorkspaces {
+    fn begin(&self, run: &RunId, dir: &str) -> Doing<BaseSnapshot> {
+        let (own, run, dir) = (self.clone(), run.to_string(), PathBuf::from(dir));
+        blocking(move || {
+            let begun = own.0.all.begin(&run, &dir).map_err(|error| text(&error))?;
+            Ok(BaseSnapshot {
+                commit: id(&begun.snapshot.commit),
+                tree: id(&begun.snapshot.tree),
+                head: begun.head.as_ref().map(id),
+                notes: begun.notes,
+            })
+        })
+    }
+
+    fn dir(&self, of: &WorkspaceOf) -> PathBuf {
+        self.0.dir_of(of)
+    }
+
+    fn make(&self, of: WorkspaceOf, origin: ObjectId) -> Doing<MadeWorkspace> {
+        let own = self.clone();
+        let agent = of.agent.to_string();
+        let run = of.agent.run();
+        let name = agent.clone();
+        let made = self.with(&run, move |_, at_hand| {
+            let made = at_hand.space.make(&name, of.attempt, &oid(&origin)).map_err(|error| text(&error))?;
+            let layers = at_hand.space.layers(&name, of.attempt, &at_hand.caches);
+            Ok((made, layers.unwrap_or_default(), at_hand.space.objects_dir()))
+        });
+        Box::pin(async move {
+            let (made, caches, objects) = made.await?;
+            let record = format!("{agent}-setup");
+            let at = Commands {
+                run: run.as_str(),
+                dir: &made.dir,
+                objects: &objects,
+                caches: &caches,
+                record: &record,
+            };
+            if made.fresh {
+                own.0.set_up(&at).await?;
+            }
+            Ok(MadeWorkspace { dir: made.dir, notes: Vec::new() })
+        })
+    }
+
+    fn shared(&self, run: &RunId, snapshot: ObjectId) -> Doing<PathBuf> {
+        self.with(run, move |_, at_hand| at_hand.space.shared(&oid(&snapshot)).map_err(|error| text(&error)))
+    }
+
+    fn snapshot(&self, of: WorkspaceOf) -> Doing<ObjectId> {
+        self.with(&of.agent.run(), move |_, at_hand| {
+            let taken = at_hand.space.snapshot(&of.agent.to_string(), of.attempt);
+            taken.map(|snapshot| id(&snapshot.commit)).map_err(|error| text(&error))
+        })
+    }
+
+    fn salvage(&self, of: WorkspaceOf, base: ObjectId) -> Doing<Salvage> {
+        self.with(&of.agent.run(), move |_, at_hand| {
+            let space = &at_hand.space;
+            let salvaged = space.salvage(&of.agent.to_string(), of.attempt).map_err(|error| text(&error))?;
+            let commit = salvaged.snapshot.commit;
+            // A line that only moved by merges and back is no change either.
+            let changed = commit != oid(&base)
+                && !space.same_files(&commit, &oid(&base)).map_err(|error| text(&error))?;
+            let (left_out, left_out_count) = (salvaged.left_out, salvaged.left_out_count);
+            Ok(Salvage { commit: id(&commit), changed, left_out, left_out_count })
+        })
+    }
+
+    fn merge(&self, request: MergeRequest) -> Doing<Merge> {
+        self.with(&request.child.run(), move |_, at_hand| {
+            let still: Vec<&str> = still_protected(&request.approvals).collect();
+            let (protected, opened) =
+                PROTECTED.iter().copied().partition::<Vec<_>, _>(|name| still.contains(name));
+            let texts = |names: Vec<&str>| names.into_iter().map(ToOwned::to_owned).collect();
+            let message = format!("posse: {} ({})\n", request.title, request.child);
+            let asked = host::MergeRequest {
+                ours: oid(&request.ours),
+                base: oid(&request.base),
+                theirs: oid(&request.theirs),
+                owns: request.owns,
+                protected: texts(protected),
+                opened: texts(opened),
+                message,
+            };
+            let merged = at_hand.space.merge(&asked).map_err(|error| text(&error))?;
+            Ok(match merged {
+                host::Merge::Same => {
+                    let (commit, tree) = (request.ours, request.ours);
+                    Merge::Merged { commit, tree, paths: 0 }
+                }
+                host::Merge::Merged { commit, tree, paths } => {
+                    Merge::Merged { commit: id(&commit), tree: id(&tree), paths: paths as u64 }
+                }
+                host::Merge::Conflict { files } => Merge::Conflict { files },
+                host::Merge::Refused { code, problems } => {
+                    Merge::Refused { ownership: code == RefusedCode::Ownership, problems }
+                }
+            })
+        })
+    }
+
+    fn check(&self, request: CheckRequest, stop: StopSignal) -> Doing<Vec<CheckRecord>> {
+        let own = self.clone();
+        let run = request.child.run();
+        let parent = request.parent.to_string();
+        let commit = oid(&request.commit);
+        let laid_out = self.with(&run, move |_, at_hand| {
+            let space = &at_hand.space;
+            let scratch = space.scratch(&parent, &commit).map_err(|error| text(&error))?;
+            let layers = space.layers(&scratch.agent, scratch.attempt, &at_hand.caches);
+            Ok((scratch, layers.unwrap_or_default(), space.objects_dir()))
+        });
+        Box::pin(async move {
+            let (scratch, caches, objects) = laid_out.await?;
+            let record = format!("{}-checks", request.child);
+            let at = Commands {
+                run: run.as_str(),
+                dir: &scratch.dir,
+                objects: &objects,
+                caches: &caches,
+                record: &record,
+            };
+            if scratch.fresh {
+                own.0.set_up(&at).await?;
+            }
+            let results = own.0.run_commands(&at, request.commands, request.network, stop).await?;
+            Ok(results.into_iter().map(check_record).collect())
+        })
+    }
+
+    fn update(&self, of: WorkspaceOf, old: ObjectId, new: ObjectId) -> Doing<Updated> {
+        self.with(&of.agent.run(), move |_, at_hand| {
+            let updated = at_hand.space.update(&of.agent.to_string(), of.attempt, &oid(&old), &oid(&new));
+            updated.map(|updated| Updated { kept: updated.kept }).map_err(|error| text(&error))
+        })
+    }
+
+    fn deliver(&self, run: &RunId) -> Doing<Option<RunResult>> {
+        self.with(run, move |_, at_hand| {
+            let delivered = at_hand.space.deliver().map_err(|error| text(&error))?;
+            let result = |delivered: host::Delivered| RunResult {
+                commit: id(&delivered.commit),
+                branch: delivered.branch,
+                files: delivered.files as u64,
+                problem: None,
+            };
+            Ok(Some(delivered).filter(|delivered| delivered.files > 0).map(result))
+        })
+    }
+
+    fn report(&self, parent: &AgentId, path: String, report: Arc<str>) -> Doing<()> {
+        let dir = self.0.runs.join(parent.run().as_str()).join("reports").join(parent.to_string());
+        blocking(move || {
+            let failed = |error: std::io::Error| format!("writing {path} beneath {}: {error}", dir.display());
+            let plain =
+                Path::new(&path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+            if !plain {
+                return Err(format!("`{path}` is not a path beneath the run's state"));
+            }
+            let file = dir.join(&path);
+            std::fs::create_dir_all(file.parent().unwrap_or(&dir)).map_err(failed)?;
+            std::fs::write(&file, report.as_bytes()).map_err(failed)
+        })
+    }
+}
+
+impl WorkspaceViews for HostWorkspaces {
+    fn isolation(&self) -> Isolation {
+        Isolation::Own
+    }
+
+    fn view(&self, call: &CallContext) -> WorkspaceView {
+        if !call.isolated {
+            return WorkspaceView::default();
+        }
+        let Ok(at_hand) = self.0.at_hand(call.agent.run().as_str()) else {
+            return WorkspaceView { isolation: Isolation::Own, ..WorkspaceView::default() };
+        };
+        // The attempt is part of the workspace's path: `<attempt>/files`.
+        let attempt =
+            call.workspace.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok());
+        let layers = at_hand.space.layers(&call.agent.to_string(), attempt.unwrap_or(1), &at_hand.caches);
+        WorkspaceView {
+            isolation: Isolation::Own,
+            objects: Some(at_hand.space.objects_dir()),
+            caches: layers.unwrap_or_default(),
+        }
+    }
+}
+
+fn ended(end: host::CheckEnd) -> String {
+    match end {
+        host::CheckEnd::Code(code) => format!("exit code {code}"),
+        host::CheckEnd::Signal(signal) => format!("ended by signal {signal}"),
+        host::CheckEnd::OutOfMemory => "its memory limit was reached".to_owned(),
+        host::CheckEnd::TimedOut => "it took longer than it may".to_owned(),
+        host::CheckEnd::Stopped => "stopped".to_owned(),
+        host::CheckEnd::NotRun => "not run: one before it failed".to_owned(),
+    }
+}
+
+fn check_record(result: host::CheckResult) -> CheckRecord {
+    CheckRecord {
+        ok: result.ok(),
+        ended: ended(result.ended),
+        command: result.command,
+        output: result.output.into(),
+        elapsed_ms: u64::try_from(result.elapsed.as_millis()).unwrap_or(u64::MAX),
+    }
+}
