@@ -121,6 +121,12 @@ impl Workspaces {
     /// Removes all of one run: refs, workspaces and state. Work that is in no salvage ref stops it.
     pub fn remove_run(&self, run: &str) -> Result<GcReport, WorkspaceError> {
         let space = self.open(run)?;
+        if let Some(stray) = space.strays()?.first() {
+            return Err(WorkspaceError::Unsupported(format!(
+                "{} may hold work that is nowhere else; look at it, move it away, and remove the run again",
+                stray.display()
+            )));
+        }
         let mut report = GcReport::default();
         for (agent, attempt) in space.workspaces()? {
             let bytes = disk_bytes(&space.attempt_dir(&agent, attempt));
@@ -153,6 +159,14 @@ impl Workspaces {
                 }
             }
             Err(error) => return report.keep(format!("workspaces of run {run}"), error),
+        }
+        match space.strays() {
+            Ok(strays) => {
+                for stray in strays {
+                    report.keep(stray.display().to_string(), "not a workspace that Posse knows; look at it");
+                }
+            }
+            Err(error) => report.keep(format!("workspaces of run {run}"), error),
         }
         if self.run_dir(run).join("shared").exists() {
             let gone = self.gc_shared(run, options);
@@ -292,22 +306,22 @@ fn older(since: SystemTime, than: Duration, now: SystemTime) -> bool {
     now.duration_since(since).is_ok_and(|age| age >= than)
 }
 
-/// The names of what is in a directory and could be an id, in order; none if it is not there.
-pub(super) fn names_in(dir: &Path) -> Result<Vec<String>, WorkspaceError> {
+/// What is in a directory; nothing if it is not there.
+pub(super) fn entries_of(dir: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(WorkspaceError::io("listing", dir, &error)),
     };
-    let mut names = Vec::new();
-    for entry in entries.take(ENTRIES_MAX) {
-        let entry = entry.map_err(disk::failed("listing", dir))?;
-        if let Ok(name) = entry.file_name().into_string()
-            && check_id(&name).is_ok()
-        {
-            names.push(name);
-        }
-    }
+    let paths = entries.take(ENTRIES_MAX).map(|entry| entry.map(|entry| entry.path()));
+    paths.collect::<Result<_, _>>().map_err(disk::failed("listing", dir))
+}
+
+/// The names of what is in a directory and could be an id, in order; none if it is not there.
+pub(super) fn names_in(dir: &Path) -> Result<Vec<String>, WorkspaceError> {
+    let paths = entries_of(dir)?;
+    let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
+    let mut names: Vec<String> = names.filter(|name| check_id(name).is_ok()).map(str::to_owned).collect();
     names.sort();
     Ok(names)
 }

@@ -1,11 +1,12 @@
 //! What becomes of the work of a run: merged, brought up to date, delivered, applied.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use super::apply::Application;
 use super::change::changes;
 use super::deliver::{deliver_branch, same_tree};
-use super::gc::names_in;
+use super::gc::{entries_of, names_in};
 use super::onto::{Onto, Permissions};
 use super::person::Person;
 use super::refs::{check_id, work_ref};
@@ -108,6 +109,23 @@ impl RunSpace {
             }
         }
         Ok(found)
+    }
+
+    /// What stands beside workspaces and is none: set aside when the machine stopped, or not known at all.
+    pub(super) fn strays(&self) -> Result<Vec<PathBuf>, WorkspaceError> {
+        let top = self.dir().join("workspaces");
+        let known: HashSet<PathBuf> =
+            self.workspaces()?.iter().map(|(agent, attempt)| self.attempt_dir(agent, *attempt)).collect();
+        let mut strays = Vec::new();
+        for agent in entries_of(&top)? {
+            if agent.is_dir() && !agent.is_symlink() {
+                strays.extend(entries_of(&agent)?.into_iter().filter(|path| !known.contains(path)));
+            } else {
+                strays.push(agent);
+            }
+        }
+        strays.sort();
+        Ok(strays)
     }
 
     pub(super) fn project_key(&self) -> String {

@@ -144,6 +144,22 @@ fn a_run_is_removed_whole_but_never_with_work_that_is_nowhere_else() {
 }
 
 #[test]
+fn what_was_set_aside_is_kept_and_named() {
+    let project = Project::repository(&[("a", "a\n")]);
+    let run = worked_in(&project);
+    run.space.salvage("r1", 1).expect("salvaged");
+    let aside = project.state().join("runs/r1/workspaces/r1/torn-1");
+    write(&aside, "files/a", "perhaps work\n");
+    let report = gc(&project, 2, false);
+    assert!(why(&report, &aside.to_string_lossy()).contains("look at it"), "{report:?}");
+    let error = project.spaces().remove_run("r1").expect_err("kept");
+    assert!(error.to_string().contains("torn-1"), "{error}");
+    assert_eq!(read(&aside, "files/a"), "perhaps work\n");
+    fs::remove_dir_all(&aside).expect("removed");
+    project.spaces().remove_run("r1").expect("removed");
+}
+
+#[test]
 fn a_project_without_runs_goes_as_a_whole() {
     let project = Project::repository(&[("a", "a\n")]);
     let run = project.run("r1");

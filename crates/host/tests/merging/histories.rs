@@ -1,13 +1,19 @@
 //! Random histories: what the host merges is what git merges.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use posse_host::workspace::{Merge, Oid, merge};
 
-use crate::plumbing::{Bare, Dice, EXECUTABLE, FILE, LINK, Tree, ask, request};
+use crate::plumbing::{Bare, Dice, EXECUTABLE, FILE, LINK, Tree, ask, listing, request};
+use crate::project::{Project, set_executable, write};
 
 const HISTORIES: usize = 500;
 const CHILDREN: usize = 2;
+const ON_DISK: usize = 40;
 const THREADS: usize = 2;
 const NAMES: [&str; 9] =
     ["a", "b.txt", "dir/c", "dir/d.bin", "dir/sub/e", "f g", "ü", "dir2/h", "dir2/sub/i"];
@@ -39,6 +45,61 @@ fn five_hundred_random_histories_merge_as_git_merges_them() {
     let (merges, conflicts) = (merges.into_inner(), conflicts.into_inner());
     assert!(merges > HISTORIES / 2 && conflicts > HISTORIES / 20, "{merges} merges, {conflicts} conflicts");
     assert_eq!(host.plain(&["for-each-ref"], b""), refs, "merging moves nothing");
+}
+
+#[test]
+fn forty_histories_on_disk_end_as_merged_or_as_before() {
+    let (mut clean, mut conflicting) = (0, 0);
+    for number in 0..ON_DISK {
+        let history = History::new(number + HISTORIES);
+        let project = Project::repository(&[("always", "there\n")]);
+        become_tree(&project.dir(), &Tree::new(), &history.base);
+        let run = project.run("r1");
+        let (agent, dir, base) = run.child(1);
+        become_tree(&dir, &history.base, &history.children[0]);
+        become_tree(&run.root, &history.base, &history.ours);
+        let before = listing(&run.root);
+        match run.integrate(&agent, base) {
+            Merge::Merged { commit, .. } => {
+                let expected = project.state().with_file_name("expected");
+                std::fs::create_dir(&expected).expect("made");
+                run.space.checkout(&commit, &expected, false).expect("written");
+                let mut found = listing(&run.root);
+                found.retain(|path, _| !path.starts_with(".git"));
+                assert_eq!(found, listing(&expected), "history {number}");
+                clean += 1;
+            }
+            Merge::Conflict { .. } => {
+                assert_eq!(listing(&run.root), before, "history {number}: byte for byte as before");
+                conflicting += 1;
+            }
+            Merge::Same => {}
+            refused @ Merge::Refused { .. } => panic!("history {number}: {refused:?}"),
+        }
+    }
+    assert!(clean > ON_DISK / 3 && conflicting > 0, "{clean} merged, {conflicting} in conflict");
+}
+
+/// Changes a directory from one tree to another.
+fn become_tree(dir: &Path, from: &Tree, to: &Tree) {
+    for path in from.keys().filter(|path| !to.contains_key(*path)) {
+        std::fs::remove_file(dir.join(path)).expect("removed");
+        // Empty directories go, as they do for git.
+        for above in Path::new(path).ancestors().skip(1).filter(|above| *above != Path::new("")) {
+            drop(std::fs::remove_dir(dir.join(above)));
+        }
+    }
+    for (path, (mode, content)) in to {
+        if *mode == LINK {
+            drop(std::fs::remove_file(dir.join(path)));
+            symlink(OsStr::from_bytes(content), dir.join(path)).expect("made");
+        } else {
+            write(dir, path, content);
+            if *mode == EXECUTABLE {
+                set_executable(dir, path);
+            }
+        }
+    }
 }
 
 /// One parent and its children, who all start from the same files.
