@@ -130,7 +130,7 @@ impl Workspaces {
         let mut report = GcReport::default();
         for (agent, attempt) in space.workspaces()? {
             let bytes = disk_bytes(&space.attempt_dir(&agent, attempt));
-            space.remove(&agent, attempt)?;
+            self.let_go(&space, &agent, attempt, false)?;
             report.gone(format!("workspace {agent}/{attempt}"), bytes);
         }
         space.remove_refs()?;
@@ -152,7 +152,7 @@ impl Workspaces {
         match space.workspaces() {
             Ok(found) => {
                 for (agent, attempt) in found {
-                    let gone = gc_workspace(space, &agent, attempt, options);
+                    let gone = self.gc_workspace(space, &agent, attempt, options);
                     if !report.add(format!("workspace {agent}/{attempt}"), gone) {
                         occupied.insert((agent, attempt));
                     }
@@ -180,6 +180,37 @@ impl Workspaces {
                 }
             }
             Err(error) => report.keep(format!("salvaged work of run {run}"), error),
+        }
+    }
+
+    /// A workspace goes when it is old and all of it is salvaged.
+    fn gc_workspace(
+        &self,
+        space: &RunSpace,
+        agent: &str,
+        attempt: u32,
+        options: &GcOptions<'_>,
+    ) -> Result<u64, Why> {
+        let dir = space.attempt_dir(agent, attempt);
+        options.check_age(&dir)?;
+        let bytes = disk_bytes(&dir);
+        self.let_go(space, agent, attempt, options.dry_run)?;
+        Ok(bytes)
+    }
+
+    /// Removes a workspace if all of it is salvaged, or a scratch directory, which is nobody's work.
+    fn let_go(
+        &self,
+        space: &RunSpace,
+        agent: &str,
+        attempt: u32,
+        dry_run: bool,
+    ) -> Result<(), WorkspaceError> {
+        match (RunSpace::is_scratch(agent), dry_run) {
+            (true, true) => Ok(()),
+            (true, false) => self.discard(&space.attempt_dir(agent, attempt)),
+            (false, true) => space.check_salvaged(agent, attempt),
+            (false, false) => space.remove(agent, attempt),
         }
     }
 
@@ -266,19 +297,6 @@ impl GcOptions<'_> {
         let since = since.map_err(disk::failed("looking at", path))?;
         if older(since, self.workspaces_older_than, self.now) { Ok(()) } else { Err("not old enough".into()) }
     }
-}
-
-/// A workspace goes when it is old and all of it is salvaged.
-fn gc_workspace(space: &RunSpace, agent: &str, attempt: u32, options: &GcOptions<'_>) -> Result<u64, Why> {
-    let dir = space.attempt_dir(agent, attempt);
-    options.check_age(&dir)?;
-    let bytes = disk_bytes(&dir);
-    if options.dry_run {
-        space.check_salvaged(agent, attempt)?;
-    } else {
-        space.remove(agent, attempt)?;
-    }
-    Ok(bytes)
 }
 
 /// Salvaged work goes when it is old, and its workspace is gone.

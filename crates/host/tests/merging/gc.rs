@@ -144,6 +144,17 @@ fn a_run_is_removed_whole_but_never_with_work_that_is_nowhere_else() {
 }
 
 #[test]
+fn a_scratch_directory_is_nobodys_work() {
+    let project = Project::repository(&[("a", "a\n")]);
+    let run = project.run("r1");
+    let scratch = run.space.scratch("r1", &run.base).expect("made");
+    write(&scratch.dir, "left", "by a check\n");
+    let report = gc(&project, 2, false);
+    assert_eq!(report.removed, ["workspace r1.0/1"], "{report:?}");
+    assert!(!scratch.dir.exists() && run.root.exists());
+}
+
+#[test]
 fn what_was_set_aside_is_kept_and_named() {
     let project = Project::repository(&[("a", "a\n")]);
     let run = worked_in(&project);
