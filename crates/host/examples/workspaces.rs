@@ -150,7 +150,10 @@ fn make_repository(folder: &Path, files: usize) -> Outcome<()> {
 
 fn git(dir: &Path, args: &[&str]) -> Outcome<()> {
     let mut command = Command::new("git");
-    command.current_dir(dir).args(["-c", "user.name=Bench", "-c", "user.email=bench@example.org"]).args(args);
+    command
+        .current_dir(dir)
+        .args(["-c", "user.name=Bench", "-c", "user.email=bench@example.org", "-c", "gc.auto=0"])
+        .args(args);
     let output = command.output()?;
     if output.status.success() {
         return Ok(());

@@ -131,16 +131,15 @@ impl Beginning<'_> {
     fn begin(&self) -> Result<Record, WorkspaceError> {
         let run_dir = self.spaces.run_dir(self.run);
         disk::make_dirs(&run_dir)?;
-        let head = match &self.person {
-            Some(person) => {
-                self.project.borrow(&self.project.lock()?, person)?;
-                person.head(self.folder)?
-            }
-            None => None,
-        };
         let wanted = Wanted::new(&self.spaces.options.copy)?;
         let excludes = self.person.as_ref().map_or_else(|| Ok(Vec::new()), Person::excludes)?;
-        let (known, mut walked) = self.scan(&wanted, &excludes)?;
+        // Neither needs the other, and git takes a while to start.
+        let (head, scanned) = std::thread::scope(|scope| {
+            let head = scope.spawn(|| self.head());
+            let scanned = self.scan(&wanted, &excludes);
+            (head.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), scanned)
+        });
+        let (head, (known, mut walked)) = (head?, scanned?);
         let root = scan::open_root(self.folder)?;
         let copies = Copies::take(&root, &walked.copies, &run_dir.join("copies"))?;
         let repository = self.project.repository();
@@ -151,8 +150,10 @@ impl Beginning<'_> {
         let snapshot = self.write(head.as_ref(), &trees, &present, pack)?;
         let sparse = entries.iter().filter(|entry| entry.stat.is_none() && entry.mode != Mode::Gitlink);
         let sparse: Vec<&[u8]> = sparse.map(|entry| entry.path.as_slice()).collect();
-        if !sparse.is_empty() {
-            disk::write_durably(&run_dir.join("sparse"), &sparse.join(&0))?;
+        let sparse_path = run_dir.join("sparse");
+        // One that is there is from a beginning that was cut off.
+        if !sparse.is_empty() || sparse_path.exists() {
+            disk::write_durably(&sparse_path, &sparse.join(&0))?;
         }
         let Snapshot { commit, tree } = snapshot;
         self.keep(&run_dir, &Manifest { entries, looked_ns: walked.looked_ns, commit, tree })?;
@@ -173,6 +174,14 @@ impl Beginning<'_> {
         })?;
         disk::write_durably(&run_dir.join("project.json"), &text)?;
         Ok(record)
+    }
+
+    /// Where the person's repository stands; its objects are borrowed then.
+    fn head(&self) -> Result<Option<Head>, WorkspaceError> {
+        let Some(person) = &self.person else { return Ok(None) };
+        let head = person.head(self.folder)?;
+        self.project.borrow(&self.project.lock()?, person)?;
+        Ok(head)
     }
 
     fn scan(&self, wanted: &Wanted, excludes: &[Vec<u8>]) -> Result<(Vec<Known>, Walked), WorkspaceError> {
