@@ -222,7 +222,7 @@ impl Workspaces for HostWorkspaces {
             if made.fresh {
                 own.0.set_up(&at).await?;
             }
-            Ok(MadeWorkspace { dir: made.dir, notes: Vec::new() })
+            Ok(MadeWorkspace { dir: made.dir, notes: made.notes })
         })
     }
 

@@ -176,7 +176,8 @@ impl Workspaces {
             Ok(found) => {
                 for salvage in found {
                     let gone = gc_salvage(space, &salvage, &occupied, options);
-                    report.add(format!("salvaged work of {}/{}", salvage.agent, salvage.attempt), gone);
+                    let torn = if salvage.torn { "torn " } else { "" };
+                    report.add(format!("{torn}salvaged work of {}/{}", salvage.agent, salvage.attempt), gone);
                 }
             }
             Err(error) => report.keep(format!("salvaged work of run {run}"), error),

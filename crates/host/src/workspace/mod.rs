@@ -6,7 +6,7 @@
 //! configuration. Merging happens in the bare repository; only then are the parent's files brought up to date.
 //!
 //! ```text
-//! <state>/projects/<key>/repo.git           refs/posse/{base/<run>, work/<agent>, salvage/<agent>/<attempt>}
+//! <state>/projects/<key>/repo.git           refs/posse/{base/<run>, {work,salvage}/<agent>/<attempt>}
 //! <state>/runs/<run>/project.json           where the project is, what the run began with
 //! <state>/runs/<run>/workspaces/<agent>/<attempt>/files
 //! <state>/runs/<run>/shared/<commit>        for readers
@@ -54,6 +54,7 @@ mod snapshot;
 mod space;
 mod synced;
 mod text;
+mod torn;
 mod update;
 mod walk;
 
@@ -72,7 +73,7 @@ pub use options::{
     DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, FAULT_POINTS, Faults, WorkspaceOptions,
 };
 pub use overlay::{CACHE_NAMES, caches, lay_out, remove_layers};
-pub use refs::{base_ref, salvage_ref, work_ref};
+pub use refs::{base_ref, salvage_ref, torn_ref, work_ref};
 pub use run::{BORROWED_OBJECTS, Made, RunSpace};
 pub use salvages::Salvage;
 pub use scratch::Scratch;

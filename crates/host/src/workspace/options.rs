@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::synced;
+
 /// Most files of a project, unless settings say otherwise.
 pub const DEFAULT_MAX_FILES: u64 = 300_000;
 /// Largest file of a project, unless settings say otherwise.
@@ -19,6 +21,7 @@ pub const FAULT_POINTS: &[&str] = &[
     "workspace.make.before_files",
     "workspace.make.after_files",
     "workspace.make.after_ref",
+    "workspace.torn.before_rename",
     "workspace.snapshot.before_pack",
     "workspace.snapshot.after_pack",
     "workspace.salvage.before_ref",
@@ -54,11 +57,18 @@ pub struct WorkspaceOptions {
     pub max_file_bytes: u64,
     /// Most bytes that a run may add: its workspaces together, and the new content of one snapshot.
     pub max_run_bytes: u64,
+    /// What this boot of the machine is called, if not as the kernel says: tests let a machine stop with it.
+    pub boot: Option<String>,
     /// Called at the [`FAULT_POINTS`].
     pub faults: Option<Faults>,
 }
 
 impl WorkspaceOptions {
+    /// What this boot of the machine is called; none if nobody says.
+    pub(crate) fn boot(&self) -> Option<String> {
+        self.boot.clone().or_else(synced::boot_id)
+    }
+
     pub(crate) fn hit(&self, point: &'static str) {
         if let Some(faults) = &self.faults {
             faults(point);
@@ -75,6 +85,7 @@ impl Default for WorkspaceOptions {
             max_files: DEFAULT_MAX_FILES,
             max_file_bytes: DEFAULT_MAX_FILE_BYTES,
             max_run_bytes: DEFAULT_MAX_RUN_BYTES,
+            boot: None,
             faults: None,
         }
     }
@@ -82,7 +93,7 @@ impl Default for WorkspaceOptions {
 
 impl fmt::Debug for WorkspaceOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { git, home, copy, max_files, max_file_bytes, max_run_bytes, faults } = self;
+        let Self { git, home, copy, max_files, max_file_bytes, max_run_bytes, boot, faults } = self;
         f.debug_struct("WorkspaceOptions")
             .field("git", git)
             .field("home", home)
@@ -90,6 +101,7 @@ impl fmt::Debug for WorkspaceOptions {
             .field("max_files", max_files)
             .field("max_file_bytes", max_file_bytes)
             .field("max_run_bytes", max_run_bytes)
+            .field("boot", boot)
             .field("faults", &faults.is_some())
             .finish()
     }

@@ -9,20 +9,27 @@ use super::{Lock, Oid, WorkspaceError, disk};
 
 /// Longest name of a run or an agent.
 const MAX_ID_BYTES: usize = 200;
+/// What is added to the number of an attempt whose files are not all there.
+pub(crate) const TORN: &str = ".torn";
 
 /// The ref of the snapshot that a run began with.
 pub fn base_ref(run: &str) -> String {
     format!("refs/posse/base/{run}")
 }
 
-/// The ref of an agent's line: the commit that its workspace stands at.
-pub fn work_ref(agent: &str) -> String {
-    format!("refs/posse/work/{agent}")
+/// The ref of an attempt's line: the commit that its workspace stands at. A retry begins a line of its own.
+pub fn work_ref(agent: &str, attempt: u32) -> String {
+    format!("refs/posse/work/{agent}/{attempt}")
 }
 
 /// The ref that keeps what was in a workspace when it was closed.
 pub fn salvage_ref(agent: &str, attempt: u32) -> String {
     format!("refs/posse/salvage/{agent}/{attempt}")
+}
+
+/// The ref that keeps what could be read of a workspace that the machine lost part of.
+pub fn torn_ref(agent: &str, attempt: u32) -> String {
+    format!("refs/posse/salvage/{agent}/{attempt}{TORN}")
 }
 
 /// An id that can be part of a path and of a ref, or an error.

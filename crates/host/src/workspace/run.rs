@@ -43,6 +43,8 @@ pub struct Made {
     pub base: Oid,
     /// Whether it was made by this call.
     pub fresh: bool,
+    /// What else should be known.
+    pub notes: Vec<String>,
 }
 
 /// Says that a workspace is complete, and what it was made from.
@@ -152,19 +154,24 @@ impl RunSpace {
             .map_err(|error| WorkspaceError::Damaged(format!("{} cannot be read: {error}", path.display())))
     }
 
-    /// Makes an isolated workspace from a commit. One that is complete is returned as it is; one that is not is
-    /// thrown away and made anew: nobody has worked in it. One that the machine lost part of is set aside.
-    pub fn make(&self, agent: &str, attempt: u32, base: &Oid) -> Result<Made, WorkspaceError> {
+    /// Makes an isolated workspace: from where its line stands, or from `origin` if it has none yet. One that is
+    /// complete is returned as it is; one that is not is thrown away and made anew: nobody has worked in it. One that
+    /// the machine lost part of is set aside, and what can be read of it is kept.
+    pub fn make(&self, agent: &str, attempt: u32, origin: &Oid) -> Result<Made, WorkspaceError> {
         check_id(agent)?;
         let dir = self.dir_of(agent, attempt);
         let home = self.attempt_dir(agent, attempt);
+        let mut notes = Vec::new();
         if let Some(mark) = self.mark(agent, attempt)? {
-            if !synced::is_torn(&home, mark.boot.as_deref()) {
+            if !self.is_torn(agent, attempt, &mark) {
                 synced::soon(&home);
-                return Ok(Made { dir, base: mark.base()?, fresh: false });
+                return Ok(Made { dir, base: mark.base()?, fresh: false, notes });
             }
-            synced::set_aside(&home)?;
+            notes.push(self.set_aside(agent, attempt)?);
         }
+        let name = work_ref(agent, attempt);
+        let line = self.refs().read(&name)?;
+        let base = line.as_ref().unwrap_or(origin);
         disk::remove_tree(&home)?;
         disk::make_dirs(&home)?;
         fs::create_dir(&dir).map_err(disk::failed("making", &dir))?;
@@ -190,16 +197,16 @@ impl RunSpace {
         self.plant_git(&dir, base, &entries)?;
         Manifest { entries, looked_ns, commit: *base, tree }.save(&home.join("manifest"))?;
         options.hit("workspace.make.after_files");
+        // Whoever moved the line meanwhile did not see this workspace: then it is made again.
         let lock = self.project.lock()?;
-        let name = work_ref(agent);
-        self.refs().swap(&lock, &name, self.refs().read(&name)?.as_ref(), base)?;
+        self.refs().swap(&lock, &name, line.as_ref(), base)?;
         drop(lock);
         options.hit("workspace.make.after_ref");
-        let mark = Mark { base: base.to_string(), bytes, boot: synced::boot_id() };
+        let mark = Mark { base: base.to_string(), bytes, boot: options.boot() };
         let text = serde_json::to_vec(&mark).unwrap_or_default();
         disk::write_durably(&home.join("made"), &text)?;
         synced::soon(&home);
-        Ok(Made { dir, base: *base, fresh: true })
+        Ok(Made { dir, base: *base, fresh: true, notes })
     }
 
     /// A checkout of a commit that readers share: files without permission to write, made once.

@@ -15,6 +15,8 @@ pub struct Salvage {
     pub agent: String,
     /// Of which attempt.
     pub attempt: u32,
+    /// Whether it is only what could be read after the machine had stopped.
+    pub torn: bool,
     /// The commit that holds it.
     pub commit: Oid,
     /// When it was committed, in seconds since 1970.
@@ -36,10 +38,19 @@ impl RunSpace {
 
     /// Writes what was kept of an attempt into `target`, a directory that is new or empty.
     pub fn restore(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, WorkspaceError> {
-        let name = refs::salvage_ref(agent, attempt);
-        let commit = self.refs().read(&name)?.ok_or_else(|| {
-            WorkspaceError::Unsupported(format!("nothing was kept of attempt {attempt} of {agent}"))
-        })?;
+        self.restore_ref(&refs::salvage_ref(agent, attempt), target)
+    }
+
+    /// The same with what could be read of it after the machine had stopped.
+    pub fn restore_torn(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, WorkspaceError> {
+        self.restore_ref(&refs::torn_ref(agent, attempt), target)
+    }
+
+    fn restore_ref(&self, name: &str, target: &Path) -> Result<usize, WorkspaceError> {
+        let commit = self
+            .refs()
+            .read(name)?
+            .ok_or_else(|| WorkspaceError::Unsupported(format!("nothing was kept: there is no {name}")))?;
         match fs::create_dir(target) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -63,7 +74,8 @@ impl RunSpace {
 
     /// Forgets kept work; only if it is still the commit that was looked at.
     pub(super) fn remove_salvage(&self, salvage: &Salvage) -> Result<(), WorkspaceError> {
-        let name = refs::salvage_ref(&salvage.agent, salvage.attempt);
+        let name = if salvage.torn { refs::torn_ref } else { refs::salvage_ref };
+        let name = name(&salvage.agent, salvage.attempt);
         self.delete_refs(&[(name, salvage.commit)])
     }
 
@@ -113,7 +125,9 @@ fn salvage(line: &str) -> Option<Salvage> {
     let commit = words.next()?.parse().ok()?;
     let time = words.next()?.parse().ok()?;
     let (agent, attempt) = words.next()?.rsplit_once('/')?;
-    Some(Salvage { agent: agent.to_owned(), attempt: attempt.parse().ok()?, commit, time, files: 0 })
+    let (attempt, torn) =
+        attempt.strip_suffix(refs::TORN).map_or((attempt, false), |attempt| (attempt, true));
+    Some(Salvage { agent: agent.to_owned(), attempt: attempt.parse().ok()?, torn, commit, time, files: 0 })
 }
 
 /// Whether an agent, or the run itself, is of this run.

@@ -29,11 +29,10 @@ impl RunSpace {
     pub fn scratch(&self, agent: &str, commit: &Oid) -> Result<Scratch, WorkspaceError> {
         let name = format!("{agent}.{SCRATCH}");
         let made = self.make(&name, ATTEMPT, commit)?;
-        if !made.fresh {
-            let left = self.snapshot(&name, ATTEMPT)?;
-            if left.commit != *commit {
-                self.update(&name, ATTEMPT, &left.commit, commit)?;
-            }
+        // Made anew it is where its line stood, which need not be here.
+        let stands = if made.fresh { made.base } else { self.snapshot(&name, ATTEMPT)?.commit };
+        if stands != *commit {
+            self.update(&name, ATTEMPT, &stands, commit)?;
         }
         Ok(Scratch { agent: name, attempt: ATTEMPT, dir: made.dir, fresh: made.fresh })
     }

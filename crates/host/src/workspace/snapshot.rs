@@ -10,7 +10,7 @@ use super::objects::{self, Listed, Present};
 use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
 use super::scan::{self, Known, Request, Seen, Walked};
-use super::{Oid, RunSpace, WorkspaceError, disk, synced};
+use super::{Oid, RunSpace, WorkspaceError, disk};
 
 /// A commit and its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,20 +35,13 @@ pub struct Salvaged {
 }
 
 /// What a look at a workspace gave. Nothing of it is in the repository yet.
-struct Looked {
+pub(super) struct Looked {
     entries: Vec<Entry>,
-    trees: Vec<NewTree>,
-    tree: Oid,
+    pub(super) trees: Vec<NewTree>,
+    pub(super) tree: Oid,
     walked: Walked,
-    present: Present,
-    pack: PackWriter,
-}
-
-/// Where a workspace stands.
-struct Tip {
-    commit: Oid,
-    /// Whether the agent's line is that of this attempt; a later attempt has begun a new one.
-    is_line: bool,
+    pub(super) present: Present,
+    pub(super) pack: PackWriter,
 }
 
 impl RunSpace {
@@ -110,22 +103,20 @@ impl RunSpace {
 
     fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, Walked), WorkspaceError> {
         let tip = self.tip(agent, attempt)?;
-        let looked = self.look(agent, attempt, &tip.commit, true)?;
+        let looked = self.look(agent, attempt, &tip, true)?;
         let Looked { entries, trees, tree, walked, present, pack } = looked;
-        let tip_tree = self.tree_of(agent, attempt, &tip.commit)?;
+        let tip_tree = self.tree_of(agent, attempt, &tip)?;
         let commit = if tree == tip_tree {
-            tip.commit
+            tip
         } else {
             content::add_trees(&trees, &present, &pack)?;
-            let commit = super::add_commit(&pack, &tree, &[tip.commit], &format!("posse: work of {agent}"))?;
+            let commit = super::add_commit(&pack, &tree, &[tip], &format!("posse: work of {agent}"))?;
             let options = &self.spaces.options;
             options.hit("workspace.snapshot.before_pack");
             let lock = self.project.lock()?;
             pack.finish()?;
             options.hit("workspace.snapshot.after_pack");
-            if tip.is_line {
-                self.refs().swap(&lock, &work_ref(agent), Some(&tip.commit), &commit)?;
-            }
+            self.refs().swap(&lock, &work_ref(agent, attempt), Some(&tip), &commit)?;
             commit
         };
         let manifest = Manifest { entries, looked_ns: walked.looked_ns, commit, tree };
@@ -133,7 +124,8 @@ impl RunSpace {
         Ok((Snapshot { commit, tree }, walked))
     }
 
-    fn tip(&self, agent: &str, attempt: u32) -> Result<Tip, WorkspaceError> {
+    /// Where a workspace stands: the end of its line.
+    fn tip(&self, agent: &str, attempt: u32) -> Result<Oid, WorkspaceError> {
         super::refs::check_id(agent)?;
         let Some(mark) = self.mark(agent, attempt)? else {
             return Err(WorkspaceError::Damaged(format!(
@@ -141,21 +133,15 @@ impl RunSpace {
                 self.dir().display()
             )));
         };
-        if synced::is_torn(&self.attempt_dir(agent, attempt), mark.boot.as_deref()) {
+        if self.is_torn(agent, attempt, &mark) {
             return Err(WorkspaceError::Damaged(format!(
                 "the machine stopped before the workspace of {agent} (attempt {attempt}) had reached the disk; it has to \
                  be made anew"
             )));
         }
-        if self.attempts(agent).last() == Some(&attempt) {
-            let line = self.refs().read(&work_ref(agent))?;
-            let commit = line.ok_or_else(|| {
-                WorkspaceError::Damaged(format!("{} is gone; its workspace is kept", work_ref(agent)))
-            })?;
-            return Ok(Tip { commit, is_line: true });
-        }
-        let salvaged = self.refs().read(&salvage_ref(agent, attempt))?;
-        Ok(Tip { commit: salvaged.map_or_else(|| mark.base(), Ok)?, is_line: false })
+        let name = work_ref(agent, attempt);
+        let line = self.refs().read(&name)?;
+        line.ok_or_else(|| WorkspaceError::Damaged(format!("{name} is gone; its workspace is kept")))
     }
 
     fn manifest_of(&self, agent: &str, attempt: u32) -> Option<Manifest> {
@@ -170,7 +156,13 @@ impl RunSpace {
     }
 
     /// Looks at a workspace that stands at `tip`. `known` files are not read again.
-    fn look(&self, agent: &str, attempt: u32, tip: &Oid, known: bool) -> Result<Looked, WorkspaceError> {
+    pub(super) fn look(
+        &self,
+        agent: &str,
+        attempt: u32,
+        tip: &Oid,
+        known: bool,
+    ) -> Result<Looked, WorkspaceError> {
         let folder = self.dir_of(agent, attempt);
         let manifest = self.manifest_of(agent, attempt);
         let seen_ns = manifest.as_ref().map_or(0, |manifest| manifest.looked_ns);

@@ -16,6 +16,9 @@ use super::{
     diff, merge,
 };
 
+/// A run's root is tried once: what fails it ends the run.
+const ROOT_ATTEMPT: u32 = 1;
+
 impl RunSpace {
     /// Gates and merges a child's work. Only objects are written: no ref moves, no file changes.
     pub fn merge(&self, request: &MergeRequest) -> Result<Merge, WorkspaceError> {
@@ -28,7 +31,7 @@ impl RunSpace {
     /// Whatever is neither old nor new there is kept. Made again after a crash, the same call finishes.
     pub fn update(&self, agent: &str, attempt: u32, old: &Oid, new: &Oid) -> Result<Updated, WorkspaceError> {
         check_id(agent)?;
-        let name = work_ref(agent);
+        let name = work_ref(agent, attempt);
         let held = self.lock()?;
         let now = self.read_ref(&name)?;
         if now.as_ref() != Some(new) {
@@ -47,9 +50,9 @@ impl RunSpace {
         update_files(&self.git(), onto, old, new, &|point| options.hit(point))
     }
 
-    /// The run's result: where the root's line stands, or the base if the root has none.
+    /// The run's result: where the line of the root's one attempt stands, or the base if the root has none.
     pub fn result(&self) -> Result<Oid, WorkspaceError> {
-        match self.read_ref(&work_ref(&self.run))? {
+        match self.read_ref(&work_ref(&self.run, ROOT_ATTEMPT))? {
             Some(commit) => Ok(commit),
             None => Ok(self.base()?.commit),
         }

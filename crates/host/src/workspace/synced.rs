@@ -8,9 +8,11 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::{WorkspaceError, disk};
+use rustix::fs::{Mode, OFlags};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// The file that says that a workspace has been synced.
+const MARK: &str = "synced";
 
 /// What the kernel calls this boot; none if it does not say.
 pub(crate) fn boot_id() -> Option<String> {
@@ -18,35 +20,27 @@ pub(crate) fn boot_id() -> Option<String> {
 }
 
 fn mark_of(home: &Path) -> PathBuf {
-    home.join("synced")
+    home.join(MARK)
 }
 
 /// Syncs the workspace in `home` in the background, unless that was done. If it fails the workspace is as if it had not
 /// been tried.
 pub(crate) fn soon(home: &Path) {
-    let mark = mark_of(home);
-    if mark.exists() {
+    if mark_of(home).exists() {
         return;
     }
-    let home = home.to_owned();
+    let Ok(home) = File::open(home) else { return };
     let work = move || {
-        let synced = File::open(&home).map(|dir| rustix::fs::syncfs(&dir));
-        if matches!(synced, Ok(Ok(()))) {
-            drop(File::create(mark));
+        if rustix::fs::syncfs(&home).is_ok() {
+            // In the directory that was synced, wherever it has been moved meanwhile.
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+            drop(rustix::fs::openat(&home, MARK, flags, Mode::RUSR | Mode::WUSR));
         }
     };
     drop(std::thread::Builder::new().name("posse-sync".to_owned()).spawn(work));
 }
 
-/// Whether the machine stopped before the workspace in `home`, made under `boot`, was synced.
-pub(crate) fn is_torn(home: &Path, boot: Option<&str>) -> bool {
-    let now = boot_id();
-    !mark_of(home).exists() && (now.is_none() || now.as_deref() != boot)
-}
-
-/// Puts a torn workspace where nobody takes it for one; it is kept for whoever wants to look.
-pub(crate) fn set_aside(home: &Path) -> Result<(), WorkspaceError> {
-    let name = home.file_name().unwrap_or_default().to_string_lossy();
-    let aside = disk::temporary(&home.with_file_name(format!("torn-{name}")));
-    fs::rename(home, &aside).map_err(disk::failed("setting aside", home))
+/// Whether the machine stopped before the workspace in `home`, made under the boot `then`, was synced.
+pub(crate) fn is_torn(home: &Path, then: Option<&str>, now: Option<&str>) -> bool {
+    !mark_of(home).exists() && (now.is_none() || now != then)
 }

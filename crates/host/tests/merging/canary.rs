@@ -199,7 +199,7 @@ fn hostile_trees_are_never_written() {
         let commit: Oid = commit.trim().parse().expect("a name");
         let merged = run.space.merge(&request(run.base, run.base, commit));
         assert!(!matches!(merged, Ok(posse_host::workspace::Merge::Merged { .. })), "{name}: {merged:?}");
-        let work = posse_host::workspace::work_ref("r1");
+        let work = posse_host::workspace::work_ref("r1", 1);
         let at = run.space.read_ref(&work).expect("read").expect("there");
         assert!(run.space.update("r1", 1, &at, &commit).is_err(), "{name}");
         assert!(run.space.apply(&field.project.dir()).is_err(), "{name}");

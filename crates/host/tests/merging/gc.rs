@@ -138,7 +138,7 @@ fn a_run_is_removed_whole_but_never_with_work_that_is_nowhere_else() {
     assert!(!project.state().join("runs/r1").exists());
     let git = run.space.git().git_dir().to_owned();
     let refs = ask(&git, &["for-each-ref", "--format=%(refname)"], b"").1;
-    assert_eq!(refs, "refs/posse/base/r10\nrefs/posse/work/r10\n", "the other run's are untouched");
+    assert_eq!(refs, "refs/posse/base/r10\nrefs/posse/work/r10/1\n", "the other run's are untouched");
     assert!(other.root.exists());
     assert!(other.space.snapshot("r10", 1).is_ok());
 }
@@ -290,6 +290,6 @@ fn two_hundred_dirty_states_with_a_git_that_fails_lose_nothing() {
         }
     }
     assert!(removed > STATES / 10 && kept > STATES / 10, "{removed} removed, {kept} kept");
-    assert!(run.space.read_ref(&work_ref("r1")).expect("read").is_some());
+    assert!(run.space.read_ref(&work_ref("r1", 1)).expect("read").is_some());
     assert_eq!(ask(&git_dir, &["fsck", "--strict", "--no-dangling"], b"").0, 0);
 }

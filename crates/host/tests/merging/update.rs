@@ -45,7 +45,7 @@ fn every_kind_of_difference_arrives() {
     assert!(!run.root.with_file_name("staging").exists());
     let again = run.space.snapshot("r1", 1).expect("snapshot");
     assert_eq!(
-        run.space.read_ref(&work_ref("r1")).expect("read"),
+        run.space.read_ref(&work_ref("r1", 1)).expect("read"),
         Some(again.commit),
         "nothing new to commit"
     );
@@ -87,7 +87,7 @@ fn a_line_that_somebody_else_moved_is_left_alone() {
     let error = run.space.update("r1", 1, &base, &theirs).expect_err("moved");
     assert!(error.to_string().contains("somebody else moved it"), "{error}");
     assert_eq!(listing(&run.root), before);
-    assert_eq!(run.space.read_ref(&work_ref("r1")).expect("read"), Some(moved));
+    assert_eq!(run.space.read_ref(&work_ref("r1", 1)).expect("read"), Some(moved));
 }
 
 #[test]

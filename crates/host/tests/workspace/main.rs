@@ -3,4 +3,5 @@
 mod folders;
 mod salvage;
 mod support;
+mod torn;
 mod workspaces;

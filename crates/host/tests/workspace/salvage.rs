@@ -48,7 +48,7 @@ fn an_earlier_attempt_is_salvaged_beside_the_line_of_the_next() {
     write(&second, "second", "attempt");
     let salvaged = space.salvage(RUN, 1).expect("salvaged").snapshot.commit;
     assert_eq!(names_of(&space, &salvaged), ["a", "first"]);
-    let line = posse_host::workspace::work_ref(RUN);
+    let line = posse_host::workspace::work_ref(RUN, 2);
     assert_eq!(space.read_ref(&line).expect("read"), Some(begun.snapshot.commit));
     let snapshot = space.snapshot(RUN, 2).expect("taken");
     assert_eq!(names_of(&space, &snapshot.commit), ["a", "second"]);

@@ -24,7 +24,7 @@ fn a_workspace_has_the_files_of_its_snapshot_and_git_finds_it_clean() {
     let bits = |path: &str| fs::metadata(made.dir.join(path)).expect("there").permissions().mode() & 0o7777;
     assert_eq!((bits("a.txt"), bits("dir/run.sh"), bits("dir")), (0o644, 0o755, 0o755));
     assert_eq!(status_in(&space, &made.dir, &world.home()), "");
-    assert_eq!(space.read_ref("refs/posse/work/k3f9ab2c").expect("read"), Some(begun.snapshot.commit));
+    assert_eq!(space.read_ref("refs/posse/work/k3f9ab2c/1").expect("read"), Some(begun.snapshot.commit));
     assert_sound(&space);
 }
 
@@ -58,7 +58,7 @@ fn work_is_committed_on_the_agents_line() {
     let snapshot = space.snapshot(RUN, 1).expect("taken");
     assert_eq!(names_of(&space, &snapshot.commit), ["a.txt", "new/deep/file", "there"]);
     assert_eq!(text_of(&space, &snapshot.commit, "a.txt").as_deref(), Some("two\n"));
-    assert_eq!(space.read_ref("refs/posse/work/k3f9ab2c").expect("read"), Some(snapshot.commit));
+    assert_eq!(space.read_ref("refs/posse/work/k3f9ab2c/1").expect("read"), Some(snapshot.commit));
     let log = space.git().run(&["log", "-1", "--format=%P %an <%ae> %s", &snapshot.commit.to_string()]);
     let log = String::from_utf8(log.expect("a log")).expect("text");
     let parent = begun.snapshot.commit;
@@ -212,41 +212,4 @@ fn large_files_and_empty_ones_are_kept_as_they_are() {
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     assert!(fs::read(dir.join("large")).expect("read") == large);
     assert_sound(&space);
-}
-
-#[test]
-fn a_workspace_that_the_machine_lost_part_of_is_set_aside() {
-    let world = World::new();
-    world.write("a", "one");
-    let (begun, space) = world.begin();
-    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
-    let home = dir.parent().expect("a parent");
-    // As after a power cut in another boot, before the files were synced.
-    let mark = fs::read_to_string(home.join("made")).expect("read");
-    let boot = mark.find("\"boot\":\"").expect("a boot id") + "\"boot\":\"".len();
-    let other = format!("{}0ther{}", &mark[..boot], &mark[boot + 5..]);
-    fs::write(home.join("made"), other).expect("written");
-    wait_for(&home.join("synced"));
-    assert!(!space.make(RUN, 1, &begun.snapshot.commit).expect("kept").fresh);
-    fs::remove_file(home.join("synced")).expect("removed");
-    write(&dir, "a", "");
-    assert!(space.snapshot(RUN, 1).is_err());
-    assert!(space.make(RUN, 1, &begun.snapshot.commit).expect("made").fresh);
-    assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one");
-    let kept = fs::read_dir(home.parent().expect("a parent")).expect("listed");
-    assert!(kept.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("torn-1")));
-}
-
-/// Waits until a file is there, by what the kernel says of its directory.
-fn wait_for(path: &std::path::Path) {
-    use rustix::fs::inotify;
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("a watch");
-    let dir = path.parent().expect("a parent");
-    inotify::add_watch(&watch, dir, inotify::WatchFlags::CREATE).expect("watched");
-    let limit = rustix::time::Timespec { tv_sec: 60, tv_nsec: 0 };
-    if !path.exists() {
-        let mut polled = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut polled, Some(&limit)).expect("polled");
-    }
-    assert!(path.exists(), "{} never came", path.display());
 }

@@ -1,0 +1,132 @@
+//! What a machine that stopped leaves of workspaces.
+
+use std::fs;
+use std::path::Path;
+
+use posse_host::workspace::{RunSpace, torn_ref, work_ref};
+
+use crate::support::{RUN, World, assert_sound, names_of, text_of, write};
+
+/// The run after the machine has stopped: opened in another boot, with a workspace that had not reached the disk.
+fn after_power_cut(world: &mut World, dir: &Path) -> RunSpace {
+    wait_for(&dir.parent().expect("a parent").join("synced"));
+    fs::remove_file(dir.with_file_name("synced")).expect("removed");
+    let boot = world.options.boot.take().unwrap_or_default();
+    world.options.boot = Some(format!("{boot}later"));
+    world.spaces().open(RUN).expect("opened")
+}
+
+#[test]
+fn a_torn_workspace_is_made_anew_from_where_its_line_stands() {
+    let mut world = World::new();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    write(&dir, "b", "two");
+    let taken = space.snapshot(RUN, 1).expect("taken");
+    let space = after_power_cut(&mut world, &dir);
+    assert!(space.snapshot(RUN, 1).is_err(), "nothing is taken for work before it is made anew");
+    let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    assert!(made.fresh);
+    assert_eq!(made.base, taken.commit);
+    assert_eq!(fs::read_to_string(dir.join("b")).expect("read"), "two");
+    assert_eq!(space.read_ref(&work_ref(RUN, 1)).expect("read"), Some(taken.commit));
+    assert_eq!(space.read_ref(&torn_ref(RUN, 1)).expect("read"), None, "nothing else was in it");
+    assert!(made.notes.iter().any(|note| note.contains("torn-1")), "{:?}", made.notes);
+}
+
+#[test]
+fn what_can_be_read_of_a_torn_workspace_is_kept() {
+    let mut world = World::new();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    for work in ["first", "second"] {
+        // A file that lost its content, and one that did not.
+        write(&dir, "a", "");
+        write(&dir, "work", work);
+        let space = after_power_cut(&mut world, &dir);
+        let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+        assert_eq!((made.fresh, made.base), (true, begun.snapshot.commit));
+        assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one");
+        assert!(!dir.join("work").exists());
+        let name = torn_ref(RUN, 1);
+        assert!(made.notes.iter().any(|note| note.contains(&name)), "{:?}", made.notes);
+        let kept = space.read_ref(&name).expect("read").expect("kept");
+        assert_eq!(names_of(&space, &kept), ["a", "work"]);
+        assert_eq!(text_of(&space, &kept, "work").as_deref(), Some(work));
+    }
+    let space = world.spaces().open(RUN).expect("opened");
+    let log = space.git().run(&["log", "--format=%s", &torn_ref(RUN, 1)]).expect("a log");
+    let log = String::from_utf8(log).expect("text");
+    assert_eq!(
+        log.matches("as far as the machine kept it").count(),
+        2,
+        "the first is kept beneath the second: {log}"
+    );
+    let [salvage] = space.salvages().expect("listed").try_into().expect("one");
+    assert_eq!((salvage.torn, salvage.attempt), (true, 1));
+    let target = world.elsewhere("restored");
+    assert_eq!(space.restore_torn(RUN, 1, &target).expect("restored"), 2);
+    assert!(space.restore(RUN, 1, &target).is_err(), "nothing was salvaged as a whole");
+    assert_sound(&space);
+}
+
+#[test]
+fn a_line_that_moved_before_its_workspace_was_made_is_where_it_begins() {
+    let world = World::new();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let base = begun.snapshot.commit;
+    let child = format!("{RUN}.1");
+    let dir = space.make(&child, 1, &base).expect("made").dir;
+    write(&dir, "b", "by the child");
+    let work = space.snapshot(&child, 1).expect("taken").commit;
+    // The parent only delegates: its line moves without files on disk.
+    space.update(RUN, 1, &base, &work).expect("moved");
+    assert!(!space.dir_of(RUN, 1).exists());
+    assert_eq!(space.result().expect("a result"), work);
+    let made = space.make(RUN, 1, &base).expect("made");
+    assert_eq!(made.base, work);
+    assert_eq!(fs::read_to_string(made.dir.join("b")).expect("read"), "by the child");
+    // A retry begins again, on a line of its own.
+    let retried = space.make(&child, 2, &base).expect("made");
+    assert_eq!(retried.base, base);
+    assert!(!retried.dir.join("b").exists());
+    assert_eq!(space.read_ref(&work_ref(&child, 1)).expect("read"), Some(work));
+    assert_eq!(space.read_ref(&work_ref(&child, 2)).expect("read"), Some(base));
+    assert_sound(&space);
+}
+
+#[test]
+fn a_torn_scratch_has_the_files_that_are_asked_for() {
+    let mut world = World::new();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let base = begun.snapshot.commit;
+    let dir = space.make(RUN, 1, &base).expect("made").dir;
+    write(&dir, "b", "two");
+    let next = space.snapshot(RUN, 1).expect("taken").commit;
+    let scratch = space.scratch(RUN, &base).expect("a scratch").dir;
+    let space = after_power_cut(&mut world, &scratch);
+    let scratch = space.scratch(RUN, &next).expect("a scratch");
+    assert!(scratch.fresh);
+    assert_eq!(fs::read_to_string(scratch.dir.join("b")).expect("read"), "two");
+}
+
+/// Waits until a file is there, by what the kernel says of its directory.
+fn wait_for(path: &Path) {
+    use rustix::fs::inotify;
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("a watch");
+    let dir = path.parent().expect("a parent");
+    inotify::add_watch(&watch, dir, inotify::WatchFlags::CREATE).expect("watched");
+    let limit = rustix::time::Timespec { tv_sec: 60, tv_nsec: 0 };
+    while !path.exists() {
+        let mut polled = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
+        let ready = rustix::event::poll(&mut polled, Some(&limit)).expect("polled");
+        assert!(ready > 0 || path.exists(), "{} never came", path.display());
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&watch, &mut buffer);
+        drop(reader.next());
+    }
+}
