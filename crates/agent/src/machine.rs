@@ -144,6 +144,8 @@ pub struct Machine {
     mended: bool,
     /// Why the report was asked for in this turn, once the model was told so.
     told: Option<ReportCause>,
+    /// Whether the host carries out a plan: the model is asked only if somebody writes to it.
+    planned: bool,
 }
 
 impl Machine {
@@ -168,6 +170,7 @@ impl Machine {
             active_ms: 0,
             mended: false,
             told: None,
+            planned: false,
         }
     }
 
@@ -203,7 +206,7 @@ impl Machine {
         if open_children {
             return Step::Idle;
         }
-        if text.trim().is_empty() {
+        if text.trim().is_empty() && !self.planned {
             if may_ask {
                 return Step::Tell(HostNote::EmptyReply, notes::EMPTY_REPLY.to_owned());
             }
@@ -256,6 +259,10 @@ impl Machine {
             EventBody::MessageReceived(received) => self.message_received(received),
             EventBody::ContextTrimmed(trimmed) => {
                 self.conversation.trim(&trimmed.call_ids);
+            }
+            EventBody::RunPlanned(_) => {
+                self.planned = true;
+                self.phase = Phase::Answered { text: "".into(), cause: None };
             }
             EventBody::SubagentAttempt(again) => self.restart(again.n, &again.reason),
             _ => {}
@@ -430,6 +437,7 @@ impl Machine {
             active_ms: 0,
             mended: false,
             told: None,
+            planned: self.planned,
         };
     }
 

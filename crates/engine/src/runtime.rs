@@ -16,6 +16,7 @@ use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Outcome, Run, TASK_PROMPT_MAX_BYTES};
 use posse_domain::permission::{Approvals, Grant, OnAsk, Rules, ToolSet};
+use posse_domain::plan::Plan;
 use posse_domain::text::first_line;
 use thiserror::Error;
 use tokio::sync::{broadcast, watch};
@@ -108,6 +109,8 @@ pub struct RunSpec {
     pub run_rules: Rules,
     /// What a person allowed in advance.
     pub approvals: Approvals,
+    /// The plan that the host carries out; none lets the root decide.
+    pub plan: Option<Plan>,
     /// What becomes of writers that own nothing of their own.
     pub unowned_writers: UnownedWriters,
     /// What becomes of an `ask` that nobody attends to.
@@ -275,7 +278,7 @@ impl Runtime {
             .map_err(|illegal| RuntimeError::Invalid { field: "definitions", problem: illegal.problem })?;
         let (handle, seed) = self.seed(run, spec.attended, None, 0);
         let driver = Driver::new(self.0.clone(), seed);
-        tokio::spawn(driver.start(event));
+        tokio::spawn(driver.start(event, spec.plan.clone()));
         let mut progress = handle.progress.clone();
         let begun = progress.wait_for(|progress| progress.durable || progress.ended.is_some()).await;
         let failed = begun.map_or(true, |progress| !progress.durable);
@@ -537,7 +540,11 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnaps
             message_id: None,
             step_idx: 0,
             task_prompt: clipped.into(),
-            goal_summary: first_line(&spec.request, GOAL_MAX_CHARS).into(),
+            goal_summary: first_line(
+                spec.plan.as_ref().map_or(spec.request.as_str(), |plan| plan.goal.as_str()),
+                GOAL_MAX_CHARS,
+            )
+            .into(),
             continues: None,
             repairs: None,
         },
@@ -593,7 +600,7 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnaps
             operator_rules: spec.operator_rules.clone(),
             run_rules: spec.run_rules.clone(),
             approvals: spec.approvals.clone(),
-            unowned_writers: spec.unowned_writers,
+            unowned_writers: spec.plan.as_ref().map_or(spec.unowned_writers, |plan| plan.unowned_writers),
         },
         definitions: spec.definitions.clone(),
         base,

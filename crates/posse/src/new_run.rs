@@ -7,6 +7,7 @@ use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
 use posse_domain::definition::Definition;
 use posse_domain::event::UnownedWriters;
 use posse_domain::permission::{Approvals, OnAsk, Rules};
+use posse_domain::plan::Plan;
 use posse_engine::RunSpec;
 
 use crate::Error;
@@ -37,6 +38,7 @@ pub struct NewRun {
     approvals: Approvals,
     on_ask: OnAsk,
     unowned_writers: UnownedWriters,
+    plan: Option<Plan>,
     attended: bool,
 }
 
@@ -62,6 +64,7 @@ impl NewRun {
             approvals: Approvals::none(),
             on_ask: OnAsk::Deny,
             unowned_writers: UnownedWriters::Queue,
+            plan: None,
             attended: false,
         }
     }
@@ -160,6 +163,13 @@ impl NewRun {
         self
     }
 
+    /// A plan that the host carries out: its steps are the root's children, and the root's model is asked only if one
+    /// of them fails. Check it first, with [`posse_agent::plan`] and [`posse_domain::plan::check`].
+    pub fn plan(mut self, plan: Plan) -> Self {
+        self.plan = Some(plan);
+        self
+    }
+
     /// Lets writers that name no paths run beside others, instead of one after the other.
     pub fn unowned_writers(mut self, unowned: UnownedWriters) -> Self {
         self.unowned_writers = unowned;
@@ -213,6 +223,7 @@ impl NewRun {
             operator_rules: self.operator_rules,
             run_rules: self.run_rules,
             approvals: self.approvals,
+            plan: self.plan,
             unowned_writers: self.unowned_writers,
             on_ask: self.on_ask,
             attended: self.attended,

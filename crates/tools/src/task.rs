@@ -158,7 +158,7 @@ impl RequestTool for Task {
             share_history: input.share_history.unwrap_or(false),
             continues: task_id(check, "task_id", input.task_id)?,
             model: optional(check, "model", input.model, NAME_MAX_BYTES)?,
-            result_schema: None,
+            ..SpawnRequest::default()
         })))
     }
 }

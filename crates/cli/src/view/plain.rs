@@ -17,6 +17,7 @@ pub(super) fn event(event: &JournalEvent) {
 fn is_told(body: &EventBody) -> bool {
     match body {
         EventBody::RunStarted(_)
+        | EventBody::RunPlanned(_)
         | EventBody::RunResumed(_)
         | EventBody::SubagentCreated(_)
         | EventBody::SubagentQueued(_)

@@ -12,6 +12,8 @@ use crate::lifecycle::{FailKind, StateName};
 use crate::message::Reply;
 use crate::object_id::ObjectId;
 use crate::permission::{Approvals, Decision, Rule, Rules};
+use crate::plan::Plan;
+pub use crate::plan::UnownedWriters;
 use crate::text::{BlobRef, Text};
 
 /// How a run is limited beyond its root's contract.
@@ -32,26 +34,8 @@ pub struct RunTerms {
     #[serde(default, skip_serializing_if = "Approvals::is_empty")]
     pub approvals: Approvals,
     /// What becomes of writers that own nothing of their own.
-    #[serde(default, skip_serializing_if = "UnownedWriters::is_default")]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub unowned_writers: UnownedWriters,
-}
-
-/// What becomes of a writer whose contract names no paths.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum UnownedWriters {
-    /// It owns all that its parent owns, and runs alone among writers.
-    #[default]
-    Queue,
-    /// It runs beside others; the merge still protects.
-    Parallel,
-}
-
-impl UnownedWriters {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
-    fn is_default(&self) -> bool {
-        *self == UnownedWriters::Queue
-    }
 }
 
 /// The files a run starts from, as a commit in the project's repository.
@@ -107,6 +91,14 @@ pub struct RunStarted {
     /// The files it starts from; none if nobody in it can change any, or if it works in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<BaseSnapshot>,
+}
+
+/// See [`super::EventBody::RunPlanned`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunPlanned {
+    /// The plan that the host carries out.
+    pub plan: Plan,
 }
 
 /// See [`super::EventBody::RunResumed`].
@@ -686,6 +678,11 @@ pub struct ToolInterrupted {
     /// Working time it took before it was cut off; none that anybody knows of if a crash did that.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub elapsed_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_usual(unowned: &UnownedWriters) -> bool {
+    *unowned == UnownedWriters::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]

@@ -4,8 +4,8 @@ use super::codec::CodecError;
 use super::detail::{
     CancelRequested, ChecksFailed, ChecksPassed, ContextTrimmed, InputAnswered, InputRequested,
     IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied, PermissionDecided,
-    RunCancelled, RunCompleted, RunFailed, RunResumed, RunStarted, SubagentAttempt, SubagentClosed,
-    SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted,
+    RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResumed, RunStarted, SubagentAttempt,
+    SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted,
     SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended, ToolInterrupted, WorkspaceMade,
     WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged,
 };
@@ -58,6 +58,8 @@ macro_rules! events {
 events! {
     /// The run began; also the beginning of its root agent.
     RunStarted(Box<RunStarted>) => "run.started",
+    /// The host carries out a plan; the root is asked only if a step fails.
+    RunPlanned(Box<RunPlanned>) => "run.planned",
     /// A new owner went on with the run.
     RunResumed(RunResumed) => "run.resumed",
     /// The run ended well.

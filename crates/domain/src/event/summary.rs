@@ -11,6 +11,9 @@ impl EventBody {
     pub fn summary(&self) -> String {
         match self {
             EventBody::RunStarted(e) => format!("run started: {}", line(&e.request)),
+            EventBody::RunPlanned(e) => {
+                format!("plan of {} steps: {}", e.plan.steps.len(), shown(&e.plan.goal))
+            }
             EventBody::RunResumed(e) => format!("run resumed by owner {} after {} ms", e.epoch, e.unowned_ms),
             EventBody::RunCompleted(e) => format!("run completed: {}", line(&e.text)),
             EventBody::RunFailed(e) => format!("run failed ({}): {}", e.code, shown(&e.reason)),

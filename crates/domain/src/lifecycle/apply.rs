@@ -70,6 +70,7 @@ impl Run {
         }
         match &event.body {
             EventBody::RunStarted(_) => return Err(illegal(event, "the run has started")),
+            EventBody::RunPlanned(e) => self.run_planned(event, &e.plan)?,
             EventBody::RunResumed(e) => {
                 for node in self.agents.values_mut() {
                     if let Node::Open(agent) = node {
@@ -82,31 +83,9 @@ impl Run {
                 OpenState::Created { queued } if !*queued => *queued = true,
                 _ => return Err(illegal(event, "it does not wait to start")),
             },
-            EventBody::SubagentStarted(e) => {
-                if self.base.is_some() != e.base.is_some() {
-                    return Err(illegal(event, "it starts from a snapshot if, and only if, the run did"));
-                }
-                let agent = self.child(event)?;
-                match &mut agent.state {
-                    state @ OpenState::Created { .. } => *state = OpenState::Running { attempt: 1 },
-                    _ => return Err(illegal(event, "it has started")),
-                }
-                agent.files.base = e.base;
-            }
+            EventBody::SubagentStarted(e) => self.child_started(event, e.base)?,
             EventBody::SubagentAttempt(e) => self.attempt(event, e)?,
-            EventBody::SubagentWaitingForMerge(e) => {
-                let agent = self.resting(event)?;
-                if e.change.is_some() && !(agent.files.made && agent.files.salvaged) {
-                    return Err(illegal(event, "its change is in no workspace that was salvaged"));
-                }
-                match &mut agent.state {
-                    state @ OpenState::Running { .. } => {
-                        *state = OpenState::WaitingForMerge { report: e.report.clone() };
-                    }
-                    _ => return Err(illegal(event, "it is not running")),
-                }
-                agent.files.change = e.change;
-            }
+            EventBody::SubagentWaitingForMerge(e) => self.work_ended(event, e)?,
             EventBody::IntegrationPassed(e) => self.integration_passed(event, e)?,
             EventBody::ChecksPassed(_) | EventBody::ChecksFailed(_) | EventBody::WorktreeConflicted(_) => {
                 self.waiting(event)?;
@@ -185,8 +164,13 @@ impl Run {
                     agent.files.salvaged = false;
                 }
             }
-            EventBody::SubagentRefused(_)
-            | EventBody::PermissionDecided(_)
+            EventBody::SubagentRefused(e) => {
+                self.live(event)?;
+                if id.is_root() {
+                    self.step_refused(e);
+                }
+            }
+            EventBody::PermissionDecided(_)
             | EventBody::MessageReceived(_)
             | EventBody::ContextTrimmed(_)
             | EventBody::TodoChanged(_) => {
@@ -214,7 +198,7 @@ impl Run {
 
     /// The event's agent, which must be a child with nothing under way: children end before their parents, and a
     /// call is settled before its attempt ends.
-    fn resting(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
+    pub(super) fn resting(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
         let agent = self.child(event)?;
         if !agent.open_children.is_empty() {
             return Err(illegal(event, "it has open children"));
@@ -281,8 +265,15 @@ impl Run {
         self.ledger
             .open_child(id, &contract.budget)
             .map_err(|exhausted| illegal(event, exhausted.to_string()))?;
+        let step = self.planned_step(event, contract)?;
+        let Some(Node::Open(parent)) = self.agents.get_mut(&parent_id) else {
+            return Err(illegal(event, "its parent is not open"));
+        };
         parent.children = number;
         parent.open_children.insert(number);
+        if let (Some(step), Some(planned)) = (step, &mut self.planned) {
+            planned.children[step] = Some(id.clone());
+        }
         let agent = open_agent(Arc::new(contract.clone()), authority, kind, event.at_ms);
         let agent = OpenAgent {
             call_id: created.call_id.as_str().into(),
@@ -319,6 +310,7 @@ impl Run {
             failure: failed_child.clone(),
             fail_kind: failure.as_ref().map(|failure| failure.kind),
             required: agent.contract.step.required,
+            repairs: repairs.clone(),
         };
         let wall = wall_since(agent.created_at_ms, event.at_ms);
         let settled = self.ledger.record(id, wall).and_then(|()| self.ledger.close(id));
@@ -327,9 +319,7 @@ impl Run {
         self.open_count -= 1;
         match (failed_child, repairs) {
             (Some(child), _) => self.failed.push(child),
-            (None, Some(repaired)) => {
-                self.repaired.insert(repaired);
-            }
+            (None, Some(repaired)) => self.mark_repaired(repaired),
             (None, None) => {}
         }
         if let (Some(parent), Some(number)) = (id.parent(), id.number())
@@ -463,6 +453,7 @@ fn started_run(
         ledger,
         failed: Vec::new(),
         repaired: BTreeSet::new(),
+        planned: None,
         outcome: None,
         agents: HashMap::from([(id.root(), Node::Open(Box::new(root)))]),
         open_count: 1,

@@ -48,6 +48,20 @@ impl Run {
             RunEnd::Done { report, turns_exhausted } => {
                 if let Some(child) = self.unrepaired() {
                     self.failed_by(child, report, figures, result)
+                } else if let Some((step, refused)) = self.refused_step() {
+                    RunFailed {
+                        kind: FailKind::Execution,
+                        code: refused.code,
+                        reason: format!(
+                            "the required step `{step}` could not be started: {}",
+                            refused.reason
+                        ),
+                        text: Some(report),
+                        failed: self.failed.clone(),
+                        figures,
+                        result,
+                    }
+                    .into()
                 } else {
                     let failed = self.failed.clone();
                     RunCompleted { text: report, failed, figures, turns_exhausted, result }.into()

@@ -12,6 +12,7 @@ mod close;
 mod end;
 mod fail;
 mod finish;
+mod plan;
 mod spawn;
 mod start;
 mod state;
@@ -22,6 +23,7 @@ pub use ask::{NotAnswered, Question};
 pub use end::{EndBlocked, RunEnd};
 pub use fail::Attempt;
 pub use finish::Finish;
+pub use plan::{FailedStep, Planned};
 pub use spawn::{Refusal, SpawnFrom, SpawnRequest, TASK_PROMPT_MAX_BYTES};
 pub use state::{
     Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Request, RequestState,

@@ -16,7 +16,7 @@ use crate::definition::Mode;
 use crate::event::{EffectClass, SubagentCreated, SubagentRefused};
 use crate::id::AgentId;
 use crate::ownership;
-use crate::permission::Grant;
+use crate::permission::{Grant, ToolSet};
 
 /// Most of the run's request that a child's contract repeats: the child's prompt carries what it needs.
 pub const TASK_PROMPT_MAX_BYTES: usize = 4 * 1024;
@@ -73,6 +73,10 @@ pub struct SpawnRequest {
     pub model: Option<String>,
     /// JSON Schema of the final answer.
     pub result_schema: Option<serde_json::Value>,
+    /// Fewer tools than its definition has; a plan's step may say so.
+    pub tools: Option<Vec<String>>,
+    /// Further attempts after a failed one; a plan's step may say so.
+    pub max_retries: Option<u32>,
 }
 
 /// Where a request comes from.
@@ -82,8 +86,10 @@ pub struct SpawnFrom<'a> {
     pub parent: &'a AgentId,
     /// Its tool call.
     pub call_id: &'a str,
-    /// Its reply.
-    pub message_id: &'a str,
+    /// Its reply; none for a step of a plan, which the host asks for.
+    pub message_id: Option<&'a str>,
+    /// The step's position in the plan.
+    pub step: Option<u32>,
 }
 
 impl Run {
@@ -107,7 +113,10 @@ impl Run {
         let repairs = self.repaired_child(from.parent, request)?;
         check_terms(parent, request)?;
         self.check_criteria(request)?;
-        self.check_model(request)?;
+        // A person chose the plan, and with it the models it names.
+        if from.step.is_none() {
+            self.check_model(request)?;
+        }
         let id = from.parent.child(parent.children + 1);
         self.ledger
             .check_spawn(&id, &request.budget.unwrap_or_default())
@@ -262,8 +271,8 @@ impl Run {
             parent: ParentTerms {
                 run_id: self.id.clone(),
                 agent_id: from.parent.clone(),
-                message_id: Some(from.message_id.to_owned()),
-                step_idx: parent.children,
+                message_id: from.message_id.map(ToOwned::to_owned),
+                step_idx: from.step.unwrap_or(parent.children),
                 task_prompt: parent.contract.parent.task_prompt.clone(),
                 goal_summary: parent.contract.parent.goal_summary.clone(),
                 continues: continues.clone(),
@@ -280,7 +289,7 @@ impl Run {
                 },
                 required: request.required,
             },
-            permissions: self.child_grant(parent, kind, continues.as_ref()),
+            permissions: self.child_grant(parent, kind, continues.as_ref(), request.tools.as_deref()),
             execution: ExecutionTerms {
                 definition: definition.name.clone(),
                 skill: None,
@@ -293,11 +302,14 @@ impl Run {
                 top_p: definition.top_p,
                 max_turns,
                 turn_timeout_ms: None,
-                attempt_timeout_ms: Some(
-                    request.timeout_ms.unwrap_or(DEFAULT_ATTEMPT_TIMEOUT_MS).min(DEFAULT_ATTEMPT_TIMEOUT_MS),
-                ),
+                // A model may only shorten it.
+                attempt_timeout_ms: Some(match (request.timeout_ms, from.step) {
+                    (None, _) => DEFAULT_ATTEMPT_TIMEOUT_MS,
+                    (Some(asked), None) => asked.min(DEFAULT_ATTEMPT_TIMEOUT_MS),
+                    (Some(asked), Some(_)) => asked,
+                }),
                 idle_timeout_ms: DEFAULT_IDLE_TIMEOUT_MS,
-                max_retries: DEFAULT_MAX_RETRIES,
+                max_retries: request.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
                 max_retries_per_tool: DEFAULT_MAX_RETRIES_PER_TOOL,
                 close_on_completion: self.terms.close_on_completion,
                 share_history: request.share_history,
@@ -316,7 +328,13 @@ impl Run {
     }
 
     /// What the definition asks for, as far as the parent has it; for a continued child also as far as that had it.
-    fn child_grant(&self, parent: &OpenAgent, kind: &Kind, continues: Option<&AgentId>) -> Grant {
+    fn child_grant(
+        &self,
+        parent: &OpenAgent,
+        kind: &Kind,
+        continues: Option<&AgentId>,
+        fewer: Option<&[String]>,
+    ) -> Grant {
         let mine = parent.authority.grant();
         let requested = Grant {
             allowed_tools: kind.tools.clone(),
@@ -327,6 +345,11 @@ impl Run {
             on_ask: mine.on_ask,
         };
         let mut grant = Grant::meet(mine, &requested);
+        // A name that is none was found when the plan was checked; here it only takes away.
+        if let Some(fewer) = fewer {
+            let named = ToolSet::parse(fewer.iter().map(String::as_str)).unwrap_or_default();
+            grant.allowed_tools = grant.allowed_tools.meet(&named);
+        }
         if let Some(old) = continues.and_then(|id| self.closed(id)) {
             grant.allowed_tools = grant.allowed_tools.meet(&old.grant.allowed_tools);
             grant.rules = old.grant.rules.clone();

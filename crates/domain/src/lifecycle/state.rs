@@ -15,7 +15,7 @@ use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, DefinitionLayer, Grant, ToolSet};
 use crate::text::Text;
 
-use super::Files;
+use super::{Files, Planned};
 
 /// The names of the lifecycle's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -239,6 +239,8 @@ pub struct ClosedAgent {
     pub fail_kind: Option<FailKind>,
     /// Whether its failure fails the run.
     pub required: bool,
+    /// The failed child that it was to repair.
+    pub repairs: Option<AgentId>,
 }
 
 /// An agent.
@@ -323,6 +325,8 @@ pub struct Run {
     pub failed: Vec<FailedChild>,
     /// Failed children that a later child repaired.
     pub repaired: BTreeSet<AgentId>,
+    /// The plan that the host carries out, and how far it is.
+    pub planned: Option<Planned>,
     /// Set by the end of the run.
     pub outcome: Option<Outcome>,
     pub(super) agents: HashMap<AgentId, Node>,

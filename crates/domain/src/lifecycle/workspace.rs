@@ -4,7 +4,8 @@ use super::apply::illegal;
 use super::{Illegal, Node, OpenState, Run};
 use crate::contract::{CommandCriterion, Contract, Criterion};
 use crate::event::{
-    Change, Event, IntegrationPassed, UnownedWriters, WorkspaceMade, WorkspaceSalvaged, WorktreeMerged,
+    Change, Event, IntegrationPassed, SubagentWaitingForMerge, UnownedWriters, WorkspaceMade,
+    WorkspaceSalvaged, WorktreeMerged,
 };
 use crate::id::AgentId;
 use crate::object_id::ObjectId;
@@ -80,9 +81,36 @@ impl Run {
         ownership::overlap(a, b)
     }
 
-    /// A plan step's place in the order of integration; none if the plan fixes none.
-    pub fn step_rank(&self, _step_idx: u32) -> Option<u32> {
-        None
+    pub(super) fn child_started(&mut self, event: &Event, base: Option<ObjectId>) -> Result<(), Illegal> {
+        if self.base.is_some() != base.is_some() {
+            return Err(illegal(event, "it starts from a snapshot if, and only if, the run did"));
+        }
+        let agent = self.child(event)?;
+        match &mut agent.state {
+            state @ OpenState::Created { .. } => *state = OpenState::Running { attempt: 1 },
+            _ => return Err(illegal(event, "it has started")),
+        }
+        agent.files.base = base;
+        Ok(())
+    }
+
+    pub(super) fn work_ended(
+        &mut self,
+        event: &Event,
+        ended: &SubagentWaitingForMerge,
+    ) -> Result<(), Illegal> {
+        let agent = self.resting(event)?;
+        if ended.change.is_some() && !(agent.files.made && agent.files.salvaged) {
+            return Err(illegal(event, "its change is in no workspace that was salvaged"));
+        }
+        match &mut agent.state {
+            state @ OpenState::Running { .. } => {
+                *state = OpenState::WaitingForMerge { report: ended.report.clone() };
+            }
+            _ => return Err(illegal(event, "it is not running")),
+        }
+        agent.files.change = ended.change;
+        Ok(())
     }
 
     pub(super) fn workspace_made(&mut self, event: &Event, made: &WorkspaceMade) -> Result<(), Illegal> {

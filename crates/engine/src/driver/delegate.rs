@@ -67,7 +67,7 @@ impl Driver {
 
     fn spawn(&mut self, id: &AgentId, call: &ToolCall, request: &SpawnRequest) {
         let message_id = self.message_id(id);
-        let from = SpawnFrom { parent: id, call_id: &call.id, message_id: &message_id };
+        let from = SpawnFrom { parent: id, call_id: &call.id, message_id: Some(&message_id), step: None };
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
         let decided = self.run.spawn(from, request, &class_of).and_then(|decided| {
             self.check_child_model(id, request)?;
@@ -113,14 +113,22 @@ impl Driver {
         Ok(())
     }
 
-    fn child_created(&mut self, id: &AgentId, call: &ToolCall, child: &AgentId, request: &SpawnRequest) {
+    /// Opens the session of a child that was just created.
+    pub(super) fn seat_child(&mut self, child: &AgentId) -> bool {
         if let Err(reason) = self.open_session(child, posse_agent::conversation::Conversation::default()) {
             self.poisoned = Some(super::Stop::Inconsistent(reason));
-            return;
+            return false;
         }
         self.fresh.push(child.clone());
         self.watch_deadline(child);
         self.take_seat(child);
+        true
+    }
+
+    fn child_created(&mut self, id: &AgentId, call: &ToolCall, child: &AgentId, request: &SpawnRequest) {
+        if !self.seat_child(child) {
+            return;
+        }
         if request.background {
             let text = format!(
                 "Started in the background.\n- task_id: {}\n- type: {}\n- description: {}\n\nIts result reaches you as a \
@@ -251,6 +259,9 @@ impl Driver {
     pub(super) fn deliver(&mut self, child: &AgentId, ended: Ended) {
         let Some(parent) = child.parent() else { return };
         let Ended { call_id, background, definition, result } = ended;
+        if self.run.is_step(child) {
+            return self.step_ended(child, &result);
+        }
         if background {
             let text = match result {
                 Ok(report) => format!("Task {} ({definition}) has completed.\n\n{report}", child.relative()),

@@ -276,6 +276,9 @@ impl Driver {
             self.writer_closed(id);
         }
         if let Some(parent) = id.parent() {
+            if parent.is_root() {
+                self.advance_plan();
+            }
             self.pump(&parent);
         }
     }

@@ -14,6 +14,7 @@ mod integrating;
 mod mail;
 mod model;
 mod place;
+mod planning;
 mod recover;
 mod session;
 
@@ -27,10 +28,11 @@ use posse_agent::definition::system_prompt;
 use posse_agent::machine::{Machine, Step};
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::code::Code;
-use posse_domain::event::{CallError, EffectClass, Event, EventBody, QueuedFor, RunResult};
+use posse_domain::event::{CallError, EffectClass, Event, EventBody, QueuedFor, RunPlanned, RunResult};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, Run, RunEnd};
+use posse_domain::plan::Plan;
 use tokio::sync::{mpsc, watch};
 
 use self::delegate::StatusWait;
@@ -222,7 +224,7 @@ impl Driver {
     }
 
     /// A new run: its first commit holds `run.started` and the root's first model call.
-    pub(crate) async fn start(mut self, started: Event) {
+    pub(crate) async fn start(mut self, started: Event, plan: Option<Plan>) {
         let root = self.run.id.root();
         self.projection.observe(&started, &self.run);
         self.batch.touched.insert(root.clone());
@@ -234,6 +236,10 @@ impl Driver {
         }
         if let Some(reason) = self.missing.take() {
             self.poisoned = Some(Stop::Unavailable(reason));
+        }
+        if let Some(plan) = plan {
+            self.emit(root.clone(), Box::new(RunPlanned { plan }));
+            self.advance_plan();
         }
         self.pump(&root);
         self.drive().await;
@@ -498,7 +504,7 @@ impl Driver {
                 return;
             }
             let Some(session) = self.sessions.get(id) else { return };
-            match session.machine.next(self.has_working_children(id)) {
+            match session.machine.next(self.has_working_children(id) || self.plan_goes_on(id)) {
                 Step::CallModel { .. } => return self.want_model(id),
                 Step::CallTools => return self.dispatch_calls(id),
                 Step::Wait | Step::Idle => return,
@@ -528,11 +534,14 @@ impl Driver {
     /// The agent's work is done: children it left open are closed, then it finishes.
     fn done(&mut self, id: &AgentId, report: &Arc<str>, turns_exhausted: bool) {
         self.close_finished_children(id);
+        if id.is_root() {
+            self.abandon_steps();
+        }
         if self.run.attempt_of(id).is_none() || !self.files_are_kept(id) {
             return;
         }
         if id.is_root() {
-            let end = RunEnd::Done { report: report.clone().into(), turns_exhausted };
+            let end = RunEnd::Done { report: self.with_plan(report).into(), turns_exhausted };
             return self.end_run(end);
         }
         let change = self.sessions.get(id).and_then(|session| session.change);

@@ -101,6 +101,7 @@ impl Driver {
             self.reconcile(id);
             self.cut();
         }
+        self.advance_plan();
         self.drive().await;
     }
 

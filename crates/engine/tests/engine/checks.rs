@@ -142,15 +142,32 @@ fn result(open: &mut HashMap<String, bool>, call_id: &str) -> Result<(), String>
     open.remove(call_id).map(|_| ()).ok_or_else(|| format!("a result for `{call_id}`, which is no open call"))
 }
 
-/// Every child's end reaches its parent once: as the result of its call, or as a message.
+/// Every child's end reaches its parent once: as the result of its call, or as a message. Of a plan's steps only
+/// those that failed at work are news, and only they are told.
 fn delivered_once(events: &[Event]) {
     let mut deliveries: HashMap<&AgentId, usize> = HashMap::new();
     let mut background: HashMap<&AgentId, bool> = HashMap::new();
+    let mut silent: HashSet<&AgentId> = HashSet::new();
     for event in events {
         match &event.body {
             EventBody::SubagentCreated(e) => {
                 background.insert(&event.agent, e.background);
                 deliveries.insert(&event.agent, 0);
+                if e.contract.parent.message_id.is_none() {
+                    silent.insert(&event.agent);
+                }
+            }
+            // A step that went to work and failed is told of; one that was abandoned never started.
+            EventBody::SubagentStarted(_) if silent.contains(&event.agent) => {
+                deliveries.insert(&event.agent, 0);
+            }
+            EventBody::IntegrationPassed(_) if silent.contains(&event.agent) => {
+                deliveries.remove(&event.agent);
+            }
+            EventBody::SubagentFailed(e)
+                if silent.contains(&event.agent) && e.from == posse_domain::lifecycle::StateName::Created =>
+            {
+                deliveries.remove(&event.agent);
             }
             EventBody::ToolFinished(e) => {
                 if let Some(child) = &e.child {
@@ -162,7 +179,9 @@ fn delivered_once(events: &[Event]) {
                 if let Sender::Child(child) = &e.from {
                     assert_eq!(background.get(child), Some(&true), "{child} sends a message");
                     assert_eq!(child.parent().as_ref(), Some(&event.agent));
-                    *deliveries.entry(child).or_default() += 1;
+                    if deliveries.contains_key(child) || !silent.contains(child) {
+                        *deliveries.entry(child).or_default() += 1;
+                    }
                 }
             }
             _ => {}

@@ -12,7 +12,7 @@ use crate::power::Death;
 use crate::tools::Gate;
 use crate::world::{Ended, World, background, child, newest};
 
-fn calls(calls: impl IntoIterator<Item = ScriptedCall>) -> ScriptedAnswer {
+pub(crate) fn calls(calls: impl IntoIterator<Item = ScriptedCall>) -> ScriptedAnswer {
     ScriptedAnswer::text("").calls(calls)
 }
 
@@ -20,7 +20,7 @@ fn put(path: &str, text: &str) -> ScriptedCall {
     ScriptedCall::new("put", json!({"path": path, "text": text}))
 }
 
-fn task(input: Value) -> ScriptedCall {
+pub(crate) fn task(input: Value) -> ScriptedCall {
     ScriptedCall::new("task", input)
 }
 
@@ -32,7 +32,7 @@ fn build(what: &str, owns: &[&str]) -> Value {
 }
 
 /// What a builder does: it puts what its prompt says, then says that it did.
-fn builder(request: &ModelRequest) -> ScriptedAnswer {
+pub(crate) fn builder(request: &ModelRequest) -> ScriptedAnswer {
     let posse_agent::conversation::Message::User(said) = &*request.messages[0] else { panic!("no prompt") };
     let what = said.split_whitespace().find(|word| word.contains('=')).unwrap_or("x=y");
     match (request.turn, what.split_once('=')) {

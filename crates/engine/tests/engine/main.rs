@@ -13,6 +13,7 @@ mod integration;
 mod limits;
 mod owners;
 mod permission;
+mod plans;
 mod power;
 mod queue;
 mod records;

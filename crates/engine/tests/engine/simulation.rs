@@ -15,10 +15,10 @@ use crate::power::Death;
 use crate::world::{World, background, child};
 
 /// Chance that can be drawn again: what a model says depends on who asks and when, never on what came before.
-struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
-    fn of(seed: u64, words: &[&str]) -> Self {
+    pub(crate) fn of(seed: u64, words: &[&str]) -> Self {
         let mut state = seed ^ 0x51_7c_c1_b7_27_22_0a_95;
         for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
             state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -26,18 +26,18 @@ impl Chance {
         Self(state)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % limit
     }
 
-    fn one_in(&mut self, odds: u64) -> bool {
+    pub(crate) fn one_in(&mut self, odds: u64) -> bool {
         self.below(odds) == 0
     }
 
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         let at = self.below(from.len() as u64);
         from[usize::try_from(at).expect("small")].clone()
     }
@@ -210,7 +210,7 @@ async fn random_trees_end_when_anybody_is_cancelled_at_any_moment() {
 }
 
 /// Cancels some agents while the run goes on.
-async fn cancels(world: &World, run: &RunId, chance: &mut Chance) {
+pub(crate) async fn cancels(world: &World, run: &RunId, chance: &mut Chance) {
     let key = world.key(run);
     let mut pulse = world.store().watch(&key);
     for _ in 0..=chance.below(3) {

@@ -235,6 +235,7 @@ impl World {
             operator_rules: Rules::default(),
             run_rules: Rules::default(),
             approvals: posse_domain::permission::Approvals::none(),
+            plan: None,
             unowned_writers: posse_domain::event::UnownedWriters::Queue,
             on_ask: OnAsk::Deny,
             attended: false,

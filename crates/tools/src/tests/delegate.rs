@@ -104,7 +104,7 @@ fn a_task_is_asked_for_with_everything() {
         share_history: true,
         continues: Some("1.2".into()),
         model: Some("provider/model".into()),
-        result_schema: None,
+        ..SpawnRequest::default()
     };
     assert_eq!(request("task", input), Ok(EngineRequest::Spawn(Box::new(expected))));
 }

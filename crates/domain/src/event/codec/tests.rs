@@ -14,11 +14,12 @@ use crate::event::{
     Answered, AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed,
     ChecksPassed, ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote, InputAnswered,
     InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied,
-    PermissionDecided, Purpose, QueuedFor, ReportCause, RunCancelled, RunCompleted, RunFailed, RunResult,
-    RunResumed, RunStarted, RunTerms, SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated,
-    SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged,
-    TodoItem, TodoStatus, ToolFinished, ToolIntended, ToolInterrupted, UnownedWriters, WorkspaceMade,
-    WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
+    PermissionDecided, Purpose, QueuedFor, ReportCause, RunCancelled, RunCompleted, RunFailed, RunPlanned,
+    RunResult, RunResumed, RunStarted, RunTerms, SeenFile, Sender, SubagentAttempt, SubagentClosed,
+    SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted,
+    SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus, ToolFinished, ToolIntended, ToolInterrupted,
+    UnownedWriters, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged,
+    WriteIntent,
 };
 use crate::hash::Hash;
 use crate::id::AgentId;
@@ -26,6 +27,7 @@ use crate::lifecycle::{FailKind, StateName};
 use crate::message::{Reply, ToolCall};
 use crate::object_id::ObjectId;
 use crate::permission::{Decision, Rule, Rules};
+use crate::plan::{IntegrationOrder, OnFailure, Plan, Step};
 
 fn agent() -> AgentId {
     "k3f9ab2c.2".parse().expect("id")
@@ -137,6 +139,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
     };
     vec![
         Box::new(started).into(),
+        Box::new(RunPlanned { plan: plan(text) }).into(),
         RunResumed { epoch: 3, unowned_ms: 4 }.into(),
         RunCompleted {
             text: text.into(),
@@ -158,6 +161,17 @@ fn run_samples(text: &str) -> Vec<EventBody> {
         .into(),
         RunCancelled { reason: text.to_owned(), failed: Vec::new(), figures: figures(), result: None }.into(),
     ]
+}
+
+fn plan(text: &str) -> Plan {
+    let step = Step { title: text.to_owned(), description: text.to_owned(), ..Step::default() };
+    Plan {
+        goal: text.to_owned(),
+        on_failure: OnFailure::Stop,
+        integration: IntegrationOrder::AsFinished,
+        unowned_writers: UnownedWriters::Parallel,
+        steps: vec![step],
+    }
 }
 
 fn object(byte: u8) -> ObjectId {

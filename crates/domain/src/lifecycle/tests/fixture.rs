@@ -189,7 +189,7 @@ impl Played {
     }
 
     pub(super) fn try_spawn(&mut self, parent: &AgentId, request: &SpawnRequest) -> Result<AgentId, Refusal> {
-        let from = SpawnFrom { parent, call_id: "call_1", message_id: "m1" };
+        let from = SpawnFrom { parent, call_id: "call_1", message_id: Some("m1"), step: None };
         match self.run.spawn(from, request, &class_of) {
             Ok(decided) => {
                 let child = decided.0.clone();

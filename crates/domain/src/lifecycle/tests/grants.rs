@@ -125,7 +125,7 @@ fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
                 share_history: continues,
                 ..request(name)
             };
-            let from = SpawnFrom { parent: &parent, call_id: "c", message_id: "m" };
+            let from = SpawnFrom { parent: &parent, call_id: "c", message_id: Some("m"), step: None };
             let Ok((child, body)) = live.spawn(from, &asked, &class_of) else { continue };
             let created = Event { agent: child.clone(), at_ms: 2_000, body };
             live.apply(&created).expect("legal");
@@ -186,7 +186,7 @@ fn a_parents_deny_binds_the_child_also_after_a_round_trip() {
         let mut run = Run::begin(&pass(&beginning)).expect("begins");
         let mut parent = id("0");
         for _ in 0..3 {
-            let from = SpawnFrom { parent: &parent, call_id: "c", message_id: "m" };
+            let from = SpawnFrom { parent: &parent, call_id: "c", message_id: Some("m"), step: None };
             let (child, body) = run.spawn(from, &request("bob"), &class_of).expect("spawned");
             run.apply(&pass(&Event { agent: child.clone(), at_ms: 2_000, body })).expect("legal");
             let (_, body) = run.start(&child, None).expect("starts");

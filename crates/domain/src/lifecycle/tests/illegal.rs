@@ -156,7 +156,8 @@ fn an_altered_contract_is_refused() {
     ];
     for (name, alter, said) in table {
         let mut played = Played::new(2, Budget::NONE);
-        let from = crate::lifecycle::SpawnFrom { parent: &id("0"), call_id: "c", message_id: "m" };
+        let from =
+            crate::lifecycle::SpawnFrom { parent: &id("0"), call_id: "c", message_id: Some("m"), step: None };
         let (agent, body) =
             played.run.spawn(from, &request("scout"), &super::fixture::class_of).expect("spawned");
         let EventBody::SubagentCreated(mut created) = body else { panic!("created") };

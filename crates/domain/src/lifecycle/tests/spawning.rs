@@ -197,7 +197,7 @@ fn nothing_is_spawned_or_started_after_a_cancel() {
 fn a_parent_that_has_ended_has_no_more_children() {
     let mut played = Played::new(2, Budget::NONE);
     let lead = played.spawn("0", "lead");
-    let from = SpawnFrom { parent: &lead, call_id: "c", message_id: "m" };
+    let from = SpawnFrom { parent: &lead, call_id: "c", message_id: Some("m"), step: None };
     assert!(played.run.spawn(from, &request("scout"), &class_of).is_err(), "it has not started");
     played.start(&lead);
     assert!(played.finish(&lead));

@@ -1,0 +1,246 @@
+//! A plan that is carried out: which steps may start, and what became of each.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::apply::illegal;
+use super::{Decided, FailKind, Illegal, Refusal, Run, SpawnFrom, SpawnRequest, StateName};
+use crate::code::Code;
+use crate::contract::Contract;
+use crate::event::{EffectClass, Event, SubagentFailed, SubagentRefused};
+use crate::id::AgentId;
+use crate::plan::{IntegrationOrder, OnFailure, Plan};
+
+/// How far a plan is.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// The child of each step, once it is created.
+    pub children: Vec<Option<AgentId>>,
+    /// Steps that could not even be given to a child, with why.
+    pub refused: BTreeMap<usize, FailedStep>,
+    needs: Vec<Vec<usize>>,
+    ranks: Vec<u32>,
+}
+
+/// Why a step was given to nobody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedStep {
+    /// Why, as a word.
+    pub code: Code,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// What a step's child is asked for by: there is no tool call.
+const STEP_CALL: &str = "step-";
+
+/// How a step stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Nobody works on it yet.
+    Due,
+    /// Its child is open.
+    Open,
+    /// It is integrated, or repaired.
+    Done,
+    /// It failed.
+    Failed,
+}
+
+impl Planned {
+    fn new(plan: &Plan) -> Self {
+        let mut ranks = vec![0; plan.steps.len()];
+        for (rank, step) in plan.order().into_iter().enumerate() {
+            ranks[step] = u32::try_from(rank).unwrap_or(u32::MAX);
+        }
+        let needs = plan.dependencies();
+        Self {
+            children: vec![None; plan.steps.len()],
+            plan: Arc::new(plan.clone()),
+            refused: BTreeMap::new(),
+            needs,
+            ranks,
+        }
+    }
+}
+
+impl Run {
+    pub(super) fn run_planned(&mut self, event: &Event, plan: &Plan) -> Result<(), Illegal> {
+        if !event.agent.is_root() || self.planned.is_some() || self.agents.len() > 1 {
+            return Err(illegal(event, "a run is planned once, before it has children"));
+        }
+        self.planned = Some(Planned::new(plan));
+        Ok(())
+    }
+
+    /// The step that a new child is for, if it is for one.
+    pub(super) fn planned_step(&self, event: &Event, contract: &Contract) -> Result<Option<usize>, Illegal> {
+        if contract.parent.message_id.is_some() {
+            return Ok(None);
+        }
+        let step = contract.parent.step_idx as usize;
+        let free =
+            self.planned.as_ref().and_then(|planned| planned.children.get(step)).is_some_and(Option::is_none);
+        if free && contract.context.depth == 1 {
+            Ok(Some(step))
+        } else {
+            Err(illegal(event, "nobody asked for it: no reply, and no step of a plan"))
+        }
+    }
+
+    /// Whether a child is a step of the plan.
+    pub fn is_step(&self, child: &AgentId) -> bool {
+        let children = self.planned.iter().flat_map(|planned| &planned.children);
+        children.flatten().any(|step| step == child)
+    }
+
+    /// A plan step's place in the order of integration; none if the plan fixes none.
+    pub fn step_rank(&self, step_idx: u32) -> Option<u32> {
+        let planned = self.planned.as_ref()?;
+        let ordered = planned.plan.integration == IntegrationOrder::Ordered;
+        planned.ranks.get(step_idx as usize).copied().filter(|_| ordered)
+    }
+
+    fn standing(&self, planned: &Planned, step: usize) -> Standing {
+        let Some(child) = &planned.children[step] else {
+            return if planned.refused.contains_key(&step) { Standing::Failed } else { Standing::Due };
+        };
+        match self.closed(child) {
+            None => Standing::Open,
+            Some(closed) if closed.failure.is_none() || self.repaired.contains(child) => Standing::Done,
+            Some(_) => Standing::Failed,
+        }
+    }
+
+    /// The steps that may start now: what they depend on is integrated, or repaired. In the order of the plan.
+    pub fn next_steps(&self) -> Vec<usize> {
+        let Some(planned) = self.planned.as_ref().filter(|_| self.outcome.is_none()) else {
+            return Vec::new();
+        };
+        let standings: Vec<Standing> =
+            (0..planned.children.len()).map(|step| self.standing(planned, step)).collect();
+        if planned.plan.on_failure == OnFailure::Stop && standings.contains(&Standing::Failed) {
+            return Vec::new();
+        }
+        let ready = |step: &usize| {
+            standings[*step] == Standing::Due
+                && planned.needs[*step].iter().all(|need| standings[*need] == Standing::Done)
+        };
+        (0..standings.len()).filter(ready).collect()
+    }
+
+    /// The steps that nobody has worked on.
+    pub fn due_steps(&self) -> Vec<usize> {
+        let Some(planned) = &self.planned else { return Vec::new() };
+        (0..planned.children.len()).filter(|step| self.standing(planned, *step) == Standing::Due).collect()
+    }
+
+    /// Decides on the child of a step.
+    pub fn spawn_step(
+        &self,
+        step: usize,
+        class_of: &dyn Fn(&str) -> Option<EffectClass>,
+    ) -> Result<Decided, (String, Refusal)> {
+        let root = self.id.root();
+        let call_id = format!("{STEP_CALL}{}", step + 1);
+        let Some(wanted) = self.planned.as_ref().and_then(|planned| planned.plan.steps.get(step)) else {
+            let reason = "there is no such step".to_owned();
+            return Err((call_id, Refusal { code: Code::InvalidInput, reason }));
+        };
+        let request = SpawnRequest {
+            definition: wanted.agent.clone(),
+            prompt: wanted.description.clone(),
+            title: wanted.title.clone(),
+            background: true,
+            max_turns: wanted.max_turns,
+            timeout_ms: wanted.timeout_ms,
+            budget: Some(wanted.budget),
+            owns: wanted.owns.clone(),
+            success_criteria: wanted.success_criteria.clone(),
+            required: wanted.required,
+            model: wanted.model.clone(),
+            result_schema: wanted.result_schema.as_ref().map(|schema| serde_json::json!(schema)),
+            tools: wanted.tools.clone(),
+            max_retries: wanted.max_retries,
+            ..SpawnRequest::default()
+        };
+        let position = Some(u32::try_from(step).unwrap_or(u32::MAX));
+        let from = SpawnFrom { parent: &root, call_id: &call_id, message_id: None, step: position };
+        self.spawn(from, &request, class_of).map_err(|refusal| (call_id.clone(), refusal))
+    }
+
+    /// A step that could not be given to a child has failed.
+    pub(super) fn step_refused(&mut self, refused: &SubagentRefused) {
+        let number = refused.call_id.strip_prefix(STEP_CALL).and_then(|number| number.parse::<usize>().ok());
+        if let (Some(number), Some(planned)) = (number.filter(|number| *number > 0), &mut self.planned) {
+            let failed = FailedStep { code: refused.code, reason: refused.reason.clone() };
+            planned.refused.insert(number - 1, failed);
+        }
+    }
+
+    /// A required step that could not be given to a child.
+    pub(super) fn refused_step(&self) -> Option<(&str, &FailedStep)> {
+        let planned = self.planned.as_ref()?;
+        planned.refused.iter().find_map(|(step, failed)| {
+            let step = planned.plan.steps.get(*step)?;
+            step.required.then_some((step.title.as_str(), failed))
+        })
+    }
+
+    /// Fails a step's child that never starts, because what it depends on failed.
+    pub fn abandon(&self, child: &AgentId) -> Option<Decided> {
+        self.open(child)?;
+        let kind = FailKind::Cancelled;
+        let failed = SubagentFailed {
+            from: StateName::Created,
+            to: StateName::Failed,
+            kind,
+            code: kind.code(),
+            reason: "a step that it depends on failed and was not repaired".to_owned(),
+            report: None,
+        };
+        Some((child.clone(), failed.into()))
+    }
+
+    /// A failed child is repaired; so is what that one was to repair.
+    pub(super) fn mark_repaired(&mut self, repaired: AgentId) {
+        let mut next = Some(repaired);
+        while let Some(id) = next.filter(|id| !self.repaired.contains(id)) {
+            next = self.closed(&id).and_then(|closed| closed.repairs.clone());
+            self.repaired.insert(id);
+        }
+    }
+
+    /// What became of the plan, as Markdown.
+    pub fn plan_report(&self) -> Option<String> {
+        let planned = self.planned.as_ref()?;
+        let mut text = format!("## Plan: {}\n\n", planned.plan.goal.lines().next().unwrap_or_default());
+        for (at, step) in planned.plan.steps.iter().enumerate() {
+            let child = planned.children[at].as_ref();
+            let became = match (self.standing(planned, at), child.and_then(|child| self.closed(child))) {
+                (Standing::Done, Some(closed)) if closed.failure.is_some() => {
+                    "failed, then repaired".to_owned()
+                }
+                (Standing::Done, _) => "integrated".to_owned(),
+                (Standing::Failed, Some(closed)) => {
+                    let failure = closed.failure.as_ref();
+                    let why = failure.map_or("", |failure| failure.reason.lines().next().unwrap_or_default());
+                    let code = failure.map_or(String::new(), |failure| format!(" ({})", failure.code));
+                    format!("failed{code}: {why}")
+                }
+                (Standing::Failed, None) => match planned.refused.get(&at) {
+                    Some(failed) => format!("not started ({}): {}", failed.code, failed.reason),
+                    None => "not done".to_owned(),
+                },
+                _ => "not done".to_owned(),
+            };
+            let id = child.map(|child| format!(" (task {})", child.relative())).unwrap_or_default();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{}. {}{id}: {became}", at + 1, step.title);
+        }
+        Some(text)
+    }
+}

@@ -1,0 +1,107 @@
+//! Carrying out a plan: steps are spawned as what they depend on is integrated; the root is asked only if one fails.
+
+use std::sync::Arc;
+
+use posse_domain::code::Code;
+use posse_domain::event::{MessageReceived, Sender};
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{Refusal, SpawnFrom};
+
+use super::Driver;
+
+impl Driver {
+    /// Starts every step that may start.
+    pub(super) fn advance_plan(&mut self) {
+        if self.run.planned.is_none() || self.resuming || self.poisoned.is_some() {
+            return;
+        }
+        let root = self.run.id.root();
+        let ending = self.sessions.get(&root).is_none_or(|session| session.ending.is_some());
+        if ending || self.run.is_cancelled(&root) {
+            return;
+        }
+        // A step that is refused has failed, which may be the end of those that depend on it, or of all.
+        loop {
+            let Some(step) = self.run.next_steps().into_iter().next() else { return };
+            if let Some(child) = self.create_step(step) {
+                self.begin_child(&child);
+            }
+            if self.poisoned.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Whether a step may still start by itself.
+    pub(super) fn plan_goes_on(&self, id: &AgentId) -> bool {
+        id.is_root() && self.run.planned.is_some() && !self.run.next_steps().is_empty()
+    }
+
+    /// Creates the child of a step; none if that is refused.
+    fn create_step(&mut self, step: usize) -> Option<AgentId> {
+        let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
+        match self.run.spawn_step(step, &class_of) {
+            Ok((child, body)) => {
+                self.emit(child.clone(), body);
+                self.seat_child(&child).then_some(child)
+            }
+            Err((call_id, refusal)) => {
+                self.refuse_step(step, &call_id, &refusal);
+                None
+            }
+        }
+    }
+
+    fn refuse_step(&mut self, step: usize, call_id: &str, refusal: &Refusal) {
+        let root = self.run.id.root();
+        let planned = self.run.planned.as_ref();
+        let definition =
+            planned.and_then(|planned| planned.plan.steps.get(step)).map(|step| step.agent.clone());
+        let from = SpawnFrom { parent: &root, call_id, message_id: None, step: None };
+        let (parent, body) = self.run.refuse(from, &definition.unwrap_or_default(), refusal);
+        self.emit(parent, body);
+    }
+
+    /// The child of a step has ended. Only a failure is news to the root.
+    pub(super) fn step_ended(&mut self, child: &AgentId, result: &Result<Arc<str>, (Code, String)>) {
+        let root = self.run.id.root();
+        if let (Err((code, reason)), true) = (result, self.sessions.contains_key(&root)) {
+            let title = self.run.planned.as_ref().and_then(|planned| {
+                let at = planned.children.iter().position(|step| step.as_ref() == Some(child))?;
+                planned.plan.steps.get(at).map(|step| step.title.clone())
+            });
+            let text = format!(
+                "The step `{}` of the plan (task {id}) has failed: {code}: {reason}\n\nYou may repair it: start a task \
+                 with `repairs: \"{id}\"`, which begins with everything that is integrated so far. Steps that depend on \
+                 this one wait for that. Or answer without a tool call to leave it failed.",
+                title.unwrap_or_default(),
+                id = child.relative(),
+            );
+            self.emit(root, MessageReceived { from: Sender::Child(child.clone()), text: text.into() });
+        }
+    }
+
+    /// Nothing is left to do: steps that waited for one that failed are created and fail with it, so that each has
+    /// its place in the journal.
+    pub(super) fn abandon_steps(&mut self) {
+        for step in self.run.due_steps() {
+            let Some(child) = self.create_step(step) else { continue };
+            if let Some((id, body)) = self.run.abandon(&child) {
+                self.emit(id, body);
+            }
+            self.sessions.remove(&child);
+            self.fresh.retain(|fresh| *fresh != child);
+            self.leave_seat(&child);
+            self.close(&child);
+        }
+    }
+
+    /// The root's report: what it said, if it was asked, and what became of the plan.
+    pub(super) fn with_plan(&self, report: &Arc<str>) -> Arc<str> {
+        match self.run.plan_report() {
+            None => report.clone(),
+            Some(plan) if report.trim().is_empty() => plan.into(),
+            Some(plan) => format!("{report}\n\n{plan}").into(),
+        }
+    }
+}
