@@ -3,27 +3,35 @@
 use crate::support::Home;
 
 #[test]
-fn the_demo_splits_retries_refuses_and_says_what_to_type_next() {
+fn the_demo_merges_repairs_refuses_and_says_what_to_type_next() {
     let home = Home::new();
     let done = home.posse(&["demo", "--fast"]).exits(0);
     let text = &done.stderr;
-    for said in [" created lead at depth 2", "refused explore (MAX_DEPTH_EXCEEDED)", "attempt 2: overloaded"]
-    {
+    for said in [
+        ".1 not integrated (CHECKS_FAILED)",
+        ".3 not integrated (OWNERSHIP_VIOLATION)",
+        ".4 closed, completed (integrated)",
+        ".5 closed, completed (integrated)",
+        "NOTES.md        new",
+        "greet.sh        changed",
+    ] {
         assert!(text.contains(said), "no {said:?} in:\n{text}");
     }
-    assert!(done.stdout.starts_with("greet.py has a flag --shout now"), "{}", done.stdout);
+    assert!(!text.contains("THANKS.md  "), "what was refused is not in the tree:\n{text}");
+    assert!(done.stdout.contains("1. add the flag (task 1): failed, then repaired"), "{}", done.stdout);
+    let folder = text.lines().find_map(|line| line.split_once(" of /")).expect("a folder").1;
+    let greet = std::path::Path::new("/").join(folder.trim_end_matches(':')).join("greet.sh");
+    let shouts = || std::fs::read_to_string(&greet).expect("the file").contains("--shout");
+    assert!(!shouts(), "nothing is checked out by itself");
     let mut typed = 0;
     for line in text.lines().filter_map(|line| line.split_once(" # ")) {
         let (command, _) = line;
-        let words: Vec<String> =
-            command.split_whitespace().skip(1).map(|word| word.replace('\'', "")).collect();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let words: Vec<&str> = command.split_whitespace().skip(1).collect();
         home.posse(&words).exits(0);
         typed += 1;
     }
-    assert!(typed >= 4, "{text}");
-    let changed = text.lines().last().and_then(|line| line.split_once(": ")).expect("a file").1;
-    assert!(std::fs::read_to_string(changed).expect("the file").contains("--shout"));
+    assert!(typed >= 8, "{text}");
+    assert!(shouts(), "`apply`, the last of them, brings it into the checkout");
 }
 
 #[test]

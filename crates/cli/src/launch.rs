@@ -10,6 +10,7 @@ use posse::{
 };
 use posse_domain::budget::DEFAULT_BASE_TURNS;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
+use posse_domain::plan::Plan;
 use serde::{Deserialize, Serialize};
 
 use crate::approvals;
@@ -41,6 +42,8 @@ pub(crate) struct Wanted {
     pub(crate) max_depth: Option<u32>,
     /// What the run's flags allow, ask and deny.
     pub(crate) permissions: PermissionArgs,
+    /// The plan that the host carries out.
+    pub(crate) plan: Option<Plan>,
     /// A model that is part of this program, whatever the settings say.
     pub(crate) own_model: Option<&'static str>,
     /// All settings, flags included.
@@ -65,12 +68,14 @@ pub(crate) struct Launch {
     run_rules: Rules,
     approvals: Approvals,
     on_ask: OnAsk,
+    plan: Option<Plan>,
 }
 
 impl Launch {
     /// Checks what was asked for. The models it needs are left in `models`, so that no script is read twice.
     pub(crate) fn new(wanted: Wanted, context: &Context, models: &Catalog) -> Result<Self, CliError> {
-        let Wanted { request, definition, agents, dir, max_depth, permissions, own_model, settings } = wanted;
+        let Wanted { request, definition, agents, dir, max_depth, permissions, plan, own_model, settings } =
+            wanted;
         let cwd = &context.environment.cwd;
         let mut definitions = match &agents {
             Some(agents) => read_agents(agents, cwd, &context.tool_names())?,
@@ -113,6 +118,7 @@ impl Launch {
             run_rules,
             approvals,
             on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),
+            plan,
         })
     }
 
@@ -137,6 +143,10 @@ impl Launch {
             .run_rules(self.run_rules)
             .approvals(self.approvals)
             .on_ask(self.on_ask);
+        let run = match self.plan {
+            Some(plan) => run.plan(plan),
+            None => run,
+        };
         match self.max_depth {
             Some(depth) => run.max_depth(depth),
             None => run,

@@ -1,12 +1,17 @@
-//! `posse demo`: a run with scripted models, to see what Posse does without a key and without set-up.
+//! `posse demo`: a plan carried out by scripted models, to see what Posse does without a key and without set-up.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use posse::RunId;
 use posse::ports::Model;
+use posse::sandbox::Sandbox;
 use posse::scripted::Scripted;
+use posse::workspace::{Git, WorkspaceError};
+use posse_domain::contract::Criterion;
+use posse_domain::plan::Plan;
 
 use crate::asking::Asking;
 use crate::carry::carry_and_tell;
@@ -15,17 +20,20 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::launch::{self, Launch, Wanted};
 use crate::output::note;
+use crate::plan_file::{Judge, KnownArgs};
 use crate::runtime;
+use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
 const SCRIPT: &str = include_str!("../../demo/script.yaml");
-const AGENTS: &str = include_str!("../../demo/agents.json");
+const PLAN: &str = include_str!("../../demo/plan.yaml");
 /// The small project that the demo works on.
-const WORKSPACE: [(&str, &str); 3] = [
-    ("greet.py", include_str!("../../demo/workspace/greet.py")),
-    ("README.md", include_str!("../../demo/workspace/README.md")),
-    ("docs/usage.md", include_str!("../../demo/workspace/docs/usage.md")),
+const PROJECT: [(&str, &str); 4] = [
+    ("greet.sh", include_str!("../../demo/project/greet.sh")),
+    ("test.sh", include_str!("../../demo/project/test.sh")),
+    ("README.md", include_str!("../../demo/project/README.md")),
+    ("docs/usage.md", include_str!("../../demo/project/docs/usage.md")),
 ];
 
 /// The names of the demo's models. A script of a person's own is always named by its whole path, so these can
@@ -34,13 +42,12 @@ const MODEL: &str = "scripted/demo";
 const FAST_MODEL: &str = "scripted/demo-fast";
 /// How much quicker `--fast` is.
 const SPEED_UP: u64 = 10;
-/// What the demo is asked.
-const REQUEST: &str = "Give greet.py a flag --shout, and say what is left to document.";
 
 /// See a run at work: no key, no set-up
 ///
-/// A scripted coder splits a small request over several children: one works in the background, one is refused
-/// because the tree may grow no deeper, one fails and is tried again. The run is kept like any other.
+/// A plan of four steps for a small repository that is made for it. Two steps write at the same time; one says that
+/// it is done, fails its check and is repaired; one changes a file that is not its own and is refused; the last one
+/// starts from what the others made. The run is kept like any other, and nothing is checked out.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
     /// Ten times quicker
@@ -51,13 +58,13 @@ pub(crate) struct DemoArgs {
 /// Shows a run.
 pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError> {
     let models = launch::models(context);
-    let folder = workspace()?;
+    let folder = project()?;
     let model = if args.fast { FAST_MODEL } else { MODEL };
+    let plan = plan(context, &models)?;
     let wanted = Wanted {
-        request: REQUEST.to_owned(),
-        agents: Some(AGENTS.to_owned()),
+        request: plan.goal.clone(),
         dir: Some(folder.clone()),
-        max_depth: Some(2),
+        plan: Some(plan),
         own_model: Some(model),
         ..Wanted::default()
     };
@@ -74,6 +81,27 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
         }
         Ok(exit)
     })
+}
+
+/// The demo's plan. Where nothing can be run in a sandbox, nothing is checked either, and that is said.
+fn plan(context: &Context, models: &posse::Catalog) -> Result<Plan, CliError> {
+    let judge = Judge::new(&KnownArgs::default(), context)?;
+    let mut plan = judge.judge(PLAN, &context.environment.cwd, models).map_err(|problems| {
+        CliError::failed(format!("the demo's plan: {problems:?}")).hint("this is a mistake in Posse")
+    })?;
+    let settings = Settings::resolve(&context.environment)?;
+    let sandbox = Sandbox::new(context.sandbox(&settings)?);
+    if let Err(error) = runtime::looking(async { Ok(sandbox.level().await) })? {
+        note(&format!(
+            "note: commands cannot be run in a sandbox here ({error}), so the demo's checks are skipped, and the step \
+             that they would fail passes; `{} doctor` says what to do",
+            context.program
+        ));
+        for step in &mut plan.steps {
+            step.success_criteria.retain(|criterion| matches!(criterion, Criterion::Words(_)));
+        }
+    }
+    Ok(plan)
 }
 
 /// The demo's models, by name.
@@ -96,38 +124,77 @@ fn sped_up(script: &str) -> String {
     script.lines().map(line).collect()
 }
 
-/// Makes the project in a folder of its own. It stays, so that the change can be looked at.
-fn workspace() -> Result<PathBuf, CliError> {
+/// Makes the project, a repository in a folder of its own. It stays, so that the result can be looked at.
+fn project() -> Result<PathBuf, CliError> {
     let failed = |error: std::io::Error| {
         CliError::failed(format!("the demo's folder cannot be made: {error}"))
             .hint("set TMPDIR to a directory that can be written")
     };
     let folder = tempfile::Builder::new().prefix("posse-demo-").tempdir().map_err(failed)?.keep();
-    for (name, text) in WORKSPACE {
+    for (name, text) in PROJECT {
         let path = folder.join(name);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(failed)?;
         }
         std::fs::write(&path, text).map_err(failed)?;
     }
+    commit(&folder)
+        .map_err(|error| CliError::failed(format!("the demo's repository cannot be made: {error}")))?;
     Ok(folder)
+}
+
+fn git(folder: &Path) -> Git {
+    Git::at(Path::new("git"), &folder.join(".git")).with_work_tree(folder)
+}
+
+fn commit(folder: &Path) -> Result<(), WorkspaceError> {
+    let git = git(folder);
+    git.run(&["init", "--quiet", "--initial-branch=main"])?;
+    git.run(&["add", "--all"])?;
+    let person = ["-c", "user.name=Demo", "-c", "user.email=demo@localhost"];
+    let commit = ["commit", "--quiet", "--message=A greeting"];
+    git.run(&[&person[..], &commit[..]].concat())?;
+    Ok(())
+}
+
+/// What is on the branch, file by file.
+fn merged_tree(run: &RunId, folder: &Path) -> Result<String, WorkspaceError> {
+    let (git, branch) = (git(folder), format!("posse/{run}"));
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let changes = text(git.run(&["diff", "--name-status", "--no-renames", "main", &branch])?);
+    let changed: BTreeMap<&str, &str> =
+        changes.lines().filter_map(|line| line.split_once('\t')).map(|(how, name)| (name, how)).collect();
+    let files = text(git.run(&["ls-tree", "-r", "--name-only", &branch])?);
+    let mut tree = format!("\nThe merged tree, on branch {branch} of {}:\n", folder.display());
+    for name in files.lines() {
+        let how = match changed.get(name) {
+            Some(&"A") => "  new",
+            Some(_) => "  changed",
+            None => "",
+        };
+        let _ = writeln!(tree, "  {name:14}{how}");
+    }
+    Ok(tree)
 }
 
 fn farewell(run: &RunId, folder: &Path, program: &str) -> String {
     let lines = [
+        (format!("diff {run}"), "what the run made"),
+        (format!("diff {run} 3"), "what was refused, and kept"),
+        (format!("report {run} 1"), "what the first step claimed, and what its check said"),
+        (format!("report {run} 4"), "the repair"),
         (format!("show {run}"), "every agent with its turns, tokens and time"),
-        (format!("logs {run}"), "every event, in order"),
-        (format!("trace {run}.4"), "one agent's conversation: the one that was tried again"),
-        (format!("trace {run}.3.1"), "the one that was refused a child of its own"),
-        (format!("explain {run}.1 'write:greet.py'"), "why an explorer may not write"),
+        (format!("logs {run}"), "the journal: every event, in order"),
         (format!("verify {run}"), "that nobody has touched the journal"),
+        (format!("apply {run}"), "bring it into the checkout"),
     ];
-    let mut text = String::from("\nLook into it:\n");
+    let mut text = merged_tree(run, folder).unwrap_or_else(|error| format!("\nThe merged tree: {error}\n"));
+    text.push_str("\nLook into it:\n");
     for (command, about) in lines {
         let typed = format!("{program} {command}");
-        let _ = writeln!(text, "  {typed:42}  # {about}");
+        let _ = writeln!(text, "  {typed:32}  # {about}");
     }
-    let _ = write!(text, "The file that was changed: {}", folder.join("greet.py").display());
+    text.truncate(text.trim_end().len());
     text
 }
 
@@ -145,11 +212,5 @@ mod tests {
         assert!(latency(SCRIPT) > 5_000);
         assert_eq!(latency(&sped_up(SCRIPT)), latency(SCRIPT) / SPEED_UP);
         assert_eq!(sped_up(SCRIPT).lines().count(), SCRIPT.lines().count());
-    }
-
-    #[test]
-    fn the_definitions_can_be_read() {
-        let tools: Vec<&str> = posse::builtin_tools().iter().map(|tool| tool.name).collect();
-        assert_eq!(posse::parse_agents(AGENTS, "agents.json", &tools).expect("definitions").len(), 1);
     }
 }

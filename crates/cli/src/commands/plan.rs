@@ -2,6 +2,8 @@
 
 mod making;
 
+pub(crate) use making::{MakeArgs, plan_for};
+
 use std::fmt::Write;
 use std::path::PathBuf;
 

@@ -1,13 +1,15 @@
 //! `posse run`.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use posse::OnAsk;
+use posse::{Catalog, OnAsk};
+use posse_domain::plan::Plan;
 
 use crate::asking::{self, Asking};
 use crate::background;
 use crate::carry::carry_and_tell;
+use crate::commands::plan::{MakeArgs, plan_for};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -15,6 +17,7 @@ use crate::launch::{self, Launch, Wanted};
 use crate::limit::Limit;
 use crate::output::Output;
 use crate::permissions::PermissionArgs;
+use crate::plan_file::{Judge, KnownArgs};
 use crate::runtime;
 use crate::settings::{Settings, Sourced, on_ask};
 use crate::signals::Signals;
@@ -29,9 +32,12 @@ const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// second, or SIGTERM or SIGHUP, stops at once and leaves it to `posse resume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// What to do; `-` reads it from standard input
-    #[arg(required = true, value_name = "REQUEST")]
+    /// What to do; `-` reads it from standard input. With a plan file it may be left out: the plan's goal counts
+    #[arg(required_unless_present = "plan", value_name = "REQUEST")]
     request: Vec<String>,
+    /// Carry out a plan: a file, or `auto` to let the planner write one for the request
+    #[arg(long, value_name = "FILE|auto")]
+    plan: Option<String>,
     /// The model, as provider/name; scripted/<file> answers from a YAML script
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
@@ -74,10 +80,15 @@ pub(crate) struct RunArgs {
 }
 
 /// Starts a run.
-pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
+pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError> {
     let (detach, json) = (args.detach, args.json);
     let models = launch::models(context);
-    let launch = Launch::new(args.wanted(context)?, context, &models)?;
+    let plan = match args.planned(&models, context)? {
+        Planned::Nothing => None,
+        Planned::Plan(plan) => Some(*plan),
+        Planned::Ended(exit) => return Ok(exit),
+    };
+    let launch = Launch::new(args.wanted(plan, context)?, context, &models)?;
     if detach {
         let run = background::detach(&launch, context)?;
         let mut output = Output::new();
@@ -100,8 +111,43 @@ pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
     })
 }
 
+/// The value of `--plan` that lets the planner write one.
+const AUTO: &str = "auto";
+
+/// What came of `--plan`.
+enum Planned {
+    /// There is none.
+    Nothing,
+    /// It is good.
+    Plan(Box<Plan>),
+    /// The planner's run ended without one; the rest is said.
+    Ended(Exit),
+}
+
 impl RunArgs {
-    fn wanted(self, context: &Context) -> Result<Wanted, CliError> {
+    fn planned(&mut self, models: &Catalog, context: &Context) -> Result<Planned, CliError> {
+        let known = KnownArgs { agent: self.agent.clone(), agents: self.agents.clone() };
+        match self.plan.as_deref() {
+            None => Ok(Planned::Nothing),
+            Some(AUTO) if self.request.is_empty() => {
+                Err(CliError::usage("--plan auto needs a request: what is to be true in the end"))
+            }
+            Some(AUTO) => {
+                let goal = typed("request", &self.request)?;
+                // Standard input can be read once.
+                self.request = vec![goal.clone()];
+                let args = MakeArgs::of_run(self.model.clone(), known, self.dir.clone());
+                let plan = plan_for(&goal, args, models, context)?;
+                Ok(plan.map_or_else(Planned::Ended, |plan| Planned::Plan(Box::new(plan))))
+            }
+            Some(file) => {
+                let plan = Judge::new(&known, context)?.load(Path::new(file), context, models)?;
+                Ok(Planned::Plan(Box::new(plan)))
+            }
+        }
+    }
+
+    fn wanted(self, plan: Option<Plan>, context: &Context) -> Result<Wanted, CliError> {
         let flags = Settings {
             model: Sourced::flag(self.model, "--model"),
             max_turns: Sourced::flag(self.max_turns, "--max-turns"),
@@ -113,12 +159,16 @@ impl RunArgs {
         };
         Ok(Wanted {
             settings: flags.or(Settings::resolve(&context.environment)?),
-            request: typed("request", &self.request)?,
+            request: match (&plan, self.request.is_empty()) {
+                (Some(plan), true) => plan.goal.clone(),
+                _ => typed("request", &self.request)?,
+            },
             definition: self.agent,
             agents: self.agents,
             dir: self.dir,
             max_depth: self.max_depth,
             permissions: self.permissions,
+            plan,
             own_model: None,
         })
     }

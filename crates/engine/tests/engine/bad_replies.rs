@@ -28,7 +28,7 @@ async fn an_unknown_tool_is_answered_with_the_ones_there_are() {
     let ended = world.run(world.spec()).await;
     let results = ended.results("0");
     assert!(results.iter().any(|(tool, ok, said)| {
-        tool == "teleport" && !ok && said.starts_with("UNKNOWN_TOOL: ") && said.contains("probe, read")
+        tool == "teleport" && !ok && said.starts_with("UNKNOWN_TOOL: ") && said.contains("probe, put, read")
     }));
     assert_eq!(world.outside.count("probe"), 1, "the good call of the same reply runs");
 }

@@ -273,8 +273,8 @@ fn by_chance(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     }
 }
 
-/// How many random plans are carried out in each of four tests.
-const PLANS: u64 = 2_500;
+/// How many random plans are carried out in each of eight tests.
+const PLANS: u64 = 1_250;
 
 async fn random_plans_end(seeds: std::ops::Range<u64>) {
     let mut statuses = std::collections::BTreeMap::<&str, usize>::new();
@@ -301,22 +301,23 @@ async fn random_plans_end(seeds: std::ops::Range<u64>) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_random_plans_always_end_first_part() {
-    random_plans_end(0..PLANS).await;
+/// Ten thousand in all, in parts that run at once.
+macro_rules! parts {
+    ($($name:ident $part:literal)*) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            random_plans_end($part * PLANS..($part + 1) * PLANS).await;
+        })*
+    };
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_random_plans_always_end_second_part() {
-    random_plans_end(PLANS..2 * PLANS).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_random_plans_always_end_third_part() {
-    random_plans_end(2 * PLANS..3 * PLANS).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_random_plans_always_end_fourth_part() {
-    random_plans_end(3 * PLANS..4 * PLANS).await;
+parts! {
+    random_plans_always_end_0 0
+    random_plans_always_end_1 1
+    random_plans_always_end_2 2
+    random_plans_always_end_3 3
+    random_plans_always_end_4 4
+    random_plans_always_end_5 5
+    random_plans_always_end_6 6
+    random_plans_always_end_7 7
 }

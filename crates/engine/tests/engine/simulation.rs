@@ -177,7 +177,7 @@ async fn random_trees_of_writers_always_end() {
         let ended = world.run(spec).await;
         merged += ended.events.iter().filter(|event| event.body.kind() == "agent.worktree_merged").count();
     }
-    assert!(merged > 50, "{merged}");
+    assert!(merged > 20, "{merged}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,8 +5,9 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use posse::{Decision, Finished, Posse, Rule};
+use posse::{Catalog, Decision, Finished, Posse, Rule};
 use posse_agent::plan::{PlanProblem, document, first_request, second_request};
+use posse_domain::plan::Plan;
 
 use crate::asking::Asking;
 use crate::carry::{Carried, carry_to_end};
@@ -31,7 +32,7 @@ const PLANNER: &str = "planner";
 const FILE_MODE: u32 = 0o666;
 
 /// What a plan is to be about.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct MakeArgs {
     /// What is to be true in the end; `-` reads it from standard input
     #[arg(required = true, value_name = "GOAL")]
@@ -74,10 +75,43 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
         None => None,
     };
     let judge = Judge::new(&args.known, context)?;
-    let request = first_request(&goal, &judge.definitions, &judge.root);
+    match ask_planner(&goal, args, &judge, context)? {
+        Asked::Ended(exit) => Ok(exit),
+        Asked::Answer(answer) => hand_over(&answer, target),
+    }
+}
+
+/// A plan of the planner's for a run that carries it out at once; or how the planner's run ended without one.
+pub(crate) fn plan_for(
+    goal: &str,
+    args: MakeArgs,
+    models: &Catalog,
+    context: &Context,
+) -> Result<Result<Plan, Exit>, CliError> {
+    let judge = Judge::new(&args.known, context)?;
+    let answer = match ask_planner(goal, args, &judge, context)? {
+        Asked::Ended(exit) => return Ok(Err(exit)),
+        Asked::Answer(answer) => answer,
+    };
+    let plan = judge.judge(&answer, &context.environment.cwd, models);
+    let plan = plan.map_err(|problems| CliError::failed(report(None, &problems)))?;
+    // Nobody has read this plan: it names no model that a person did not.
+    if let Some(step) = plan.steps.iter().find(|step| step.model.is_some()) {
+        let problem =
+            format!("the planner's step `{}` names a model, which only a person may do", step.title);
+        return Err(CliError::failed(problem)
+            .hint("write the plan to a file with `posse plan -o`, and read it first"));
+    }
+    note(&format!("The plan:\n{}\n", answer.trim_end()));
+    Ok(Ok(plan))
+}
+
+/// Asks the planner, once more if its first answer has problems. An answer that comes back has none.
+fn ask_planner(goal: &str, args: MakeArgs, judge: &Judge, context: &Context) -> Result<Asked, CliError> {
+    let request = first_request(goal, &judge.definitions, &judge.root);
     let models = launch::models(context);
     let launch = Launch::new(args.wanted(request.clone(), context)?, context, &models)?;
-    let found = runtime::carrying(async {
+    let (asked, problems) = runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models)?;
         let answer = match ask(&posse, launch.clone(), &mut signals, context).await? {
@@ -97,15 +131,14 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
         };
         Ok((answer, problems))
     })?;
-    match found {
-        (Asked::Ended(exit), _) => Ok(exit),
-        (Asked::Answer(answer), problems) if problems.is_empty() => hand_over(&answer, target),
-        (Asked::Answer(answer), problems) => {
+    match asked {
+        Asked::Answer(answer) if !problems.is_empty() => {
             note(&format!("The planner's answer:\n{}\n", answer.trim_end()));
             Err(CliError::failed(report(None, &problems)).hint(
                 "put the answer above right by hand, or say the goal in other words; no plan was written",
             ))
         }
+        asked => Ok(asked),
     }
 }
 
@@ -118,6 +151,11 @@ impl Judge {
 }
 
 impl MakeArgs {
+    /// The planner of a run that carries its plan out at once.
+    pub(crate) fn of_run(model: Option<String>, known: KnownArgs, dir: Option<PathBuf>) -> Self {
+        Self { model, known, dir, ..Self::default() }
+    }
+
     fn wanted(self, request: String, context: &Context) -> Result<Wanted, CliError> {
         let flags = Settings {
             model: Sourced::flag(self.model, "--model"),
@@ -133,7 +171,7 @@ impl MakeArgs {
             dir: self.dir,
             max_depth: Some(0),
             permissions: PermissionArgs { rules: only_looking(context)?, ..PermissionArgs::default() },
-            own_model: None,
+            ..Wanted::default()
         })
     }
 }

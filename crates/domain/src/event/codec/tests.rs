@@ -146,7 +146,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             failed: failed(text),
             figures: figures(),
             turns_exhausted: true,
-            result: result(text),
+            result: Some(result(text)),
         }
         .into(),
         RunFailed {
@@ -156,7 +156,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             text: Some(text.into()),
             failed: failed(text),
             figures: figures(),
-            result: result(text),
+            result: Some(result(text)),
         }
         .into(),
         RunCancelled { reason: text.to_owned(), failed: Vec::new(), figures: figures(), result: None }.into(),
@@ -178,9 +178,9 @@ fn object(byte: u8) -> ObjectId {
     ObjectId::from_bytes([byte; 20])
 }
 
-fn result(text: &str) -> Option<RunResult> {
+fn result(text: &str) -> RunResult {
     let problem = Some(text.to_owned());
-    Some(RunResult { commit: object(7), branch: Some(text.to_owned()), files: 3, problem })
+    RunResult { commit: object(7), branch: Some(text.to_owned()), files: 3, problem }
 }
 
 fn check(text: &str, ok: bool) -> CheckRecord {

@@ -1,0 +1,3 @@
+#!/bin/sh
+# Greets somebody, or the world.
+echo "Hello, ${1:-world}!"
