@@ -237,6 +237,7 @@ impl Beginning<'_> {
             known,
             present,
             pack,
+            owned: false,
             secrets: &copies.names(),
             convert: convert.as_ref(),
             max_file_bytes: self.spaces.options.max_file_bytes,

@@ -14,7 +14,7 @@ use super::object::{self, DIRECTORY_BITS, Kind, Mode, TreeEntry};
 use super::objects::Present;
 use super::pack::{PackWriter, STREAM_BYTES};
 use super::scan::{Content, Found, Known, Walked};
-use super::{Git, Oid, WorkspaceError, parallel};
+use super::{Git, Oid, WorkspaceError, closed, parallel};
 
 /// How often a file that changes while it is read is read again.
 const MAX_READS: u32 = 4;
@@ -43,6 +43,8 @@ pub(crate) struct Writing<'a> {
     pub(crate) known: &'a [Known],
     pub(crate) present: &'a Present,
     pub(crate) pack: &'a PackWriter,
+    /// Whether the folder is a workspace, whose files are Posse's to open.
+    pub(crate) owned: bool,
     /// What must not become an object.
     pub(crate) secrets: &'a HashSet<Oid>,
     /// Git, for files whose line endings it converts.
@@ -163,7 +165,9 @@ impl Writing<'_> {
 
     fn file(&self, found: &Found) -> Result<io::Result<Read1>, WorkspaceError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match open_beneath(self.root, &found.path, flags, Permissions::empty()) {
+        let open = || open_beneath(self.root, &found.path, flags, Permissions::empty());
+        let opened = if self.owned { closed::opened_up(self.root, &found.path, open) } else { open() };
+        let file = match opened {
             Ok(file) => File::from(file),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(Ok(Read1::Gone)),
             Err(error) => return Ok(Err(error.into())),

@@ -20,6 +20,7 @@ mod cached;
 mod change;
 mod check;
 mod checkout;
+mod closed;
 mod content;
 mod copies;
 mod deliver;

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::change::{Kind, Side};
 use super::forbidden::hostile;
 use super::object::{self, name_of_reader};
-use super::{Oid, WorkspaceError, disk};
+use super::{Oid, WorkspaceError, closed, disk};
 
 /// How often a path is resolved again when directories moved meanwhile.
 const OPEN_TRIES: usize = 64;
@@ -198,11 +198,22 @@ impl Onto {
     /// Moves something staged to its path, over a file or a link but never over a directory that holds anything.
     /// Gives false if something is in the way.
     pub(super) fn place(&mut self, number: usize, path: &[u8], kind: Kind) -> Result<bool, WorkspaceError> {
-        match self.place_once(number, path, kind) {
+        match self.permitted(path, |onto| onto.place_once(number, path, kind)) {
             Ok(()) => Ok(true),
             Err(Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
             Err(errno) => Err(self.failed("writing", path, errno)),
         }
+    }
+
+    /// Does something in the directory of `path`, in a workspace also if an agent closed it.
+    fn permitted(&mut self, path: &[u8], act: impl Fn(&mut Self) -> Result<(), Errno>) -> Result<(), Errno> {
+        let done = act(self);
+        if done != Err(Errno::ACCESS) || self.permissions != Permissions::Fixed {
+            return done;
+        }
+        let (parent, _) = split(path)?;
+        let parent = if parent.is_empty() { b"." } else { parent };
+        if closed::open_up(&self.root, parent)? { act(self) } else { done }
     }
 
     fn place_once(&mut self, number: usize, path: &[u8], kind: Kind) -> Result<(), Errno> {
@@ -242,7 +253,8 @@ impl Onto {
 
     /// Removes a file or a link, and the directories that this empties.
     pub(super) fn remove(&mut self, path: &[u8]) -> Result<(), WorkspaceError> {
-        self.remove_once(path).map_err(|errno| self.failed("removing", path, errno))
+        self.permitted(path, |onto| onto.remove_once(path))
+            .map_err(|errno| self.failed("removing", path, errno))
     }
 
     fn remove_once(&mut self, path: &[u8]) -> Result<(), Errno> {

@@ -198,6 +198,7 @@ impl RunSpace {
             known: &known,
             present: &present,
             pack: &pack,
+            owned: true,
             secrets: &copies.names(),
             convert: None,
             max_file_bytes: options.max_file_bytes,

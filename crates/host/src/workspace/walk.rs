@@ -11,7 +11,7 @@ use super::ignored::{Ignored, MAX_PATTERNS_BYTES};
 use super::manifest::Stat;
 use super::object::Mode;
 use super::scan::{Content, Found, Known, Request, Walked};
-use super::{WorkspaceError, names};
+use super::{WorkspaceError, closed, names};
 
 /// Deepest nesting of directories that is looked into.
 const MAX_DEPTH: usize = 200;
@@ -129,9 +129,7 @@ impl Scan<'_> {
     }
 
     fn directory(&self, task: &Task, walked: &mut Walked) -> Result<(), WorkspaceError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&task.parent, task.name.as_slice(), flags, Permissions::empty());
-        let dir = match opened {
+        let dir = match self.open(task) {
             Ok(dir) => Arc::new(dir),
             // Gone, or no directory any more: somebody is at work here, and the next scan sees what came of it.
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
@@ -142,7 +140,7 @@ impl Scan<'_> {
         let names = self.list(&dir, task)?;
         let mut ignored = task.ignored.clone();
         if names.iter().any(|(name, _)| name == b".gitignore") {
-            let text = read_small(&dir, b".gitignore");
+            let text = self.read_small(&dir, b".gitignore");
             ignored = ignored.with(&text, task.path.len());
         }
         for (name, kind) in names {
@@ -152,6 +150,39 @@ impl Scan<'_> {
             self.entry(&Here { task, dir: &dir, ignored: &ignored }, name, path, kind, walked)?;
         }
         Ok(())
+    }
+
+    /// Opens a directory. In a workspace it is opened up before: one that may be listed but not entered hides as much.
+    fn open(&self, task: &Task) -> Result<OwnedFd, rustix::io::Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (parent, name) = (&task.parent, task.name.as_slice());
+        let open = || rustix::fs::openat(parent, name, flags, Permissions::empty());
+        if self.request.persons {
+            return open();
+        }
+        let dir = closed::opened_up(parent, name, open)?;
+        let enterable = rustix::fs::fstat(&dir)?.st_mode & 0o100 != 0;
+        if !enterable {
+            closed::open_up(parent, name)?;
+        }
+        Ok(dir)
+    }
+
+    /// A small file; empty if it is none, or a symlink, which git does not follow for these either.
+    fn read_small(&self, dir: &OwnedFd, name: &[u8]) -> Vec<u8> {
+        use std::io::Read;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat(dir, name, flags, Permissions::empty());
+        let opened = if self.request.persons { open() } else { closed::opened_up(dir, name, open) };
+        let mut text = Vec::new();
+        if let Ok(file) = opened {
+            let file = std::fs::File::from(file);
+            if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                // What cannot be read has no patterns.
+                drop(file.take(MAX_PATTERNS_BYTES).read_to_end(&mut text));
+            }
+        }
+        text
     }
 
     fn list(&self, dir: &Arc<OwnedFd>, task: &Task) -> Result<Vec<(Vec<u8>, FileType)>, WorkspaceError> {
@@ -310,7 +341,7 @@ impl Scan<'_> {
     }
 
     fn attributes(&self, dir: &OwnedFd, walked: &mut Walked) {
-        let text = read_small(dir, b".gitattributes");
+        let text = self.read_small(dir, b".gitattributes");
         let text = String::from_utf8_lossy(&text);
         if converts(&text) {
             self.converting.store(true, Ordering::Relaxed);
@@ -342,21 +373,6 @@ pub(crate) fn converts(text: &str) -> bool {
 fn identity(dir: &OwnedFd, name: &[u8]) -> Option<(u64, u64)> {
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     Some((stat.st_dev, stat.st_ino))
-}
-
-/// A small file; empty if it is none, or a symlink, which git does not follow for these either.
-fn read_small(dir: &OwnedFd, name: &[u8]) -> Vec<u8> {
-    use std::io::Read;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut text = Vec::new();
-    if let Ok(file) = rustix::fs::openat(dir, name, flags, Permissions::empty()) {
-        let file = std::fs::File::from(file);
-        if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            // What cannot be read has no patterns.
-            drop(file.take(MAX_PATTERNS_BYTES).read_to_end(&mut text));
-        }
-    }
-    text
 }
 
 /// The directory that is being looked at.

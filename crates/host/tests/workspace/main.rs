@@ -1,5 +1,6 @@
 //! Workspaces on real files and with real git.
 
+mod closed;
 mod folders;
 mod salvage;
 mod support;
