@@ -13,6 +13,7 @@ use super::manifest::{Entry, Stat};
 use super::object::{self, DIRECTORY_BITS, Kind, Mode, TreeEntry};
 use super::objects::Present;
 use super::pack::{PackWriter, STREAM_BYTES};
+use super::quarantine::Quarantine;
 use super::scan::{Content, Found, Known, Walked};
 use super::{Git, Oid, WorkspaceError, closed, parallel};
 
@@ -100,7 +101,7 @@ impl Writing<'_> {
         }
         if let Some(git) = self.convert {
             let files = unread.iter().filter(|at| !gone.contains(at)).copied();
-            convert(git, walked, &files.collect::<Vec<_>>())?;
+            convert(git, self.pack, walked, &files.collect::<Vec<_>>())?;
         }
         let found = std::mem::take(&mut walked.found).into_iter().enumerate();
         let found = found.filter(|(at, _)| !gone.contains(at)).map(|(_, found)| found);
@@ -236,7 +237,7 @@ fn entry(found: Found) -> Option<Entry> {
 
 /// Lets git store the files whose line endings it converts. It knows the person's attributes and settings for line
 /// endings; filters are off, so that nothing of theirs runs.
-fn convert(git: &Git, walked: &mut Walked, files: &[usize]) -> Result<(), WorkspaceError> {
+fn convert(git: &Git, pack: &PackWriter, walked: &mut Walked, files: &[usize]) -> Result<(), WorkspaceError> {
     let files: Vec<usize> = files.iter().copied().filter(|at| walked.found[*at].mode.is_file()).collect();
     if files.is_empty() {
         return Ok(());
@@ -245,9 +246,9 @@ fn convert(git: &Git, walked: &mut Walked, files: &[usize]) -> Result<(), Worksp
     for at in &files {
         quote(&walked.found[*at].path, &mut input);
     }
-    // Each is an object of its own; one sync for all of them.
-    let out =
-        git.run_with(&["-c", "core.fsyncMethod=batch", "hash-object", "-w", "--stdin-paths"], &input)?;
+    let quarantine = Quarantine::new(git)?;
+    let out = quarantine.git().run_with(&["hash-object", "-w", "--stdin-paths"], &input)?;
+    quarantine.pour_into(pack)?;
     let out = String::from_utf8_lossy(&out);
     let oids: Vec<Oid> = out.lines().filter_map(|line| line.parse().ok()).collect();
     if oids.len() != files.len() {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::project::Project;
 use super::refs::check_id;
 use super::salvages::{Salvage, salvages_of};
-use super::{RunSpace, WorkspaceError, Workspaces, disk};
+use super::{RunSpace, WorkspaceError, Workspaces, disk, pack, quarantine};
 
 /// Most entries that one call looks at, so that it ends; the next call goes on.
 const ENTRIES_MAX: usize = 1_000_000;
@@ -235,10 +235,39 @@ impl Workspaces {
     ) -> Result<(), WorkspaceError> {
         for key in names_in(&self.state.join("projects"))? {
             if used.contains(&key) {
+                self.gc_unfinished(&key, options, report)?;
                 continue;
             }
             let gone = self.gc_project(&key, options);
             report.add(format!("project {key}"), gone);
+        }
+        Ok(())
+    }
+
+    /// Objects that were being written when their process ended.
+    fn gc_unfinished(
+        &self,
+        key: &str,
+        options: &GcOptions<'_>,
+        report: &mut GcReport,
+    ) -> Result<(), WorkspaceError> {
+        let objects = Project::with_key(&self.state, key).repository().join("objects");
+        for (dir, prefix) in [(objects.clone(), quarantine::PREFIX), (objects.join("pack"), pack::UNFINISHED)]
+        {
+            let begins = |path: &PathBuf| {
+                path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+            };
+            // One that is not old may still be written.
+            let left =
+                entries_of(&dir)?.into_iter().filter(begins).filter(|path| options.check_age(path).is_ok());
+            for path in left {
+                let bytes = disk_bytes(&path);
+                let gone = if options.dry_run { Ok(()) } else { self.discard(&path) };
+                report.add(
+                    format!("unfinished objects {}", path.display()),
+                    gone.map(|()| bytes).map_err(Why::from),
+                );
+            }
         }
         Ok(())
     }

@@ -62,6 +62,7 @@ pub struct Git {
     work_tree: Option<PathBuf>,
     index: Option<PathBuf>,
     settings: Vec<String>,
+    objects: Option<(PathBuf, OsString)>,
 }
 
 /// What a call of git gave.
@@ -85,6 +86,7 @@ impl Git {
             work_tree: None,
             index: None,
             settings: Vec::new(),
+            objects: None,
         }
     }
 
@@ -111,6 +113,14 @@ impl Git {
         self
     }
 
+    /// The same with new objects written to `own`, without a sync, and the others read from the list of paths in
+    /// `others`.
+    pub(super) fn with_objects(mut self, own: &Path, others: OsString) -> Self {
+        self.settings.push("core.fsync=none".to_owned());
+        self.objects = Some((own.to_owned(), others));
+        self
+    }
+
     /// A command of git, with nothing of this process's environment.
     pub fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
         let mut command = Command::new(&self.program);
@@ -128,6 +138,9 @@ impl Git {
         }
         if let Some(index) = &self.index {
             command.env("GIT_INDEX_FILE", index);
+        }
+        if let Some((own, others)) = &self.objects {
+            command.env("GIT_OBJECT_DIRECTORY", own).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", others);
         }
         command.current_dir(self.work_tree.as_deref().unwrap_or(&self.repository));
         for pinned in PINNED {

@@ -5,16 +5,15 @@
 //! refusal, a conflict or a crash leaves the parent byte for byte as it was.
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::change::{changes, shown, unreadable};
 use super::gate::{RefusedCode, Terms, split_tab};
+use super::pack::PackWriter;
+use super::quarantine::Quarantine;
 use super::{Git, Oid, WorkspaceError};
 
 /// Most conflicting files that are named.
 const CONFLICTS_MAX: usize = 200;
-/// Who commits.
-const COMMITTER: &str = "Posse <posse@localhost>";
 
 /// What is to be merged, and on what terms.
 #[derive(Debug, Clone)]
@@ -63,7 +62,7 @@ pub enum Merge {
     },
 }
 
-/// Gates and merges in the bare repository of `git`.
+/// Gates and merges in the bare repository of `git`. What it wrote is durable when it returns.
 pub fn merge(git: &Git, request: &MergeRequest) -> Result<Merge, WorkspaceError> {
     let MergeRequest { ours, base, theirs, .. } = request;
     if theirs == base {
@@ -77,15 +76,21 @@ pub fn merge(git: &Git, request: &MergeRequest) -> Result<Merge, WorkspaceError>
     if let Some(refused) = terms.check(git, &own, base, theirs)? {
         return Ok(Merge::Refused { code: refused.code, problems: refused.problems });
     }
-    let tree = match merge_trees(git, ours, base, theirs)? {
+    let quarantine = Quarantine::new(git)?;
+    let tree = match merge_trees(quarantine.git(), ours, base, theirs)? {
         Ok(tree) => tree,
         Err(files) => return Ok(Merge::Conflict { files }),
     };
-    let brought = changes(git, ours, &tree)?;
-    if let Some(refused) = terms.check(git, &brought, ours, &tree)? {
+    let brought = changes(quarantine.git(), ours, &tree)?;
+    if let Some(refused) = terms.check(quarantine.git(), &brought, ours, &tree)? {
         return Ok(Merge::Refused { code: refused.code, problems: refused.problems });
     }
-    let commit = commit(git, &tree, [ours, theirs], &request.message)?;
+    let pack = PackWriter::new(git.git_dir());
+    quarantine.pour_into(&pack)?;
+    // A message cannot hold what would end it early.
+    let message = request.message.replace('\0', " ");
+    let commit = super::add_commit(&pack, &tree, &[*ours, *theirs], message.trim_end())?;
+    pack.finish()?;
     Ok(Merge::Merged { commit, tree, paths: brought.len() })
 }
 
@@ -141,19 +146,6 @@ fn conflicts(answer: &[u8]) -> Option<Vec<String>> {
 
 fn oid(text: &[u8]) -> Option<Oid> {
     std::str::from_utf8(text).ok()?.trim_end().parse().ok()
-}
-
-/// Writes a commit; durable when it returns.
-fn commit(git: &Git, tree: &Oid, [ours, theirs]: [&Oid; 2], message: &str) -> Result<Oid, WorkspaceError> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let by = format!("{COMMITTER} {seconds} +0000");
-    // A message cannot hold what would end it early.
-    let message = message.replace('\0', " ");
-    let message = message.trim_end();
-    let text =
-        format!("tree {tree}\nparent {ours}\nparent {theirs}\nauthor {by}\ncommitter {by}\n\n{message}\n");
-    let written = git.run_with(&["hash-object", "-t", "commit", "-w", "--stdin"], text.as_bytes())?;
-    oid(&written).ok_or_else(|| unreadable("hash-object"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! <state>/projects/<key>/repo.git           refs/posse/{base/<run>, {work,salvage}/<agent>/<attempt>}
 //! <state>/runs/<run>/project.json           where the project is, what the run began with
 //! <state>/runs/<run>/workspaces/<agent>/<attempt>/files
-//! <state>/runs/<run>/shared/<commit>        for readers
+//! <state>/runs/<run>/shared/<boot>/<commit>  for readers
 //! ```
 //!
 //! Everything here but [`check`] blocks; callers in an async program run it on threads that may.
@@ -46,6 +46,7 @@ mod pack;
 mod parallel;
 mod person;
 mod project;
+mod quarantine;
 mod refs;
 mod run;
 mod salvages;

@@ -24,6 +24,8 @@ const SIGNATURE: &[u8; 8] = b"PACK\0\0\0\x02";
 const INDEX_SIGNATURE: &[u8; 8] = b"\xfftOc\0\0\0\x02";
 /// Offsets from here on stand in a table of their own.
 const FAR_OFFSET: u64 = 1 << 31;
+/// How the names of packs begin that are being written: as git calls its own.
+pub(super) const UNFINISHED: &str = "tmp_pack_posse";
 const READ_ONLY_MODE: u32 = 0o444;
 
 /// A pack that is being written. Threads may add to it at the same time.
@@ -152,7 +154,7 @@ impl PackWriter {
         if state.out.is_some() {
             return Ok(0);
         }
-        let path = disk::temporary(&self.dir.join("tmp_pack_posse"));
+        let path = disk::temporary(&self.dir.join(UNFINISHED));
         let mut file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, disk::create_new(&path)?);
         let header = [&SIGNATURE[..], &[0; 4]].concat();
         file.write_all(&header).map_err(disk::failed("writing", &path))?;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::begin::Record;
 use super::checkout::{Checkout, Source, plant};
 use super::copies::Copies;
+use super::gc::entries_of;
 use super::manifest::{Entry, Manifest, now_ns};
 use super::object::{self, Kind};
 use super::objects::{self, Listed};
@@ -22,6 +23,8 @@ use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, s
 pub const BORROWED_OBJECTS: &str = crate::sandbox::OBJECTS_SHOWN_AT;
 /// The branch that a workspace is on.
 const BRANCH: &str = "refs/heads/work";
+/// Where checkouts are if the machine does not say which boot this is: then they are synced.
+const UNKNOWN_BOOT: &str = "any";
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogAllRefUpdates = true\n\
                       [gc]\n\tauto = 0\n[user]\n\tname = Posse\n\temail = posse@localhost\n";
 
@@ -209,15 +212,23 @@ impl RunSpace {
         Ok(Made { dir, base: *base, fresh: true, notes })
     }
 
-    /// A checkout of a commit that readers share: files without permission to write, made once.
+    /// A checkout of a commit that readers share: files without permission to write, made once in each boot of the
+    /// machine, because it is never synced.
     pub fn shared(&self, base: &Oid) -> Result<PathBuf, WorkspaceError> {
-        let dir = self.dir().join("shared").join(base.to_string());
+        let all = self.dir().join("shared");
+        let boot = self.spaces.options.boot();
+        let boot = boot.as_deref().filter(|boot| check_id(boot).is_ok());
+        let dir = all.join(boot.unwrap_or(UNKNOWN_BOOT)).join(base.to_string());
         if dir.is_dir() {
             return Ok(dir);
         }
+        forget_others(&all, boot.unwrap_or(UNKNOWN_BOOT))?;
         let making = disk::temporary(&dir);
         disk::make_dirs(&making)?;
         self.checkout(base, &making, true)?;
+        if boot.is_none() {
+            synced::now(&making)?;
+        }
         match fs::rename(&making, &dir) {
             Ok(()) => Ok(dir),
             // Somebody else made it meanwhile.
@@ -349,6 +360,12 @@ impl RunSpace {
     pub fn disk_bytes(&self) -> Result<u64, WorkspaceError> {
         disk::bytes_beneath(&self.dir())
     }
+}
+
+/// Removes the checkouts of other boots: what is in them may never have reached the disk.
+fn forget_others(all: &Path, boot: &str) -> Result<(), WorkspaceError> {
+    let others = entries_of(all)?.into_iter().filter(|dir| !dir.ends_with(boot));
+    others.into_iter().try_for_each(|dir| disk::remove_tree(&dir))
 }
 
 /// Whether every part from `top` down to `dir` that is there is a directory and no symlink.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::{WorkspaceError, disk};
+
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The file that says that a workspace has been synced.
 const MARK: &str = "synced";
@@ -21,6 +23,12 @@ pub(crate) fn boot_id() -> Option<String> {
 
 fn mark_of(home: &Path) -> PathBuf {
     home.join(MARK)
+}
+
+/// Syncs everything on the filesystem of `dir`.
+pub(crate) fn now(dir: &Path) -> Result<(), WorkspaceError> {
+    let opened = File::open(dir).map_err(disk::failed("syncing", dir))?;
+    rustix::fs::syncfs(&opened).map_err(|errno| WorkspaceError::io("syncing", dir, &errno.into()))
 }
 
 /// Syncs the workspace in `home` in the background, unless that was done. If it fails the workspace is as if it had not

@@ -1,6 +1,7 @@
 //! What a machine that stopped leaves of workspaces.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use posse_host::workspace::{RunSpace, torn_ref, work_ref};
@@ -112,6 +113,22 @@ fn a_torn_scratch_has_the_files_that_are_asked_for() {
     let scratch = space.scratch(RUN, &next).expect("a scratch");
     assert!(scratch.fresh);
     assert_eq!(fs::read_to_string(scratch.dir.join("b")).expect("read"), "two");
+}
+
+#[test]
+fn a_shared_checkout_is_made_again_when_the_machine_has_stopped() {
+    let mut world = World::new();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let before = space.shared(&begun.snapshot.commit).expect("made");
+    fs::set_permissions(before.join("a"), fs::Permissions::from_mode(0o644)).expect("set");
+    write(&before, "a", "");
+    world.options.boot = Some("another".to_owned());
+    let space = world.spaces().open(RUN).expect("opened");
+    let after = space.shared(&begun.snapshot.commit).expect("made");
+    assert_eq!(fs::read_to_string(after.join("a")).expect("read"), "one");
+    assert!(!before.exists(), "what may have lost its content is gone");
+    assert_eq!(space.shared(&begun.snapshot.commit).expect("made"), after);
 }
 
 /// Waits until a file is there, by what the kernel says of its directory.

@@ -1,0 +1,120 @@
+//! Where git writes the objects of a merge before they are part of the repository.
+//!
+//! Git syncs each object that it writes and never the directory that it stands in. Here it syncs nothing: what it made
+//! becomes one pack, which is durable as a whole; and a merge that is refused leaves nothing behind.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use flate2::read::ZlibDecoder;
+
+use super::gc::entries_of;
+use super::object::{self, Kind};
+use super::pack::PackWriter;
+use super::{Git, Oid, WorkspaceError, disk};
+
+/// How the names of such directories begin: as git calls its own, which it knows to be temporary.
+pub(super) const PREFIX: &str = "tmp_objdir-posse";
+
+/// Objects that are not part of the repository yet.
+pub(super) struct Quarantine {
+    dir: PathBuf,
+    git: Git,
+}
+
+impl Quarantine {
+    /// A new one beside the objects of `git`.
+    pub(super) fn new(git: &Git) -> Result<Self, WorkspaceError> {
+        let objects = git.git_dir().join("objects");
+        let dir = disk::temporary(&objects.join(PREFIX));
+        fs::create_dir(&dir).map_err(disk::failed("making", &dir))?;
+        let git = git.clone().with_objects(&dir, quoted(&objects));
+        Ok(Self { dir, git })
+    }
+
+    /// Git that reads from both and writes only here.
+    pub(super) fn git(&self) -> &Git {
+        &self.git
+    }
+
+    /// Adds all that was written to a pack.
+    pub(super) fn pour_into(&self, pack: &PackWriter) -> Result<(), WorkspaceError> {
+        for fan in entries_of(&self.dir)? {
+            let first = fan.file_name().unwrap_or_default().to_owned();
+            if first.len() != 2 {
+                continue;
+            }
+            for file in entries_of(&fan)? {
+                let rest = file.file_name().unwrap_or_default();
+                let name = [first.as_bytes(), rest.as_bytes()].concat();
+                // What git left half written has another name.
+                if let Some(oid) = std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok()) {
+                    add_loose(&file, oid, pack)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Quarantine {
+    fn drop(&mut self) {
+        // What a crash leaves is removed by the next cleaning.
+        drop(disk::remove_tree(&self.dir));
+    }
+}
+
+fn add_loose(path: &Path, oid: Oid, pack: &PackWriter) -> Result<(), WorkspaceError> {
+    let file = fs::File::open(path).map_err(disk::failed("opening", path))?;
+    let mut bytes = Vec::new();
+    ZlibDecoder::new(file).read_to_end(&mut bytes).map_err(disk::failed("reading", path))?;
+    let (kind, content) =
+        parts(&bytes).filter(|(kind, content)| object::name(*kind, content) == oid).ok_or_else(|| {
+            WorkspaceError::Damaged(format!("git wrote {} and it is not {oid}", path.display()))
+        })?;
+    pack.add(kind, oid, content)
+}
+
+/// `<kind> <size>\0<content>`
+fn parts(bytes: &[u8]) -> Option<(Kind, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    let (kind, size) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
+    let kind = [Kind::Blob, Kind::Tree, Kind::Commit].into_iter().find(|known| known.name() == kind)?;
+    let content = &bytes[end + 1..];
+    (size.parse() == Ok(content.len())).then_some((kind, content))
+}
+
+/// A path as git takes it in a list of paths: in quotes, because a colon would end it.
+fn quoted(path: &Path) -> OsString {
+    let mut out = vec![b'"'];
+    for byte in path.as_os_str().as_bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(*byte);
+    }
+    out.push(b'"');
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_read_as_git_writes_them() {
+        assert_eq!(parts(b"blob 3\0abc"), Some((Kind::Blob, &b"abc"[..])));
+        assert_eq!(parts(b"tree 0\0"), Some((Kind::Tree, &b""[..])));
+        for bad in [&b"blob 4\0abc"[..], b"blob abc", b"blob\0abc", b"tag 3\0abc", b""] {
+            assert_eq!(parts(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_a_colon_is_one_path() {
+        assert_eq!(quoted(Path::new("/a:b/\"c\\")), OsString::from("\"/a:b/\\\"c\\\\\""));
+    }
+}
