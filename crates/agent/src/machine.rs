@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use posse_domain::code::Code;
-use posse_domain::contract::Contract;
+use posse_domain::contract::{Contract, Criterion};
 use posse_domain::event::{
     EventBody, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause, SeenFile, Sender,
     ToolFinished, WriteIntent,
@@ -32,6 +32,8 @@ pub struct Limits {
     pub max_retries_per_tool: u32,
     /// JSON Schema of the final answer.
     pub result_schema: Option<Arc<serde_json::Value>>,
+    /// How many criteria in words the report must answer.
+    pub criteria: usize,
 }
 
 impl Limits {
@@ -42,6 +44,8 @@ impl Limits {
             max_turns: contract.execution.max_turns,
             max_retries_per_tool: contract.execution.max_retries_per_tool.max(1),
             result_schema: schema.map(|schema| Arc::new(serde_json::json!(schema))),
+            // A result in JSON has no lines to answer them in.
+            criteria: if schema.is_some() { 0 } else { words(contract).count() },
         }
     }
 }
@@ -190,7 +194,7 @@ impl Machine {
         let repeated = self.call > 0;
         let turn = if repeated { self.turn } else { self.turn + 1 };
         let cause = if mend {
-            Some(ReportCause::Schema)
+            Some(if self.limits.criteria > 0 { ReportCause::Criteria } else { ReportCause::Schema })
         } else {
             self.limits.max_turns.filter(|&max| turn >= max).map(|_| ReportCause::Turns)
         };
@@ -223,6 +227,14 @@ impl Machine {
                 return Step::Fail(broken(None, reason, Some(text.clone())));
             }
             return Step::Tell(HostNote::SchemaMismatch, notes::schema_mismatch(&problems));
+        }
+        let missing = unanswered(self.limits.criteria, text);
+        if !missing.is_empty() {
+            if self.mended {
+                let reason = notes::criteria_unanswered(&missing);
+                return Step::Fail(broken(None, reason, Some(self.report(text))));
+            }
+            return Step::Tell(HostNote::CriteriaUnanswered, notes::criteria_unanswered(&missing));
         }
         // Beyond the limit it mended an answer that was its report already.
         let beyond = self.limits.max_turns.is_some_and(|max| self.turn > max);
@@ -300,7 +312,7 @@ impl Machine {
         let Phase::Asking { purpose, cause } = self.phase else { return };
         match (&replied.error, &replied.reply) {
             (Some(error), _) if error.code == Code::Interrupted => {
-                self.phase = Phase::Ready { mend: cause == Some(ReportCause::Schema) };
+                self.phase = Phase::Ready { mend: is_mending(cause) };
             }
             (Some(error), _) => {
                 let kind = if error.code == Code::Timeout { FailKind::Timeout } else { FailKind::Execution };
@@ -406,8 +418,9 @@ impl Machine {
         let text = received.text.to_shared();
         match &received.from {
             Sender::Host(note) => {
-                self.mended |= *note == HostNote::SchemaMismatch;
-                self.phase = Phase::Ready { mend: *note == HostNote::SchemaMismatch };
+                let mend = matches!(note, HostNote::SchemaMismatch | HostNote::CriteriaUnanswered);
+                self.mended |= mend;
+                self.phase = Phase::Ready { mend };
                 self.inbox.push(text);
             }
             Sender::Person => self.inbox.push(notes::from_person(&text).into()),
@@ -539,6 +552,32 @@ impl Machine {
             _ => None,
         }
     }
+}
+
+/// Whether a turn is there to mend a final answer.
+fn is_mending(cause: Option<ReportCause>) -> bool {
+    matches!(cause, Some(ReportCause::Schema | ReportCause::Criteria))
+}
+
+/// The criteria of a contract that are words.
+pub(crate) fn words(contract: &Contract) -> impl Iterator<Item = &String> {
+    contract.step.success_criteria.iter().filter_map(|criterion| match criterion {
+        Criterion::Words(words) => Some(words),
+        Criterion::Command(_) => None,
+    })
+}
+
+/// The numbers of the criteria that no line of a report is about. A line may be part of a list, or emphasised.
+fn unanswered(count: usize, report: &str) -> Vec<usize> {
+    let answered = |number: usize| {
+        let begins = format!("criterion {number}:");
+        report.lines().any(|line| {
+            let line = line.trim_start_matches(|c: char| c.is_whitespace() || "-*#>_`".contains(c));
+            let head: String = line.chars().filter(|c| !"*_`".contains(*c)).take(begins.len()).collect();
+            head.eq_ignore_ascii_case(&begins)
+        })
+    };
+    (1..=count).filter(|number| !answered(*number)).collect()
 }
 
 fn broken(cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) -> Broken {

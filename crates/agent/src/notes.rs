@@ -23,12 +23,25 @@ pub fn report_now(cause: ReportCause) -> &'static str {
         ReportCause::Schema => {
             "Write the corrected final answer now: only the JSON, nothing else. You have no tools."
         }
+        ReportCause::Criteria => {
+            "Write your whole report again now, with a line for each criterion. You have no tools."
+        }
     }
 }
 
 /// Tells what is wrong with a final answer.
 pub fn schema_mismatch(problems: &str) -> String {
     format!("Your final answer must be JSON that satisfies the result schema, but: {problems}")
+}
+
+/// Tells which criteria a report says nothing about.
+pub fn criteria_unanswered(missing: &[usize]) -> String {
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    format!(
+        "Your report must have a line that begins with `Criterion N:` for each criterion, which says whether it is met, \
+         and by what one can see that. Missing: {}",
+        missing.join(", ")
+    )
 }
 
 /// A person's message.

@@ -374,3 +374,6 @@ impl Lane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

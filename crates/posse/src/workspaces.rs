@@ -47,6 +47,8 @@ struct Inner {
     setup: Option<String>,
     cache_names: Vec<String>,
     at_hand: Mutex<HashMap<String, Arc<AtHand>>>,
+    /// One check at a time in each scratch directory: one that is stopped may still be ending.
+    scratches: Mutex<HashMap<AgentId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// What is known of a run's workspaces without looking again.
@@ -83,6 +85,7 @@ impl HostWorkspaces {
             setup: settings.setup,
             cache_names: settings.caches.unwrap_or_else(usual),
             at_hand: Mutex::default(),
+            scratches: Mutex::default(),
         }))
     }
 
@@ -120,6 +123,13 @@ impl Inner {
             all.clear();
         }
         Ok(all.entry(run.to_owned()).or_insert(at_hand).clone())
+    }
+
+    fn scratch_turn(&self, parent: &AgentId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that nobody uses are of runs that ended, or of parents that wait.
+        scratches.retain(|_, turn| Arc::strong_count(turn) > 1);
+        scratches.entry(parent.clone()).or_default().clone()
     }
 
     fn dir_of(&self, of: &WorkspaceOf) -> PathBuf {
@@ -288,13 +298,15 @@ impl Workspaces for HostWorkspaces {
         let run = request.child.run();
         let parent = request.parent.to_string();
         let commit = oid(&request.commit);
-        let laid_out = self.with(&run, move |_, at_hand| {
-            let space = &at_hand.space;
-            let scratch = space.scratch(&parent, &commit).map_err(|error| text(&error))?;
-            let layers = space.layers(&scratch.agent, scratch.attempt, &at_hand.caches);
-            Ok((scratch, layers.unwrap_or_default(), space.objects_dir()))
-        });
+        let turn = self.0.scratch_turn(&request.parent);
         Box::pin(async move {
+            let _turn = turn.lock().await;
+            let laid_out = own.with(&run, move |_, at_hand| {
+                let space = &at_hand.space;
+                let scratch = space.scratch(&parent, &commit).map_err(|error| text(&error))?;
+                let layers = space.layers(&scratch.agent, scratch.attempt, &at_hand.caches);
+                Ok((scratch, layers.unwrap_or_default(), space.objects_dir()))
+            });
             let (scratch, caches, objects) = laid_out.await?;
             let record = format!("{}-checks", request.child);
             let at = Commands {

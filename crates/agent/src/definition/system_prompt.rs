@@ -6,8 +6,9 @@
 
 use std::fmt::Write;
 
+use crate::machine::words;
 use posse_domain::budget::Budget;
-use posse_domain::contract::{Contract, Criterion};
+use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
 use posse_domain::permission::{Decision, Rule, ToolName};
 
@@ -180,13 +181,17 @@ fn criteria(contract: &Contract) -> String {
         return String::new();
     }
     let mut section = "\n## What counts as done\n\n".to_owned();
-    for criterion in criteria {
-        let _ = match criterion {
-            Criterion::Words(words) => writeln!(section, "- {words}"),
-            Criterion::Command(check) => {
-                writeln!(section, "- the host runs `{}` on your work, and it exits with 0", check.command)
-            }
-        };
+    for (at, words) in words(contract).enumerate() {
+        let _ = writeln!(section, "{}. {words}", at + 1);
+    }
+    for check in contract.checks() {
+        let _ = writeln!(section, "- the host runs `{}` on your work, and it exits with 0", check.command);
+    }
+    if words(contract).next().is_some() && contract.outputs.result_schema.is_none() {
+        section.push_str(
+            "\nYour report has a line for each numbered point: `Criterion 1:`, whether it is met, and by what one can see \
+             that.\n",
+        );
     }
     section
 }

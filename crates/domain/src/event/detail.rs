@@ -499,6 +499,8 @@ pub enum ReportCause {
     Budget,
     /// The final answer did not satisfy its schema; one more turn to mend it.
     Schema,
+    /// The report did not answer every criterion; one more turn to mend it.
+    Criteria,
 }
 
 /// See [`super::EventBody::ModelCalled`].
@@ -788,6 +790,8 @@ pub enum HostNote {
     EmptyReply,
     /// Its final answer does not satisfy the schema.
     SchemaMismatch,
+    /// Its report does not answer every criterion.
+    CriteriaUnanswered,
 }
 
 /// See [`super::EventBody::MessageReceived`].

@@ -102,7 +102,7 @@ fn what_is_set_is_said() {
     ]);
     has(&text, "- Refused whenever you try: `read:.env`.\n");
     has(&text, "You own `src/auth/**`, `README.md`: change nothing else");
-    has(&text, "\n## What counts as done\n\n- it prints its version\n- the host runs `make` on your work");
+    has(&text, "\n## What counts as done\n\n1. it prints its version\n- the host runs `make` on your work");
     has(&text, "below you: 400000 tokens; $1.50; 4 agents, yourself included; 90 seconds from your start");
     has(&text, "- Time: 10 minutes of work, 1500 milliseconds for one turn.");
     has(&text, "- Result: a reply without tool calls ends your work");

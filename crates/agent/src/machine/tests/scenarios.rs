@@ -1,6 +1,7 @@
 //! What the machine says next, one story at a time.
 
 use posse_domain::code::Code;
+use posse_domain::contract::Criterion;
 use posse_domain::event::{HostNote, Purpose, ReportCause, Sender};
 use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{Reply, ToolCall};
@@ -241,6 +242,40 @@ fn a_wrong_answer_is_told_once_and_mended_beyond_the_limit() {
                 assert!(broken.reason.contains("does not satisfy its schema"), "{}", broken.reason);
             }
             other => panic!("{mended}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_report_answers_every_criterion_or_is_written_again_once() {
+    let criteria =
+        ["it prints its version", "it is documented"].map(|words| Criterion::Words(words.to_owned()));
+    let whole =
+        "Done.\n\n- **Criterion 1:** met, `--version` prints 1.0\nCriterion 2: not met, there was no time";
+    for (first, second, ends_well) in [
+        (whole, "", true),
+        ("Done.", whole, true),
+        ("Criterion 1: met", "Criterion 2: met", false),
+        ("criterion 12: met", "Done, criterion 1: and criterion 2: are met.", false),
+    ] {
+        let mut told = Told::new(Some(2), None);
+        told.contract.step.success_criteria = criteria.to_vec();
+        told.machine = Machine::new(&told.contract, Conversation::default());
+        told.turn(&[("a", "read", json!({}))], true, "one");
+        told.ask();
+        told.reply(first, &[]);
+        if !second.is_empty() {
+            assert_eq!(told.say(), HostNote::CriteriaUnanswered);
+            assert_eq!(told.ask(), (3, Purpose::Report), "one more turn, beyond the limit");
+            told.reply(second, &[]);
+        }
+        match told.next() {
+            Step::Done { report, .. } if ends_well => assert_eq!(&*report, whole),
+            Step::Fail(broken) if !ends_well => {
+                assert!(broken.reason.contains("Missing: 1"), "{}", broken.reason);
+                assert_eq!(broken.report.as_deref(), Some(second), "what it said is kept");
+            }
+            other => panic!("{first}: {other:?}"),
         }
     }
 }

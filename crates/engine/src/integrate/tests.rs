@@ -1,0 +1,290 @@
+//! Every order of finishing, failing, cancelling, changing and crashing: it always ends, in the fixed order, and
+//! nothing has the files while somebody else has them alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+/// Chance that can be drawn again.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+
+    fn one_in(&mut self, odds: u64) -> bool {
+        self.below(odds) == 0
+    }
+}
+
+/// What is under way outside the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Snapshot,
+    Merge(u32),
+    Check(u32),
+    Update(u32),
+}
+
+/// The world around one lane: children that work, effects that take their time, a parent that changes its files.
+struct Sim {
+    chance: Chance,
+    lane: Lane,
+    seats: BTreeMap<u32, Seat>,
+    /// Children that still work.
+    working: BTreeSet<u32>,
+    /// Children that wait to be integrated, and whether they have checks.
+    ready: BTreeMap<u32, bool>,
+    /// Merges that are in the journal and not yet in the files.
+    journalled: BTreeSet<u32>,
+    doing: Vec<Doing>,
+    stopping: BTreeSet<u32>,
+    changes: u32,
+    changes_left: u32,
+    /// Children in the order in which they were integrated.
+    integrated: Vec<u32>,
+    failed: BTreeSet<u32>,
+    rechecked: BTreeMap<u32, u32>,
+}
+
+impl Sim {
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance(seed);
+        let mut sim = Self {
+            lane: Lane::new(chance.one_in(2)),
+            seats: BTreeMap::new(),
+            working: BTreeSet::new(),
+            ready: BTreeMap::new(),
+            journalled: BTreeSet::new(),
+            doing: Vec::new(),
+            stopping: BTreeSet::new(),
+            changes: 0,
+            changes_left: u32::try_from(chance.below(6)).expect("small"),
+            integrated: Vec::new(),
+            failed: BTreeSet::new(),
+            rechecked: BTreeMap::new(),
+            chance,
+        };
+        for child in 1..=1 + u32::try_from(sim.chance.below(6)).expect("small") {
+            let seat = match sim.chance.below(4) {
+                0 => Seat { group: Group::Alone(child), rank: 0, foreground: false },
+                1 => Seat { group: Group::Plan, rank: 10 - child, foreground: true },
+                2 => Seat { group: Group::Reply("m1".into()), rank: child, foreground: true },
+                _ => Seat { group: Group::Reply("m2".into()), rank: child, foreground: true },
+            };
+            sim.lane.apply(Fact::Joined(child, seat.clone()));
+            sim.seats.insert(child, seat);
+            sim.working.insert(child);
+        }
+        sim
+    }
+
+    fn pump(&mut self) {
+        while let Some(action) = self.lane.decide() {
+            self.lane.apply(Fact::Began(action));
+            match action {
+                Action::Snapshot => self.begin(Doing::Snapshot),
+                Action::Merge(child) => self.begin(Doing::Merge(child)),
+                Action::Check(child) => self.begin(Doing::Check(child)),
+                Action::StopCheck(child) => {
+                    assert!(self.doing.contains(&Doing::Check(child)), "only what runs can be stopped");
+                    self.stopping.insert(child);
+                }
+                Action::Update(child) => {
+                    self.journalled.insert(child);
+                    self.begin(Doing::Update(child));
+                }
+                Action::Accept(child) => self.accept(child),
+            }
+        }
+    }
+
+    fn begin(&mut self, doing: Doing) {
+        if doing != Doing::Check(0) && !matches!(doing, Doing::Check(_)) {
+            assert_eq!(self.changes, 0, "{doing:?} needs the files alone, and a change is under way");
+            let others = self.doing.iter().filter(|other| !matches!(other, Doing::Check(_))).count();
+            assert_eq!(others, 0, "{doing:?} needs the files alone: {:?}", self.doing);
+        }
+        self.doing.push(doing);
+    }
+
+    fn accept(&mut self, child: u32) {
+        self.ready.remove(&child);
+        self.journalled.remove(&child);
+        let seat = &self.seats[&child];
+        for before in self.integrated.iter().filter(|before| self.seats[*before].group == seat.group) {
+            assert!(self.seats[before].rank < seat.rank, "{before} was integrated before {child}");
+        }
+        let open = self.working.iter().chain(self.ready.keys());
+        for other in open.filter(|other| self.seats[*other].group == seat.group) {
+            assert!(self.seats[other].rank > seat.rank, "{child} overtook {other}");
+        }
+        self.integrated.push(child);
+    }
+
+    fn fail(&mut self, child: u32) {
+        self.ready.remove(&child);
+        self.failed.insert(child);
+        self.lane.apply(Fact::Left(child));
+        self.doing.retain(|doing| *doing != Doing::Check(child) && *doing != Doing::Merge(child));
+    }
+
+    /// Ends one thing that is under way.
+    fn finish(&mut self, at: usize) {
+        match self.doing.remove(at) {
+            Doing::Snapshot => self.lane.apply(Fact::SnapshotTaken(true)),
+            Doing::Merge(child) if self.chance.one_in(6) => self.fail(child),
+            Doing::Merge(child) => {
+                let same = self.chance.one_in(5);
+                self.lane.apply(Fact::Merged { child, same });
+            }
+            Doing::Check(child) if self.stopping.remove(&child) => self.lane.apply(Fact::CheckStopped(child)),
+            Doing::Check(child) if self.chance.one_in(5) => self.fail(child),
+            Doing::Check(child) => {
+                *self.rechecked.entry(child).or_default() += 1;
+                self.lane.apply(Fact::Checked(child));
+            }
+            Doing::Update(child) => {
+                self.lane.apply(Fact::Updated(child));
+                self.accept(child);
+            }
+        }
+    }
+
+    /// The process dies: what was under way is lost, the journal and the children are not.
+    fn crash(&mut self) {
+        self.doing.clear();
+        self.stopping.clear();
+        self.changes = 0;
+        self.lane = Lane::new(false);
+        for child in self.working.iter().chain(self.ready.keys()) {
+            self.lane.apply(Fact::Joined(*child, self.seats[child].clone()));
+        }
+        for (child, checks) in &self.ready {
+            let merged = self.journalled.contains(child);
+            self.lane.apply(Fact::Ready { child: *child, checks: *checks, merged });
+        }
+    }
+
+    fn step(&mut self) {
+        let pick = |chance: &mut Chance, from: &[u32]| -> Option<u32> {
+            let at = usize::try_from(chance.below(from.len().max(1) as u64)).expect("small");
+            from.get(at).copied()
+        };
+        match self.chance.below(12) {
+            0..=2 => {
+                let working: Vec<u32> = self.working.iter().copied().collect();
+                let Some(child) = pick(&mut self.chance, &working) else { return };
+                self.working.remove(&child);
+                if self.chance.one_in(4) {
+                    self.lane.apply(Fact::Left(child));
+                    self.failed.insert(child);
+                } else {
+                    let checks = self.chance.one_in(2);
+                    self.ready.insert(child, checks);
+                    self.lane.apply(Fact::Ready { child, checks, merged: false });
+                }
+            }
+            3 if self.changes_left > 0 && self.lane.may_change() => {
+                self.changes_left -= 1;
+                self.changes += 1;
+                let alone = self.doing.iter().any(|doing| !matches!(doing, Doing::Check(_)));
+                assert!(!alone, "a change began while something had the files alone: {:?}", self.doing);
+                self.lane.apply(Fact::ChangeBegan);
+            }
+            4 | 5 if self.changes > 0 => {
+                self.changes -= 1;
+                self.lane.apply(Fact::ChangeEnded);
+            }
+            6 => self.lane.apply(Fact::SnapshotWanted),
+            7 if self.chance.one_in(10) => self.crash(),
+            8 if self.chance.one_in(4) => {
+                let ready: Vec<u32> = self.ready.keys().copied().collect();
+                let Some(child) = pick(&mut self.chance, &ready) else { return };
+                if !self.journalled.contains(&child) {
+                    self.fail(child);
+                }
+            }
+            _ => {
+                if !self.doing.is_empty() {
+                    let at = usize::try_from(self.chance.below(self.doing.len() as u64)).expect("small");
+                    self.finish(at);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_order_of_events_ends_with_everybody_integrated_once_or_failed() {
+    let mut rechecks = 0;
+    for seed in 0..20_000 {
+        let mut sim = Sim::new(seed);
+        let children = sim.seats.len();
+        let mut steps = 0;
+        while sim.integrated.len() + sim.failed.len() < children {
+            sim.step();
+            sim.pump();
+            steps += 1;
+            assert!(steps < 10_000, "seed {seed} does not end: {:?} {:?}", sim.lane, sim.doing);
+        }
+        let once: BTreeSet<u32> = sim.integrated.iter().copied().collect();
+        assert_eq!(once.len(), sim.integrated.len(), "seed {seed}: nobody is integrated twice");
+        assert!(once.is_disjoint(&sim.failed), "seed {seed}");
+        rechecks += sim.rechecked.values().filter(|count| **count > 1).count();
+    }
+    assert!(rechecks > 100, "files moved while checks ran: {rechecks}");
+}
+
+#[test]
+fn a_busy_parent_does_not_keep_a_child_waiting_for_ever() {
+    let mut lane = Lane::new(true);
+    lane.apply(Fact::Joined(1, Seat { group: Group::Alone(1), rank: 0, foreground: true }));
+    lane.apply(Fact::ChangeBegan);
+    lane.apply(Fact::Ready { child: 1, checks: true, merged: false });
+    assert_eq!(lane.decide(), None, "the change ends first");
+    assert!(!lane.may_change(), "no other begins before the child had its turn");
+    lane.apply(Fact::ChangeEnded);
+    // Its checks run beside changes three times; then the files are held.
+    for round in 0..=RECHECKS_MAX {
+        assert_eq!(lane.decide(), Some(Action::Snapshot));
+        lane.apply(Fact::Began(Action::Snapshot));
+        lane.apply(Fact::SnapshotTaken(true));
+        assert_eq!(lane.decide(), Some(Action::Merge(1)));
+        lane.apply(Fact::Began(Action::Merge(1)));
+        lane.apply(Fact::Merged { child: 1, same: false });
+        assert_eq!(lane.decide(), Some(Action::Check(1)));
+        lane.apply(Fact::Began(Action::Check(1)));
+        assert_eq!(lane.may_change(), round < RECHECKS_MAX, "round {round}");
+        if round < RECHECKS_MAX {
+            lane.apply(Fact::ChangeBegan);
+            lane.apply(Fact::ChangeEnded);
+        }
+        lane.apply(Fact::Checked(1));
+    }
+    assert_eq!(lane.decide(), Some(Action::Update(1)));
+}
+
+#[test]
+fn a_foreground_child_overtakes_a_background_one_whose_checks_run() {
+    let mut lane = Lane::new(true);
+    lane.apply(Fact::Joined(1, Seat { group: Group::Alone(1), rank: 0, foreground: false }));
+    lane.apply(Fact::Joined(2, Seat { group: Group::Reply("m".into()), rank: 2, foreground: true }));
+    lane.apply(Fact::Ready { child: 1, checks: true, merged: false });
+    for action in [Action::Merge(1), Action::Check(1)] {
+        assert_eq!(lane.decide(), Some(action));
+        lane.apply(Fact::Began(action));
+        lane.apply(Fact::Merged { child: 1, same: false });
+    }
+    assert_eq!(lane.decide(), None);
+    lane.apply(Fact::Ready { child: 2, checks: false, merged: false });
+    assert_eq!(lane.decide(), Some(Action::StopCheck(1)));
+    lane.apply(Fact::Began(Action::StopCheck(1)));
+    assert_eq!(lane.decide(), None, "it is stopped once");
+    lane.apply(Fact::CheckStopped(1));
+    assert_eq!(lane.decide(), Some(Action::Merge(2)));
+}
