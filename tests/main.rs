@@ -12,6 +12,7 @@ mod cli_logs;
 mod cli_look;
 mod cli_permissions;
 mod cli_plan;
+mod cli_plan_run;
 mod cli_resume;
 mod cli_run;
 mod cli_send;
