@@ -47,7 +47,7 @@ pub(super) enum Effect {
     /// Make an isolated workspace.
     Make { of: WorkspaceOf, origin: ObjectId },
     /// Find, or lay out, the files that readers share.
-    Share { agent: AgentId, snapshot: ObjectId },
+    Share { snapshot: ObjectId },
     /// Commit the files of a workspace.
     Snapshot { of: WorkspaceOf },
     /// Commit them for good.
@@ -111,7 +111,7 @@ pub(super) enum Input {
         made: Result<MadeWorkspace, WorkspaceProblem>,
     },
     Shared {
-        agent: AgentId,
+        snapshot: ObjectId,
         dir: Result<PathBuf, WorkspaceProblem>,
     },
     Snapshot {
@@ -200,9 +200,9 @@ impl Driver {
                     faults.hit("engine.workspace.after_make");
                     Input::Made { agent: of.agent, made }
                 }
-                Effect::Share { agent, snapshot } => {
+                Effect::Share { snapshot } => {
                     let dir = workspaces.shared(&run, snapshot).await;
-                    Input::Shared { agent, dir }
+                    Input::Shared { snapshot, dir }
                 }
                 Effect::Snapshot { of } => {
                     faults.hit("engine.workspace.before_snapshot");

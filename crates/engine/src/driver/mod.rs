@@ -32,6 +32,7 @@ use posse_domain::event::{CallError, EffectClass, Event, EventBody, QueuedFor, R
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, Run, RunEnd};
+use posse_domain::object_id::ObjectId;
 use posse_domain::plan::Plan;
 use tokio::sync::{mpsc, watch};
 
@@ -138,6 +139,8 @@ pub(crate) struct Driver {
     held_writers: VecDeque<AgentId>,
     /// Who has the files of each agent, and whose work is next to be merged into them.
     lanes: HashMap<AgentId, Lane>,
+    /// Files that readers share, by snapshot.
+    shared: HashMap<ObjectId, place::Shared>,
     /// Merges that were made and are not yet in the journal.
     merges: HashMap<AgentId, integrating::Made>,
     /// Ends the checks under way, by the child they are for.
@@ -208,6 +211,7 @@ impl Driver {
             writers: BTreeSet::new(),
             held_writers: VecDeque::new(),
             lanes: HashMap::new(),
+            shared: HashMap::new(),
             merges: HashMap::new(),
             checks: HashMap::new(),
             delivery: Delivery::Due,
@@ -345,7 +349,7 @@ impl Driver {
             }
             Input::Recovered { agent, call_id, recovered } => self.recovered(&agent, &call_id, recovered),
             Input::Made { agent, made } => self.made(&agent, made),
-            Input::Shared { agent, dir } => self.shared(&agent, dir),
+            Input::Shared { snapshot, dir } => self.shared_made(snapshot, dir),
             Input::Snapshot { agent, taken } => self.snapshot_taken(&agent, taken),
             Input::Salvaged { agent, salvage } => self.salvaged(&agent, salvage),
             Input::Merged { request, merge } => self.merge_made(&request, merge),

@@ -1,6 +1,7 @@
 //! Where agents work: workspaces made when they are first needed, snapshots for those who start from them, and
 //! what keeps a change from beginning while the files are needed alone.
 
+use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,6 +24,15 @@ pub(crate) enum Place {
     Unmade,
     /// It is being made.
     Making,
+    /// Here.
+    At(Arc<PathBuf>),
+}
+
+/// The files of a snapshot that readers share.
+#[derive(Debug)]
+pub(crate) enum Shared {
+    /// They are being laid out; these wait for them.
+    Making(Vec<AgentId>),
     /// Here.
     At(Arc<PathBuf>),
 }
@@ -69,10 +79,12 @@ impl Driver {
         {
             return false;
         }
-        let placed = self.sessions.get(id).is_some_and(|session| matches!(session.place, Place::At(_)));
-        if !placed {
+        let placed = |driver: &Self| {
+            driver.sessions.get(id).is_some_and(|session| matches!(session.place, Place::At(_)))
+        };
+        if !placed(self) {
             self.want_place(id);
-            return true;
+            return !placed(self);
         }
         class.changes_workspace() && self.lanes.get(id).is_some_and(|lane| !lane.may_change())
     }
@@ -133,12 +145,25 @@ impl Driver {
         if session.place != Place::Unmade || session.ending.is_some() || !free {
             return;
         }
-        session.place = Place::Making;
-        self.after_commit(if writer {
-            Effect::Make { of, origin }
-        } else {
-            Effect::Share { agent: id.clone(), snapshot: origin }
-        });
+        if writer {
+            session.place = Place::Making;
+            return self.after_commit(Effect::Make { of, origin });
+        }
+        // Thousands may read the same files: they are laid out once, and found without a task for each.
+        match self.shared.entry(origin) {
+            Entry::Occupied(mut known) => match known.get_mut() {
+                Shared::At(dir) => session.place = Place::At(dir.clone()),
+                Shared::Making(waiting) => {
+                    session.place = Place::Making;
+                    waiting.push(id.clone());
+                }
+            },
+            Entry::Vacant(unknown) => {
+                unknown.insert(Shared::Making(vec![id.clone()]));
+                session.place = Place::Making;
+                self.after_commit(Effect::Share { snapshot: origin });
+            }
+        }
     }
 
     /// A workspace was made, or not.
@@ -159,15 +184,25 @@ impl Driver {
     }
 
     /// The shared files of a snapshot are there, or not.
-    pub(super) fn shared(&mut self, id: &AgentId, dir: Result<PathBuf, WorkspaceProblem>) {
-        match dir {
-            Ok(dir) => {
-                if let Some(session) = self.sessions.get_mut(id) {
-                    session.place = Place::At(Arc::new(dir));
+    pub(super) fn shared_made(&mut self, snapshot: ObjectId, dir: Result<PathBuf, WorkspaceProblem>) {
+        let waiting = match self.shared.remove(&snapshot) {
+            Some(Shared::Making(waiting)) => waiting,
+            Some(Shared::At(_)) | None => Vec::new(),
+        };
+        let dir = dir.map(Arc::new);
+        if let Ok(dir) = &dir {
+            self.shared.insert(snapshot, Shared::At(dir.clone()));
+        }
+        for id in waiting {
+            match &dir {
+                Ok(dir) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.place = Place::At(dir.clone());
+                    }
+                    self.placed(&id);
                 }
-                self.placed(id);
+                Err(problem) => self.not_placed(&id, problem),
             }
-            Err(problem) => self.not_placed(id, &problem),
         }
     }
 

@@ -85,7 +85,7 @@ fn call(chance: &mut Chance, turn: u32) -> ScriptedCall {
         if chance.one_in(8) {
             let file = format!("{}/{}", chance.below(3), chance.below(2));
             input["success_criteria"] =
-                json!(["it is there", {"command": format!("{file}={}", chance.below(4))}]);
+                json!([{"command": format!("{file}={}", chance.below(4))}]);
         }
         if chance.one_in(10) {
             input["repairs"] = json!((1 + chance.below(3)).to_string());
@@ -177,7 +177,7 @@ async fn random_trees_of_writers_always_end() {
         let ended = world.run(spec).await;
         merged += ended.events.iter().filter(|event| event.body.kind() == "agent.worktree_merged").count();
     }
-    assert!(merged > 20, "{merged}");
+    assert!(merged > 10, "{merged}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
