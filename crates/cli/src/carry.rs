@@ -5,8 +5,10 @@ use std::time::Duration;
 use posse::{Finished, Posse, RunHandle, RunId};
 
 use crate::asking::{Asking, Step};
+use crate::commands::apply::apply_finished;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::output::note;
 use crate::signals::{Ask, Signals};
 use crate::view::View;
 
@@ -133,16 +135,45 @@ pub(crate) async fn carry_and_tell(
     handle: &RunHandle,
     known: u64,
     signals: &mut Signals,
+    view: View,
+    asking: Asking,
+) -> Result<Exit, CliError> {
+    carry_and_apply(posse, handle, known, signals, view, asking, false).await
+}
+
+/// Carries the run, applies it if that is wanted and it completed, and tells how it ended.
+pub(crate) async fn carry_and_apply(
+    posse: &Posse,
+    handle: &RunHandle,
+    known: u64,
+    signals: &mut Signals,
     mut view: View,
     mut asking: Asking,
+    apply: bool,
 ) -> Result<Exit, CliError> {
     match carry_to_end(posse, handle, known, signals, &mut view, &mut asking).await? {
-        Carried::Ended(finished) => {
-            view.result(&finished)?;
-            Ok(Exit::of(&finished))
-        }
+        Carried::Ended(finished) => tell(posse, &finished, &mut view, apply).await,
         Carried::Stopped(ask) => Ok(ask.exit()),
     }
+}
+
+/// Tells how a run ended, and applies it if that is wanted and it completed.
+pub(crate) async fn tell(
+    posse: &Posse,
+    finished: &Finished,
+    view: &mut View,
+    apply: bool,
+) -> Result<Exit, CliError> {
+    let outcome = if apply { apply_finished(posse, finished).await } else { None };
+    let applied = outcome.as_ref().map(Result::is_ok);
+    view.result(finished, applied)?;
+    match outcome {
+        Some(Ok(said)) => note(&said),
+        Some(Err(error)) => note(error.text().trim_end()),
+        None if apply => note("not applied: the run did not complete"),
+        None => {}
+    }
+    Ok(Exit::of_applied(finished, applied))
 }
 
 /// Carries the run, and leaves it to the caller to tell how it ended.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use posse::sandbox::{Environment as Passed, SandboxOptions};
-use posse::{Catalog, Posse, PosseBuilder};
+use posse::{Catalog, Posse, PosseBuilder, WorkspaceOptions, WorkspaceSettings};
 use posse_domain::event::EffectClass;
 
 use crate::Extras;
@@ -52,11 +52,17 @@ impl Context {
         let mut builder = self.builder().state_dir(self.state_dir()?).models(Arc::new(models));
         let settings = Settings::resolve(&self.environment)?;
         let search = settings.search.search(&self.environment.variables)?;
-        builder = builder.sandbox(self.sandbox(&settings)?).search(search);
+        builder =
+            builder.sandbox(self.sandbox(&settings)?).search(search).workspaces(self.workspaces(settings)?);
         for tool in &self.extras.tools {
             builder = builder.tool(tool.clone());
         }
         Ok(builder.open()?)
+    }
+
+    /// How workspaces are made.
+    fn workspaces(&self, settings: Settings) -> Result<WorkspaceSettings, CliError> {
+        settings.workspace.settings(self.environment.home.as_deref())
     }
 
     /// The box that commands run in.
@@ -74,12 +80,18 @@ impl Context {
 
     /// Opens the state directory to post commands, if there is one: without runs there is nothing to make.
     pub(crate) fn open_to_post(&self) -> Result<Posse, CliError> {
-        Ok(self.builder().state_dir(self.state_dir()?).open()?)
+        Ok(self.builder().state_dir(self.state_dir()?).workspaces(self.usual_workspaces()).open()?)
     }
 
     /// Opens the state directory to look only.
     pub(crate) fn look(&self) -> Result<Posse, CliError> {
-        Ok(self.builder().look_at(self.state_dir()?).open()?)
+        Ok(self.builder().look_at(self.state_dir()?).workspaces(self.usual_workspaces()).open()?)
+    }
+
+    /// Workspaces for verbs that make none: a mistake in the settings keeps nobody from looking.
+    fn usual_workspaces(&self) -> WorkspaceSettings {
+        let host = WorkspaceOptions { home: self.environment.home.clone(), ..WorkspaceOptions::default() };
+        WorkspaceSettings { host, ..WorkspaceSettings::default() }
     }
 
     fn builder(&self) -> PosseBuilder {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use posse::ports::StoreError;
 use serde::{Deserialize, Serialize};
 
+use crate::commands::apply::not_applied;
 use crate::exit::Exit;
 use crate::term;
 
@@ -116,6 +117,21 @@ impl From<posse::Error> for CliError {
             posse::Error::Ended { run, .. } => {
                 CliError::failed(message).hint(format!("`posse show {run}` tells how it went"))
             }
+            posse::Error::Removed { .. } => {
+                CliError::usage(message).hint("an exported copy can be compared with that hash")
+            }
+            posse::Error::StillRunning(run) => CliError::failed(message).hint(format!(
+                "`posse wait {run}` waits for its end; if nobody carries it, `posse resume {run}` goes on with it"
+            )),
+            posse::Error::NotCompleted { run, .. } => CliError::failed(message)
+                .hint(format!("look at it with `posse diff {run}`, then `posse apply --unfinished {run}`")),
+            posse::Error::InPlace(run) => {
+                CliError::failed(message).hint(format!("`posse report {run}` prints what it found"))
+            }
+            posse::Error::Files { run, .. } => CliError::failed(message)
+                .hint(format!("nothing was changed; the journal is whole: `posse show {run}`")),
+            posse::Error::Cleaning(_) => CliError::failed(message).hint("mend that, and clean again"),
+            posse::Error::NotApplied { run, problem, .. } => not_applied(&run, message, &problem),
             posse::Error::NotAsked { .. } => {
                 CliError::failed(message).hint("it was answered meanwhile, or its agent has ended")
             }

@@ -32,6 +32,11 @@ impl Exit {
             _ => Exit::FAILED,
         }
     }
+
+    /// The same of a run that was to be applied, or not: one that could not be is a failure.
+    pub(crate) fn of_applied(finished: &Finished, applied: Option<bool>) -> Exit {
+        if applied == Some(false) { Exit::FAILED } else { Exit::of(finished) }
+    }
 }
 
 impl From<Exit> for ExitCode {

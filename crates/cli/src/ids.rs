@@ -4,9 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use posse::{AgentId, Posse, RunId};
+use posse_agent::definition::nearest;
 use posse_domain::id::{AGENT_ID_MAX_LEN, RUN_ID_LEN};
 
 use crate::error::CliError;
+
+/// Runs among which the one is looked for that was probably meant.
+const LOOKED_THROUGH: u32 = 1_000;
 
 /// A run as it was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +30,7 @@ impl FromStr for RunArg {
 impl RunArg {
     /// The run that is meant.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<RunId, CliError> {
-        Ok(posse.find(&self.0).await?)
+        found(posse, &self.0).await
     }
 }
 
@@ -69,9 +73,95 @@ impl AgentArg {
 
     /// The agent that is meant; whether the run has it is for the caller to see.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<AgentId, CliError> {
-        let run = posse.find(&self.run).await?;
+        let run = found(posse, &self.run).await?;
         let agent = format!("{run}{}", self.path);
         agent.parse().map_err(|error| CliError::usage(format!("{error}")))
+    }
+}
+
+/// What a run made, or one of its agents.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
+pub(crate) struct WorkArg {
+    /// The run, or an agent
+    run: AgentArg,
+    /// An agent of the run, such as 2.1
+    agent: Option<PartArg>,
+}
+
+/// An agent as it is typed after its run: with the run, or without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PartArg {
+    Path(String),
+    Whole(AgentArg),
+}
+
+impl FromStr for PartArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.split('.').all(is_number) {
+            return Ok(Self::Path(format!(".{text}")));
+        }
+        text.parse().map(Self::Whole)
+    }
+}
+
+impl WorkArg {
+    /// The agent that is meant; its run has it. A run stands for its root.
+    pub(crate) async fn find(&self, posse: &Posse) -> Result<AgentId, CliError> {
+        let named = self.run.find(posse).await?;
+        let agent = match &self.agent {
+            None => named,
+            Some(_) if !self.run.is_run() => {
+                return Err(CliError::usage(format!("`{}` is an agent already", self.run)));
+            }
+            Some(PartArg::Path(path)) => {
+                let agent = format!("{named}{path}");
+                agent.parse().map_err(|error| CliError::usage(format!("{error}")))?
+            }
+            Some(PartArg::Whole(whole)) => {
+                let agent = whole.find(posse).await?;
+                if agent.run() != named.run() {
+                    return Err(CliError::usage(format!("`{whole}` is not an agent of run {named}")));
+                }
+                agent
+            }
+        };
+        check_known(posse, &agent).await?;
+        Ok(agent)
+    }
+}
+
+/// Refuses an agent that its run does not have, with the nearest that it has.
+pub(crate) async fn check_known(posse: &Posse, agent: &AgentId) -> Result<(), CliError> {
+    let info = posse.get(&agent.run()).await?;
+    if info.agents.iter().any(|known| known.id == *agent) {
+        return Ok(());
+    }
+    let error = CliError::from(posse::Error::NoAgent(agent.clone()));
+    let known = info.agents.iter().map(|known| known.id.as_str());
+    Err(match nearest(agent.as_str(), known) {
+        Some(near) => {
+            error.hint(format!("did you mean {near}? `posse show {}` lists the agents", agent.run()))
+        }
+        None => error,
+    })
+}
+
+/// The run whose id begins like this; if there is none, the error offers the nearest.
+async fn found(posse: &Posse, typed: &str) -> Result<RunId, CliError> {
+    match posse.find(typed).await {
+        Err(error @ posse::Error::NoRun(_)) => {
+            let runs = posse.runs("", LOOKED_THROUGH).await?;
+            let near = nearest(typed, runs.iter().map(|run| run.run.as_str()));
+            let hint = near.map(|near| format!("did you mean {near}? `posse ps --all` lists the runs"));
+            let error = CliError::from(error);
+            Err(match hint {
+                Some(hint) => error.hint(hint),
+                None => error,
+            })
+        }
+        found => Ok(found?),
     }
 }
 

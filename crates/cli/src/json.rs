@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use posse::{
-    AgentInfo, DepthInfo, EventBody, Figures, Finished, JournalEvent, Request, RunInfo, RunSummary, Usage,
+    AgentInfo, AppliedRun, Cleaned, DepthInfo, EventBody, Figures, Finished, JournalEvent, Request, RunId,
+    RunInfo, RunResult, RunSummary, SalvagedWork, Usage,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -130,12 +131,26 @@ pub(crate) struct ResultLine<'a> {
     usage: Spent,
     agents: u64,
     failed: Vec<FailedLine<'a>>,
+    /// What it made of the files, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RunResult>,
+    /// What its workspaces take on disk, if it made anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk_bytes: Option<u64>,
+    /// With `--apply`: whether that was brought into the checkout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applied: Option<bool>,
     exit: u8,
 }
 
 impl<'a> ResultLine<'a> {
     /// The line of a run that has ended.
     pub(crate) fn new(finished: &'a Finished) -> Self {
+        Self::applied(finished, None)
+    }
+
+    /// The same of a run that was to be applied; whether it was.
+    pub(crate) fn applied(finished: &'a Finished, applied: Option<bool>) -> Self {
         let failed = finished.failed.iter();
         // A run that failed without a report says why instead.
         let reason = finished.failure.as_ref().map_or("", |(_, reason)| reason);
@@ -154,7 +169,10 @@ impl<'a> ResultLine<'a> {
                     reason: &child.reason,
                 })
                 .collect(),
-            exit: Exit::of(finished).0,
+            result: finished.result.as_ref(),
+            disk_bytes: finished.disk_bytes,
+            applied,
+            exit: Exit::of_applied(finished, applied).0,
         }
     }
 }
@@ -275,17 +293,119 @@ pub(crate) struct ShowLine<'a> {
     status: &'a str,
     agents: Vec<AgentLine<'a>>,
     by_depth: Vec<DepthLine>,
+    /// What it made of the files, if it has ended and made anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RunResult>,
+    /// What it takes on disk beside the journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk_bytes: Option<u64>,
 }
 
 impl<'a> ShowLine<'a> {
     /// The line of a run.
-    pub(crate) fn new(run: &'a RunInfo, requests: &[Request]) -> Self {
+    pub(crate) fn new(
+        run: &'a RunInfo,
+        requests: &[Request],
+        result: Option<&'a RunResult>,
+        disk_bytes: Option<u64>,
+    ) -> Self {
         Self {
             version: VERSION,
             run: run.run.as_str(),
             status: crate::text::status(&run.status, run.holder.as_ref()),
             agents: run.agents.iter().map(|agent| AgentLine::new(agent, requests)).collect(),
             by_depth: run.by_depth.iter().map(DepthLine::from).collect(),
+            result,
+            disk_bytes,
+        }
+    }
+}
+
+/// What was brought into a checkout: `apply --json`.
+#[derive(Serialize)]
+pub(crate) struct AppliedLine<'a> {
+    version: u32,
+    run: &'a str,
+    /// The checkout; null if the run has no files of its own.
+    dir: Option<String>,
+    files: usize,
+    merged: usize,
+    already: usize,
+}
+
+impl<'a> AppliedLine<'a> {
+    /// The line of a run that was applied.
+    pub(crate) fn new(run: &'a RunId, applied: Option<&AppliedRun>) -> Self {
+        let counts = applied.and_then(|applied| applied.applied).unwrap_or_default();
+        Self {
+            version: VERSION,
+            run: run.as_str(),
+            dir: applied.map(|applied| applied.dir.display().to_string()),
+            files: counts.files,
+            merged: counts.merged,
+            already: counts.already,
+        }
+    }
+}
+
+/// Salvaged work of one attempt: `salvage --json`.
+#[derive(Serialize)]
+pub(crate) struct SalvageLine<'a> {
+    version: u32,
+    agent: &'a str,
+    attempt: u32,
+    at: String,
+    commit: Option<String>,
+    /// Null if it is not kept any more.
+    files: Option<u64>,
+    left_out: &'a [String],
+    left_out_count: u64,
+    problem: Option<&'a str>,
+}
+
+impl<'a> SalvageLine<'a> {
+    /// The line of an attempt.
+    pub(crate) fn new(work: &'a SalvagedWork) -> Self {
+        Self {
+            version: VERSION,
+            agent: work.agent.as_str(),
+            attempt: work.attempt,
+            at: timestamp(work.at_ms),
+            commit: work.commit.map(|commit| commit.to_string()),
+            files: work.files,
+            left_out: &work.left_out,
+            left_out_count: work.left_out_count,
+            problem: work.problem.as_deref(),
+        }
+    }
+}
+
+/// Something that was kept.
+#[derive(Serialize)]
+struct KeptLine<'a> {
+    what: &'a str,
+    why: &'a str,
+}
+
+/// What was cleaned: `gc --json`.
+#[derive(Serialize)]
+pub(crate) struct GcLine<'a> {
+    version: u32,
+    dry_run: bool,
+    removed: &'a [String],
+    kept: Vec<KeptLine<'a>>,
+    freed_bytes: u64,
+}
+
+impl<'a> GcLine<'a> {
+    /// The line of a cleaning.
+    pub(crate) fn new(cleaned: &'a Cleaned, dry_run: bool) -> Self {
+        Self {
+            version: VERSION,
+            dry_run,
+            removed: &cleaned.removed,
+            kept: cleaned.kept.iter().map(|(what, why)| KeptLine { what, why }).collect(),
+            freed_bytes: cleaned.freed_bytes,
         }
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Wanted {
     pub(crate) plan: Option<Plan>,
     /// A model that is part of this program, whatever the settings say.
     pub(crate) own_model: Option<&'static str>,
+    /// Whether what it makes is brought into the checkout at its end.
+    pub(crate) apply: bool,
     /// All settings, flags included.
     pub(crate) settings: Settings,
 }
@@ -69,12 +71,14 @@ pub(crate) struct Launch {
     approvals: Approvals,
     on_ask: OnAsk,
     plan: Option<Plan>,
+    /// Whether what it makes is brought into the checkout at its end.
+    pub(crate) apply: bool,
 }
 
 impl Launch {
     /// Checks what was asked for. The models it needs are left in `models`, so that no script is read twice.
     pub(crate) fn new(wanted: Wanted, context: &Context, models: &Catalog) -> Result<Self, CliError> {
-        let Wanted { request, definition, agents, dir, max_depth, permissions, plan, own_model, settings } =
+        let Wanted { request, definition, agents, dir, max_depth, permissions, plan, own_model, apply, settings } =
             wanted;
         let cwd = &context.environment.cwd;
         let mut definitions = match &agents {
@@ -119,6 +123,7 @@ impl Launch {
             approvals,
             on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),
             plan,
+            apply,
         })
     }
 

@@ -5,6 +5,7 @@
 //! arguments (`args`), settings with their origins (`settings`), and what a run needs (`launch`). Everything
 //! that can be wrong with them is found before anything is written.
 
+mod age;
 mod approvals;
 mod args;
 mod asking;

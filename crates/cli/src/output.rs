@@ -23,6 +23,11 @@ impl Output {
         self.0.write_all(text.as_bytes()).map_err(|error| failed(&error))
     }
 
+    /// Writes bytes as they are; for what is no terminal.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        self.0.write_all(bytes).map_err(|error| failed(&error))
+    }
+
     /// Writes text that may hold what a model or a tool said, without its control sequences.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), CliError> {
         self.own(&term::clean(text))

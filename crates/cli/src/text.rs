@@ -57,6 +57,20 @@ pub(crate) fn count(n: u64) -> String {
     }
 }
 
+/// A number of bytes, in its largest fitting unit.
+pub(crate) fn bytes(n: u64) -> String {
+    let tenths = |unit: u64| {
+        let tenths = u128::from(n) * 10 / u128::from(unit);
+        format!("{}.{}", tenths / 10, tenths % 10)
+    };
+    match n {
+        0..1_024 => format!("{n} B"),
+        1_024..1_048_576 => format!("{} KiB", tenths(1 << 10)),
+        1_048_576..1_073_741_824 => format!("{} MiB", tenths(1 << 20)),
+        _ => format!("{} GiB", tenths(1 << 30)),
+    }
+}
+
 /// A number of things, with the right ending.
 pub(crate) fn plural(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) }
@@ -111,6 +125,8 @@ mod tests {
         assert_eq!(texts, ["0 ms", "999 ms", "1.0 s", "59.9 s", "1 min 1 s", "1 h 0 min", "1 d 1 h"]);
         let counts: Vec<String> = [0, 9_999, 12_345, 1_250_000].map(count).to_vec();
         assert_eq!(counts, ["0", "9999", "12.3k", "1.2M"]);
+        let sizes: Vec<String> = [0, 1_023, 1_536, 5 << 20, 3 << 30].map(bytes).to_vec();
+        assert_eq!(sizes, ["0 B", "1023 B", "1.5 KiB", "5.0 MiB", "3.0 GiB"]);
         assert_eq!(plural(1, "agent"), "1 agent");
         assert_eq!(plural(2, "agent"), "2 agents");
     }

@@ -174,6 +174,12 @@ impl PosseBuilder {
             Place::Directory(dir) => Some(dir.join(RUNS)),
             Place::Memory | Place::Existing(_) | Place::Given(_) => None,
         };
+        let files = match (&self.place, &self.workspaces) {
+            (Place::Directory(dir) | Place::Existing(dir), Some(settings)) => {
+                Some(posse_host::workspace::Workspaces::new(dir, settings.host.clone()))
+            }
+            _ => None,
+        };
         let mut sandbox = self.sandbox;
         if let Place::Directory(dir) | Place::Existing(dir) = &self.place {
             // No command sees the journal, wherever it is kept.
@@ -224,6 +230,6 @@ impl PosseBuilder {
         let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
         let workspaces = workspaces.map(|all| Arc::new(all) as Arc<dyn posse_engine::ports::Workspaces>);
         let parts = Parts { store, models, tools, system, workspaces, faults: self.faults };
-        Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared))
+        Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared, files))
     }
 }

@@ -1,8 +1,12 @@
 //! What can go wrong for an embedder.
 
+use std::path::PathBuf;
+
+use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_engine::ports::StoreError;
 use posse_engine::{HistoryError, RuntimeError};
+use posse_host::workspace::{ApplyError, WorkspaceError};
 use thiserror::Error;
 
 /// Why something was not done.
@@ -19,6 +23,14 @@ pub enum Error {
     /// No run starts with this.
     #[error("there is no run `{0}`")]
     NoRun(String),
+    /// The one run that starts with this was removed.
+    #[error("run {run} was removed; its journal ended with hash {head}")]
+    Removed {
+        /// The run.
+        run: RunId,
+        /// The hash of its last event.
+        head: Hash,
+    },
     /// Several runs start with this.
     #[error("`{prefix}` fits several runs: {}", examples.join(", "))]
     Ambiguous {
@@ -37,6 +49,43 @@ pub enum Error {
         run: RunId,
         /// How.
         status: String,
+    },
+    /// The run has not ended.
+    #[error("run {0} has not ended")]
+    StillRunning(RunId),
+    /// The run has ended, but not well.
+    #[error("run {run} {status}; what it made may be half of something")]
+    NotCompleted {
+        /// The run.
+        run: RunId,
+        /// How it ended.
+        status: String,
+    },
+    /// The run has no files of its own.
+    #[error(
+        "run {0} worked in place: nobody in it could change files, or it has no state directory to keep them in"
+    )]
+    InPlace(RunId),
+    /// The files of a run could not be used.
+    #[error("the files of run {run}: {problem}")]
+    Files {
+        /// The run.
+        run: RunId,
+        /// What is wrong.
+        problem: WorkspaceError,
+    },
+    /// Cleaning could not go on.
+    #[error("cleaning: {0}")]
+    Cleaning(WorkspaceError),
+    /// What a run made could not be brought into the checkout.
+    #[error("run {run} was not applied to {}: {problem}", .dir.display())]
+    NotApplied {
+        /// The run.
+        run: RunId,
+        /// The checkout.
+        dir: PathBuf,
+        /// Why not.
+        problem: ApplyError,
     },
     /// Nobody waits for this answer, or not any more.
     #[error("{agent} does not wait for an answer about `{operation}`")]

@@ -1,7 +1,7 @@
 //! Runs and agents as embedders and the command line see them.
 
 use posse_domain::budget::{Figures, Usage};
-use posse_domain::event::{EventBody, FailedChild};
+use posse_domain::event::{EventBody, FailedChild, RunResult};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::FailKind;
 use posse_domain::permission::Authority;
@@ -214,6 +214,10 @@ pub struct Finished {
     pub agents: u64,
     /// The children that failed.
     pub failed: Vec<FailedChild>,
+    /// What it made of the files, if anything.
+    pub result: Option<RunResult>,
+    /// What its workspaces take on disk, if it made anything.
+    pub disk_bytes: Option<u64>,
 }
 
 impl Finished {
@@ -226,6 +230,8 @@ impl Finished {
             usage,
             agents: 0,
             failed: failed.to_vec(),
+            result: result_of(body).cloned(),
+            disk_bytes: None,
         };
         Some(match body {
             EventBody::RunCompleted(e) => {
@@ -242,5 +248,15 @@ impl Finished {
             }
             _ => return None,
         })
+    }
+}
+
+/// What a run made of the files, by its last event.
+fn result_of(body: &EventBody) -> Option<&RunResult> {
+    match body {
+        EventBody::RunCompleted(e) => e.result.as_ref(),
+        EventBody::RunFailed(e) => e.result.as_ref(),
+        EventBody::RunCancelled(e) => e.result.as_ref(),
+        _ => None,
     }
 }

@@ -32,18 +32,21 @@
 //! ```
 
 mod builder;
+mod cleaning;
 mod error;
 mod events;
 mod info;
 mod new_run;
 mod requests;
 mod system;
+mod work;
 mod workspaces;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use builder::PosseBuilder;
+pub use cleaning::{Cleaned, Cleaning};
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
 pub use info::{AgentInfo, DepthInfo, Finished, RunInfo, RunSummary};
@@ -51,7 +54,7 @@ pub use new_run::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, NewRun};
 pub use posse_agent::definition::{Definitions, builtin, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, effective_max_depth};
 pub use posse_domain::definition::Definition;
-pub use posse_domain::event::{EventBody, OrderChecker};
+pub use posse_domain::event::{EventBody, OrderChecker, RunResult};
 pub use posse_domain::id::{AgentId, RunId};
 pub use posse_domain::permission::{
     Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules,
@@ -60,10 +63,14 @@ pub use posse_engine::ports;
 pub use posse_engine::{Delta, DeltaPart, RunHandle, TaskEvent, TaskState, Verified, VerifyError};
 pub use posse_host::sandbox::{self, init};
 pub use posse_host::workspace;
-pub use posse_host::workspace::GIT_PATH;
+pub use posse_host::workspace::{
+    Applied, ApplyError, DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, DiffForm,
+    DiffOptions, GIT_PATH, WorkspaceError, WorkspaceOptions,
+};
 pub use posse_models::{Catalog, scripted};
 pub use posse_tools::Search;
 pub use requests::Request;
+pub use work::{AppliedRun, ApplyWhich, Restored, SalvagedWork};
 pub use workspaces::WorkspaceSettings;
 
 use posse_engine::ports::{Holder, MailCommand, RunKey, Store, TenantId, Tool};
@@ -96,6 +103,8 @@ pub struct Posse {
     store: Arc<dyn Store>,
     tenant: TenantId,
     tools: Arc<[Tool]>,
+    /// The workspaces beneath the state directory, if there is one.
+    files: Option<posse_host::workspace::Workspaces>,
 }
 
 impl Posse {
@@ -104,8 +113,13 @@ impl Posse {
         PosseBuilder::default()
     }
 
-    fn new(runtime: Runtime, tenant: TenantId, tools: Arc<[Tool]>) -> Self {
-        Self { store: runtime.store().clone(), runtime, tenant, tools }
+    fn new(
+        runtime: Runtime,
+        tenant: TenantId,
+        tools: Arc<[Tool]>,
+        files: Option<posse_host::workspace::Workspaces>,
+    ) -> Self {
+        Self { store: runtime.store().clone(), runtime, tenant, tools, files }
     }
 
     /// Starts a run; returns once its beginning is durable.
@@ -134,13 +148,22 @@ impl Posse {
     pub async fn find(&self, prefix: &str) -> Result<RunId, Error> {
         let mut runs = self.store.runs(&self.tenant, prefix, 3).await?;
         match runs.len() {
-            0 => Err(Error::NoRun(prefix.to_owned())),
+            0 => Err(self.no_run(prefix).await?),
             1 => Ok(runs.remove(0).run),
             _ => Err(Error::Ambiguous {
                 prefix: prefix.to_owned(),
                 examples: runs.iter().map(|entry| entry.run.to_string()).collect(),
             }),
         }
+    }
+
+    /// Why there is no run with this beginning: there never was one, or it was removed.
+    async fn no_run(&self, prefix: &str) -> Result<Error, Error> {
+        let mut removed = self.store.removed(&self.tenant, prefix, 2).await?;
+        Ok(match (removed.len(), removed.pop()) {
+            (1, Some(removed)) => Error::Removed { run: removed.run, head: removed.head.hash },
+            _ => Error::NoRun(prefix.to_owned()),
+        })
     }
 
     /// A run with all its agents.
@@ -206,6 +229,10 @@ impl Posse {
 
     async fn with_count(&self, mut finished: Finished) -> Result<Finished, Error> {
         finished.agents = self.store.agents(&self.key(&finished.run)).await?.len() as u64;
+        if finished.result.is_some() {
+            // Only told: a directory that cannot be looked at does not change how the run ended.
+            finished.disk_bytes = self.disk_bytes(&finished.run).await.ok().flatten();
+        }
         Ok(finished)
     }
 

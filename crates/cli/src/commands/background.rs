@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::asking::Asking;
 use crate::background::{Answer, name_log};
-use crate::carry::carry_and_tell;
+use crate::carry::carry_and_apply;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -36,10 +36,11 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
             let signals = Signals::listen()?;
             let launch = read_launch()?;
             let posse = context.open(launch::models(context))?;
+            let apply = launch.apply;
             let handle = posse.start(launch.into_new_run()).await?;
-            Ok((signals, posse, handle))
+            Ok((signals, posse, handle, apply))
         };
-        let (mut signals, posse, handle) = match started.await {
+        let (mut signals, posse, handle, apply) = match started.await {
             Ok(started) => started,
             Err(error) => {
                 output.json(&Answer::Refused(error))?;
@@ -49,7 +50,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
         name_log(&args.log, handle.id().as_str());
         // Whoever asked may be gone; the run is not.
         drop(output.json(&Answer::Started { run: handle.id().to_string() }));
-        carry_and_tell(&posse, &handle, 0, &mut signals, View::plain(), Asking::nobody()).await
+        carry_and_apply(&posse, &handle, 0, &mut signals, View::plain(), Asking::nobody(), apply).await
     })
 }
 

@@ -1,19 +1,24 @@
 //! One file for each verb: its arguments, whose doc comments are its help, and one function.
 
 mod answering;
+pub(crate) mod apply;
 pub(crate) mod approve;
 pub(crate) mod background;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod deny;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod gc;
 pub(crate) mod logs;
 pub(crate) mod plan;
 pub(crate) mod ps;
+pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
+pub(crate) mod salvage;
 pub(crate) mod send;
 pub(crate) mod show;
 pub(crate) mod trace;
@@ -34,6 +39,10 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Show(args) => show::show(&args, context),
         Command::Logs(args) => logs::logs(&args, context),
         Command::Trace(args) => trace::trace(&args, context),
+        Command::Report(args) => report::report(&args, context),
+        Command::Diff(args) => diff::diff(&args, context),
+        Command::Apply(args) => apply::apply(&args, context),
+        Command::Salvage(args) => salvage::salvage(&args, context),
         Command::Wait(args) => wait::wait(&args, context),
         Command::Send(args) => send::send(&args, context),
         Command::Cancel(args) => cancel::cancel(&args, context),
@@ -42,6 +51,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Deny(args) => deny::deny(&args, context),
         Command::Verify(args) => verify::verify(&args, context),
         Command::Explain(args) => explain::explain(&args, context),
+        Command::Gc(args) => gc::gc(&args, context),
         Command::Doctor(args) => doctor::doctor(&args, context),
         Command::Demo(args) => demo::demo(&args, context),
         Command::Completions(args) => completions::completions(&args),

@@ -4,7 +4,7 @@ use posse::ports::Models;
 use posse::{Catalog, Posse, Resume, RunId, RunSummary};
 
 use crate::asking::{self, Asking};
-use crate::carry::carry_and_tell;
+use crate::carry::{carry_and_apply, tell};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -28,6 +28,9 @@ pub(crate) struct ResumeArgs {
     /// The newest run that was interrupted
     #[arg(long)]
     last: bool,
+    /// Bring what it made into the checkout once it has completed, as `posse apply` does
+    #[arg(long)]
+    apply: bool,
     /// Print events and the result as JSON lines
     #[arg(long)]
     json: bool,
@@ -51,13 +54,12 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         match resumed {
             Resume::Going(handle) => {
                 let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
-                carry_and_tell(&posse, &handle, known, &mut signals, view, asking).await
+                carry_and_apply(&posse, &handle, known, &mut signals, view, asking, args.apply).await
             }
             Resume::Held(holder) => Err(held(&run, holder.pid)),
             Resume::Ended => {
                 let finished = posse.wait(&run).await?;
-                view.result(&finished)?;
-                Ok(Exit::of(&finished))
+                tell(&posse, &finished, &mut view, args.apply).await
             }
         }
     })

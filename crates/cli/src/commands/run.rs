@@ -8,7 +8,7 @@ use posse_domain::plan::Plan;
 
 use crate::asking::{self, Asking};
 use crate::background;
-use crate::carry::carry_and_tell;
+use crate::carry::carry_and_apply;
 use crate::commands::plan::{MakeArgs, plan_for};
 use crate::context::Context;
 use crate::error::CliError;
@@ -71,6 +71,9 @@ pub(crate) struct RunArgs {
     /// `posse approve` [default: deny]
     #[arg(long, value_name = "deny|escalate", value_parser = on_ask)]
     on_ask: Option<OnAsk>,
+    /// Bring what it made into the checkout once it has completed, as `posse apply` does
+    #[arg(long)]
+    apply: bool,
     /// Print the run's id and carry it in the background
     #[arg(long, short)]
     detach: bool,
@@ -105,9 +108,10 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         let mut signals = Signals::listen()?;
         let posse = context.open(models)?;
         let attended = asking::attended(json);
+        let apply = launch.apply;
         let handle = posse.start(launch.into_new_run().attended(attended)).await?;
         let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
-        carry_and_tell(&posse, &handle, 0, &mut signals, View::new(json, context), asking).await
+        carry_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, apply).await
     })
 }
 
@@ -170,6 +174,7 @@ impl RunArgs {
             permissions: self.permissions,
             plan,
             own_model: None,
+            apply: self.apply,
         })
     }
 }

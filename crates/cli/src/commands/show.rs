@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use posse::{AgentInfo, Figures, Request, RunInfo};
+use posse::{AgentInfo, Figures, Request, RunInfo, RunResult};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -12,7 +12,8 @@ use crate::json::ShowLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{blocked, count, duration, plural, status, timestamp};
+use crate::text::{blocked, bytes, count, duration, plural, status, timestamp};
+use crate::view::work;
 
 /// Show a run with its agents, and what each of them spent
 #[derive(Debug, clap::Args)]
@@ -27,24 +28,37 @@ pub(crate) struct ShowArgs {
 /// Shows a run.
 pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
-    let (info, requests) = runtime::looking(async {
+    let (info, requests, result, disk_bytes) = runtime::looking(async {
         let run = args.run.find(&posse).await?;
         let info = posse.get(&run).await?;
         let requests = if info.status == "running" { posse.requests(&run).await? } else { Vec::new() };
-        Ok((info, requests))
+        let result = posse.finished(&run).await?.and_then(|finished| finished.result);
+        // Only told: files that cannot be looked at keep nobody from seeing the rest.
+        let disk_bytes = posse.disk_bytes(&run).await.ok().flatten();
+        Ok((info, requests, result, disk_bytes))
     })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&ShowLine::new(&info, &requests))?;
+        output.json(&ShowLine::new(&info, &requests, result.as_ref(), disk_bytes))?;
     } else {
-        output.text(&page(&info, &requests))?;
+        output.text(&page(&info, &requests, &files(&info, result.as_ref(), disk_bytes)))?;
     }
     output.flush()?;
     Ok(Exit::DONE)
 }
 
-fn page(info: &RunInfo, requests: &[Request]) -> String {
+/// What it made of the files, and what it takes on disk.
+fn files(info: &RunInfo, result: Option<&RunResult>, disk_bytes: Option<u64>) -> String {
+    match (result, disk_bytes) {
+        (Some(result), _) => format!("{}\n", work(info.run.as_str(), result, disk_bytes)),
+        (None, Some(taken)) => format!("{} on disk\n", bytes(taken)),
+        (None, None) => String::new(),
+    }
+}
+
+fn page(info: &RunInfo, requests: &[Request], files: &str) -> String {
     let mut page = heading(info);
+    page.push_str(files);
     page.push('\n');
     page.push_str(&figures_row("AGENT", "DEFINITION", "STATE", &FIGURES_HEAD, "TITLE"));
     for (lead, agent) in in_tree_order(&info.agents) {

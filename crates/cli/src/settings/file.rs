@@ -10,6 +10,7 @@ use serde_saphyr::Spanned;
 
 use super::sandbox::RawSandbox;
 use super::search::RawSearch;
+use super::workspace::{RawGc, RawWorkspace};
 use super::{Origin, Settings, Sourced, problem};
 use crate::error::CliError;
 use crate::limit::Limit;
@@ -26,6 +27,8 @@ struct RawSettings {
     on_ask: Option<Spanned<OnAsk>>,
     search: Option<RawSearch>,
     sandbox: Option<RawSandbox>,
+    workspace: Option<RawWorkspace>,
+    gc: Option<RawGc>,
     rules: Option<Rules>,
 }
 
@@ -71,7 +74,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         Err(serde_saphyr::Error::Eof { .. }) => None,
         read => read.map_err(|error| problem::in_file(&error, text, path))?,
     };
-    let RawSettings { model, agent, on_ask, search, sandbox, rules } = raw.unwrap_or_default();
+    let RawSettings { model, agent, on_ask, search, sandbox, workspace, gc, rules } = raw.unwrap_or_default();
     let agent = agent.unwrap_or_default();
     Ok(Settings {
         model: sourced(model, path),
@@ -84,6 +87,8 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         on_ask: sourced(on_ask, path),
         search: search.unwrap_or_default().sourced(path),
         sandbox: sandbox.unwrap_or_default().sourced(path),
+        workspace: workspace.unwrap_or_default().sourced(path),
+        gc: gc.unwrap_or_default().sourced(path),
         rules: rules.unwrap_or_default(),
     })
 }

@@ -7,6 +7,7 @@ mod problem;
 mod sandbox;
 mod search;
 mod variables;
+mod workspace;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,12 +16,13 @@ use posse::{OnAsk, Rules};
 
 use self::sandbox::SandboxSettings;
 use self::search::SearchSettings;
+use self::workspace::{GcKeys, WorkspaceKeys};
 use crate::env::Environment;
 use crate::error::CliError;
 use crate::limit::Limit;
 
 /// Every key there is. `rules` and `sandbox` can only be written in the file.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 27] = [
     "model",
     "agent.max_depth",
     "agent.max_orchestration_depth",
@@ -39,6 +41,14 @@ const KEYS: [&str; 19] = [
     "sandbox.concurrent",
     "sandbox.memory_mb",
     "sandbox.processes",
+    "workspace.copy",
+    "workspace.setup",
+    "workspace.caches",
+    "workspace.max_run_mb",
+    "workspace.max_files",
+    "workspace.max_file_mb",
+    "gc.workspaces",
+    "gc.salvage",
     "rules",
 ];
 
@@ -107,6 +117,10 @@ pub(crate) struct Settings {
     pub(crate) search: SearchSettings,
     /// `sandbox`: what commands of agents see and may use.
     pub(crate) sandbox: SandboxSettings,
+    /// `workspace`: how workspaces are made.
+    pub(crate) workspace: WorkspaceKeys,
+    /// `gc`: when they go.
+    pub(crate) gc: GcKeys,
     /// `rules`: the operator's layer.
     pub(crate) rules: Rules,
 }
@@ -134,6 +148,8 @@ impl Settings {
             on_ask: self.on_ask.or(other.on_ask),
             search: self.search.or(other.search),
             sandbox: if self.sandbox == SandboxSettings::default() { other.sandbox } else { self.sandbox },
+            workspace: self.workspace.or(other.workspace),
+            gc: self.gc.or(other.gc),
             rules: if self.rules.is_empty() { other.rules } else { self.rules },
         }
     }

@@ -53,7 +53,7 @@ fn describe(error: &Error) -> String {
 /// What was expected, without names of Rust's or the reader's types.
 fn kind(expected: &str) -> Cow<'_, str> {
     match expected {
-        "u32" => "a whole number of at least 0".into(),
+        "u32" | "u64" => "a whole number of at least 0".into(),
         "string scalar" => "a single value".into(),
         "mapping start" => "a map".into(),
         "sequence start" => "a list".into(),

@@ -55,9 +55,11 @@ impl Settings {
             "agent.max_tokens" => self.max_tokens = sourced(Limit::from_str(value)?, name),
             "agent.parallel" => self.parallel = sourced(Limit::from_str(value)?, name),
             "on_ask" => self.on_ask = sourced(on_ask(value)?, name),
-            _ => match key.strip_prefix("search.") {
-                Some(key) => self.search.set(key, value, name)?,
-                None => return Err("can only be set in the settings file".to_owned()),
+            _ => match key.split_once('.') {
+                Some(("search", key)) => self.search.set(key, value, name)?,
+                Some(("workspace", key)) => self.workspace.set(key, value, name)?,
+                Some(("gc", key)) => self.gc.set(key, value, name)?,
+                _ => return Err("can only be set in the settings file".to_owned()),
             },
         }
         Ok(())

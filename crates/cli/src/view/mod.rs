@@ -8,14 +8,14 @@ pub(crate) mod tree;
 
 use std::io::IsTerminal;
 
-use posse::{Finished, JournalEvent};
+use posse::{Finished, JournalEvent, RunResult};
 
 use crate::asking::write_out;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::json::{EventLine, ResultLine};
 use crate::output::{Output, note};
-use crate::text::{plural, spent};
+use crate::text::{bytes, plural, spent};
 use live::Live;
 
 /// How a run is shown.
@@ -121,10 +121,11 @@ impl View {
         }
     }
 
-    /// Tells how the run ended: its report on standard output, the rest on standard error.
-    pub(crate) fn result(&mut self, finished: &Finished) -> Result<(), CliError> {
+    /// Tells how the run ended: its report on standard output, the rest on standard error. With whether it was
+    /// applied, if it was to be.
+    pub(crate) fn result(&mut self, finished: &Finished, applied: Option<bool>) -> Result<(), CliError> {
         let written = if matches!(self.kind, Kind::Json) {
-            self.output.json(&ResultLine::new(finished))
+            self.output.json(&ResultLine::applied(finished, applied))
         } else {
             let with_figures = self.shows_figures();
             tell(&mut self.output, finished, with_figures)
@@ -172,4 +173,24 @@ pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
     if let Some((_, reason)) = &finished.failure {
         note(&format!("  {reason}"));
     }
+    if let Some(result) = &finished.result {
+        note(&work(finished.run.as_str(), result, finished.disk_bytes));
+    }
+}
+
+/// Where the work of a run is, what it takes on disk, and what to type next.
+pub(crate) fn work(run: &str, result: &RunResult, disk_bytes: Option<u64>) -> String {
+    let files = plural(result.files, "file");
+    let mut text = match &result.branch {
+        Some(branch) => format!("{files} changed on branch {branch}"),
+        None => format!("{files} changed"),
+    };
+    if let Some(disk_bytes) = disk_bytes {
+        text.push_str(&format!(" ({} on disk)", bytes(disk_bytes)));
+    }
+    text.push_str(&format!("; posse diff {run}, posse apply {run}"));
+    if let Some(problem) = &result.problem {
+        text.push_str(&format!("\n  there is no branch: {problem}"));
+    }
+    text
 }

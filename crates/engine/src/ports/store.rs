@@ -7,6 +7,7 @@
 //! | [`Store::watch`] | a wake-up is a hint, the log is the truth |
 //! | [`Store::claim`] / [`Store::heartbeat`] / [`Store::release`] | at most one live lease; strictly growing epoch; the store's clock |
 //! | [`Store::post`] / [`Store::mail`] | a durable mailbox; each command taken once, in order, by the commit that acts on it |
+//! | [`Store::remove`] | a whole run that has ended, or nothing; its id and the end of its journal stay known |
 //! | [`Store::get_blob`] | by content hash; what a commit brought is there once it returned |
 
 use futures::future::BoxFuture;
@@ -141,6 +142,15 @@ pub struct RunEntry {
     pub head: Head,
     /// Who owns it, if somebody alive does.
     pub holder: Option<Holder>,
+}
+
+/// A run that was removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovedRun {
+    /// The run.
+    pub run: RunId,
+    /// Where its journal ended: a copy kept elsewhere can be compared with it.
+    pub head: Head,
 }
 
 /// What never changes about an agent.
@@ -291,6 +301,9 @@ pub enum StoreError {
     /// No such run.
     #[error("there is no run {0}")]
     UnknownRun(RunId),
+    /// The run has not ended, or somebody alive owns it.
+    #[error("run {0} is open")]
+    Open(RunId),
     /// The run exists already.
     #[error("run {0} exists already")]
     Exists(RunId),
@@ -387,6 +400,18 @@ pub trait Store: Send + Sync + 'static {
 
     /// The agents of a run in the order of their creation. `terms` is always there.
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>>;
+
+    /// Removes a run that has ended and that nobody alive owns: its events, its rows, its mail. Its id and where its
+    /// journal ended stay known.
+    fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>>;
+
+    /// Runs that were removed and whose id starts with `prefix`, the last removed first.
+    fn removed(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RemovedRun>, StoreError>>;
 
     /// Looks for damage that no single read would show.
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>>;

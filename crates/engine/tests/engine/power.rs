@@ -8,8 +8,8 @@ use futures::future::{BoxFuture, pending};
 use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Faults, Head, Health, Mail, MailCommand, Pulse, RunEntry,
-    RunKey, Store, StoreError, TenantId,
+    AgentRow, Claim, Commit, Committed, Epoch, Faults, Head, Health, Mail, MailCommand, Pulse, RemovedRun,
+    RunEntry, RunKey, Store, StoreError, TenantId,
 };
 use posse_store::MemoryStore;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -210,6 +210,19 @@ impl Store for LateStore {
 
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>> {
         self.ask(|store| store.agents(key))
+    }
+
+    fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>> {
+        self.ask(|store| store.remove(key))
+    }
+
+    fn removed(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RemovedRun>, StoreError>> {
+        self.ask(|store| store.removed(tenant, prefix, limit))
     }
 
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {

@@ -8,8 +8,8 @@ use posse_domain::event::{EventBody, Stored};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RunEntry, RunKey,
-    Store, StoreError, TenantId,
+    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun, RunEntry,
+    RunKey, Store, StoreError, TenantId,
 };
 use posse_engine::{RuntimeError, VerifyError, verify};
 use posse_models::scripted::ScriptedAnswer;
@@ -338,6 +338,19 @@ impl Store for Tampered<'static> {
             Ok(agents)
         }
         .boxed()
+    }
+
+    fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>> {
+        self.store.remove(key)
+    }
+
+    fn removed(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RemovedRun>, StoreError>> {
+        self.store.removed(tenant, prefix, limit)
     }
 
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {

@@ -100,6 +100,9 @@ impl Workspaces {
         let mut projects = BTreeSet::new();
         let mut unknown_project = false;
         for run in names_in(&self.state.join("runs"))? {
+            if self.is_without_files(&run) {
+                continue;
+            }
             match self.open(&run) {
                 Ok(space) => {
                     projects.insert(space.project_key());
@@ -120,26 +123,61 @@ impl Workspaces {
 
     /// Removes all of one run: refs, workspaces and state. Work that is in no salvage ref stops it.
     pub fn remove_run(&self, run: &str) -> Result<GcReport, WorkspaceError> {
-        let space = self.open(run)?;
-        if let Some(stray) = space.strays()?.first() {
-            return Err(WorkspaceError::Unsupported(format!(
-                "{} may hold work that is nowhere else; look at it, move it away, and remove the run again",
-                stray.display()
-            )));
-        }
         let mut report = GcReport::default();
-        for (agent, attempt) in space.workspaces()? {
-            let bytes = disk_bytes(&space.attempt_dir(&agent, attempt));
-            self.let_go(&space, &agent, attempt, false)?;
-            report.gone(format!("workspace {agent}/{attempt}"), bytes);
+        if !self.is_without_files(run) {
+            let space = self.open_to_remove(run)?;
+            for (agent, attempt) in space.workspaces()? {
+                let bytes = disk_bytes(&space.attempt_dir(&agent, attempt));
+                self.let_go(&space, &agent, attempt, false)?;
+                report.gone(format!("workspace {agent}/{attempt}"), bytes);
+            }
+            space.remove_refs()?;
+            self.options.hit("workspace.remove_run.after_refs");
         }
-        space.remove_refs()?;
-        self.options.hit("workspace.remove_run.after_refs");
         let dir = self.run_dir(run);
         let bytes = disk_bytes(&dir);
-        self.discard(&dir)?;
+        if dir.exists() {
+            self.discard(&dir)?;
+        }
         report.gone(format!("run {run}"), bytes);
         Ok(report)
+    }
+
+    /// Whether all of one run could be removed, and how many bytes that would free; why not, if not.
+    pub fn check_removable(&self, run: &str) -> Result<u64, WorkspaceError> {
+        if !self.is_without_files(run) {
+            let space = self.open_to_remove(run)?;
+            for (agent, attempt) in space.workspaces()? {
+                self.let_go(&space, &agent, attempt, true)?;
+            }
+        }
+        Ok(disk_bytes(&self.run_dir(run)))
+    }
+
+    /// What a run takes on disk, the project's repository aside; none if it has nothing there.
+    pub fn disk_bytes(&self, run: &str) -> Result<Option<u64>, WorkspaceError> {
+        check_id(run)?;
+        let dir = self.run_dir(run);
+        if dir.exists() { disk::bytes_beneath(&dir).map(Some) } else { Ok(None) }
+    }
+
+    fn open_to_remove(&self, run: &str) -> Result<RunSpace, WorkspaceError> {
+        let space = self.open(run)?;
+        match space.strays()?.first() {
+            None => Ok(space),
+            Some(stray) => Err(WorkspaceError::Unsupported(format!(
+                "{} may hold work that is nowhere else; look at it, move it away, and remove the run again",
+                stray.display()
+            ))),
+        }
+    }
+
+    /// Whether a run belongs to no project: it worked in place, or all of it is gone.
+    fn is_without_files(&self, run: &str) -> bool {
+        let dir = self.run_dir(run);
+        ["project.json", "workspaces", "shared"]
+            .iter()
+            .all(|part| fs::symlink_metadata(dir.join(part)).is_err_and(is_absent))
     }
 
     fn gc_run(&self, space: &RunSpace, run: &str, options: &GcOptions<'_>, report: &mut GcReport) {
@@ -347,6 +385,11 @@ fn gc_salvage(
         space.remove_salvage(salvage)?;
     }
     Ok(0)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what `is_err_and` hands over")]
+fn is_absent(error: std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::NotFound
 }
 
 /// A time in the future is never old.

@@ -12,8 +12,8 @@ use super::person::Person;
 use super::refs::{check_id, work_ref};
 use super::update::update_files;
 use super::{
-    Applied, ApplyError, Delivered, DiffOptions, Merge, MergeRequest, Oid, RunSpace, Updated, WorkspaceError,
-    diff, merge,
+    Applied, ApplyError, Delivered, DiffOptions, Lock, Merge, MergeRequest, Oid, RunSpace, Updated,
+    WorkspaceError, diff, merge,
 };
 
 /// A run's root is tried once: what fails it ends the run.
@@ -85,6 +85,8 @@ impl RunSpace {
     /// Brings the run's result into the person's checkout at `dir`: all of it, or nothing if anything is in conflict.
     pub fn apply(&self, dir: &Path) -> Result<Applied, ApplyError> {
         let options = &self.spaces.options;
+        // Two at once would take each other's files for the person's.
+        let _held = Lock::wait(&self.dir().join("apply.lock"))?;
         let person = Person::find(dir, &options.git, options.home.as_deref())?;
         let git = self.git();
         let application = Application {

@@ -30,6 +30,7 @@ mod fixture;
 pub mod leases;
 pub mod mailbox;
 pub mod reads;
+pub mod removals;
 pub mod tables;
 pub mod watches;
 
@@ -89,6 +90,9 @@ macro_rules! conformance_tests {
             tables::agents_keep_their_terms_and_their_order,
             tables::agents_must_be_new_or_known,
             tables::tenants_do_not_see_each_other,
+            removals::a_removed_run_is_gone_but_for_its_id_and_its_end,
+            removals::a_run_that_is_open_is_not_removed,
+            removals::a_removed_run_takes_nothing_of_others_along,
             tables::a_healthy_store_has_no_problems,
         }
     };

@@ -9,7 +9,7 @@ use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_engine::ports::{
     AgentRow, Basis, Claim, Commit, Committed, Epoch, Head, Holder, MAILBOX_MAX, Mail, MailCommand, Pulse,
-    RunEntry, RunKey, RunRow, StoreError, TenantId,
+    RemovedRun, RunEntry, RunKey, RunRow, StoreError, TenantId,
 };
 use tokio::sync::watch;
 
@@ -21,6 +21,8 @@ pub(super) struct Data {
     runs: HashMap<RunKey, Run>,
     /// Keys in the order of creation.
     order: Vec<RunKey>,
+    /// Runs that were removed, in that order.
+    removed: Vec<(TenantId, RemovedRun)>,
     blobs: HashMap<(TenantId, Hash), Arc<[u8]>>,
     watchers: HashMap<RunKey, watch::Sender<Pulse>>,
     /// Handles that were not dropped yet.
@@ -266,6 +268,26 @@ impl Data {
 
     pub(super) fn agents(&self, key: &RunKey) -> Result<Vec<AgentRow>, StoreError> {
         Ok(self.run(key)?.agents.clone())
+    }
+
+    pub(super) fn remove(&mut self, key: &RunKey) -> Result<Head, StoreError> {
+        let run = self.run(key)?;
+        if run.row.ended_at_ms.is_none() || self.holder(run).is_some() {
+            return Err(StoreError::Open(key.run.clone()));
+        }
+        let head = run.head();
+        self.runs.remove(key);
+        self.order.retain(|known| known != key);
+        self.removed.push((key.tenant.clone(), RemovedRun { run: key.run.clone(), head }));
+        Ok(head)
+    }
+
+    pub(super) fn removed(&self, tenant: &TenantId, prefix: &str, limit: u32) -> Vec<RemovedRun> {
+        let fits = |(of, removed): &&(TenantId, RemovedRun)| {
+            of == tenant && removed.run.as_str().starts_with(prefix)
+        };
+        let last = self.removed.iter().rev().filter(fits).take(limit as usize);
+        last.map(|(_, removed)| removed.clone()).collect()
     }
 
     pub(super) fn watch(&mut self, key: &RunKey) -> watch::Receiver<Pulse> {

@@ -14,7 +14,7 @@ use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
     AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, READ_MAX_EVENTS,
-    RunEntry, RunKey, Store, StoreError, TenantId,
+    RemovedRun, RunEntry, RunKey, Store, StoreError, TenantId,
 };
 use tokio::sync::watch;
 
@@ -144,6 +144,19 @@ impl Store for MemoryStore {
 
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>> {
         done(self.data().agents(key))
+    }
+
+    fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>> {
+        done(self.data().remove(key))
+    }
+
+    fn removed(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RemovedRun>, StoreError>> {
+        done(Ok(self.data().removed(tenant, prefix, limit)))
     }
 
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {

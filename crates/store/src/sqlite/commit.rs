@@ -15,15 +15,7 @@ impl Group<'_, '_> {
     /// Checks what a commit relies on and writes it. What it wrote is undone if it fails half-way.
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<Committed, Refused> {
         let basis = self.check_basis(commit)?;
-        self.sql.savepoint.execute([])?;
-        let written = self.write(commit, basis);
-        if let Err(Refused::Request(_)) = written {
-            self.sql.undo.execute([])?;
-        }
-        if !matches!(written, Err(Refused::Group(_))) {
-            self.sql.keep.execute([])?;
-        }
-        let head = written?;
+        let head = self.whole(|group| group.write(commit, basis))?;
         self.move_head(&commit.key, head);
         Ok(Committed { head: Head { seq: head.seq, hash: head.hash }, epoch: head.epoch })
     }

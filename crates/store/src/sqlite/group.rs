@@ -73,7 +73,24 @@ impl Group<'_, '_> {
             Request::Heartbeat(key, epoch, answer) => settle(answer, self.heartbeat(&key, epoch)),
             Request::Release(key, epoch, answer) => settle(answer, self.release(&key, epoch)),
             Request::Post(key, command, answer) => settle(answer, self.post(&key, &command)),
+            Request::Remove(key, answer) => settle(answer, self.remove(&key)),
         }
+    }
+
+    /// Writes something of several parts. What it wrote is undone if it fails half-way.
+    pub(super) fn whole<T>(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        self.sql.savepoint.execute([])?;
+        let written = write(self);
+        if let Err(Refused::Request(_)) = written {
+            self.sql.undo.execute([])?;
+        }
+        if !matches!(written, Err(Refused::Group(_))) {
+            self.sql.keep.execute([])?;
+        }
+        written
     }
 
     /// Writes back where the runs stand now.

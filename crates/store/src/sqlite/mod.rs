@@ -22,6 +22,7 @@ mod paths;
 mod query;
 mod queue;
 mod readers;
+mod remove;
 mod request;
 mod schema;
 mod statements;
@@ -38,8 +39,8 @@ use futures::future::BoxFuture;
 use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RunEntry, RunKey,
-    Store, StoreError, TenantId,
+    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun, RunEntry,
+    RunKey, Store, StoreError, TenantId,
 };
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
@@ -246,6 +247,21 @@ impl Store for SqliteStore {
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>> {
         let key = key.clone();
         self.ask(move |connection, _| query::agents(connection, &key))
+    }
+
+    fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>> {
+        let key = key.clone();
+        self.write(|answer| Request::Remove(key, answer))
+    }
+
+    fn removed(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RemovedRun>, StoreError>> {
+        let (tenant, prefix) = (tenant.clone(), prefix.to_owned());
+        self.ask(move |connection, _| query::removed(connection, &tenant, &prefix, limit))
     }
 
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {

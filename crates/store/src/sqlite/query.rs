@@ -6,7 +6,8 @@ use std::sync::Arc;
 use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
-    AgentRow, AgentTerms, Head, Mail, Pulse, READ_MAX_EVENTS, RunEntry, RunKey, RunRow, StoreError, TenantId,
+    AgentRow, AgentTerms, Head, Mail, Pulse, READ_MAX_EVENTS, RemovedRun, RunEntry, RunKey, RunRow,
+    StoreError, TenantId,
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
@@ -223,6 +224,29 @@ fn run_entry(row: &Row<'_>, context: &Context) -> Answer<RunEntry> {
         head: Head { seq: number(row, 9)?, hash },
         holder: lease.map(|lease| lease.into_holder(epoch)),
     })
+}
+
+/// Runs that were removed and whose id starts with `prefix`, the last removed first.
+pub(super) fn removed(
+    connection: &Connection,
+    tenant: &TenantId,
+    prefix: &str,
+    limit: u32,
+) -> Answer<Vec<RemovedRun>> {
+    let mut select = connection.prepare_cached(
+        "SELECT run, head_seq, head_hash FROM removed_runs \
+         WHERE tenant = ?1 AND substr(run, 1, length(?2)) = ?2 ORDER BY removed_at_ms DESC, run_no DESC LIMIT ?3",
+    )?;
+    let mut rows = select.query((tenant.as_str(), prefix, limit))?;
+    let mut removed = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Ok(run) = text(row, 0)?.parse() else { return bad("the id of a run that was removed") };
+        let Some(hash) = hash(row, 2)? else {
+            return bad(format!("the head of run {run}, which was removed"));
+        };
+        removed.push(RemovedRun { run, head: Head { seq: number(row, 1)?, hash } });
+    }
+    Ok(removed)
 }
 
 /// The agents of a run in the order of their creation.

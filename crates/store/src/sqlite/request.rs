@@ -1,6 +1,6 @@
 //! What the writer is asked to do.
 
-use posse_engine::ports::{Claim, Commit, Committed, Epoch, RunKey, StoreError};
+use posse_engine::ports::{Claim, Commit, Committed, Epoch, Head, RunKey, StoreError};
 use tokio::sync::oneshot;
 
 /// Where an answer goes. Nobody may be there to hear it: a caller can give up, its commit still counts.
@@ -14,6 +14,7 @@ pub(super) enum Request {
     Heartbeat(RunKey, Epoch, Answer<()>),
     Release(RunKey, Epoch, Answer<()>),
     Post(RunKey, String, Answer<u64>),
+    Remove(RunKey, Answer<Head>),
 }
 
 impl Request {
@@ -32,6 +33,7 @@ impl Request {
             Request::Commit(_, answer) => drop(answer.send(Err(error))),
             Request::Claim(_, answer) => drop(answer.send(Err(error))),
             Request::Post(_, _, answer) => drop(answer.send(Err(error))),
+            Request::Remove(_, answer) => drop(answer.send(Err(error))),
             Request::Heartbeat(_, _, answer) | Request::Release(_, _, answer) => {
                 drop(answer.send(Err(error)));
             }

@@ -29,6 +29,12 @@ pub(super) struct Statements<'c> {
     pub(super) count_mail: Statement<'c>,
     pub(super) insert_mail: Statement<'c>,
     pub(super) take_mail: Statement<'c>,
+    pub(super) has_ended: Statement<'c>,
+    pub(super) mark_removed: Statement<'c>,
+    /// What a run has in each table, those first that refer to others: its number and the tenant.
+    pub(super) remove_rows: [Statement<'c>; 4],
+    /// The same by the ids of its rows: after the first, up to the second, and the tenant.
+    pub(super) remove_placed: [Statement<'c>; 2],
 }
 
 impl<'c> Statements<'c> {
@@ -94,6 +100,21 @@ impl<'c> Statements<'c> {
             count_mail: sql("SELECT count(*) FROM mailbox WHERE run_no = ?1 AND tenant = ?2")?,
             insert_mail: sql("INSERT INTO mailbox (run_no, id, tenant, command) VALUES (?1, ?2, ?3, ?4)")?,
             take_mail: sql("DELETE FROM mailbox WHERE run_no = ?1 AND id <= ?3 AND tenant = ?2")?,
+            has_ended: sql("SELECT ended_at_ms IS NOT NULL FROM runs WHERE no = ?1 AND tenant = ?2")?,
+            mark_removed: sql(
+                "INSERT INTO removed_runs (run_no, tenant, run, head_seq, head_hash, removed_at_ms) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, unixepoch() * 1000)",
+            )?,
+            remove_rows: [
+                sql("DELETE FROM mailbox WHERE run_no = ?1 AND tenant = ?2")?,
+                sql("DELETE FROM agents WHERE run_no = ?1 AND tenant = ?2")?,
+                sql("DELETE FROM heads WHERE run_no = ?1 AND tenant = ?2")?,
+                sql("DELETE FROM runs WHERE no = ?1 AND tenant = ?2")?,
+            ],
+            remove_placed: [
+                sql("DELETE FROM events WHERE id > ?1 AND id <= ?2 AND tenant = ?3")?,
+                sql("DELETE FROM agent_terms WHERE id > ?1 AND id <= ?2 AND tenant = ?3")?,
+            ],
         })
     }
 }

@@ -1,0 +1,102 @@
+//! `posse apply`, and `--apply` at the end of a run.
+
+use posse::{Applied, AppliedRun, ApplyError, ApplyWhich, Finished, Posse, RunId};
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::RunArg;
+use crate::json::AppliedLine;
+use crate::output::Output;
+use crate::runtime;
+use crate::text::plural;
+
+/// Bring what a run made into the checkout it came from
+///
+/// All of it or, if you changed the same lines since, nothing. Neither the index nor a branch is touched. To do it
+/// twice changes nothing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ApplyArgs {
+    /// The run
+    run: RunArg,
+    /// Also if the run failed or was cancelled: what it made may be half of something
+    #[arg(long)]
+    unfinished: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Applies a run.
+pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    let which = if args.unfinished { ApplyWhich::Ended } else { ApplyWhich::Completed };
+    let (run, applied) = runtime::looking(async {
+        let run = args.run.find(&posse).await?;
+        let applied = posse.apply(&run, which).await;
+        Ok((run, applied))
+    })?;
+    let applied = match applied {
+        // It could not have made anything.
+        Err(posse::Error::InPlace(_)) => None,
+        applied => Some(applied?),
+    };
+    let mut output = Output::new();
+    if args.json {
+        output.json(&AppliedLine::new(&run, applied.as_ref()))?;
+    } else {
+        output.text(&format!("{}\n", said(&run, applied.as_ref())))?;
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+/// What came of applying, in words.
+fn said(run: &RunId, applied: Option<&AppliedRun>) -> String {
+    let Some(AppliedRun { dir, applied: Some(applied) }) = applied else {
+        return format!("run {run} changed no files: there is nothing to apply");
+    };
+    let dir = dir.display();
+    let Applied { files, merged, already } = *applied;
+    let count = |number: usize| plural(number as u64, "file");
+    match (files, merged, already) {
+        (0, _, already) => {
+            format!("run {run} was applied already: {} in {dir} as it made them", count(already))
+        }
+        (files, merged, already) => {
+            let mut text = format!("applied run {run}: {} changed in {dir}", count(files));
+            if merged > 0 {
+                text.push_str(&format!(", {merged} of them merged with your changes"));
+            }
+            if already > 0 {
+                text.push_str(&format!(", {already} more were so already"));
+            }
+            text
+        }
+    }
+}
+
+/// Applies a run that has just completed; what came of it in words, or why it was not. One that did not complete is
+/// left alone.
+pub(crate) async fn apply_finished(posse: &Posse, finished: &Finished) -> Option<Result<String, CliError>> {
+    if finished.status != "completed" {
+        return None;
+    }
+    let applied = match posse.apply(&finished.run, ApplyWhich::Completed).await {
+        Err(posse::Error::InPlace(_)) => Ok(None),
+        applied => applied.map(Some),
+    };
+    Some(applied.map(|applied| said(&finished.run, applied.as_ref())).map_err(CliError::from))
+}
+
+/// The error of a run that was not applied.
+pub(crate) fn not_applied(run: &RunId, message: String, problem: &ApplyError) -> CliError {
+    let again = format!("`posse apply {run}`");
+    CliError::failed(message).hint(match problem {
+        ApplyError::Conflict { .. } => {
+            format!("commit or move your changes away, then {again}; or merge branch posse/{run}")
+        }
+        ApplyError::Moved { .. } => format!("{again} goes on"),
+        ApplyError::Workspace(_) => format!("mend that, then {again}; what the run made is kept"),
+    })
+}

@@ -1,0 +1,114 @@
+//! `posse diff`.
+
+use std::io::IsTerminal;
+
+use posse::{DiffForm, DiffOptions};
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::WorkArg;
+use crate::output::Output;
+use crate::runtime;
+use crate::term;
+
+/// Show what a run made of the files, or what one of its agents did
+///
+/// While the run goes on this is what has been committed so far.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    work: WorkArg,
+    /// Only the files, with the number of lines
+    #[arg(long)]
+    stat: bool,
+    /// Only the files, with a letter for what happened to them
+    #[arg(long, conflicts_with = "stat")]
+    name_status: bool,
+}
+
+/// Shows what changed.
+pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    let form = match (args.stat, args.name_status) {
+        (true, _) => DiffForm::Stat,
+        (_, true) => DiffForm::NameStatus,
+        (false, false) => DiffForm::Patch,
+    };
+    // Colours are put in here, after whatever the files hold has been made harmless.
+    let options = DiffOptions { form, colour: false };
+    let text = runtime::looking(async {
+        let agent = args.work.find(&posse).await?;
+        Ok(posse.diff(&agent, options).await?)
+    })?;
+    let mut output = Output::new();
+    if std::io::stdout().is_terminal() {
+        let coloured = form == DiffForm::Patch && !context.environment.plain;
+        output.own(&shown(&text, coloured))?;
+    } else {
+        output.bytes(&text)?;
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+/// A diff for a terminal. Each line is cleaned for itself: what one begins must not swallow the next.
+fn shown(diff: &[u8], coloured: bool) -> String {
+    let mut shown = String::with_capacity(diff.len());
+    let mut in_header = true;
+    for line in diff.split_inclusive(|byte| *byte == b'\n') {
+        let line = String::from_utf8_lossy(line);
+        let line = line.trim_end_matches(['\n', '\r']);
+        if line.starts_with("diff ") {
+            in_header = true;
+        } else if line.starts_with("@@") {
+            in_header = false;
+        }
+        let clean = term::clean(line).replace('\n', " ");
+        match colour(line, in_header).filter(|_| coloured) {
+            Some(colour) => shown.extend(["\u{1b}[", colour, "m", &clean, "\u{1b}[m\n"]),
+            None => shown.extend([&clean, "\n"]),
+        }
+    }
+    shown
+}
+
+/// The colour of a line of a diff, as git has them.
+fn colour(line: &str, in_header: bool) -> Option<&'static str> {
+    match line.as_bytes().first() {
+        _ if in_header => Some("1"),
+        Some(b'@') => Some("36"),
+        Some(b'+') => Some("32"),
+        Some(b'-') => Some("31"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIFF: &[u8] =
+        b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\r\n+new \x1b]0;title\n+\x1b[8mhidden\n same\n";
+
+    #[test]
+    fn what_files_hold_does_not_steer_a_terminal_and_swallows_no_line() {
+        assert_eq!(
+            shown(DIFF, false),
+            "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+new \n+hidden\n same\n"
+        );
+    }
+
+    #[test]
+    fn headers_hunks_and_lines_have_their_colours() {
+        let shown = shown(DIFF, true);
+        for line in [
+            "\u{1b}[1m--- a/x\u{1b}[m\n",
+            "\u{1b}[31m-old\u{1b}[m\n",
+            "\u{1b}[32m+hidden\u{1b}[m\n",
+            "\n same\n",
+        ] {
+            assert!(shown.contains(line), "{line:?} in {shown:?}");
+        }
+    }
+}

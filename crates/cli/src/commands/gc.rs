@@ -1,0 +1,68 @@
+//! `posse gc`.
+
+use posse::{Cleaned, Cleaning};
+
+use crate::age::Age;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::json::GcLine;
+use crate::output::Output;
+use crate::runtime;
+use crate::settings::Settings;
+use crate::text::{bytes, plural};
+
+/// Remove what runs that have ended left on disk
+///
+/// Workspaces go when they are old and all of their files are salvaged; salvaged work goes later. How old is set by
+/// gc.workspaces [default: 7d] and gc.salvage [default: 30d]. A run that is open is never touched, and what cannot be
+/// inspected is kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GcArgs {
+    /// Only say what would go
+    #[arg(long)]
+    dry_run: bool,
+    /// Remove runs as a whole that ended this long ago, out of the journal too; 0 is all that have ended
+    #[arg(long, value_name = "AGE")]
+    runs: Option<Age>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Cleans.
+pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
+    let settings = Settings::resolve(&context.environment)?;
+    let cleaning = Cleaning {
+        dry_run: args.dry_run,
+        runs_older_than: args.runs.map(|age| age.0),
+        ..settings.gc.apply(Cleaning::default())
+    };
+    // A state directory that is not there is not made to be cleaned.
+    let writes = args.runs.is_some() && !args.dry_run && context.state_dir()?.exists();
+    let posse = if writes { context.open_to_post()? } else { context.look()? };
+    let cleaned = runtime::looking(async { Ok(posse.clean(cleaning).await?) })?;
+    let mut output = Output::new();
+    if args.json {
+        output.json(&GcLine::new(&cleaned, args.dry_run))?;
+    } else {
+        output.text(&page(&cleaned, args.dry_run))?;
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+fn page(cleaned: &Cleaned, dry_run: bool) -> String {
+    let (removes, frees) = if dry_run { ("would remove", "would free") } else { ("removed", "freed") };
+    let mut page = String::new();
+    for what in &cleaned.removed {
+        page.push_str(&format!("{removes} {what}\n"));
+    }
+    for (what, why) in &cleaned.kept {
+        page.push_str(&format!("kept {what}: {why}\n"));
+    }
+    let things = plural(cleaned.removed.len() as u64, "thing");
+    let freed = bytes(cleaned.freed_bytes);
+    page.push_str(&format!("{removes} {things}, kept {}, {frees} {freed}\n", cleaned.kept.len()));
+    page
+}

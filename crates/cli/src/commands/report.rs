@@ -1,0 +1,44 @@
+//! `posse report`.
+
+use std::io::IsTerminal;
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::WorkArg;
+use crate::output::Output;
+use crate::runtime;
+
+/// Print the report of a run, or of one of its agents
+///
+/// Of an agent that failed: why, and what it still said.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    work: WorkArg,
+}
+
+/// Prints a report.
+pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    let (agent, report) = runtime::looking(async {
+        let agent = args.work.find(&posse).await?;
+        let report = posse.report(&agent).await?;
+        Ok((agent, report))
+    })?;
+    let Some(report) = report else {
+        return Err(CliError::failed(format!("{agent} has not reported yet"))
+            .hint(format!("`posse trace {agent}` shows how far it is")));
+    };
+    let mut output = Output::new();
+    if std::io::stdout().is_terminal() {
+        output.paragraph(&report)?;
+    } else {
+        output.bytes(report.as_bytes())?;
+        if !report.ends_with('\n') {
+            output.own("\n")?;
+        }
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}

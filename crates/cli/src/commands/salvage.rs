@@ -1,0 +1,115 @@
+//! `posse salvage`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use posse::{AgentId, SalvagedWork};
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::{self, AgentArg};
+use crate::json::SalvageLine;
+use crate::output::Output;
+use crate::runtime;
+use crate::term;
+use crate::text::{plural, timestamp};
+
+/// Files left out that are named for each workspace.
+const LEFT_OUT_SHOWN: usize = 5;
+
+/// List what was kept of workspaces when they were closed, or get it back
+///
+/// Everything in a workspace is kept but what git ignores, also of agents that failed or were refused.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SalvageArgs {
+    /// An agent, or a run for all its agents
+    agent: AgentArg,
+    /// Write what was kept of the agent into this directory, which must be new or empty
+    #[arg(long, value_name = "DIR")]
+    restore: Option<PathBuf>,
+    /// Of which attempt [default: the last]
+    #[arg(long, value_name = "N", requires = "restore", value_parser = clap::value_parser!(u32).range(1..))]
+    attempt: Option<u32>,
+    /// Print JSON, one object for each attempt
+    #[arg(long, conflicts_with = "restore")]
+    json: bool,
+}
+
+/// Lists or restores salvaged work.
+pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    let mut output = Output::new();
+    if let Some(dir) = &args.restore {
+        let target = context.environment.cwd.join(dir);
+        let (agent, restored) = runtime::looking(async {
+            let agent = args.agent.find(&posse).await?;
+            ids::check_known(&posse, &agent).await?;
+            let restored = posse.restore(&agent, args.attempt, &target).await?;
+            Ok((agent, restored))
+        })?;
+        let files = plural(restored.files, "file");
+        let attempt = restored.attempt;
+        output
+            .text(&format!("restored {files} of {agent} (attempt {attempt}) into {}\n", target.display()))?;
+        output.flush()?;
+        return Ok(Exit::DONE);
+    }
+    let (agent, mut found) = runtime::looking(async {
+        let agent = args.agent.find(&posse).await?;
+        ids::check_known(&posse, &agent).await?;
+        let found = posse.salvages(&agent.run()).await?;
+        Ok((agent, found))
+    })?;
+    found.retain(|work| args.agent.is_run() || work.agent == agent);
+    if args.json {
+        for work in &found {
+            output.json(&SalvageLine::new(work))?;
+        }
+    } else {
+        output.text(&page(&agent, &found))?;
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+fn page(agent: &AgentId, found: &[SalvagedWork]) -> String {
+    if found.is_empty() {
+        return format!(
+            "nothing was salvaged of {agent}: it has had no workspace of its own, or still works in it\n"
+        );
+    }
+    let mut page = format!("{:14}  {:>7}  {:>9}  {:24}  COMMIT\n", "AGENT", "ATTEMPT", "FILES", "KEPT AT");
+    for work in found {
+        let files = match (work.commit, work.files) {
+            (Some(_), Some(files)) => files.to_string(),
+            (Some(_), None) => "cleaned".to_owned(),
+            (None, _) => "unknown".to_owned(),
+        };
+        let commit = work.commit.map_or_else(|| "-".to_owned(), |commit| commit.to_string());
+        let at = timestamp(work.at_ms);
+        // Writing to a text does not fail.
+        let _ =
+            writeln!(page, "{:14}  {:>7}  {files:>9}  {at:24}  {commit}", work.agent.as_str(), work.attempt);
+        if let Some(problem) = &work.problem {
+            let _ = writeln!(page, "  kept as it is: {}", term::line(problem));
+        }
+        if work.left_out_count > 0 {
+            let _ = writeln!(page, "  left out: {}", left_out(work));
+        }
+    }
+    let _ = writeln!(
+        page,
+        "\nFILES differ from what the agent began with; `posse salvage AGENT --restore DIR` gets them back."
+    );
+    page
+}
+
+/// What is not in the salvaged commit, shortened.
+fn left_out(work: &SalvagedWork) -> String {
+    let named: Vec<String> =
+        work.left_out.iter().take(LEFT_OUT_SHOWN).map(|path| term::visible_line(path)).collect();
+    let more = work.left_out_count.saturating_sub(named.len() as u64);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} (ignored){more}", named.join(", "))
+}

@@ -1,0 +1,273 @@
+//! `workspace` and `gc`: how workspaces are made, and when they go.
+
+use std::path::Path;
+
+use posse::{Cleaning, WorkspaceOptions, WorkspaceSettings};
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::file::sourced;
+use super::{Origin, Sourced};
+use crate::age::Age;
+use crate::error::CliError;
+
+/// Bytes of the unit that sizes are written in.
+const MB: u64 = 1 << 20;
+
+/// The shape of `workspace` in the file.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawWorkspace {
+    copy: Option<Spanned<Vec<String>>>,
+    setup: Option<Spanned<String>>,
+    caches: Option<Spanned<Vec<String>>>,
+    max_run_mb: Option<Spanned<u64>>,
+    max_files: Option<Spanned<u64>>,
+    max_file_mb: Option<Spanned<u64>>,
+}
+
+/// The shape of `gc` in the file.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawGc {
+    workspaces: Option<Spanned<Age>>,
+    salvage: Option<Spanned<Age>>,
+}
+
+/// What the settings say of `workspace`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WorkspaceKeys {
+    /// `workspace.copy`: globs of ignored files to bring along.
+    copy: Option<Sourced<Vec<String>>>,
+    /// `workspace.setup`: a command that is run once in each new workspace.
+    setup: Option<Sourced<String>>,
+    /// `workspace.caches`: names of ignored directories that programs find without a copy.
+    caches: Option<Sourced<Vec<String>>>,
+    /// `workspace.max_run_mb`: what the workspaces of a run may take together.
+    max_run_mb: Option<Sourced<u64>>,
+    /// `workspace.max_files`: files of a project.
+    max_files: Option<Sourced<u64>>,
+    /// `workspace.max_file_mb`: the largest file of a project.
+    max_file_mb: Option<Sourced<u64>>,
+}
+
+/// What the settings say of `gc`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct GcKeys {
+    /// `gc.workspaces`: how old the workspaces of a run that has ended must be to go.
+    workspaces: Option<Sourced<Age>>,
+    /// `gc.salvage`: how old salvaged work must be to go.
+    salvage: Option<Sourced<Age>>,
+}
+
+impl RawWorkspace {
+    /// With where each value was written.
+    pub(super) fn sourced(self, path: &Path) -> WorkspaceKeys {
+        WorkspaceKeys {
+            copy: sourced(self.copy, path),
+            setup: sourced(self.setup, path),
+            caches: sourced(self.caches, path),
+            max_run_mb: sourced(self.max_run_mb, path),
+            max_files: sourced(self.max_files, path),
+            max_file_mb: sourced(self.max_file_mb, path),
+        }
+    }
+}
+
+impl RawGc {
+    /// With where each value was written.
+    pub(super) fn sourced(self, path: &Path) -> GcKeys {
+        GcKeys { workspaces: sourced(self.workspaces, path), salvage: sourced(self.salvage, path) }
+    }
+}
+
+impl WorkspaceKeys {
+    /// Sets one key of `workspace` from a variable; the parts of a list stand between commas.
+    pub(super) fn set(&mut self, key: &str, value: &str, name: &str) -> Result<(), String> {
+        let origin = Origin::Variable(name.to_owned());
+        let list = || value.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty());
+        let number =
+            || value.parse().map_err(|_| format!("expected a whole number of at least 1, found `{value}`"));
+        match key {
+            "copy" => self.copy = Some(Sourced { value: list().collect(), origin }),
+            "setup" => self.setup = Some(Sourced { value: value.to_owned(), origin }),
+            "caches" => self.caches = Some(Sourced { value: list().collect(), origin }),
+            "max_run_mb" => self.max_run_mb = Some(Sourced { value: number()?, origin }),
+            "max_files" => self.max_files = Some(Sourced { value: number()?, origin }),
+            _ => self.max_file_mb = Some(Sourced { value: number()?, origin }),
+        }
+        Ok(())
+    }
+
+    /// These settings, and where they are silent the others.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            copy: self.copy.or(other.copy),
+            setup: self.setup.or(other.setup),
+            caches: self.caches.or(other.caches),
+            max_run_mb: self.max_run_mb.or(other.max_run_mb),
+            max_files: self.max_files.or(other.max_files),
+            max_file_mb: self.max_file_mb.or(other.max_file_mb),
+        }
+    }
+
+    /// How workspaces are made by these settings.
+    pub(crate) fn settings(self, home: Option<&Path>) -> Result<WorkspaceSettings, CliError> {
+        let usual = WorkspaceOptions::default();
+        Ok(WorkspaceSettings {
+            host: WorkspaceOptions {
+                home: home.map(Path::to_owned),
+                copy: names("copy", self.copy, false)?.unwrap_or_default(),
+                max_run_bytes: megabytes("max_run_mb", self.max_run_mb, usual.max_run_bytes)?,
+                max_file_bytes: megabytes("max_file_mb", self.max_file_mb, usual.max_file_bytes)?,
+                max_files: at_least_one("max_files", self.max_files)?.unwrap_or(usual.max_files),
+                ..usual
+            },
+            setup: self.setup.map(|setup| setup.value).filter(|setup| !setup.trim().is_empty()),
+            caches: names("caches", self.caches, true)?,
+        })
+    }
+}
+
+impl GcKeys {
+    /// Sets one key of `gc` from a variable.
+    pub(super) fn set(&mut self, key: &str, value: &str, name: &str) -> Result<(), String> {
+        let age = Some(Sourced { value: value.parse()?, origin: Origin::Variable(name.to_owned()) });
+        match key {
+            "workspaces" => self.workspaces = age,
+            _ => self.salvage = age,
+        }
+        Ok(())
+    }
+
+    /// These settings, and where they are silent the others.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self { workspaces: self.workspaces.or(other.workspaces), salvage: self.salvage.or(other.salvage) }
+    }
+
+    /// The cleaning with what the settings say.
+    pub(crate) fn apply(&self, usual: Cleaning) -> Cleaning {
+        Cleaning {
+            workspaces_older_than: self
+                .workspaces
+                .as_ref()
+                .map_or(usual.workspaces_older_than, |age| age.value.0),
+            salvage_older_than: self.salvage.as_ref().map_or(usual.salvage_older_than, |age| age.value.0),
+            ..usual
+        }
+    }
+}
+
+fn at_least_one(key: &str, value: Option<Sourced<u64>>) -> Result<Option<u64>, CliError> {
+    match value {
+        Some(Sourced { value: 0, origin }) => {
+            Err(CliError::usage(format!("{origin}: workspace.{key} is 0: then no run could have files"))
+                .hint("leave it out for the default"))
+        }
+        value => Ok(value.map(|value| value.value)),
+    }
+}
+
+fn megabytes(key: &str, value: Option<Sourced<u64>>, usual: u64) -> Result<u64, CliError> {
+    Ok(at_least_one(key, value)?.map_or(usual, |number| number.saturating_mul(MB)))
+}
+
+/// A list of globs beneath the project, or of plain names.
+fn names(
+    key: &str,
+    list: Option<Sourced<Vec<String>>>,
+    plain: bool,
+) -> Result<Option<Vec<String>>, CliError> {
+    let Some(Sourced { value, origin }) = list else { return Ok(None) };
+    for name in &value {
+        let leaves = name.split('/').any(|part| part == "..") || name.starts_with('~');
+        let problem = match name.trim() {
+            "" => "is empty",
+            _ if plain && name.contains('/') => "is not a plain name",
+            _ if leaves => "leads out of the project",
+            _ => continue,
+        };
+        return Err(CliError::usage(format!("{origin}: workspace.{key}: `{name}` {problem}"))
+            .hint("take it out of the list"));
+    }
+    Ok(Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Settings, file, variables};
+    use super::*;
+
+    fn file(text: &str) -> Settings {
+        file::parse(text, Path::new("settings.yaml")).expect("settings")
+    }
+
+    fn variables(set: &[(&str, &str)]) -> Settings {
+        let owned: Vec<_> =
+            set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        variables::read(&owned).map_err(|error| error.text()).expect("settings")
+    }
+
+    #[test]
+    fn what_is_written_holds_and_the_rest_is_usual() {
+        let set =
+            file("workspace: {copy: [.env, 'secrets/**'], setup: make deps, caches: [], max_run_mb: 3}");
+        let made = set.workspace.settings(Some(Path::new("/home/ann"))).expect("settings");
+        let usual = WorkspaceOptions::default();
+        assert_eq!(made.host.copy, [".env", "secrets/**"]);
+        assert_eq!(
+            (made.setup.as_deref(), made.caches.as_deref()),
+            (Some("make deps"), Some(&[] as &[String]))
+        );
+        assert_eq!((made.host.max_run_bytes, made.host.max_files), (3 << 20, usual.max_files));
+        assert_eq!(made.host.home.as_deref(), Some(Path::new("/home/ann")));
+        let silent = WorkspaceKeys::default().settings(None).expect("settings");
+        assert_eq!((silent.caches, silent.setup, silent.host.copy.len()), (None, None, 0));
+    }
+
+    #[test]
+    fn variables_come_before_the_file() {
+        let set = variables(&[
+            ("POSSE_WORKSPACE__COPY", ".env, *.pem"),
+            ("POSSE_WORKSPACE__MAX_FILES", "7"),
+            ("POSSE_GC__SALVAGE", "0"),
+        ]);
+        let both = set.or(file(
+            "workspace: {copy: [x], max_files: 9, max_file_mb: 2}\ngc: {workspaces: 12h, salvage: 1d}",
+        ));
+        let cleaning = both.gc.apply(Cleaning::default());
+        assert_eq!(cleaning.workspaces_older_than, Duration::from_hours(12));
+        assert_eq!(cleaning.salvage_older_than, Duration::ZERO);
+        let made = both.workspace.settings(None).expect("settings").host;
+        assert_eq!(made.copy, [".env", "*.pem"]);
+        assert_eq!((made.max_files, made.max_file_bytes), (7, 2 << 20));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        for (text, named) in [
+            ("workspace:\n  max_files: 0\n", "settings.yaml:2: workspace.max_files is 0"),
+            (
+                "workspace: {copy: [../x]}\n",
+                "settings.yaml:1: workspace.copy: `../x` leads out of the project",
+            ),
+            ("workspace: {caches: [a/b]}\n", "settings.yaml:1: workspace.caches: `a/b` is not a plain name"),
+        ] {
+            let error = file(text).workspace.settings(None).expect_err(text).text();
+            assert!(error.starts_with(&format!("error: {named}")), "{error}");
+        }
+        for (text, named) in [
+            ("workspace:\n  coppy: [x]\n", "unknown key `coppy` (did you mean `copy`?)"),
+            ("gc:\n  workspaces: 7\n", "an age such as `7d`"),
+            ("gc: {salvages: 7d}\n", "(did you mean `salvage`?)"),
+        ] {
+            let error = file::parse(text, Path::new("settings.yaml")).expect_err(text).text();
+            assert!(error.contains(named), "{error}");
+        }
+        let wrong = [("POSSE_WORKSPACE__MAX_FILE".to_owned(), "1".to_owned())];
+        let error = variables::read(&wrong).expect_err("unknown").text();
+        assert!(error.contains("did you mean `POSSE_WORKSPACE__MAX_FILES`?"), "{error}");
+    }
+}

@@ -1,0 +1,329 @@
+//! What became of a run's files: as a diff, in the person's checkout, salvaged, as a report.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use posse_domain::event::{Event, EventBody, RunStarted};
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::object_id::ObjectId;
+use posse_engine::HistoryError;
+use posse_engine::ports::READ_MAX_EVENTS;
+use posse_host::workspace::{
+    Applied, DiffForm, DiffOptions, Oid, RunSpace, WorkspaceError, Workspaces, work_ref,
+};
+
+use crate::info::AgentInfo;
+use crate::{Error, Posse};
+
+/// Which runs may be applied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ApplyWhich {
+    /// Only one that completed.
+    #[default]
+    Completed,
+    /// Any that has ended: what a failed or cancelled run made may be half of something.
+    Ended,
+}
+
+/// What was brought into the person's checkout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppliedRun {
+    /// The checkout.
+    pub dir: PathBuf,
+    /// How many files; none if the run changed nothing.
+    pub applied: Option<Applied>,
+}
+
+/// Work of one attempt of an agent that was kept when its workspace was closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SalvagedWork {
+    /// Whose it is.
+    pub agent: AgentId,
+    /// Of which attempt.
+    pub attempt: u32,
+    /// When it was kept, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The commit that holds it; none if the workspace could not be looked at, and is kept as it is.
+    pub commit: Option<ObjectId>,
+    /// How many files differ from what the agent began with; none if it is not kept any more.
+    pub files: Option<u64>,
+    /// Ignored files that are not in it; a bounded list.
+    pub left_out: Vec<String>,
+    /// How many there are.
+    pub left_out_count: u64,
+    /// Why the workspace could not be looked at.
+    pub problem: Option<String>,
+}
+
+/// Salvaged work that was written into a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restored {
+    /// Of which attempt it is.
+    pub attempt: u32,
+    /// How many files there are.
+    pub files: u64,
+}
+
+/// What the journal says of the files of one agent.
+#[derive(Debug, Default)]
+struct Files {
+    /// What it began with.
+    base: Option<ObjectId>,
+    /// What it came to; none if only its line tells.
+    last: Option<ObjectId>,
+}
+
+/// The kinds of events that are about files.
+const KINDS: [&str; 6] = [
+    "run.started",
+    "agent.subagent_started",
+    "agent.subagent_attempt",
+    "agent.subagent_waiting_for_merge",
+    "agent.workspace_made",
+    "agent.workspace_salvaged",
+];
+
+impl Posse {
+    /// What a run made of the files it began with, or what one of its agents did; the root stands for the run. While
+    /// it goes on this is what has been committed so far.
+    pub async fn diff(&self, agent: &AgentId, options: DiffOptions) -> Result<Vec<u8>, Error> {
+        let run = agent.run();
+        self.agent_of(agent).await?;
+        let space = self.space(&run).await?;
+        let files = self.files_of(agent).await?;
+        let (agent, is_root) = (agent.to_string(), agent.number().is_none());
+        looking(run, move || {
+            let Some(base) = files.base else { return Ok(Vec::new()) };
+            // Children are merged into a root's line after its own work was last salvaged.
+            let last = files.last.filter(|_| !is_root);
+            let last = match last {
+                Some(last) => oid(&last),
+                None => space.read_ref(&work_ref(&agent))?.unwrap_or_else(|| oid(&base)),
+            };
+            space.diff(&oid(&base), &last, options)
+        })
+        .await
+    }
+
+    /// Brings what a run made into the checkout it came from: all of it, or nothing if anything is in conflict. To
+    /// do it again changes nothing.
+    pub async fn apply(&self, run: &RunId, which: ApplyWhich) -> Result<AppliedRun, Error> {
+        let info = self.get(run).await?;
+        match (info.status.as_str(), which) {
+            ("completed", _) | ("failed" | "cancelled", ApplyWhich::Ended) => {}
+            ("running", _) => return Err(Error::StillRunning(run.clone())),
+            _ => return Err(Error::NotCompleted { run: run.clone(), status: info.status }),
+        }
+        let space = self.space(run).await?;
+        blocking(run, move |run| {
+            let dir = space.folder().to_owned();
+            let failed = |problem| Error::Files { run: run.clone(), problem };
+            let unchanged = space.result().and_then(|result| {
+                let base = space.base()?.commit;
+                Ok(result == base || space.same_files(&base, &result)?)
+            });
+            if unchanged.map_err(failed)? {
+                return Ok(AppliedRun { dir, applied: None });
+            }
+            let applied = space.apply(&dir).map_err(|problem| Error::NotApplied {
+                run: run.clone(),
+                dir: dir.clone(),
+                problem,
+            })?;
+            Ok(AppliedRun { dir, applied: Some(applied) })
+        })
+        .await
+    }
+
+    /// What was kept of the workspaces of a run, oldest first.
+    pub async fn salvages(&self, run: &RunId) -> Result<Vec<SalvagedWork>, Error> {
+        let space = self.space(run).await?;
+        let events = self.file_events(run, None).await?;
+        let bases = bases(&events);
+        let mut found: Vec<SalvagedWork> = Vec::new();
+        for event in events {
+            let EventBody::WorkspaceSalvaged(salvaged) = event.body else { continue };
+            found.retain(|known| (&known.agent, known.attempt) != (&event.agent, salvaged.attempt));
+            found.push(SalvagedWork {
+                agent: event.agent,
+                attempt: salvaged.attempt,
+                at_ms: event.at_ms,
+                commit: salvaged.commit,
+                files: None,
+                left_out: salvaged.left_out,
+                left_out_count: salvaged.left_out_count,
+                problem: salvaged.problem,
+            });
+        }
+        looking(run.clone(), move || {
+            for work in &mut found {
+                let (Some(commit), Some(base)) = (work.commit, bases.get(&work.agent)) else { continue };
+                let name = posse_host::workspace::salvage_ref(&work.agent.to_string(), work.attempt);
+                if space.read_ref(&name)?.is_some() {
+                    let options = DiffOptions { form: DiffForm::NameStatus, colour: false };
+                    let lines = space.diff(&oid(base), &oid(&commit), options)?;
+                    work.files = Some(
+                        lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() as u64,
+                    );
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Writes what was kept of an agent into `target`, a directory that is new or empty: of this attempt, or of its
+    /// last.
+    pub async fn restore(
+        &self,
+        agent: &AgentId,
+        attempt: Option<u32>,
+        target: &Path,
+    ) -> Result<Restored, Error> {
+        self.agent_of(agent).await?;
+        let run = agent.run();
+        let space = self.space(&run).await?;
+        let (name, target) = (agent.to_string(), target.to_owned());
+        looking(run, move || {
+            let kept = space.salvages()?;
+            let attempts = kept.iter().filter(|kept| kept.agent == name).map(|kept| kept.attempt);
+            let attempt = match attempt {
+                Some(attempt) => attempt,
+                None => attempts.max().ok_or_else(|| {
+                    WorkspaceError::Unsupported(format!(
+                        "nothing was salvaged of {name}, or it was cleaned away"
+                    ))
+                })?,
+            };
+            let files = space.restore(&name, attempt, &target)?;
+            Ok(Restored { attempt, files: files as u64 })
+        })
+        .await
+    }
+
+    /// What an agent reported, as Markdown; of one that failed why, and what it still said. None if it has not ended.
+    pub async fn report(&self, agent: &AgentId) -> Result<Option<String>, Error> {
+        let agent = self.agent_of(agent).await?;
+        Ok(match (agent.error, agent.result) {
+            (None, report) => report.filter(|_| agent.final_status.is_some() || agent.depth == 0),
+            (Some(why), report) => {
+                // A code, if there is one, and words for people.
+                let failed = match why.split_once(": ") {
+                    Some((code, reason)) if is_code(code) => format!("Failed ({code}): {reason}"),
+                    _ => format!("Failed: {why}"),
+                };
+                Some(match report {
+                    Some(report) => format!("{failed}\n\nIts report:\n\n{report}"),
+                    None => failed,
+                })
+            }
+        })
+    }
+
+    /// What a run takes on disk beside the journal: workspaces, checkouts, records; none if it has nothing there.
+    pub async fn disk_bytes(&self, run: &RunId) -> Result<Option<u64>, Error> {
+        let Some(files) = self.files.clone() else { return Ok(None) };
+        let name = run.to_string();
+        looking(run.clone(), move || files.disk_bytes(&name)).await
+    }
+
+    async fn agent_of(&self, agent: &AgentId) -> Result<AgentInfo, Error> {
+        let info = self.get(&agent.run()).await?;
+        let found = info.agents.into_iter().find(|known| known.id == *agent);
+        found.ok_or_else(|| Error::NoAgent(agent.clone()))
+    }
+
+    /// The workspaces of a run; an error if it worked in place.
+    async fn space(&self, run: &RunId) -> Result<RunSpace, Error> {
+        let started = self.file_events(run, Some(1)).await?;
+        let isolated = started.iter().any(|event| started_from(&event.body).is_some());
+        let files: Option<Workspaces> = self.files.clone().filter(|_| isolated);
+        let files = files.ok_or_else(|| Error::InPlace(run.clone()))?;
+        let name = run.to_string();
+        looking(run.clone(), move || files.open(&name)).await
+    }
+
+    /// What the journal says of an agent's files.
+    async fn files_of(&self, agent: &AgentId) -> Result<Files, Error> {
+        let mut files = Files::default();
+        for event in self.file_events(&agent.run(), None).await? {
+            if event.agent != *agent {
+                continue;
+            }
+            match event.body {
+                EventBody::RunStarted(e) => files.base = e.base.map(|base| base.commit),
+                EventBody::SubagentStarted(e) => files.base = e.base,
+                EventBody::SubagentAttempt(_) | EventBody::WorkspaceMade(_) => files.last = None,
+                EventBody::WorkspaceSalvaged(e) => files.last = e.commit,
+                EventBody::SubagentWaitingForMerge(e) => files.last = e.change.or(files.last),
+                _ => {}
+            }
+        }
+        Ok(files)
+    }
+
+    /// The events of a run that are about files, without their long texts; those among the first `limit`.
+    async fn file_events(&self, run: &RunId, limit: Option<u32>) -> Result<Vec<Event>, Error> {
+        let key = self.key(run);
+        let (mut found, mut after) = (Vec::new(), 0);
+        loop {
+            let page = self.store.read(&key, after, limit.unwrap_or(READ_MAX_EVENTS)).await?;
+            let Some(last) = page.last() else { return Ok(found) };
+            after = last.seq;
+            for stored in page.iter().filter(|stored| KINDS.contains(&&*stored.kind)) {
+                let event = Event::decode(stored);
+                found.push(event.map_err(|error| HistoryError::Event { seq: stored.seq, error })?);
+            }
+            if limit.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+/// What each agent began with.
+fn bases(events: &[Event]) -> std::collections::HashMap<AgentId, ObjectId> {
+    let base = |event: &Event| match &event.body {
+        EventBody::SubagentStarted(e) => Some((event.agent.clone(), e.base?)),
+        body => Some((event.agent.clone(), started_from(body)?)),
+    };
+    events.iter().filter_map(base).collect()
+}
+
+/// The commit that a run began with.
+fn started_from(body: &EventBody) -> Option<ObjectId> {
+    let EventBody::RunStarted(started) = body else { return None };
+    let RunStarted { base, .. } = &**started;
+    base.as_ref().map(|base| base.commit)
+}
+
+/// Whether a word is a code of an error and not the beginning of a sentence.
+fn is_code(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+}
+
+fn oid(id: &ObjectId) -> Oid {
+    Oid::from_bytes(*id.as_bytes())
+}
+
+/// Does something with a run's files on a thread that may block.
+async fn looking<T: Send + 'static>(
+    run: RunId,
+    act: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
+) -> Result<T, Error> {
+    blocking(&run, move |run| act().map_err(|problem| Error::Files { run: run.clone(), problem })).await
+}
+
+async fn blocking<T: Send + 'static>(
+    run: &RunId,
+    act: impl FnOnce(&RunId) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let run = Arc::new(run.clone());
+    let own = run.clone();
+    let task = tokio::task::spawn_blocking(move || act(&own));
+    let cut_off = |error: tokio::task::JoinError| Error::Files {
+        run: (*run).clone(),
+        problem: WorkspaceError::Damaged(format!("the work was cut off: {error}")),
+    };
+    task.await.map_err(cut_off)?
+}

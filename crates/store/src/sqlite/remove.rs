@@ -1,0 +1,40 @@
+//! A run leaves the journal: as a whole, once it has ended.
+
+use posse_engine::ports::{Head, RunKey, StoreError};
+use rusqlite::OptionalExtension;
+
+use super::group::{Group, Refused, RunHead, stored};
+use super::lease::Lease;
+use super::schema::row_ids;
+
+impl Group<'_, '_> {
+    /// Removes a run that has ended and that nobody alive owns, and notes where its journal ended.
+    pub(super) fn remove(&mut self, key: &RunKey) -> Result<Head, Refused> {
+        let head = self.head(key)?;
+        let place = (head.run_no, key.tenant.as_str());
+        let has_ended: bool = self.sql.has_ended.query_row(place, |row| row.get(0))?;
+        let lease = self.sql.find_lease.query_row(place, |row| Lease::from_row(row, 0)).optional()?;
+        let context = self.context;
+        let is_held = lease.flatten().is_some_and(|lease| lease.holds(&context.paths, &context.clock));
+        if !has_ended || is_held {
+            return Err(StoreError::Open(key.run.clone()).into());
+        }
+        self.whole(|group| group.remove_rows(key, head))?;
+        self.heads.remove(key);
+        Ok(Head { seq: head.seq, hash: head.hash })
+    }
+
+    fn remove_rows(&mut self, key: &RunKey, head: RunHead) -> Result<(), Refused> {
+        let (tenant, run) = (key.tenant.as_str(), key.run.as_str());
+        // Its mark is what lets the events go.
+        self.sql.mark_removed.execute((head.run_no, tenant, run, stored(head.seq), head.hash.as_bytes()))?;
+        let (first, last) = row_ids(head.run_no);
+        for remove in &mut self.sql.remove_placed {
+            remove.execute((first, last, tenant))?;
+        }
+        for remove in &mut self.sql.remove_rows {
+            remove.execute((head.run_no, tenant))?;
+        }
+        Ok(())
+    }
+}
