@@ -2,13 +2,17 @@
 
 use crate::support::Home;
 
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 21] = [
     "run",
     "plan",
     "ps",
     "show",
     "logs",
     "trace",
+    "report",
+    "diff",
+    "apply",
+    "salvage",
     "wait",
     "send",
     "cancel",
@@ -17,6 +21,7 @@ const VERBS: [&str; 16] = [
     "deny",
     "verify",
     "explain",
+    "gc",
     "demo",
     "completions",
 ];

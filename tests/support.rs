@@ -79,13 +79,18 @@ impl Home {
     }
 }
 
-/// Replaces times of day, dates and durations, which are all made of digits.
+/// Replaces times of day, dates, durations and sizes, which are all made of digits.
 fn redact_line(line: &str) -> String {
     let words: Vec<String> = line.split(' ').map(redact_word).collect();
     let mut text = words.join(" ");
     for unit in [" ms", " s", " min"] {
         while let Some(at) = duration_before(&text, unit) {
             text.replace_range(at..at + text[at..].find(unit).expect("found") + unit.len(), "[TIME]");
+        }
+    }
+    for unit in [" KiB", " MiB"] {
+        while let Some(at) = duration_before(&text, unit) {
+            text.replace_range(at..at + text[at..].find(unit).expect("found") + unit.len(), "[SIZE]");
         }
     }
     // A column is as wide as its widest entry; how far a time stands from its left edge says nothing.
