@@ -18,7 +18,7 @@ const SCRIPT: &str = r##"
 - when: {definition: coder, turn: 2}
   reply: {tool_calls: [{name: read, input: {path: a.txt}}]}
 - when: {definition: coder, turn: 3}
-  reply: {tool_calls: [{name: edit, input: {path: a.txt, old_string: "two", new_string: "2"}}]}
+  reply: {tool_calls: [{name: edit, input: {path: a.txt, old_text: "two", new_text: "2"}}]}
 - when: {definition: coder}
   reply: {text: All is done.}
 "##;
@@ -146,16 +146,35 @@ fn reports_are_printed_and_lie_beneath_the_state() {
     assert_eq!(written, report);
 }
 
+/// A child in the background and its parent change the same line; the parent is first.
+const CONFLICT: &str = r#"
+- when: {definition: coder, turn: 1}
+  reply:
+    tool_calls:
+      - {name: task, input: {subagent_type: general, description: write, prompt: "write", run_in_background: true}}
+- when: {definition: coder, turn: 2}
+  reply: {tool_calls: [{name: write, input: {path: a.txt, content: "the parent's\n"}}]}
+- when: {definition: general, turn: 1}
+  reply: {tool_calls: [{name: write, input: {path: a.txt, content: "the child's\n"}}]}
+- when: {definition: general}
+  reply: {text: I wrote it.}
+  latency_ms: 1000
+- when: {definition: coder}
+  reply: {text: done}
+"#;
+
 #[test]
 fn the_report_of_a_child_that_failed_says_why_and_what_it_said() {
-    let home = repository(&SCRIPT.replace("path: b.txt", "path: c.txt"));
+    let home = repository(CONFLICT);
     let run = run(&home);
     let report = home.posse(&["report", &run, "1"]).exits(0).stdout;
-    assert!(report.starts_with("Failed ("), "{report}");
-    assert!(report.contains("c.txt") && report.contains("b.txt is there."), "{report}");
+    assert!(report.starts_with("Failed (") && report.contains("a.txt"), "{report}");
+    assert!(report.ends_with("\n\nIts report:\n\nI wrote it.\n"), "{report}");
     let file = home.state_dir().join("runs").join(&run).join("reports").join(&run);
     let written = fs::read_to_string(file.join(".posse/step-0-result.md")).expect("the report's file");
-    assert_eq!(written.trim_end(), report.trim_end());
+    assert_eq!(format!("{written}\n"), report);
+    home.posse(&["apply", &run]).exits(0);
+    assert_eq!(a_txt(&home), "the parent's\n");
 }
 
 #[test]
@@ -194,8 +213,7 @@ fn changes_of_ones_own_are_merged_or_keep_everything_from_being_written() {
 
 #[test]
 fn only_what_completed_is_applied_unless_one_says_so() {
-    let failing =
-        SCRIPT.replace("  reply: {text: All is done.}", "  error: {kind: invalid_request, message: no more}");
+    let failing = SCRIPT.replace("  reply: {text: All is done.}", "  error: {status: 400, message: no more}");
     let home = repository(&failing);
     let done = home.posse(&["run", "--json", "--apply", "--model", "scripted/../script.yaml", "go"]).exits(1);
     let result = done.result();

@@ -4,12 +4,12 @@ use std::fs;
 
 use crate::support::{Home, run_of};
 
-/// A child writes what it owns and what it does not, and something that is ignored; it is refused.
+/// A child writes something, and something that is ignored; then its model fails.
 const SCRIPT: &str = r#"
 - when: {definition: coder, turn: 1}
   reply:
     tool_calls:
-      - {name: task, input: {subagent_type: general, description: write, prompt: "write", owns: ["b.txt"]}}
+      - {name: task, input: {subagent_type: general, description: write, prompt: "write"}}
 - when: {definition: general, turn: 1}
   reply:
     tool_calls:
@@ -17,7 +17,7 @@ const SCRIPT: &str = r#"
       - {name: write, input: {path: elsewhere.txt, content: "work\n"}}
       - {name: write, input: {path: note.log, content: "noise\n"}}
 - when: {definition: general}
-  reply: {text: written}
+  error: {status: 400, message: no more}
 - when: {definition: coder}
   reply: {text: done}
 "#;
@@ -33,9 +33,9 @@ fn home() -> (Home, String) {
 }
 
 #[test]
-fn the_work_of_a_child_that_was_refused_is_listed_with_what_was_left_out() {
+fn the_work_of_a_child_that_failed_is_listed_with_what_was_left_out() {
     let (home, run) = home();
-    assert_eq!(home.posse(&["diff", &run]).exits(0).stdout, "", "it was refused");
+    assert_eq!(home.posse(&["diff", &run]).exits(0).stdout, "", "nothing of it was merged");
     let line = home.posse(&["salvage", "--json", &format!("{run}.1")]).exits(0).json();
     assert_eq!((&line["attempt"], &line["files"]), (&1.into(), &2.into()), "{line}");
     assert_eq!((&line["left_out"][0], &line["left_out_count"]), (&"note.log".into(), &1.into()), "{line}");

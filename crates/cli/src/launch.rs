@@ -78,8 +78,18 @@ pub(crate) struct Launch {
 impl Launch {
     /// Checks what was asked for. The models it needs are left in `models`, so that no script is read twice.
     pub(crate) fn new(wanted: Wanted, context: &Context, models: &Catalog) -> Result<Self, CliError> {
-        let Wanted { request, definition, agents, dir, max_depth, permissions, plan, own_model, apply, settings } =
-            wanted;
+        let Wanted {
+            request,
+            definition,
+            agents,
+            dir,
+            max_depth,
+            permissions,
+            plan,
+            own_model,
+            apply,
+            settings,
+        } = wanted;
         let cwd = &context.environment.cwd;
         let mut definitions = match &agents {
             Some(agents) => read_agents(agents, cwd, &context.tool_names())?,

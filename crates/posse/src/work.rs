@@ -71,6 +71,8 @@ struct Files {
     base: Option<ObjectId>,
     /// What it came to; none if only its line tells.
     last: Option<ObjectId>,
+    /// The attempt whose line that is; 0 before a second one.
+    attempt: u32,
 }
 
 /// The kinds of events that are about files.
@@ -98,7 +100,9 @@ impl Posse {
             let last = files.last.filter(|_| !is_root);
             let last = match last {
                 Some(last) => oid(&last),
-                None => space.read_ref(&work_ref(&agent))?.unwrap_or_else(|| oid(&base)),
+                None => {
+                    space.read_ref(&work_ref(&agent, files.attempt.max(1)))?.unwrap_or_else(|| oid(&base))
+                }
             };
             space.diff(&oid(&base), &last, options)
         })
@@ -253,7 +257,8 @@ impl Posse {
             match event.body {
                 EventBody::RunStarted(e) => files.base = e.base.map(|base| base.commit),
                 EventBody::SubagentStarted(e) => files.base = e.base,
-                EventBody::SubagentAttempt(_) | EventBody::WorkspaceMade(_) => files.last = None,
+                EventBody::SubagentAttempt(e) => files = Files { attempt: e.n, last: None, ..files },
+                EventBody::WorkspaceMade(_) => files.last = None,
                 EventBody::WorkspaceSalvaged(e) => files.last = e.commit,
                 EventBody::SubagentWaitingForMerge(e) => files.last = e.change.or(files.last),
                 _ => {}
