@@ -146,16 +146,16 @@ fn reports_are_printed_and_lie_beneath_the_state() {
     assert_eq!(written, report);
 }
 
-/// A child in the background and its parent change the same line; the parent is first.
+/// A child in the background and its parent make the same file; the parent is first.
 const CONFLICT: &str = r#"
 - when: {definition: coder, turn: 1}
   reply:
     tool_calls:
       - {name: task, input: {subagent_type: general, description: write, prompt: "write", run_in_background: true}}
 - when: {definition: coder, turn: 2}
-  reply: {tool_calls: [{name: write, input: {path: a.txt, content: "the parent's\n"}}]}
+  reply: {tool_calls: [{name: write, input: {path: c.txt, content: "the parent's\n"}}]}
 - when: {definition: general, turn: 1}
-  reply: {tool_calls: [{name: write, input: {path: a.txt, content: "the child's\n"}}]}
+  reply: {tool_calls: [{name: write, input: {path: c.txt, content: "the child's\n"}}]}
 - when: {definition: general}
   reply: {text: I wrote it.}
   latency_ms: 1000
@@ -168,13 +168,14 @@ fn the_report_of_a_child_that_failed_says_why_and_what_it_said() {
     let home = repository(CONFLICT);
     let run = run(&home);
     let report = home.posse(&["report", &run, "1"]).exits(0).stdout;
-    assert!(report.starts_with("Failed (") && report.contains("a.txt"), "{report}");
+    assert!(report.starts_with("Failed (") && report.contains("c.txt"), "{report}");
     assert!(report.ends_with("\n\nIts report:\n\nI wrote it.\n"), "{report}");
     let file = home.state_dir().join("runs").join(&run).join("reports").join(&run);
     let written = fs::read_to_string(file.join(".posse/step-0-result.md")).expect("the report's file");
     assert_eq!(format!("{written}\n"), report);
     home.posse(&["apply", &run]).exits(0);
-    assert_eq!(a_txt(&home), "the parent's\n");
+    let applied = fs::read_to_string(home.project().join("c.txt")).expect("c.txt");
+    assert_eq!(applied, "the parent's\n");
 }
 
 #[test]

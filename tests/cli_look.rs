@@ -59,6 +59,8 @@ fn a_run_is_shown_with_its_agents() {
 fn a_run_is_shown_as_json() {
     let (home, run) = looked_at();
     let mut show = home.posse(&["show", "--json", &run[..4]]).exits(0).json();
+    let taken = show.as_object_mut().and_then(|show| show.remove("disk_bytes"));
+    assert!(taken.is_some_and(|bytes| bytes.is_u64()), "what it takes on disk");
     for part in ["agents", "by_depth"] {
         for entry in show[part].as_array_mut().expect("a list") {
             assert!(entry["wall_ms"].is_u64());
