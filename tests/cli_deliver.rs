@@ -312,3 +312,46 @@ fn what_is_not_there_is_said_with_what_is_near() {
     let broken = home.posse(&["apply", &run]).exits(1).stderr;
     assert!(broken.contains("project.json") && broken.contains("hint: "), "{broken}");
 }
+
+#[test]
+fn a_branch_that_cannot_be_made_is_told_and_the_work_can_be_applied_all_the_same() {
+    let home = repository(SCRIPT);
+    // No branch can be beneath a branch.
+    git(&home, &["branch", "posse"]);
+    let done = home.posse(&RUN).exits(0);
+    assert!(done.stderr.contains("\n2 files changed ("), "{}", done.stderr);
+    assert!(done.stderr.contains("\n  there is no branch: "), "{}", done.stderr);
+    let run = run_of(&home.posse(&["ps", "--all", "--json"]).json());
+    let result = &home.posse(&["show", "--json", &run]).json()["result"];
+    assert!(result["problem"].is_string() && result.get("branch").is_none(), "{result}");
+    home.posse(&["apply", &run]).exits(0);
+    assert_eq!(a_txt(&home), "one\n2\nthree\nfour\nfive\n");
+}
+
+#[test]
+fn parts_of_the_state_that_are_gone_are_named_and_nothing_is_changed() {
+    let home = repository(SCRIPT);
+    let run = run(&home);
+    fs::remove_dir_all(home.state_dir().join("projects")).expect("removed");
+    for args in [&["diff", &run] as &[&str], &["apply", &run], &["salvage", &run, "--restore", "back"]] {
+        let broken = home.posse(args).exits(1).stderr;
+        assert!(broken.starts_with("error: ") && broken.contains("hint: "), "{args:?}: {broken}");
+        assert!(!broken.contains("panicked"), "{args:?}: {broken}");
+    }
+    assert_eq!(a_txt(&home), "one\ntwo\nthree\nfour\nfive\n");
+    home.posse(&["report", &run]).exits(0);
+    home.posse(&["show", &run]).exits(0);
+    home.posse(&["gc"]).exits(0);
+}
+
+#[test]
+fn a_project_larger_than_the_settings_allow_is_not_begun() {
+    let home = repository(SCRIPT);
+    home.write("more.txt", "more\n");
+    home.write_settings("workspace: {max_files: 1}\n");
+    let refused = home.posse(&RUN);
+    assert!(refused.code != Some(0) && refused.stderr.contains("max_files"), "{refused:?}");
+    home.write_settings("workspace: {max_filse: 1}\n");
+    let refused = home.posse(&RUN).exits(2).stderr;
+    assert!(refused.contains("(did you mean `max_files`?)"), "{refused}");
+}

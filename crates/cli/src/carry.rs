@@ -19,7 +19,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How carrying a run came to an end.
 pub(crate) enum Carried {
     /// The run ended.
-    Ended(Finished),
+    Ended(Box<Finished>),
     /// The process was asked to stop; the run can be resumed.
     Stopped(Ask),
 }
@@ -96,7 +96,7 @@ async fn carry(
     }
     let finished = posse.wait(run).await?;
     view.close();
-    Ok(Carried::Ended(finished))
+    Ok(Carried::Ended(Box::new(finished)))
 }
 
 /// Whether an event of this kind is the run's last.

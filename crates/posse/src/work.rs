@@ -119,15 +119,17 @@ impl Posse {
             _ => return Err(Error::NotCompleted { run: run.clone(), status: info.status }),
         }
         let space = self.space(run).await?;
+        let dir = space.folder().to_owned();
+        let Some(made) = self.finished(run).await?.and_then(|finished| finished.result) else {
+            return Ok(AppliedRun { dir, applied: None });
+        };
         blocking(run, move |run| {
-            let dir = space.folder().to_owned();
             let failed = |problem| Error::Files { run: run.clone(), problem };
-            let unchanged = space.result().and_then(|result| {
-                let base = space.base()?.commit;
-                Ok(result == base || space.same_files(&base, &result)?)
-            });
-            if unchanged.map_err(failed)? {
-                return Ok(AppliedRun { dir, applied: None });
+            let found = space.result().map_err(failed)?;
+            // What could not be delivered is only known by its line.
+            if made.problem.is_none() && found != oid(&made.commit) {
+                let problem = format!("{} is not where the run left it in Posse's repository", made.commit);
+                return Err(failed(WorkspaceError::Damaged(problem)));
             }
             let applied = space.apply(&dir).map_err(|problem| Error::NotApplied {
                 run: run.clone(),

@@ -333,12 +333,16 @@ impl Workspaces for HostWorkspaces {
 
     fn deliver(&self, run: &RunId) -> Doing<Option<RunResult>> {
         self.with(run, move |_, at_hand| {
-            let delivered = at_hand.space.deliver().map_err(|error| text(&error))?;
+            let (delivered, problem) = match at_hand.space.deliver() {
+                Ok(delivered) => (delivered, None),
+                // The work itself is kept; how much it is can be told without a branch.
+                Err(error) => (at_hand.space.made().map_err(|_| text(&error))?, Some(text(&error))),
+            };
             let result = |delivered: host::Delivered| RunResult {
                 commit: id(&delivered.commit),
                 branch: delivered.branch,
                 files: delivered.files as u64,
-                problem: None,
+                problem,
             };
             Ok(Some(delivered).filter(|delivered| delivered.files > 0).map(result))
         })

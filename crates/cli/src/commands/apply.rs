@@ -64,14 +64,13 @@ fn said(run: &RunId, applied: Option<&AppliedRun>) -> String {
             format!("run {run} was applied already: {} in {dir} as it made them", count(already))
         }
         (files, merged, already) => {
-            let mut text = format!("applied run {run}: {} changed in {dir}", count(files));
-            if merged > 0 {
-                text.push_str(&format!(", {merged} of them merged with your changes"));
-            }
-            if already > 0 {
-                text.push_str(&format!(", {already} more were so already"));
-            }
-            text
+            let some = |number: usize, what: &str| match number {
+                0 => String::new(),
+                number => format!(", {number} {what}"),
+            };
+            let merged = some(merged, "of them merged with your changes");
+            let already = some(already, "more were so already");
+            format!("applied run {run}: {} changed in {dir}{merged}{already}", count(files))
         }
     }
 }

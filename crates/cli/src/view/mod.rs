@@ -180,17 +180,13 @@ pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
 
 /// Where the work of a run is, what it takes on disk, and what to type next.
 pub(crate) fn work(run: &str, result: &RunResult, disk_bytes: Option<u64>) -> String {
+    if let (0, Some(problem)) = (result.files, &result.problem) {
+        return format!("what it made of the files could not be delivered: {problem}");
+    }
     let files = plural(result.files, "file");
-    let mut text = match &result.branch {
-        Some(branch) => format!("{files} changed on branch {branch}"),
-        None => format!("{files} changed"),
-    };
-    if let Some(disk_bytes) = disk_bytes {
-        text.push_str(&format!(" ({} on disk)", bytes(disk_bytes)));
-    }
-    text.push_str(&format!("; posse diff {run}, posse apply {run}"));
-    if let Some(problem) = &result.problem {
-        text.push_str(&format!("\n  there is no branch: {problem}"));
-    }
-    text
+    let branch = result.branch.as_ref().map(|branch| format!(" on branch {branch}")).unwrap_or_default();
+    let taken = disk_bytes.map(|taken| format!(" ({} on disk)", bytes(taken))).unwrap_or_default();
+    let problem = result.problem.as_ref().map(|problem| format!("\n  there is no branch: {problem}"));
+    let problem = problem.unwrap_or_default();
+    format!("{files} changed{branch}{taken}; posse diff {run}, posse apply {run}{problem}")
 }

@@ -402,7 +402,7 @@ pub trait Store: Send + Sync + 'static {
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>>;
 
     /// Removes a run that has ended and that nobody alive owns: its events, its rows, its mail. Its id and where its
-    /// journal ended stay known.
+    /// journal ended stay known. Blobs stay too: other runs may name the same content.
     fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>>;
 
     /// Runs that were removed and whose id starts with `prefix`, the last removed first.

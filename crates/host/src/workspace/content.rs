@@ -138,7 +138,7 @@ impl Writing<'_> {
         if self.pack.bytes() > self.max_new_bytes {
             return Err(WorkspaceError::Unsupported(format!(
                 "the new content of {} is larger than {} bytes; ignore what is not needed in .gitignore, or raise \
-                 workspace.max_run_bytes",
+                 workspace.max_run_mb",
                 self.folder.display(),
                 self.max_new_bytes
             )));
@@ -180,7 +180,7 @@ impl Writing<'_> {
         if stat.size > self.max_file_bytes {
             return Err(WorkspaceError::Unsupported(format!(
                 "{} has {} bytes, more than the {} that a file may have; ignore it in .gitignore, or raise \
-                 workspace.max_file_bytes",
+                 workspace.max_file_mb",
                 super::notes::readable(&found.path),
                 stat.size,
                 self.max_file_bytes

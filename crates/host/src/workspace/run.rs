@@ -309,7 +309,7 @@ impl RunSpace {
         if total > max {
             return Err(WorkspaceError::Unsupported(format!(
                 "the workspaces of run {} would be {total} bytes, more than {max}; let fewer agents write at once, or \
-                 raise workspace.max_run_bytes",
+                 raise workspace.max_run_mb",
                 self.run
             )));
         }

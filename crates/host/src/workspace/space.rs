@@ -58,23 +58,27 @@ impl RunSpace {
         }
     }
 
+    /// What the run made, wherever it is delivered.
+    pub fn made(&self) -> Result<Delivered, WorkspaceError> {
+        let git = self.git();
+        let (base, commit) = (self.base()?.commit, self.result()?);
+        let files = if same_tree(&git, &base, &commit)? { 0 } else { changes(&git, &base, &commit)?.len() };
+        Ok(Delivered { commit, branch: None, files })
+    }
+
     /// Makes the run's result the branch `posse/<run>` in the person's repository. Nothing is checked out, and nothing
     /// else there is touched. Without a change, or without a repository, there is no branch.
     pub fn deliver(&self) -> Result<Delivered, WorkspaceError> {
-        let git = self.git();
-        let (base, commit) = (self.base()?.commit, self.result()?);
-        if same_tree(&git, &base, &commit)? {
-            return Ok(Delivered { commit, branch: None, files: 0 });
+        let made = self.made()?;
+        if made.files == 0 {
+            return Ok(made);
         }
-        let files = changes(&git, &base, &commit)?.len();
         let options = &self.spaces.options;
         let person = Person::find(self.folder(), &options.git, options.home.as_deref())?;
-        let Some(person) = person.filter(|_| self.is_repository()) else {
-            return Ok(Delivered { commit, branch: None, files });
-        };
+        let Some(person) = person.filter(|_| self.is_repository()) else { return Ok(made) };
         let branch = format!("posse/{}", self.run);
-        deliver_branch(&git, &person.git, &branch, &commit, &|point| options.hit(point))?;
-        Ok(Delivered { commit, branch: Some(branch), files })
+        deliver_branch(&self.git(), &person.git, &branch, &made.commit, &|point| options.hit(point))?;
+        Ok(Delivered { branch: Some(branch), ..made })
     }
 
     /// What differs between two commits, as text.

@@ -531,7 +531,7 @@ fn limits_are_told_by_name() {
     world.write("small", "x");
     world.options.max_file_bytes = 99;
     let error = refusal(&world);
-    assert!(error.contains("dir/large") && error.contains("workspace.max_file_bytes"), "{error}");
+    assert!(error.contains("dir/large") && error.contains("workspace.max_file_mb"), "{error}");
     world.options.max_file_bytes = 100;
     world.options.max_files = 1;
     assert!(refusal(&world).contains("workspace.max_files"));

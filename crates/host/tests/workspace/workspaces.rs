@@ -194,7 +194,7 @@ fn a_run_that_grows_too_large_is_told_so() {
     let (begun, space) = world.begin();
     space.make(RUN, 1, &begun.snapshot.commit).expect("made");
     let error = space.make("k3f9ab2c.1", 1, &begun.snapshot.commit).expect_err("too large").to_string();
-    assert!(error.contains("workspace.max_run_bytes"), "{error}");
+    assert!(error.contains("workspace.max_run_mb"), "{error}");
     assert!(space.disk_bytes().expect("counted") >= 3000);
 }
 

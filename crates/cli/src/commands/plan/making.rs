@@ -200,7 +200,7 @@ async fn ask(
         Carried::Stopped(ask) => Ok(Asked::Ended(ask.exit())),
         Carried::Ended(finished) => {
             tell_end(&finished, view.shows_figures());
-            let Finished { status, text, .. } = &finished;
+            let Finished { status, text, .. } = &*finished;
             if *status == "completed" {
                 Ok(Asked::Answer(document(&term::clean(text)).to_owned()))
             } else {
