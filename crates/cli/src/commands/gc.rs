@@ -54,9 +54,9 @@ pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
 
 fn page(cleaned: &Cleaned, dry_run: bool) -> String {
     let (removes, frees) = if dry_run { ("would remove", "would free") } else { ("removed", "freed") };
-    let removed = cleaned.removed.iter().map(|what| format!("{removes} {what}\n"));
+    let gone = cleaned.removed.iter().map(|what| format!("{removes} {what}\n"));
     let kept = cleaned.kept.iter().map(|(what, why)| format!("kept {what}: {why}\n"));
     let (things, space) = (plural(cleaned.removed.len() as u64, "thing"), bytes(cleaned.freed_bytes));
     let sum = format!("{removes} {things}, kept {}, {frees} {space}\n", cleaned.kept.len());
-    removed.chain(kept).chain([sum]).collect()
+    gone.chain(kept).chain([sum]).collect()
 }
