@@ -95,7 +95,7 @@ mod tests {
     fn what_files_hold_does_not_steer_a_terminal_and_swallows_no_line() {
         assert_eq!(
             shown(DIFF, false),
-            "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+new \n+hidden\n same\n"
+            "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+new 0;title\n+hidden\n same\n"
         );
     }
 
