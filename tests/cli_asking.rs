@@ -126,9 +126,9 @@ fn a_person_at_the_terminal_says_once_no_or_something_else() {
     let (written, code) = terminal.ends();
     assert_eq!(code, Some(0), "{written}");
     assert!(written.contains("all done"), "{written}");
-    let there = |name: &str| home.project().join(name).exists();
-    assert_eq!((there("yes.txt"), there("no.txt"), there("why.txt")), (true, false, false));
     let run = last_run(&home);
+    let made = |name: &str| home.made(&run, name);
+    assert_eq!((made("yes.txt"), made("no.txt"), made("why.txt")), (true, false, false));
     let trace = home.posse(&["trace", &run]).exits(0);
     assert!(
         trace.stdout.contains("a person said no to `write:why.txt`: not on a Friday"),
@@ -185,7 +185,7 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
     terminal.until("settled elsewhere");
     let (written, code) = terminal.ends();
     assert_eq!(code, Some(0), "{written}");
-    assert!(home.project().join("asked.txt").exists());
+    assert!(home.made(&last_run(&home), "asked.txt"));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn resume_asks(plain: bool) {
     assert!(terminal.until(ENTER).contains("write:asked.txt"));
     terminal.types("o\n");
     assert_eq!(terminal.ends().1, Some(0));
-    assert!(home.project().join("asked.txt").exists());
+    assert!(home.made(&run, "asked.txt"));
     let events = home.posse(&["logs", "--json", &run]).json_lines();
     assert_eq!(events.iter().filter(|event| event["kind"] == "agent.input_requested").count(), 1);
 }
@@ -220,7 +220,8 @@ fn nobody_is_asked_in_the_background_or_by_a_program() {
         let (written, code) = terminal.ends();
         assert_eq!(code, Some(0), "{written}");
         assert!(!written.contains("[d]eny"), "{written}");
-        home.posse(&["wait", &last_run(&home)]).exits(0);
+        let run = last_run(&home);
+        home.posse(&["wait", &run]).exits(0);
+        assert!(!home.made(&run, "asked.txt"));
     }
-    assert!(!home.project().join("asked.txt").exists());
 }

@@ -60,9 +60,8 @@ fn a_command_runs_in_the_workspace_and_its_box_is_in_the_journal() {
     let home =
         home(&[bash("pwd; echo made > made.txt; echo odd >&2; exit 3"), bash("cat made.txt; cd /; pwd")]);
     let done = home.posse(&RUN).exits(0);
-    let project = home.project().canonicalize().expect("a path");
     let outputs = outputs(&done);
-    assert_eq!(outputs[0], format!("{}\nodd\n[exit code 3]", project.display()));
+    assert_eq!(outputs[0], "/workspace\nodd\n[exit code 3]");
     assert_eq!(outputs[1], "made\n/\n[exit code 0]");
     let intended = events(&done, "agent.tool_intended");
     assert_eq!(intended.len(), 2);
@@ -72,6 +71,7 @@ fn a_command_runs_in_the_workspace_and_its_box_is_in_the_journal() {
     }
     let finished = &events(&done, "agent.tool_finished")[0];
     assert_eq!(finished["detail"]["ok"], true, "an exit code is for the model to judge");
+    assert!(home.made(&run_of(finished), "made.txt"));
 }
 
 #[test]
@@ -121,10 +121,11 @@ fn a_cancel_ends_the_command_and_waits_for_it() {
         home(&[bash("trap 'echo tidied > tidied; exit 1' TERM; echo up > up; while :; do sleep 0.02; done")]);
     let mut going = home.start(&RUN);
     let run = run_of(&going.until_event("", "agent.tool_intended"));
-    wait_for(&home.project().join("up"));
+    wait_for(&home.workspace(&run).join("up"));
     home.posse(&["cancel", &run]).exits(0);
     let done = going.finish().exits(3);
-    assert!(home.project().join("tidied").exists(), "it could tidy up");
+    assert!(home.workspace(&run).join("tidied").exists(), "it could tidy up");
+    assert!(!home.project().join("up").exists());
     let finished = &events(&done, "agent.tool_finished")[0]["detail"];
     assert_eq!(finished["code"], "CANCELLED");
 }
@@ -137,35 +138,74 @@ fn a_killed_run_takes_its_commands_with_it_and_runs_none_again() {
     ]);
     let mut going = home.start(&RUN);
     let run = run_of(&going.until_event("", "agent.tool_intended"));
-    wait_for(&home.project().join("up"));
+    wait_for(&home.workspace(&run).join("up"));
     going.kill();
     let done = home.posse(&["resume", "--json", &run]).exits(0);
     let interrupted = &events(&done, "agent.tool_interrupted")[0]["detail"];
     assert_eq!(interrupted["tool"], "bash");
-    assert_eq!(fs::read_to_string(home.project().join("ran")).expect("the file"), "once\nnext\n");
-    assert!(!home.project().join(".git").exists(), "nothing of the box is left in the workspace");
+    assert_eq!(home.result_file(&run, "ran").as_deref(), Some("once\nnext\n"));
+    assert_eq!(
+        fs::read_dir(home.project()).expect("the folder").count(),
+        0,
+        "nothing is left in the person's folder"
+    );
 }
 
 #[test]
-fn a_protected_name_is_put_aside_and_the_agent_is_told() {
+fn a_protected_name_is_left_out_of_the_result_and_the_person_is_told() {
     let home = home(&[
-        bash("echo evil > .mcp.json; mkdir -p .github/workflows; git init -q . && echo made"),
-        bash("ls -A"),
+        bash(
+            "echo evil > .mcp.json; mkdir -p .github/workflows sub; echo x > .github/workflows/ci.yml; git init -q sub",
+        ),
+        bash(
+            "echo evil > .vscode/settings.json; ln -s /etc way; ln -s good.txt inside; echo good > good.txt",
+        ),
     ]);
     home.write(".vscode/settings.json", "{}");
     let done = home.posse(&RUN).exits(0);
-    let outputs = outputs(&done);
-    assert!(
-        outputs[0]
-            .contains("`.mcp.json` is a protected name: what was made there is now `.mcp.json.refused`"),
-        "{}",
-        outputs[0]
-    );
-    assert!(!outputs[0].contains("made\n"), "{}", outputs[0]);
-    for gone in [".mcp.json", ".github/workflows", ".git"] {
-        assert!(!home.project().join(gone).exists(), "{gone}");
+    assert!(outputs(&done)[1].contains("Read-only file system"), "what exists cannot be changed: {done:?}");
+    let result = &events(&done, "run.completed")[0]["detail"]["result"];
+    let left_out = result["left_out"].as_array().expect("a list");
+    let left_out: Vec<&str> = left_out.iter().filter_map(Value::as_str).collect();
+    for refused in
+        [".mcp.json: `.mcp.json` is protected", ".github/workflows/ci.yml: ", "way: a symbolic link"]
+    {
+        assert!(left_out.iter().any(|text| text.starts_with(refused)), "{refused}: {left_out:?}");
     }
-    assert_eq!(fs::read_to_string(home.project().join(".mcp.json.refused")).expect("kept"), "evil\n");
+    assert_eq!(left_out.len(), 3, "{left_out:?}");
+    let run = run_of(&done.json_lines()[0]);
+    for (path, there) in [
+        (".mcp.json", false),
+        (".github/workflows/ci.yml", false),
+        ("way", false),
+        ("inside", true),
+        ("good.txt", true),
+    ] {
+        assert_eq!(home.made(&run, path), there, "{path}");
+    }
+    assert_eq!(home.result_file(&run, ".vscode/settings.json").as_deref(), Some("{}"));
+    let kept = home.workspace(&run).join(".mcp.json");
+    assert_eq!(fs::read_to_string(kept).expect("kept"), "evil\n");
+}
+
+#[test]
+fn a_childs_protected_name_is_refused_with_its_change_and_its_parent_is_told() {
+    let input = json!({"subagent_type": "general", "description": "a part", "prompt": "do it"});
+    let rules = json!([
+        {"when": {"definition": "coder", "turn": 1}, "reply": {"text": "", "tool_calls": [{"name": "task", "input": input}]}},
+        {"when": {"definition": "general", "turn": 1}, "reply": {"text": "", "tool_calls":
+            [{"name": "bash", "input": {"command": "echo evil > .mcp.json; echo good > good.txt"}}]}},
+        {"when": {}, "reply": {"text": "all done"}},
+    ]);
+    let home = Home::new();
+    home.write("../script.yaml", &rules.to_string());
+    let done = home.posse(&RUN).exits(0);
+    let refused = &events(&done, "agent.integration_failed")[0]["detail"];
+    assert_eq!(refused["code"], "PERMISSION_DENIED", "{refused}");
+    let told = outputs(&done).pop().expect("the result of the call");
+    assert!(told.contains(".mcp.json: `.mcp.json` is protected"), "{told}");
+    let run = run_of(&done.json_lines()[0]);
+    assert!(!home.made(&run, ".mcp.json") && !home.made(&run, "good.txt"));
 }
 
 #[test]

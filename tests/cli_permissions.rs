@@ -148,10 +148,10 @@ fn flags_rule_the_run_and_allow_lifts_only_what_a_definition_asks() {
     for at in [3, 4, 7] {
         assert!(!said[at].contains("PERMISSION_DENIED"), "{at}: {}", said[at]);
     }
-    for (path, there) in [("free.txt", true), (".github/workflows/ci.yml", true), ("denied", false)] {
-        assert_eq!(home.project().join(path).exists(), there, "{path}");
-    }
     let run = run_of(&events[0]);
+    for (path, there) in [("free.txt", true), (".github/workflows/ci.yml", true), ("denied/a.txt", false)] {
+        assert_eq!(home.made(&run, path), there, "{path}");
+    }
     assert_eq!(check_explained(&home, &run), 7);
     let network = home.posse(&["explain", &run, "network"]).exits(0);
     assert!(network.stdout.contains("ask: definition coder, by the rule `network`"), "{}", network.stdout);
@@ -214,7 +214,7 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
         (&json!(agent), &json!("allow"), &json!(true))
     );
     going.finish().exits(0);
-    assert!(home.project().join("by-the-child.txt").exists());
+    assert!(home.made(&run, "by-the-child.txt"));
     assert_eq!(check_explained(&home, &run), 1);
     let late = home.posse(&["approve", &run]).exits(1);
     assert!(late.stderr.contains("has ended"), "{}", late.stderr);
@@ -237,7 +237,7 @@ fn an_answer_given_between_a_kill_and_a_resume_counts() {
         let show = home.posse(&["show", &run]).exits(0);
         assert!(show.stdout.contains("asked.txt (answered)]"), "{}", show.stdout);
         let done = home.posse(&["resume", "--json", &run]).exits(0);
-        assert_eq!(home.project().join("asked.txt").exists(), happens);
+        assert_eq!(home.made(&run, "asked.txt"), happens);
         let events = home.posse(&["logs", "--json", &run]).json_lines();
         for kind in ["agent.permission_decided", "agent.input_requested", "agent.input_answered"] {
             assert_eq!(of_kind(&events, kind).len(), 1, "{kind}");
@@ -263,7 +263,7 @@ fn a_question_outlives_its_process_and_is_answered_after_the_resume() {
     home.posse(&["approve", &run]).exits(0);
     let done = resumed.finish().exits(0);
     assert!(of_kind(&done.json_lines(), "agent.input_requested").is_empty(), "not asked twice");
-    assert!(home.project().join("asked.txt").exists());
+    assert!(home.made(&run, "asked.txt"));
 }
 
 #[test]
@@ -346,5 +346,5 @@ fn a_cancel_ends_a_run_that_waits_for_a_person() {
     let done = going.finish().exits(3);
     let said = outputs(&done.json_lines());
     assert!(said[0].starts_with("CANCELLED: "), "{said:?}");
-    assert!(!home.project().join("asked.txt").exists());
+    assert!(!home.made(&run_of(&done.json_lines()[0]), "asked.txt"));
 }

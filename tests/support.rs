@@ -46,6 +46,33 @@ impl Home {
         fs::write(folder.join("settings.yaml"), text).expect("settings");
     }
 
+    /// Where an agent of a run works, in its first attempt; `agent` is its whole id.
+    pub(crate) fn workspace(&self, agent: &str) -> PathBuf {
+        let run = self.state_dir().join("runs").join(&agent[..8]);
+        run.join("workspaces").join(agent).join("1/files")
+    }
+
+    /// A file of what a run that has ended made of the project; none if it is not there.
+    #[track_caller]
+    pub(crate) fn result_file(&self, run: &str, path: &str) -> Option<String> {
+        let ends = ["run.completed", "run.failed", "run.cancelled"];
+        let events = self.posse(&["logs", "--json", run]).exits(0).json_lines();
+        let end = events.iter().find(|event| ends.iter().any(|kind| event["kind"] == *kind)).expect("an end");
+        let commit = end["detail"]["result"]["commit"].as_str()?;
+        let projects = fs::read_dir(self.state_dir().join("projects")).expect("projects").flatten();
+        let has = |repository: &Path| git(repository, &["cat-file", "-e", commit]).is_some();
+        let mut repositories = projects.map(|project| project.path().join("repo.git"));
+        let repository = repositories.find(|repository| has(repository)).expect("a repository");
+        git(&repository, &["cat-file", "blob", &format!("{commit}:{path}")])
+    }
+
+    /// Whether a run's result has a file that the project does not have; in no case does the project.
+    #[track_caller]
+    pub(crate) fn made(&self, run: &str, path: &str) -> bool {
+        assert!(!self.project().join(path).exists(), "{path} is in the person's folder");
+        self.result_file(run, path).is_some()
+    }
+
     /// The command with these arguments, ready to be started.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_posse"));
@@ -77,6 +104,12 @@ impl Home {
         let text = text.replace(run, "RUN-----").replace(whole.to_str().expect("UTF-8"), "[HOME]");
         text.lines().map(redact_line).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// What git prints in a repository; none if it fails.
+fn git(repository: &Path, args: &[&str]) -> Option<String> {
+    let output = Command::new("git").arg("--git-dir").arg(repository).args(args).output().expect("git runs");
+    output.status.success().then(|| String::from_utf8(output.stdout).expect("UTF-8"))
 }
 
 /// Replaces times of day, dates, durations and sizes, which are all made of digits.

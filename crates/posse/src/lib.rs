@@ -36,6 +36,7 @@ mod cleaning;
 mod error;
 mod events;
 mod info;
+mod names;
 mod new_run;
 mod requests;
 mod system;

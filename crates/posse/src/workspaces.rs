@@ -9,7 +9,7 @@ use std::time::Duration;
 use posse_domain::event::{BaseSnapshot, CheckRecord, RunResult};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
-use posse_domain::permission::{PROTECTED, still_protected};
+use posse_domain::permission::{Approvals, PROTECTED};
 use posse_engine::ports::{
     CallContext, CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated,
     Urgency, WORKSPACE_SHOWN_AT, WorkspaceOf, Workspaces,
@@ -17,6 +17,8 @@ use posse_engine::ports::{
 use posse_host::sandbox::{Cache, Isolation, OBJECTS_SHOWN_AT, Sandbox};
 use posse_host::workspace::{self as host, Oid, RefusedCode, RunSpace, WorkspaceError};
 use posse_tools::{WorkspaceView, WorkspaceViews};
+
+use crate::names::Names;
 
 /// How long the set-up of a workspace may take.
 const SETUP_TIMEOUT: Duration = Duration::from_mins(10);
@@ -262,18 +264,15 @@ impl Workspaces for HostWorkspaces {
 
     fn merge(&self, request: MergeRequest) -> Doing<Merge> {
         self.with(&request.child.run(), move |_, at_hand| {
-            let still: Vec<&str> = still_protected(&request.approvals).collect();
-            let (protected, opened) =
-                PROTECTED.iter().copied().partition::<Vec<_>, _>(|name| still.contains(name));
-            let texts = |names: Vec<&str>| names.into_iter().map(ToOwned::to_owned).collect();
+            let Names { protected, opened } = Names::of(&request.approvals);
             let message = format!("posse: {} ({})\n", request.title, request.child);
             let asked = host::MergeRequest {
                 ours: oid(&request.ours),
                 base: oid(&request.base),
                 theirs: oid(&request.theirs),
                 owns: request.owns,
-                protected: texts(protected),
-                opened: texts(opened),
+                protected,
+                opened,
                 message,
             };
             let merged = at_hand.space.merge(&asked).map_err(|error| text(&error))?;
@@ -331,8 +330,10 @@ impl Workspaces for HostWorkspaces {
         })
     }
 
-    fn deliver(&self, run: &RunId) -> Doing<Option<RunResult>> {
+    fn deliver(&self, run: &RunId, approvals: Approvals) -> Doing<Option<RunResult>> {
         self.with(run, move |_, at_hand| {
+            let Names { protected, opened } = Names::of(&approvals);
+            let left_out = at_hand.space.leave_out(&protected, &opened).map_err(|error| text(&error))?;
             let (delivered, problem) = match at_hand.space.deliver() {
                 Ok(delivered) => (delivered, None),
                 // The work itself is kept; how much it is can be told without a branch.
@@ -343,8 +344,10 @@ impl Workspaces for HostWorkspaces {
                 branch: delivered.branch,
                 files: delivered.files as u64,
                 problem,
+                left_out: left_out.clone(),
             };
-            Ok(Some(delivered).filter(|delivered| delivered.files > 0).map(result))
+            let worth_telling = |delivered: &host::Delivered| delivered.files > 0 || !left_out.is_empty();
+            Ok(Some(delivered).filter(worth_telling).map(result))
         })
     }
 

@@ -68,6 +68,10 @@ pub struct RunResult {
     /// Why there is no branch, though there is a repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// What the root made and the result does not have, because no agent may change it: each path with why, a
+    /// bounded list. It is in the root's salvage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 /// See [`super::EventBody::RunStarted`].

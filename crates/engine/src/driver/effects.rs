@@ -11,6 +11,7 @@ use posse_domain::code::Code;
 use posse_domain::event::{CallError, CheckRecord, EffectClass, RunResult, WriteIntent};
 use posse_domain::id::AgentId;
 use posse_domain::object_id::ObjectId;
+use posse_domain::permission::Approvals;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -59,7 +60,7 @@ pub(super) enum Effect {
     /// Bring a parent's files up to date.
     Update { child: AgentId, of: WorkspaceOf, old: ObjectId, new: ObjectId },
     /// Make the root's files the run's result.
-    Deliver,
+    Deliver { approvals: Approvals },
     /// Write a report where people find it.
     Report { parent: AgentId, path: String, text: Arc<str> },
 }
@@ -180,7 +181,7 @@ impl Driver {
                 | Effect::Merge { .. }
                 | Effect::Check { .. }
                 | Effect::Update { .. }
-                | Effect::Deliver
+                | Effect::Deliver { .. }
                 | Effect::Report { .. }) => self.touch_workspace(effect),
             }
         }
@@ -235,9 +236,9 @@ impl Driver {
                     faults.hit("engine.update.after");
                     Input::Updated { child, of, new, updated }
                 }
-                Effect::Deliver => {
+                Effect::Deliver { approvals } => {
                     faults.hit("engine.deliver.before");
-                    let result = workspaces.deliver(&run).await;
+                    let result = workspaces.deliver(&run, approvals).await;
                     faults.hit("engine.deliver.after");
                     Input::Delivered(result)
                 }

@@ -577,7 +577,7 @@ impl Driver {
         }
         if let Some(session) = self.sessions.get_mut(&root).filter(|session| session.keeping == Keeping::No) {
             session.keeping = Keeping::UnderWay;
-            self.after_commit(Effect::Deliver);
+            self.after_commit(Effect::Deliver { approvals: self.run.terms.approvals.clone() });
         }
     }
 
@@ -586,7 +586,13 @@ impl Driver {
         let root = self.run.id.root();
         let merged = self.run.open(&root).and_then(|agent| agent.files.merged.or(agent.files.base));
         let result = result.unwrap_or_else(|problem| {
-            merged.map(|commit| RunResult { commit, branch: None, files: 0, problem: Some(problem) })
+            merged.map(|commit| RunResult {
+                commit,
+                branch: None,
+                files: 0,
+                problem: Some(problem),
+                left_out: Vec::new(),
+            })
         });
         self.delivery = Delivery::Done(result);
         if let Some(session) = self.sessions.get_mut(&root) {

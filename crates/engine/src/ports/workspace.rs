@@ -150,9 +150,9 @@ pub trait Workspaces: Send + Sync + 'static {
     /// again it finishes what it had begun.
     fn update(&self, of: WorkspaceOf, old: ObjectId, new: ObjectId) -> Doing<Updated>;
 
-    /// Makes the root's line the run's result: a branch in the person's repository, if there is one. None if it has
-    /// the files that the run started from.
-    fn deliver(&self, run: &RunId) -> Doing<Option<RunResult>>;
+    /// Makes the root's line the run's result: a branch in the person's repository, if there is one. What no agent may
+    /// change, and no approval opens, is left out of it. None if it has the files that the run started from.
+    fn deliver(&self, run: &RunId, approvals: Approvals) -> Doing<Option<RunResult>>;
 
     /// Writes a report where people find it, for `posse report` and for whoever looks into the state directory.
     fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> Doing<()>;

@@ -11,6 +11,7 @@ use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_domain::ownership;
+use posse_domain::permission::Approvals;
 use posse_engine::ports::{
     CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated, Urgency,
     WorkspaceOf, Workspaces,
@@ -280,7 +281,7 @@ impl Workspaces for MemoryWorkspaces {
         })
     }
 
-    fn deliver(&self, run: &RunId) -> Doing<Option<RunResult>> {
+    fn deliver(&self, run: &RunId, _: Approvals) -> Doing<Option<RunResult>> {
         let run = run.clone();
         self.act("deliver", move |disk| {
             let line = disk.line(&WorkspaceOf { agent: run.root(), attempt: 1 })?;
@@ -293,6 +294,7 @@ impl Workspaces for MemoryWorkspaces {
                 branch: Some(format!("posse/{run}")),
                 files: 1,
                 problem: None,
+                left_out: Vec::new(),
             }))
         })
     }

@@ -49,6 +49,21 @@ impl RefusedCode {
     }
 }
 
+/// One thing that is wrong with a change. They are in the order of their gravity.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Problem {
+    pub(super) code: RefusedCode,
+    pub(super) path: Vec<u8>,
+    pub(super) why: String,
+}
+
+impl Problem {
+    /// As people read it.
+    pub(super) fn text(&self) -> String {
+        format!("{}: {}", shown(&self.path), self.why)
+    }
+}
+
 /// What the gate found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
@@ -76,18 +91,29 @@ impl Terms<'_> {
         before: &Oid,
         after: &Oid,
     ) -> Result<Option<Refused>, WorkspaceError> {
-        let mut found: Vec<(RefusedCode, String)> =
-            changes.iter().flat_map(|change| self.problems_of(change)).collect();
+        Ok(summed(self.problems(git, changes, before, after)?))
+    }
+
+    /// The same, one by one.
+    pub(super) fn problems(
+        &self,
+        git: &Git,
+        changes: &[Change],
+        before: &Oid,
+        after: &Oid,
+    ) -> Result<Vec<Problem>, WorkspaceError> {
+        let mut found: Vec<Problem> = changes.iter().flat_map(|change| self.problems_of(change)).collect();
         // A link may lead through another, so any change of one asks for a look at all.
         if changes.iter().any(|change| change.touches(Kind::Link)) {
             found.extend(leaving(git, changes, before, after)?);
         }
-        Ok(summed(found))
+        Ok(found)
     }
 
-    fn problems_of(&self, change: &Change) -> impl Iterator<Item = (RefusedCode, String)> {
+    fn problems_of(&self, change: &Change) -> impl Iterator<Item = Problem> {
         let text = String::from_utf8_lossy(&change.path);
-        let problem = |code, why: &str| Some((code, format!("{}: {why}", shown(&change.path))));
+        let problem =
+            |code, why: &str| Some(Problem { code, path: change.path.clone(), why: why.to_owned() });
         let odd = |side: &super::change::Side| matches!(side.kind, Kind::Odd(_));
         let opened = |name: &str| self.opened.iter().any(|open| open == name || holds(open, &change.path));
         let hostile = hostile(&change.path);
@@ -114,12 +140,11 @@ impl Terms<'_> {
 }
 
 /// The gravest problems, a bounded list.
-fn summed(mut found: Vec<(RefusedCode, String)>) -> Option<Refused> {
+fn summed(mut found: Vec<Problem>) -> Option<Refused> {
     found.sort();
-    let code = found.first()?.0;
+    let code = found.first()?.code;
     let more = found.len().saturating_sub(PROBLEMS_MAX);
-    let mut problems: Vec<String> =
-        found.into_iter().take(PROBLEMS_MAX).map(|(_, problem)| problem).collect();
+    let mut problems: Vec<String> = found.iter().take(PROBLEMS_MAX).map(Problem::text).collect();
     if more > 0 {
         problems.push(format!("and {more} more"));
     }
@@ -127,12 +152,7 @@ fn summed(mut found: Vec<(RefusedCode, String)>) -> Option<Refused> {
 }
 
 /// The links that leave the tree `after`: those that were changed, and those that a change made leave it.
-fn leaving(
-    git: &Git,
-    changes: &[Change],
-    before: &Oid,
-    after: &Oid,
-) -> Result<Vec<(RefusedCode, String)>, WorkspaceError> {
+fn leaving(git: &Git, changes: &[Change], before: &Oid, after: &Oid) -> Result<Vec<Problem>, WorkspaceError> {
     let then = Links::of(git, before)?;
     let now = Links::of(git, after)?;
     let touched: HashSet<&[u8]> = changes.iter().map(|change| change.path.as_slice()).collect();
@@ -141,7 +161,7 @@ fn leaving(
         let Some(why) = now.leaves(path) else { continue };
         // One that the person has is theirs to keep.
         if touched.contains(path.as_slice()) || then.leaves(path).is_none() {
-            found.push((RefusedCode::Symlink, format!("{}: {why}", shown(path))));
+            found.push(Problem { code: RefusedCode::Symlink, path: path.clone(), why: why.to_owned() });
         }
     }
     Ok(found)
@@ -262,8 +282,9 @@ mod tests {
 
     #[test]
     fn problems_are_bounded_and_the_gravest_gives_the_code() {
-        let mut found: Vec<_> = (0..30).map(|n| (RefusedCode::Ownership, format!("{n}"))).collect();
-        found.push((RefusedCode::DotGit, "x".to_owned()));
+        let problem = |code, path: &str| Problem { code, path: path.into(), why: "no".to_owned() };
+        let mut found: Vec<_> = (0..30).map(|n| problem(RefusedCode::Ownership, &n.to_string())).collect();
+        found.push(problem(RefusedCode::DotGit, "x"));
         let refused = summed(found).expect("refused");
         assert_eq!(refused.code, RefusedCode::DotGit);
         assert_eq!((refused.problems.len(), refused.problems[20].as_str()), (21, "and 11 more"));

@@ -32,6 +32,7 @@ mod gc;
 mod git;
 mod ignored;
 mod index;
+mod leave_out;
 mod manifest;
 mod merge;
 mod names;

@@ -196,3 +196,69 @@ fn a_diff_has_three_forms_and_runs_nothing() {
     assert!(!canary.exists());
     assert_eq!(read(&project.dir(), "a"), "a\n");
 }
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_no_agent_may_change_is_left_out_of_the_result_and_kept() {
+    let project =
+        Project::repository(&[(".mcp.json", "{}\n"), ("a", "a\n"), ("x/.mcp.json", "{}\n"), ("d/e", "e\n")]);
+    std::os::unix::fs::symlink("d", project.dir().join("way")).expect("made");
+    std::os::unix::fs::symlink("way/e", project.dir().join("through")).expect("made");
+    project.git(&["add", "-A"]);
+    project.git(&["commit", "-q", "-m", "links"]);
+    let run = project.run("r1");
+    write(&run.root, "a", "the run's\n");
+    write(&run.root, ".mcp.json", "evil\n");
+    write(&run.root, "deep/.envrc", "evil\n");
+    write(&run.root, ".github/workflows/opened.yml", "on: push\n");
+    // Where a protected file was, there is now one in the way of its directory.
+    fs::remove_dir_all(run.root.join("x")).expect("removed");
+    write(&run.root, "x", "in the way\n");
+    // A link that nobody touched would leave the tree by the one that was changed.
+    fs::remove_file(run.root.join("way")).expect("removed");
+    std::os::unix::fs::symlink("/etc", run.root.join("way")).expect("made");
+    std::os::unix::fs::symlink("../../out", run.root.join("new-way")).expect("made");
+    let made = run.result();
+    run.space.salvage("r1", 1).expect("kept");
+    let protected = names(&[".mcp.json", ".envrc", ".github/workflows"]);
+    let left_out = run.space.leave_out(&protected, &names(&[".github/**"])).expect("left out");
+    let told = left_out.join("\n");
+    for path in [
+        ".mcp.json: `.mcp.json` is protected",
+        "deep/.envrc: ",
+        "x/.mcp.json: ",
+        "way: a symbolic link to an",
+    ] {
+        assert!(told.contains(path), "{path}: {told}");
+    }
+    assert!(!told.contains("opened.yml") && !told.contains("a: "), "{told}");
+    let delivered = run.space.deliver().expect("delivered");
+    assert_ne!(delivered.commit, made);
+    let shown = |path: &str| project.git(&["show", &format!("posse/r1:{path}")]);
+    assert_eq!((shown("a"), shown(".mcp.json")), ("the run's\n".to_owned(), "{}\n".to_owned()));
+    assert_eq!((shown("x/.mcp.json"), shown("way")), ("{}\n".to_owned(), "d".to_owned()));
+    assert_eq!(shown(".github/workflows/opened.yml"), "on: push\n");
+    assert!(!project.git(&["ls-tree", "-r", "--name-only", "posse/r1"]).contains("evil"));
+    assert_eq!(
+        project.git(&["diff", "--name-only", "HEAD", "posse/r1"]).lines().collect::<Vec<_>>(),
+        [".github/workflows/opened.yml", "a"]
+    );
+    let kept = run.space.read_ref("refs/posse/salvage/r1/1").expect("read");
+    assert_eq!(kept, Some(made), "what was made is kept");
+    // As after a crash.
+    assert_eq!(run.space.leave_out(&protected, &names(&[".github/**"])).expect("again"), left_out);
+    assert_eq!(run.space.deliver().expect("again"), delivered);
+}
+
+#[test]
+fn a_result_with_nothing_to_leave_out_is_as_it_was_made() {
+    let project = Project::repository(FILES);
+    let run = project.run("r1");
+    write(&run.root, "a", "the run's\n");
+    let made = run.result();
+    assert_eq!(run.space.leave_out(&names(&[".mcp.json"]), &[]).expect("looked at"), [""; 0]);
+    assert_eq!(run.space.deliver().expect("delivered").commit, made);
+}

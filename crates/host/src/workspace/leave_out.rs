@@ -1,0 +1,149 @@
+//! What of a run's work is not in its result.
+//!
+//! A child's change is refused as a whole. The root's own work is never merged into anything: what the gate would
+//! refuse in it is taken back to what the run began with, in one more commit on the root's line. What was made is kept
+//! in the root's salvage.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::change::{Kind, changes};
+use super::content;
+use super::gate::{Problem, Terms};
+use super::manifest::Entry;
+use super::objects::{self, Listed, Present};
+use super::pack::PackWriter;
+use super::refs::{salvage_ref, work_ref};
+use super::{Oid, RunSpace, WorkspaceError};
+
+/// How often what is left is looked at again: taking one link back can make another one leave the tree.
+const ROUNDS_MAX: usize = 8;
+/// Most paths that are told one by one.
+const TOLD_MAX: usize = 100;
+
+/// The files of a commit, by path.
+type Files = BTreeMap<Vec<u8>, Listed>;
+
+/// What is left of the root's work.
+struct Cleaned {
+    /// The files that the result has.
+    commit: Oid,
+    /// What was taken back.
+    taken_back: Vec<Problem>,
+}
+
+impl RunSpace {
+    /// Takes back, on the root's line, what no agent may change: `protected` names but for those `opened`, links that
+    /// leave the tree, submodules, and what could become `.git`. Gives what that was, `path: why`, a bounded list. Made
+    /// again after a crash it gives the same.
+    pub fn leave_out(&self, protected: &[String], opened: &[String]) -> Result<Vec<String>, WorkspaceError> {
+        let terms = Terms { owns: &[], protected, opened };
+        let line = self.result()?;
+        // After a crash the line may have been moved already; what was kept says what it was.
+        let made = self.kept()?.unwrap_or(line);
+        let mut cleaned = self.cleaned(&terms, &made)?;
+        if made != line {
+            let git = self.git();
+            if objects::tree_of(&git, &cleaned.commit)? == objects::tree_of(&git, &line)? {
+                return Ok(told(&cleaned.taken_back));
+            }
+            cleaned = self.cleaned(&terms, &line)?;
+        }
+        if cleaned.commit != line {
+            let held = self.lock()?;
+            self.swap_ref(&held, &work_ref(&self.run), Some(&line), &cleaned.commit)?;
+        }
+        Ok(told(&cleaned.taken_back))
+    }
+
+    /// What was kept of the root's workspace when it ended.
+    fn kept(&self) -> Result<Option<Oid>, WorkspaceError> {
+        match self.attempts(&self.run).last() {
+            Some(attempt) => self.read_ref(&salvage_ref(&self.run, *attempt)),
+            None => Ok(None),
+        }
+    }
+
+    fn cleaned(&self, terms: &Terms<'_>, made: &Oid) -> Result<Cleaned, WorkspaceError> {
+        let (git, base) = (self.git(), self.base()?.commit);
+        let mut cleaned = Cleaned { commit: *made, taken_back: Vec::new() };
+        let mut files: Option<(Files, Files)> = None;
+        for _ in 0..ROUNDS_MAX {
+            let changes = changes(&git, &base, &cleaned.commit)?;
+            let problems = terms.problems(&git, &changes, &base, &cleaned.commit)?;
+            if problems.is_empty() {
+                return Ok(cleaned);
+            }
+            let (before, now) = match &mut files {
+                Some(files) => files,
+                none => {
+                    none.insert((by_path(objects::list(&git, &base)?), by_path(objects::list(&git, made)?)))
+                }
+            };
+            let mut paths: BTreeSet<&[u8]> = problems.iter().map(|problem| problem.path.as_slice()).collect();
+            let changed = |path: &[u8]| changes.iter().any(|change| change.path == path);
+            if !paths.iter().all(|path| changed(path)) {
+                // A link that nobody touched leaves the tree by one that was changed.
+                let links = changes.iter().filter(|change| change.touches(Kind::Link));
+                paths.extend(links.map(|change| change.path.as_slice()));
+            }
+            for path in paths {
+                take_back(now, before, path);
+            }
+            cleaned.commit = self.commit_files(now, made)?;
+            cleaned.taken_back.extend(problems);
+        }
+        Err(WorkspaceError::Unsupported(format!(
+            "the result of run {} has symbolic links that cannot be told apart from ways out; what was made is kept at {}",
+            self.run,
+            salvage_ref(&self.run, 1)
+        )))
+    }
+
+    fn commit_files(&self, files: &Files, parent: &Oid) -> Result<Oid, WorkspaceError> {
+        let entry = |listed: &Listed| Entry {
+            path: listed.path.clone(),
+            mode: listed.mode,
+            oid: listed.oid,
+            stat: None,
+            raw: false,
+        };
+        let entries: Vec<Entry> = files.values().map(entry).collect();
+        let repository = self.project.repository();
+        let (present, pack) = (Present::of(&repository)?, PackWriter::new(&repository));
+        let trees = content::trees(&entries);
+        content::add_trees(&trees, &present, &pack)?;
+        let tree = trees.last().map_or(Oid::ZERO, |(oid, _)| *oid);
+        let message = format!("posse: what no agent may change is left out of {}", self.run);
+        let commit = super::add_commit(&pack, &tree, &[*parent], &message)?;
+        let _held = self.lock()?;
+        pack.finish()?;
+        Ok(commit)
+    }
+}
+
+fn by_path(files: Vec<Listed>) -> Files {
+    files.into_iter().map(|file| (file.path.clone(), file)).collect()
+}
+
+/// Lets a path be what it was, and makes room for it.
+fn take_back(now: &mut Files, before: &Files, path: &[u8]) {
+    now.remove(path);
+    let Some(file) = before.get(path) else { return };
+    for (at, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+        now.remove(&path[..at]);
+    }
+    let beneath = [path, b"/"].concat();
+    now.retain(|other, _| !other.starts_with(&beneath));
+    now.insert(path.to_vec(), file.clone());
+}
+
+fn told(problems: &[Problem]) -> Vec<String> {
+    let mut texts: Vec<String> =
+        problems.iter().map(Problem::text).collect::<BTreeSet<String>>().into_iter().collect();
+    let more = texts.len().saturating_sub(TOLD_MAX);
+    texts.truncate(TOLD_MAX);
+    if more > 0 {
+        texts.push(format!("and {more} more"));
+    }
+    texts
+}
