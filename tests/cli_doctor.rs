@@ -1,10 +1,12 @@
 //! What a machine offers, said to people.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::Home;
+use crate::support::{Done, Home, run_of};
 
 #[test]
 fn a_machine_with_a_sandbox_is_well() {
@@ -38,62 +40,81 @@ fn keys_are_named_and_never_shown() {
     }
 }
 
-/// In a box no further box can be made: a machine without namespaces. What `outer` prints there, with a `posse` beside
-/// it whose run makes the call `inner`.
-fn without_namespaces(outer: &str, inner: &str) -> String {
-    let home = Home::new();
-    fs::copy(env!("CARGO_BIN_EXE_posse"), home.project().join("posse")).expect("copied");
-    fs::create_dir(home.project().join("inner")).expect("made");
-    for (name, command) in [("inner.yaml", inner), ("outer.yaml", outer)] {
-        let call = json!({"name": "bash", "input": {"command": command}});
-        let script = json!([
-            {"when": {"turn": 1}, "reply": {"text": "go", "tool_calls": [call]}},
-            {"when": {}, "reply": {"text": "done"}},
-        ]);
-        home.write(name, &script.to_string());
-    }
-    let done = home.posse(&["run", "--json", "--model", "scripted/outer.yaml", "x"]).exits(0);
-    let finished = done.json_lines().into_iter().find(|event| event["kind"] == "agent.tool_finished");
-    finished.expect("a result")["detail"]["output"].as_str().expect("an output").to_owned()
+/// The command on a machine that allows no namespaces: within one whose limit is zero. Its run makes the call `command`.
+fn without_namespaces(home: &Home, command: &str, args: &[&str]) -> Done {
+    const THROUGH: &str = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+    let call = json!({"name": "bash", "input": {"command": command}});
+    let script = json!([
+        {"when": {"turn": 1}, "reply": {"text": "go", "tool_calls": [call]}},
+        {"when": {}, "reply": {"text": "done"}},
+    ]);
+    home.write("../script.yaml", &script.to_string());
+    let direct = home.command(args);
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "bash", "-c", THROUGH, "through"]);
+    unshare.arg(direct.get_program()).args(direct.get_args()).current_dir(home.project()).env_clear();
+    unshare.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    unshare.envs(direct.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Done::of(unshare)
 }
 
-/// The first result among the events that a run in the box has printed.
-fn result_inside(said: &str) -> Value {
-    let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut finished = events.filter(|event| event["kind"] == "agent.tool_finished");
-    finished.next().unwrap_or_else(|| panic!("no result: {said}"))["detail"].clone()
+const RUN: [&str; 5] = ["run", "--json", "--model", "scripted/../script.yaml", "x"];
+
+/// The first result among the events of a run.
+fn first_result(done: &Done) -> Value {
+    let mut finished = done.json_lines().into_iter().filter(|event| event["kind"] == "agent.tool_finished");
+    finished.next().unwrap_or_else(|| panic!("no result: {done:?}"))["detail"].clone()
 }
 
 #[test]
 fn a_machine_without_namespaces_refuses_commands_and_says_what_to_do() {
-    let outer =
-        "./posse doctor; echo \"doctor $?\"; ./posse run --json --model scripted/inner.yaml --dir inner x";
-    let said = without_namespaces(outer, "true");
+    let home = Home::new();
+    let doctor = without_namespaces(&home, "true", &["doctor"]).exits(1).stdout;
     let missing = "MISSING  sandbox          none, so `bash` is refused: making the namespaces failed";
-    assert!(said.contains(missing) && said.contains("doctor 1"), "{said}");
-    let text = result_inside(&said)["output"].to_string();
+    assert!(doctor.contains(missing), "{doctor}");
+    let done = without_namespaces(&home, "echo made > made", &RUN).exits(0);
+    let text = first_result(&done)["output"].to_string();
     assert!(text.contains("UNSUPPORTED: No command was run: the sandbox cannot be made"), "{text}");
-    assert!(!said.contains("\"agent.tool_intended\""), "nothing was intended: {said}");
+    assert!(!done.stdout.contains("\"agent.tool_intended\""), "nothing was intended: {done:?}");
+    assert!(!home.made(&run_of(&done.json_lines()[0]), "made"));
 }
 
 /// Who asks for it gets less than all, and is told what.
 #[test]
 fn landlock_alone_is_for_those_who_ask_and_the_doctor_lists_what_it_lacks() {
-    let outer = "mkdir -p ~/.config/posse; echo 'sandbox: {level: landlock}' > ~/.config/posse/settings.yaml; \
-                 echo secret > /tmp/secret; mkdir -m 777 /tmp/open; ./posse doctor; echo \"doctor $?\"; \
-                 ./posse run --json --model scripted/inner.yaml --dir inner x; ls -A /tmp /tmp/open inner; \
-                 ps -eo args | grep -c '[s]leep 1000'";
-    let inner = "echo made > made; echo x > $TMPDIR/mine && cat $TMPDIR/mine; cat /tmp/secret; echo x > /tmp/open/out; \
-                 echo x > ../out; ls /tmp; echo y > /dev/tcp/127.0.0.1/9; setsid -f sleep 1000; (sleep 1000 &); exit 4";
-    let said = without_namespaces(outer, inner);
-    assert!(said.contains("note     sandbox          no-namespaces landlock-"), "{said}");
-    assert!(said.contains("- protected names that exist in the workspace can be changed"), "{said}");
-    assert!(said.contains("doctor 0") && said.contains("\"sandbox\":\"no-namespaces landlock-"), "{said}");
-    let result = result_inside(&said);
+    let home = Home::new();
+    home.write_settings("sandbox: {level: landlock}\n");
+    let secret = home.write("../secret", "secret\n");
+    let open = home.write("../open/kept", "").parent().expect("a folder").to_owned();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("open to all");
+    let doctor = without_namespaces(&home, "true", &["doctor"]).exits(0).stdout;
+    assert!(doctor.contains("note     sandbox          no-namespaces landlock-"), "{doctor}");
+    assert!(doctor.contains("- protected names that exist in the workspace can be changed"), "{doctor}");
+    // A program that nobody else on the machine has.
+    let sleeper = format!("sleep 1000.{}", std::process::id());
+    let command = format!(
+        "echo made > made; echo x > $TMPDIR/mine && cat $TMPDIR/mine; cat {}; echo x > {}/out; echo x > ../out; ls /tmp; \
+         echo y > /dev/tcp/127.0.0.1/9; setsid -f {sleeper}; ({sleeper} &); exit 4",
+        secret.display(),
+        open.display()
+    );
+    let done = without_namespaces(&home, &command, &RUN).exits(0);
+    assert!(done.stdout.contains("\"sandbox\":\"no-namespaces landlock-"), "{done:?}");
+    let result = first_result(&done);
     let text = result["output"].as_str().expect("an output");
     assert!(text.starts_with("x\n") && text.ends_with("[exit code 4]"), "{text}");
     assert_eq!(text.matches("Permission denied").count(), 4, "{text}");
     assert!(text.contains("Operation not permitted") && !text.contains("secret\n"), "{text}");
-    // Nothing outside was made, nothing is left, and no program goes on.
-    assert!(said.contains("/tmp/open:\n\ninner:\nmade\n0\n") && !said.contains("\nposse-"), "{said}");
+    // Only in the workspace anything was made, nothing is left, and no program goes on.
+    assert!(home.made(&run_of(&done.json_lines()[0]), "made"));
+    assert_eq!(fs::read_dir(&open).expect("a folder").count(), 1);
+    let beside = fs::read_dir(home.project().parent().expect("a folder")).expect("a folder").flatten();
+    let names: Vec<String> = beside.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    assert!(!names.iter().any(|name| name.starts_with("posse-")), "{names:?}");
+    let running = fs::read_dir("/proc").expect("processes").flatten();
+    let goes_on = |process: &fs::DirEntry| {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).replace('\0', " ").contains(&sleeper)
+    };
+    assert_eq!(running.filter(goes_on).count(), 0);
 }

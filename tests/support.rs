@@ -162,7 +162,8 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    fn of(mut command: Command) -> Self {
+    /// Runs a command to its end.
+    pub(crate) fn of(mut command: Command) -> Self {
         let output = command.output().expect("the command runs");
         Self::new(output.status, &output.stdout, &output.stderr)
     }

@@ -55,8 +55,12 @@ fn directories() -> Vec<Case> {
         within("workdir-pipe", json!("pipe")).refused(""),
         within("workdir-nul", json!("src\u{0}")).refused(""),
         within("workdir-number", json!(1)).refused("workdir"),
-        call("workdir-inside", "bash", json!({"command": "pwd", "workdir": "src"})).shows("/ws/src"),
-        call("workdir-inside-absolute", "bash", json!({"command": "pwd", "workdir": "@ws@/src"})),
+        call("workdir-inside", "bash", json!({"command": "pwd", "workdir": "src"})).shows("/workspace/src"),
+        call("workdir-inside-absolute", "bash", json!({"command": "pwd", "workdir": "@box@/src"}))
+            .shows("/workspace/src"),
+        within("workdir-in-the-persons-folder", json!("@ws@/src")).refused(""),
+        within("workdir-box-twin", json!("@box@-evil")).refused(""),
+        within("workdir-box-up", json!("@box@/../etc")).refused(""),
     ]
 }
 

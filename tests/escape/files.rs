@@ -14,6 +14,8 @@ pub(crate) fn cases() -> Vec<Case> {
 fn by_commands() -> Vec<Case> {
     vec![
         sh("inside-can-be-written", "echo fine > made.txt && cat made.txt").shows("fine"),
+        sh("new-in-the-persons-folder", "echo x > @ws@/@tag@; echo x > @ws@/README.md; rm -rf @ws@/src; ls @ws@ && breach"),
+        sh("new-beside-the-workspace", "echo x > @state@/runs/@tag@; ls -d @state@/runs/*/workspaces && breach; echo x > /run/posse/objects/@tag@ && breach; echo x > /run/posse/objects/info/alternates && breach; rm -rf /run/posse/objects/*"),
         sh("new-in-sibling", "echo x > @top@/sibling/@tag@"),
         sh("new-in-twin", "echo x > @top@/ws-evil/@tag@; echo x > @ws@-evil/@tag@"),
         sh("new-in-parent", "echo x > ../@tag@; mkdir ../@tag@-dir"),
@@ -51,7 +53,7 @@ fn by_programs() -> Vec<Case> {
         ),
         py(
             "through-a-directory-handle",
-            "top = os.open('/', os.O_RDONLY)\nfor flags in (os.O_WRONLY | os.O_CREAT, os.O_RDWR): fails(lambda: os.open('@tag@', flags, dir_fd=top))\nfails(lambda: os.mkdir('@tag@', dir_fd=top))\nfails(lambda: os.rename('@ws@/README.md', '@tag@', dst_dir_fd=top))",
+            "top = os.open('/', os.O_RDONLY)\nfor flags in (os.O_WRONLY | os.O_CREAT, os.O_RDWR): fails(lambda: os.open('@tag@', flags, dir_fd=top))\nfails(lambda: os.mkdir('@tag@', dir_fd=top))\nfails(lambda: os.rename('@box@/README.md', '@tag@', dst_dir_fd=top))",
         ),
         py(
             "over-the-runtimes-binary",

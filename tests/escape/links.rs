@@ -41,7 +41,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
         sh(
             "workspace-from-outside",
-            "cd /; mv @ws@ @ws@-moved && breach; rmdir @ws@; rm -f @ws@; mv @top@ /tmp/x; mv @home@ /tmp/y; ls /tmp",
+            "cd /; mv @ws@ @ws@-moved && breach; mv @box@ @box@-moved && breach; rmdir @box@ && breach; rmdir @ws@; rm -f @ws@; mv @top@ /tmp/x; mv @home@ /tmp/y; ls /tmp",
         ),
         sh("task-directories", "ls /proc/*/task/*/cwd/..; cat /proc/*/task/*/root@home@/.netrc"),
         sh(

@@ -17,7 +17,7 @@ fn by_programs() -> Vec<Case> {
         sh("new-other-namespaces", "for f in -m -n -p -i -u -C -T; do unshare $f true && breach $f; done; unshare -fp --mount-proc true && breach; echo over").needs(&["unshare"]),
         sh("entering-namespaces", "nsenter -t 1 -a true && breach; nsenter -t @victim@ -m true && breach; nsenter --net=/proc/1/ns/net true && breach; ls -l /proc/1/ns && ls /proc/1/ns/* | xargs -n1 readlink | grep . && breach; echo over").needs(&["nsenter"]),
         sh("mounts", "mount -t tmpfs none /tmp && breach; mount -t proc none /proc && breach; mount --bind / /tmp && breach; mount -o remount,rw / && breach; mount -o remount,rw /usr && breach; mount -o remount,bind,rw,suid /usr && breach; mount -t overlay none /tmp && breach; echo over"),
-        sh("unmounting", "umount /proc && breach; umount -l @ws@ && breach; umount -l /etc && breach; umount -R / && breach; umount @home@ && breach; echo over"),
+        sh("unmounting", "umount /proc && breach; umount -l @ws@ && breach; umount -l @box@ && breach; umount -l /etc && breach; umount -R / && breach; umount @home@ && breach; echo over"),
         sh("images", "truncate -s 1M i; mkfs.ext4 -q i; mount -o loop i /tmp && breach; losetup -f i && breach; echo over"),
         sh("another-root", "chroot / true && breach; mkdir -p r; pivot_root r r && breach; echo over"),
         sh("becoming-another", "su -c id && breach; su nobody -s /bin/sh -c id && breach; sudo -n id && breach; runuser -u daemon id && breach; pkexec id && breach; doas id && breach; setpriv --reuid 1 id && breach; newgrp root < /dev/null; echo over"),

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Seek};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::case::Case;
 
@@ -86,19 +87,21 @@ const SYSTEM: [&str; 10] = [
     "/proc/sys/fs/suid_dumpable",
 ];
 
-/// Everything outside the workspace and the state directory, and the workspace's protected names.
+/// Everything outside the state directory: also the person's folder, which no run touches but for its branch.
 pub(crate) struct Snapshot(BTreeMap<PathBuf, String>);
+
+/// Where state directories are, from the top, with those who keep them inside the folder.
+const STATES: [&str; 2] = ["home/state", "ws/deep"];
+/// What a result adds to the person's repository.
+const DELIVERED: [&str; 2] = ["ws/.git/objects", "ws/.git/refs/heads/posse"];
 
 impl Snapshot {
     pub(crate) fn of(top: &Path) -> Self {
-        let (workspace, state) = (top.join("ws"), top.join("home/state"));
-        let kept =
-            [".git", ".vscode", ".mcp.json", ".github/workflows", ".claude"].map(|name| workspace.join(name));
+        let not_looked_at: Vec<PathBuf> =
+            STATES.iter().chain(&DELIVERED).map(|name| top.join(name)).collect();
         let mut all = BTreeMap::new();
         walk(top, &mut |path, metadata| {
-            let theirs = path.starts_with(&state)
-                || (path.starts_with(&workspace) && !kept.iter().any(|name| path.starts_with(name)));
-            if !theirs {
+            if !not_looked_at.iter().any(|place| path.starts_with(place)) {
                 all.insert(path.to_owned(), look(path, metadata));
             }
         });
@@ -134,7 +137,10 @@ fn look(path: &Path, metadata: &Metadata) -> String {
     } else if kind.is_file() {
         // Times tell of a change that was undone; another hard link changes the time of the inode alone.
         let times = (metadata.mtime(), metadata.mtime_nsec(), metadata.nlink());
-        format!("{} {times:?}", fs::read(path).map_or_else(|error| error.to_string(), |bytes| hash(&bytes)))
+        // One with holes is not read whole: times tell.
+        let sparse = metadata.blocks() * 512 < metadata.size() / 2;
+        let read = || fs::read(path).map_or_else(|error| error.to_string(), |bytes| hash(&bytes));
+        format!("{} {times:?}", if sparse { metadata.size().to_string() } else { read() })
     } else {
         String::new()
     };
@@ -158,10 +164,100 @@ pub(crate) fn walk(path: &Path, visit: &mut dyn FnMut(&Path, &Metadata)) {
     }
 }
 
-/// Protected names that have appeared.
-pub(crate) fn protected(workspace: &Path) -> Vec<String> {
-    let there = ABSENT.iter().filter(|name| fs::symlink_metadata(workspace.join(name)).is_ok());
-    there.map(|name| format!("the protected name {name} has appeared")).collect()
+/// What a run's result has that it must not have.
+pub(crate) fn result(repository: &Path, base: &str, commit: &str, canary: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    for line in
+        git(repository, &["diff-tree", "-r", "--raw", "--no-renames", "--no-abbrev", base, commit]).lines()
+    {
+        let (head, path) = line.split_once('\t').expect("a tab");
+        let parts: Vec<String> = path.split('/').map(str::to_lowercase).collect();
+        let kept = PRESENT.iter().map(|(name, _)| *name).chain(ABSENT).chain([".git", ".claude"]);
+        for name in kept.filter(|name| path == *name || path.starts_with(&format!("{name}/"))) {
+            problems.push(format!("the protected name {name} is different in the result: {line}"));
+        }
+        if parts.iter().any(|part| part == ".git") || path.contains('\u{0}') {
+            problems.push(format!("the result has a way to `.git`: {line}"));
+        }
+        let words: Vec<&str> = head.split(' ').collect();
+        if words[1] == "160000" {
+            problems.push(format!("the result has a submodule: {line}"));
+        }
+        if words[1] == "120000" {
+            let target = git(repository, &["cat-file", "blob", words[3]]);
+            if target.starts_with('/') || (target.starts_with("..") && parts.len() == 1) {
+                problems.push(format!("the result has a link to {target}: {line}"));
+            }
+        }
+    }
+    let objects = git(repository, &["cat-file", "--batch-all-objects", "--batch", "--buffer"]);
+    if objects.contains(canary) {
+        problems.push("a secret is in an object of the repository".to_owned());
+    }
+    problems.extend(git(repository, &["fsck", "--strict", "--no-dangling"]).lines().map(str::to_owned));
+    problems
+}
+
+fn git(repository: &Path, args: &[&str]) -> String {
+    let output = Command::new("git").arg("--git-dir").arg(repository).args(args).output().expect("git runs");
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "git {args:?}: {errors}");
+    text.into_owned()
+}
+
+/// What there may be in a state directory beside what agents work in, as the beginning of a path.
+const OWN: [&str; 23] = [
+    "posse.db",
+    "writers.",
+    "owners/",
+    "blobs/",
+    "wake",
+    "log",
+    "runs/*/project.json",
+    "runs/*/manifest",
+    "runs/*/sandboxes/",
+    "runs/*/output/",
+    "runs/*/workspaces/*/*/manifest",
+    "runs/*/workspaces/*/*/synced",
+    "runs/*/workspaces/*/*/made",
+    "projects/*/manifest",
+    "projects/*/lock",
+    "projects/*/folder",
+    "projects/*/repo.git/HEAD",
+    "projects/*/repo.git/config",
+    "projects/*/repo.git/objects/pack/pack-",
+    "projects/*/repo.git/objects/??/",
+    "projects/*/repo.git/refs/posse/",
+    "projects/*/repo.git/info/attributes",
+    "runs/*/reports/",
+];
+/// Where agents work: nothing is said of what is in it.
+const THEIRS: [&str; 2] = ["runs/*/workspaces/*/*/files", "runs/*/workspaces/*/*/layers"];
+
+/// What is in a state directory that neither Posse put there nor an agent may have.
+pub(crate) fn state(state: &Path, tag: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    walk(state, &mut |path, metadata| {
+        let name = path.strip_prefix(state).expect("beneath").to_string_lossy().into_owned();
+        if metadata.is_dir() || THEIRS.iter().any(|place| begins(&name, place)) {
+            return;
+        }
+        if !OWN.iter().any(|place| begins(&name, place)) || name.contains(tag) {
+            found.push(format!("{name} has appeared in the state directory"));
+        }
+    });
+    found
+}
+
+/// Whether a path begins with a pattern, part by part; the last part of the pattern may be only a beginning.
+fn begins(path: &str, pattern: &str) -> bool {
+    let mut parts = path.split('/');
+    let fits = |wanted: &str, part: &str| match wanted {
+        "*" => true,
+        "??" => part.len() == 2,
+        wanted => part.starts_with(wanted),
+    };
+    pattern.split('/').all(|wanted| parts.next().is_some_and(|part| fits(wanted, part)))
 }
 
 /// Files on the machine with the tag in their name.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -50,11 +51,12 @@ fn cases() -> Vec<Case> {
 #[test]
 fn a_directory_that_is_swapped_for_a_link_leads_nobody_out() {
     let world = World::new(None, "");
-    let (dir, link) = (world.at("ws/swap"), world.at("ws/swap-link"));
     let over = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {
         let swapping = scope.spawn(|| {
             let mut swaps = 0_u64;
+            let Some(workspace) = workspace_of(&world, &over) else { return swaps };
+            let (dir, link) = (workspace.join("swap"), workspace.join("swap-link"));
             while !over.load(Ordering::Relaxed) {
                 renameat_with(CWD, &dir, CWD, &link, RenameFlags::EXCHANGE).expect("swapped");
                 swaps += 1;
@@ -63,10 +65,27 @@ fn a_directory_that_is_swapped_for_a_link_leads_nobody_out() {
         });
         let report = world.run(cases(), PLAIN);
         over.store(true, Ordering::Relaxed);
-        println!("swapped {} times", swapping.join().expect("swapping"));
+        let swaps = swapping.join().expect("swapping");
+        println!("swapped {swaps} times");
+        assert!(swaps > 0, "the tools had nothing to race with");
         report
     });
     holds(&report, OFTEN * TOOLS.len());
+}
+
+/// The root's workspace, once it is complete; none if the run is over first.
+fn workspace_of(world: &World, over: &AtomicBool) -> Option<PathBuf> {
+    while !over.load(Ordering::Relaxed) {
+        let runs = fs::read_dir(world.at("home/state/runs")).into_iter().flatten().flatten();
+        for run in runs.map(|run| run.path()) {
+            let attempt = run.join("workspaces").join(run.file_name().expect("a name")).join("1");
+            if attempt.join("made").exists() {
+                return Some(attempt.join("files"));
+            }
+        }
+        std::thread::yield_now();
+    }
+    None
 }
 
 /// A check that sees nothing proves nothing.
@@ -85,7 +104,13 @@ fn the_checks_see_what_they_are_for() {
         seen(&|world| fs::remove_file(world.at("home/.netrc")).expect("gone")).contains(".netrc is gone")
     );
     assert!(seen(&|world| put(world, "ws/.git/config")).contains(".git/config was"));
-    assert!(seen(&|world| put(world, "ws/.envrc")).contains(".envrc has appeared"));
+    assert!(seen(&|world| put(world, "ws/.envrc")).contains(".envrc is new"));
+    assert!(seen(&|world| put(world, "ws/src/main.rs")).contains("src/main.rs was"));
+    let planted = |world: &World| {
+        fs::create_dir_all(world.at("home/state/projects/p/repo.git/hooks")).expect("made");
+        put(world, "home/state/projects/p/repo.git/hooks/post-update");
+    };
+    assert!(seen(&planted).contains("hooks/post-update has appeared"));
     assert!(
         seen(&|world| drop(fs::hard_link(world.at("parent.txt"), world.at("ws/h"))))
             .contains("parent.txt was")

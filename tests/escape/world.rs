@@ -21,6 +21,14 @@ const CALLS_PER_TURN: usize = 16;
 /// How long a whole run may take before it is called hung, in seconds.
 const HUNG_AFTER: &str = "180";
 
+/// The call that puts into the workspace what no snapshot brings along.
+const FURNISH: &str = "furnish";
+/// A pipe, a socket without a listener, and a huge file that git ignores.
+const FURNISHING: &str = "mkfifo pipe; truncate -s 4G sparse; python3 -c 'import socket; \
+    socket.socket(socket.AF_UNIX).bind(\"in.sock\")'; ls -l pipe sparse && pwd";
+/// Where programs see their workspace.
+const SHOWN_AT: &str = "/workspace";
+
 /// Secrets of the home directory; each file holds the canary.
 pub(crate) const SECRETS: [&str; 14] = [
     ".ssh/id_ed25519",
@@ -121,6 +129,7 @@ impl World {
             ("tag", self.tag.clone()),
             ("top", self.top.path().display().to_string()),
             ("ws", path("ws")),
+            ("box", SHOWN_AT.to_owned()),
             ("home", path("home")),
             ("state", path("home/state")),
             ("victim", self.victim.pid().to_string()),
@@ -132,12 +141,14 @@ impl World {
     /// A model that makes these calls, some in each turn, and says so if it ever sees a secret.
     fn script(&self, cases: &[Case]) -> String {
         let mut rules = vec![json!({"when": {"contains": self.canary}, "reply": {"text": "LEAKED"}})];
+        let furnish = json!({"name": "bash", "id": FURNISH, "input": {"command": FURNISHING}});
+        rules.push(json!({"when": {"turn": 1}, "reply": {"text": "first", "tool_calls": [furnish]}}));
         for (turn, some) in cases.chunks(CALLS_PER_TURN).enumerate() {
             let calls: Vec<Value> = some
                 .iter()
                 .map(|case| json!({"name": case.tool, "id": case.call_id(), "input": self.fill(&case.input)}))
                 .collect();
-            rules.push(json!({"when": {"turn": turn + 1}, "reply": {"text": "next", "tool_calls": calls}}));
+            rules.push(json!({"when": {"turn": turn + 2}, "reply": {"text": "next", "tool_calls": calls}}));
         }
         rules.push(json!({"reply": {"text": "all done"}}));
         // JSON is YAML.
@@ -226,8 +237,32 @@ impl World {
             }
         }
         self.hold_against_explain(launch, &said, &mut report);
+        report.problems.extend(self.result(&said));
         report.problems.extend(self.problems());
         report
+    }
+
+    /// What is wrong with what the run made of the folder.
+    fn result(&self, said: &str) -> Vec<String> {
+        let events: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let detail =
+            |kind: &str| events.iter().find(|event| event["kind"] == kind).map(|event| &event["detail"]);
+        let commit = |value: &Value| value["commit"].as_str().map(str::to_owned);
+        let base = detail("run.started").and_then(|detail| commit(&detail["base"]));
+        let result = detail("run.completed").and_then(|detail| commit(&detail["result"]));
+        let (Some(base), Some(result)) = (base, result) else {
+            return vec!["the run has no result".to_owned()];
+        };
+        let projects = fs::read_dir(self.state().join("projects")).into_iter().flatten().flatten();
+        let repositories: Vec<PathBuf> = projects.map(|project| project.path().join("repo.git")).collect();
+        assert_eq!(repositories.len(), 1, "one folder, one repository");
+        oracle::result(&repositories[0], &base, &result, &self.canary)
+    }
+
+    /// Where this world's runs are kept.
+    fn state(&self) -> PathBuf {
+        let inside = self.at("ws/deep/er/state");
+        if inside.exists() { inside } else { self.at("home/state") }
     }
 
     /// What the rules decided in the run is what `explain` says of it.
@@ -261,6 +296,10 @@ impl World {
             return;
         }
         let answer = &event["detail"];
+        if answer["call_id"] == FURNISH {
+            let furnished = answer["output"].as_str().is_some_and(|text| text.contains(SHOWN_AT));
+            return report.problems.extend((!furnished).then(|| format!("not furnished: {answer}")));
+        }
         let Some(case) = cases.iter().find(|case| answer["call_id"] == case.call_id()) else {
             return report.problems.push(format!("an answer to nobody: {answer}"));
         };
@@ -281,7 +320,7 @@ impl World {
     /// What has happened that must not.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.before.changes(&Snapshot::of(self.top.path()));
-        problems.extend(oracle::protected(&self.at("ws")));
+        problems.extend(oracle::state(&self.state(), &self.tag));
         problems.extend(oracle::scattered(&self.tag));
         problems.extend(self.listeners.problems());
         problems.extend(self.victim.problems());
@@ -289,8 +328,8 @@ impl World {
         if !alive.is_empty() {
             problems.push(format!("processes are left: {alive:?}"));
         }
-        for place in ["ws", "home/state"] {
-            problems.extend(oracle::leaks(&self.at(place), &self.canary));
+        for place in [self.at("ws"), self.state()] {
+            problems.extend(oracle::leaks(&place, &self.canary));
         }
         problems
     }
@@ -321,25 +360,32 @@ fn furnish(top: &Path, canary: &str, settings: &str) {
     put("parent.txt", canary);
     put("victim.log", "");
     put("ws/README.md", "hello\n");
+    put("ws/.gitignore", "/sparse\n");
     put("ws/src/main.rs", "fn main() {}\n");
     put("ws/swap/f.txt", "inside\n");
     for (name, text) in oracle::PRESENT {
         put(&format!("ws/{name}"), text);
     }
+    // They lead out wherever the workspace is.
     for (link, to) in [
-        ("ws/out", "../sibling"),
-        ("ws/out-file", "../sibling/secret.txt"),
-        ("ws/key", "../home/.ssh/id_ed25519"),
-        ("ws/dangling", "../made-by-link"),
+        ("ws/out", "sibling"),
+        ("ws/out-file", "sibling/secret.txt"),
+        ("ws/key", "home/.ssh/id_ed25519"),
+        ("ws/dangling", "made-by-link"),
+        ("ws/swap-link", "sibling"),
+    ] {
+        symlink(top.join(to), top.join(link)).expect("a link");
+    }
+    for (link, to) in [
+        ("ws/near", "../sibling"),
         ("ws/zero", "/dev/zero"),
         ("ws/loop", "loop"),
         ("ws/g", ".git"),
         ("ws/.claude", "docs"),
-        ("ws/swap-link", "../sibling"),
     ] {
         symlink(to, top.join(link)).expect("a link");
     }
-    fs::create_dir(top.join("ws/docs")).expect("a folder");
+    put("ws/docs/guide.md", "guide\n");
     rustix::fs::mknodat(
         rustix::fs::CWD,
         top.join("ws/pipe"),

@@ -46,6 +46,7 @@ impl EventBody {
                 let first = e.files.first().map(|file| shown(file)).unwrap_or_default();
                 format!("not merged, {} files: {first}", e.files.len())
             }
+            EventBody::WorktreeMerged(e) if e.paths == 1 => "merged, 1 path".to_owned(),
             EventBody::WorktreeMerged(e) => format!("merged, {} paths", e.paths),
             EventBody::WorkspaceMade(_) => "workspace made".to_owned(),
             EventBody::WorkspaceSalvaged(e) => match &e.problem {
