@@ -64,6 +64,8 @@ pub(crate) fn cases() -> Vec<Case> {
             "very-long-names",
             "for i in range(300):\n    os.makedirs('n' * 200, exist_ok=True); os.chdir('n' * 200)\nfails(open, '../' * 1300 + '@top@/parent.txt'.lstrip('/'))",
         ),
+        // Nobody can keep a tree as deep as that.
+        sh("very-long-names-are-removed", "rm -rf nnn*; ls -d nnn* && breach; echo over").shows("over"),
         call("tool-link-chain", "read", json!({"path": "c3@top@/parent.txt"})).refused(""),
         call("tool-linked-root", "read", json!({"path": "c1/etc/hostname"})).refused(""),
         call("tool-new-link", "write", json!({"path": "l/@tag@-tool", "content": "x"})).refused(""),

@@ -108,6 +108,11 @@ fn kept_inside() -> Vec<Case> {
         call("state-inside-is-listed-by-a-tool", "list", json!({"path": "deep/er/state"}))
             .refused("is not allowed"),
         sh("state-inside-is-written", "echo x > deep/er/state/posse.db; echo over").shows("over"),
+        sh(
+            "state-inside-is-made",
+            "mkdir -p deep/er/state; echo '{}' > deep/er/state/approvals.json; echo over",
+        )
+        .shows("over"),
     ]
 }
 
@@ -119,10 +124,11 @@ fn carry_out(groups: &[Group], user: Option<u32>) -> Report {
             scope.spawn(|| {
                 loop {
                     let Some((group, cases, launch)) = left.lock().expect("alone").next() else { return };
-                    let world = World::new(user, launch.settings);
+                    let mut world = World::new(user, launch.settings);
                     if *group == "rules" {
                         fs::copy(env!("CARGO_BIN_EXE_posse"), world.at("ws/posse"))
                             .expect("the command in the box");
+                        world.look();
                     }
                     let report = world.run(cases(), *launch);
                     let mut sum = sum.lock().expect("alone");

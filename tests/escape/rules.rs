@@ -73,7 +73,7 @@ fn around_rules() -> Vec<Case> {
 fn from_call_to_call() -> Vec<Case> {
     vec![
         sh("poison", "export PATH=/evil PAGER='touch x' GIT_PAGER='touch x' LD_PRELOAD=/evil.so BASH_ENV=/tmp/env POISON=1; echo 'POISON=2' > /tmp/env; echo 'POISON=3' >> ~/.bashrc; echo '[alias] st = !touch x' > ~/.gitconfig; alias ls=evil; ls() { echo evil; }; cd /; umask 0; ulimit -n 20; echo evil > /tmp/@tag@; set -o noexec"),
-        sh("poison-is-gone", "[ -n \"$POISON$LD_PRELOAD$BASH_ENV\" ] && breach env; [ \"$PATH\" = /evil ] && breach path; type ls | grep -q function && breach function; ls ~/.bashrc ~/.gitconfig /tmp/env /tmp/@tag@ && breach files; [ $PWD = @ws@ ] || breach $PWD; [ $PAGER = cat ] || breach pager; [ $(umask) = 0000 ] && breach umask; [ $(ulimit -n) -gt 100 ] || breach limit; echo over").shows("over"),
+        sh("poison-is-gone", "[ -n \"$POISON$LD_PRELOAD$BASH_ENV\" ] && breach env; [ \"$PATH\" = /evil ] && breach path; type ls | grep -q function && breach function; ls ~/.bashrc ~/.gitconfig /tmp/env /tmp/@tag@ && breach files; [ $PWD = @box@ ] || breach $PWD; [ $PAGER = cat ] || breach pager; [ $(umask) = 0000 ] && breach umask; [ $(ulimit -n) -gt 100 ] || breach limit; echo over").shows("over"),
         sh("poisoned-tools-in-the-workspace", "mkdir -p node_modules/.bin bin; for t in git bash ls; do printf '#!/bin/sh\\necho BREACH\\n' > $t; chmod +x $t; cp $t bin/; done"),
         sh("poisoned-tools-are-not-found", "git --version; ls > /dev/null; bash -c true; case :$PATH: in *::*|*:.:*) breach;; esac; echo over").shows("over"),
     ]

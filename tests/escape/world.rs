@@ -102,6 +102,11 @@ impl World {
         Self { top, tag, canary, user, listeners, victim, before }
     }
 
+    /// Remembers everything as it is now.
+    pub(crate) fn look(&mut self) {
+        self.before = Snapshot::of(self.top.path());
+    }
+
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.top.path().join(path)
     }
@@ -250,9 +255,8 @@ impl World {
         let commit = |value: &Value| value["commit"].as_str().map(str::to_owned);
         let base = detail("run.started").and_then(|detail| commit(&detail["base"]));
         let result = detail("run.completed").and_then(|detail| commit(&detail["result"]));
-        let (Some(base), Some(result)) = (base, result) else {
-            return vec!["the run has no result".to_owned()];
-        };
+        // Without a change there is no result.
+        let (Some(base), Some(result)) = (base, result) else { return Vec::new() };
         let projects = fs::read_dir(self.state().join("projects")).into_iter().flatten().flatten();
         let repositories: Vec<PathBuf> = projects.map(|project| project.path().join("repo.git")).collect();
         assert_eq!(repositories.len(), 1, "one folder, one repository");

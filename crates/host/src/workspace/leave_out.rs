@@ -13,6 +13,7 @@ use super::manifest::Entry;
 use super::objects::{self, Listed, Present};
 use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
+use super::space::{Closed, ROOT_ATTEMPT};
 use super::{Oid, RunSpace, WorkspaceError};
 
 /// How often what is left is looked at again: taking one link back can make another one leave the tree.
@@ -36,7 +37,8 @@ impl RunSpace {
     /// leave the tree, submodules, and what could become `.git`. Gives what that was, `path: why`, a bounded list. Made
     /// again after a crash it gives the same.
     pub fn leave_out(&self, protected: &[String], opened: &[String]) -> Result<Vec<String>, WorkspaceError> {
-        let terms = Terms { owns: &[], protected, opened };
+        let Closed { protected, opened } = self.closed(protected, opened);
+        let terms = Terms { owns: &[], protected: &protected, opened: &opened };
         let line = self.result()?;
         // After a crash the line may have been moved already; what was kept says what it was.
         let made = self.kept()?.unwrap_or(line);
@@ -50,17 +52,14 @@ impl RunSpace {
         }
         if cleaned.commit != line {
             let held = self.lock()?;
-            self.swap_ref(&held, &work_ref(&self.run), Some(&line), &cleaned.commit)?;
+            self.swap_ref(&held, &work_ref(&self.run, ROOT_ATTEMPT), Some(&line), &cleaned.commit)?;
         }
         Ok(told(&cleaned.taken_back))
     }
 
     /// What was kept of the root's workspace when it ended.
     fn kept(&self) -> Result<Option<Oid>, WorkspaceError> {
-        match self.attempts(&self.run).last() {
-            Some(attempt) => self.read_ref(&salvage_ref(&self.run, *attempt)),
-            None => Ok(None),
-        }
+        self.read_ref(&salvage_ref(&self.run, ROOT_ATTEMPT))
     }
 
     fn cleaned(&self, terms: &Terms<'_>, made: &Oid) -> Result<Cleaned, WorkspaceError> {
@@ -95,7 +94,7 @@ impl RunSpace {
         Err(WorkspaceError::Unsupported(format!(
             "the result of run {} has symbolic links that cannot be told apart from ways out; what was made is kept at {}",
             self.run,
-            salvage_ref(&self.run, 1)
+            salvage_ref(&self.run, ROOT_ATTEMPT)
         )))
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::apply::Application;
 use super::change::changes;
 use super::deliver::{deliver_branch, same_tree};
+use super::forbidden::holds;
 use super::gc::{entries_of, names_in};
 use super::onto::{Onto, Permissions};
 use super::person::Person;
@@ -17,12 +18,33 @@ use super::{
 };
 
 /// A run's root is tried once: what fails it ends the run.
-const ROOT_ATTEMPT: u32 = 1;
+pub(super) const ROOT_ATTEMPT: u32 = 1;
+
+/// The names that nobody may change in a run, and what is open of them.
+pub(super) struct Closed {
+    pub(super) protected: Vec<String>,
+    pub(super) opened: Vec<String>,
+}
 
 impl RunSpace {
+    /// Those names, and the state directory if it is in the person's folder: what a result has there would be believed
+    /// by Posse itself once it is applied. Nothing opens it.
+    pub(super) fn closed(&self, protected: &[String], opened: &[String]) -> Closed {
+        let (mut protected, mut opened) = (protected.to_vec(), opened.to_vec());
+        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let state = whole(&self.spaces.state);
+        if let Ok(inside) = state.strip_prefix(whole(self.folder())) {
+            let inside = inside.to_string_lossy().into_owned();
+            opened.retain(|pattern| !holds(pattern, inside.as_bytes()));
+            protected.extend(Some(inside).filter(|inside| !inside.is_empty()));
+        }
+        Closed { protected, opened }
+    }
+
     /// Gates and merges a child's work. Only objects are written: no ref moves, no file changes.
     pub fn merge(&self, request: &MergeRequest) -> Result<Merge, WorkspaceError> {
-        let merged = merge(&self.git(), request)?;
+        let Closed { protected, opened } = self.closed(&request.protected, &request.opened);
+        let merged = merge(&self.git(), &MergeRequest { protected, opened, ..request.clone() })?;
         self.spaces.options.hit("workspace.merge.after_objects");
         Ok(merged)
     }
