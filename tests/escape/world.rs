@@ -364,7 +364,7 @@ fn furnish(top: &Path, canary: &str, settings: &str) {
     put("parent.txt", canary);
     put("victim.log", "");
     put("ws/README.md", "hello\n");
-    put("ws/.gitignore", "/sparse\n");
+    put("ws/.gitignore", "/sparse\n/big\n");
     put("ws/src/main.rs", "fn main() {}\n");
     put("ws/swap/f.txt", "inside\n");
     for (name, text) in oracle::PRESENT {

@@ -3,14 +3,20 @@
 use std::fs;
 use std::process::Command;
 
-/// What the embedder prints, and the file its command made, if it did.
+/// What the embedder prints, and the file its command made in its workspace, if it did.
 fn embed(arguments: &[&str]) -> (String, Option<String>) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("project")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_posse-embedder"));
     let output = command.args(arguments).current_dir(dir.path()).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-    (said, fs::read_to_string(dir.path().join("project/made")).ok())
+    assert!(!dir.path().join("project/made").exists(), "nothing is made in the person's folder");
+    let runs = fs::read_dir(dir.path().join("state/runs")).into_iter().flatten().flatten();
+    let made = |run: fs::DirEntry| {
+        let root = run.path().join("workspaces").join(run.file_name());
+        fs::read_to_string(root.join("1/files/made")).ok()
+    };
+    (said, runs.filter_map(made).next())
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Commands of a person to a run whose processes die: each is carried out, and only once.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use posse_testkit::check::{Acknowledged, Files, Journal, ended_run};
+use posse_testkit::check::{Acknowledged, Files, Journal, Repositories, ended_run, result};
 use posse_testkit::dice::Dice;
 use posse_testkit::process::{Heard, Launch, Running};
-use posse_testkit::scenario::{self, Scenario};
+use posse_testkit::scenario::Scenario;
 use posse_testkit::variables;
 use serde_json::Value;
 
@@ -86,11 +86,13 @@ fn a_cancel_outlives_the_process_that_was_to_carry_it_out() {
         kill_after(running, Duration::from_micros(dice.roll(30_000)));
         let resumed = launch.output(["resume", "--json", run.as_str()]).unwrap();
         let journal = Journal::read(&scenario.state(), &run).unwrap();
-        let workspace = scenario.workspace();
-        let before: BTreeSet<String> = (0..scenario::PARTS).map(scenario::part).collect();
-        let files = Files { workspace: &workspace, before };
-        let breaches = ended_run(&journal, &scenario.ledger(), &files).into_breaches();
-        assert_eq!(breaches, [], "part {part}");
+        let repositories = Repositories::find(&scenario.state(), &scenario.workspace(), &journal).unwrap();
+        let result =
+            result(&journal).map_or_else(BTreeMap::new, |commit| repositories.hashes(&commit).unwrap());
+        let files = Files { result, before: Scenario::folder_files().into_keys().collect() };
+        let mut findings = ended_run(&journal, &scenario.ledger(), &files);
+        repositories.check(&journal, &scenario.state().join("runs").join(run.as_str()), &mut findings);
+        assert_eq!(findings.into_breaches(), [], "part {part}");
         // Only a run that ended in the same moment can be anything but cancelled.
         if said.status.success() {
             assert_eq!(

@@ -1,13 +1,14 @@
 //! What must hold once a run of the [`crate::scenario`] has ended, whatever was done to its processes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use posse::{EventBody, RunId};
 use posse_domain::code::Code;
+use posse_domain::hash::Hash;
 
-use crate::check::{self, Acknowledged, Files, Findings, Harm, Journal};
+use crate::check::{self, Acknowledged, Files, Findings, Harm, Journal, Repositories};
 use crate::process::Launch;
 use crate::scenario::{self, Scenario};
 
@@ -68,12 +69,42 @@ impl Aftermath<'_> {
         Ok(())
     }
 
+    /// The files of the result, and everything about the repositories that they are in.
+    fn files(&self, journal: &Journal, findings: &mut Findings) -> Files {
+        let before = Scenario::folder_files().into_keys().collect();
+        let (state, folder) = (self.scenario.state(), self.scenario.workspace());
+        let looked = Repositories::find(&state, &folder, journal).and_then(|repositories| {
+            repositories.check(journal, &state.join("runs").join(self.run.as_str()), findings);
+            check::result(journal).map_or_else(|| Ok(BTreeMap::new()), |commit| repositories.hashes(&commit))
+        });
+        match looked {
+            Ok(result) => Files { result, before },
+            Err(problem) => {
+                findings.add(Harm::Broken, problem);
+                Files { before, ..Files::default() }
+            }
+        }
+    }
+
+    /// The person's folder is as it was.
+    fn folder(&self, findings: &mut Findings) {
+        let folder = self.scenario.workspace();
+        let mut found = BTreeMap::new();
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            found.insert(name, std::fs::read_to_string(entry.path()).unwrap_or_default());
+        }
+        found.remove(".git");
+        findings.expect(found == Scenario::folder_files(), Harm::Broken, || {
+            format!("the person's folder was changed: it has {:?}", found.keys())
+        });
+    }
+
     fn journal(&self, journal: &Journal, looked: &mut Looked) {
-        let workspace = self.scenario.workspace();
-        let before = (0..scenario::PARTS).map(scenario::part).collect::<BTreeSet<String>>();
-        let files = Files { workspace: &workspace, before };
+        let files = self.files(journal, &mut looked.findings);
         looked.findings.append(check::ended_run(journal, &self.scenario.ledger(), &files));
-        outcome(journal, &workspace, &mut looked.findings);
+        outcome(journal, &files, &mut looked.findings);
+        self.folder(&mut looked.findings);
         for event in &journal.events {
             match &event.body {
                 EventBody::ToolInterrupted(_) => looked.interrupted += 1,
@@ -88,7 +119,7 @@ impl Aftermath<'_> {
 }
 
 /// The outcome is the same as if nothing had been done to it.
-fn outcome(journal: &Journal, workspace: &Path, findings: &mut Findings) {
+fn outcome(journal: &Journal, files: &Files, findings: &mut Findings) {
     let info = &journal.info;
     findings.expect(info.status == "completed", Harm::Broken, || format!("the run is {}", info.status));
     let root = info.run.root();
@@ -102,9 +133,9 @@ fn outcome(journal: &Journal, workspace: &Path, findings: &mut Findings) {
         });
     }
     for (path, content) in Scenario::expected_files() {
-        let found = std::fs::read_to_string(workspace.join(&path)).unwrap_or_default();
-        findings.expect(found == content, Harm::Lost, || {
-            format!("`{path}` is not as its writer left it ({} bytes)", found.len())
+        let found = files.result.get(&path);
+        findings.expect(found == Some(&Hash::of(content.as_bytes())), Harm::Lost, || {
+            format!("`{path}` is not as its writer left it ({found:?})")
         });
     }
     for event in &journal.events {

@@ -1,6 +1,6 @@
 //! Ending the process at a named point, as a crash would.
 //!
-//! The points are passed by the engine, the store and the [ledger](crate::ledger) tool; nothing is known of them
+//! The points are passed by the engine, the store, workspaces and the [ledger](crate::ledger) tool; nothing is known of them
 //! here but their names. SIGKILL is what a crash looks like from the inside: no destructor runs, no buffer is
 //! flushed, no lock is given back.
 
@@ -15,12 +15,18 @@ use std::sync::{Mutex, PoisonError};
 use posse::ports::Faults;
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Every named point there is: the engine's, the store's and the ledger's.
+/// Where workspaces are applied, removed or found torn: no run does that, the host's own tests stop there.
+const NOT_IN_A_RUN: [&str; 5] =
+    ["workspace.torn.", "workspace.remove.", "workspace.apply.", "workspace.gc.", "workspace.remove_run."];
+
+/// Every named point that a run can pass: the engine's, the store's, the ledger's, and those of workspaces.
 pub fn points() -> Vec<&'static str> {
+    let in_a_run = |point: &&&str| !NOT_IN_A_RUN.iter().any(|beginning| point.starts_with(beginning));
     let all = posse_engine::FAULT_POINTS
         .iter()
         .chain(&posse_store::FAULT_POINTS)
-        .chain(crate::ledger::FAULT_POINTS);
+        .chain(crate::ledger::FAULT_POINTS)
+        .chain(posse_host::workspace::FAULT_POINTS.iter().filter(in_a_run));
     all.copied().collect()
 }
 

@@ -7,7 +7,7 @@
 //! | 3 | background reader |
 //! | 4 | background, writes to the ledger twice |
 //! | 5 to 9 | foreground readers |
-//! | 10 to 13 | foreground writers; the first one's file is too long for the database |
+//! | 10 to 13 | foreground writers; the first one's file is too long for the database, the second one's work is checked, the last two own different files and write at once |
 //! | 14 to 16 | foreground, write to the ledger twice |
 //! | 17 | fails once and is tried again |
 //! | 18 | has two children of its own, one of which writes to the ledger |
@@ -15,13 +15,15 @@
 //! | 20 | continues the conversation of 5 |
 //!
 //! Two more are refused. The root itself reads, writes, edits, keeps a list, writes to the ledger, sends a message
-//! and asks for its children's state. Answers take a few milliseconds each, so that a kill can land anywhere.
+//! and asks for its children's state. The folder is a repository; everybody who writes has a workspace, and what they made
+//! is merged into the root's. Answers take a few milliseconds each, so that a kill can land anywhere.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -37,6 +39,8 @@ pub const TOKENS_PER_REPLY: (u64, u64) = (100, 10);
 const NEVER_MS: u64 = 90_000;
 /// Slots of a crowded run.
 const CROWDED_SLOTS: u32 = 4;
+/// What makes the folder a repository with a commit.
+const GIT: [&[&str]; 3] = [&["init", "-q", "-b", "main"], &["add", "-A"], &["commit", "-q", "-m", "first"]];
 /// Length of the one file that the journal keeps outside of the database.
 const LONG_BYTES: usize = 300_000;
 
@@ -58,7 +62,10 @@ impl Scenario {
         let scenario = Self { dir: dir.to_owned(), state: state.to_owned() };
         fs::create_dir_all(scenario.workspace())?;
         for n in 0..PARTS {
-            fs::write(scenario.workspace().join(part(n)), format!("part {n}\nneedle {n}\n"))?;
+            fs::write(scenario.workspace().join(part(n)), part_content(n))?;
+        }
+        for args in GIT {
+            git(&scenario.workspace(), args)?;
         }
         fs::write(scenario.script(), serde_json::to_string_pretty(&rules())?)?;
         fs::write(scenario.agents(), serde_json::to_string_pretty(&definitions())?)?;
@@ -70,7 +77,7 @@ impl Scenario {
         self.state.clone()
     }
 
-    /// Where agents work.
+    /// The person's folder: what agents work on, and never touch.
     pub fn workspace(&self) -> PathBuf {
         self.dir.join("workspace")
     }
@@ -109,7 +116,12 @@ impl Scenario {
         args
     }
 
-    /// The files that the agents' writes leave, by path in the workspace. A crash never changes them: a write that
+    /// The files that are in the folder before and after.
+    pub fn folder_files() -> BTreeMap<String, String> {
+        (0..PARTS).map(|n| (part(n), part_content(n))).collect()
+    }
+
+    /// The files that the agents' writes leave in the result, by path. A crash never changes them: a write that
     /// was cut off is finished or made again, never given up.
     pub fn expected_files() -> BTreeMap<String, String> {
         let mut files: BTreeMap<String, String> = (10..14)
@@ -146,6 +158,25 @@ pub fn part(n: u32) -> String {
     format!("part{n}.txt")
 }
 
+fn part_content(n: u32) -> String {
+    format!("part {n}\nneedle {n}\n")
+}
+
+/// Git in the person's folder, with nothing of this machine's settings.
+fn git(folder: &Path, args: &[&str]) -> io::Result<()> {
+    let output = Command::new("git")
+        .current_dir(folder)
+        .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"])
+        .args(args)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr))))
+}
+
 fn written_by(n: u32) -> String {
     format!("out/{n}.txt")
 }
@@ -163,6 +194,20 @@ fn call(name: &str, input: impl Into<Value>) -> Value {
 
 fn task(kind: &str, title: &str) -> Value {
     call("task", json!({"subagent_type": kind, "description": title, "prompt": format!("Please: {title}.")}))
+}
+
+/// A child that writes.
+fn writer(n: u32) -> Value {
+    let mut task = task("general", "write a file");
+    match n {
+        11 => {
+            let command = format!("grep -q 'changed twice' {}", written_by(n));
+            task["input"]["success_criteria"] = json!(["it is written", {"command": command}]);
+        }
+        12 | 13 => task["input"]["owns"] = json!([written_by(n)]),
+        _ => {}
+    }
+    task
 }
 
 fn background(mut task: Value) -> Value {
@@ -242,7 +287,7 @@ fn first_calls() -> Vec<Value> {
         task("planner", "be refused too"),
     ];
     calls.extend((5..10).map(|_| task("explore", "look around")));
-    calls.extend((10..14).map(|_| task("general", "write a file")));
+    calls.extend((10..14).map(writer));
     calls.extend((14..17).map(|_| task("clerk", "keep the ledger")));
     calls.extend([task("explore", "fail once"), task("foreman", "lead two"), task("explore", "fail always")]);
     calls.push(read(0));

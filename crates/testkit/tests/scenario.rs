@@ -1,13 +1,13 @@
 //! The scenario without any fault, in this process; and the checker, which must find whatever is done to a journal.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use posse::{EventBody, JournalEvent, NewRun, Posse, parse_agents};
 use posse_domain::event::Sender;
-use posse_testkit::check::{Acknowledged, Breach, Files, Findings, Harm, Journal, ended_run};
+use posse_domain::hash::Hash;
+use posse_testkit::check::{Acknowledged, Breach, Files, Findings, Harm, Journal, Repositories, ended_run};
 use posse_testkit::ledger;
 use posse_testkit::scenario::{self, Scenario};
 use serde_json::json;
@@ -32,10 +32,24 @@ fn told(dir: &Path) -> (Scenario, Journal) {
     (scenario, journal)
 }
 
-fn breaches(scenario: &Scenario, journal: &Journal) -> Vec<Breach> {
-    let workspace = scenario.workspace();
-    let before: BTreeSet<String> = (0..scenario::PARTS).map(scenario::part).collect();
-    ended_run(journal, &scenario.ledger(), &Files { workspace: &workspace, before }).into_breaches()
+/// What the run made of the folder.
+fn result(scenario: &Scenario, journal: &Journal) -> Files {
+    let repositories = Repositories::find(&scenario.state(), &scenario.workspace(), journal).unwrap();
+    let result = repositories.hashes(&posse_testkit::check::result(journal).unwrap()).unwrap();
+    Files { result, before: Scenario::folder_files().into_keys().collect() }
+}
+
+fn breaches(scenario: &Scenario, journal: &Journal, files: &Files) -> Vec<Breach> {
+    ended_run(journal, &scenario.ledger(), files).into_breaches()
+}
+
+/// What is wrong with the repositories.
+fn torn(scenario: &Scenario, journal: &Journal) -> Vec<Breach> {
+    let mut findings = Findings::default();
+    let repositories = Repositories::find(&scenario.state(), &scenario.workspace(), journal).unwrap();
+    let run_dir = scenario.state().join("runs").join(journal.info.run.as_str());
+    repositories.check(journal, &run_dir, &mut findings);
+    findings.into_breaches()
 }
 
 fn number(journal: &mut Journal) {
@@ -124,32 +138,36 @@ const CHANGES: &[(&str, Harm, Change)] = &[
 fn undisturbed_it_does_everything_it_is_for_and_every_change_of_it_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let (scenario, journal) = told(dir.path());
-    assert_eq!(breaches(&scenario, &journal), []);
+    let files = result(&scenario, &journal);
+    assert_eq!(breaches(&scenario, &journal, &files), []);
+    assert_eq!(torn(&scenario, &journal), []);
     assert_eq!(journal.info.status, "completed");
     assert_eq!(journal.info.agents.len() as u64, scenario::AGENTS);
     for (path, content) in Scenario::expected_files() {
-        assert_eq!(fs::read_to_string(scenario.workspace().join(&path)).unwrap(), content, "{path}");
+        assert_eq!(files.result.get(&path), Some(&Hash::of(content.as_bytes())), "{path}");
+        assert!(!scenario.workspace().join(&path).exists(), "{path} is in the person's folder");
     }
     for (name, harm, change) in CHANGES {
         let mut changed = Journal { info: journal.info.clone(), events: journal.events.clone() };
         change(&mut changed);
         number(&mut changed);
-        let found = breaches(&scenario, &changed);
+        let found = breaches(&scenario, &changed, &files);
         assert!(found.iter().any(|breach| breach.harm == *harm), "{name}: {found:?}");
     }
-    gaps(&scenario, &journal);
-    ledgers(&scenario, &journal);
-    files(&scenario, &journal);
+    gaps(&scenario, &journal, &files);
+    ledgers(&scenario, &journal, &files);
+    results(&scenario, &journal, &files);
+    repositories(&scenario, &journal);
 }
 
-fn gaps(scenario: &Scenario, journal: &Journal) {
+fn gaps(scenario: &Scenario, journal: &Journal, files: &Files) {
     let mut gap = Journal { info: journal.info.clone(), events: journal.events.clone() };
     let last = gap.events.last_mut().unwrap();
     last.seq += 1;
-    assert!(breaches(scenario, &gap).iter().any(|breach| breach.harm == Harm::Lost));
+    assert!(breaches(scenario, &gap, files).iter().any(|breach| breach.harm == Harm::Lost));
 }
 
-fn ledgers(scenario: &Scenario, journal: &Journal) {
+fn ledgers(scenario: &Scenario, journal: &Journal, files: &Files) {
     let whole = fs::read_to_string(scenario.ledger()).unwrap();
     let (first, rest) = whole.split_once('\n').unwrap();
     let root = journal.info.run.root();
@@ -161,20 +179,53 @@ fn ledgers(scenario: &Scenario, journal: &Journal) {
     ];
     for (text, harm) in cases {
         fs::write(scenario.ledger(), text).unwrap();
-        let found = breaches(scenario, journal);
+        let found = breaches(scenario, journal, files);
         assert!(found.iter().any(|breach| breach.harm == harm), "{harm:?}: {found:?}");
     }
     fs::write(scenario.ledger(), whole).unwrap();
 }
 
-fn files(scenario: &Scenario, journal: &Journal) {
-    let notes = scenario.workspace().join("notes.txt");
-    let whole = fs::read(&notes).unwrap();
-    fs::write(&notes, [&whole[..], b"twice\n"].concat()).unwrap();
-    assert!(breaches(scenario, journal).iter().any(|breach| breach.harm == Harm::Lost));
-    fs::write(&notes, whole).unwrap();
-    fs::write(scenario.workspace().join(".posse-notes.txt-1.tmp"), "").unwrap();
-    assert!(breaches(scenario, journal).iter().any(|breach| breach.harm == Harm::Orphan));
+fn results(scenario: &Scenario, journal: &Journal, files: &Files) {
+    let found =
+        |files: &Files, harm| breaches(scenario, journal, files).iter().any(|breach| breach.harm == harm);
+    let mut changed = files.clone();
+    changed.result.insert("notes.txt".to_owned(), Hash::of(b"twice"));
+    assert!(found(&changed, Harm::Lost));
+    let mut more = files.clone();
+    more.result.insert("left.txt".to_owned(), Hash::of(b""));
+    assert!(found(&more, Harm::Orphan));
+}
+
+type Merge = fn(&mut Journal, usize);
+
+/// What can go wrong between a journal and its repositories, and the harm it does.
+fn repositories(scenario: &Scenario, journal: &Journal) {
+    let merged = |event: &JournalEvent| matches!(event.body, EventBody::WorktreeMerged(_));
+    let at = find(journal, merged);
+    let changes: [(&str, Harm, Merge); 4] = [
+        ("a merge is there twice", Harm::Doubled, |journal, at| {
+            journal.events.insert(at, journal.events[at].clone());
+        }),
+        ("a merge that nobody journalled", Harm::Doubled, |journal, at| {
+            journal.events.remove(at);
+        }),
+        ("a merge that the result does not have", Harm::Lost, |journal, at| {
+            let EventBody::WorktreeMerged(merged) = &mut journal.events[at].body else { panic!("a merge") };
+            merged.commit = merged.ours;
+        }),
+        ("a workspace that nobody journalled", Harm::Orphan, |journal, _| {
+            journal.events.retain(|event| !matches!(event.body, EventBody::WorkspaceMade(_)));
+        }),
+    ];
+    for (name, harm, change) in changes {
+        let mut changed = Journal { info: journal.info.clone(), events: journal.events.clone() };
+        change(&mut changed, at);
+        let found = torn(scenario, &changed);
+        assert!(found.iter().any(|breach| breach.harm == harm), "{name}: {found:?}");
+    }
+    let branch = scenario.workspace().join(format!(".git/refs/heads/posse/{}", journal.info.run));
+    fs::remove_file(branch).unwrap();
+    assert!(torn(scenario, journal).iter().any(|breach| breach.harm == Harm::Lost), "the branch is gone");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use posse_domain::code::Code;
 use posse_domain::permission::PathRules;
-use posse_engine::ports::{CallContext, Prepared, ToolFailure, ToolResult};
+use posse_engine::ports::{CallContext, Prepared, ToolFailure, ToolResult, WORKSPACE_SHOWN_AT};
 use posse_host::files::{Beneath, FileError, FileKind, Gate, PathProblem, RelPath, Stop, spelled};
 use serde_json::Value;
 
@@ -30,7 +30,20 @@ pub(crate) fn path_named(
     call: &CallContext,
     text: &str,
 ) -> Result<RelPath, ToolFailure> {
-    RelPath::parse(text).map_err(|problem| refusal(field, check, call, text, problem))
+    RelPath::parse(beneath(call, text)).map_err(|problem| refusal(field, check, call, text, problem))
+}
+
+/// A path without the name that programs know the workspace by: compilers print whole paths.
+fn beneath<'a>(call: &CallContext, text: &'a str) -> &'a str {
+    if !call.isolated {
+        return text;
+    }
+    match text.strip_prefix(WORKSPACE_SHOWN_AT) {
+        Some("" | "/") => ".",
+        // By whole names, so that a directory whose name merely begins alike is not meant.
+        Some(rest) => rest.strip_prefix('/').unwrap_or(text),
+        None => text,
+    }
 }
 
 /// Reads a path that may be left out, which means the workspace itself.

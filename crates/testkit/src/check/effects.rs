@@ -1,7 +1,7 @@
 //! What was done to the outside, held against what the journal says was done.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use posse::{AgentId, EventBody};
 use posse_domain::event::WriteIntent;
@@ -10,12 +10,12 @@ use posse_domain::hash::Hash;
 use super::{Findings, Harm, Journal};
 use crate::ledger::{self, Entry};
 
-/// The workspace, and what is in it beside what the agents wrote.
-#[derive(Debug, Clone)]
-pub struct Files<'a> {
-    /// The directory.
-    pub workspace: &'a Path,
-    /// The files that were there before the run.
+/// What the run made of the folder.
+#[derive(Debug, Clone, Default)]
+pub struct Files {
+    /// The files of the result.
+    pub result: BTreeMap<String, Hash>,
+    /// Those that were there before the run.
     pub before: BTreeSet<String>,
 }
 
@@ -88,8 +88,9 @@ pub(super) fn check_ledger(journal: &Journal, file: &Path, findings: &mut Findin
 /// What a file may be: more than one only while a write is under way or was cut off.
 type Contents = BTreeSet<Option<Hash>>;
 
-/// Every file is what the last writes to it say, and nothing else is there.
-pub(super) fn check_files(journal: &Journal, files: &Files<'_>, findings: &mut Findings) {
+/// Every file of the result is what the last writes to it say, and nothing else is there. Each agent writes in a
+/// workspace of its own, and no two of the scenario write the same file.
+pub(super) fn check_files(journal: &Journal, files: &Files, findings: &mut Findings) {
     let ends = ends(journal);
     let mut contents: BTreeMap<&str, Contents> = BTreeMap::new();
     for event in &journal.events {
@@ -105,29 +106,18 @@ pub(super) fn check_files(journal: &Journal, files: &Files<'_>, findings: &mut F
             Some(End::Failed) | None => *known = [*before].into(),
         }
     }
-    let mut found = BTreeSet::new();
-    walk(files.workspace, files.workspace, &mut found);
-    for path in &found {
+    for path in files.result.keys() {
         let known = contents.contains_key(path.as_str()) || files.before.contains(path);
-        findings.expect(known, Harm::Orphan, || format!("`{path}` was left in the workspace"));
+        findings.expect(known, Harm::Orphan, || format!("`{path}` is in the result, and nobody wrote it"));
     }
     for (path, possible) in contents {
-        let now = std::fs::read(files.workspace.join(path)).ok().map(|bytes| Hash::of(&bytes));
+        let now = files.result.get(path).copied();
+        // Work that was under way when the run was stopped is not in the result.
+        if now.is_none() && journal.info.status != "completed" {
+            continue;
+        }
         findings.expect(possible.contains(&now), Harm::Lost, || {
             format!("`{path}` is {now:?}, the journal says {possible:?}")
         });
-    }
-}
-
-/// All files beneath `dir`, relative to `base`.
-fn walk(base: &Path, dir: &Path, found: &mut BTreeSet<String>) {
-    let Ok(entries) = std::fs::read_dir(dir) else { return };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        if path.is_dir() {
-            walk(base, &path, found);
-        } else {
-            let path: PathBuf = path.strip_prefix(base).unwrap_or(&path).to_owned();
-            found.insert(path.to_string_lossy().into_owned());
-        }
     }
 }

@@ -9,6 +9,7 @@ mod effects;
 mod models;
 mod spending;
 mod tree;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,7 @@ use posse::{JournalEvent, Posse, RunId, RunInfo};
 use serde_json::Value;
 
 pub use effects::Files;
+pub use workspaces::{Repositories, result};
 
 /// What a breach did to whoever relies on Posse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,7 +191,7 @@ fn blocking<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Strin
 }
 
 /// Checks everything that must hold for any run that has ended.
-pub fn ended_run(journal: &Journal, ledger: &Path, files: &Files<'_>) -> Findings {
+pub fn ended_run(journal: &Journal, ledger: &Path, files: &Files) -> Findings {
     let mut findings = Findings::default();
     tree::check(journal, &mut findings);
     calls::check(journal, &mut findings);

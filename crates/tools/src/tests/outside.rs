@@ -44,6 +44,31 @@ fn an_absolute_path_inside_is_corrected() {
 }
 
 #[test]
+fn the_name_that_programs_know_the_workspace_by_is_understood() {
+    let mut bench = Bench::new();
+    bench.file("src/a.rs", "one\n");
+    bench.fails("read", json!({"path": "/workspace/src/a.rs"}), Code::PermissionDenied);
+    bench.call.isolated = true;
+    assert!(bench.ok("read", json!({"path": "/workspace/src/a.rs"})).contains("one"));
+    assert!(bench.ok("list", json!({"path": "/workspace"})).contains("src"));
+    assert!(bench.ok("glob", json!({"pattern": "*", "path": "/workspace/src/"})).contains("a.rs"));
+    assert!(bench.ok("grep", json!({"pattern": "one", "path": "/workspace/src"})).contains("a.rs"));
+    bench.ok("edit", json!({"path": "/workspace/src/a.rs", "old_text": "one", "new_text": "two"}));
+    bench.ok("write", json!({"path": "/workspace/b.rs", "content": "new\n"}));
+    assert_eq!((bench.content("src/a.rs"), bench.content("b.rs")), ("two\n".to_owned(), "new\n".to_owned()));
+    for path in [
+        "/workspace-evil/secret.txt",
+        "/workspace/../ws-evil/secret.txt",
+        "/workspace//etc/passwd",
+        "/workspaces",
+    ] {
+        for (name, input) in calls(path) {
+            bench.fails(name, input, Code::PermissionDenied);
+        }
+    }
+}
+
+#[test]
 fn links_that_leave_are_denied() {
     let bench = Bench::new();
     std::os::unix::fs::symlink("../ws-evil", bench.ws("link")).unwrap();
