@@ -91,14 +91,18 @@ fn after_a_kill_the_next_owner_need_not_wait() {
     assert!(unowned_ms < 10_000, "{unowned_ms} ms without an owner");
 }
 
-/// Stops an owner, but not while it holds the writers' lock: then everybody would wait for it, and not for its lease.
+/// Stops an owner, but not while it holds the writers' lock or a project's: then everybody would wait for it, and not
+/// for its lease.
 /// Whether it stands still; it may have ended.
 fn stop(owner: &Running, state: &Path) -> bool {
     loop {
         if !owner.stop().unwrap() {
             return false;
         }
-        let free = ["writers.queue", "writers.lock"].iter().all(|name| is_free(&state.join(name)));
+        let projects = std::fs::read_dir(state.join("projects")).into_iter().flatten().flatten();
+        let locks = projects.map(|project| project.path().join("lock")).filter(|lock| lock.exists());
+        let all = ["writers.queue", "writers.lock"].map(|name| state.join(name));
+        let free = all.into_iter().chain(locks).all(|lock| is_free(&lock));
         if free {
             return true;
         }

@@ -7,6 +7,7 @@ use std::path::Path;
 use posse::{EventBody, JournalEvent, NewRun, Posse, parse_agents};
 use posse_domain::event::Sender;
 use posse_domain::hash::Hash;
+use posse_host::sandbox::{InitBinary, SandboxOptions};
 use posse_testkit::check::{Acknowledged, Breach, Files, Findings, Harm, Journal, Repositories, ended_run};
 use posse_testkit::ledger;
 use posse_testkit::scenario::{self, Scenario};
@@ -18,7 +19,10 @@ fn told(dir: &Path) -> (Scenario, Journal) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let run = runtime.block_on(async {
         let tool = ledger::tool(scenario.ledger(), posse::ports::Faults::default());
-        let builder = Posse::builder().state_dir(scenario.state()).tool(tool);
+        // A test cannot be the first process of a box.
+        let init = InitBinary::At(env!("CARGO_BIN_EXE_posse-faulty").into());
+        let sandbox = SandboxOptions { init, ..SandboxOptions::default() };
+        let builder = Posse::builder().state_dir(scenario.state()).sandbox(sandbox).tool(tool);
         let posse = builder.script_dir(dir).open().unwrap();
         let text = fs::read_to_string(dir.join("agents.json")).unwrap();
         let definitions = parse_agents(&text, "agents.json", &posse.tool_names()).unwrap();

@@ -158,8 +158,9 @@ impl RunSpace {
     }
 
     /// Makes an isolated workspace: from where its line stands, or from `origin` if it has none yet. One that is
-    /// complete is returned as it is; one that is not is thrown away and made anew: nobody has worked in it. One that
-    /// the machine lost part of is set aside, and what can be read of it is kept.
+    /// complete is returned as it is. One that the machine lost part of is set aside, and what can be read of it is
+    /// kept. It is made elsewhere and put in its place whole: a process that was stopped on the way, and wakes when
+    /// another one has taken its run over, finds the place taken and touches nothing of it.
     pub fn make(&self, agent: &str, attempt: u32, origin: &Oid) -> Result<Made, WorkspaceError> {
         check_id(agent)?;
         let dir = self.dir_of(agent, attempt);
@@ -175,9 +176,9 @@ impl RunSpace {
         let name = work_ref(agent, attempt);
         let line = self.refs().read(&name)?;
         let base = line.as_ref().unwrap_or(origin);
-        disk::remove_tree(&home)?;
-        disk::make_dirs(&home)?;
-        fs::create_dir(&dir).map_err(disk::failed("making", &dir))?;
+        let making = self.making(agent, attempt)?;
+        let new = making.join("files");
+        fs::create_dir(&new).map_err(disk::failed("making", &new))?;
         let options = &self.spaces.options;
         options.hit("workspace.make.before_files");
         let looked_ns = now_ns();
@@ -187,7 +188,7 @@ impl RunSpace {
         let git = self.git();
         let checkout = Checkout {
             git: &git,
-            into: &dir,
+            into: &new,
             files: &files,
             sources: &sources,
             absent: &absent,
@@ -196,20 +197,44 @@ impl RunSpace {
         let entries = checkout.write()?;
         let bytes = entries.iter().filter_map(|entry| entry.stat).map(|stat| stat.size).sum();
         self.within_bounds(bytes)?;
-        self.plant_copies(&dir)?;
-        self.plant_git(&dir, base, &entries)?;
-        Manifest { entries, looked_ns, commit: *base, tree }.save(&home.join("manifest"))?;
+        self.plant_copies(&new)?;
+        self.plant_git(&new, base, &entries)?;
+        Manifest { entries, looked_ns, commit: *base, tree }.save(&making.join("manifest"))?;
         options.hit("workspace.make.after_files");
         // Whoever moved the line meanwhile did not see this workspace: then it is made again.
         let lock = self.project.lock()?;
+        if let Some(mark) = self.mark(agent, attempt)? {
+            disk::remove_tree(&making)?;
+            return Ok(Made { dir, base: mark.base()?, fresh: false, notes });
+        }
         self.refs().swap(&lock, &name, line.as_ref(), base)?;
-        drop(lock);
         options.hit("workspace.make.after_ref");
         let mark = Mark { base: base.to_string(), bytes, boot: options.boot() };
         let text = serde_json::to_vec(&mark).unwrap_or_default();
-        disk::write_durably(&home.join("made"), &text)?;
+        disk::write_durably(&making.join("made"), &text)?;
+        put_in_place(&making, &home)?;
+        drop(lock);
         synced::soon(&home);
         Ok(Made { dir, base: *base, fresh: true, notes })
+    }
+
+    /// An empty directory to make a workspace in; what was left of earlier tries is removed.
+    fn making(&self, agent: &str, attempt: u32) -> Result<PathBuf, WorkspaceError> {
+        let top = self.dir().join("making");
+        let name = format!("{agent}-{attempt}");
+        for entry in fs::read_dir(&top).into_iter().flatten().flatten() {
+            let left = entry
+                .file_name()
+                .to_string_lossy()
+                .strip_prefix(&name)
+                .is_some_and(|rest| rest.starts_with('.'));
+            if left {
+                disk::remove_tree(&entry.path())?;
+            }
+        }
+        let making = disk::temporary(&top.join(&name));
+        disk::make_dirs(&making)?;
+        Ok(making)
     }
 
     /// A checkout of a commit that readers share: files without permission to write, made once in each boot of the
@@ -366,6 +391,15 @@ impl RunSpace {
 fn forget_others(all: &Path, boot: &str) -> Result<(), WorkspaceError> {
     let others = entries_of(all)?.into_iter().filter(|dir| !dir.ends_with(boot));
     others.into_iter().try_for_each(|dir| disk::remove_tree(&dir))
+}
+
+/// Moves a workspace to where it belongs. What is there has no mark: nobody has worked in it.
+fn put_in_place(making: &Path, home: &Path) -> Result<(), WorkspaceError> {
+    disk::remove_tree(home)?;
+    let above = home.parent().unwrap_or(home);
+    disk::make_dirs(above)?;
+    fs::rename(making, home).map_err(disk::failed("making", home))?;
+    disk::sync_dir(above)
 }
 
 /// Whether every part from `top` down to `dir` that is there is a directory and no symlink.

@@ -213,3 +213,34 @@ fn large_files_and_empty_ones_are_kept_as_they_are() {
     assert!(fs::read(dir.join("large")).expect("read") == large);
     assert_sound(&space);
 }
+
+#[test]
+fn whoever_is_overtaken_while_making_a_workspace_touches_nothing_of_it() {
+    for point in ["workspace.make.before_files", "workspace.make.after_files"] {
+        let mut world = World::repository();
+        world.write("a", "one");
+        world.commit_all();
+        let (begun, space) = world.begin();
+        let base = begun.snapshot.commit;
+        // Stands still at the point while another one makes the workspace and works in it.
+        let overtaken = move |passed: &'static str| {
+            if passed == point {
+                let dir = space.make(RUN, 1, &base).expect("made").dir;
+                write(&dir, "work", "of the other");
+                space.snapshot(RUN, 1).expect("snapshot");
+            }
+        };
+        world.options.faults = Some(std::sync::Arc::new(overtaken));
+        let late = world.spaces().open(RUN).expect("opened");
+        // It may come to know of the other one by an error: nobody listens to it any more.
+        assert!(!late.make(RUN, 1, &base).is_ok_and(|made| made.fresh), "{point}");
+        let work = fs::read_to_string(late.dir_of(RUN, 1).join("work"));
+        assert_eq!(work.expect("still there"), "of the other", "{point}");
+        let line = late.snapshot(RUN, 1).expect("snapshot").commit;
+        assert_eq!(names_of(&late, &line), ["a", "work"], "{point}");
+        assert_eq!(
+            fs::read_dir(world.state().join("runs").join(RUN).join("making")).expect("listed").count(),
+            0
+        );
+    }
+}

@@ -7,7 +7,7 @@ use std::process::Command;
 use posse::{AgentId, EventBody};
 use posse_domain::hash::Hash;
 use posse_domain::object_id::ObjectId;
-use posse_host::workspace::{salvage_ref, work_ref};
+use posse_host::workspace::{base_ref, salvage_ref, work_ref};
 
 use super::{Findings, Harm, Journal};
 
@@ -26,10 +26,11 @@ pub struct Repositories {
 impl Repositories {
     /// Those of the run of this journal, which began in `folder`. An error if there are none, or more.
     pub fn find(state: &Path, folder: &Path, journal: &Journal) -> Result<Self, String> {
-        let base = base(journal).ok_or("the run started without a snapshot")?.to_string();
+        let base = base_ref(journal.info.run.as_str());
         let projects = std::fs::read_dir(state.join("projects")).map_err(|error| error.to_string())?;
         let all = projects.flatten().map(|project| project.path().join("repo.git"));
-        let has = |repository: &PathBuf| git(repository, &["cat-file", "-e", &base]).is_ok();
+        let has =
+            |repository: &PathBuf| git(repository, &["rev-parse", "--verify", "--quiet", &base]).is_ok();
         let found: Vec<PathBuf> = all.filter(has).collect();
         match <[PathBuf; 1]>::try_from(found) {
             Ok([posses]) => Ok(Self { posses, persons: folder.join(".git") }),
