@@ -1,5 +1,6 @@
 //! Small durable things on disk: files written whole or not at all, directories, locks.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -11,6 +12,8 @@ use super::WorkspaceError;
 /// Nobody but its owner looks into the state directory.
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+/// What stands between a name and the process that uses it for a while.
+const TEMPORARY: &str = ".tmp-";
 
 /// Says what was being done when the machine said no.
 pub(crate) fn failed<'a>(doing: &'a str, path: &'a Path) -> impl Fn(io::Error) -> WorkspaceError + 'a {
@@ -22,8 +25,15 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".tmp-{}-{number}", std::process::id()));
+    name.push(format!("{TEMPORARY}{}-{number}", std::process::id()));
     path.with_file_name(name)
+}
+
+/// Whether the process that chose a [`temporary`] name is gone.
+pub(crate) fn maker_is_gone(name: &OsStr) -> bool {
+    let text = name.to_string_lossy();
+    let process = text.rsplit_once(TEMPORARY).and_then(|(_, rest)| rest.split('-').next());
+    process.is_some_and(|process| !Path::new("/proc").join(process).exists())
 }
 
 /// Makes a directory and those above it, each durable.

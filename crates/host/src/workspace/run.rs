@@ -218,21 +218,17 @@ impl RunSpace {
         Ok(Made { dir, base: *base, fresh: true, notes })
     }
 
-    /// An empty directory to make a workspace in; what was left of earlier tries is removed.
+    /// An empty directory to make a workspace in. What processes that are gone left of theirs is removed.
     fn making(&self, agent: &str, attempt: u32) -> Result<PathBuf, WorkspaceError> {
         let top = self.dir().join("making");
-        let name = format!("{agent}-{attempt}");
         for entry in fs::read_dir(&top).into_iter().flatten().flatten() {
-            let left = entry
-                .file_name()
-                .to_string_lossy()
-                .strip_prefix(&name)
-                .is_some_and(|rest| rest.starts_with('.'));
-            if left {
+            if disk::maker_is_gone(&entry.file_name()) {
                 disk::remove_tree(&entry.path())?;
             }
         }
-        let making = disk::temporary(&top.join(&name));
+        let making = disk::temporary(&top.join(format!("{agent}-{attempt}")));
+        // Another process may have had this number before the machine was started.
+        disk::remove_tree(&making)?;
         disk::make_dirs(&making)?;
         Ok(making)
     }

@@ -232,8 +232,7 @@ fn whoever_is_overtaken_while_making_a_workspace_touches_nothing_of_it() {
         };
         world.options.faults = Some(std::sync::Arc::new(overtaken));
         let late = world.spaces().open(RUN).expect("opened");
-        // It may come to know of the other one by an error: nobody listens to it any more.
-        assert!(!late.make(RUN, 1, &base).is_ok_and(|made| made.fresh), "{point}");
+        assert!(!late.make(RUN, 1, &base).expect("found").fresh, "{point}");
         let work = fs::read_to_string(late.dir_of(RUN, 1).join("work"));
         assert_eq!(work.expect("still there"), "of the other", "{point}");
         let line = late.snapshot(RUN, 1).expect("snapshot").commit;

@@ -109,7 +109,10 @@ impl Repositories {
             let name = salvage_ref(&event.agent_id.to_string(), salvaged.attempt);
             let kept = self.posses_ref(&name)?;
             findings.expect(salvaged.commit.is_some() && kept == salvaged.commit, Harm::Lost, || {
-                format!("{name} is at {kept:?}, the journal says {:?}", salvaged.commit)
+                format!(
+                    "{name} is at {kept:?}, the journal says {:?} ({:?})",
+                    salvaged.commit, salvaged.problem
+                )
             });
         }
         Ok(())
