@@ -11,12 +11,12 @@ fn embed(arguments: &[&str]) -> (String, Option<String>) {
     let output = command.args(arguments).current_dir(dir.path()).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
     assert!(!dir.path().join("project/made").exists(), "nothing is made in the person's folder");
-    let runs = fs::read_dir(dir.path().join("state/runs")).into_iter().flatten().flatten();
+    let mut runs = fs::read_dir(dir.path().join("state/runs")).into_iter().flatten().flatten();
     let made = |run: fs::DirEntry| {
         let root = run.path().join("workspaces").join(run.file_name());
         fs::read_to_string(root.join("1/files/made")).ok()
     };
-    (said, runs.filter_map(made).next())
+    (said, runs.find_map(made))
 }
 
 #[test]

@@ -222,9 +222,9 @@ fn repositories(scenario: &Scenario, journal: &Journal) {
         }),
     ];
     for (name, harm, change) in changes {
-        let mut changed = Journal { info: journal.info.clone(), events: journal.events.clone() };
-        change(&mut changed, at);
-        let found = torn(scenario, &changed);
+        let mut other = Journal { info: journal.info.clone(), events: journal.events.clone() };
+        change(&mut other, at);
+        let found = torn(scenario, &other);
         assert!(found.iter().any(|breach| breach.harm == harm), "{name}: {found:?}");
     }
     let branch = scenario.workspace().join(format!(".git/refs/heads/posse/{}", journal.info.run));

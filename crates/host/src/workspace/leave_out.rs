@@ -79,8 +79,8 @@ impl RunSpace {
                 }
             };
             let mut paths: BTreeSet<&[u8]> = problems.iter().map(|problem| problem.path.as_slice()).collect();
-            let changed = |path: &[u8]| changes.iter().any(|change| change.path == path);
-            if !paths.iter().all(|path| changed(path)) {
+            let is_changed = |path: &[u8]| changes.iter().any(|change| change.path == path);
+            if !paths.iter().all(|path| is_changed(path)) {
                 // A link that nobody touched leaves the tree by one that was changed.
                 let links = changes.iter().filter(|change| change.touches(Kind::Link));
                 paths.extend(links.map(|change| change.path.as_slice()));

@@ -89,15 +89,15 @@ impl Repositories {
         });
         let base = base(journal).ok_or("the run started without a snapshot")?;
         let range = format!("{base}..{result}");
-        let merges = text(git(&self.posses, &["rev-list", "--merges", &range])?)?;
-        let merges: BTreeSet<&str> = merges.lines().collect();
+        let listed = text(git(&self.posses, &["rev-list", "--merges", &range])?)?;
+        let in_result: BTreeSet<&str> = listed.lines().collect();
         for (child, commit) in &merged {
-            findings.expect(merges.contains(commit.as_str()), Harm::Lost, || {
+            findings.expect(in_result.contains(commit.as_str()), Harm::Lost, || {
                 format!("{child} was merged as {commit}, which is not in the result")
             });
         }
-        findings.expect(merges.len() == merged.len(), Harm::Doubled, || {
-            format!("the result has {} merges, the journal {}", merges.len(), merged.len())
+        findings.expect(in_result.len() == merged.len(), Harm::Doubled, || {
+            format!("the result has {} merges, the journal {}", in_result.len(), merged.len())
         });
         Ok(())
     }
