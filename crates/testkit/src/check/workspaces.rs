@@ -166,7 +166,8 @@ fn merged(journal: &Journal, findings: &mut Findings) -> BTreeMap<AgentId, Strin
     merged
 }
 
-/// No workspace is there that the journal does not know.
+/// No workspace is there that the journal does not know, but for those that a kill or a cancel overtook while they were
+/// made: their agents never began to change anything.
 fn known(journal: &Journal, run_dir: &Path, findings: &mut Findings) {
     let made: BTreeSet<(String, String)> = journal
         .events
@@ -176,6 +177,10 @@ fn known(journal: &Journal, run_dir: &Path, findings: &mut Findings) {
             _ => None,
         })
         .collect();
+    let intends = |agent: &str| {
+        let by = |event: &&posse::JournalEvent| event.agent_id.to_string() == agent;
+        journal.events.iter().filter(by).any(|event| matches!(event.body, EventBody::ToolIntended(_)))
+    };
     let names = |dir: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
@@ -183,7 +188,7 @@ fn known(journal: &Journal, run_dir: &Path, findings: &mut Findings) {
     let top = run_dir.join("workspaces");
     for agent in names(&top).into_iter().filter(|agent| !agent.ends_with(SCRATCH)) {
         for attempt in names(&top.join(&agent)) {
-            let known = made.contains(&(agent.clone(), attempt.clone()));
+            let known = made.contains(&(agent.clone(), attempt.clone())) || !intends(&agent);
             findings.expect(known, Harm::Orphan, || {
                 format!("nobody knows the workspace of {agent}, attempt {attempt}")
             });
