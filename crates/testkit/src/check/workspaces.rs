@@ -179,7 +179,11 @@ fn known(journal: &Journal, run_dir: &Path, findings: &mut Findings) {
         .collect();
     let intends = |agent: &str| {
         let by = |event: &&posse::JournalEvent| event.agent_id.to_string() == agent;
-        journal.events.iter().filter(by).any(|event| matches!(event.body, EventBody::ToolIntended(_)))
+        journal
+            .events
+            .iter()
+            .filter(by)
+            .any(|event| matches!(&event.body, EventBody::ToolIntended(e) if e.class.changes_workspace()))
     };
     let names = |dir: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
