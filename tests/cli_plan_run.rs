@@ -1,5 +1,6 @@
 //! Plans carried out by the real binary on a real repository: merged in order, killed and resumed, the same every time.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -35,7 +36,8 @@ steps:
 fn script(home: &Home, latency_ms: impl Fn(usize) -> u64) {
     let mut rules = String::new();
     for (at, file) in ["a", "b", "c", "d"].into_iter().enumerate() {
-        rules += &format!(
+        let _ = write!(
+            rules,
             "- when: {{definition: general, turn: 1, contains: \"Write {file}.\"}}\n  latency_ms: {}\n  reply:\n    tool_calls:\n      \
              - {{name: bash, input: {{command: \"echo {file} > {file}.txt\"}}}}\n",
             latency_ms(at)

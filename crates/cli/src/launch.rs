@@ -10,7 +10,7 @@ use posse::{
 };
 use posse_domain::budget::DEFAULT_BASE_TURNS;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
-use posse_domain::plan::Plan;
+use posse_domain::plan::{Plan, UnownedWriters};
 use serde::{Deserialize, Serialize};
 
 use crate::approvals;
@@ -42,6 +42,8 @@ pub(crate) struct Wanted {
     pub(crate) max_depth: Option<u32>,
     /// What the run's flags allow, ask and deny.
     pub(crate) permissions: PermissionArgs,
+    /// What becomes of writers that own nothing of their own; a plan says that itself.
+    pub(crate) unowned_writers: UnownedWriters,
     /// The plan that the host carries out.
     pub(crate) plan: Option<Plan>,
     /// A model that is part of this program, whatever the settings say.
@@ -70,6 +72,7 @@ pub(crate) struct Launch {
     run_rules: Rules,
     approvals: Approvals,
     on_ask: OnAsk,
+    unowned_writers: UnownedWriters,
     plan: Option<Plan>,
     /// Whether what it makes is brought into the checkout at its end.
     pub(crate) apply: bool,
@@ -85,6 +88,7 @@ impl Launch {
             dir,
             max_depth,
             permissions,
+            unowned_writers,
             plan,
             own_model,
             apply,
@@ -132,6 +136,7 @@ impl Launch {
             run_rules,
             approvals,
             on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),
+            unowned_writers,
             plan,
             apply,
         })
@@ -157,7 +162,8 @@ impl Launch {
             .operator_rules(self.operator_rules)
             .run_rules(self.run_rules)
             .approvals(self.approvals)
-            .on_ask(self.on_ask);
+            .on_ask(self.on_ask)
+            .unowned_writers(self.unowned_writers);
         let run = match self.plan {
             Some(plan) => run.plan(plan),
             None => run,

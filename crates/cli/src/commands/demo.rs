@@ -161,9 +161,9 @@ fn commit(folder: &Path) -> Result<(), WorkspaceError> {
 fn merged_tree(run: &RunId, folder: &Path) -> Result<String, WorkspaceError> {
     let (git, branch) = (git(folder), format!("posse/{run}"));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let changes = text(git.run(&["diff", "--name-status", "--no-renames", "main", &branch])?);
+    let status = text(git.run(&["diff", "--name-status", "--no-renames", "main", &branch])?);
     let changed: BTreeMap<&str, &str> =
-        changes.lines().filter_map(|line| line.split_once('\t')).map(|(how, name)| (name, how)).collect();
+        status.lines().filter_map(|line| line.split_once('\t')).map(|(how, name)| (name, how)).collect();
     let files = text(git.run(&["ls-tree", "-r", "--name-only", &branch])?);
     let mut tree = format!("\nThe merged tree, on branch {branch} of {}:\n", folder.display());
     for name in files.lines() {
@@ -172,7 +172,8 @@ fn merged_tree(run: &RunId, folder: &Path) -> Result<String, WorkspaceError> {
             Some(_) => "  changed",
             None => "",
         };
-        let _ = writeln!(tree, "  {name:14}{how}");
+        let line = format!("  {name:14}{how}");
+        let _ = writeln!(tree, "{}", line.trim_end());
     }
     Ok(tree)
 }

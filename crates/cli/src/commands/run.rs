@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use posse::{Catalog, OnAsk};
-use posse_domain::plan::Plan;
+use posse_domain::plan::{Plan, UnownedWriters};
 
 use crate::asking::{self, Asking};
 use crate::background;
@@ -67,6 +67,10 @@ pub(crate) struct RunArgs {
     parallel: Option<Limit<1>>,
     #[command(flatten)]
     permissions: PermissionArgs,
+    /// What becomes of children that write and own nothing of their own: one after the other, or in parallel
+    /// [default: queue]
+    #[arg(long, value_name = "queue|parallel", value_parser = unowned_writers)]
+    unowned_writers: Option<UnownedWriters>,
     /// What becomes of a question that nobody here answers: deny it, or escalate it to whoever answers with
     /// `posse approve` [default: deny]
     #[arg(long, value_name = "deny|escalate", value_parser = on_ask)]
@@ -172,10 +176,19 @@ impl RunArgs {
             dir: self.dir,
             max_depth: self.max_depth,
             permissions: self.permissions,
+            unowned_writers: self.unowned_writers.unwrap_or_default(),
             plan,
             own_model: None,
             apply: self.apply,
         })
+    }
+}
+
+fn unowned_writers(text: &str) -> Result<UnownedWriters, String> {
+    match text {
+        "queue" => Ok(UnownedWriters::Queue),
+        "parallel" => Ok(UnownedWriters::Parallel),
+        _ => Err("say `queue` or `parallel`".to_owned()),
     }
 }
 

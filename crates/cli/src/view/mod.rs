@@ -8,13 +8,14 @@ pub(crate) mod tree;
 
 use std::io::IsTerminal;
 
-use posse::{Finished, JournalEvent, RunResult};
+use posse::{EventBody, Finished, JournalEvent, RunResult};
 
 use crate::asking::write_out;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::json::{EventLine, ResultLine};
 use crate::output::{Output, note};
+use crate::term;
 use crate::text::{bytes, plural, spent};
 use live::Live;
 
@@ -63,6 +64,12 @@ impl View {
 
     /// Shows an event.
     pub(crate) fn event(&mut self, event: &JournalEvent) -> Result<(), CliError> {
+        if let (EventBody::RunStarted(started), false) = (&event.body, matches!(self.kind, Kind::Json)) {
+            // What is not as one might expect of the files: said once, before anybody relies on it.
+            for line in started.base.iter().flat_map(|base| &base.notes) {
+                self.note(&format!("note: {}", term::line(line)));
+            }
+        }
         match &mut self.kind {
             Kind::Json if self.reader_gone => {}
             Kind::Live(live) => live.event(event),
@@ -159,6 +166,11 @@ pub(crate) fn tell(output: &mut Output, finished: &Finished, with_figures: bool)
     output.flush()
 }
 
+/// A reason of several lines, such as what a check printed, beneath its first.
+fn indented(reason: &str) -> String {
+    reason.trim_end().replace('\n', "\n    ")
+}
+
 /// Tells how a run ended, but not what it reported.
 pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
     let figures = if with_figures {
@@ -168,10 +180,10 @@ pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
     };
     note(&format!("run {} {}{figures}", finished.run, finished.status));
     for child in &finished.failed {
-        note(&format!("  {} failed ({}): {}", child.id, child.code, child.reason));
+        note(&format!("  {} failed ({}): {}", child.id, child.code, indented(&child.reason)));
     }
     if let Some((_, reason)) = &finished.failure {
-        note(&format!("  {reason}"));
+        note(&format!("  {}", indented(reason)));
     }
     if let Some(result) = &finished.result {
         note(&work(finished.run.as_str(), result, finished.disk_bytes));
