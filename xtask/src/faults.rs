@@ -1,4 +1,6 @@
-//! `cargo xtask faults`: kills the real command at every named point and at random moments, and checks what is left.
+//! `cargo xtask faults`: kills the real command at every named point and at random moments, and checks what is left;
+//! then the same with a process that only works with workspaces. `--power` cuts the power of a filesystem beneath the
+//! latter, where the machine allows that.
 //!
 //! The work is done by `posse-faults` of the testkit, so that xtask itself does not have to be built with all of
 //! Posse. The development profile is right for it: what is tested is an order of steps, not a speed.
@@ -9,8 +11,35 @@ use std::process::Command;
 use crate::command::{capture, cargo, root, run as run_command};
 use crate::{Failure, Outcome};
 
-/// Builds the command with armed faults, and lets it be killed. The arguments are those of `posse-faults`.
+/// Random kills of the process that works with workspaces: all, and a short campaign's.
+const KILLS: &str = "40";
+const KILLS_SHORT: &str = "3";
+
+/// Builds the command with armed faults, and lets it be killed. The arguments are those of `posse-faults`, or `--power`
+/// and those of `lasting` in the examples of the host.
 pub(crate) fn run(args: &[String]) -> Outcome {
+    if let Some((word, rest)) = args.split_first()
+        && word == "--power"
+    {
+        return workspaces("power", rest);
+    }
+    command(args)?;
+    // Of a part of the campaign the person asked for nothing else.
+    match args {
+        [] => workspaces("kill", &["--rounds".to_owned(), KILLS.to_owned()]),
+        [word] if word == "--short" => workspaces("kill", &["--rounds".to_owned(), KILLS_SHORT.to_owned()]),
+        _ => Ok(()),
+    }
+}
+
+/// The campaign on workspaces alone.
+fn workspaces(how: &str, args: &[String]) -> Outcome {
+    let program = ["run", "--quiet", "-p", "posse-host", "--example", "lasting", "--", how];
+    run_command(cargo(&program).args(args))
+}
+
+/// The campaign on the real command.
+fn command(args: &[String]) -> Outcome {
     let mut args = args_from_here(args)?;
     args.extend(["--commit".to_owned(), commit()?]);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();

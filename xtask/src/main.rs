@@ -31,7 +31,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "faults",
-        about: "kills and resumes: [--points] [--random N] [--short] [--seed S] [--json FILE]",
+        about: "kills and resumes: [--points] [--random N] [--short] [--seed S] [--json FILE]; --power [--rounds N]",
         run: faults::run,
     },
     Verb { name: "licences", about: "licences, sources and versions of dependencies", run: licences::run },

@@ -334,7 +334,7 @@ impl Workspaces {
     }
 
     /// Moves a directory to the trash and deletes it there.
-    fn discard(&self, dir: &Path) -> Result<(), WorkspaceError> {
+    pub(super) fn discard(&self, dir: &Path) -> Result<(), WorkspaceError> {
         let trash = self.trash();
         disk::make_dirs(&trash)?;
         let name = dir.file_name().unwrap_or_default();

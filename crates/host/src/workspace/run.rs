@@ -17,6 +17,7 @@ use super::objects::{self, Listed};
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
+use super::torn::Lasted;
 use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, synced};
 
 /// Where the sandbox shows the objects of the project's repository, so that git in a workspace finds them.
@@ -57,11 +58,16 @@ pub(super) struct Mark {
     pub(super) base: String,
     /// How large its files are.
     pub(super) bytes: u64,
-    /// The boot of the machine in which it was made.
+    /// The boot of the machine in which it was made, or last found whole.
     pub(super) boot: Option<String>,
 }
 
 impl Mark {
+    /// Writes it down: with it the workspace in `home` is complete.
+    pub(super) fn save(&self, home: &Path) -> Result<(), WorkspaceError> {
+        disk::write_durably(&home.join("made"), &serde_json::to_vec(self).unwrap_or_default())
+    }
+
     pub(super) fn base(&self) -> Result<Oid, WorkspaceError> {
         self.base
             .parse()
@@ -158,18 +164,18 @@ impl RunSpace {
     }
 
     /// Makes an isolated workspace: from where its line stands, or from `origin` if it has none yet. One that is
-    /// complete is returned as it is. One that the machine lost part of is set aside, and what can be read of it is
-    /// kept. It is made elsewhere and put in its place whole: a process that was stopped on the way, and wakes when
-    /// another one has taken its run over, finds the place taken and touches nothing of it.
+    /// complete is returned as it is. Of one that the machine lost part of all that can be read is kept. It is made
+    /// elsewhere and put in its place whole: a process that was stopped on the way, and wakes when another one has
+    /// taken its run over, finds the place taken and touches nothing of it.
     pub fn make(&self, agent: &str, attempt: u32, origin: &Oid) -> Result<Made, WorkspaceError> {
         check_id(agent)?;
         let dir = self.dir_of(agent, attempt);
         let home = self.attempt_dir(agent, attempt);
         let mut notes = Vec::new();
         if let Some(mark) = self.mark(agent, attempt)? {
-            if !self.is_torn(agent, attempt, &mark) {
-                synced::soon(&home);
-                return Ok(Made { dir, base: mark.base()?, fresh: false, notes });
+            let base = mark.base()?;
+            if self.lasted(agent, attempt, mark)? == Lasted::Whole {
+                return Ok(Made { dir, base, fresh: false, notes });
             }
             notes.push(self.set_aside(agent, attempt)?);
         }
@@ -209,12 +215,10 @@ impl RunSpace {
         }
         self.refs().swap(&lock, &name, line.as_ref(), base)?;
         options.hit("workspace.make.after_ref");
-        let mark = Mark { base: base.to_string(), bytes, boot: options.boot() };
-        let text = serde_json::to_vec(&mark).unwrap_or_default();
-        disk::write_durably(&making.join("made"), &text)?;
+        Mark { base: base.to_string(), bytes, boot: options.boot() }.save(&making)?;
         put_in_place(&making, &home)?;
         drop(lock);
-        synced::soon(&home);
+        synced::soon(&home, base);
         Ok(Made { dir, base: *base, fresh: true, notes })
     }
 

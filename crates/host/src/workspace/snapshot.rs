@@ -10,7 +10,8 @@ use super::objects::{self, Listed, Present};
 use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
 use super::scan::{self, Known, Request, Seen, Walked};
-use super::{Oid, RunSpace, WorkspaceError, disk};
+use super::torn::Lasted;
+use super::{Oid, RunSpace, WorkspaceError, disk, synced};
 
 /// A commit and its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,16 +85,19 @@ impl RunSpace {
 
     /// Whether a workspace's salvage ref holds exactly what is in it now; why not, if not.
     pub(super) fn check_salvaged(&self, agent: &str, attempt: u32) -> Result<(), WorkspaceError> {
-        if self.mark(agent, attempt)?.is_none() {
-            // Nobody has worked in one that is not complete.
-            return Ok(());
-        }
+        // Nobody has worked in one that is not complete.
+        let Some(mark) = self.mark(agent, attempt)? else { return Ok(()) };
         let name = salvage_ref(agent, attempt);
         let keep = |why: &str| {
             WorkspaceError::Damaged(format!("the workspace of {agent} (attempt {attempt}) is kept: {why}"))
         };
         let salvaged = self.refs().read(&name)?.ok_or_else(|| keep("it was not salvaged"))?;
         let tree = objects::tree_of(&self.git(), &salvaged)?;
+        let base = mark.base()?;
+        if self.lasted(agent, attempt, mark)? != Lasted::Whole {
+            // What the machine kept of it is kept, and then it is as its last snapshot.
+            self.make(agent, attempt, &base)?;
+        }
         let looked = self.look(agent, attempt, &salvaged, false)?;
         if looked.tree != tree {
             return Err(keep("its files are not those that were salvaged; salvage it again"));
@@ -120,7 +124,9 @@ impl RunSpace {
             commit
         };
         let manifest = Manifest { entries, looked_ns: walked.looked_ns, commit, tree };
-        manifest.save(&self.attempt_dir(agent, attempt).join("manifest"))?;
+        let home = self.attempt_dir(agent, attempt);
+        manifest.save(&home.join("manifest"))?;
+        synced::soon(&home, &commit);
         Ok((Snapshot { commit, tree }, walked))
     }
 
@@ -133,11 +139,16 @@ impl RunSpace {
                 self.dir().display()
             )));
         };
-        if self.is_torn(agent, attempt, &mark) {
-            return Err(WorkspaceError::Damaged(format!(
-                "the machine stopped before the workspace of {agent} (attempt {attempt}) had reached the disk; it has to \
-                 be made anew"
-            )));
+        let base = mark.base()?;
+        match self.lasted(agent, attempt, mark)? {
+            Lasted::Whole => {}
+            Lasted::Behind => drop(self.make(agent, attempt, &base)?),
+            Lasted::Torn => {
+                return Err(WorkspaceError::Damaged(format!(
+                    "the machine stopped before the workspace of {agent} (attempt {attempt}) had reached the disk; it has \
+                     to be made anew"
+                )));
+            }
         }
         let name = work_ref(agent, attempt);
         let line = self.refs().read(&name)?;

@@ -11,10 +11,11 @@ use super::gc::{entries_of, names_in};
 use super::onto::{Onto, Permissions};
 use super::person::Person;
 use super::refs::{check_id, work_ref};
+use super::torn::Lasted;
 use super::update::update_files;
 use super::{
     Applied, ApplyError, Delivered, DiffOptions, Lock, Merge, MergeRequest, Oid, RunSpace, Updated,
-    WorkspaceError, diff, merge,
+    WorkspaceError, diff, merge, synced,
 };
 
 /// A run's root is tried once: what fails it ends the run.
@@ -63,13 +64,18 @@ impl RunSpace {
         drop(held);
         let options = &self.spaces.options;
         options.hit("workspace.update.after_ref");
-        if self.mark(agent, attempt)?.is_none() {
-            // Its files are not on disk: they will be made from where the line is.
-            return Ok(Updated::default());
+        let lasted = self.mark(agent, attempt)?.map(|mark| self.lasted(agent, attempt, mark)).transpose()?;
+        match lasted {
+            Some(Lasted::Whole) => {}
+            Some(Lasted::Behind) => drop(self.make(agent, attempt, new)?),
+            // Its files are not on disk, or have to be made anew: from where the line is.
+            None | Some(Lasted::Torn) => return Ok(Updated::default()),
         }
-        let staging = self.attempt_dir(agent, attempt).join("staging");
-        let onto = Onto::open(&self.dir_of(agent, attempt), &staging, Permissions::Fixed)?;
-        update_files(&self.git(), onto, old, new, &|point| options.hit(point))
+        let home = self.attempt_dir(agent, attempt);
+        let onto = Onto::open(&self.dir_of(agent, attempt), &home.join("staging"), Permissions::Fixed)?;
+        let updated = update_files(&self.git(), onto, old, new, &|point| options.hit(point))?;
+        synced::soon(&home, new);
+        Ok(updated)
     }
 
     /// The run's result: where the line of the root's one attempt stands, or the base if the root has none.

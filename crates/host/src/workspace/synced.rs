@@ -2,27 +2,27 @@
 //!
 //! Syncing thousands of new files takes longer than writing them, and an agent need not wait for it: only a machine
 //! that stops can lose what was written, and one that has stopped has another boot id. So a workspace is synced behind
-//! the agent's back. One that was made before the machine stopped and was not synced by then may have files without
-//! content, which must not be taken for work: it is set aside and made anew.
+//! the agent's back, when it has been made and whenever it has been committed; a file beside it names the commit whose
+//! files are known to be on the disk. In another boot a workspace whose line has moved on from there may have files
+//! without content, or as they were before, which must not be taken for work.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{WorkspaceError, disk};
+use super::{Oid, WorkspaceError, disk};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The file that says that a workspace has been synced.
+/// The file that names the commit whose files are on the disk, and what it is called while it is written.
 const MARK: &str = "synced";
+const NEXT_MARK: &str = "synced.next";
 
 /// What the kernel calls this boot; none if it does not say.
 pub(crate) fn boot_id() -> Option<String> {
     fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned())
-}
-
-fn mark_of(home: &Path) -> PathBuf {
-    home.join(MARK)
 }
 
 /// Syncs everything on the filesystem of `dir`.
@@ -31,24 +31,62 @@ pub(crate) fn now(dir: &Path) -> Result<(), WorkspaceError> {
     rustix::fs::syncfs(&opened).map_err(|errno| WorkspaceError::io("syncing", dir, &errno.into()))
 }
 
-/// Syncs the workspace in `home` in the background, unless that was done. If it fails the workspace is as if it had not
-/// been tried.
-pub(crate) fn soon(home: &Path) {
-    if mark_of(home).exists() {
+/// The commit whose files are known to be on the disk in the workspace in `home`.
+pub(crate) fn commit(home: &Path) -> Option<Oid> {
+    fs::read_to_string(home.join(MARK)).ok()?.trim_end().parse().ok()
+}
+
+/// What has to be synced: workspaces and their commits.
+#[derive(Default)]
+struct Waiting {
+    homes: Vec<(File, Oid)>,
+    at_work: bool,
+}
+
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting { homes: Vec::new(), at_work: false });
+
+/// Syncs the workspace in `home`, which has the files of `commit`, in the background, unless that was done. If it
+/// fails the workspace is as if it had not been tried.
+pub(crate) fn soon(home: &Path, commit: &Oid) {
+    if self::commit(home).as_ref() == Some(commit) {
         return;
     }
     let Ok(home) = File::open(home) else { return };
-    let work = move || {
-        if rustix::fs::syncfs(&home).is_ok() {
-            // In the directory that was synced, wherever it has been moved meanwhile.
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
-            drop(rustix::fs::openat(&home, MARK, flags, Mode::RUSR | Mode::WUSR));
-        }
-    };
-    drop(std::thread::Builder::new().name("posse-sync".to_owned()).spawn(work));
+    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+    waiting.homes.push((home, *commit));
+    if waiting.at_work {
+        return;
+    }
+    waiting.at_work = std::thread::Builder::new().name("posse-sync".to_owned()).spawn(work).is_ok();
 }
 
-/// Whether the machine stopped before the workspace in `home`, made under the boot `then`, was synced.
-pub(crate) fn is_torn(home: &Path, then: Option<&str>, now: Option<&str>) -> bool {
-    !mark_of(home).exists() && (now.is_none() || now != then)
+/// Syncs what waits until nothing does; one sync for all that came meanwhile.
+fn work() {
+    loop {
+        let homes = {
+            let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.at_work = !waiting.homes.is_empty();
+            if !waiting.at_work {
+                return;
+            }
+            std::mem::take(&mut waiting.homes)
+        };
+        let mut synced = Vec::new();
+        for (home, commit) in homes {
+            let Ok(device) = rustix::fs::fstat(&home).map(|stat| stat.st_dev) else { continue };
+            if synced.contains(&device) || rustix::fs::syncfs(&home).is_ok() {
+                synced.push(device);
+                // A mark that is not written is none.
+                drop(mark(&home, &commit));
+            }
+        }
+    }
+}
+
+/// In the directory that was synced, wherever it has been moved meanwhile.
+fn mark(home: &File, commit: &Oid) -> std::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(home, NEXT_MARK, flags, Mode::RUSR | Mode::WUSR)?;
+    writeln!(File::from(file), "{commit}")?;
+    Ok(rustix::fs::renameat(home, NEXT_MARK, home, MARK)?)
 }

@@ -8,31 +8,57 @@ use super::run::Mark;
 use super::snapshot::Looked;
 use super::{Oid, RunSpace, WorkspaceError, disk, objects, synced};
 
+/// What the machine kept of a workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lasted {
+    /// Everything that a snapshot has.
+    Whole,
+    /// Less than its last snapshot has, which holds the rest.
+    Behind,
+    /// Nobody knows.
+    Torn,
+}
+
 impl RunSpace {
-    /// Whether the machine stopped before a workspace had reached the disk.
-    pub(super) fn is_torn(&self, agent: &str, attempt: u32, mark: &Mark) -> bool {
+    /// What the machine kept of a workspace. One that is whole belongs to this boot then.
+    pub(super) fn lasted(&self, agent: &str, attempt: u32, mark: Mark) -> Result<Lasted, WorkspaceError> {
         let now = self.spaces.options.boot();
-        synced::is_torn(&self.attempt_dir(agent, attempt), mark.boot.as_deref(), now.as_deref())
+        if now.is_some() && now == mark.boot {
+            return Ok(Lasted::Whole);
+        }
+        let home = self.attempt_dir(agent, attempt);
+        let Some(synced) = synced::commit(&home) else { return Ok(Lasted::Torn) };
+        if self.refs().read(&work_ref(agent, attempt))? != Some(synced) {
+            return Ok(Lasted::Behind);
+        }
+        Mark { boot: now, ..mark }.save(&home)?;
+        Ok(Lasted::Whole)
     }
 
-    /// Puts a torn workspace where nobody takes it for one, and keeps what can be read of it; says what became of it.
+    /// Makes room for a workspace that was torn: what can be read of it is kept; if not all can, it is set aside as it
+    /// is. Says what became of it.
     pub(super) fn set_aside(&self, agent: &str, attempt: u32) -> Result<String, WorkspaceError> {
-        // Before it is moved: cut off between the two, this is done again.
+        // Before it goes: cut off between the two, this is done again.
         let kept = self.keep_torn(agent, attempt);
         self.spaces.options.hit("workspace.torn.before_rename");
-        let home = self.attempt_dir(agent, attempt);
-        let name = home.file_name().unwrap_or_default().to_string_lossy();
-        let aside = disk::temporary(&home.with_file_name(format!("torn-{name}")));
-        fs::rename(&home, &aside).map_err(disk::failed("setting aside", &home))?;
         let became = match kept {
-            Ok(None) => "nothing in it differed from its line".to_owned(),
-            Ok(Some(name)) => format!("what could be read of it is kept as {name}"),
-            Err(error) => format!("it could not be read ({error})"),
+            Ok(kept) => {
+                self.spaces.discard(&self.attempt_dir(agent, attempt))?;
+                kept.map_or_else(
+                    || "nothing in it differed from that".to_owned(),
+                    |name| format!("what the machine kept of it is {name}"),
+                )
+            }
+            Err(error) => {
+                let home = self.attempt_dir(agent, attempt);
+                let aside = disk::temporary(&home.with_file_name(format!("torn-{attempt}")));
+                fs::rename(&home, &aside).map_err(disk::failed("setting aside", &home))?;
+                format!("it could not be read ({error}) and is now at {}", aside.display())
+            }
         };
         Ok(format!(
-            "the machine stopped before the workspace of {agent} (attempt {attempt}) had reached the disk, and it was made \
-             anew from its last snapshot; {became}; as it was found it is at {}",
-            aside.display()
+            "the machine stopped before the workspace of {agent} (attempt {attempt}) had reached the disk; it was made anew \
+             from its last snapshot; {became}"
         ))
     }
 
