@@ -3,6 +3,8 @@
 //! `--quick` measures small trees, `--json FILE` keeps the figures. Figures are for people and for comparing two
 //! commits on one machine; no test depends on them.
 
+mod workspaces;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -29,8 +31,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let tree = tree(&asked, &scratch)?;
     let store = if asked.smoke { json!(null) } else { store(&asked, &scratch)? };
     let hands = hands(&asked, &scratch)?;
+    let workspaces = workspaces::run(&asked)?;
     if let Some(path) = &asked.json {
-        let all = json!({"version": 1, "tree": tree, "store": store, "hands": hands});
+        let all =
+            json!({"version": 1, "tree": tree, "store": store, "hands": hands, "workspaces": workspaces});
         std::fs::write(path, format!("{all:#}\n"))
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }

@@ -16,6 +16,8 @@ const DEFAULT_ROUNDS: usize = 7;
 const FILES_PER_DIR: usize = 20;
 /// Files are between this and four times this long, as source files often are.
 const LINES: usize = 40;
+/// How large a directory is that git ignores.
+const IGNORED_BYTES: u64 = 1 << 30;
 /// Old enough that nothing is "just changed".
 const OLD: Duration = Duration::from_hours(1);
 
@@ -32,7 +34,8 @@ fn main() -> Outcome<()> {
     let bench = Bench { dir: dir.path(), folder: &folder, rounds };
     bench.first_times()?;
     bench.snapshots()?;
-    bench.workspaces()
+    bench.workspaces()?;
+    bench.ignored()
 }
 
 struct Bench<'a> {
@@ -108,6 +111,27 @@ impl Bench<'_> {
         say("workspace_snapshot_one_new", &mut work);
         say("salvage", &mut salvage);
         say("remove", &mut remove);
+        Ok(())
+    }
+}
+
+impl Bench<'_> {
+    /// A workspace beside a large directory that git ignores; most of it is not even on the disk.
+    fn ignored(&self) -> Outcome<()> {
+        fs::create_dir_all(self.folder.join("target"))?;
+        fs::File::create(self.folder.join("target/large"))?.set_len(IGNORED_BYTES)?;
+        let spaces = self.spaces("state");
+        let base = spaces.begin("beside", self.folder)?.snapshot.commit;
+        let space = spaces.open("beside")?;
+        let mut made = Vec::new();
+        for round in 0..self.rounds {
+            let agent = format!("beside.{round}");
+            made.push(timed(|| Ok(space.make(&agent, 1, &base).map(drop)?))?);
+            if space.dir_of(&agent, 1).join("target").exists() {
+                return Err("an ignored directory was copied".into());
+            }
+        }
+        say("workspace_beside_ignored", &mut made);
         Ok(())
     }
 }

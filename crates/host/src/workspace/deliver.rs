@@ -3,14 +3,19 @@
 //! Objects are brought over as one pack of exactly what is missing there, and then one ref is made. Nothing is
 //! checked out, and nothing else of their repository is touched: no HEAD, index, reflog, `FETCH_HEAD` or cleaning.
 
+use std::path::Path;
+
 use super::change::unreadable;
 use super::objects::tree_of;
-use super::{Git, Oid, WorkspaceError};
+use super::{Git, Oid, WorkspaceError, disk};
 
 /// Most refs of the person's repository that are named as known there; more only make the pack larger.
 const KNOWN_REFS_MAX: usize = 500;
 /// Largest diff that is handed over; the rest is cut off with a note.
 const DIFF_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Where a delivery makes names in a repository, whichever way it keeps its refs.
+const NAMES_IN: &[&str] = &["objects/pack", "refs/heads/posse", "refs/heads", "reftable"];
 
 /// What was delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +93,12 @@ pub(super) fn deliver_branch(
     let quiet = theirs.clone().with_settings(vec!["core.logAllRefUpdates=false".to_owned()]);
     let none = Oid::ZERO.to_string();
     quiet.run(&["update-ref", "--no-deref", &name, &commit.to_string(), &none]).map(drop)
+}
+
+/// Makes the names of what was delivered durable: git syncs files, but not the directories that they stand in.
+pub(super) fn sync_names(repository: &Path) -> Result<(), WorkspaceError> {
+    let dirs = NAMES_IN.iter().map(|dir| repository.join(dir)).filter(|dir| dir.is_dir());
+    dirs.into_iter().try_for_each(|dir| disk::sync_dir(&dir))
 }
 
 /// Brings over what is missing, and makes sure that nothing is.

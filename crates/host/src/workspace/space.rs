@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::apply::Application;
 use super::change::changes;
-use super::deliver::{deliver_branch, same_tree};
+use super::deliver::{deliver_branch, same_tree, sync_names};
 use super::forbidden::holds;
 use super::gc::{entries_of, names_in};
 use super::onto::{Onto, Permissions};
@@ -106,6 +106,7 @@ impl RunSpace {
         let Some(person) = person.filter(|_| self.is_repository()) else { return Ok(made) };
         let branch = format!("posse/{}", self.run);
         deliver_branch(&self.git(), &person.git, &branch, &made.commit, &|point| options.hit(point))?;
+        sync_names(&person.common_dir)?;
         Ok(Delivered { branch: Some(branch), ..made })
     }
 

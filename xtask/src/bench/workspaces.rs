@@ -1,0 +1,87 @@
+//! What snapshots, workspaces and merging cost, beside plain git in the same run.
+
+use serde_json::{Map, Value, json};
+
+use super::{Asked, table};
+use crate::Failure;
+use crate::command::{capture, cargo};
+
+/// Files of the repository that the limits are for, and of a large one.
+const FILES: &str = "10000";
+const FILES_LARGE: &str = "100000";
+/// Files where only the working is shown.
+const FILES_SMOKE: &str = "500";
+/// How often each is measured; the median counts.
+const ROUNDS: &str = "5";
+
+/// Measures, prints the table and gives all figures.
+pub(super) fn run(asked: &Asked) -> Result<Value, Failure> {
+    let files = if asked.smoke { FILES_SMOKE } else { FILES };
+    let usual = figures(asked, "workspaces", &[files, ROUNDS])?;
+    let large = if asked.smoke || asked.quick {
+        json!(null)
+    } else {
+        figures(asked, "workspaces", &[FILES_LARGE, ROUNDS])?
+    };
+    let merging = figures(asked, "merging", &[])?;
+    let all = json!({"usual": usual, "large": large, "merging": merging});
+    print!("{}", limits(&all));
+    Ok(all)
+}
+
+/// What an example of the host printed, `name value unit` a line.
+fn figures(asked: &Asked, example: &str, words: &[&str]) -> Result<Value, Failure> {
+    let mut args = vec!["run", "--quiet", "-p", "posse-host", "--example", example];
+    if !asked.smoke {
+        args.push("--release");
+    }
+    args.push("--");
+    args.extend(words);
+    parse(&capture(&mut cargo(&args))?)
+        .ok_or_else(|| Failure::new(format!("{example} printed something else")))
+}
+
+fn parse(text: &str) -> Option<Value> {
+    let mut figures = Map::new();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let (name, value) = (words.next()?, words.next()?.parse::<f64>().ok()?);
+        figures.insert(name.to_owned(), json!(value));
+    }
+    Some(Value::Object(figures))
+}
+
+fn limits(figures: &Value) -> String {
+    let number = |pointer: &str| figures.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    let beside_git =
+        |size: &str| number(&format!("/{size}/workspace")) / number(&format!("/{size}/git_worktree_add"));
+    let ignored = number("/usual/workspace_beside_ignored") / number("/usual/workspace");
+    let mut rows = vec![
+        ("snapshot of 10,000 files, warm [ms]", number("/usual/snapshot_warm"), 60.0, false),
+        ("the first one [ms]", number("/usual/snapshot_first"), 400.0, false),
+        ("a workspace of 10,000 files [times git worktree add]", beside_git("usual"), 1.0, false),
+        ("a workspace beside 1 GB that git ignores [times without]", ignored, 1.3, false),
+        ("merge and gate [ms]", number("/merging/merge_gate"), 50.0, false),
+        ("ten children of 10,000 files integrated [ms]", number("/merging/integrate_ten"), 1_000.0, false),
+    ];
+    if !figures["large"].is_null() {
+        rows.push(("a workspace of 100,000 files [times git worktree add]", beside_git("large"), 1.0, false));
+    }
+    table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_and_missed_limits_marked() {
+        let usual =
+            parse("files 10000 count\nsnapshot_warm 61.5 ms\nworkspace 90 ms\ngit_worktree_add 180 ms\n");
+        let all = json!({"usual": usual.expect("readable"), "large": null, "merging": {"merge_gate": 20.0}});
+        let table = limits(&all);
+        let marks: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().last()).collect();
+        assert_eq!(marks, ["NO", "?", "yes", "?", "yes", "?"]);
+        assert_eq!(parse("no figure"), None);
+    }
+}
