@@ -14,6 +14,8 @@ const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// What stands between a name and the process that uses it for a while.
 const TEMPORARY: &str = ".tmp-";
+/// How often a directory is removed in which names come to be meanwhile: a workspace may just have been synced.
+const REMOVE_TRIES: usize = 8;
 
 /// Says what was being done when the machine said no.
 pub(crate) fn failed<'a>(doing: &'a str, path: &'a Path) -> impl Fn(io::Error) -> WorkspaceError + 'a {
@@ -99,7 +101,16 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, WorkspaceErr
 
 /// Removes a directory with all it holds, also directories without permission to be looked into.
 pub(crate) fn remove_tree(dir: &Path) -> Result<(), WorkspaceError> {
-    match fs::remove_dir_all(dir) {
+    let mut removed = fs::remove_dir_all(dir);
+    for _ in 1..REMOVE_TRIES {
+        match &removed {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                removed = fs::remove_dir_all(dir)
+            }
+            _ => break,
+        }
+    }
+    match removed {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
