@@ -105,7 +105,7 @@ pub(crate) fn remove_tree(dir: &Path) -> Result<(), WorkspaceError> {
     for _ in 1..REMOVE_TRIES {
         match &removed {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                removed = fs::remove_dir_all(dir)
+                removed = fs::remove_dir_all(dir);
             }
             _ => break,
         }
