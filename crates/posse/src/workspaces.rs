@@ -234,7 +234,8 @@ impl Workspaces for HostWorkspaces {
             if made.fresh {
                 own.0.set_up(&at).await?;
             }
-            Ok(MadeWorkspace { dir: made.dir, notes: made.notes })
+            let commit = made.fresh.then(|| id(&made.base));
+            Ok(MadeWorkspace { dir: made.dir, commit, notes: made.notes })
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse::scripted::{FnModel, ScriptedAnswer, ScriptedCall};
-use posse::{Budget, NewRun};
+use posse::{Budget, Definition, NewRun};
 
 /// A model for `width` children that each read one file and report.
 pub fn model(
@@ -28,6 +28,13 @@ pub fn model(
         };
         answer.latency(latency)
     })
+}
+
+/// A root that can only look, and so needs no snapshot: what its children cost is measured by itself.
+pub fn lead(tools: &[&str]) -> Vec<Definition> {
+    let agents = r#"{"lead": {"description": "leads", "prompt": "Lead.", "tools": ["read", "glob", "grep", "list"],
+                              "spawns": ["explore"]}}"#;
+    posse::parse_agents(agents, "fanout", tools).unwrap_or_default()
 }
 
 /// A run of that scenario with its caps lifted.

@@ -67,9 +67,8 @@ pub(crate) struct RunArgs {
     parallel: Option<Limit<1>>,
     #[command(flatten)]
     permissions: PermissionArgs,
-    /// What becomes of children that write and own nothing of their own: one after the other, or in parallel
-    /// [default: queue]
-    #[arg(long, value_name = "queue|parallel", value_parser = unowned_writers)]
+    /// Children that write and own nothing of their own: `queue`, or in `parallel` [default: queue]
+    #[arg(long, value_name = "HOW", value_parser = unowned_writers)]
     unowned_writers: Option<UnownedWriters>,
     /// What becomes of a question that nobody here answers: deny it, or escalate it to whoever answers with
     /// `posse approve` [default: deny]

@@ -19,6 +19,9 @@ use crate::term;
 use crate::text::{bytes, plural, spent};
 use live::Live;
 
+/// Most paths that the end of a run lists as left out.
+const LEFT_OUT_SHOWN_MAX: usize = 10;
+
 /// How a run is shown.
 pub(crate) struct View {
     kind: Kind,
@@ -200,5 +203,14 @@ pub(crate) fn work(run: &str, result: &RunResult, disk_bytes: Option<u64>) -> St
     let taken = disk_bytes.map(|taken| format!(" ({} on disk)", bytes(taken))).unwrap_or_default();
     let problem = result.problem.as_ref().map(|problem| format!("\n  there is no branch: {problem}"));
     let problem = problem.unwrap_or_default();
-    format!("{files} changed{branch}{taken}; posse diff {run}, posse apply {run}{problem}")
+    // What no agent may change: the person is told of it before they rely on the result.
+    let left_out =
+        result.left_out.iter().take(LEFT_OUT_SHOWN_MAX).fold(String::new(), |text, path| {
+            format!("{text}\n  left out of the result: {}", term::line(path))
+        });
+    let more = match result.left_out.len().saturating_sub(LEFT_OUT_SHOWN_MAX) {
+        0 => String::new(),
+        more => format!("\n  and {more} more; posse salvage {run} has all of it"),
+    };
+    format!("{files} changed{branch}{taken}; posse diff {run}, posse apply {run}{problem}{left_out}{more}")
 }

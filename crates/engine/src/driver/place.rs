@@ -174,7 +174,12 @@ impl Driver {
         match (made, running, origin) {
             (Ok(made), Some(attempt), Some(base)) => {
                 session.place = Place::At(Arc::new(made.dir));
-                session.tip = Some(base);
+                session.tip = made.commit;
+                if made.commit.is_none() {
+                    // It was there already, and what it holds is not known.
+                    self.lane(id).apply(Fact::ChangeBegan);
+                    self.lane(id).apply(Fact::ChangeEnded);
+                }
                 self.emit(id.clone(), WorkspaceMade { attempt, base, notes: made.notes });
             }
             (Err(problem), ..) => return self.not_placed(id, &problem),

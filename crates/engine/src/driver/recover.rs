@@ -20,7 +20,7 @@ use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use super::{Driver, Stop};
 use crate::history::conversation_of;
 use crate::integrate::Fact;
-use crate::ports::Handler;
+use crate::ports::{Handler, WorkspaceOf};
 
 /// The events of each open agent, whole, in order.
 pub(crate) type OpenEvents = HashMap<AgentId, Vec<Event>>;
@@ -42,6 +42,9 @@ impl Driver {
         let order = self.run.open_in_order();
         // An owner that was only stopped still has its programs; this one must not act beside them.
         if let Err(reason) = self.rt.parts.system.end_effects(&self.run.id).await {
+            self.missing = Some(reason);
+        }
+        if let Err(reason) = self.find_workspaces(&order).await {
             self.missing = Some(reason);
         }
         if !self.rt.parts.system.has_dir(&self.run.dir) {
@@ -103,6 +106,31 @@ impl Driver {
         }
         self.advance_plan();
         self.drive().await;
+    }
+
+    /// Makes sure of the workspaces that the journal knows: a machine that lost its power may have lost part of one,
+    /// which is then made again from where its line stands.
+    fn find_workspaces(&self, order: &[AgentId]) -> impl Future<Output = Result<(), String>> + use<> {
+        let workspaces = self.rt.parts.workspaces.clone().filter(|_| self.run.is_isolated());
+        let known = |id: &AgentId| {
+            let agent = self.run.open(id).filter(|agent| agent.files.made)?;
+            let (OpenState::Running { attempt }, origin) = (&agent.state, agent.files.origin()?) else {
+                return None;
+            };
+            Some((WorkspaceOf { agent: id.clone(), attempt: *attempt }, origin))
+        };
+        let known: Vec<_> = order.iter().filter_map(known).collect();
+        async move {
+            let Some(workspaces) = workspaces else { return Ok(()) };
+            for (of, origin) in known {
+                let id = of.agent.clone();
+                let found = workspaces.make(of, origin).await;
+                found.map_err(|problem| {
+                    format!("the workspace of {} is not there: {problem}", id.relative())
+                })?;
+            }
+            Ok(())
+        }
     }
 
     /// Marks the calls whose children are open as waiting, and the writers that had started.

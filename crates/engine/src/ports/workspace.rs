@@ -35,6 +35,8 @@ pub struct WorkspaceOf {
 pub struct MadeWorkspace {
     /// Where.
     pub dir: PathBuf,
+    /// The commit that its files are, if it was made now: where its line stands.
+    pub commit: Option<ObjectId>,
     /// What the agent should know about it.
     pub notes: Vec<String>,
 }

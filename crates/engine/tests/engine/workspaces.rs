@@ -161,13 +161,14 @@ impl Workspaces for MemoryWorkspaces {
     fn make(&self, of: WorkspaceOf, origin: ObjectId) -> Doing<MadeWorkspace> {
         self.act("make", move |disk| {
             let dir = dir_of(&of);
-            if !disk.dirs.contains_key(&dir) {
+            let fresh = !disk.dirs.contains_key(&dir);
+            if fresh {
                 let files = disk.commits.get(&origin).cloned().ok_or("no such commit")?;
                 disk.dirs.insert(dir.clone(), files);
                 let line = disk.lines.entry(of).or_insert(origin);
                 assert_eq!(*line, origin, "it is made from where its line is");
             }
-            Ok(MadeWorkspace { dir, notes: Vec::new() })
+            Ok(MadeWorkspace { dir, commit: fresh.then_some(origin), notes: Vec::new() })
         })
     }
 
