@@ -4,6 +4,7 @@ mod cli_asking;
 mod cli_bad_input;
 mod cli_bash;
 mod cli_cancel;
+mod cli_checks;
 mod cli_deliver;
 mod cli_demo;
 mod cli_detach;

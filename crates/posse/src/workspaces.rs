@@ -91,6 +91,29 @@ impl HostWorkspaces {
         }))
     }
 
+    /// Puts right what a set-up left: files that git does not ignore are no agent's change, and a workspace whose set-up
+    /// failed is no workspace.
+    fn after_set_up(
+        &self,
+        run: &RunId,
+        agent: &str,
+        attempt: u32,
+        base: Oid,
+        done: Result<(), String>,
+    ) -> Doing<Option<String>> {
+        let (agent, setup) = (agent.to_owned(), self.0.setup.clone());
+        self.with(run, move |_, at_hand| {
+            let Some(setup) = setup else { return done.map(|()| None) };
+            if let Err(problem) = done {
+                at_hand.space.discard_workspace(&agent, attempt).map_err(|error| text(&error))?;
+                return Err(problem);
+            }
+            let changed = at_hand.space.put_back(&agent, attempt, &base).map_err(|error| text(&error))?;
+            let note = format!("`{setup}` changed files that git does not ignore; they were put back");
+            Ok(changed.then_some(note))
+        })
+    }
+
     /// Does something with a run's workspaces on a thread that may block.
     fn with<T: Send + 'static>(
         &self,
@@ -231,11 +254,13 @@ impl Workspaces for HostWorkspaces {
                 caches: &caches,
                 record: &record,
             };
+            let mut notes = made.notes;
             if made.fresh {
-                own.0.set_up(&at).await?;
+                let done = own.0.set_up(&at).await;
+                notes.extend(own.after_set_up(&run, &agent, of.attempt, made.base, done).await?);
             }
             let commit = made.fresh.then(|| id(&made.base));
-            Ok(MadeWorkspace { dir: made.dir, commit, notes: made.notes })
+            Ok(MadeWorkspace { dir: made.dir, commit, notes })
         })
     }
 
@@ -317,9 +342,16 @@ impl Workspaces for HostWorkspaces {
                 record: &record,
             };
             if scratch.fresh {
-                own.0.set_up(&at).await?;
+                let done = own.0.set_up(&at).await;
+                own.after_set_up(&run, &scratch.agent, scratch.attempt, commit, done).await?;
             }
             let results = own.0.run_commands(&at, request.commands, request.network, stop).await?;
+            if results.iter().all(host::CheckResult::ok) {
+                let keep = own.with(&run, move |_, at_hand| {
+                    at_hand.space.keep_scratch(&scratch).map_err(|error| text(&error))
+                });
+                keep.await?;
+            }
             Ok(results.into_iter().map(check_record).collect())
         })
     }

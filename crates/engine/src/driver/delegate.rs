@@ -259,6 +259,12 @@ impl Driver {
     pub(super) fn deliver(&mut self, child: &AgentId, ended: Ended) {
         let Some(parent) = child.parent() else { return };
         let Ended { call_id, background, definition, result } = ended;
+        let result = match self.in_the_way.remove(child) {
+            None => result,
+            Some(files) => result.map(|report| {
+                format!("{report}\n\nFiles of yours were in the way of its work and were kept as they are: {files}").into()
+            }),
+        };
         if self.run.is_step(child) {
             return self.step_ended(child, &result);
         }

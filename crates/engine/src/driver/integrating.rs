@@ -39,7 +39,10 @@ impl Driver {
     /// A child that may come to be integrated takes its place in the order.
     pub(super) fn take_seat(&mut self, child: &AgentId) {
         let Some(agent) = self.run.open(child).filter(|_| self.run.is_isolated()) else { return };
-        if !agent.writer && agent.contract.checks().next().is_none() {
+        // A step that only looks has a place too: what depends on it starts when it ends, and from what is merged by
+        // then, which is the same every time only if nobody behind it was merged before.
+        let step = agent.contract.parent.message_id.is_none();
+        if !agent.writer && !step && agent.contract.checks().next().is_none() {
             return;
         }
         let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
@@ -293,8 +296,12 @@ impl Driver {
     }
 
     fn accept(&mut self, child: &AgentId, kept: Vec<String>) {
+        let told = named(&kept);
         if let Some((id, body)) = self.run.accept(child, kept) {
             self.emit(id, body);
+            if !told.is_empty() {
+                self.in_the_way.insert(child.clone(), told);
+            }
             self.settled(child);
         }
     }

@@ -143,6 +143,8 @@ pub(crate) struct Driver {
     shared: HashMap<ObjectId, place::Shared>,
     /// Merges that were made and are not yet in the journal.
     merges: HashMap<AgentId, integrating::Made>,
+    /// Files of a parent that were in the way of a child's work and were kept, until the parent is told.
+    in_the_way: HashMap<AgentId, String>,
     /// Ends the checks under way, by the child they are for.
     checks: HashMap<AgentId, watch::Sender<Urgency>>,
     /// What the run made of the files it started from, once it is delivered.
@@ -213,6 +215,7 @@ impl Driver {
             lanes: HashMap::new(),
             shared: HashMap::new(),
             merges: HashMap::new(),
+            in_the_way: HashMap::new(),
             checks: HashMap::new(),
             delivery: Delivery::Due,
             unclosed: BTreeSet::new(),

@@ -14,7 +14,7 @@ use super::Driver;
 use super::effects::Effect;
 use super::session::{Base, CallStage, Keeping};
 use crate::integrate::{Fact, Lane};
-use crate::ports::{MadeWorkspace, Salvage, ToolFailure, WorkspaceOf, WorkspaceProblem};
+use crate::ports::{MadeWorkspace, Salvage, WorkspaceOf, WorkspaceProblem};
 use crate::scheduler::{Want, What};
 
 /// Where an agent's calls run.
@@ -219,27 +219,15 @@ impl Driver {
         }
     }
 
-    /// There is no workspace: the calls that wait for it are answered with why; the next one tries again.
+    /// There is no workspace, so there is nothing the agent could do: its attempt ends, and says why. Going on without
+    /// would only give it a chance to say that all is done.
     fn not_placed(&mut self, id: &AgentId, problem: &str) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.place = Place::Unmade;
-        let ending = session.ending.is_some();
-        for call_id in std::mem::take(&mut session.parked) {
-            let failure = ToolFailure::failed(format!("there is no workspace to work in: {problem}"));
-            self.not_run(id, &call_id, failure);
+        if session.ending.is_some() {
+            return self.conclude(id);
         }
-        if ending {
-            self.conclude(id);
-        }
-        self.pump(id);
-    }
-
-    /// Answers a call that waits and cannot go on.
-    fn not_run(&mut self, id: &AgentId, call_id: &Arc<str>, failure: ToolFailure) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        session.calls.remove(call_id);
-        let Some(name) = session.machine.call_of(call_id).map(|call| call.name.clone()) else { return };
-        self.answer(id, call_id, &name, Err(failure));
+        self.end_attempt(id, failure(format!("there is no workspace to work in: {problem}")));
     }
 
     /// Gives a created child the snapshot it starts from, or asks for one; whether it has it.

@@ -220,7 +220,7 @@ fn random(seed: u64) -> (World, RunSpec, Chance) {
         depends_on.dedup();
         let criteria =
             if chance.one_in(3) { command(&format!("{path}={}", chance.below(2))) } else { Vec::new() };
-        let kinds = ["builder", "builder", "builder", "lead", "scout"];
+        let kinds = ["builder", "builder", "builder", "crew", "scout"];
         steps.push(Step {
             title: format!("s{at}"),
             description: format!("{path}={}", chance.below(2)),
@@ -263,12 +263,12 @@ fn by_chance(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
             calls([task(input)])
         }
         "boss" => ScriptedAnswer::text("So be it."),
-        "lead" if request.turn == 1 => {
+        "crew" if request.turn == 1 => {
             let mut input = child("builder", "x=1");
             input["run_in_background"] = json!(chance.one_in(2));
             calls([task(input), ScriptedCall::new("put", json!({"path": "y", "text": "1"}))])
         }
-        "lead" => ScriptedAnswer::text("Led."),
+        "crew" => ScriptedAnswer::text("Led."),
         _ => builder(request),
     }
 }

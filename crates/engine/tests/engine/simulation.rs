@@ -166,7 +166,7 @@ async fn random_trees_always_end() {
 fn writing(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     let place = format!("{} {} writes", request.attempt, request.turn);
     let mut chance = Chance::of(seed, &[request.agent.relative(), &place]);
-    let writer = matches!(&*request.definition, "boss" | "lead" | "builder");
+    let writer = matches!(&*request.definition, "boss" | "crew" | "builder");
     if !writer || request.purpose == Purpose::Report || chance.one_in(3) {
         return answer(seed, request);
     }
@@ -179,7 +179,11 @@ fn writing(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
             ScriptedAnswer::text("").calls([put])
         };
     }
-    let more = call(&mut chance, request.turn);
+    let mut more = call(&mut chance, request.turn);
+    // Those who lead write too.
+    if more.input.get("subagent_type").is_some_and(|kind| kind == "lead") {
+        more.input["subagent_type"] = json!("crew");
+    }
     ScriptedAnswer::text("").calls([put, more])
 }
 
@@ -201,7 +205,7 @@ async fn random_trees_of_writers_always_end() {
         let ended = world.run(spec).await;
         merged += ended.events.iter().filter(|event| event.body.kind() == "agent.worktree_merged").count();
     }
-    assert!(merged > 50, "{merged}");
+    assert!(merged > 25, "{merged}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

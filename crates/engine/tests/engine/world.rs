@@ -419,12 +419,9 @@ pub(crate) fn definition(name: &str, tools: &[&str], spawns: &[&str]) -> Definit
 pub(crate) fn definitions() -> Vec<Definition> {
     let all = ["probe", "strike", "put", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo"];
     vec![
-        definition("boss", &all, &["lead", "scout", "builder"]),
-        definition(
-            "lead",
-            &["probe", "put", "ask_net", "boom", "read", "todo"],
-            &["lead", "scout", "builder"],
-        ),
+        definition("boss", &all, &["lead", "crew", "scout", "builder"]),
+        definition("lead", &["probe", "ask_net", "boom", "read", "todo"], &["lead", "scout", "builder"]),
+        definition("crew", &["probe", "put", "boom", "read"], &["crew", "scout", "builder"]),
         definition("scout", &["probe", "ask_net", "boom", "read", "list"], &[]),
         definition("builder", &["probe", "strike", "put", "boom", "hold", "read", "write", "edit"], &[]),
     ]

@@ -335,6 +335,12 @@ impl Workspaces {
 
     /// Moves a directory to the trash and deletes it there.
     pub(super) fn discard(&self, dir: &Path) -> Result<(), WorkspaceError> {
+        let away = self.put_away(dir)?;
+        disk::remove_tree(&away)
+    }
+
+    /// Renames a directory into the trash, where nobody finds it any more.
+    pub(super) fn put_away(&self, dir: &Path) -> Result<std::path::PathBuf, WorkspaceError> {
         let trash = self.trash();
         disk::make_dirs(&trash)?;
         let name = dir.file_name().unwrap_or_default();
@@ -342,7 +348,7 @@ impl Workspaces {
         fs::rename(dir, &to).map_err(disk::failed("removing", dir))?;
         dir.parent().map_or(Ok(()), disk::sync_dir)?;
         self.options.hit("workspace.gc.after_rename");
-        disk::remove_tree(&to)
+        Ok(to)
     }
 
     fn empty_trash(&self, dry_run: bool, report: &mut GcReport) -> Result<(), WorkspaceError> {

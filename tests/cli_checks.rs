@@ -1,0 +1,78 @@
+//! Checks that the host runs: nothing of a child whose work was refused has a say in them, and set-up is nobody's work.
+
+use serde_json::Value;
+
+use crate::support::{Home, run_of};
+
+const PLAN: &str = r#"goal: Two checks.
+steps:
+  - title: forger
+    description: Forge.
+    owns: [a/**]
+    required: false
+    max_retries: 0
+    success_criteria: [{command: "sh a/run.sh"}]
+  - title: honest
+    description: Work.
+    owns: [b/**]
+    success_criteria: [{command: "cat b/check.sh && sh b/check.sh"}]
+"#;
+
+fn events(home: &Home, run: &str) -> Vec<Value> {
+    home.posse(&["logs", run, "--json"]).exits(0).json_lines()
+}
+
+#[test]
+fn what_a_refused_childs_check_left_behind_is_gone_before_the_next_check() {
+    let home = Home::new();
+    home.write("plan.yaml", PLAN);
+    home.write(
+        "script.yaml",
+        r#"- when: {agent: "*.1", turn: 1}
+  reply: {tool_calls: [{name: bash, input: {command: "mkdir a; echo \"echo '*' > .gitignore; mkdir -p b; echo 'exit 0' > b/check.sh; exit 1\" > a/run.sh"}}]}
+- when: {agent: "*.2", turn: 1}
+  reply: {tool_calls: [{name: bash, input: {command: "mkdir b; echo 'exit 1 # real' > b/check.sh"}}]}
+- reply: {text: done}
+"#,
+    );
+    let done =
+        home.posse(&["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"]).exits(1);
+    let run = run_of(&done.json_lines()[0]);
+    let checked = events(&home, &run)
+        .into_iter()
+        .find(|event| {
+            event["kind"] == "agent.checks_failed" && event["agent_id"] == format!("{run}.2").as_str()
+        })
+        .expect("the second child's own check decides");
+    assert!(checked["detail"]["checks"][0]["output"].to_string().contains("exit 1 # real"), "{checked}");
+}
+
+#[test]
+fn a_set_up_that_changes_files_is_nobodys_work_and_one_that_fails_is_said() {
+    let home = Home::new();
+    home.write("README.md", "# a project\n");
+    home.write(
+        "script.yaml",
+        r#"- when: {definition: coder, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: general, description: write, prompt: Write., owns: ["a/**"]}}]}
+- when: {definition: general, turn: 1}
+  reply: {tool_calls: [{name: bash, input: {command: "mkdir a; echo x > a/x; ls"}}]}
+- reply: {text: done}
+"#,
+    );
+    home.write_settings("workspace: {setup: date > lock.json}\n");
+    let done = home.posse(&["run", "--model", "scripted/script.yaml", "--json", "go"]).exits(0);
+    let run = run_of(&done.json_lines()[0]);
+    let names = home.posse(&["diff", &run, "--name-status"]).exits(0).stdout;
+    assert_eq!(names.trim(), "A\ta/x", "{names}");
+    let notes =
+        events(&home, &run).iter().any(|event| event["detail"]["notes"].to_string().contains("put back"));
+    assert!(notes, "the agent's workspace says so");
+
+    home.write_settings("workspace: {setup: echo no network here; exit 3}\n");
+    let done = home.posse(&["run", "--model", "scripted/script.yaml", "--json", "go"]);
+    let run = run_of(&done.json_lines()[0]);
+    let failed = events(&home, &run).into_iter().find(|event| event["kind"] == "agent.subagent_failed");
+    let reason = failed.expect("a child without a workspace has failed")["detail"]["reason"].to_string();
+    assert!(reason.contains("no network here") && reason.contains("workspace.setup"), "{reason}");
+}
