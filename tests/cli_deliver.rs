@@ -204,6 +204,8 @@ fn changes_of_ones_own_are_merged_or_keep_everything_from_being_written() {
     let refused = home.posse(&["apply", &run]).exits(1);
     assert!(refused.stderr.contains("a.txt") && !refused.stderr.contains("b.txt"), "{}", refused.stderr);
     assert!(refused.stderr.contains(&format!("`posse apply {run}`")), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&format!("`git merge posse/{run}`")), "{}", refused.stderr);
+    assert!(refused.stderr.contains("undo your change"), "{}", refused.stderr);
     assert_eq!(a_txt(&home), "one\nzwei\nthree\nfour\nfive\n");
     assert!(!home.project().join("b.txt").exists());
     home.write("a.txt", "one\ntwo\nthree\nfour\nFIVE\n");

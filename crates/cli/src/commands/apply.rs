@@ -93,7 +93,11 @@ pub(crate) fn not_applied(run: &RunId, message: String, problem: &ApplyError) ->
     let again = format!("`posse apply {run}`");
     CliError::failed(message).hint(match problem {
         ApplyError::Conflict { .. } => {
-            format!("commit or move your changes away, then {again}; or merge branch posse/{run}")
+            // To commit alone does not help: the result is compared with what the run began with.
+            format!(
+                "commit your change and merge by hand (`git merge posse/{run}` or `git cherry-pick`), or undo your \
+                 change of those files, then {again}; without a branch `posse diff {run}` shows what to take over"
+            )
         }
         ApplyError::Moved { .. } => format!("{again} goes on"),
         ApplyError::Workspace(_) => format!("mend that, then {again}; what the run made is kept"),

@@ -38,8 +38,8 @@ pub struct Applied {
 pub enum ApplyError {
     /// Files that the person changed too; nothing was written.
     #[error(
-        "these files were changed since the run began, and nothing was written: {}; commit or move your changes \
-         away and apply again, or merge the run's branch",
+        "these files were changed since the run began, and nothing was written: {}; merge the run's branch by \
+         hand, or undo your change of those files and apply again",
         .files.join(", ")
     )]
     Conflict {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::content::{self, Writing};
 use super::copies::{Copied, Copies, Wanted};
+use super::enclosing::{Above, refuse_bare};
 use super::ignored::Ignored;
 use super::index::{self, Tracked};
 use super::manifest::{Entry, Manifest};
@@ -76,9 +77,12 @@ impl Workspaces {
         }
         let folder = dir.canonicalize().map_err(disk::failed("opening", dir))?;
         let project = Project::of(&self.state, &folder);
+        refuse_bare(&folder)?;
         project.ensure(&folder)?;
-        let person = Person::find(&folder, &self.options.git, self.options.home.as_deref())?;
-        let beginning = Beginning { spaces: self, run, folder: &folder, project, person };
+        let (program, home) = (&self.options.git, self.options.home.as_deref());
+        let person = Person::find(&folder, program, home)?;
+        let above = if person.is_some() { Above::Nothing } else { Above::of(&folder, program, home)? };
+        let beginning = Beginning { spaces: self, run, folder: &folder, project, person, above };
         let record = beginning.begin()?;
         begun(&record, run)
     }
@@ -125,6 +129,7 @@ struct Beginning<'a> {
     folder: &'a Path,
     project: Project,
     person: Option<Person>,
+    above: Above,
 }
 
 impl Beginning<'_> {
@@ -132,7 +137,7 @@ impl Beginning<'_> {
         let run_dir = self.spaces.run_dir(self.run);
         disk::make_dirs(&run_dir)?;
         let wanted = Wanted::new(&self.spaces.options.copy)?;
-        let excludes = self.person.as_ref().map_or_else(|| Ok(Vec::new()), Person::excludes)?;
+        let excludes = self.excludes()?;
         // Neither needs the other, and git takes a while to start.
         let (head, scanned) = std::thread::scope(|scope| {
             let head = scope.spawn(|| self.head());
@@ -174,6 +179,15 @@ impl Beginning<'_> {
         })?;
         disk::write_durably(&run_dir.join("project.json"), &text)?;
         Ok(record)
+    }
+
+    /// The patterns above all `.gitignore` files of the folder, those that count less first.
+    fn excludes(&self) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+        match (&self.person, &self.above) {
+            (Some(person), _) => person.excludes(),
+            (None, Above::Patterns(patterns)) => Ok(vec![patterns.clone()]),
+            (None, _) => Ok(Vec::new()),
+        }
     }
 
     /// Where the person's repository stands; its objects are borrowed then.
@@ -287,15 +301,7 @@ impl Beginning<'_> {
 
     fn notes(&self, walked: &Walked) -> Vec<String> {
         let mut notes = walked.notes.lines();
-        let inside =
-            self.person.is_none() && self.folder.ancestors().skip(1).any(|dir| dir.join(".git").exists());
-        if inside {
-            notes.push(
-                "the folder lies inside a git repository but is not its top: it is taken as a folder of its own, without \
-                 the repository's history, and the result is not delivered as a branch"
-                    .to_owned(),
-            );
-        }
+        notes.extend(self.above.note());
         notes
     }
 }

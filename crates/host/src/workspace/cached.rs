@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::ignored::{Ignored, MAX_PATTERNS_BYTES};
 use super::overlay::{caches, lay_out};
-use super::{RunSpace, WorkspaceError, disk};
+use super::{RunSpace, WorkspaceError};
 use crate::sandbox::Cache;
 
 impl RunSpace {
     /// The directories of these names in the person's folder that git ignores, relative to it.
     pub fn caches(&self, names: &[String]) -> Vec<PathBuf> {
-        let exclude = disk::read_if_there(&self.dir().join("exclude")).ok().flatten().unwrap_or_default();
-        let top = Ignored::default().with(&exclude, 0);
+        let top = Ignored::default().with(self.record.excludes.as_bytes(), 0);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         caches(self.folder(), &names, &|path| is_ignored(self.folder(), &top, path))
     }

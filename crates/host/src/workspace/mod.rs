@@ -25,6 +25,7 @@ mod content;
 mod copies;
 mod deliver;
 mod disk;
+mod enclosing;
 mod error;
 mod forbidden;
 mod gate;

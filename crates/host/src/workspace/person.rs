@@ -33,6 +33,24 @@ impl Person {
         program: &Path,
         home: Option<&Path>,
     ) -> Result<Option<Self>, WorkspaceError> {
+        let found = Self::open(folder, program, home)?;
+        let format = found.as_ref().and_then(|person| person.setting("extensions.objectformat"));
+        if format.is_some_and(|format| format != "sha1") {
+            return Err(WorkspaceError::Unsupported(format!(
+                "{} is a repository whose objects are named by SHA-256, which is not supported; work on a clone made \
+                 with `git clone` into a repository of `git init --object-format=sha1`",
+                folder.display()
+            )));
+        }
+        Ok(found)
+    }
+
+    /// The same, however its objects are named.
+    pub(super) fn open(
+        folder: &Path,
+        program: &Path,
+        home: Option<&Path>,
+    ) -> Result<Option<Self>, WorkspaceError> {
         let dot_git = folder.join(".git");
         let git_dir = if dot_git.is_dir() {
             dot_git
@@ -46,15 +64,7 @@ impl Person {
         let git = Git::at(program, &git_dir);
         let home = home.map(Path::to_owned);
         let config = read_config(&git, home.as_deref(), folder)?;
-        let person = Self { git, git_dir, common_dir, config, home };
-        if person.setting("extensions.objectformat").is_some_and(|format| format != "sha1") {
-            return Err(WorkspaceError::Unsupported(format!(
-                "{} is a repository whose objects are named by SHA-256, which is not supported; work on a clone made \
-                 with `git clone` into a repository of `git init --object-format=sha1`",
-                folder.display()
-            )));
-        }
-        Ok(Some(person))
+        Ok(Some(Self { git, git_dir, common_dir, config, home }))
     }
 
     fn setting(&self, key: &str) -> Option<&str> {
@@ -97,12 +107,32 @@ impl Person {
 
     /// The patterns that apply above all `.gitignore` files, those that count less first.
     pub(crate) fn excludes(&self) -> Result<Vec<Vec<u8>>, WorkspaceError> {
-        let usual = || self.home.as_ref().map(|home| home.join(".config/git/ignore"));
-        let named = self.setting("core.excludesfile").filter(|path| !path.is_empty());
-        let file = named.map_or_else(usual, |path| Some(self.expand(path)));
-        let files = [file, Some(self.common_dir.join("info/exclude"))];
+        let files = [self.excludes_file(), Some(self.common_dir.join("info/exclude"))];
         let texts = files.into_iter().flatten().map(|path| disk::read_if_there(&path));
         Ok(texts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    /// The file of patterns for all repositories of the person.
+    fn excludes_file(&self) -> Option<PathBuf> {
+        let usual = || self.home.as_ref().map(|home| home.join(".config/git/ignore"));
+        let named = self.setting("core.excludesfile").filter(|path| !path.is_empty());
+        named.map_or_else(usual, |path| Some(self.expand(path)))
+    }
+
+    /// Git for looking at the files beneath `top`, with the person's patterns.
+    pub(super) fn looking_at(&self, top: &Path) -> Result<Git, WorkspaceError> {
+        let file = self.excludes_file().map(|path| {
+            let text = path.to_str().map(|path| format!("core.excludesFile={path}"));
+            text.ok_or_else(|| {
+                WorkspaceError::Unsupported(format!(
+                    "git cannot be told of the patterns in {}, whose name is not UTF-8; set core.excludesFile to \
+                     another file",
+                    path.display()
+                ))
+            })
+        });
+        let settings = file.into_iter().collect::<Result<_, _>>()?;
+        Ok(self.git.clone().with_work_tree(top).with_settings(settings))
     }
 
     fn expand(&self, path: &str) -> PathBuf {
@@ -111,6 +141,12 @@ impl Person {
             _ => self.git_dir.join(path),
         }
     }
+}
+
+/// Whether a directory is a repository's own, as git sees it.
+pub(super) fn is_git_dir(dir: &Path) -> bool {
+    let has = |name: &str| dir.join(name).is_dir();
+    dir.join("HEAD").is_file() && (dir.join("commondir").is_file() || (has("objects") && has("refs")))
 }
 
 fn is_false(value: &str) -> bool {

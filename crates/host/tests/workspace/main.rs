@@ -2,6 +2,7 @@
 
 mod closed;
 mod folders;
+mod inside;
 mod salvage;
 mod support;
 mod torn;
