@@ -221,6 +221,7 @@ impl Beginning<'_> {
             ignored: excludes.iter().fold(Ignored::default(), |ignored, text| ignored.with(text, 0)),
             executable_counts: self.person.as_ref().is_none_or(Person::executable_counts),
             persons: true,
+            everything: false,
             state,
             never: &HashSet::new(),
             wanted,

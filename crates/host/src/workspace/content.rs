@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::{Mode as Permissions, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::copies::{SECRET, SECRET_MIN_BYTES};
 use super::manifest::{Entry, Stat};
 use super::object::{self, DIRECTORY_BITS, Kind, Mode, TreeEntry};
 use super::objects::Present;
@@ -59,7 +60,7 @@ enum Read1 {
     /// It is gone.
     Gone,
     /// It is what must not become an object.
-    Secret(Stat),
+    Secret,
     /// It is there.
     Is(Oid, Stat),
 }
@@ -80,13 +81,15 @@ impl Writing<'_> {
                 Read1::Gone => {
                     gone.insert(*at);
                 }
-                Read1::Secret(stat) => {
+                Read1::Secret => {
                     walked.notes.identical(&found.path);
+                    walked.left_out.work(&found.path, SECRET);
                     // A tracked file stays as it was; an untracked one is not there.
                     match self.tracked(&found.path) {
                         Some(known) => {
                             found.content = Some(Content { oid: known.oid, raw: false, indexed: false });
-                            found.stat = Some(*stat);
+                            // So that the next look reads it, and tells of it again.
+                            found.stat = None;
                         }
                         None => {
                             gone.insert(*at);
@@ -119,6 +122,10 @@ impl Writing<'_> {
         if secret || !self.present.has(&oid) {
             found.content = None;
         }
+    }
+
+    fn is_secret(&self, oid: &Oid, bytes: u64) -> bool {
+        bytes >= SECRET_MIN_BYTES && self.secrets.contains(oid)
     }
 
     fn tracked(&self, path: &[u8]) -> Option<&Known> {
@@ -200,8 +207,8 @@ impl Writing<'_> {
 
     fn keep(&self, content: &[u8], stat: Stat) -> io::Result<Read1> {
         let oid = object::name(Kind::Blob, content);
-        if self.secrets.contains(&oid) {
-            return Ok(Read1::Secret(stat));
+        if self.is_secret(&oid, stat.size) {
+            return Ok(Read1::Secret);
         }
         let symlink = stat.mode & 0o170_000 == 0o120_000;
         if (self.convert.is_none() || symlink) && !self.present.has(&oid) {
@@ -212,8 +219,8 @@ impl Writing<'_> {
 
     fn large(&self, mut file: File, stat: Stat) -> io::Result<Read1> {
         let oid = object::name_of_reader(&mut file, stat.size)?;
-        if self.secrets.contains(&oid) {
-            return Ok(Read1::Secret(stat));
+        if self.is_secret(&oid, stat.size) {
+            return Ok(Read1::Secret);
         }
         if self.convert.is_some() || self.present.has(&oid) || self.pack.holds(&oid) {
             return Ok(Read1::Is(oid, stat));

@@ -17,6 +17,10 @@ use super::{Oid, WorkspaceError, disk};
 const MAX_COPIES: usize = 1000;
 /// Largest file that is brought along.
 const MAX_COPY_BYTES: u64 = 16 * 1024 * 1024;
+/// A file that is shorter than this may have the content of a copied one by chance, and is work.
+pub(crate) const SECRET_MIN_BYTES: u64 = 32;
+/// Why a file with the content of a copied one is left out.
+pub(crate) const SECRET: &str = "the content is that of a file named by workspace.copy";
 const WILD: &[char] = &['*', '?', '[', '{', '\\'];
 
 /// Which ignored files are brought along. A glob without a slash matches a name anywhere outside ignored directories;
@@ -103,10 +107,9 @@ impl Copies {
         self.files.iter().map(|file| file.path.as_bytes().to_vec()).collect()
     }
 
-    /// What must not become an object. That a file is empty is no secret.
+    /// What must not become an object, if it has [`SECRET_MIN_BYTES`].
     pub(crate) fn names(&self) -> HashSet<Oid> {
-        let empty = object::name(Kind::Blob, b"");
-        self.files.iter().filter_map(|file| file.name.parse().ok()).filter(|name| *name != empty).collect()
+        self.files.iter().filter_map(|file| file.name.parse().ok()).collect()
     }
 }
 

@@ -214,8 +214,12 @@ impl Workspaces {
             Ok(found) => {
                 for salvage in found {
                     let gone = gc_salvage(space, &salvage, &occupied, options);
-                    let torn = if salvage.torn { "torn " } else { "" };
-                    report.add(format!("{torn}salvaged work of {}/{}", salvage.agent, salvage.attempt), gone);
+                    let what = match salvage {
+                        Salvage { torn: true, .. } => "torn salvaged work",
+                        Salvage { git: true, .. } => "salvaged .git",
+                        _ => "salvaged work",
+                    };
+                    report.add(format!("{what} of {}/{}", salvage.agent, salvage.attempt), gone);
                 }
             }
             Err(error) => report.keep(format!("salvaged work of run {run}"), error),

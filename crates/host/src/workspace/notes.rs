@@ -109,21 +109,52 @@ impl Notes {
     }
 }
 
-/// Ignored files and directories that are in no snapshot.
+/// What is in a folder and in no snapshot of it.
 #[derive(Debug, Default)]
-pub(crate) struct LeftOut(Names);
+pub(crate) struct LeftOut {
+    /// Nobody's work: ignored, or copied in.
+    ignored: Names,
+    /// What may be work, each with why it is left out. A workspace that holds any is kept.
+    work: Names,
+}
 
 impl LeftOut {
+    /// A file or directory that is ignored, or was copied in.
     pub(crate) fn add(&mut self, path: &[u8]) {
-        self.0.add(path, MAX_LISTED);
+        self.ignored.add(path, MAX_LISTED);
+    }
+
+    /// Something that may be work.
+    pub(crate) fn work(&mut self, path: &[u8], why: &str) {
+        self.work.add(&[path, b": ", why.as_bytes()].concat(), MAX_LISTED);
     }
 
     pub(crate) fn extend(&mut self, other: LeftOut) {
-        self.0.extend(other.0, MAX_LISTED);
+        self.ignored.extend(other.ignored, MAX_LISTED);
+        self.work.extend(other.work, MAX_LISTED);
     }
 
-    /// The first of them, and how many there are.
-    pub(crate) fn into_parts(self) -> (Vec<String>, u64) {
-        (self.0.first, self.0.count)
+    /// The same of a folder that lies in another one.
+    pub(crate) fn beneath(mut self, folder: &str) -> Self {
+        for path in self.ignored.first.iter_mut().chain(&mut self.work.first) {
+            path.insert_str(0, folder);
+        }
+        self
+    }
+
+    /// What may be work, in a few words; none if there is none.
+    pub(crate) fn unkept(&self) -> Option<String> {
+        let first = self.work.first.iter().min()?;
+        let more = self.work.count.saturating_sub(1);
+        Some(if more > 0 { format!("{first} and {more} more") } else { first.clone() })
+    }
+
+    /// The first of them, what may be work before the rest, and how many there are.
+    pub(crate) fn into_parts(mut self) -> (Vec<String>, u64) {
+        self.work.first.sort_unstable();
+        let mut first = self.work.first;
+        first.extend(self.ignored.first);
+        first.truncate(MAX_LISTED);
+        (first, self.work.count + self.ignored.count)
     }
 }

@@ -12,6 +12,9 @@ const MAX_ID_BYTES: usize = 200;
 /// What is added to the number of an attempt whose files are not all there.
 pub(crate) const TORN: &str = ".torn";
 
+/// What is added to the number of an attempt whose agent worked with git.
+pub(crate) const GIT: &str = ".git";
+
 /// The ref of the snapshot that a run began with.
 pub fn base_ref(run: &str) -> String {
     format!("refs/posse/base/{run}")
@@ -30,6 +33,11 @@ pub fn salvage_ref(agent: &str, attempt: u32) -> String {
 /// The ref that keeps what could be read of a workspace that the machine lost part of.
 pub fn torn_ref(agent: &str, attempt: u32) -> String {
     format!("refs/posse/salvage/{agent}/{attempt}{TORN}")
+}
+
+/// The ref that keeps the `.git` of a workspace as plain files, if its agent changed it.
+pub fn salvaged_git_ref(agent: &str, attempt: u32) -> String {
+    format!("refs/posse/salvage/{agent}/{attempt}{GIT}")
 }
 
 /// An id that can be part of a path and of a ref, or an error.

@@ -22,12 +22,8 @@ use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, s
 
 /// Where the sandbox shows the objects of the project's repository, so that git in a workspace finds them.
 pub const BORROWED_OBJECTS: &str = crate::sandbox::OBJECTS_SHOWN_AT;
-/// The branch that a workspace is on.
-const BRANCH: &str = "refs/heads/work";
 /// Where checkouts are if the machine does not say which boot this is: then they are synced.
 const UNKNOWN_BOOT: &str = "any";
-const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogAllRefUpdates = true\n\
-                      [gc]\n\tauto = 0\n[user]\n\tname = Posse\n\temail = posse@localhost\n";
 
 /// A run that has begun, and its workspaces.
 #[derive(Debug, Clone)]
@@ -357,24 +353,17 @@ impl RunSpace {
         Ok(())
     }
 
-    /// A complete small repository, so that git works in the workspace. The host never reads it again.
+    /// A complete small repository, so that git works in the workspace.
     fn plant_git(&self, dir: &Path, base: &Oid, entries: &[Entry]) -> Result<(), WorkspaceError> {
         let git = dir.join(".git");
         for part in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
             let part = git.join(part);
             fs::create_dir_all(&part).map_err(disk::failed("making", &part))?;
         }
-        let files: [(&str, &[u8]); 6] = [
-            ("HEAD", &format!("ref: {BRANCH}\n").into_bytes()),
-            (BRANCH, &format!("{base}\n").into_bytes()),
-            ("config", CONFIG.as_bytes()),
-            ("objects/info/alternates", &format!("{BORROWED_OBJECTS}\n").into_bytes()),
-            ("info/exclude", self.record.excludes.as_bytes()),
-            ("index", &index::encode(entries)),
-        ];
-        for (name, content) in files {
-            plant(&git.join(name), content, false)?;
+        for (name, content) in self.planted(base) {
+            plant(&git.join(name), &content, false)?;
         }
+        plant(&git.join("index"), &index::encode(entries), false)?;
         match disk::read_if_there(&self.project.repository().join("shallow"))? {
             Some(shallow) => plant(&git.join("shallow"), &shallow, false),
             None => Ok(()),

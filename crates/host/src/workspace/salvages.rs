@@ -17,11 +17,13 @@ pub struct Salvage {
     pub attempt: u32,
     /// Whether it is only what could be read after the machine had stopped.
     pub torn: bool,
+    /// Whether it is the `.git` of the workspace, as plain files: what the agent did with git.
+    pub git: bool,
     /// The commit that holds it.
     pub commit: Oid,
     /// When it was committed, in seconds since 1970.
     pub time: u64,
-    /// How many files differ from what the run began with.
+    /// How many files differ from what the run began with; of a `.git`, how many there are.
     pub files: usize,
 }
 
@@ -31,7 +33,12 @@ impl RunSpace {
         let mut found = salvages_of(self)?;
         let base = self.base()?.commit;
         for salvage in &mut found {
-            salvage.files = changes(&self.git(), &base, &salvage.commit)?.len();
+            let git = self.git();
+            salvage.files = if salvage.git {
+                objects::list(&git, &salvage.commit)?.len()
+            } else {
+                changes(&git, &base, &salvage.commit)?.len()
+            };
         }
         Ok(found)
     }
@@ -44,6 +51,17 @@ impl RunSpace {
     /// The same with what could be read of it after the machine had stopped.
     pub fn restore_torn(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, WorkspaceError> {
         self.restore_ref(&refs::torn_ref(agent, attempt), target)
+    }
+
+    /// The same with its `.git`. What it borrowed is still in the project's repository.
+    pub fn restore_git(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, WorkspaceError> {
+        let files = self.restore_ref(&refs::salvaged_git_ref(agent, attempt), target)?;
+        // Git takes no directory without these for a repository, and trees do not hold empty ones.
+        for part in ["objects", "refs"] {
+            let part = target.join(part);
+            fs::create_dir_all(&part).map_err(disk::failed("making", &part))?;
+        }
+        Ok(files)
     }
 
     fn restore_ref(&self, name: &str, target: &Path) -> Result<usize, WorkspaceError> {
@@ -74,7 +92,11 @@ impl RunSpace {
 
     /// Forgets kept work; only if it is still the commit that was looked at.
     pub(super) fn remove_salvage(&self, salvage: &Salvage) -> Result<(), WorkspaceError> {
-        let name = if salvage.torn { refs::torn_ref } else { refs::salvage_ref };
+        let name = match salvage {
+            Salvage { torn: true, .. } => refs::torn_ref,
+            Salvage { git: true, .. } => refs::salvaged_git_ref,
+            _ => refs::salvage_ref,
+        };
         let name = name(&salvage.agent, salvage.attempt);
         self.delete_refs(&[(name, salvage.commit)])
     }
@@ -125,9 +147,9 @@ fn salvage(line: &str) -> Option<Salvage> {
     let commit = words.next()?.parse().ok()?;
     let time = words.next()?.parse().ok()?;
     let (agent, attempt) = words.next()?.rsplit_once('/')?;
-    let (attempt, torn) =
-        attempt.strip_suffix(refs::TORN).map_or((attempt, false), |attempt| (attempt, true));
-    Some(Salvage { agent: agent.to_owned(), attempt: attempt.parse().ok()?, torn, commit, time, files: 0 })
+    let (torn, git) = (attempt.ends_with(refs::TORN), attempt.ends_with(refs::GIT));
+    let attempt = attempt.trim_end_matches(refs::TORN).trim_end_matches(refs::GIT).parse().ok()?;
+    Some(Salvage { agent: agent.to_owned(), attempt, torn, git, commit, time, files: 0 })
 }
 
 /// Whether an agent, or the run itself, is of this run.

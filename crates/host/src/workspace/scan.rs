@@ -56,6 +56,8 @@ pub(crate) struct Request<'a> {
     pub(crate) executable_counts: bool,
     /// The folder is a person's: its submodules are theirs, and are not looked into.
     pub(crate) persons: bool,
+    /// Ignore files do not count: all that is there is taken.
+    pub(crate) everything: bool,
     /// A directory that is not looked into: Posse's own.
     pub(crate) state: Option<(u64, u64)>,
     /// Paths that are never taken.
@@ -101,8 +103,13 @@ pub(crate) struct Walked {
 
 /// Looks at the folder.
 pub(crate) fn scan(request: &Request<'_>) -> Result<Walked, WorkspaceError> {
+    scan_at(request, open_root(request.folder)?)
+}
+
+/// Looks at the folder behind a handle.
+pub(crate) fn scan_at(request: &Request<'_>, root: OwnedFd) -> Result<Walked, WorkspaceError> {
     let looked_ns = now_ns();
-    let mut walked = walk::walk(request, open_root(request.folder)?)?;
+    let mut walked = walk::walk(request, root)?;
     walked.looked_ns = looked_ns;
     walked.found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     walked.copies.sort_unstable();

@@ -27,7 +27,9 @@ pub struct Snapshot {
 pub struct Salvaged {
     /// Everything but what is left out; the salvage ref names it.
     pub snapshot: Snapshot,
-    /// Ignored files and directories, the first thousand.
+    /// The workspace's `.git` as plain files, if the agent changed it; a ref of its own names it.
+    pub git: Option<Oid>,
+    /// What may be work and cannot be kept, each with why, then ignored files and directories; the first thousand.
     pub left_out: Vec<String>,
     /// How many there are.
     pub left_out_count: u64,
@@ -40,7 +42,7 @@ pub(super) struct Looked {
     entries: Vec<Entry>,
     pub(super) trees: Vec<NewTree>,
     pub(super) tree: Oid,
-    walked: Walked,
+    pub(super) walked: Walked,
     pub(super) present: Present,
     pub(super) pack: PackWriter,
 }
@@ -52,10 +54,11 @@ impl RunSpace {
         self.take(agent, attempt).map(|(snapshot, _)| snapshot)
     }
 
-    /// Keeps everything in a workspace but what is ignored or was copied in, reachable from its salvage ref. Durable
-    /// when it returns.
+    /// Keeps everything in a workspace but what is ignored or was copied in, reachable from its salvage refs; what
+    /// cannot be kept is told. Durable when it returns.
     pub fn salvage(&self, agent: &str, attempt: u32) -> Result<Salvaged, WorkspaceError> {
-        let (snapshot, walked) = self.take(agent, attempt)?;
+        let (snapshot, mut walked) = self.take(agent, attempt)?;
+        let git = self.keep_git(agent, attempt, &mut walked.left_out)?;
         self.spaces.options.hit("workspace.salvage.before_ref");
         let name = salvage_ref(agent, attempt);
         let lock = self.project.lock()?;
@@ -63,11 +66,11 @@ impl RunSpace {
         refs.swap(&lock, &name, refs.read(&name)?.as_ref(), &snapshot.commit)?;
         let notes = walked.notes.lines();
         let (left_out, left_out_count) = walked.left_out.into_parts();
-        Ok(Salvaged { snapshot, left_out, left_out_count, notes })
+        Ok(Salvaged { snapshot, git, left_out, left_out_count, notes })
     }
 
-    /// Removes a workspace, if its salvage ref holds exactly what is in it now: every file is read again. Otherwise
-    /// nothing is removed.
+    /// Removes a workspace, if its salvage refs hold exactly what is in it now: every file is read again. Otherwise,
+    /// and if it holds what cannot be kept, nothing is removed.
     pub fn remove(&self, agent: &str, attempt: u32) -> Result<(), WorkspaceError> {
         self.check_salvaged(agent, attempt)?;
         let home = self.attempt_dir(agent, attempt);
@@ -83,7 +86,7 @@ impl RunSpace {
         disk::remove_tree(&away)
     }
 
-    /// Whether a workspace's salvage ref holds exactly what is in it now; why not, if not.
+    /// Whether a workspace's salvage refs hold exactly what is in it now; why not, if not.
     pub(super) fn check_salvaged(&self, agent: &str, attempt: u32) -> Result<(), WorkspaceError> {
         // Nobody has worked in one that is not complete.
         let Some(mark) = self.mark(agent, attempt)? else { return Ok(()) };
@@ -102,7 +105,11 @@ impl RunSpace {
         if looked.tree != tree {
             return Err(keep("its files are not those that were salvaged; salvage it again"));
         }
-        Ok(())
+        let problem = match looked.walked.left_out.unkept() {
+            Some(unkept) => Some(super::own_git::in_no_snapshot(&unkept)),
+            None => self.unkept_git(agent, attempt)?,
+        };
+        problem.map_or(Ok(()), |problem| Err(keep(&problem)))
     }
 
     fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, Walked), WorkspaceError> {
@@ -196,6 +203,7 @@ impl RunSpace {
             ignored: Ignored::default().with(self.record.excludes.as_bytes(), 0),
             executable_counts: true,
             persons: false,
+            everything: false,
             state: None,
             never: &copies.paths(),
             wanted: &Wanted::default(),

@@ -53,7 +53,7 @@ impl RunSpace {
                 let home = self.attempt_dir(agent, attempt);
                 let aside = disk::temporary(&home.with_file_name(format!("torn-{attempt}")));
                 fs::rename(&home, &aside).map_err(disk::failed("setting aside", &home))?;
-                format!("it could not be read ({error}) and is now at {}", aside.display())
+                format!("not all of it could be kept ({error}) and it is now at {}", aside.display())
             }
         };
         Ok(format!(
@@ -69,7 +69,11 @@ impl RunSpace {
         let line = refs.read(&work_ref(agent, attempt))?;
         let tip = line.ok_or_else(|| WorkspaceError::Damaged("its line is gone".to_owned()))?;
         // Times vouch for nothing here: files have them that never got their content.
-        let Looked { trees, tree, present, pack, .. } = self.look(agent, attempt, &tip, false)?;
+        let Looked { trees, tree, present, pack, mut walked, .. } = self.look(agent, attempt, &tip, false)?;
+        self.keep_git(agent, attempt, &mut walked.left_out)?;
+        if let Some(unkept) = walked.left_out.unkept() {
+            return Err(WorkspaceError::Damaged(unkept));
+        }
         let name = torn_ref(agent, attempt);
         let before = refs.read(&name)?;
         let git = self.git();

@@ -1,5 +1,7 @@
 //! The walk of a scan: a few threads that look into one directory after the other.
 
+mod outside;
+
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +14,7 @@ use super::manifest::Stat;
 use super::object::Mode;
 use super::scan::{Content, Found, Known, Request, Walked};
 use super::{WorkspaceError, closed, names};
+use outside::Outside;
 
 /// Deepest nesting of directories that is looked into.
 const MAX_DEPTH: usize = 200;
@@ -19,6 +22,9 @@ const MAX_DEPTH: usize = 200;
 const MAX_THREADS: usize = 4;
 /// Words in `.gitattributes` that let git change content on its way in.
 const CONVERTING: &[&str] = &["text", "eol", "crlf", "filter", "ident", "working-tree-encoding"];
+
+/// Why something that is neither a file nor a symlink is left out.
+const SPECIAL: &str = "a socket, a pipe or a device";
 
 /// Walks the whole folder behind `root`. What is found is in no order.
 pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<Walked, WorkspaceError> {
@@ -37,6 +43,7 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<Walked, Works
         known: 0..request.known.len(),
         ignored: request.ignored.clone(),
         all_ignored: false,
+        outside: None,
     });
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let parts = std::thread::scope(|scope| {
@@ -72,6 +79,8 @@ struct Task {
     ignored: Ignored,
     /// It is ignored itself, and looked into only for what is tracked or wanted.
     all_ignored: bool,
+    /// Nothing in it can be in a tree, and why.
+    outside: Option<Outside>,
 }
 
 #[derive(Default)]
@@ -138,8 +147,11 @@ impl Scan<'_> {
             Err(error) => return Err(self.failed("opening", &task.path, error)),
         };
         let names = self.list(&dir, task)?;
+        if let Some(outside) = task.outside {
+            return self.outside(task, &dir, names, outside, walked);
+        }
         let mut ignored = task.ignored.clone();
-        if names.iter().any(|(name, _)| name == b".gitignore") {
+        if !self.request.everything && names.iter().any(|(name, _)| name == b".gitignore") {
             let text = self.read_small(&dir, b".gitignore");
             ignored = ignored.with(&text, task.path.len());
         }
@@ -208,10 +220,7 @@ impl Scan<'_> {
         walked: &mut Walked,
     ) -> Result<(), WorkspaceError> {
         if names::could_be_dot_git(&name) {
-            if here.task.depth > 0 || name != b".git" {
-                walked.notes.git_like(&path, &name);
-            }
-            return Ok(());
+            return self.git_like(here, name, path, walked);
         }
         if matches!(kind, FileType::Directory) {
             return self.subdirectory(here, name, path, walked);
@@ -230,8 +239,11 @@ impl Scan<'_> {
                 self.file(here, path, &Stat::of(&stat), walked)
             }
             _ => {
-                if !here.is_ignored(&path, false) {
+                if here.is_ignored(&path, false) {
+                    walked.left_out.add(&path);
+                } else {
                     walked.notes.special(&path);
+                    walked.left_out.work(&path, SPECIAL);
                 }
                 Ok(())
             }
@@ -276,6 +288,7 @@ impl Scan<'_> {
             known: beneath,
             ignored: here.ignored.clone(),
             all_ignored: ignored,
+            outside: None,
         });
         Ok(())
     }
@@ -290,6 +303,7 @@ impl Scan<'_> {
         let Request { known, never, wanted, max_files, .. } = self.request;
         let known = here.exact(known, &path);
         if never.contains(&path) {
+            walked.left_out.add(&path);
             return Ok(());
         }
         if !known.is_some_and(|known| known.tracked) && here.is_ignored(&path, false) {

@@ -3,6 +3,7 @@
 mod closed;
 mod folders;
 mod inside;
+mod kept;
 mod salvage;
 mod support;
 mod torn;

@@ -132,15 +132,21 @@ fn a_copied_file_is_in_every_workspace_and_in_no_object() {
     world.write(".gitignore", ".env\nsecrets/\n");
     world.write("a", "one");
     world.commit_all();
-    world.write(".env", "TOKEN=hunter2\n");
-    world.write("secrets/key", "s3cr3t-key\n");
-    world.write("same", "TOKEN=hunter2\n");
+    world.write(".env", "TOKEN=hunter2-hunter2-hunter2-hunter2\n");
+    world.write("secrets/key", "s3cr3t-key-s3cr3t-key-s3cr3t-key\n");
+    world.write("same", "TOKEN=hunter2-hunter2-hunter2-hunter2\n");
     let (begun, space) = world.begin();
     assert_eq!(names_of(&space, &begun.snapshot.commit), [".gitignore", "a"]);
     assert!(begun.notes.iter().any(|note| note.contains("same")), "{:?}", begun.notes);
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
-    assert_eq!(fs::read_to_string(dir.join(".env")).expect("read"), "TOKEN=hunter2\n");
-    assert_eq!(fs::read_to_string(dir.join("secrets/key")).expect("read"), "s3cr3t-key\n");
+    assert_eq!(
+        fs::read_to_string(dir.join(".env")).expect("read"),
+        "TOKEN=hunter2-hunter2-hunter2-hunter2\n"
+    );
+    assert_eq!(
+        fs::read_to_string(dir.join("secrets/key")).expect("read"),
+        "s3cr3t-key-s3cr3t-key-s3cr3t-key\n"
+    );
     // The agent stops ignoring it, and makes copies of its own, also in place of a tracked file.
     write(&dir, ".gitignore", "");
     fs::copy(dir.join(".env"), dir.join("leak")).expect("copied");

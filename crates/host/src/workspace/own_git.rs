@@ -1,0 +1,205 @@
+//! The `.git` of a workspace: what is planted there, and what its agent made of it.
+//!
+//! Commits, branches and stashes of an agent are in no file of the workspace. A `.git` that was changed is kept as
+//! plain files; git never runs there, because its configuration is the agent's.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode as Permissions, OFlags};
+use rustix::io::Errno;
+
+use super::content::{self, NewTree, Writing, open_beneath};
+use super::copies::{SECRET, Wanted};
+use super::ignored::Ignored;
+use super::notes::LeftOut;
+use super::object::Mode;
+use super::objects::{self, Present};
+use super::pack::PackWriter;
+use super::refs::salvaged_git_ref;
+use super::run::BORROWED_OBJECTS;
+use super::scan::{self, Found, Request};
+use super::{Oid, RunSpace, WorkspaceError, closed};
+
+/// The branch that a workspace is on.
+const BRANCH: &str = "refs/heads/work";
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogAllRefUpdates = true\n\
+                      [gc]\n\tauto = 0\n[user]\n\tname = Posse\n\temail = posse@localhost\n";
+const DOT_GIT: &str = ".git";
+/// Files that hold no work of their own: git writes the index when it only looks, and what is staged is an object.
+const UNCOUNTED: [&[u8]; 2] = [b"index", b"shallow"];
+
+/// A `.git` that is not as it was planted. Nothing of it is in the repository yet.
+struct LookedGit {
+    tree: Oid,
+    trees: Vec<NewTree>,
+    left_out: LeftOut,
+    present: Present,
+    pack: PackWriter,
+}
+
+impl RunSpace {
+    /// The files of a new workspace's `.git`, but for [`UNCOUNTED`].
+    pub(super) fn planted(&self, base: &Oid) -> [(&'static str, Vec<u8>); 5] {
+        [
+            ("HEAD", format!("ref: {BRANCH}\n").into_bytes()),
+            (BRANCH, format!("{base}\n").into_bytes()),
+            ("config", CONFIG.as_bytes().to_vec()),
+            ("objects/info/alternates", format!("{BORROWED_OBJECTS}\n").into_bytes()),
+            ("info/exclude", self.record.excludes.clone().into_bytes()),
+        ]
+    }
+
+    /// Keeps the `.git` of a workspace, if its agent changed it. One that cannot be read is left out, and that is told.
+    pub(super) fn keep_git(
+        &self,
+        agent: &str,
+        attempt: u32,
+        left_out: &mut LeftOut,
+    ) -> Result<Option<Oid>, WorkspaceError> {
+        let LookedGit { tree, trees, left_out: here, present, pack } = match self.look_git(agent, attempt) {
+            Ok(Some(looked)) => looked,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                left_out.work(b".git/", &error.to_string());
+                return Ok(None);
+            }
+        };
+        left_out.extend(here);
+        let (name, refs) = (salvaged_git_ref(agent, attempt), self.refs());
+        let before = refs.read(&name)?;
+        if let Some(before) = before
+            && objects::tree_of(&self.git(), &before)? == tree
+        {
+            return Ok(Some(before));
+        }
+        content::add_trees(&trees, &present, &pack)?;
+        // What was kept before stays reachable.
+        let parents: Vec<Oid> = before.into_iter().collect();
+        let commit = super::add_commit(&pack, &tree, &parents, &format!("posse: .git of {agent}"))?;
+        let lock = self.project.lock()?;
+        pack.finish()?;
+        refs.swap(&lock, &name, before.as_ref(), &commit)?;
+        Ok(Some(commit))
+    }
+
+    /// Why a workspace's `.git` has to stay; none if all that its agent did there is kept.
+    pub(super) fn unkept_git(&self, agent: &str, attempt: u32) -> Result<Option<String>, WorkspaceError> {
+        let looked = match self.look_git(agent, attempt) {
+            Ok(Some(looked)) => looked,
+            Ok(None) => return Ok(None),
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        if let Some(unkept) = looked.left_out.unkept() {
+            return Ok(Some(in_no_snapshot(&unkept)));
+        }
+        let kept = self.refs().read(&salvaged_git_ref(agent, attempt))?;
+        let kept = kept.map(|kept| objects::tree_of(&self.git(), &kept)).transpose()?;
+        let same = kept == Some(looked.tree);
+        Ok((!same).then(|| "its .git is not the one that was salvaged; salvage it again".to_owned()))
+    }
+
+    /// Looks at the `.git` of a workspace; none if nobody changed it, or if it is no directory: then there is nothing in
+    /// it, and it is never followed.
+    fn look_git(&self, agent: &str, attempt: u32) -> Result<Option<LookedGit>, WorkspaceError> {
+        let Some(mark) = self.mark(agent, attempt)? else { return Ok(None) };
+        let files = self.dir_of(agent, attempt);
+        let folder = files.join(DOT_GIT);
+        let failed = |error: &std::io::Error| WorkspaceError::io("opening", &folder, error);
+        let Some(root) = open(&scan::open_root(&files)?).map_err(|error| failed(&error.into()))? else {
+            return Ok(None);
+        };
+        let (copies, options) = (self.copies(), &self.spaces.options);
+        let request = Request {
+            folder: &folder,
+            known: &[],
+            indexed_ns: 0,
+            seen_ns: 0,
+            ignored: Ignored::default(),
+            executable_counts: true,
+            persons: false,
+            everything: true,
+            state: None,
+            never: &std::collections::HashSet::new(),
+            wanted: &Wanted::default(),
+            max_files: options.max_files,
+        };
+        let mut walked = scan::scan_at(&request, root.try_clone().map_err(|error| failed(&error))?)?;
+        let planted = self.planted(&mark.base()?);
+        let as_planted = walked.found.iter().all(|found| is_planted(&root, found, &planted));
+        if as_planted && walked.left_out.unkept().is_none() {
+            return Ok(None);
+        }
+        let secrets = copies.names();
+        // Packed, its name would not give it away; but what agents add is loose.
+        for secret in
+            walked.found.extract_if(.., |found| loose(&found.path).is_some_and(|oid| secrets.contains(&oid)))
+        {
+            walked.left_out.work(&secret.path, SECRET);
+        }
+        let repository = self.project.repository();
+        let (present, pack) = (Present::of(&repository)?, PackWriter::new(&repository));
+        let entries = Writing {
+            folder: &folder,
+            root: &root,
+            known: &[],
+            present: &present,
+            pack: &pack,
+            owned: true,
+            secrets: &secrets,
+            convert: None,
+            max_file_bytes: options.max_file_bytes,
+            max_new_bytes: options.max_run_bytes,
+        }
+        .entries(&mut walked)?;
+        let trees = content::trees(&entries);
+        let tree = trees.last().map_or(Oid::ZERO, |(oid, _)| *oid);
+        Ok(Some(LookedGit { tree, trees, left_out: walked.left_out.beneath(".git/"), present, pack }))
+    }
+}
+
+/// Says that something would be lost with its workspace.
+pub(super) fn in_no_snapshot(unkept: &str) -> String {
+    format!("it holds what could not be salvaged ({unkept}); move that elsewhere, and clean again")
+}
+
+/// The `.git` in a folder; none if there is no such directory.
+fn open(files: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let name = DOT_GIT.as_bytes();
+    match closed::opened_up(files, name, || open_beneath(files, name, flags, Permissions::empty())) {
+        Ok(dir) => Ok(Some(dir)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a file is as it was planted, or as a machine leaves it that stopped before it had reached the disk: empty.
+fn is_planted(root: &OwnedFd, found: &Found, planted: &[(&str, Vec<u8>)]) -> bool {
+    if UNCOUNTED.contains(&found.path.as_slice()) {
+        return true;
+    }
+    let Some((_, content)) = planted.iter().find(|(name, _)| name.as_bytes() == found.path) else {
+        return false;
+    };
+    let size = found.stat.map_or(0, |stat| stat.size);
+    let same = || size == content.len() as u64 && read(root, &found.path, size).as_ref() == Some(content);
+    found.mode == Mode::File && (size == 0 || same())
+}
+
+/// A file of this size; none if it cannot be read, and then it counts as changed.
+fn read(root: &OwnedFd, path: &[u8], size: u64) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let open = || open_beneath(root, path, flags, Permissions::empty());
+    let file = File::from(closed::opened_up(root, path, open).ok()?);
+    let mut content = Vec::new();
+    file.take(size.saturating_add(1)).read_to_end(&mut content).ok()?;
+    Some(content)
+}
+
+/// The name of the object that git keeps at this path of a `.git`.
+fn loose(path: &[u8]) -> Option<Oid> {
+    let name = std::str::from_utf8(path).ok()?.strip_prefix("objects/")?;
+    name.replacen('/', "", 1).parse().ok()
+}
