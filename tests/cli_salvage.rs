@@ -48,7 +48,11 @@ fn the_work_of_a_child_that_failed_is_listed_with_what_was_left_out() {
         assert!(line["commit"].as_str().is_some_and(|commit| commit.len() == 40), "{line}");
     }
     let page = home.posse(&["salvage", &run]).exits(0).stdout;
-    assert!(page.contains(&format!("\n{run}.1 ")) && page.contains("left out: note.log (ignored)"), "{page}");
+    assert!(
+        page.contains(&format!("\n{run}.1 "))
+            && page.contains("left out (ignored, if not said otherwise): note.log"),
+        "{page}"
+    );
     let names = home.posse(&["diff", "--name-status", &run, "1"]).exits(0).stdout;
     assert_eq!(names, "A\tb.txt\nA\telsewhere.txt\n");
 }

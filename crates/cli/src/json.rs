@@ -358,6 +358,8 @@ pub(crate) struct SalvageLine<'a> {
     commit: Option<String>,
     /// Null if it is not kept any more.
     files: Option<u64>,
+    /// The workspace's `.git` as plain files; null if the agent did nothing there.
+    git: Option<String>,
     left_out: &'a [String],
     left_out_count: u64,
     problem: Option<&'a str>,
@@ -373,6 +375,7 @@ impl<'a> SalvageLine<'a> {
             at: timestamp(work.at_ms),
             commit: work.commit.map(|commit| commit.to_string()),
             files: work.files,
+            git: work.git.map(|commit| commit.to_string()),
             left_out: &work.left_out,
             left_out_count: work.left_out_count,
             problem: work.problem.as_deref(),

@@ -47,7 +47,9 @@ pub struct SalvagedWork {
     pub commit: Option<ObjectId>,
     /// How many files differ from what the agent began with; none if it is not kept any more.
     pub files: Option<u64>,
-    /// Ignored files that are not in it; a bounded list.
+    /// The commit that holds the workspace's `.git` as plain files; none if the agent did nothing there.
+    pub git: Option<ObjectId>,
+    /// What is not in it: what cannot be kept, each with why, then ignored files; a bounded list.
     pub left_out: Vec<String>,
     /// How many there are.
     pub left_out_count: u64,
@@ -156,6 +158,7 @@ impl Posse {
                 at_ms: event.at_ms,
                 commit: salvaged.commit,
                 files: None,
+                git: None,
                 left_out: salvaged.left_out,
                 left_out_count: salvaged.left_out_count,
                 problem: salvaged.problem,
@@ -163,6 +166,8 @@ impl Posse {
         }
         looking(run.clone(), move || {
             for work in &mut found {
+                let git = posse_host::workspace::salvaged_git_ref(&work.agent.to_string(), work.attempt);
+                work.git = space.read_ref(&git)?.map(|commit| ObjectId::from_bytes(*commit.as_bytes()));
                 let (Some(commit), Some(base)) = (work.commit, bases.get(&work.agent)) else { continue };
                 let name = posse_host::workspace::salvage_ref(&work.agent.to_string(), work.attempt);
                 if space.read_ref(&name)?.is_some() {

@@ -20,7 +20,8 @@ const LEFT_OUT_SHOWN: usize = 5;
 
 /// List what was kept of workspaces when they were closed, or get it back
 ///
-/// Everything in a workspace is kept but what git ignores, also of agents that failed or were refused.
+/// Everything in a workspace is kept but what git ignores, also of agents that failed or were refused. A workspace that
+/// holds work which cannot be kept is never cleaned away.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SalvageArgs {
     /// An agent, or a run for all its agents
@@ -94,8 +95,11 @@ fn page(agent: &AgentId, found: &[SalvagedWork]) -> String {
         if let Some(problem) = &work.problem {
             let _ = writeln!(page, "  kept as it is: {}", term::line(problem));
         }
+        if let Some(git) = work.git {
+            let _ = writeln!(page, "  its .git (commits, branches, stashes) as plain files: {git}");
+        }
         if work.left_out_count > 0 {
-            let _ = writeln!(page, "  left out: {}", left_out(work));
+            let _ = writeln!(page, "  left out (ignored, if not said otherwise): {}", left_out(work));
         }
     }
     let _ = writeln!(
@@ -111,5 +115,5 @@ fn left_out(work: &SalvagedWork) -> String {
         work.left_out.iter().take(LEFT_OUT_SHOWN).map(|path| term::visible_line(path)).collect();
     let more = work.left_out_count.saturating_sub(named.len() as u64);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{} (ignored){more}", named.join(", "))
+    format!("{}{more}", named.join(", "))
 }

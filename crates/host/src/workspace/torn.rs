@@ -70,9 +70,11 @@ impl RunSpace {
         let tip = line.ok_or_else(|| WorkspaceError::Damaged("its line is gone".to_owned()))?;
         // Times vouch for nothing here: files have them that never got their content.
         let Looked { trees, tree, present, pack, mut walked, .. } = self.look(agent, attempt, &tip, false)?;
-        self.keep_git(agent, attempt, &mut walked.left_out)?;
-        if let Some(unkept) = walked.left_out.unkept() {
-            return Err(WorkspaceError::Damaged(unkept));
+        if !Self::is_scratch(agent) {
+            self.keep_git(agent, attempt, &mut walked.left_out)?;
+            if let Some(unkept) = walked.left_out.unkept() {
+                return Err(WorkspaceError::Damaged(unkept));
+            }
         }
         let name = torn_ref(agent, attempt);
         let before = refs.read(&name)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use posse_host::workspace::{RunSpace, torn_ref, work_ref};
+use posse_host::workspace::{RunSpace, salvaged_git_ref, torn_ref, work_ref};
 
 use crate::support::{RUN, World, assert_sound, names_of, text_of, write};
 
@@ -92,6 +92,25 @@ fn a_torn_workspace_that_cannot_be_read_is_set_aside() {
     let shown = aside.path().display().to_string();
     assert!(made.notes.iter().any(|note| note.contains(&shown)), "{:?}", made.notes);
     assert!(world.spaces().remove_run(RUN).is_err(), "it may hold work that is nowhere else");
+}
+
+#[test]
+fn what_cannot_be_kept_of_a_torn_workspace_and_what_was_done_with_git_outlast_it() {
+    let mut world = World::new();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    write(&dir, ".git/refs/heads/side", begun.snapshot.commit.to_string());
+    write(&dir, "x/git~1/config", "work");
+    let space = after_power_cut(&mut world, &dir);
+    let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    assert!(made.fresh && !dir.join("x").exists());
+    let home = dir.parent().and_then(Path::parent).expect("a parent");
+    let mut aside = fs::read_dir(home).expect("listed").flatten().map(|entry| entry.path());
+    let aside = aside.find(|path| path.join("files/x/git~1/config").exists()).expect("set aside");
+    assert!(made.notes[0].contains(&aside.display().to_string()), "{:?}", made.notes);
+    let git = space.read_ref(&salvaged_git_ref(RUN, 1)).expect("read").expect("kept");
+    assert_eq!(text_of(&space, &git, "refs/heads/side"), Some(begun.snapshot.commit.to_string()));
 }
 
 #[test]
