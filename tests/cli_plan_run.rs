@@ -32,6 +32,14 @@ steps:
     owns: [a.txt]
 "#;
 
+/// The same with a step that only looks, and one that depends on it and writes down what it finds.
+fn plan_with_a_look() -> String {
+    format!(
+        "{PLAN}  - {{title: look, description: Look around., agent: explore}}\n  - {{title: seen, description: Write e., owns: \
+         [e.txt], depends_on: [look]}}\n"
+    )
+}
+
 /// A script whose writers take as long as they are told, by the file they write.
 fn script(home: &Home, latency_ms: impl Fn(usize) -> u64) {
     let mut rules = String::new();
@@ -43,6 +51,14 @@ fn script(home: &Home, latency_ms: impl Fn(usize) -> u64) {
             latency_ms(at)
         );
     }
+    let _ = write!(
+        rules,
+        "- when: {{definition: general, turn: 1, contains: \"Write e.\"}}\n  latency_ms: {}\n  reply: {{tool_calls: [{{name: bash, \
+         input: {{command: \"ls > e.txt; cat e.txt\"}}}}]}}\n- when: {{definition: explore}}\n  latency_ms: {}\n  reply: \
+         {{text: Seen.}}\n",
+        latency_ms(4),
+        3 * latency_ms(5)
+    );
     rules += "- when: {definition: general}\n  reply: {text: \"Written.\\n\\nCriterion 1: met, the file is there\"}\n";
     rules += "- when: {definition: coder}\n  error: {status: 500, message: nobody asks the root}\n";
     home.write("script.yaml", &rules);
@@ -123,7 +139,7 @@ fn a_plan_with_problems_starts_nothing() {
 #[test]
 fn a_plan_that_was_killed_goes_on_from_the_last_integrated_step() {
     let home = Home::new();
-    script(&home, |at| [0, 100, 300, 0][at]);
+    script(&home, |at| [0, 100, 300, 0, 0, 0][at]);
     home.write("plan.yaml", PLAN);
     repository(&home);
     let mut going = home.start(&["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"]);
@@ -181,7 +197,7 @@ fn essence(event: &Value) -> Value {
 fn the_same_plan_gives_the_same_events_order_and_tree_twenty_times() {
     let home = Home::new();
     script(&home, |_| 0);
-    home.write("plan.yaml", PLAN);
+    home.write("plan.yaml", &plan_with_a_look());
     repository(&home);
     let mut first: Option<(Vec<String>, String, String)> = None;
     for round in 0..20_u64 {
@@ -192,7 +208,7 @@ fn the_same_plan_gives_the_same_events_order_and_tree_twenty_times() {
         let run = run_of(&done.json_lines()[0]);
         let events = events(&home, &run);
         let mut of_agents: Vec<String> = Vec::new();
-        for child in 0..5 {
+        for child in 0..7 {
             let id = if child == 0 { run.clone() } else { format!("{run}.{child}") };
             let own = events.iter().filter(|event| event["agent_id"] == id.as_str()).map(essence);
             // Slots and owners decide whether one that starts says that it waited.
@@ -206,7 +222,10 @@ fn the_same_plan_gives_the_same_events_order_and_tree_twenty_times() {
             None => first = Some(found),
             Some(first) => {
                 for (agent, (one, other)) in first.0.iter().zip(&found.0).enumerate() {
-                    assert_eq!(one, other, "round {round}, agent {agent}");
+                    for (one, other) in one.lines().zip(other.lines()) {
+                        assert_eq!(one, other, "round {round}, agent {agent}");
+                    }
+                    assert_eq!(one.lines().count(), other.lines().count(), "round {round}, agent {agent}");
                 }
                 assert_eq!((&first.1, &first.2), (&found.1, &found.2), "round {round}");
             }

@@ -19,8 +19,8 @@ pub struct Finish {
 }
 
 impl Run {
-    /// Ends a running child's work. Without a change and without criteria that the host runs there is nothing to
-    /// integrate, so it is accepted in the same commit; so is a change that stands already where the parent works.
+    /// Ends a running child's work. Without a change, without criteria that the host runs and without a place in a plan
+    /// there is nothing to integrate, so it is accepted in the same commit; so is a change that stands already where the parent works.
     /// Closing follows unless the contract leaves it to the parent. Nothing while the child has open children of its
     /// own, or asks its model.
     pub fn finish(&self, id: &AgentId, finish: Finish) -> Option<Vec<Decided>> {
@@ -40,7 +40,12 @@ impl Run {
         };
         let mut decided = vec![(id.clone(), waiting.into())];
         let in_place = self.base.is_none() && agent.changed;
-        if change.is_none() && (self.base.is_none() || agent.contract.checks().next().is_none()) {
+        // In an ordered plan also a step without a change waits for its place: what depends on it starts from what is
+        // merged by then, and that is to be the same every time.
+        let terms = &agent.contract.parent;
+        let ordered = terms.message_id.is_none() && self.step_rank(terms.step_idx).is_some();
+        let nothing = change.is_none() && agent.contract.checks().next().is_none() && !ordered;
+        if self.base.is_none() || nothing {
             let change = if in_place { Change::InPlace } else { Change::None };
             decided.push((id.clone(), passed(change, Vec::new()).into()));
         }

@@ -279,6 +279,7 @@ impl Driver {
             if parent.is_root() {
                 self.advance_plan();
             }
+            self.pump_lane(&parent);
             self.pump(&parent);
         }
     }

@@ -66,9 +66,9 @@ impl Driver {
         if let Some(stop) = self.checks.remove(child) {
             stop.send_replace(Urgency::AtOnce);
         }
+        // Whoever is next has its turn only after this one's end was told: the last to end also ends the run.
         if let Some(lane) = self.lanes.get_mut(&parent) {
             lane.apply(Fact::Left(number));
-            self.pump_lane(&parent);
         }
         self.lanes.remove(child);
     }
