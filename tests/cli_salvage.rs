@@ -45,6 +45,7 @@ fn the_work_of_a_child_that_failed_is_listed_with_what_was_left_out() {
             (&"note.log".into(), &1.into()),
             "{line}"
         );
+        assert!(line["git"].is_null(), "it did nothing with git: {line}");
         assert!(line["commit"].as_str().is_some_and(|commit| commit.len() == 40), "{line}");
     }
     let page = home.posse(&["salvage", &run]).exits(0).stdout;
@@ -55,6 +56,40 @@ fn the_work_of_a_child_that_failed_is_listed_with_what_was_left_out() {
     );
     let names = home.posse(&["diff", "--name-status", &run, "1"]).exits(0).stdout;
     assert_eq!(names, "A\tb.txt\nA\telsewhere.txt\n");
+}
+
+/// A child commits, takes the commit back, and makes a file that no tree can hold.
+const GIT_SCRIPT: &str = r#"
+- when: {definition: coder, turn: 1}
+  reply:
+    tool_calls:
+      - {name: task, input: {subagent_type: general, description: write, prompt: "write"}}
+- when: {definition: general, turn: 1}
+  reply:
+    tool_calls:
+      - name: bash
+        input:
+          command: "echo x > p && git add p && git commit -qm p && git reset -q --hard HEAD~1 && mkdir -p x/git~1 && echo k > x/git~1/c"
+          description: work with git
+- when: {definition: general}
+  reply: {text: done}
+- when: {definition: coder}
+  reply: {text: done}
+"#;
+
+#[test]
+fn what_a_child_did_with_git_is_listed_and_what_cannot_be_kept_is_told() {
+    let home = Home::new();
+    fs::write(home.project().with_file_name("script.yaml"), GIT_SCRIPT).expect("a script");
+    home.write("a.txt", "one\n");
+    let done = home.posse(&["run", "--json", "--model", "scripted/../script.yaml", "go"]).exits(0);
+    let run = run_of(&done.result());
+    let line = home.posse(&["salvage", "--json", &format!("{run}.1")]).exits(0).json_lines().remove(0);
+    let git = line["git"].as_str().expect("a commit");
+    let told = "x/git~1/c: a name that could become .git";
+    assert_eq!(line["left_out"], serde_json::json!([told]), "{line}");
+    let page = home.posse(&["salvage", &run]).exits(0).stdout;
+    assert!(page.contains(told) && page.contains(&format!("as plain files: {git}")), "{page}");
 }
 
 #[test]
