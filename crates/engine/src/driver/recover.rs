@@ -92,6 +92,13 @@ impl Driver {
         // A cancel that is durable is honoured before anything starts again.
         let mail = self.rt.parts.store.mail(&self.key);
         self.resuming = true;
+        // Before anybody is merged: one whose merge is journalled comes first, whatever its number.
+        for id in &order {
+            if self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }))
+            {
+                self.wait_for_merge(id);
+            }
+        }
         match mail.await {
             Ok(mail) => self.take_mail(mail),
             Err(error) => self.poisoned = Some(Stop::Store(error)),
@@ -103,6 +110,9 @@ impl Driver {
         for id in &order {
             self.reconcile(id);
             self.cut();
+        }
+        for id in &order {
+            self.pump_lane(id);
         }
         self.advance_plan();
         self.drive().await;
@@ -170,7 +180,7 @@ impl Driver {
             return self.resume_cancel(id);
         }
         if self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. })) {
-            return self.wait_for_merge(id);
+            return;
         }
         let created = self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::Created { .. }));
         let writer = self.run.open(id).is_some_and(|agent| agent.writer);
