@@ -35,7 +35,7 @@ steps:
 /// The same with a step that only looks, and one that depends on it and writes down what it finds.
 fn plan_with_a_look() -> String {
     format!(
-        "{PLAN}  - {{title: look, description: Look around., agent: explore}}\n  - {{title: seen, description: Write e., owns: \
+        "{PLAN}  - {{title: aside, description: Write f., owns: [f.txt]}}\n  - {{title: look, description: Look around., agent: explore}}\n  - {{title: seen, description: Write e., owns: \
          [e.txt], depends_on: [look]}}\n"
     )
 }
@@ -43,7 +43,7 @@ fn plan_with_a_look() -> String {
 /// A script whose writers take as long as they are told, by the file they write.
 fn script(home: &Home, latency_ms: impl Fn(usize) -> u64) {
     let mut rules = String::new();
-    for (at, file) in ["a", "b", "c", "d"].into_iter().enumerate() {
+    for (at, file) in ["a", "b", "c", "d", "f"].into_iter().enumerate() {
         let _ = write!(
             rules,
             "- when: {{definition: general, turn: 1, contains: \"Write {file}.\"}}\n  latency_ms: {}\n  reply:\n    tool_calls:\n      \
@@ -56,8 +56,8 @@ fn script(home: &Home, latency_ms: impl Fn(usize) -> u64) {
         "- when: {{definition: general, turn: 1, contains: \"Write e.\"}}\n  latency_ms: {}\n  reply: {{tool_calls: [{{name: bash, \
          input: {{command: \"ls > e.txt; cat e.txt\"}}}}]}}\n- when: {{definition: explore}}\n  latency_ms: {}\n  reply: \
          {{text: Seen.}}\n",
-        latency_ms(4),
-        3 * latency_ms(5)
+        latency_ms(5),
+        3 * latency_ms(6)
     );
     rules += "- when: {definition: general}\n  reply: {text: \"Written.\\n\\nCriterion 1: met, the file is there\"}\n";
     rules += "- when: {definition: coder}\n  error: {status: 500, message: nobody asks the root}\n";
@@ -139,7 +139,7 @@ fn a_plan_with_problems_starts_nothing() {
 #[test]
 fn a_plan_that_was_killed_goes_on_from_the_last_integrated_step() {
     let home = Home::new();
-    script(&home, |at| [0, 100, 300, 0, 0, 0][at]);
+    script(&home, |at| [0, 100, 300, 0, 0, 0, 0][at]);
     home.write("plan.yaml", PLAN);
     repository(&home);
     let mut going = home.start(&["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"]);
@@ -208,7 +208,7 @@ fn the_same_plan_gives_the_same_events_order_and_tree_twenty_times() {
         let run = run_of(&done.json_lines()[0]);
         let events = events(&home, &run);
         let mut of_agents: Vec<String> = Vec::new();
-        for child in 0..7 {
+        for child in 0..8 {
             let id = if child == 0 { run.clone() } else { format!("{run}.{child}") };
             let own = events.iter().filter(|event| event["agent_id"] == id.as_str()).map(essence);
             // Slots and owners decide whether one that starts says that it waited.

@@ -62,6 +62,8 @@ pub enum Fact {
     Joined(u32, Seat),
     /// It will not be integrated any more: it failed, was cancelled, has no change, or is done.
     Left(u32),
+    /// Steps of the plan from this rank on wait: the one of this rank is still to be created.
+    PlanWaitsFrom(Option<u32>),
     /// It has ended its work and waits.
     Ready {
         /// The child.
@@ -143,6 +145,8 @@ pub struct Lane {
     /// Who still has a place, by group and rank.
     places: BTreeMap<Group, BTreeSet<(u32, u32)>>,
     waiting: BTreeMap<u32, Waiting>,
+    /// The rank of the first step of the plan that is still to be created; it has its place already.
+    due: Option<u32>,
     stage: Stage,
     stopping: bool,
 }
@@ -159,6 +163,7 @@ impl Lane {
             seats: BTreeMap::new(),
             places: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            due: None,
             stage: Stage::Free,
             stopping: false,
         }
@@ -210,7 +215,8 @@ impl Lane {
         let first = |child: &u32| {
             let seat = self.seats.get(child)?;
             let place = self.places.get(&seat.group)?.first()?;
-            (place.1 == *child).then_some(seat)
+            let behind = seat.group == Group::Plan && self.due.is_some_and(|due| due < seat.rank);
+            (place.1 == *child && !behind).then_some(seat)
         };
         let order = |(child, waiting): (&u32, &Waiting)| {
             let seat = first(child).filter(|_| !waiting.merged).cloned();
@@ -275,6 +281,7 @@ impl Lane {
             Fact::Ready { child, checks, merged } => {
                 self.waiting.insert(child, Waiting { checks, merged, rechecks: 0 });
             }
+            Fact::PlanWaitsFrom(due) => self.due = due,
             Fact::SnapshotWanted => self.wanted = true,
             Fact::ChangeBegan => {
                 self.changing += 1;

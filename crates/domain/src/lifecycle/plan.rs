@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::apply::illegal;
-use super::{Decided, FailKind, Illegal, Refusal, Run, SpawnFrom, SpawnRequest, StateName};
+use super::{Decided, FailKind, Illegal, OpenState, Refusal, Run, SpawnFrom, SpawnRequest, StateName};
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::event::{EffectClass, Event, SubagentFailed, SubagentRefused};
@@ -108,7 +108,11 @@ impl Run {
         let Some(child) = &planned.children[step] else {
             return if planned.refused.contains_key(&step) { Standing::Failed } else { Standing::Due };
         };
+        // One that is integrated is done, also if its contract leaves it to its parent to close it.
+        let integrated =
+            self.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Completed { .. }));
         match self.closed(child) {
+            None if integrated => Standing::Done,
             None => Standing::Open,
             Some(closed) if closed.failure.is_none() || self.repaired.contains(child) => Standing::Done,
             Some(_) => Standing::Failed,
@@ -130,6 +134,27 @@ impl Run {
                 && planned.needs[*step].iter().all(|need| standings[*need] == Standing::Done)
         };
         (0..standings.len()).filter(ready).collect()
+    }
+
+    /// The rank of the first step of an ordered plan that will be created and is not yet: it has its place in the order
+    /// already. One that waits for a failed step has none, or it would keep the others waiting for ever.
+    pub fn first_due_rank(&self) -> Option<u32> {
+        let planned =
+            self.planned.as_ref().filter(|planned| planned.plan.integration == IntegrationOrder::Ordered)?;
+        let standings: Vec<Standing> =
+            (0..planned.children.len()).map(|step| self.standing(planned, step)).collect();
+        let failed = standings.contains(&Standing::Failed);
+        if failed && planned.plan.on_failure == OnFailure::Stop {
+            return None;
+        }
+        let mut blocked = vec![false; standings.len()];
+        // In the order of the plan, so that what a step needs is known before it.
+        for step in planned.plan.order() {
+            let lost = |need: &usize| blocked[*need] || standings[*need] == Standing::Failed;
+            blocked[step] = planned.needs[step].iter().any(lost);
+        }
+        let due = (0..standings.len()).filter(|step| standings[*step] == Standing::Due && !blocked[*step]);
+        due.map(|step| planned.ranks[step]).min()
     }
 
     /// The steps that nobody has worked on.

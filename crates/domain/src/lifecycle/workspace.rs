@@ -60,10 +60,16 @@ impl Run {
         }
     }
 
-    /// Whether two children could change the same paths. One that names none owns all that its parent owns, unless the
+    /// Whether a child has to wait for another because they could change the same paths. One that names none owns all that its parent owns, unless the
     /// run lets such writers run beside others.
     pub fn overlap(&self, one: &AgentId, other: &AgentId) -> bool {
         let (Some(a), Some(b)) = (self.open(one), self.open(other)) else { return false };
+        // Steps of a plan wait for each other alone. A child that the root asked for may wait for a step which, by the
+        // order of the plan, waits for this one.
+        let is_step = |agent: &super::OpenAgent| agent.contract.parent.message_id.is_none();
+        if is_step(a) && !is_step(b) {
+            return false;
+        }
         // One that is integrated, or never will be, stands in nobody's way, also if its parent has yet to close it.
         let writes = |agent: &super::OpenAgent| {
             agent.writer && !matches!(agent.state, OpenState::Completed { .. } | OpenState::Failed(_))

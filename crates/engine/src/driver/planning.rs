@@ -8,6 +8,7 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Refusal, SpawnFrom};
 
 use super::Driver;
+use crate::integrate::Fact;
 
 impl Driver {
     /// Starts every step that may start.
@@ -21,14 +22,23 @@ impl Driver {
             return;
         }
         // A step that is refused has failed, which may be the end of those that depend on it, or of all.
-        loop {
-            let Some(step) = self.run.next_steps().into_iter().next() else { return };
+        while let Some(step) = self.run.next_steps().into_iter().next() {
             if let Some(child) = self.create_step(step) {
                 self.begin_child(&child);
             }
             if self.poisoned.is_some() {
                 return;
             }
+        }
+        self.keep_places();
+    }
+
+    /// Keeps the places of steps that are still to be created.
+    pub(super) fn keep_places(&mut self) {
+        if self.run.planned.is_some() {
+            let due = self.run.first_due_rank();
+            let root = self.run.id.root();
+            self.lane(&root).apply(Fact::PlanWaitsFrom(due));
         }
     }
 

@@ -92,6 +92,7 @@ impl Driver {
         // A cancel that is durable is honoured before anything starts again.
         let mail = self.rt.parts.store.mail(&self.key);
         self.resuming = true;
+        self.keep_places();
         // Before anybody is merged: one whose merge is journalled comes first, whatever its number.
         for id in &order {
             if self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }))
@@ -111,10 +112,10 @@ impl Driver {
             self.reconcile(id);
             self.cut();
         }
+        self.advance_plan();
         for id in &order {
             self.pump_lane(id);
         }
-        self.advance_plan();
         self.drive().await;
     }
 

@@ -288,3 +288,14 @@ fn a_foreground_child_overtakes_a_background_one_whose_checks_run() {
     lane.apply(Fact::CheckStopped(1));
     assert_eq!(lane.decide(), Some(Action::Merge(2)));
 }
+
+#[test]
+fn a_step_that_is_still_to_be_created_keeps_its_place() {
+    let mut lane = Lane::new(true);
+    lane.apply(Fact::Joined(2, Seat { group: Group::Plan, rank: 2, foreground: true }));
+    lane.apply(Fact::PlanWaitsFrom(Some(1)));
+    lane.apply(Fact::Ready { child: 2, checks: false, merged: false });
+    assert_eq!(lane.decide(), None, "the step of rank 1 comes first, though nobody works on it yet");
+    lane.apply(Fact::PlanWaitsFrom(None));
+    assert_eq!(lane.decide(), Some(Action::Merge(2)));
+}
