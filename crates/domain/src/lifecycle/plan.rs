@@ -224,10 +224,23 @@ impl Run {
             to: StateName::Failed,
             kind,
             code: kind.code(),
-            reason: "a step that it depends on failed and was not repaired".to_owned(),
+            reason: self.why_abandoned(child).to_owned(),
             report: None,
         };
         Some((child.clone(), failed.into()))
+    }
+
+    fn why_abandoned(&self, child: &AgentId) -> &'static str {
+        let lost = "a step that it depends on failed and was not repaired";
+        let Some(planned) = &self.planned else { return lost };
+        let step = planned.children.iter().position(|step| step.as_ref() == Some(child));
+        let done = |need: &usize| self.standing(planned, *need) == Standing::Done;
+        match step {
+            Some(step) if planned.needs[step].iter().all(done) => {
+                "another step failed, and the plan says that no further step starts then"
+            }
+            _ => lost,
+        }
     }
 
     /// A failed child is repaired; so is what that one was to repair.
