@@ -47,3 +47,11 @@ fn a_demo_that_was_killed_can_be_resumed() {
     let run = created.expect("a line")[..8].to_owned();
     home.posse(&["resume", &run]).exits(0);
 }
+
+#[test]
+fn without_a_sandbox_the_demo_skips_its_checks_says_so_and_ends_well() {
+    let home = Home::new();
+    let done = home.without_namespaces(&["demo", "--fast"]).exits(0);
+    assert!(done.stderr.contains("the demo's checks are skipped"), "{}", done.stderr);
+    assert!(done.stdout.contains("4. write the release notes (task 4): integrated"), "{}", done.stdout);
+}

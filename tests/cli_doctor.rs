@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -42,20 +41,13 @@ fn keys_are_named_and_never_shown() {
 
 /// The command on a machine that allows no namespaces: within one whose limit is zero. Its run makes the call `command`.
 fn without_namespaces(home: &Home, command: &str, args: &[&str]) -> Done {
-    const THROUGH: &str = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
     let call = json!({"name": "bash", "input": {"command": command}});
     let script = json!([
         {"when": {"turn": 1}, "reply": {"text": "go", "tool_calls": [call]}},
         {"when": {}, "reply": {"text": "done"}},
     ]);
     home.write("../script.yaml", &script.to_string());
-    let direct = home.command(args);
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--user", "--map-root-user", "bash", "-c", THROUGH, "through"]);
-    unshare.arg(direct.get_program()).args(direct.get_args()).current_dir(home.project()).env_clear();
-    unshare.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    unshare.envs(direct.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Done::of(unshare)
+    home.without_namespaces(args)
 }
 
 const RUN: [&str; 5] = ["run", "--json", "--model", "scripted/../script.yaml", "x"];
