@@ -21,6 +21,7 @@ use posse_domain::plan::{
 
 use crate::definition::Definitions;
 pub use planner::{document, first_request, second_request};
+pub use syntax::innermost;
 
 /// Largest text of a plan.
 pub const PLAN_MAX_BYTES: usize = 1024 * 1024;

@@ -38,7 +38,8 @@ pub(super) fn read(text: &str) -> Result<Node, (Option<u64>, String)> {
     })
 }
 
-fn innermost(mut error: &Error) -> &Error {
+/// What went wrong beneath what wraps it: an alias, a snippet.
+pub fn innermost(mut error: &Error) -> &Error {
     while let Error::AliasError { error: inner, .. } | Error::WithSnippet { error: inner, .. } = error {
         error = inner;
     }

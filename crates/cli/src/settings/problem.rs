@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use posse_agent::plan::innermost;
 use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
 
 use super::meant;
@@ -23,13 +24,6 @@ pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> CliError {
     let problem = key.map_or(problem.clone(), |key| format!("{key}: {problem}"));
     CliError::usage(format!("{}{place}: {problem}", path.display()))
         .hint("mend the settings file; nothing was done")
-}
-
-fn innermost(mut error: &Error) -> &Error {
-    while let Error::AliasError { error: inner, .. } | Error::WithSnippet { error: inner, .. } = error {
-        error = inner;
-    }
-    error
 }
 
 fn describe(error: &Error) -> String {

@@ -2,12 +2,15 @@
 
 use super::codec::CodecError;
 use super::detail::{
-    CancelRequested, ChecksFailed, ChecksPassed, ContextTrimmed, InputAnswered, InputRequested,
-    IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied, PermissionDecided,
-    RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResumed, RunStarted, SubagentAttempt,
-    SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted,
-    SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended, ToolInterrupted, WorkspaceMade,
-    WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged,
+    CancelRequested, ContextTrimmed, InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed,
+    MessageReceived, ModelCalled, ModelReplied, PermissionDecided, RunCancelled, RunCompleted, RunFailed,
+    RunPlanned, RunResumed, RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed,
+    SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, ToolFinished,
+    ToolIntended, ToolInterrupted,
+};
+use super::files::{
+    ChecksFailed, ChecksPassed, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted,
+    WorktreeMerged,
 };
 
 macro_rules! events {

@@ -3,6 +3,7 @@
 mod chain;
 mod codec;
 mod detail;
+mod files;
 mod kinds;
 mod order;
 mod summary;
@@ -10,6 +11,7 @@ mod summary;
 pub use chain::{Encoded, Link, Stored, chain};
 pub use codec::{CodecError, EVENT_VERSION};
 pub use detail::*;
+pub use files::*;
 pub use kinds::EventBody;
 pub use order::{OrderBreach, OrderChecker};
 

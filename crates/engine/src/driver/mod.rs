@@ -8,6 +8,7 @@
 mod asking;
 mod calls;
 mod delegate;
+mod delivering;
 mod effects;
 mod ending;
 mod integrating;
@@ -28,7 +29,7 @@ use posse_agent::definition::system_prompt;
 use posse_agent::machine::{Machine, Step};
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::code::Code;
-use posse_domain::event::{CallError, EffectClass, Event, EventBody, QueuedFor, RunPlanned, RunResult};
+use posse_domain::event::{CallError, EffectClass, Event, EventBody, QueuedFor, RunPlanned};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, Run, RunEnd};
@@ -44,7 +45,7 @@ use crate::deltas::{DELTA_BATCH, DeltaHub};
 use crate::integrate::Lane;
 use crate::ports::{
     Basis, Commit, Committed, Epoch, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, Pulse,
-    RunKey, Spawnable, StoreError, StreamSink, Tool, Urgency, WorkspaceProblem,
+    RunKey, Spawnable, StoreError, StreamSink, Tool, Urgency,
 };
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
@@ -87,15 +88,6 @@ struct Batch {
 struct InFlight {
     commit: BoxFuture<'static, Result<Committed, StoreError>>,
     effects: Vec<Effect>,
-}
-
-/// Whether what the run made is where the person finds it.
-#[derive(Debug, Clone)]
-enum Delivery {
-    /// Not yet.
-    Due,
-    /// It is, if it made anything.
-    Done(Option<RunResult>),
 }
 
 /// What a driver tells the outside.
@@ -148,7 +140,7 @@ pub(crate) struct Driver {
     /// Ends the checks under way, by the child they are for.
     checks: HashMap<AgentId, watch::Sender<Urgency>>,
     /// What the run made of the files it started from, once it is delivered.
-    delivery: Delivery,
+    delivery: delivering::Delivery,
     /// Completed children that their contract leaves open for the parent to close.
     unclosed: BTreeSet<AgentId>,
     /// Agents whose call did not fit into a budget now.
@@ -217,7 +209,7 @@ impl Driver {
             merges: HashMap::new(),
             in_the_way: HashMap::new(),
             checks: HashMap::new(),
-            delivery: Delivery::Due,
+            delivery: delivering::Delivery::Due,
             unclosed: BTreeSet::new(),
             budget_line: VecDeque::new(),
             resuming: false,
@@ -559,49 +551,6 @@ impl Driver {
             self.emit(id, body);
         }
         if accepted { self.settled(id) } else { self.wait_for_merge(id) }
-    }
-
-    /// Ends the run, once what it made is where the person finds it.
-    fn end_run(&mut self, end: RunEnd) {
-        let Delivery::Done(result) = self.delivery.clone() else { return self.deliver_result(end) };
-        let now_ms = self.rt.parts.system.now_ms();
-        if let Ok((id, body)) = self.run.end(end, result, now_ms) {
-            self.emit(id, body);
-        }
-    }
-
-    fn deliver_result(&mut self, end: RunEnd) {
-        let root = self.run.id.root();
-        let changed =
-            self.run.open(&root).is_some_and(|agent| agent.files.made || agent.files.merged.is_some());
-        if !changed {
-            self.delivery = Delivery::Done(None);
-            return self.end_run(end);
-        }
-        if let Some(session) = self.sessions.get_mut(&root).filter(|session| session.keeping == Keeping::No) {
-            session.keeping = Keeping::UnderWay;
-            self.after_commit(Effect::Deliver { approvals: self.run.terms.approvals.clone() });
-        }
-    }
-
-    /// The run's result is where the person finds it, or the text says why not; it is kept in any case.
-    fn result_delivered(&mut self, result: Result<Option<RunResult>, WorkspaceProblem>) {
-        let root = self.run.id.root();
-        let merged = self.run.open(&root).and_then(|agent| agent.files.merged.or(agent.files.base));
-        let result = result.unwrap_or_else(|problem| {
-            merged.map(|commit| RunResult {
-                commit,
-                branch: None,
-                files: 0,
-                problem: Some(problem),
-                left_out: Vec::new(),
-            })
-        });
-        self.delivery = Delivery::Done(result);
-        if let Some(session) = self.sessions.get_mut(&root) {
-            session.keeping = Keeping::No;
-        }
-        self.after_files(&root);
     }
 
     /// Makes the session of an agent that is in the state.

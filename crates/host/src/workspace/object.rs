@@ -119,6 +119,19 @@ pub(crate) fn name(kind: Kind, content: &[u8]) -> Oid {
 /// which is an error of the kind `Interrupted`.
 pub(crate) fn name_of_reader(reader: &mut dyn Read, size: u64) -> io::Result<Oid> {
     let mut namer = Namer::new(Kind::Blob, size);
+    each_chunk(reader, size, |chunk| {
+        namer.update(chunk);
+        Ok(())
+    })?;
+    Ok(namer.finish())
+}
+
+/// Hands over what a reader gives, piece by piece; an error if that is not exactly `size` bytes.
+pub(crate) fn each_chunk(
+    reader: &mut dyn Read,
+    size: u64,
+    mut each: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut left = size;
     loop {
@@ -127,9 +140,9 @@ pub(crate) fn name_of_reader(reader: &mut dyn Read, size: u64) -> io::Result<Oid
             break;
         }
         left = left.checked_sub(read as u64).ok_or_else(changed)?;
-        namer.update(&buffer[..read]);
+        each(&buffer[..read])?;
     }
-    if left == 0 { Ok(namer.finish()) } else { Err(changed()) }
+    if left == 0 { Ok(()) } else { Err(changed()) }
 }
 
 /// The error for a file that changed while it was read.

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use flate2::{Compression, Crc, write::ZlibEncoder};
 use sha1::{Digest, Sha1};
 
-use super::object::{CHUNK_BYTES, Kind, Namer, changed};
+use super::object::{Kind, Namer, each_chunk};
 use super::{Oid, WorkspaceError, disk};
 
 /// Speed before size.
@@ -215,20 +215,10 @@ fn stream(reader: &mut dyn Read, size: u64, out: &mut impl Write) -> std::io::Re
     counted.write_all(&header(Kind::Blob, size))?;
     let mut namer = Namer::new(Kind::Blob, size);
     let mut encoder = ZlibEncoder::new(counted, LEVEL);
-    let mut buffer = vec![0; CHUNK_BYTES];
-    let mut left = size;
-    loop {
-        let read = reader.read(&mut buffer)?;
-        if read == 0 {
-            break;
-        }
-        left = left.checked_sub(read as u64).ok_or_else(changed)?;
-        namer.update(&buffer[..read]);
-        encoder.write_all(&buffer[..read])?;
-    }
-    if left > 0 {
-        return Err(changed());
-    }
+    each_chunk(reader, size, |chunk| {
+        namer.update(chunk);
+        encoder.write_all(chunk)
+    })?;
     let counted = encoder.finish()?;
     Ok((namer.finish(), counted.crc.sum(), counted.length))
 }
