@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use posse_domain::hash::Hash;
-use posse_domain::message::ToolCall;
+use posse_domain::message::{Image, RawReply, ToolCall};
+use posse_domain::text::Text;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of text that count as one token where nobody has counted.
 pub const BYTES_PER_TOKEN: u64 = 4;
 /// Tokens that every message costs beside its text.
 const TOKENS_PER_MESSAGE: u64 = 8;
+/// Tokens that a picture costs: about what providers count for the largest that they do not scale down.
+const IMAGE_TOKENS: u64 = 1_600;
 /// Outputs shorter than this are never trimmed: the mark would save nothing.
 const TRIM_MIN_BYTES: usize = 256;
 /// How many of the newest messages are never trimmed: the model is still working with them.
@@ -27,17 +30,23 @@ pub struct CallResult {
     pub ok: bool,
     /// The text.
     pub text: Arc<str>,
+    /// What the model sees beside it.
+    pub images: Vec<Image>,
 }
 
 impl CallResult {
+    fn bytes(&self) -> u64 {
+        32 + self.text.len() as u64 + self.images.len() as u64 * IMAGE_TOKENS * BYTES_PER_TOKEN
+    }
+
     /// Whether leaving the output out saves anything.
     fn can_be_trimmed(&self) -> bool {
-        self.text.len() >= TRIM_MIN_BYTES && !is_mark(&self.text)
+        !self.images.is_empty() || (self.text.len() >= TRIM_MIN_BYTES && !is_mark(&self.text))
     }
 
     /// What leaving the output out saves: the mark in its place takes room too.
     fn saved_bytes(&self) -> u64 {
-        self.text.len().saturating_sub(mark(&self.tool, self.text.len()).len()) as u64
+        self.bytes().saturating_sub(32 + mark(&self.tool, self.text.len()).len() as u64)
     }
 }
 
@@ -52,6 +61,8 @@ pub enum Message {
         text: Arc<str>,
         /// What it asked for.
         calls: Arc<[ToolCall]>,
+        /// The same as the provider wrote it, if it wants that back.
+        raw: Option<Arc<RawReply>>,
     },
     /// Results of all calls of the assistant message before, in the order of the calls.
     Results(Vec<CallResult>),
@@ -61,20 +72,24 @@ impl Message {
     fn bytes(&self) -> u64 {
         match self {
             Message::User(text) => text.len() as u64,
-            Message::Assistant { text, calls } => {
+            // What is sent is the one or the other.
+            Message::Assistant { raw: Some(raw), .. } => value_bytes(&raw.content),
+            Message::Assistant { text, calls, raw: None } => {
                 text.len() as u64 + calls.iter().map(|call| 32 + value_bytes(&call.input)).sum::<u64>()
             }
-            Message::Results(results) => results.iter().map(|result| 32 + result.text.len() as u64).sum(),
+            Message::Results(results) => results.iter().map(CallResult::bytes).sum(),
         }
     }
 
     fn hash_after(&self, previous: &Hash) -> Hash {
         match self {
             Message::User(text) => Hash::of_parts([previous.as_bytes().as_slice(), b"user", text.as_bytes()]),
-            Message::Assistant { text, calls } => {
+            Message::Assistant { text, calls, raw } => {
                 // Calls are hashed as JSON: its keys are sorted, so equal calls have equal hashes.
                 let calls = serde_json::to_vec(calls).unwrap_or_default();
-                Hash::of_parts([previous.as_bytes().as_slice(), b"assistant", text.as_bytes(), &calls])
+                let raw = raw.as_ref().map(|raw| serde_json::to_vec(&raw.content).unwrap_or_default());
+                let parts = [previous.as_bytes().as_slice(), b"assistant", text.as_bytes(), &calls];
+                Hash::of_parts(parts.into_iter().chain(raw.as_deref()))
             }
             Message::Results(results) => {
                 let mut parts: Vec<&[u8]> = vec![previous.as_bytes().as_slice(), b"results"];
@@ -84,6 +99,11 @@ impl Message {
                         if result.ok { b"ok" } else { b"no" },
                         result.text.as_bytes(),
                     ]);
+                    parts.extend(result.images.iter().filter_map(|image| match &image.base64 {
+                        Text::Here(base64) => Some(base64.as_bytes()),
+                        // A conversation is made of whole events.
+                        Text::Stored(_) => None,
+                    }));
                 }
                 Hash::of_parts(parts)
             }
@@ -194,6 +214,7 @@ impl Conversation {
                 *left -= 1;
                 freed += result.saved_bytes();
                 result.text = mark(&result.tool, result.text.len()).into();
+                result.images.clear();
             }
             *message = Arc::new(Message::Results(results));
         }

@@ -148,6 +148,8 @@ pub struct Machine {
     mended: bool,
     /// Why the report was asked for in this turn, once the model was told so.
     told: Option<ReportCause>,
+    /// Whether the model said in this turn that the conversation is too long.
+    overflowed: bool,
     /// Whether the host carries out a plan: the model is asked only if somebody writes to it.
     planned: bool,
 }
@@ -174,6 +176,7 @@ impl Machine {
             active_ms: 0,
             mended: false,
             told: None,
+            overflowed: false,
             planned: false,
         }
     }
@@ -266,7 +269,15 @@ impl Machine {
             }
             EventBody::ToolFinished(finished) => self.tool_finished(finished),
             EventBody::ToolInterrupted(e) => {
-                self.answer_call(&e.call_id, &e.tool, false, &e.output.to_shared(), e.elapsed_ms);
+                let text = e.output.to_shared();
+                let result = CallResult {
+                    call_id: e.call_id.as_str().into(),
+                    tool: e.tool.as_str().into(),
+                    ok: false,
+                    text,
+                    images: Vec::new(),
+                };
+                self.answer_call(result, e.elapsed_ms);
             }
             EventBody::MessageReceived(received) => self.message_received(received),
             EventBody::ContextTrimmed(trimmed) => {
@@ -311,7 +322,8 @@ impl Machine {
         self.active_ms += replied.elapsed_ms;
         let Phase::Asking { purpose, cause } = self.phase else { return };
         match (&replied.error, &replied.reply) {
-            (Some(error), _) if error.code == Code::Interrupted => {
+            (Some(error), _) if error.again || error.code == Code::Interrupted => {
+                self.overflowed |= error.code == Code::ContextOverflow;
                 self.phase = Phase::Ready { mend: is_mending(cause) };
             }
             (Some(error), _) => {
@@ -327,11 +339,13 @@ impl Machine {
     fn take_reply(&mut self, reply: &Reply, purpose: Purpose, cause: Option<ReportCause>) {
         self.call = 0;
         self.told = None;
+        self.overflowed = false;
         let text = reply.text.to_shared();
         // On a report turn no tool was offered: calls made all the same are answered elsewhere and not kept here.
         let calls: Arc<[ToolCall]> =
             if purpose == Purpose::Report { Arc::new([]) } else { reply.calls.as_slice().into() };
-        self.conversation.push(Message::Assistant { text: text.clone(), calls: calls.clone() });
+        let raw = reply.raw.clone().filter(|_| calls.len() == reply.calls.len());
+        self.conversation.push(Message::Assistant { text: text.clone(), calls: calls.clone(), raw });
         self.phase = if calls.is_empty() {
             Phase::Answered { text, cause }
         } else {
@@ -351,17 +365,22 @@ impl Machine {
         for SeenFile { path, hash } in &finished.seen {
             Arc::make_mut(&mut self.seen).insert(path.clone(), *hash);
         }
-        let text = finished.output.to_shared();
-        self.answer_call(&finished.call_id, &finished.tool, finished.ok, &text, finished.elapsed_ms);
+        let result = CallResult {
+            call_id: finished.call_id.as_str().into(),
+            tool: finished.tool.as_str().into(),
+            ok: finished.ok,
+            text: finished.output.to_shared(),
+            images: finished.images.clone(),
+        };
+        self.answer_call(result, finished.elapsed_ms);
     }
 
-    fn answer_call(&mut self, call_id: &str, tool: &str, ok: bool, text: &Arc<str>, elapsed_ms: u64) {
+    fn answer_call(&mut self, result: CallResult, elapsed_ms: u64) {
         let Phase::Calling { index, slots, left, .. } = &mut self.phase else { return };
-        let Some(&at) = index.get(call_id) else { return };
+        let Some(&at) = index.get(&*result.call_id) else { return };
         if matches!(slots[at], Slot::Done { .. }) {
             return;
         }
-        let result = CallResult { call_id: call_id.into(), tool: tool.into(), ok, text: text.clone() };
         slots[at] = Slot::Done { result, elapsed_ms };
         *left -= 1;
         if *left == 0 {
@@ -450,6 +469,7 @@ impl Machine {
             active_ms: 0,
             mended: false,
             told: None,
+            overflowed: false,
             planned: self.planned,
         };
     }
@@ -522,6 +542,11 @@ impl Machine {
     /// The call of the turn under way, from 1; 0 between turns.
     pub fn call(&self) -> u32 {
         self.call
+    }
+
+    /// Whether the model said in this turn that the conversation is too long.
+    pub fn overflowed(&self) -> bool {
+        self.overflowed
     }
 
     /// Whether the model call under way is for the report.
@@ -617,6 +642,8 @@ pub fn accept(mut reply: Reply) -> (Reply, Vec<String>) {
                 call.id = id;
             }
         }
+        // What the provider wrote names the call otherwise.
+        reply.raw = None;
         if !nameless {
             repeated.push(call.id.clone());
         }

@@ -54,6 +54,12 @@ codes! {
     InvalidInput => "INVALID_INPUT",
     /// The model did not answer, or not usably.
     ModelError => "MODEL_ERROR",
+    /// The provider does not know the key, or the key may not use the model.
+    Unauthenticated => "UNAUTHENTICATED",
+    /// The conversation is longer than the model takes.
+    ContextOverflow => "CONTEXT_OVERFLOW",
+    /// A replayed run asked its model for something else than the recorded one did.
+    ReplayDiffers => "REPLAY_DIFFERS",
     /// The journal could not be written or read.
     StoreError => "STORE_ERROR",
     /// A tool failed.

@@ -1,5 +1,7 @@
 //! What models say: replies with tool calls.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,4 +28,57 @@ pub struct Reply {
     /// The calls, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
+    /// What the provider wants back exactly as it came, such as thinking with its signature; none if text and calls say
+    /// it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<Arc<RawReply>>,
+}
+
+/// A reply as its provider wrote it. It is only ever sent back to the model that gave it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawReply {
+    /// The model's full name.
+    pub model: String,
+    /// The content, in the provider's own format: text, calls and all else, in order.
+    pub content: Value,
+}
+
+/// A picture that a model is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// What kind of picture.
+    pub media_type: MediaType,
+    /// Its bytes as base64, the form in which every provider wants them.
+    pub base64: Text,
+}
+
+/// The kinds of pictures that models take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MediaType {
+    /// PNG.
+    #[serde(rename = "image/png")]
+    Png,
+    /// JPEG.
+    #[serde(rename = "image/jpeg")]
+    Jpeg,
+    /// GIF.
+    #[serde(rename = "image/gif")]
+    Gif,
+    /// WebP.
+    #[serde(rename = "image/webp")]
+    Webp,
+}
+
+impl MediaType {
+    /// The name of the kind in HTTP.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MediaType::Png => "image/png",
+            MediaType::Jpeg => "image/jpeg",
+            MediaType::Gif => "image/gif",
+            MediaType::Webp => "image/webp",
+        }
+    }
 }

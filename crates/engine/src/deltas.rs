@@ -110,6 +110,9 @@ impl StreamSink for CallSink {
         let (part, content) = match part {
             StreamPart::Text(text) => (DeltaPart::Text, text),
             StreamPart::Tool(name) => (DeltaPart::Tool, name),
+            // A delta is one of four kinds; thinking is none of the first three.
+            StreamPart::Thinking(text) => (DeltaPart::Other, text),
+            StreamPart::Alive => return,
         };
         self.hub.push(Delta { agent_id: self.agent.clone(), parent_id: self.agent.parent(), part, content });
     }

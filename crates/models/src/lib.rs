@@ -8,5 +8,7 @@
 pub mod scripted;
 
 mod catalog;
+#[expect(dead_code, reason = "the formats that implement it follow")]
+mod wire;
 
 pub use catalog::Catalog;

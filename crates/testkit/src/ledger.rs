@@ -90,7 +90,7 @@ async fn append(file: Arc<Path>, call: CallContext, delay: Duration, faults: Fau
     }
     faults.hit("ledger.after_line");
     tokio::time::sleep(delay / 2).await;
-    Ok(ToolOutput { text: "Written.".to_owned() })
+    Ok(ToolOutput::text("Written.".to_owned()))
 }
 
 /// A call as the ledger and the journal both name it.

@@ -28,7 +28,7 @@ impl Answer {
     pub(crate) fn close(mut self, notes: &[String]) -> ToolOutput {
         // Writing to a string cannot fail.
         let _ = write!(self.text, "[{}]", notes.join("; "));
-        ToolOutput { text: self.text }
+        ToolOutput::text(self.text)
     }
 }
 

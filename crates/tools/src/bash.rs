@@ -238,7 +238,7 @@ fn answer(ended: &Ended, caches: &[PathBuf], cut: Option<Cut>, limit: Duration) 
     // Writing to a string cannot fail.
     let _ = write!(text, "[{}]", notes.join("; "));
     match failed {
-        None => Ok(ToolOutput { text }),
+        None => Ok(ToolOutput::text(text)),
         Some(code) => Err(ToolFailure { code, text }),
     }
 }

@@ -85,7 +85,7 @@ pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteInt
         let hash = now.as_deref().map(Hash::of);
         if hash == Some(intent.after) {
             context.seen.note(&intent.path, intent.after);
-            return Ok(Recovered::Done(ToolOutput { text: plan.done(intent.before) }));
+            return Ok(Recovered::Done(ToolOutput::text(plan.done(intent.before))));
         }
         if hash != intent.before {
             return Ok(Recovered::Unknown);
@@ -141,7 +141,7 @@ async fn apply(
         };
         beneath.replace(&path, &change.after, expected, stop).map_err(|error| failure(&error))?;
         seen.note(&intent.path, intent.after);
-        Ok(ToolOutput { text: change.done })
+        Ok(ToolOutput::text(change.done))
     })
     .await
 }

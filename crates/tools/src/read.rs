@@ -157,7 +157,7 @@ fn not_text(path: &RelPath, bytes: usize) -> ToolFailure {
 fn lines(wanted: &Wanted, bytes: &[u8]) -> ToolResult {
     let range = line_range(bytes, wanted.first, wanted.lines);
     if range.total == 0 {
-        return Ok(ToolOutput { text: format!("`{}` is empty.", wanted.path) });
+        return Ok(ToolOutput::text(format!("`{}` is empty.", wanted.path)));
     }
     if range.lines.is_empty() {
         let problem =

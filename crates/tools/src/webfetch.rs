@@ -90,7 +90,7 @@ async fn fetch(egress: Egress, call: CallContext, target: Target, start: usize) 
     request.limits.total = usual.total.min(call.limit);
     let openings = openings(call.approvals);
     match egress.send(request, &openings).await.map_err(|error| failure(&error))? {
-        Reply::Elsewhere { from, to } => Ok(ToolOutput { text: elsewhere(&from, &to) }),
+        Reply::Elsewhere { from, to } => Ok(ToolOutput::text(elsewhere(&from, &to))),
         Reply::Answer(answer) if (200..300).contains(&answer.status) => {
             let page = convert(answer.clone()).await?;
             show(&answer, &page, start)
@@ -199,7 +199,7 @@ fn show(answer: &Answer, page: &Page, start: usize) -> ToolResult {
         page.kind,
         title.unwrap_or_default()
     );
-    Ok(ToolOutput { text })
+    Ok(ToolOutput::text(text))
 }
 
 /// As much of the text as fits, to the end of a line if one is near.

@@ -141,9 +141,7 @@ fn show(provider: &Configured, query: &str, most: usize, answer: &Answer) -> Too
     })?;
     let shown: Vec<Found> = found.into_iter().take(most).collect();
     if shown.is_empty() {
-        return Ok(ToolOutput {
-            text: format!("Nothing was found for `{query}`. Try other or fewer words."),
-        });
+        return Ok(ToolOutput::text(format!("Nothing was found for `{query}`. Try other or fewer words.")));
     }
     let mut lines = Lines::default();
     let mut listed = 0;

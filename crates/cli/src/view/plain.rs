@@ -33,6 +33,7 @@ fn is_told(body: &EventBody) -> bool {
         | EventBody::WorktreeConflicted(_)
         | EventBody::WorktreeMerged(_)
         | EventBody::ToolInterrupted(_)
+        | EventBody::ProviderWaitStarted(_)
         | EventBody::InputRequested(_)
         | EventBody::InputAnswered(_)
         | EventBody::CancelRequested(_) => true,
@@ -50,6 +51,7 @@ fn is_told(body: &EventBody) -> bool {
         | EventBody::PermissionDecided(_)
         | EventBody::MessageReceived(_)
         | EventBody::ContextTrimmed(_)
+        | EventBody::ProviderWaitEnded(_)
         | EventBody::TodoChanged(_) => false,
     }
 }

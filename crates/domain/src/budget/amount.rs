@@ -106,33 +106,55 @@ pub struct Price {
     pub output: u64,
     /// Input read from a cache.
     pub cached: u64,
+    /// Input written to a cache.
+    pub cache_write: u64,
+    /// Output that is thinking.
+    pub reasoning: u64,
 }
 
 impl Price {
+    /// The price of a model whose caches and thinking cost what other tokens cost.
+    pub const fn plain(input: u64, output: u64) -> Self {
+        Self { input, output, cached: input, cache_write: input, reasoning: output }
+    }
+
     /// The cost of a usage, rounded up.
     pub fn cost(&self, usage: &Usage) -> u64 {
         let cached = usage.cached_tokens.min(usage.input_tokens);
+        let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
+        let reasoning = usage.reasoning_tokens.min(usage.output_tokens);
         let parts = [
-            (usage.input_tokens - cached, self.input),
+            (usage.input_tokens - cached - written, self.input),
             (cached, self.cached),
-            (usage.output_tokens, self.output),
+            (written, self.cache_write),
+            (usage.output_tokens - reasoning, self.output),
+            (reasoning, self.reasoning),
         ];
         round_up(
             parts.map(|(tokens, price)| product(tokens, price)).into_iter().fold(0, u128::saturating_add),
         )
     }
 
-    /// The most that a call of this size can cost, rounded up: nobody knows what will be in the cache.
-    pub(super) fn worst(&self, input_tokens: u64, output_tokens: u64) -> u64 {
-        let input = product(input_tokens, self.input.max(self.cached));
-        round_up(input.saturating_add(product(output_tokens, self.output)))
+    /// The most that a call of this size can cost, rounded up: nobody knows what will be in the cache, or how much of
+    /// the output is thinking.
+    pub fn worst(&self, input_tokens: u64, output_tokens: u64) -> u64 {
+        let input = product(input_tokens, self.dearest_input());
+        round_up(input.saturating_add(product(output_tokens, self.dearest_output())))
+    }
+
+    fn dearest_input(&self) -> u64 {
+        self.input.max(self.cached).max(self.cache_write)
+    }
+
+    fn dearest_output(&self) -> u64 {
+        self.output.max(self.reasoning)
     }
 
     /// The most output that a call with this input has for this money; none if the input alone is dearer.
     pub(super) fn output_within(&self, input_tokens: u64, micro_usd: u64) -> Option<u64> {
         let money = product(micro_usd, TOKENS_PER_PRICE.try_into().unwrap_or(u64::MAX));
-        let left = money.checked_sub(product(input_tokens, self.input.max(self.cached)))?;
-        let output = left.checked_div(self.output.into()).unwrap_or(u128::MAX);
+        let left = money.checked_sub(product(input_tokens, self.dearest_input()))?;
+        let output = left.checked_div(self.dearest_output().into()).unwrap_or(u128::MAX);
         Some(output.try_into().unwrap_or(u64::MAX))
     }
 }
@@ -168,8 +190,8 @@ impl Amount {
         Usage {
             input_tokens: self.input_tokens,
             output_tokens: self.output_tokens,
-            cached_tokens: 0,
             micro_usd: self.micro_usd,
+            ..Usage::ZERO
         }
     }
 }
@@ -180,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    const PRICE: Price = Price { input: 3_000_000, output: 15_000_000, cached: 300_000 };
+    const PRICE: Price = Price { cached: 300_000, ..Price::plain(3_000_000, 15_000_000) };
 
     #[test]
     fn money_has_at_most_six_decimals() {
@@ -202,12 +224,19 @@ mod tests {
 
     #[test]
     fn a_cost_is_rounded_up() {
-        let usage = Usage { input_tokens: 1000, output_tokens: 100, cached_tokens: 900, micro_usd: None };
+        let usage = Usage {
+            input_tokens: 1000,
+            output_tokens: 100,
+            cached_tokens: 900,
+            micro_usd: None,
+            ..Usage::ZERO
+        };
         assert_eq!(PRICE.cost(&usage), 300 + 270 + 1500);
-        let one = Usage { input_tokens: 1, output_tokens: 0, cached_tokens: 1, micro_usd: None };
+        let one =
+            Usage { input_tokens: 1, output_tokens: 0, cached_tokens: 1, micro_usd: None, ..Usage::ZERO };
         assert_eq!(PRICE.cost(&one), 1);
         assert_eq!(PRICE.worst(u64::MAX, u64::MAX), u64::MAX);
-        let free = Price { input: 0, output: 0, cached: 0 };
+        let free = Price::plain(0, 0);
         assert_eq!(free.output_within(10, 0), Some(u64::MAX));
     }
 
@@ -222,7 +251,7 @@ mod tests {
         fn the_most_output_for_a_sum_is_exact(
             input in 0..100_000_u64, money in 0..10_000_000_u64, output_price in 1..50_000_000_u64,
         ) {
-            let price = Price { output: output_price, ..PRICE };
+            let price = Price { output: output_price, reasoning: output_price, ..PRICE };
             match price.output_within(input, money) {
                 Some(output) => {
                     prop_assert!(price.worst(input, output) <= money);
@@ -237,7 +266,7 @@ mod tests {
             input in 0..100_000_u64, percent in 0..=100_u64, output in 0..100_000_u64,
         ) {
             let cached_tokens = input * percent / 100;
-            let usage = Usage { input_tokens: input, output_tokens: output, cached_tokens, micro_usd: None };
+            let usage = Usage { input_tokens: input, output_tokens: output, cached_tokens, micro_usd: None, ..Usage::ZERO };
             prop_assert!(PRICE.cost(&usage) <= PRICE.worst(input, output));
         }
     }

@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     /// A dollar per million tokens: one millionth each.
-    const PRICE: Price = Price { input: 1_000_000, output: 1_000_000, cached: 1_000_000 };
+    const PRICE: Price = Price::plain(1_000_000, 1_000_000);
 
     fn agent(text: &str) -> AgentId {
         text.parse().expect("agent id")
@@ -341,7 +341,7 @@ mod tests {
 
     fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
         let micro_usd = Some(input_tokens + output_tokens);
-        Usage { input_tokens, output_tokens, cached_tokens: 0, micro_usd }
+        Usage { input_tokens, output_tokens, micro_usd, ..Usage::ZERO }
     }
 
     fn granted(reservation: Result<Reservation, LedgerError>) -> Amount {
@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn zero_means_zero() {
-        let free = Price { input: 0, output: 0, cached: 0 };
+        let free = Price::plain(0, 0);
         for budget in [tokens(0), Budget { usd: Some(Usd::from_micros(0)), ..Budget::NONE }] {
             let mut ledger = Ledger::open_root(&root(), &budget).expect("ledger");
             for purpose in [Purpose::Work, Purpose::Report] {

@@ -8,7 +8,7 @@ use proptest::test_runner::Config;
 use super::*;
 use crate::id::AgentId;
 
-const PRICE: Price = Price { input: 3_000_000, output: 15_000_000, cached: 300_000 };
+const PRICE: Price = Price { cached: 300_000, ..Price::plain(3_000_000, 15_000_000) };
 
 /// One thing that happens to a ledger. The indices pick among what is open or in flight at that moment.
 #[derive(Debug, Clone)]

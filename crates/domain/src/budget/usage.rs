@@ -16,6 +16,12 @@ pub struct Usage {
     /// The part of the input that was read from a cache.
     #[serde(default)]
     pub cached_tokens: u64,
+    /// The part of the input that was written to a cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+    /// The part of the output that was thinking.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reasoning_tokens: u64,
     /// Millionths of a dollar; none if the price is unknown. Unknown is never shown as zero, so one unknown
     /// part makes a sum unknown; only a usage without any token is known to cost nothing.
     #[serde(default)]
@@ -24,7 +30,14 @@ pub struct Usage {
 
 impl Usage {
     /// Nothing spent, which costs nothing.
-    pub const ZERO: Usage = Usage { input_tokens: 0, output_tokens: 0, cached_tokens: 0, micro_usd: Some(0) };
+    pub const ZERO: Usage = Usage {
+        input_tokens: 0,
+        output_tokens: 0,
+        cached_tokens: 0,
+        cache_write_tokens: 0,
+        reasoning_tokens: 0,
+        micro_usd: Some(0),
+    };
 
     /// All tokens, as a token budget counts them.
     pub fn tokens(&self) -> u64 {
@@ -35,6 +48,11 @@ impl Usage {
     fn known_cost(&self) -> Option<u64> {
         self.micro_usd.or_else(|| (self.tokens() == 0).then_some(0))
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 impl Default for Usage {
@@ -52,6 +70,8 @@ impl Add for Usage {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
             micro_usd: cost.map(|(one, two)| one.saturating_add(two)),
         }
     }
@@ -126,7 +146,7 @@ mod tests {
     use super::*;
 
     const PRICED: Usage =
-        Usage { input_tokens: 100, output_tokens: 10, cached_tokens: 40, micro_usd: Some(7) };
+        Usage { input_tokens: 100, output_tokens: 10, cached_tokens: 40, micro_usd: Some(7), ..Usage::ZERO };
     const UNPRICED: Usage = Usage { micro_usd: None, ..PRICED };
 
     #[test]
@@ -147,7 +167,7 @@ mod tests {
     fn a_usage_without_a_price_is_read_as_unknown() {
         let usage: Usage =
             serde_json::from_str(r#"{"input_tokens":1200,"output_tokens":80}"#).expect("usage");
-        assert_eq!(usage, Usage { input_tokens: 1200, output_tokens: 80, cached_tokens: 0, micro_usd: None });
+        assert_eq!(usage, Usage { input_tokens: 1200, output_tokens: 80, micro_usd: None, ..Usage::ZERO });
         let error = serde_json::from_str::<Usage>(r#"{"input_tokens":1,"output_tokens":1,"tokens":2}"#);
         assert!(error.expect_err("unknown field").to_string().contains("`tokens`"));
     }

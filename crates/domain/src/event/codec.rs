@@ -66,7 +66,16 @@ impl EventBody {
             EventBody::RunFailed(e) => e.text.iter_mut().collect(),
             EventBody::SubagentWaitingForMerge(e) => vec![&mut e.report],
             EventBody::SubagentFailed(e) => e.report.iter_mut().collect(),
-            EventBody::ToolFinished(e) => vec![&mut e.output],
+            EventBody::ToolFinished(e) => {
+                let images = e.images.iter_mut().map(|image| &mut image.base64);
+                std::iter::once(&mut e.output).chain(images).collect()
+            }
+            EventBody::ModelCalled(e) => match &mut e.preamble {
+                Some(preamble) => {
+                    std::iter::once(&mut preamble.system).chain(&mut preamble.tools_text).collect()
+                }
+                None => Vec::new(),
+            },
             EventBody::ToolInterrupted(e) => vec![&mut e.output],
             EventBody::MessageReceived(e) => vec![&mut e.text],
             EventBody::InputRequested(e) => vec![&mut e.arguments],
@@ -123,7 +132,8 @@ impl EventBody {
 fn stow_reply(replied: &mut super::ModelReplied, blobs: &mut Vec<Blob>) {
     let Some(reply) = &replied.reply else { return };
     // Most replies are a short text: those need not be encoded twice.
-    if reply.text.len_bytes() <= INLINE_MAX_BYTES as u64 && reply.calls.is_empty() {
+    let is_plain = reply.calls.is_empty() && reply.raw.is_none();
+    if is_plain && reply.text.len_bytes() <= INLINE_MAX_BYTES as u64 {
         return;
     }
     let Ok(json) = serde_json::to_string(reply) else { return };

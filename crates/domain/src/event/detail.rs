@@ -10,7 +10,7 @@ use crate::definition::Definition;
 use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{FailKind, StateName};
-use crate::message::Reply;
+use crate::message::{Image, Reply};
 use crate::object_id::ObjectId;
 use crate::permission::{Approvals, Decision, Rule, Rules};
 use crate::plan::Plan;
@@ -393,6 +393,22 @@ pub struct ModelCalled {
     pub request_hash: Hash,
     /// What it set aside.
     pub reserved: Amount,
+    /// What every request of the agent begins with; in its first call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preamble: Option<Box<Preamble>>,
+}
+
+/// What every request of an agent begins with, kept so that a replay can show what is different.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preamble {
+    /// The system prompt.
+    pub system: Text,
+    /// Hash of the tools offered, as JSON.
+    pub tools: Hash,
+    /// The tools offered, as JSON; once per run, in the first call that has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools_text: Option<Text>,
 }
 
 /// Why a model call failed.
@@ -405,6 +421,36 @@ pub struct CallError {
     pub message: String,
     /// The provider's status, if it gave one.
     pub status: Option<u16>,
+    /// Whether the call is made again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
+}
+
+impl CallError {
+    /// An error after which the call is not made again.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), status: None, again: false }
+    }
+}
+
+/// See [`super::EventBody::ProviderWaitStarted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderWaitStarted {
+    /// Who is waited for.
+    pub provider: String,
+    /// Why, for people.
+    pub reason: String,
+    /// When it is thought to end.
+    pub until_ms: i64,
+}
+
+/// See [`super::EventBody::ProviderWaitEnded`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderWaitEnded {
+    /// How long it was.
+    pub waited_ms: u64,
 }
 
 /// See [`super::EventBody::ModelReplied`].
@@ -516,6 +562,9 @@ pub struct ToolFinished {
     pub code: Option<Code>,
     /// What the model reads.
     pub output: Text,
+    /// What the model sees beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
     /// The child whose result this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<AgentId>,

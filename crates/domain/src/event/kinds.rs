@@ -3,10 +3,10 @@
 use super::codec::CodecError;
 use super::detail::{
     CancelRequested, ContextTrimmed, InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed,
-    MessageReceived, ModelCalled, ModelReplied, PermissionDecided, RunCancelled, RunCompleted, RunFailed,
-    RunPlanned, RunResumed, RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed,
-    SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, ToolFinished,
-    ToolIntended, ToolInterrupted,
+    MessageReceived, ModelCalled, ModelReplied, PermissionDecided, ProviderWaitEnded, ProviderWaitStarted,
+    RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResumed, RunStarted, SubagentAttempt,
+    SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted,
+    SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended, ToolInterrupted,
 };
 use super::files::{
     ChecksFailed, ChecksPassed, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted,
@@ -109,6 +109,10 @@ events! {
     ModelCalled(ModelCalled) => "agent.model_called",
     /// A model call ended, well or not.
     ModelReplied(Box<ModelReplied>) => "agent.model_replied",
+    /// The agent waits for its model's provider: a limit, or a provider that does not answer.
+    ProviderWaitStarted(ProviderWaitStarted) => "agent.provider_wait_started",
+    /// The wait is over, or nobody waits any more.
+    ProviderWaitEnded(ProviderWaitEnded) => "agent.provider_wait_ended",
     /// An effect is about to start.
     ToolIntended(ToolIntended) => "agent.tool_intended",
     /// A tool call has its result.

@@ -56,6 +56,10 @@ impl EventBody {
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
             EventBody::ModelCalled(e) => format!("turn {}: asks {}", e.turn, shown(&e.model)),
             EventBody::ModelReplied(e) => replied(e),
+            EventBody::ProviderWaitStarted(e) => {
+                format!("waits for {}: {}", shown(&e.provider), shown(&e.reason))
+            }
+            EventBody::ProviderWaitEnded(e) => format!("waited {} ms for its provider", e.waited_ms),
             EventBody::ToolIntended(e) => match &e.specifier {
                 Some(specifier) => format!("{}: {}", shown(&e.tool), shown(specifier)),
                 None => shown(&e.tool),

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::close::wall_since;
-use super::{Cancel, ClosedAgent, FailKind, Failure, Files, Kind, Node, OpenAgent, OpenState, Outcome, Run};
+use super::{
+    Cancel, ClosedAgent, FailKind, Failure, Files, Kind, Node, OpenAgent, OpenState, Outcome, ProviderWait,
+    Run,
+};
 use crate::budget::{Deadline, Figures, Ledger};
 use crate::contract::Contract;
 use crate::definition::Definition;
 use crate::event::{
-    Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, RunStarted, SubagentAttempt,
-    SubagentClosed, SubagentCreated, ToolFinished, ToolInterrupted,
+    Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, ProviderWaitStarted, RunStarted,
+    SubagentAttempt, SubagentClosed, SubagentCreated, ToolFinished, ToolInterrupted,
 };
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, DefinitionLayer, Grant, RunLayers, ToolSet};
@@ -132,6 +135,12 @@ impl Run {
             EventBody::SubagentClosed(e) => self.close_agent(event, e)?,
             EventBody::ModelCalled(e) => self.model_called(event, e)?,
             EventBody::ModelReplied(e) => self.model_replied(event, e)?,
+            EventBody::ProviderWaitStarted(e) => self.provider_wait_started(event, e)?,
+            EventBody::ProviderWaitEnded(_) => {
+                if self.live(event)?.provider_wait.take().is_none() {
+                    return Err(illegal(event, "it does not wait for a provider"));
+                }
+            }
             EventBody::InputRequested(e) => self.input_requested(event, e)?,
             EventBody::InputAnswered(e) => self.input_answered(event, e)?,
             EventBody::ToolFinished(ToolFinished { call_id, .. })
@@ -346,8 +355,25 @@ impl Run {
         if agent.calling.is_some() {
             return Err(illegal(event, "a call is under way"));
         }
+        if agent.provider_wait.is_some() {
+            return Err(illegal(event, "it waits for its provider"));
+        }
         agent.calling = Some(called.reserved);
         self.ledger.hold(&event.agent, called.reserved).map_err(|problem| illegal(event, problem.to_string()))
+    }
+
+    fn provider_wait_started(&mut self, event: &Event, e: &ProviderWaitStarted) -> Result<(), Illegal> {
+        let agent = self.live(event)?;
+        if agent.provider_wait.is_some() || agent.calling.is_some() {
+            return Err(illegal(event, "it waits already, or a call is under way"));
+        }
+        agent.provider_wait = Some(ProviderWait {
+            provider: e.provider.clone(),
+            reason: e.reason.clone(),
+            since_ms: event.at_ms,
+            until_ms: e.until_ms,
+        });
+        Ok(())
     }
 
     fn model_replied(&mut self, event: &Event, replied: &ModelReplied) -> Result<(), Illegal> {
@@ -427,6 +453,7 @@ fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at
         open_children: BTreeSet::new(),
         cancel: None,
         calling: None,
+        provider_wait: None,
         created_at_ms: at_ms,
         deadline,
         requests: BTreeMap::new(),

@@ -26,8 +26,8 @@ pub use finish::Finish;
 pub use plan::{FailedStep, Planned};
 pub use spawn::{Refusal, SpawnFrom, SpawnRequest, TASK_PROMPT_MAX_BYTES};
 pub use state::{
-    Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, Request, RequestState,
-    Run, StateName,
+    Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, ProviderWait, Request,
+    RequestState, Run, StateName,
 };
 pub use workspace::Files;
 

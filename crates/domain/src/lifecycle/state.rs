@@ -191,12 +191,27 @@ pub struct OpenAgent {
     pub cancel: Option<Cancel>,
     /// The model call under way, with what it set aside.
     pub calling: Option<Amount>,
+    /// What it waits for, if that is the provider of its model.
+    pub provider_wait: Option<ProviderWait>,
     /// When it was created.
     pub created_at_ms: i64,
     /// When its own wall time is up.
     pub deadline: Deadline,
     /// What it asked a person about its calls under way, by call; gone with a call's result.
     pub requests: BTreeMap<String, Request>,
+}
+
+/// A wait for the provider of an agent's model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderWait {
+    /// Who is waited for.
+    pub provider: String,
+    /// Why, for people.
+    pub reason: String,
+    /// When it began.
+    pub since_ms: i64,
+    /// When it is thought to end.
+    pub until_ms: i64,
 }
 
 /// A question about one call.

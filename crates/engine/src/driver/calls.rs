@@ -406,9 +406,9 @@ impl Driver {
 
     /// The one place where a call gets its result.
     pub(super) fn finished(&mut self, id: &AgentId, answer: Answer<'_>) {
-        let (ok, code, text) = match answer.result {
-            Ok(ToolOutput { text }) => (true, None, text),
-            Err(ToolFailure { code, text }) => (false, Some(code), format!("{code}: {text}")),
+        let (ok, code, text, images) = match answer.result {
+            Ok(ToolOutput { text, images }) => (true, None, text, images),
+            Err(ToolFailure { code, text }) => (false, Some(code), format!("{code}: {text}"), Vec::new()),
         };
         let finished = ToolFinished {
             call_id: answer.call_id.to_owned(),
@@ -416,6 +416,7 @@ impl Driver {
             ok,
             code,
             output: bounded(text).into(),
+            images,
             child: answer.child,
             seen: answer.seen,
             elapsed_ms: answer.elapsed_ms,

@@ -58,7 +58,7 @@ impl Driver {
             EngineRequest::Todo(items) => {
                 let text = format!("The list has {} entries.", items.len());
                 self.emit(id.clone(), TodoChanged { items });
-                Ok(ToolOutput { text })
+                Ok(ToolOutput::text(text))
             }
         };
         debug_assert!(!matches!(class, EffectClass::Exec), "an exec tool is never a request");
@@ -137,7 +137,7 @@ impl Driver {
                 request.definition,
                 request.title
             );
-            self.answer(id, &call.id, &call.name, Ok(ToolOutput { text }));
+            self.answer(id, &call.id, &call.name, Ok(ToolOutput::text(text)));
         } else {
             self.wait_in_engine(id, &call.id);
         }
@@ -287,7 +287,7 @@ impl Driver {
                     "## Subagent Result ({definition})\n\n{report}\n\n(task_id: {})",
                     child.relative()
                 );
-                Ok(ToolOutput { text })
+                Ok(ToolOutput::text(text))
             }
             Err((code, reason)) => {
                 let text = format!("sub-agent {definition} (task_id: {}) failed: {reason}", child.relative());
@@ -320,7 +320,7 @@ impl Driver {
         }
         let text = format!("Task {} gets the message before its next turn.", child.relative());
         self.receive(&child, Sender::Agent(id.clone()), message.into());
-        Ok(ToolOutput { text })
+        Ok(ToolOutput::text(text))
     }
 
     /// Whether a message can still reach the agent.
@@ -340,22 +340,22 @@ impl Driver {
         let cancel = Cancel { by: id.to_string(), reason, kill: false };
         if !self.cancel(&child, cancel) {
             let text = format!("Task {} had ended already.", child.relative());
-            return Ok(ToolOutput { text });
+            return Ok(ToolOutput::text(text));
         }
-        Ok(ToolOutput { text: format!("Task {} and all below it are cancelled.", child.relative()) })
+        Ok(ToolOutput::text(format!("Task {} and all below it are cancelled.", child.relative())))
     }
 
     fn close_child(&mut self, id: &AgentId, task_id: &str) -> ToolResult {
         let child = self.run.own_child(id, task_id).map_err(refused)?;
         if self.run.closed(&child).is_some() {
-            return Ok(ToolOutput { text: format!("Task {} is closed.", child.relative()) });
+            return Ok(ToolOutput::text(format!("Task {} is closed.", child.relative())));
         }
         if !self.close(&child) {
             let text = format!("task {} is still working; cancel it first", child.relative());
             return Err(ToolFailure::failed(text));
         }
         let text = format!("Task {} is closed now.", child.relative());
-        Ok(ToolOutput { text })
+        Ok(ToolOutput::text(text))
     }
 
     /// Answers a status call at once, or lets it wait.
@@ -373,7 +373,7 @@ impl Driver {
         let text = self.status_text(id, child.as_ref());
         let ended = child.as_ref().is_some_and(|child| self.run.closed(child).is_some());
         let Some(wait_ms) = wait_ms.filter(|&ms| ms > 0 && !ended) else {
-            return Some(Ok(ToolOutput { text }));
+            return Some(Ok(ToolOutput::text(text)));
         };
         let until = tokio::time::Instant::now() + Duration::from_millis(wait_ms.min(STATUS_WAIT_MAX_MS));
         self.wait_in_engine(id, &call.id);
@@ -402,7 +402,7 @@ impl Driver {
                 session.calls.remove(&wait.call_id);
                 let tool =
                     session.machine.call_of(&wait.call_id).map(|call| call.name.clone()).unwrap_or_default();
-                self.answer(&wait.agent, &wait.call_id, &tool, Ok(ToolOutput { text }));
+                self.answer(&wait.agent, &wait.call_id, &tool, Ok(ToolOutput::text(text)));
             }
             self.pump(&wait.agent);
         }

@@ -351,7 +351,12 @@ async fn watchdog(alive: &Notify, idle: Duration, total: Option<Duration>) -> St
 }
 
 fn timed_out(message: String) -> ModelFailure {
-    ModelFailure { error: CallError { code: Code::Timeout, message, status: None }, usage: None, tag: None }
+    ModelFailure {
+        error: Box::new(CallError::new(Code::Timeout, message)),
+        usage: None,
+        tag: None,
+        retry: None,
+    }
 }
 
 async fn look(

@@ -690,9 +690,8 @@ impl Model for NoModel {
         _: ModelRequest,
         _: Arc<dyn StreamSink>,
     ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
-        let error =
-            CallError { code: Code::ModelError, message: "the model is not there".to_owned(), status: None };
-        Box::pin(async { Err(ModelFailure { error, usage: None, tag: None }) })
+        let error = CallError::new(Code::ModelError, "the model is not there".to_owned());
+        Box::pin(async { Err(ModelFailure::last(error)) })
     }
 }
 

@@ -174,7 +174,17 @@ impl Driver {
             session.machine.upcoming(cause).0.as_bytes().as_slice(),
         ]);
         let model = contract.execution.model.clone();
-        let called = ModelCalled { attempt, turn, call, purpose, cause, model, request_hash, reserved };
+        let called = ModelCalled {
+            attempt,
+            turn,
+            call,
+            purpose,
+            cause,
+            model,
+            request_hash,
+            reserved,
+            preamble: None,
+        };
         self.emit(id.clone(), called);
         // The event put waiting messages into the conversation: the request is made after it.
         let Some(session) = self.sessions.get(id) else { return };
@@ -184,6 +194,8 @@ impl Driver {
             depth: contract.context.depth,
             attempt,
             turn,
+            call,
+            hash: request_hash,
             purpose,
             system: session.system.clone(),
             tools: if purpose == Purpose::Report { std::sync::Arc::new([]) } else { session.tools.clone() },
@@ -274,7 +286,7 @@ impl Driver {
             call: session.machine.call(),
             reply: None,
             reply_at: None,
-            error: Some(CallError { code, message: message.to_owned(), status: None }),
+            error: Some(CallError { code, message: message.to_owned(), status: None, again: false }),
             usage: reserved.as_usage(),
             estimated: true,
             tag: None,
@@ -314,7 +326,7 @@ fn settle(done: &ModelDone, price: Option<budget::Price>) -> (Option<Reply>, Vec
             replied.tag.clone_from(tag);
             if reply.text.len_bytes() > REPLY_MAX_BYTES {
                 let message = format!("a reply of {} bytes is more than is taken", reply.text.len_bytes());
-                replied.error = Some(CallError { code: Code::ModelError, message, status: None });
+                replied.error = Some(CallError::new(Code::ModelError, message));
                 return (None, Vec::new(), replied);
             }
             let (reply, repeated) = accept(reply.clone());
@@ -322,7 +334,7 @@ fn settle(done: &ModelDone, price: Option<budget::Price>) -> (Option<Reply>, Vec
             (Some(reply), repeated, replied)
         }
         Err(failure) => {
-            replied.error = Some(failure.error.clone());
+            replied.error = Some((*failure.error).clone());
             replied.tag.clone_from(&failure.tag);
             match failure.usage {
                 Some(usage) => replied.usage = priced(usage, price),

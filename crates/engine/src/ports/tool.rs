@@ -15,6 +15,7 @@ use posse_domain::contract::ExecutionContext;
 use posse_domain::event::{EffectClass, TodoItem, WriteIntent};
 use posse_domain::id::AgentId;
 pub use posse_domain::lifecycle::SpawnRequest;
+use posse_domain::message::Image;
 use posse_domain::permission::{Approvals, PathRules};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -112,6 +113,15 @@ pub trait SeenFiles: Send + Sync + std::fmt::Debug {
 pub struct ToolOutput {
     /// What the model reads.
     pub text: String,
+    /// What it sees beside it.
+    pub images: Vec<Image>,
+}
+
+impl ToolOutput {
+    /// An output that is text alone.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), images: Vec::new() }
+    }
 }
 
 /// Why a tool did not do it; the text goes back to the model.

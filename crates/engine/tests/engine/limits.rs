@@ -16,7 +16,14 @@ fn text(text: &str) -> ScriptedAnswer {
 }
 
 fn tokens(tokens: u64) -> Usage {
-    Usage { input_tokens: tokens, output_tokens: 0, cached_tokens: 0, micro_usd: None }
+    Usage {
+        input_tokens: tokens,
+        output_tokens: 0,
+        cached_tokens: 0,
+        micro_usd: None,
+        cache_write_tokens: 0,
+        reasoning_tokens: 0,
+    }
 }
 
 /// Every agent spawns two leads on every turn it has. The prompts differ: the same call failing again and again
@@ -198,7 +205,7 @@ async fn the_roots_wall_time_ends_the_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn money_is_counted_and_capped() {
-    let price = Price { input: 1_000_000, output: 1_000_000, cached: 1_000_000 };
+    let price = Price::plain(1_000_000, 1_000_000);
     let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 500, price: Some(price) };
     let world = World::new(|request| match request.purpose {
         Purpose::Work => text("working").call("probe", json!({"turn": request.turn})).usage(tokens(3_000)),

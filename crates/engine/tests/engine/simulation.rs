@@ -51,6 +51,8 @@ fn answer(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
         output_tokens: chance.below(200),
         cached_tokens: 0,
         micro_usd: None,
+        cache_write_tokens: 0,
+        reasoning_tokens: 0,
     };
     if request.purpose == Purpose::Report {
         let text = if chance.one_in(10) { "" } else { "My report." };

@@ -117,7 +117,7 @@ pub(crate) fn trace(name: &'static str, class: EffectClass, outside: &Outside, p
         if dead {
             return pending().boxed();
         }
-        async move { Ok(ToolOutput { text: format!("{name} {input}") }) }.boxed()
+        async move { Ok(ToolOutput::text(format!("{name} {input}"))) }.boxed()
     });
     made(name, class, Made { prepare: ready(), run, power })
 }
@@ -130,7 +130,7 @@ pub(crate) fn put(workspaces: Option<MemoryWorkspaces>) -> Tool {
             workspaces.as_ref().is_some_and(|all| all.put(&call.workspace, &text("path"), &text("text")));
         async move {
             if done {
-                Ok(ToolOutput { text: "put".to_owned() })
+                Ok(ToolOutput::text("put".to_owned()))
             } else {
                 Err(ToolFailure::failed("no workspace"))
             }
@@ -169,7 +169,7 @@ pub(crate) fn slow_to_prepare(
     let outside = outside.clone();
     let run: Step<ToolResult> = Arc::new(move |call, _| {
         outside.add(name, &call);
-        async { Ok(ToolOutput { text: "done".to_owned() }) }.boxed()
+        async { Ok(ToolOutput::text("done".to_owned())) }.boxed()
     });
     made(name, class, Made { prepare, run, power: None })
 }
@@ -182,7 +182,7 @@ pub(crate) fn slow_to_act(name: &'static str, class: EffectClass, outside: &Outs
         let gate = gate.clone();
         async move {
             gate.pass().await;
-            Ok(ToolOutput { text: "done".to_owned() })
+            Ok(ToolOutput::text("done".to_owned()))
         }
         .boxed()
     });

@@ -79,7 +79,12 @@ impl ScriptedAnswer {
 
     /// A call that fails after all call retries, with the provider's status if there is one.
     pub fn error(status: Option<u16>, message: impl Into<String>) -> Self {
-        Self::new(Said::Failure(CallError { code: Code::ModelError, message: message.into(), status }))
+        Self::new(Said::Failure(CallError {
+            code: Code::ModelError,
+            message: message.into(),
+            status,
+            again: false,
+        }))
     }
 
     pub(super) fn no_match(message: String) -> Self {
@@ -143,7 +148,9 @@ impl ScriptedAnswer {
                 reply.stream(&*sink);
                 Ok(ModelReply { reply: reply.to_reply(place), usage, tag })
             }
-            Said::Failure(error) => Err(ModelFailure { error, usage: Some(usage), tag }),
+            Said::Failure(error) => {
+                Err(ModelFailure { error: Box::new(error), usage: Some(usage), tag, retry: None })
+            }
         };
         async move {
             // Without latency there is no timer either: a benchmark makes tens of thousands of such calls.
@@ -182,7 +189,11 @@ impl ScriptedReply {
             name: call.name.clone(),
             input: call.input.clone(),
         };
-        Reply { text: self.text.clone().into(), calls: self.calls.iter().enumerate().map(to_call).collect() }
+        Reply {
+            text: self.text.clone().into(),
+            calls: self.calls.iter().enumerate().map(to_call).collect(),
+            raw: None,
+        }
     }
 
     /// Everything comes after the latency: a slow model is silent, and the idle timeout must see that.
@@ -210,6 +221,8 @@ impl ScriptedReply {
             output_tokens: estimate::tokens(output_chars),
             cached_tokens: 0,
             micro_usd: None,
+            cache_write_tokens: 0,
+            reasoning_tokens: 0,
         }
     }
 }

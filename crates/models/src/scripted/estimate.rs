@@ -23,7 +23,7 @@ pub(super) fn request_chars(request: &ModelRequest) -> u64 {
 fn message_chars(message: &Message) -> u64 {
     match message {
         Message::User(text) => text_chars(text),
-        Message::Assistant { text, calls } => {
+        Message::Assistant { text, calls, .. } => {
             text_chars(text) + calls.iter().map(|call| call_chars(&call.name, &call.input)).sum::<u64>()
         }
         Message::Results(results) => results.iter().map(|result| text_chars(&result.text)).sum(),

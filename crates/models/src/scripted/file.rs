@@ -82,7 +82,7 @@ fn facts_of(raw: RawFacts) -> ModelFacts {
 }
 
 fn price_of(RawPrice { input, output, cached }: RawPrice) -> Price {
-    Price { input: input.micros(), output: output.micros(), cached: cached.unwrap_or(input).micros() }
+    Price { cached: cached.unwrap_or(input).micros(), ..Price::plain(input.micros(), output.micros()) }
 }
 
 fn rule_of(raw: Spanned<RawRule>, file: &str) -> Result<Rule, ScriptError> {
@@ -127,9 +127,14 @@ fn reply_of(raw: RawReply) -> ScriptedAnswer {
     let answer = ScriptedAnswer::text(raw.text).calls(raw.tool_calls.into_iter().map(call_of));
     match raw.usage {
         None => answer,
-        Some(RawUsage { input_tokens, output_tokens, cached_tokens }) => {
-            answer.usage(Usage { input_tokens, output_tokens, cached_tokens, micro_usd: None })
-        }
+        Some(RawUsage { input_tokens, output_tokens, cached_tokens }) => answer.usage(Usage {
+            input_tokens,
+            output_tokens,
+            cached_tokens,
+            micro_usd: None,
+            cache_write_tokens: 0,
+            reasoning_tokens: 0,
+        }),
     }
 }
 

@@ -36,6 +36,8 @@ fn request() -> ModelRequest {
         temperature: None,
         top_p: None,
         tags: Arc::default(),
+        call: 1,
+        hash: posse_domain::hash::Hash::ZERO,
     }
 }
 
@@ -49,6 +51,7 @@ fn results(texts: &[&str]) -> Arc<Message> {
         tool: "read".into(),
         ok: true,
         text: (*text).into(),
+        images: Vec::new(),
     };
     Arc::new(Message::Results(texts.iter().map(result).collect()))
 }
@@ -117,7 +120,7 @@ fn each_condition_is_looked_at() {
 }
 
 fn said(text: &str) -> Arc<Message> {
-    Arc::new(Message::Assistant { text: text.into(), calls: Arc::new([]) })
+    Arc::new(Message::Assistant { text: text.into(), calls: Arc::new([]), raw: None })
 }
 
 #[test]
@@ -248,11 +251,25 @@ fn a_report_turn_gets_the_calls_too() {
 fn usage_is_what_is_said_or_an_estimate() {
     let said =
         script("- reply: {text: a, usage: {input_tokens: 1200, output_tokens: 80, cached_tokens: 200}}\n");
-    let usage = Usage { input_tokens: 1200, output_tokens: 80, cached_tokens: 200, micro_usd: None };
+    let usage = Usage {
+        input_tokens: 1200,
+        output_tokens: 80,
+        cached_tokens: 200,
+        micro_usd: None,
+        cache_write_tokens: 0,
+        reasoning_tokens: 0,
+    };
     assert_eq!(ask(&said, request()).expect("a reply").usage, usage);
     // 9 characters of system prompt and 15 of conversation; 8 of text and 4 + 2 of a call without arguments.
     let estimated = script("- reply: {text: abcdefgh, tool_calls: [{name: read}]}\n");
-    let usage = Usage { input_tokens: 6, output_tokens: 4, cached_tokens: 0, micro_usd: None };
+    let usage = Usage {
+        input_tokens: 6,
+        output_tokens: 4,
+        cached_tokens: 0,
+        micro_usd: None,
+        cache_write_tokens: 0,
+        reasoning_tokens: 0,
+    };
     assert_eq!(ask(&estimated, request()).expect("a reply").usage, usage);
 }
 
@@ -297,7 +314,14 @@ fn a_closure_can_answer() {
 #[test]
 fn an_answer_made_in_code_is_like_one_from_a_file() {
     let answer = ScriptedAnswer::text("x").calls([ScriptedCall::raw("read", "{".to_owned())]);
-    let usage = Usage { input_tokens: 1, output_tokens: 2, cached_tokens: 0, micro_usd: Some(3) };
+    let usage = Usage {
+        input_tokens: 1,
+        output_tokens: 2,
+        cached_tokens: 0,
+        micro_usd: Some(3),
+        cache_write_tokens: 0,
+        reasoning_tokens: 0,
+    };
     let rule = Rule::new(When::any().agent("2.*").expect("glob"), answer.usage(usage)).times(1);
     let model = Scripted::from_rules([rule]).with_facts(ModelFacts { context_tokens: 5, ..DEFAULT_FACTS });
     assert_eq!(model.facts().context_tokens, 5);

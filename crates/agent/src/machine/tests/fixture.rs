@@ -87,6 +87,7 @@ impl Told {
             model: "a/b".to_owned(),
             request_hash: upcoming,
             reserved: Amount { input_tokens: 1, output_tokens: 1, micro_usd: None },
+            preamble: None,
         });
         assert_eq!(self.next(), Step::Wait);
         assert_eq!(self.machine.conversation().hash(), upcoming, "what was announced is what is sent");
@@ -116,14 +117,14 @@ impl Told {
             name: (*name).to_owned(),
             input: input.clone(),
         };
-        let reply = Reply { text: text.into(), calls: calls.iter().map(call).collect() };
+        let reply = Reply { text: text.into(), calls: calls.iter().map(call).collect(), raw: None };
         let (reply, repeated) = accept(reply);
         self.tell(self.replied(Some(reply), None));
         repeated
     }
 
     pub(super) fn fail(&mut self, code: Code, message: &str) {
-        let error = CallError { code, message: message.to_owned(), status: None };
+        let error = CallError { code, message: message.to_owned(), status: None, again: false };
         self.tell(self.replied(None, Some(error)));
     }
 
@@ -148,6 +149,7 @@ impl Told {
             child: None,
             seen: Vec::new(),
             elapsed_ms: 20,
+            images: Vec::new(),
         });
     }
 
@@ -203,7 +205,7 @@ pub(super) fn said(machine: &Machine) -> Vec<String> {
         .iter()
         .map(|message| match &**message {
             Message::User(text) => format!("user: {text}"),
-            Message::Assistant { text, calls } => {
+            Message::Assistant { text, calls, .. } => {
                 let calls: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
                 format!("model: {text}{calls:?}")
             }

@@ -409,6 +409,7 @@ fn files_that_were_seen_are_remembered_until_the_attempt_ends() {
         child: None,
         seen: vec![posse_domain::event::SeenFile { path: "a.rs".to_owned(), hash }],
         elapsed_ms: 1,
+        images: Vec::new(),
     });
     assert_eq!(told.machine.seen_files().get("a.rs"), Some(&hash));
     told.retry("x");
@@ -429,7 +430,7 @@ fn every_call_of_an_accepted_reply_has_an_id_of_its_own() {
         (&["a~2", "a~2", "a", "a"], &["a~2", "a~2~2", "a", "a~3"], &["a~2~2", "a~3"]),
     ];
     for (given, expected, doubled) in table {
-        let reply = Reply { text: "".into(), calls: given.iter().map(|id| call(id)).collect() };
+        let reply = Reply { text: "".into(), calls: given.iter().map(|id| call(id)).collect(), raw: None };
         let (reply, repeated) = accept(reply);
         let ids: Vec<&str> = reply.calls.iter().map(|call| call.id.as_str()).collect();
         assert_eq!(ids, expected, "{given:?}");
@@ -440,7 +441,8 @@ fn every_call_of_an_accepted_reply_has_an_id_of_its_own() {
 #[test]
 fn ten_thousand_calls_of_one_id_are_told_apart() {
     let call = |_| ToolCall { id: "same".to_owned(), name: "read".to_owned(), input: json!({}) };
-    let (reply, repeated) = accept(Reply { text: "".into(), calls: (0..10_000).map(call).collect() });
+    let (reply, repeated) =
+        accept(Reply { text: "".into(), calls: (0..10_000).map(call).collect(), raw: None });
     let ids: std::collections::HashSet<&str> = reply.calls.iter().map(|call| call.id.as_str()).collect();
     assert_eq!((ids.len(), repeated.len()), (10_000, 9_999));
 }

@@ -15,12 +15,13 @@ fn conversation(turns: &[Vec<usize>]) -> Conversation {
     let mut conversation = Conversation::default();
     conversation.push(Message::User("Find it.".into()));
     for sizes in turns {
-        conversation.push(Message::Assistant { text: "I look.".into(), calls: Arc::new([]) });
+        conversation.push(Message::Assistant { text: "I look.".into(), calls: Arc::new([]), raw: None });
         let result = |(at, size): (usize, &usize)| CallResult {
             call_id: format!("call_{at}").into(),
             tool: "read".into(),
             ok: true,
             text: "x".repeat(*size).into(),
+            images: Vec::new(),
         };
         conversation.push(Message::Results(sizes.iter().enumerate().map(result).collect()));
     }

@@ -1,6 +1,7 @@
 //! Every kind of event, there and back; what is long, what is unknown, what is broken.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -14,17 +15,17 @@ use crate::event::{
     Answered, AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed,
     ChecksPassed, ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote, InputAnswered,
     InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied,
-    PermissionDecided, Purpose, QueuedFor, ReportCause, RunCancelled, RunCompleted, RunFailed, RunPlanned,
-    RunResult, RunResumed, RunStarted, RunTerms, SeenFile, Sender, SubagentAttempt, SubagentClosed,
-    SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted,
-    SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus, ToolFinished, ToolIntended, ToolInterrupted,
-    UnownedWriters, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged,
-    WriteIntent,
+    PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QueuedFor, ReportCause,
+    RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted, RunTerms, SeenFile,
+    Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
+    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus,
+    ToolFinished, ToolIntended, ToolInterrupted, UnownedWriters, WorkspaceMade, WorkspaceRemoved,
+    WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
 };
 use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{FailKind, StateName};
-use crate::message::{Reply, ToolCall};
+use crate::message::{Image, MediaType, RawReply, Reply, ToolCall};
 use crate::object_id::ObjectId;
 use crate::permission::{Decision, Rule, Rules};
 use crate::plan::{IntegrationOrder, OnFailure, Plan, Step};
@@ -81,7 +82,14 @@ fn figures() -> Figures {
 }
 
 fn usage() -> Usage {
-    Usage { input_tokens: 4, output_tokens: 5, cached_tokens: 1, micro_usd: Some(6) }
+    Usage {
+        input_tokens: 4,
+        output_tokens: 5,
+        cached_tokens: 1,
+        cache_write_tokens: 2,
+        reasoning_tokens: 3,
+        micro_usd: Some(6),
+    }
 }
 
 fn failed(text: &str) -> Vec<FailedChild> {
@@ -308,12 +316,35 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             model: text.to_owned(),
             request_hash: Hash::of(b"x"),
             reserved: Amount { input_tokens: 1, output_tokens: 2, micro_usd: None },
+            preamble: Some(Box::new(Preamble {
+                system: text.into(),
+                tools: Hash::of(b"t"),
+                tools_text: Some(text.into()),
+            })),
         }
         .into(),
-        replied(Some(Reply { text: text.into(), calls }), None),
+        replied(Some(Reply { text: text.into(), calls: calls.clone(), raw: None }), None),
+        replied(
+            Some(Reply {
+                text: text.into(),
+                calls,
+                raw: Some(Arc::new(RawReply {
+                    model: text.to_owned(),
+                    content: json!([{"thinking": text}]),
+                })),
+            }),
+            None,
+        ),
+        ProviderWaitStarted { provider: text.to_owned(), reason: text.to_owned(), until_ms: 7 }.into(),
+        ProviderWaitEnded { waited_ms: 7 }.into(),
         replied(
             None,
-            Some(CallError { code: Code::ModelError, message: text.to_owned(), status: Some(529) }),
+            Some(CallError {
+                code: Code::ModelError,
+                message: text.to_owned(),
+                status: Some(529),
+                again: true,
+            }),
         ),
         ToolIntended {
             call_id: text.to_owned(),
@@ -330,6 +361,7 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             ok: false,
             code: Some(Code::ToolError),
             output: text.into(),
+            images: vec![Image { media_type: MediaType::Png, base64: text.into() }],
             child: Some(agent()),
             seen: vec![SeenFile { path: text.to_owned(), hash: Hash::of(b"z") }],
             elapsed_ms: 4,
@@ -476,7 +508,7 @@ fn what_is_long_leaves_a_short_payload() {
             change: None,
         }
         .into(),
-        replied(Some(Reply { text: long.as_str().into(), calls: Vec::new() }), None),
+        replied(Some(Reply { text: long.as_str().into(), calls: Vec::new(), raw: None }), None),
         MessageReceived { from: Sender::Person, text: long.as_str().into() }.into(),
     ] {
         let mut event = event(body);
@@ -501,7 +533,7 @@ fn a_wide_reply_is_stored_once_and_whole() {
             input: json!({"prompt": n.to_string()}),
         })
         .collect();
-    let event = event(replied(Some(Reply { text: "I split it.".into(), calls }), None));
+    let event = event(replied(Some(Reply { text: "I split it.".into(), calls, raw: None }), None));
     let mut blobs = Vec::new();
     let stored = stored(&event, &mut blobs);
     assert_eq!(blobs.len(), 1);
@@ -516,7 +548,7 @@ fn one_call_with_long_arguments_is_stored_as_a_blob_too() {
         name: "write".to_owned(),
         input: json!({"content": "x".repeat(1_000_000)}),
     }];
-    let event = event(replied(Some(Reply { text: "".into(), calls }), None));
+    let event = event(replied(Some(Reply { text: "".into(), calls, raw: None }), None));
     let mut blobs = Vec::new();
     assert!(stored(&event, &mut blobs).payload.len() < 1_000);
     assert_eq!(round_trip(&event), event);
@@ -527,7 +559,7 @@ fn a_missing_or_broken_blob_is_an_error() {
     let long = "x".repeat(10_000);
     for body in [
         MessageReceived { from: Sender::Person, text: long.as_str().into() }.into(),
-        replied(Some(Reply { text: long.as_str().into(), calls: Vec::new() }), None),
+        replied(Some(Reply { text: long.as_str().into(), calls: Vec::new(), raw: None }), None),
     ] {
         let stored = stored(&event(body), &mut Vec::new());
         let mut lost = Event::decode(&stored).expect("decoded");
@@ -535,7 +567,7 @@ fn a_missing_or_broken_blob_is_an_error() {
         assert!(error.to_string().contains("is missing"), "{error}");
     }
     let stored = stored(
-        &event(replied(Some(Reply { text: long.as_str().into(), calls: Vec::new() }), None)),
+        &event(replied(Some(Reply { text: long.as_str().into(), calls: Vec::new(), raw: None }), None)),
         &mut Vec::new(),
     );
     for broken in ["", "no json", r#"{"text": 7}"#, r#"{"text": "x", "more": 1}"#] {

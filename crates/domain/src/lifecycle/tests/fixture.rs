@@ -269,6 +269,7 @@ impl Played {
             model: "test/model".to_owned(),
             request_hash: Hash::ZERO,
             reserved: Amount { input_tokens: 100, output_tokens: 50, micro_usd: Some(7) },
+            preamble: None,
         };
         self.put((agent.clone(), called.into()));
         true
@@ -279,17 +280,23 @@ impl Played {
         let crate::lifecycle::OpenState::Running { attempt } = open.state else {
             panic!("it calls and does not run")
         };
-        let error =
-            error.then(|| CallError { code: Code::ModelError, message: "no".to_owned(), status: None });
+        let error = error.then(|| CallError::new(Code::ModelError, "no".to_owned()));
         let text = "a long reply ".repeat(300);
         let replied = ModelReplied {
             attempt,
             turn: 1,
             call: 1,
-            reply: error.is_none().then(|| Reply { text: text.into(), calls: Vec::new() }),
+            reply: error.is_none().then(|| Reply { text: text.into(), calls: Vec::new(), raw: None }),
             reply_at: None,
             error,
-            usage: Usage { input_tokens: 90, output_tokens: 10, cached_tokens: 5, micro_usd: Some(3) },
+            usage: Usage {
+                input_tokens: 90,
+                output_tokens: 10,
+                cached_tokens: 5,
+                micro_usd: Some(3),
+                cache_write_tokens: 0,
+                reasoning_tokens: 0,
+            },
             estimated: false,
             tag: None,
             elapsed_ms: 3,
@@ -316,6 +323,7 @@ impl Played {
             child: None,
             seen: Vec::new(),
             elapsed_ms: 2,
+            images: Vec::new(),
         };
         self.put((agent.clone(), finished.into()));
     }
