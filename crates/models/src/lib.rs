@@ -8,7 +8,11 @@
 pub mod scripted;
 
 mod catalog;
+mod endpoint;
+#[expect(dead_code, reason = "the models that stand in it follow")]
+mod line;
 #[expect(dead_code, reason = "the formats that implement it follow")]
 mod wire;
 
 pub use catalog::Catalog;
+pub use endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
