@@ -3,13 +3,19 @@
 //! Each format is one file that implements [`Wire`]. What all of them need around it is elsewhere and exists once:
 //! `http` sends and reads, `provider` knows who speaks what, and `line` keeps calls within their limits.
 
+mod refused;
+
 use std::time::Duration;
 
 use posse_domain::budget::Usage;
 use posse_domain::code::Code;
 use posse_domain::message::Reply;
 use posse_engine::ports::{ModelRequest, StreamPart};
-use serde_json::Value;
+
+pub(crate) use refused::{Refused, short};
+
+/// Bytes of arguments that all calls of one reply may have together.
+pub(crate) const MAX_ARGUMENT_BYTES: usize = 8 * 1024 * 1024;
 
 /// A wire format.
 pub(crate) trait Wire: Send + Sync + 'static {
@@ -55,20 +61,26 @@ pub(crate) struct WireRequest {
     pub(crate) body: Vec<u8>,
 }
 
-/// One event of a stream, as server-sent events have them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StreamEvent {
+/// One event of a stream, as server-sent events have them. It is read where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamEvent<'a> {
     /// The kind; empty if the stream named none.
-    pub(crate) event: String,
+    pub(crate) event: &'a str,
     /// The data.
-    pub(crate) data: String,
+    pub(crate) data: &'a str,
 }
 
 /// Puts a reply together from the events of a stream.
 pub(crate) trait ReplyReader: Send {
     /// Takes one event and hands over what can be shown of it. An event that is a sign of life gives at least
     /// [`StreamPart::Alive`]; a ping gives nothing.
-    fn event(&mut self, event: &StreamEvent, show: &mut dyn FnMut(StreamPart)) -> Result<Flow, Problem>;
+    fn event(&mut self, event: StreamEvent<'_>, show: &mut dyn FnMut(StreamPart)) -> Result<Flow, Problem>;
+
+    /// Takes the whole answer of a server that does not stream.
+    fn whole(&mut self, body: &[u8], show: &mut dyn FnMut(StreamPart)) -> Result<(), Problem> {
+        let _ = (body, show);
+        Err(Problem::cut("the answer is no stream of events"))
+    }
 
     /// The stream has ended, or [`Flow::End`] was said. A stream that ended too early is a [`Problem::cut`]: no part
     /// of a call is ever a call.
@@ -104,22 +116,6 @@ pub(crate) enum StopReason {
     Length,
     /// It, or its provider, refused; with the provider's word for it.
     Refused(String),
-}
-
-/// An answer with a status that is no success.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Refused<'a> {
-    /// The status.
-    pub(crate) status: u16,
-    /// The body, cut at a limit.
-    pub(crate) body: &'a [u8],
-}
-
-impl Refused<'_> {
-    /// The body as JSON, if it is.
-    pub(crate) fn json(&self) -> Option<Value> {
-        serde_json::from_slice(self.body).ok()
-    }
 }
 
 /// Why a call failed.
