@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use posse_domain::canonical::{Canonical, canonical_json};
 use posse_domain::hash::Hash;
 use posse_domain::message::{Image, RawReply, ToolCall};
 use posse_domain::text::Text;
@@ -85,11 +86,11 @@ impl Message {
         match self {
             Message::User(text) => Hash::of_parts([previous.as_bytes().as_slice(), b"user", text.as_bytes()]),
             Message::Assistant { text, calls, raw } => {
-                // Calls are hashed as JSON: its keys are sorted, so equal calls have equal hashes.
-                let calls = serde_json::to_vec(calls).unwrap_or_default();
-                let raw = raw.as_ref().map(|raw| serde_json::to_vec(&raw.content).unwrap_or_default());
+                let calls: Vec<HashedCall<'_>> = calls.iter().map(HashedCall::of).collect();
+                let calls = serde_json::to_vec(&calls).unwrap_or_default();
+                let raw = raw.as_ref().map(|raw| canonical_json(&raw.content));
                 let parts = [previous.as_bytes().as_slice(), b"assistant", text.as_bytes(), &calls];
-                Hash::of_parts(parts.into_iter().chain(raw.as_deref()))
+                Hash::of_parts(parts.into_iter().chain(raw.as_deref().map(str::as_bytes)))
             }
             Message::Results(results) => {
                 let mut parts: Vec<&[u8]> = vec![previous.as_bytes().as_slice(), b"results"];
@@ -108,6 +109,20 @@ impl Message {
                 Hash::of_parts(parts)
             }
         }
+    }
+}
+
+/// A call as it is hashed: as journals have always had it, and whatever the order of its input's keys.
+#[derive(Serialize)]
+struct HashedCall<'a> {
+    id: &'a str,
+    name: &'a str,
+    input: Canonical<'a>,
+}
+
+impl<'a> HashedCall<'a> {
+    fn of(call: &'a ToolCall) -> Self {
+        Self { id: &call.id, name: &call.name, input: Canonical(&call.input) }
     }
 }
 
@@ -232,4 +247,34 @@ fn mark(tool: &str, bytes: usize) -> String {
 
 fn is_mark(text: &str) -> bool {
     text.starts_with(MARK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_a_reply_does_not_depend_on_the_order_of_keys() {
+        let said = |input: &str, content: &str| {
+            let json = |text: &str| serde_json::from_str(text).expect("json");
+            let mut conversation = Conversation::default();
+            conversation.push(Message::Assistant {
+                text: "Reading.".into(),
+                calls: [ToolCall { id: "c1".into(), name: "read".into(), input: json(input) }].into(),
+                raw: Some(Arc::new(RawReply { model: "a/b".into(), content: json(content) })),
+            });
+            conversation.hash()
+        };
+        let hash =
+            said(r#"{"path": "a", "limit": {"to": 2, "from": 1}}"#, r#"[{"type": "text", "text": "x"}]"#);
+        assert_eq!(
+            hash,
+            said(r#"{"limit": {"from": 1, "to": 2}, "path": "a"}"#, r#"[{"text": "x", "type": "text"}]"#)
+        );
+        // This text is in the hashes of every journal: it must never change.
+        let calls = br#"[{"id":"c1","name":"read","input":{"limit":{"from":1,"to":2},"path":"a"}}]"#;
+        let raw = br#"[{"text":"x","type":"text"}]"#;
+        let parts: [&[u8]; 5] = [Hash::ZERO.as_bytes(), b"assistant", b"Reading.", calls, raw];
+        assert_eq!(hash, Hash::of_parts(parts));
+    }
 }

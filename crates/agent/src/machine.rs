@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use posse_domain::canonical_json;
 use posse_domain::code::Code;
 use posse_domain::contract::{Contract, Criterion};
 use posse_domain::event::{
@@ -614,9 +615,9 @@ fn broken(cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) 
     }
 }
 
-/// What makes two calls the same. JSON objects have sorted keys, so the order of fields does not matter.
+/// What makes two calls the same. The order of fields does not matter.
 fn signature(call: &ToolCall) -> String {
-    format!("{}:{}", call.name, Hash::of(&serde_json::to_vec(&call.input).unwrap_or_default()))
+    format!("{}:{}", call.name, Hash::of(canonical_json(&call.input).as_bytes()))
 }
 
 /// Makes a reply fit to be journalled: every call has an id of its own. Gives the ids that had to be made up

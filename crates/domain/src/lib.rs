@@ -5,6 +5,7 @@
 //! `posse verify` and the tests alike.
 
 pub mod budget;
+pub mod canonical;
 pub mod code;
 pub mod contract;
 pub mod definition;
@@ -19,3 +20,5 @@ pub mod ownership;
 pub mod permission;
 pub mod plan;
 pub mod text;
+
+pub use canonical::canonical_json;

@@ -4,10 +4,12 @@
 //! compared, and neither the agent's own number nor its prompt, so that siblings with the same terms have the
 //! same text and can share one. The prompt is the first message of the conversation.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::machine::words;
 use posse_domain::budget::Budget;
+use posse_domain::canonical::Canonical;
 use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
 use posse_domain::permission::{Decision, Rule, ToolName};
@@ -198,8 +200,8 @@ fn criteria(contract: &Contract) -> String {
 
 fn result_schema(contract: &Contract) -> String {
     let Some(schema) = &contract.outputs.result_schema else { return String::new() };
-    // The keys are sorted, so equal schemas have equal text.
-    let schema = serde_json::to_string_pretty(schema).unwrap_or_default();
+    let schema: BTreeMap<_, _> = schema.iter().map(|(key, value)| (key, Canonical(value))).collect();
+    let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
     format!("\n## Schema of your result\n\n```json\n{schema}\n```\n")
 }
 

@@ -183,6 +183,7 @@ pub struct OutputTerms {
     /// Where the host writes the report.
     pub report_path_pattern: String,
     /// JSON Schema that the final answer must satisfy.
+    #[serde(serialize_with = "crate::canonical::map")]
     pub result_schema: Option<BTreeMap<String, serde_json::Value>>,
 }
 
@@ -215,7 +216,8 @@ impl Contract {
         Ok(contract)
     }
 
-    /// The contract as it is persisted. Field order is fixed by the types, so equal contracts have equal text.
+    /// The contract as it is persisted. Field order is fixed by the types and sorted in the
+    /// schema, so equal contracts have equal text.
     pub fn to_json(&self) -> String {
         // Every map key is a string and no float is NaN once `check` passed: this cannot fail.
         serde_json::to_string(self).unwrap_or_default()
@@ -228,7 +230,9 @@ impl Contract {
 
     /// The JSON Schema of the format, for editors and other programs.
     pub fn json_schema() -> serde_json::Value {
-        schemars::schema_for!(Contract).to_value()
+        let mut schema = schemars::schema_for!(Contract).to_value();
+        schema.sort_all_objects();
+        schema
     }
 
     /// Finds values that contradict each other.

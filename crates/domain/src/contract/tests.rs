@@ -286,3 +286,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_hash_does_not_depend_on_the_order_of_keys_in_the_schema() {
+    let with = |schema: &str| {
+        let mut contract = example();
+        contract.outputs.result_schema = serde_json::from_str(schema).expect("json");
+        contract
+    };
+    let one = with(r#"{"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "number"}}}"#);
+    let other =
+        with(r#"{"properties": {"a": {"type": "number"}, "b": {"type": "string"}}, "type": "object"}"#);
+    assert_eq!(one.hash(), other.hash());
+    let text =
+        r#""result_schema":{"properties":{"a":{"type":"number"},"b":{"type":"string"}},"type":"object"}"#;
+    assert!(one.to_json().contains(text), "{}", one.to_json());
+}

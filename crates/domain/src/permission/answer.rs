@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decide::{Because, Source, Verdict};
 use super::rule::Decision;
+use crate::canonical::canonical_json;
 use crate::hash::Hash;
 
 /// Longest reason that is kept with an answer, in bytes.
@@ -39,10 +40,9 @@ impl Answer {
     }
 }
 
-/// What an answer is bound to: the tool, what it is called with, and the contract of the agent that calls it. JSON
-/// objects have sorted keys, so the same arguments have one text.
+/// What an answer is bound to: the tool, what it is called with, and the contract of the agent that calls it.
 pub fn approval_hash(tool: &str, arguments: &serde_json::Value, contract: &Hash) -> Hash {
-    let arguments = arguments.to_string();
+    let arguments = canonical_json(arguments);
     Hash::of_parts([tool.as_bytes(), arguments.as_bytes(), contract.as_bytes()])
 }
 

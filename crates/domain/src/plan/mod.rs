@@ -185,6 +185,8 @@ impl Plan {
 
     /// The JSON Schema of the format, for editors and other programs.
     pub fn json_schema() -> serde_json::Value {
-        schemars::schema_for!(Plan).to_value()
+        let mut schema = schemars::schema_for!(Plan).to_value();
+        schema.sort_all_objects();
+        schema
     }
 }

@@ -23,8 +23,8 @@ pub(crate) trait Wire: Send + Sync + 'static {
     /// begin alike, so that providers find what they have cached.
     fn request(&self, target: &Target, request: &ModelRequest) -> WireRequest;
 
-    /// Reads the answer of one call.
-    fn reader(&self, target: &Target) -> Box<dyn ReplyReader>;
+    /// Reads the answer to one call's request.
+    fn reader(&self, target: &Target, request: &ModelRequest) -> Box<dyn ReplyReader>;
 
     /// What an answer that is no success means.
     fn refusal(&self, refused: &Refused<'_>) -> Problem;
@@ -142,6 +142,8 @@ pub(crate) enum ProblemKind {
     NoModel,
     /// The request is wrong; the same one is wrong again.
     Request,
+    /// The model takes no tools. From now on they are described in the prompt, so the next call is another one.
+    NoTools,
     /// Too much was asked in too short a time.
     RateLimit {
         /// When to come back, if the provider said so.
