@@ -1,6 +1,7 @@
 //! The turn machine of one agent, without IO: it says what to do next and is told what came of it.
 
 pub mod answer;
+pub mod call_retry;
 pub mod conversation;
 pub mod definition;
 pub mod machine;

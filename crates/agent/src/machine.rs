@@ -130,6 +130,15 @@ enum Phase {
     Broken(Broken),
 }
 
+/// What the host has told the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Told {
+    /// Why the report is asked for in this turn.
+    report: Option<ReportCause>,
+    /// That most of a budget is used.
+    low: bool,
+}
+
 /// The state of one agent's conversation with its model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
@@ -147,8 +156,7 @@ pub struct Machine {
     seen: Arc<BTreeMap<String, Hash>>,
     active_ms: u64,
     mended: bool,
-    /// Why the report was asked for in this turn, once the model was told so.
-    told: Option<ReportCause>,
+    told: Told,
     /// Whether the model said in this turn that the conversation is too long.
     overflowed: bool,
     /// Whether the host carries out a plan: the model is asked only if somebody writes to it.
@@ -176,7 +184,7 @@ impl Machine {
             seen: Arc::default(),
             active_ms: 0,
             mended: false,
-            told: None,
+            told: Told::default(),
             overflowed: false,
             planned: false,
         }
@@ -301,13 +309,13 @@ impl Machine {
             self.conversation.push(message);
         }
         self.inbox.clear();
-        self.told = called.cause.or(self.told);
+        self.told.report = called.cause.or(self.told.report);
         self.phase = Phase::Asking { purpose: called.purpose, cause: called.cause };
     }
 
     /// What the next model call puts into the conversation. A call that is repeated says nothing twice.
     fn waiting(&self, cause: Option<ReportCause>) -> Vec<Message> {
-        let note = cause.filter(|_| cause != self.told).map(|cause| notes::report_now(cause).into());
+        let note = cause.filter(|_| cause != self.told.report).map(|cause| notes::report_now(cause).into());
         self.inbox.iter().cloned().chain(note).map(Message::User).collect()
     }
 
@@ -339,7 +347,7 @@ impl Machine {
 
     fn take_reply(&mut self, reply: &Reply, purpose: Purpose, cause: Option<ReportCause>) {
         self.call = 0;
-        self.told = None;
+        self.told.report = None;
         self.overflowed = false;
         let text = reply.text.to_shared();
         // On a report turn no tool was offered: calls made all the same are answered elsewhere and not kept here.
@@ -437,6 +445,10 @@ impl Machine {
     fn message_received(&mut self, received: &MessageReceived) {
         let text = received.text.to_shared();
         match &received.from {
+            Sender::Host(HostNote::BudgetLow) => {
+                self.told.low = true;
+                self.inbox.push(text);
+            }
             Sender::Host(note) => {
                 let mend = matches!(note, HostNote::SchemaMismatch | HostNote::CriteriaUnanswered);
                 self.mended |= mend;
@@ -469,7 +481,7 @@ impl Machine {
             seen: Arc::default(),
             active_ms: 0,
             mended: false,
-            told: None,
+            told: Told::default(),
             overflowed: false,
             planned: self.planned,
         };
@@ -543,6 +555,11 @@ impl Machine {
     /// The call of the turn under way, from 1; 0 between turns.
     pub fn call(&self) -> u32 {
         self.call
+    }
+
+    /// Whether the agent was told that most of a budget is used.
+    pub fn is_warned(&self) -> bool {
+        self.told.low
     }
 
     /// Whether the model said in this turn that the conversation is too long.

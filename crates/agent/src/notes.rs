@@ -1,5 +1,6 @@
 //! What the host says to a model, word for word. Constant, so that requests of two runs can be compared.
 
+use posse_domain::budget::LOW_PERCENT;
 use posse_domain::event::ReportCause;
 
 /// After a reply without text and without calls.
@@ -27,6 +28,14 @@ pub fn report_now(cause: ReportCause) -> &'static str {
             "Write your whole report again now, with a line for each criterion. You have no tools."
         }
     }
+}
+
+/// Tells that most of a budget is used; `what` is the budget and its limit.
+pub fn budget_low(what: &str) -> String {
+    format!(
+        "{LOW_PERCENT} % of {what}. Finish what matters most now; when it is used up you have one turn left, \
+         for your report."
+    )
 }
 
 /// Tells what is wrong with a final answer.

@@ -1,9 +1,10 @@
 //! A tool as a model is told about it.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Name, text and input schema of a tool.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Its name.
     pub name: String,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::reserve::LOW_PERCENT;
+
 /// When an agent's time is up: `min(parent's, start + wall_ms)`, which stands still while the agent waits for
 /// a person or the run has no owner.
 ///
@@ -57,6 +59,12 @@ impl Deadline {
         let paused_ms = self.paused_ms.saturating_add(self.waited_ms(now_ms));
         let own = self.wall_ms.map(|wall| self.start_ms.saturating_add(wall).saturating_add(paused_ms));
         [own, parent_at_ms].into_iter().flatten().min()
+    }
+
+    /// Whether most of its own time is used.
+    pub fn is_low(&self, now_ms: u64) -> bool {
+        let (Some(wall_ms), Some(left_ms)) = (self.wall_ms, self.left_ms(None, now_ms)) else { return false };
+        u128::from(left_ms) * 100 <= u128::from(wall_ms) * u128::from(100 - LOW_PERCENT)
     }
 
     /// How much is left; none is no limit, zero is over.

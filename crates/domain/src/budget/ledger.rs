@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::amount::Amount;
-use super::reserve::{Capped, Exhausted, Limit, Purpose, Reservation, Sums, Want, quote};
+use super::reserve::{Capped, Exhausted, LOW_PERCENT, Limit, Low, Purpose, Reservation, Sums, Want, quote};
 use super::terms::Budget;
 use super::usage::{Figures, Usage};
 use crate::id::AgentId;
@@ -106,6 +106,12 @@ impl Ledger {
         let at = self.open_place(agent)?;
         let capped = self.upwards(at).map(|at| self.nodes[at].capped());
         Ok(quote(capped, want, purpose))
+    }
+
+    /// The nearest budget above the agent of which most is spent, its own included.
+    pub fn low(&self, agent: &AgentId) -> Option<Low> {
+        let at = self.open_place(agent).ok()?;
+        self.upwards(at).find_map(|at| self.nodes[at].low())
     }
 
     /// Reserves the worst case of a model call on every cap above it, before it is sent.
@@ -295,6 +301,17 @@ impl Node {
         }
     }
 
+    fn low(&self) -> Option<Low> {
+        // Nothing of a budget of zero is ever spent.
+        let is_low = |spent: u64, cap: u64| {
+            cap > 0 && u128::from(spent) * 100 >= u128::from(cap) * u128::from(LOW_PERCENT)
+        };
+        let tokens = self.budget.tokens.filter(|cap| is_low(self.spent.tokens, *cap)).map(Limit::Tokens);
+        let usd = self.budget.usd.filter(|cap| is_low(self.spent.micro_usd, cap.micros())).map(Limit::Usd);
+        let limit = tokens.or(usd)?;
+        Some(Low { owner: self.agent.clone(), limit })
+    }
+
     /// The cap on agents, if it has no room for one more.
     fn full(&self) -> Option<Exhausted> {
         let limit = self.budget.agents.filter(|&limit| self.created >= limit)?;
@@ -363,6 +380,23 @@ mod tests {
         assert_eq!(amount, Amount { input_tokens: 1_000_000, output_tokens: 64_000, micro_usd: None });
         ledger.forfeit(&root(), amount).expect("settled");
         assert_eq!(ledger.own(&root()).map(|own| own.usage), Some(amount.as_usage()));
+    }
+
+    #[test]
+    fn a_budget_is_low_from_four_fifths_on() {
+        let root: AgentId = "k3f9ab2c".parse().expect("id");
+        let budget = Budget { tokens: Some(1_000), ..Budget::NONE };
+        let mut ledger = Ledger::open_root(&root, &budget).expect("ledger");
+        let child = root.child(1);
+        ledger.open_child(&child, &Budget::NONE).expect("child");
+        let spend = |tokens| Usage { input_tokens: tokens, ..Usage::ZERO }.into();
+        ledger.record(&child, spend(799)).expect("open");
+        assert_eq!(ledger.low(&child), None);
+        ledger.record(&child, spend(1)).expect("open");
+        let low = ledger.low(&child).expect("low").to_string();
+        assert_eq!(low, "the budget of the run is used: its limit is 1000 tokens");
+        let none = Ledger::open_root(&root, &Budget { tokens: Some(0), ..Budget::NONE }).expect("ledger");
+        assert_eq!(none.low(&root), None, "exhausted, not low");
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub use limits::{
     DEFAULT_BASE_TURNS, DEFAULT_MAX_DEPTH, DEFAULT_MAX_ORCHESTRATION_DEPTH, MIN_CHILD_TURNS,
     effective_max_depth, turn_limit,
 };
-pub use reserve::{Exhausted, Limit, MIN_OUTPUT_TOKENS, Purpose, REPORT_TOKENS, Reservation, Want};
+pub use reserve::{
+    Exhausted, LOW_PERCENT, Limit, Low, MIN_OUTPUT_TOKENS, Purpose, REPORT_TOKENS, Reservation, Want,
+};
 pub use terms::{Budget, InvalidBudget};
 pub use usage::{Figures, Usage};

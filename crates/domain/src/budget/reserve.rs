@@ -23,6 +23,9 @@ pub const MIN_OUTPUT_TOKENS: u64 = 256;
 /// the agents open at that moment, and never set aside when one is spawned.
 pub const REPORT_TOKENS: u64 = 1024;
 
+/// Part of a budget from which on its agents are told that it is running out.
+pub const LOW_PERCENT: u64 = 80;
+
 /// What a call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -65,6 +68,21 @@ pub struct Exhausted {
     pub owner: AgentId,
     /// The limit.
     pub limit: Limit,
+}
+
+/// A budget that is running out. Reads as what follows `most of`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Low {
+    /// The agent whose budget it is.
+    pub owner: AgentId,
+    /// The limit.
+    pub limit: Limit,
+}
+
+impl fmt::Display for Low {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the budget of {} is used: {}", whose(&self.owner), self.limit)
+    }
 }
 
 /// Whose budget it is, in words that are the same in every run: models read them.

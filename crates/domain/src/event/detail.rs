@@ -710,6 +710,8 @@ pub enum HostNote {
     SchemaMismatch,
     /// Its report does not answer every criterion.
     CriteriaUnanswered,
+    /// Most of a budget is used.
+    BudgetLow,
 }
 
 /// See [`super::EventBody::MessageReceived`].

@@ -1,6 +1,7 @@
 //! An attempt has ended badly: another one, or failed.
 
 use super::{Decided, Failure, OpenState, Run, StateName};
+use crate::code::Code;
 use crate::event::{SubagentAttempt, SubagentFailed};
 use crate::id::AgentId;
 
@@ -20,6 +21,7 @@ impl Run {
         let OpenState::Running { attempt } = agent.state else { return false };
         !id.is_root()
             && failure.kind.is_retried()
+            && !is_hopeless(failure.code)
             && attempt <= agent.contract.execution.max_retries
             && !self.is_cancelled(id)
     }
@@ -50,4 +52,9 @@ impl Run {
         let failed = SubagentFailed { from, to: StateName::Failed, kind, code, reason, report };
         Some(Attempt::Over((id.clone(), failed.into())))
     }
+}
+
+/// Whether another attempt would fail in the same way.
+fn is_hopeless(code: Code) -> bool {
+    matches!(code, Code::Unauthenticated | Code::ReplayDiffers)
 }

@@ -417,6 +417,22 @@ impl Run {
         false
     }
 
+    /// What the agent should know of its budgets: most of one is used, its own or that of one above it.
+    pub fn low_budget(&self, id: &AgentId, now_ms: i64) -> Option<String> {
+        if let Some(low) = self.ledger.low(id) {
+            return Some(low.to_string());
+        }
+        let now_ms = u64::try_from(now_ms).unwrap_or(0);
+        let mut at = Some(id.clone());
+        while let Some(id) = at {
+            if self.open(&id).is_some_and(|agent| agent.deadline.is_low(now_ms)) {
+                return Some("the time there is for this is used".to_owned());
+            }
+            at = id.parent();
+        }
+        None
+    }
+
     /// When the agent's time is up as of now: its own deadline or that of one above it, whichever comes first.
     pub fn deadline_ms(&self, id: &AgentId, now_ms: i64) -> Option<i64> {
         let above = id.parent().and_then(|parent| self.deadline_ms(&parent, now_ms));

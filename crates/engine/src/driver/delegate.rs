@@ -458,6 +458,9 @@ impl Driver {
         if let Some(operation) = self.asks_about(id) {
             return Some(format!("a person: {}", first_line(operation, OPERATION_MAX_CHARS)).into());
         }
+        if self.run.open(id).is_some_and(|agent| agent.provider_wait.is_some()) {
+            return Some("its model's provider".into());
+        }
         let merging =
             self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }));
         let blocked = if merging {

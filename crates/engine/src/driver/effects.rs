@@ -18,12 +18,13 @@ use tokio::time::Instant;
 
 use super::Driver;
 use super::session::CallStage;
+use super::waiting::Waited;
 use crate::deltas::CallSink;
 use crate::history::conversation_of;
 use crate::ports::{
     CallContext, CheckRequest, EffectTool, Faults, MadeWorkspace, Mail, Merge, MergeRequest, Model,
-    ModelFailure, ModelReply, ModelRequest, Prepared, Recovered, Salvage, StopSignal, StoreError,
-    ToolFailure, ToolResult, Updated, Urgency, WorkspaceOf, WorkspaceProblem,
+    ModelFailure, ModelReply, ModelRequest, Permit, Prepared, Recovered, Retry, Salvage, StopSignal,
+    StoreError, ToolFailure, ToolResult, Updated, Urgency, WorkspaceOf, WorkspaceProblem,
 };
 
 /// How long an exec call may go on beyond its limit: it ends its programs gracefully, and reads what they still say.
@@ -68,6 +69,8 @@ pub(super) enum Effect {
 pub(super) struct ModelEffect {
     pub(super) model: Arc<dyn Model>,
     pub(super) request: ModelRequest,
+    /// Held until the call has ended.
+    pub(super) permit: Permit,
     pub(super) call: u32,
     pub(super) reserved: Amount,
     pub(super) total: Option<Duration>,
@@ -85,6 +88,10 @@ pub(super) struct Limit {
 /// are effects in flight.
 pub(super) enum Input {
     Model(Box<ModelDone>),
+    Waited {
+        agent: AgentId,
+        waited: Waited,
+    },
     Prepared {
         agent: AgentId,
         call_id: Arc<str>,
@@ -318,7 +325,7 @@ async fn ask(
     sender: mpsc::UnboundedSender<Input>,
     faults: Faults,
 ) {
-    let ModelEffect { model, request, call, reserved, total, idle } = effect;
+    let ModelEffect { model, request, permit, call, reserved, total, idle } = effect;
     let (agent, attempt, turn) = (request.agent.clone(), request.attempt, request.turn);
     faults.hit("engine.model.before_send");
     let began = Instant::now();
@@ -327,36 +334,40 @@ async fn ask(
     let result = tokio::select! {
         biased;
         result = answer => result,
-        reason = watchdog(&alive, idle, total) => Err(timed_out(reason)),
+        failure = watchdog(&alive, idle, total) => Err(failure),
     };
+    drop(permit);
     faults.hit("engine.model.after_reply");
     let done = ModelDone { agent, attempt, turn, call, reserved, result, elapsed: began.elapsed() };
     drop(sender.send(Input::Model(Box::new(done))));
 }
 
 /// Ends when a call has been silent for `idle`, or has taken `total` in all.
-async fn watchdog(alive: &Notify, idle: Duration, total: Option<Duration>) -> String {
+async fn watchdog(alive: &Notify, idle: Duration, total: Option<Duration>) -> ModelFailure {
     let end = total.map(|total| (tokio::time::Instant::now() + total, total));
     loop {
         let silent = tokio::time::Instant::now() + idle;
-        let (at, reason) = match end {
-            Some((end, total)) if end < silent => (end, format!("no reply within {} ms", total.as_millis())),
-            _ => (silent, format!("the model was silent for {} ms", idle.as_millis())),
+        let (at, silence) = match end {
+            Some((end, _)) if end < silent => (end, false),
+            _ => (silent, true),
         };
         tokio::select! {
-            () = tokio::time::sleep_until(at) => return reason,
+            () = tokio::time::sleep_until(at) => return timed_out(silence, idle, total.unwrap_or_default()),
             () = alive.notified() => {}
         }
     }
 }
 
-fn timed_out(message: String) -> ModelFailure {
-    ModelFailure {
-        error: Box::new(CallError::new(Code::Timeout, message)),
-        usage: None,
-        tag: None,
-        retry: None,
-    }
+/// A call that was cut off. One that fell silent may be made again; one that took all the time there was may not.
+fn timed_out(silence: bool, idle: Duration, total: Duration) -> ModelFailure {
+    let message = if silence {
+        format!("the model was silent for {} ms", idle.as_millis())
+    } else {
+        format!("no reply within {} ms", total.as_millis())
+    };
+    let retry = silence.then_some(Retry { after: Duration::ZERO, limited: false });
+    let error = Box::new(CallError::new(Code::Timeout, message));
+    ModelFailure { error, usage: None, tag: None, retry }
 }
 
 async fn look(

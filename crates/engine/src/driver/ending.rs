@@ -25,7 +25,7 @@ pub(super) fn failure_of(broken: Broken) -> Failure {
 impl Session {
     /// Drops every task of this agent. For a driver that gives its run up; a write in progress ends by itself.
     pub(super) fn abort_all(&self) {
-        if let Some(task) = &self.asking {
+        for task in [&self.asking, &self.waiting].into_iter().flatten() {
             task.abort();
         }
         for call in self.calls.values() {
@@ -118,6 +118,7 @@ impl Driver {
     pub(super) fn cut_short(&mut self, id: &AgentId, at_once: bool) {
         // What it queued for slots is found stale when its turn comes.
         self.budget_line.retain(|waiting| waiting != id);
+        self.stop_waiting(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.wants_model = false;
         let kind = session.kind.clone();

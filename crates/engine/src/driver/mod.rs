@@ -16,10 +16,12 @@ mod mail;
 mod model;
 mod place;
 mod planning;
+mod preamble;
 mod recover;
 mod session;
+mod waiting;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,9 +29,8 @@ use futures::future::BoxFuture;
 use posse_agent::conversation::Conversation;
 use posse_agent::definition::system_prompt;
 use posse_agent::machine::{Machine, Step};
-use posse_agent::tool_spec::ToolSpec;
 use posse_domain::code::Code;
-use posse_domain::event::{CallError, EffectClass, Event, EventBody, QueuedFor, RunPlanned};
+use posse_domain::event::{CallError, Event, EventBody, QueuedFor, RunPlanned};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, Run, RunEnd};
@@ -45,7 +46,7 @@ use crate::deltas::{DELTA_BATCH, DeltaHub};
 use crate::integrate::Lane;
 use crate::ports::{
     Basis, Commit, Committed, Epoch, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, Pulse,
-    RunKey, Spawnable, StoreError, StreamSink, Tool, Urgency,
+    RunKey, StoreError, StreamSink, Tool, Urgency,
 };
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
@@ -152,7 +153,9 @@ pub(crate) struct Driver {
     /// Children created in this round; the ones still waiting at its end say so.
     fresh: Vec<AgentId>,
     system_texts: HashMap<String, (Arc<str>, Hash)>,
-    tool_lists: HashMap<String, Arc<[Arc<ToolSpec>]>>,
+    tool_lists: HashMap<String, Arc<preamble::ToolList>>,
+    /// The lists of tools whose text is in the journal.
+    told_tools: HashSet<Hash>,
     /// What the run needs and is not there: its directory, or an agent's model.
     missing: Option<String>,
     poisoned: Option<Stop>,
@@ -217,6 +220,7 @@ impl Driver {
             fresh: Vec::new(),
             system_texts: HashMap::new(),
             tool_lists: HashMap::new(),
+            told_tools: HashSet::new(),
             missing: None,
             poisoned: None,
         }
@@ -338,6 +342,7 @@ impl Driver {
     fn take(&mut self, input: Input) {
         match input {
             Input::Model(done) => self.model_done(&done),
+            Input::Waited { agent, waited } => self.waited(&agent, waited),
             Input::Prepared { agent, call_id, result } => self.prepared(&agent, &call_id, result),
             Input::Tool { agent, call_id, result, elapsed, cut } => {
                 self.tool_done(&agent, &call_id, result, elapsed, cut);
@@ -522,7 +527,7 @@ impl Driver {
 
     fn want_model(&mut self, id: &AgentId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.wants_model || session.held {
+        if session.wants_model || session.held || session.waiting.is_some() {
             return;
         }
         session.wants_model = true;
@@ -575,7 +580,7 @@ impl Driver {
             self.system_texts.insert(text, known.clone());
             known
         };
-        let preamble = preamble(&text_hash, &system, &tools);
+        let preamble = preamble::of(&text_hash, &system, &tools);
         let facts = model.facts();
         let session = Session {
             machine: Machine::new(&contract, prior),
@@ -586,6 +591,9 @@ impl Driver {
             tools,
             preamble,
             asking: None,
+            permit: None,
+            waiting: None,
+            unanswered: None,
             wants_model: false,
             held: false,
             needs_history: false,
@@ -602,45 +610,6 @@ impl Driver {
         };
         self.sessions.insert(id.clone(), session);
         Ok(())
-    }
-
-    /// The tools an agent is offered. One list for all agents of a definition with the same tools.
-    fn tools_of(&mut self, id: &AgentId) -> Arc<[Arc<ToolSpec>]> {
-        let Some(agent) = self.run.open(id) else { return Arc::new([]) };
-        let grant = agent.authority.grant();
-        let context = &agent.contract.context;
-        let spawns =
-            grant.can_spawn_children && grant.max_delegation_depth > 0 && context.can_spawn_sub_agent();
-        let mut names: Vec<&str> =
-            grant.allowed_tools.iter().map(posse_domain::permission::ToolName::as_str).collect();
-        names.retain(|name| {
-            let tool = self.rt.tools.get(name);
-            tool.is_some_and(|tool| spawns || tool.class != EffectClass::Delegate)
-        });
-        let key = format!("{}\0{}", agent.kind.definition.name, names.join("\0"));
-        if let Some(list) = self.tool_lists.get(&key) {
-            return list.clone();
-        }
-        let spawnable = if spawns { self.spawnable(id) } else { Vec::new() };
-        let describe =
-            |name: &&str| self.rt.tools.get(name).map(|tool| Arc::new((tool.describe)(&spawnable)));
-        let list: Arc<[Arc<ToolSpec>]> = names.iter().filter_map(describe).collect();
-        self.tool_lists.insert(key, list.clone());
-        list
-    }
-
-    fn spawnable(&self, id: &AgentId) -> Vec<Spawnable> {
-        let Some(agent) = self.run.open(id) else { return Vec::new() };
-        let names = agent.kind.definition.spawns.iter().flatten();
-        names
-            .filter_map(|name| self.run.kind(name))
-            .filter(|kind| kind.definition.mode != posse_domain::definition::Mode::Primary)
-            .map(|kind| Spawnable {
-                name: kind.definition.name.clone(),
-                description: kind.definition.description.clone(),
-                may_spawn: kind.definition.spawns.is_some(),
-            })
-            .collect()
     }
 
     fn tool(&self, name: &str) -> Option<&Tool> {
@@ -693,18 +662,6 @@ impl Model for NoModel {
         let error = CallError::new(Code::ModelError, "the model is not there".to_owned());
         Box::pin(async { Err(ModelFailure::last(error)) })
     }
-}
-
-/// What every request of an agent begins with: hash and estimated size.
-fn preamble(text_hash: &Hash, system: &str, tools: &Arc<[Arc<ToolSpec>]>) -> (Hash, u64) {
-    let mut bytes = system.len() as u64;
-    let mut parts: Vec<&[u8]> = vec![text_hash.as_bytes().as_slice()];
-    for tool in tools.iter() {
-        // The schema's text is long; its length is estimated from the description, its identity from the name.
-        bytes += tool.name.len() as u64 + 2 * tool.description.len() as u64;
-        parts.extend([tool.name.as_bytes(), tool.description.as_bytes()]);
-    }
-    (Hash::of_parts(parts), bytes)
 }
 
 /// These agents and all above them: what one spends is in the figures of every subtree it is part of.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use posse_agent::machine::{Step, accept};
+use posse_agent::notes;
 use posse_domain::budget::{self, Amount, Reservation, Usage};
 use posse_domain::code::Code;
 use posse_domain::event::{
@@ -17,7 +18,8 @@ use posse_domain::message::Reply;
 use super::Driver;
 use super::effects::{Effect, ModelDone, ModelEffect};
 use super::session::Base;
-use crate::ports::{ModelFacts, ModelReply, ModelRequest};
+use super::waiting::Next;
+use crate::ports::{CallSize, ModelFacts, ModelReply, ModelRequest};
 
 /// Largest reply taken from a model; a larger one is a failed call.
 const REPLY_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -51,6 +53,7 @@ impl Driver {
             self.scheduler.release(kind);
             return self.end_attempt(id, failure);
         }
+        self.warn_of_budget(id, purpose);
         if let Some(limit) = self.context_limit(id) {
             self.trim(id, limit);
         }
@@ -60,12 +63,22 @@ impl Driver {
             (purpose, cause, quote) = self.quote(id, purpose, cause);
         }
         match quote {
-            Quote::Granted(reserved) => self.send(id, &Decided { turn, call, purpose, cause, reserved }),
+            Quote::Granted(reserved) => {
+                let size =
+                    CallSize { input_tokens: reserved.input_tokens, output_tokens: reserved.output_tokens };
+                if self.has_leave(id, size) {
+                    self.send(id, &Decided { turn, call, purpose, cause, reserved });
+                } else {
+                    self.scheduler.release(kind);
+                }
+            }
             Quote::Wait => {
+                self.give_leave_back(id);
                 self.scheduler.release(kind);
                 self.budget_line.push_back(id.clone());
             }
             Quote::Exhausted(reason) => {
+                self.give_leave_back(id);
                 self.scheduler.release(kind);
                 // It waits for its children, and what they say is added to what it has said: the end of the last
                 // one brings it back here.
@@ -83,6 +96,24 @@ impl Driver {
                     },
                 );
             }
+        }
+    }
+
+    /// Somebody else may call meanwhile.
+    fn give_leave_back(&mut self, id: &AgentId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.permit = None;
+        }
+    }
+
+    /// Tells an agent once that most of a budget is used.
+    fn warn_of_budget(&mut self, id: &AgentId, purpose: Purpose) {
+        let warned = self.sessions.get(id).is_none_or(|session| session.machine.is_warned());
+        if warned || purpose == Purpose::Report {
+            return;
+        }
+        if let Some(low) = self.run.low_budget(id, self.rt.parts.system.now_ms()) {
+            self.tell(id, HostNote::BudgetLow, notes::budget_low(&low));
         }
     }
 
@@ -151,9 +182,14 @@ impl Driver {
         if call_ids.is_empty() {
             return false;
         }
-        let freed_bytes = conversation.clone().trim(&call_ids);
-        self.emit(id.clone(), ContextTrimmed { call_ids, freed_bytes });
+        self.leave_out(id, call_ids);
         true
+    }
+
+    fn leave_out(&mut self, id: &AgentId, call_ids: Vec<String>) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let freed_bytes = session.machine.conversation().clone().trim(&call_ids);
+        self.emit(id.clone(), ContextTrimmed { call_ids, freed_bytes });
     }
 
     fn send(&mut self, id: &AgentId, decided: &Decided) {
@@ -174,20 +210,14 @@ impl Driver {
             session.machine.upcoming(cause).0.as_bytes().as_slice(),
         ]);
         let model = contract.execution.model.clone();
-        let called = ModelCalled {
-            attempt,
-            turn,
-            call,
-            purpose,
-            cause,
-            model,
-            request_hash,
-            reserved,
-            preamble: None,
-        };
+        let first = (attempt, turn, call) == (1, 1, 1);
+        let preamble = if first { self.preamble_to_keep(id) } else { None };
+        let called =
+            ModelCalled { attempt, turn, call, purpose, cause, model, request_hash, reserved, preamble };
         self.emit(id.clone(), called);
         // The event put waiting messages into the conversation: the request is made after it.
-        let Some(session) = self.sessions.get(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let permit = session.permit.take().unwrap_or_default();
         let request = ModelRequest {
             agent: id.clone(),
             definition: session.kind.clone(),
@@ -198,7 +228,11 @@ impl Driver {
             hash: request_hash,
             purpose,
             system: session.system.clone(),
-            tools: if purpose == Purpose::Report { std::sync::Arc::new([]) } else { session.tools.clone() },
+            tools: if purpose == Purpose::Report {
+                std::sync::Arc::new([])
+            } else {
+                session.tools.specs.clone()
+            },
             messages: session.machine.conversation().messages().to_vec(),
             max_output_tokens: reserved.output_tokens,
             temperature: contract.execution.temperature,
@@ -214,6 +248,7 @@ impl Driver {
         let effect = ModelEffect {
             model: session.model.clone(),
             request,
+            permit,
             call,
             reserved,
             total,
@@ -235,11 +270,25 @@ impl Driver {
         let price = session.facts.price;
         let kind = session.kind.clone();
         self.scheduler.release(&kind);
-        let (reply, repeated, replied) = settle(done, price);
+        let next = self.after_failure(done);
+        let (reply, repeated, mut replied) = settle(done, price);
+        if let Some(error) = &mut replied.error {
+            error.again = !matches!(next, Next::Over);
+        }
+        let reason = replied.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
         let report_turn = self.sessions.get(&done.agent).is_some_and(|s| s.machine.is_reporting());
         self.emit(done.agent.clone(), Box::new(replied));
         if let Some(session) = self.sessions.get_mut(&done.agent) {
             session.cursor = 0;
+        }
+        match next {
+            Next::Over => {
+                if let Some(session) = self.sessions.get_mut(&done.agent) {
+                    session.unanswered = None;
+                }
+            }
+            Next::Again { after, limited } => self.pause(&done.agent, after, limited, &reason),
+            Next::Shorter(call_ids) => self.leave_out(&done.agent, call_ids),
         }
         self.answer_unrunnable(&done.agent, reply.as_ref(), &repeated, report_turn);
         self.budget_freed();

@@ -84,6 +84,7 @@ impl Driver {
             self.forfeit_model_call(id, Code::Interrupted, "the process ended before the reply");
         }
         for id in &order {
+            self.resume_wait(id);
             for begun in self.begun_calls(id) {
                 self.resume_call(id, begun);
             }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use posse_agent::machine::Machine;
-use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::{EffectClass, SeenFile};
 use posse_domain::hash::Hash;
 use posse_domain::lifecycle::Failure;
@@ -13,7 +12,9 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::place::Place;
-use crate::ports::{Model, ModelFacts, SeenFiles, StopSignal, Urgency};
+use super::preamble::ToolList;
+use super::waiting::Unanswered;
+use crate::ports::{Model, ModelFacts, Permit, SeenFiles, StopSignal, Urgency};
 
 /// A tool call that was dispatched and has no result yet.
 #[derive(Debug)]
@@ -69,11 +70,17 @@ pub(crate) struct Session {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) facts: ModelFacts,
     pub(crate) system: Arc<str>,
-    pub(crate) tools: Arc<[Arc<ToolSpec>]>,
+    pub(crate) tools: Arc<ToolList>,
     /// Hash and size of what every request of this agent begins with.
     pub(crate) preamble: (Hash, u64),
     /// The task of the model call under way.
     pub(crate) asking: Option<AbortHandle>,
+    /// Leave to make the next model call.
+    pub(crate) permit: Option<Permit>,
+    /// The task that waits for that leave, or for a pause to end.
+    pub(crate) waiting: Option<AbortHandle>,
+    /// Since when its model has given no answer, once a call has failed or cannot be made.
+    pub(crate) unanswered: Option<Unanswered>,
     /// Whether a model call is queued for a slot, a budget or ownership.
     pub(crate) wants_model: bool,
     /// Whether it waits for another writer before it may start.

@@ -120,6 +120,8 @@ pub struct Notice {
     pub reason: String,
     /// How long it will take, as far as is known.
     pub expected: Duration,
+    /// Whether the provider is thought to be unwell, and not only busy: that is not waited for without end.
+    pub unwell: bool,
 }
 
 /// The right to make one call; whatever it holds is given back when it is dropped.

@@ -1,0 +1,93 @@
+//! What every request of an agent begins with: its system prompt and the tools it is offered.
+
+use std::sync::Arc;
+
+use posse_agent::tool_spec::ToolSpec;
+use posse_domain::event::{EffectClass, Preamble};
+use posse_domain::hash::Hash;
+use posse_domain::id::AgentId;
+
+use super::Driver;
+use crate::ports::Spawnable;
+
+/// The tools of an agent, with what is worked out once for all agents that have the same.
+#[derive(Debug)]
+pub(crate) struct ToolList {
+    /// The tools.
+    pub(crate) specs: Arc<[Arc<ToolSpec>]>,
+    /// The same as JSON.
+    text: Arc<str>,
+    /// Its hash.
+    hash: Hash,
+}
+
+impl Default for ToolList {
+    fn default() -> Self {
+        Self::new(Arc::new([]))
+    }
+}
+
+impl ToolList {
+    pub(super) fn new(specs: Arc<[Arc<ToolSpec>]>) -> Self {
+        // Plain data with text keys: it always has a JSON form.
+        let text: Arc<str> = serde_json::to_string(&specs).unwrap_or_default().into();
+        let hash = Hash::of(text.as_bytes());
+        Self { specs, text, hash }
+    }
+}
+
+/// Hash and size of what every request begins with.
+pub(super) fn of(text_hash: &Hash, system: &str, tools: &ToolList) -> (Hash, u64) {
+    let hash = Hash::of_parts([text_hash.as_bytes().as_slice(), tools.hash.as_bytes()]);
+    (hash, (system.len() + tools.text.len()) as u64)
+}
+
+impl Driver {
+    /// What the journal keeps of an agent's preamble with its first call, so that a replay can show what is different.
+    /// The tools' text is long, and the same for most agents of a run: it is kept once.
+    pub(super) fn preamble_to_keep(&mut self, id: &AgentId) -> Option<Box<Preamble>> {
+        let session = self.sessions.get(id)?;
+        let tools = &session.tools;
+        let tools_text = self.told_tools.insert(tools.hash).then(|| tools.text.clone().into());
+        Some(Box::new(Preamble { system: session.system.clone().into(), tools: tools.hash, tools_text }))
+    }
+
+    /// The tools an agent is offered. One list for all agents of a definition with the same tools.
+    pub(super) fn tools_of(&mut self, id: &AgentId) -> Arc<ToolList> {
+        let Some(agent) = self.run.open(id) else { return Arc::default() };
+        let grant = agent.authority.grant();
+        let context = &agent.contract.context;
+        let spawns =
+            grant.can_spawn_children && grant.max_delegation_depth > 0 && context.can_spawn_sub_agent();
+        let mut names: Vec<&str> =
+            grant.allowed_tools.iter().map(posse_domain::permission::ToolName::as_str).collect();
+        names.retain(|name| {
+            let tool = self.rt.tools.get(name);
+            tool.is_some_and(|tool| spawns || tool.class != EffectClass::Delegate)
+        });
+        let key = format!("{}\0{}", agent.kind.definition.name, names.join("\0"));
+        if let Some(list) = self.tool_lists.get(&key) {
+            return list.clone();
+        }
+        let spawnable = if spawns { self.spawnable(id) } else { Vec::new() };
+        let describe =
+            |name: &&str| self.rt.tools.get(name).map(|tool| Arc::new((tool.describe)(&spawnable)));
+        let list = Arc::new(ToolList::new(names.iter().filter_map(describe).collect()));
+        self.tool_lists.insert(key, list.clone());
+        list
+    }
+
+    fn spawnable(&self, id: &AgentId) -> Vec<Spawnable> {
+        let Some(agent) = self.run.open(id) else { return Vec::new() };
+        let names = agent.kind.definition.spawns.iter().flatten();
+        names
+            .filter_map(|name| self.run.kind(name))
+            .filter(|kind| kind.definition.mode != posse_domain::definition::Mode::Primary)
+            .map(|kind| Spawnable {
+                name: kind.definition.name.clone(),
+                description: kind.definition.description.clone(),
+                may_spawn: kind.definition.spawns.is_some(),
+            })
+            .collect()
+    }
+}
