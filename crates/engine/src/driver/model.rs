@@ -53,7 +53,6 @@ impl Driver {
             self.scheduler.release(kind);
             return self.end_attempt(id, failure);
         }
-        self.warn_of_budget(id, purpose);
         if let Some(limit) = self.context_limit(id) {
             self.trim(id, limit);
         }
@@ -193,6 +192,7 @@ impl Driver {
     }
 
     fn send(&mut self, id: &AgentId, decided: &Decided) {
+        self.warn_of_budget(id, decided.purpose);
         let base = self.sessions.get(id).and_then(|session| match session.base {
             Base::Taken(base) => Some(base),
             Base::Unknown | Base::Awaited => None,
