@@ -9,10 +9,12 @@ pub mod scripted;
 
 mod catalog;
 mod endpoint;
-#[expect(dead_code, reason = "the models that stand in it follow")]
+mod http;
 mod line;
-#[expect(dead_code, reason = "the formats that implement it follow")]
+mod remote;
+mod sse;
 mod wire;
 
 pub use catalog::Catalog;
 pub use endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
+pub use http::{Http, Proxy};

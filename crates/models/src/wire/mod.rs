@@ -3,7 +3,11 @@
 //! Each format is one file that implements [`Wire`]. What all of them need around it is elsewhere and exists once:
 //! `http` sends and reads, `provider` knows who speaks what, and `line` keeps calls within their limits.
 
+mod abilities;
+pub(crate) mod anthropic;
+pub(crate) mod chat;
 mod refused;
+pub(crate) mod text;
 
 use std::time::Duration;
 

@@ -1,0 +1,65 @@
+//! OpenAI Chat Completions, and everything else that speaks it.
+
+mod chunk;
+mod reader;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use posse_engine::ports::ModelRequest;
+
+use super::{Problem, Refused, ReplyReader, Target, Wire, WireRequest};
+
+/// The path beneath the base URL, which ends with the version: `https://api.openai.com/v1`.
+const PATH: &str = "/chat/completions";
+
+/// Chat Completions in a server's dialect.
+pub(crate) struct Chat {
+    dialect: Dialect,
+}
+
+/// How servers differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Dialect {
+    /// Whether the limit of the output is called `max_completion_tokens`.
+    completion_tokens: bool,
+    /// Whether usage must be asked for. One server refuses a request that does, and tells it all the same.
+    ask_for_usage: bool,
+    /// Whether thinking is wanted back.
+    thinking_back: bool,
+}
+
+impl Chat {
+    /// As the server at this base URL wants it.
+    pub(crate) fn at(base_url: &str, model: &str) -> Self {
+        let host = url::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_lowercase));
+        let host = host.unwrap_or_default();
+        let at = |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+        let model = model.to_lowercase();
+        Self {
+            dialect: Dialect {
+                completion_tokens: at("openai.com") || at("openai.azure.com"),
+                ask_for_usage: !at("mistral.ai"),
+                thinking_back: at("deepseek.com") || model.contains("deepseek") || model.contains("kimi"),
+            },
+        }
+    }
+}
+
+impl Wire for Chat {
+    fn request(&self, target: &Target, request: &ModelRequest) -> WireRequest {
+        WireRequest {
+            path: PATH.to_owned(),
+            headers: Vec::new(),
+            body: request::body(self.dialect, target, request),
+        }
+    }
+
+    fn reader(&self, target: &Target) -> Box<dyn ReplyReader> {
+        Box::new(reader::Reader::new(self.dialect, target))
+    }
+
+    fn refusal(&self, refused: &Refused<'_>) -> Problem {
+        refused.problem()
+    }
+}

@@ -1,0 +1,64 @@
+//! Pieces that the formats share: strings read where they lie, and what stands for a picture.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use posse_domain::message::Image;
+use posse_domain::text::Text;
+use serde::de::{Deserialize, Deserializer, Visitor};
+use serde_json::Value;
+
+/// A string of JSON; copied only if it has escapes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Str<'a>(pub(crate) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct StrVisitor;
+        impl<'de> Visitor<'de> for StrVisitor {
+            type Value = Str<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Str<'de>, E> {
+                Ok(Str(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(StrVisitor)
+    }
+}
+
+/// The bytes of a picture as base64, if it can be shown to the model.
+pub(crate) fn image_data(image: &Image, shown: bool) -> Option<&str> {
+    match &image.base64 {
+        Text::Here(base64) if shown => Some(base64),
+        Text::Here(_) | Text::Stored(_) => None,
+    }
+}
+
+/// What stands for a picture that the model cannot be shown.
+pub(crate) fn image_note(image: &Image) -> String {
+    format!("[a picture ({}) that you cannot be shown]", image.media_type.as_str())
+}
+
+/// Arguments of a call as the model wrote them: nothing is an empty object, and text that is no JSON stays text.
+pub(crate) fn arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(serde_json::Map::new());
+    }
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// Whether arguments are whole, so that a call that was being written when the output ended can be told from one that
+/// was there: no beginning of an object is an object.
+pub(crate) fn is_whole_object(text: &str) -> bool {
+    serde_json::from_str::<serde_json::Map<String, Value>>(text).is_ok()
+}
+
+/// Arguments as the object that every provider wants back, whatever the model wrote.
+pub(crate) fn as_object(input: &Value) -> Cow<'_, Value> {
+    if input.is_object() { Cow::Borrowed(input) } else { Cow::Owned(serde_json::json!({ "input": input })) }
+}
