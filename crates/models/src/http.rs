@@ -34,6 +34,10 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of one answer, unpacked. The longest that models give are a few megabytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that may follow an answer that has said its end.
+const MAX_TAIL_BYTES: usize = 4 * 1024;
+/// How long is waited for them, beside everything else.
+const TAIL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Who asks.
 const USER_AGENT: &str = concat!("posse/", env!("CARGO_PKG_VERSION"));
 
@@ -74,7 +78,12 @@ impl Http {
     }
 
     /// Sends one request and gives the head of the answer.
-    pub(crate) async fn post(&self, url: Url, mut headers: HeaderMap, body: Vec<u8>) -> Result<Answered, Problem> {
+    pub(crate) async fn post(
+        &self,
+        url: Url,
+        mut headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<Answered, Problem> {
         let place = place(&url);
         let client = self.client(&url).await?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -200,6 +209,20 @@ impl Answered {
             return Err(Problem::cut(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes")));
         }
         Ok(chunk)
+    }
+
+    /// Reads the little that follows an answer that has said its end: a connection whose answer was not read to the end
+    /// cannot be used again.
+    pub(crate) async fn drained(mut self) {
+        let before = self.bytes;
+        let read = async {
+            while let Ok(Some(_)) = self.chunk().await {
+                if self.bytes - before > MAX_TAIL_BYTES {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(TAIL_TIMEOUT, read).await;
     }
 
     /// The body of an answer that is no success, as far as it came in time and within the limit.

@@ -18,3 +18,4 @@ mod wire;
 pub use catalog::Catalog;
 pub use endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
 pub use http::{Http, Proxy};
+pub use remote::remote;

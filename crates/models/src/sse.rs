@@ -116,7 +116,9 @@ impl Decoder {
 
     fn check_size(&self) -> Result<(), Problem> {
         if self.line.len() + self.data.len() > MAX_EVENT_BYTES {
-            return Err(Problem::cut(format!("an event of the answer is longer than {MAX_EVENT_BYTES} bytes")));
+            return Err(Problem::cut(format!(
+                "an event of the answer is longer than {MAX_EVENT_BYTES} bytes"
+            )));
         }
         Ok(())
     }
@@ -152,12 +154,7 @@ mod tests {
 
     #[test]
     fn fields_line_ends_and_comments_are_read_as_the_standard_has_them() {
-        let expected = [
-            pair("one", "a\nb"),
-            pair("", "höhe 🙂"),
-            pair("", ""),
-            pair("", " two spaces"),
-        ];
+        let expected = [pair("one", "a\nb"), pair("", "höhe 🙂"), pair("", ""), pair("", " two spaces")];
         assert_eq!(events(&[MIXED.as_bytes()]), expected);
     }
 

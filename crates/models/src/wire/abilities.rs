@@ -12,9 +12,39 @@ const UNSAMPLED: &[&str] = &["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"];
 
 /// Parts of names of models that take pictures.
 const SEEING: &[&str] = &[
-    "claude", "gpt-4o", "gpt-4.1", "gpt-4-turbo", "gpt-5", "gpt-6", "o1", "o3", "o4", "gemini", "gemma-3", "gemma3",
-    "gemma-4", "gemma4", "grok-4", "grok-5", "llama-4", "llama4", "llava", "pixtral", "mistral-small", "mistral-medium",
-    "mistral-large", "vision", "-vl", "vl-", "2.5vl", "3-vl", "multimodal", "minicpm-v", "internvl", "qwen3.5", "kimi-k2.5",
+    "claude",
+    "gpt-4o",
+    "gpt-4.1",
+    "gpt-4-turbo",
+    "gpt-5",
+    "gpt-6",
+    "o1",
+    "o3",
+    "o4",
+    "gemini",
+    "gemma-3",
+    "gemma3",
+    "gemma-4",
+    "gemma4",
+    "grok-4",
+    "grok-5",
+    "llama-4",
+    "llama4",
+    "llava",
+    "pixtral",
+    "mistral-small",
+    "mistral-medium",
+    "mistral-large",
+    "vision",
+    "-vl",
+    "vl-",
+    "2.5vl",
+    "3-vl",
+    "multimodal",
+    "minicpm-v",
+    "internvl",
+    "qwen3.5",
+    "kimi-k2.5",
 ];
 
 impl Abilities {
@@ -54,11 +84,18 @@ mod tests {
 
     #[test]
     fn models_that_think_take_no_temperature() {
-        for name in ["claude-opus-4-7", "claude-opus-5-5", "claude-sonnet-5", "gpt-5.2", "o3-mini", "openai/o4-mini"] {
+        for name in
+            ["claude-opus-4-7", "claude-opus-5-5", "claude-sonnet-5", "gpt-5.2", "o3-mini", "openai/o4-mini"]
+        {
             assert!(!Abilities::of(name).sampling, "{name}");
         }
-        let sampled =
-            ["claude-3-5-haiku-latest", "claude-sonnet-4-20250514", "claude-opus-4.6", "gpt-4o", "qwen3-coder"];
+        let sampled = [
+            "claude-3-5-haiku-latest",
+            "claude-sonnet-4-20250514",
+            "claude-opus-4.6",
+            "gpt-4o",
+            "qwen3-coder",
+        ];
         for name in sampled {
             assert!(Abilities::of(name).sampling, "{name}");
         }
@@ -66,7 +103,14 @@ mod tests {
 
     #[test]
     fn models_that_see_are_known_by_name() {
-        for name in ["claude-haiku-4-5", "gpt-4o-mini", "qwen2.5vl:7b", "qwen3-vl-30b", "llama3.2-vision", "google/gemini-3-pro"] {
+        for name in [
+            "claude-haiku-4-5",
+            "gpt-4o-mini",
+            "qwen2.5vl:7b",
+            "qwen3-vl-30b",
+            "llama3.2-vision",
+            "google/gemini-3-pro",
+        ] {
             assert!(Abilities::of(name).images, "{name}");
         }
         for name in ["qwen3:8b", "deepseek-chat", "llama3.1", "solo1"] {

@@ -31,7 +31,7 @@ impl Wire for Anthropic {
         }
     }
 
-    fn reader(&self, target: &Target) -> Box<dyn ReplyReader> {
+    fn reader(&self, target: &Target, _: &ModelRequest) -> Box<dyn ReplyReader> {
         Box::new(reader::Reader::new(target))
     }
 
@@ -51,7 +51,10 @@ impl Wire for Anthropic {
 /// Kind and text of an error, if it is one of the API's own.
 fn error_of(json: &Value) -> Option<(&str, &str)> {
     let error = json.get("error")?;
-    Some((error.get("type")?.as_str()?, error.get("message").and_then(Value::as_str).unwrap_or("no reason given")))
+    Some((
+        error.get("type")?.as_str()?,
+        error.get("message").and_then(Value::as_str).unwrap_or("no reason given"),
+    ))
 }
 
 /// What an error's kind means, without what headers add.

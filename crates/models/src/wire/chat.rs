@@ -34,7 +34,9 @@ impl Chat {
     pub(crate) fn at(base_url: &str, model: &str) -> Self {
         let host = url::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_lowercase));
         let host = host.unwrap_or_default();
-        let at = |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+        let at = |domain: &str| {
+            host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+        };
         let model = model.to_lowercase();
         Self {
             dialect: Dialect {
@@ -55,7 +57,7 @@ impl Wire for Chat {
         }
     }
 
-    fn reader(&self, target: &Target) -> Box<dyn ReplyReader> {
+    fn reader(&self, target: &Target, _: &ModelRequest) -> Box<dyn ReplyReader> {
         Box::new(reader::Reader::new(self.dialect, target))
     }
 

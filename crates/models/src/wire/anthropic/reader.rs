@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use super::{error_of, kind_of};
 use crate::wire::text::{Str, arguments, is_whole_object};
 use crate::wire::{
-    Answer, Flow, MAX_ARGUMENT_BYTES, Problem, ProblemKind, ReplyReader, StopReason, StreamEvent, Target, short,
+    Answer, Flow, MAX_ARGUMENT_BYTES, Problem, ProblemKind, ReplyReader, StopReason, StreamEvent, Target,
+    short,
 };
 
 /// Blocks of one reply.
@@ -131,7 +132,8 @@ impl UsageIn {
     /// Later counts replace earlier ones: they are of the whole answer.
     fn update(&mut self, later: UsageIn) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
-        self.cache_creation_input_tokens = later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_creation_input_tokens =
+            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
         self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
         self.output_tokens = later.output_tokens.or(self.output_tokens);
     }
@@ -163,7 +165,12 @@ impl Reader {
         }
     }
 
-    fn open(&mut self, index: u64, opened: Map<String, Value>, show: &mut dyn FnMut(StreamPart)) -> Result<(), Problem> {
+    fn open(
+        &mut self,
+        index: u64,
+        opened: Map<String, Value>,
+        show: &mut dyn FnMut(StreamPart),
+    ) -> Result<(), Problem> {
         if self.blocks.len() >= MAX_BLOCKS || self.blocks.iter().any(|block| block.index == index) {
             return Err(Problem::cut(format!("the answer opens block {index} once too often")));
         }
@@ -195,11 +202,18 @@ impl Reader {
         found.ok_or_else(|| Problem::cut(format!("the answer writes into block {index}, which is not open")))
     }
 
-    fn write(&mut self, index: u64, delta: Delta<'_>, show: &mut dyn FnMut(StreamPart)) -> Result<(), Problem> {
+    fn write(
+        &mut self,
+        index: u64,
+        delta: Delta<'_>,
+        show: &mut dyn FnMut(StreamPart),
+    ) -> Result<(), Problem> {
         let arguments = delta.partial_json.as_ref().map_or(0, |json| json.0.len());
         self.argument_bytes += arguments;
         if self.argument_bytes > MAX_ARGUMENT_BYTES {
-            return Err(Problem::cut(format!("the arguments of its calls are longer than {MAX_ARGUMENT_BYTES} bytes")));
+            return Err(Problem::cut(format!(
+                "the arguments of its calls are longer than {MAX_ARGUMENT_BYTES} bytes"
+            )));
         }
         let block = self.block(index)?;
         if let Some(Str(text)) = delta.text {
@@ -252,7 +266,8 @@ impl Reader {
 }
 
 fn read<'de, T: Deserialize<'de>>(data: &'de str) -> Result<T, Problem> {
-    serde_json::from_str(data).map_err(|error| Problem::cut(format!("an event of the answer is malformed: {error}")))
+    serde_json::from_str(data)
+        .map_err(|error| Problem::cut(format!("an event of the answer is malformed: {error}")))
 }
 
 impl ReplyReader for Reader {
@@ -398,7 +413,8 @@ fn reply(model: String, mut blocks: Vec<Block>) -> Reply {
             }
             BlockKind::Text => {}
             BlockKind::Call => {
-                let field = |name: &str| block.opened.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
+                let field =
+                    |name: &str| block.opened.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
                 calls.push(ToolCall { id: field("id"), name: field("name"), input: block.input() });
                 apart = true;
             }
@@ -408,7 +424,8 @@ fn reply(model: String, mut blocks: Vec<Block>) -> Reply {
     // Text and calls say it all unless there is something else, and the API takes back no blank text and no thinking
     // that nothing follows.
     blocks.retain(|block| !block.is_blank());
-    while blocks.last().is_some_and(|block| matches!(block.kind, BlockKind::Thinking) || block.is_redacted()) {
+    while blocks.last().is_some_and(|block| matches!(block.kind, BlockKind::Thinking) || block.is_redacted())
+    {
         blocks.pop();
     }
     let plain = blocks.iter().all(|block| matches!(block.kind, BlockKind::Text | BlockKind::Call));

@@ -192,7 +192,9 @@ fn turns<'a>(target: &Target, messages: &'a [std::sync::Arc<Message>]) -> Vec<Tu
     for message in messages {
         let (role, blocks) = match &**message {
             Message::User(text) => (Role::User, text_block(text).into_iter().map(Block::Own).collect()),
-            Message::Assistant { text, calls, raw } => (Role::Assistant, said(target, text, calls, raw.as_deref())),
+            Message::Assistant { text, calls, raw } => {
+                (Role::Assistant, said(target, text, calls, raw.as_deref()))
+            }
             Message::Results(results) => {
                 (Role::User, results.iter().map(|result| Block::Own(answer(target, result))).collect())
             }
@@ -210,8 +212,15 @@ fn text_block(text: &str) -> Option<OwnBlock<'_>> {
     (!text.trim().is_empty()).then(|| OwnBlock::Text { text: text.into(), cache_control: None })
 }
 
-fn said<'a>(target: &Target, text: &'a str, calls: &'a [ToolCall], raw: Option<&'a RawReply>) -> Vec<Block<'a>> {
-    if let Some(Value::Array(blocks)) = raw.filter(|raw| raw.model == target.full_name).map(|raw| &raw.content) {
+fn said<'a>(
+    target: &Target,
+    text: &'a str,
+    calls: &'a [ToolCall],
+    raw: Option<&'a RawReply>,
+) -> Vec<Block<'a>> {
+    if let Some(Value::Array(blocks)) =
+        raw.filter(|raw| raw.model == target.full_name).map(|raw| &raw.content)
+    {
         return blocks.iter().map(Block::Raw).collect();
     }
     let calls = calls.iter().map(|call| OwnBlock::ToolUse {

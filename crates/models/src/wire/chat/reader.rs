@@ -63,7 +63,12 @@ impl Reader {
         }
     }
 
-    fn take(&mut self, data: &str, named_error: bool, show: &mut dyn FnMut(StreamPart)) -> Result<(), Problem> {
+    fn take(
+        &mut self,
+        data: &str,
+        named_error: bool,
+        show: &mut dyn FnMut(StreamPart),
+    ) -> Result<(), Problem> {
         let chunk: Chunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
             Err(_) if named_error => return Err(self.error(data)),
@@ -79,12 +84,11 @@ impl Reader {
             self.usage = Some(usage);
         }
         let mut shown = false;
-        let mut show = |part| {
-            shown = true;
-            show(part);
-        };
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
-            self.choose(choice, &mut show)?;
+            self.choose(choice, &mut |part| {
+                shown = true;
+                show(part);
+            })?;
         }
         if !shown {
             show(StreamPart::Alive);
@@ -205,7 +209,8 @@ impl Reader {
         let json: Value = serde_json::from_str(data).unwrap_or_default();
         let headers = HeaderMap::new();
         let status = status_of(json.get("error").unwrap_or(&json));
-        let refused = Refused { status, headers: &headers, body: data.as_bytes(), now: SystemTime::UNIX_EPOCH };
+        let refused =
+            Refused { status, headers: &headers, body: data.as_bytes(), now: SystemTime::UNIX_EPOCH };
         Problem { usage, ..refused.problem() }
     }
 }
@@ -276,7 +281,9 @@ impl Reader {
     fn raw(&self) -> Option<Arc<RawReply>> {
         let thinking = self.dialect.thinking_back && !self.thinking.is_empty();
         let extra = self.calls.iter().any(|call| call.extra.is_some());
-        if (!thinking && !extra && self.details.is_empty()) || (self.text.trim().is_empty() && self.calls.is_empty()) {
+        if (!thinking && !extra && self.details.is_empty())
+            || (self.text.trim().is_empty() && self.calls.is_empty())
+        {
             return None;
         }
         let content = if self.text.trim().is_empty() { Value::Null } else { self.text.as_str().into() };
@@ -310,7 +317,8 @@ impl Call {
 fn merged(details: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for detail in details {
-        let same = |other: &Value| ["type", "index", "id"].iter().all(|field| other.get(field) == detail.get(field));
+        let same =
+            |other: &Value| ["type", "index", "id"].iter().all(|field| other.get(field) == detail.get(field));
         match (merged.last_mut().filter(|last| same(last)), detail) {
             (Some(Value::Object(last)), Value::Object(detail)) => {
                 for (field, value) in detail {

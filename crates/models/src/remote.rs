@@ -1,0 +1,370 @@
+//! A model behind HTTP: builds the request, sends it, and reads the answer as it comes.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use posse_domain::budget::Usage;
+use posse_domain::code::Code;
+use posse_domain::event::CallError;
+use posse_domain::message::Reply;
+use posse_engine::ports::{
+    Admission, CallSize, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamPart, StreamSink,
+};
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+
+use crate::endpoint::{Endpoint, Format, Key};
+use crate::http::{Answered, Http};
+use crate::line::Line;
+use crate::sse::Decoder;
+use crate::wire::anthropic::Anthropic;
+use crate::wire::chat::Chat;
+use crate::wire::{
+    Abilities, Answer, Flow, Problem, ProblemKind, Refused, ReplyReader, StopReason, Target, Wire,
+    WireRequest,
+};
+
+/// What stands for a key wherever a provider or proxy echoes it.
+const SCRUBBED: &str = "[key]";
+/// Keys shorter than this are placeholders, such as `ollama`: taking them out would only garble texts.
+const MIN_SECRET_BYTES: usize = 8;
+/// How much of a key at the end of a text that was cut is taken for its beginning.
+const MIN_SECRET_PREFIX_BYTES: usize = 6;
+/// Bytes that count as one token where the provider does not count: few, because too little would be counted otherwise.
+const ESTIMATED_BYTES_PER_TOKEN: u64 = 3;
+/// What a reply that was cut off at its limit ends with.
+const CUT_OFF: &str = "[The reply was cut off here, at the most tokens it may have. \
+                       A call that was still being written was not made.]";
+
+/// A model of a provider.
+pub(crate) struct Remote {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    provider: Arc<str>,
+    base_url: String,
+    key: Option<Key>,
+    key_header: KeyHeader,
+    target: Target,
+    wire: Box<dyn Wire>,
+    facts: ModelFacts,
+    http: Http,
+    line: Arc<Line>,
+}
+
+/// Which header a key goes into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyHeader {
+    /// `x-api-key`.
+    ApiKey,
+    /// `authorization: Bearer`.
+    Bearer,
+}
+
+impl Remote {
+    /// The model of this name at the endpoint.
+    pub(crate) fn new(
+        endpoint: &Endpoint,
+        model: &str,
+        facts: ModelFacts,
+        http: &Http,
+        line: Arc<Line>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                provider: endpoint.provider.as_str().into(),
+                base_url: endpoint.base_url.trim_end_matches('/').to_owned(),
+                key: endpoint.key.clone(),
+                key_header: key_header(endpoint),
+                target: Target {
+                    full_name: format!("{}/{model}", endpoint.provider),
+                    model: model.to_owned(),
+                    abilities: Abilities::of(model),
+                },
+                wire: wire(endpoint, model),
+                facts,
+                http: http.clone(),
+                line,
+            }),
+        }
+    }
+}
+
+/// A model at an endpoint, with a line of its own: for one who asks for no other model there.
+pub fn remote(endpoint: &Endpoint, model: &str, facts: ModelFacts, http: &Http) -> Arc<dyn Model> {
+    let line = Line::new(endpoint.provider.as_str().into(), endpoint.limits);
+    Arc::new(Remote::new(endpoint, model, facts, http, line))
+}
+
+fn wire(endpoint: &Endpoint, model: &str) -> Box<dyn Wire> {
+    match endpoint.format {
+        Format::Anthropic => Box::new(Anthropic),
+        Format::Responses | Format::Genai | Format::Chat => Box::new(Chat::at(&endpoint.base_url, model)),
+    }
+}
+
+/// Tokens of a subscription and of gateways go where other providers' keys go.
+fn key_header(endpoint: &Endpoint) -> KeyHeader {
+    let is_token = |key: &Key| key.secret().starts_with("sk-ant-oat") || key.origin().ends_with("AUTH_TOKEN");
+    match endpoint.format {
+        Format::Anthropic if !endpoint.key.as_ref().is_some_and(is_token) => KeyHeader::ApiKey,
+        _ => KeyHeader::Bearer,
+    }
+}
+
+impl Model for Remote {
+    fn facts(&self) -> ModelFacts {
+        self.shared.facts
+    }
+
+    fn provider(&self) -> Arc<str> {
+        self.shared.provider.clone()
+    }
+
+    fn admit(&self, size: CallSize) -> Admission {
+        self.shared.line.admit(size)
+    }
+
+    fn call(
+        &self,
+        request: ModelRequest,
+        sink: Arc<dyn StreamSink>,
+    ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
+        let shared = self.shared.clone();
+        async move {
+            let call = request.call;
+            let mut estimated = Estimated::default();
+            match shared.answer(&request, &*sink, &mut estimated).await {
+                Ok(answer) => shared.reply(answer, &estimated),
+                Err(problem) => Err(shared.failure(problem, call)),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Shared {
+    async fn answer(
+        &self,
+        request: &ModelRequest,
+        sink: &dyn StreamSink,
+        estimated: &mut Estimated,
+    ) -> Result<Answer, Problem> {
+        let WireRequest { path, headers, body } = self.wire.request(&self.target, request);
+        let url = self.url(&path)?;
+        let headers = self.headers(&headers)?;
+        estimated.sent_bytes = body.len();
+        let mut answered = self.http.post(url, headers, body).await?;
+        if !answered.is_success() {
+            return Err(self.refusal(&mut answered).await);
+        }
+        let mut reader = self.wire.reader(&self.target, request);
+        let mut show = |part| {
+            if let StreamPart::Thinking(text) = &part {
+                estimated.thinking_bytes += text.len();
+            }
+            sink.part(part);
+        };
+        if read(&mut answered, &mut *reader, &mut show).await? == Flow::End {
+            tokio::spawn(answered.drained());
+        }
+        reader.finish()
+    }
+
+    /// The path beneath the base URL. Whether a base URL ends with the version is told differently everywhere.
+    fn url(&self, path: &str) -> Result<Url, Problem> {
+        let path = match path.strip_prefix("/v1/") {
+            Some(rest) if self.base_url.ends_with("/v1") => format!("/{rest}"),
+            _ => path.to_owned(),
+        };
+        let url = Url::parse(&format!("{}{path}", self.base_url)).ok();
+        url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).ok_or_else(|| {
+            let message = format!(
+                "its base URL `{}` is not one: it has to begin with `https://` or `http://` and a host",
+                self.base_url
+            );
+            Problem::free(ProblemKind::Request, message)
+        })
+    }
+
+    fn headers(&self, of_format: &[(&'static str, String)]) -> Result<HeaderMap, Problem> {
+        let mut headers = HeaderMap::with_capacity(of_format.len() + 4);
+        for (name, value) in of_format {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        }
+        let Some(key) = &self.key else { return Ok(headers) };
+        let secret = key.secret().trim();
+        let (name, value) = match self.key_header {
+            KeyHeader::ApiKey => (HeaderName::from_static("x-api-key"), HeaderValue::from_str(secret)),
+            KeyHeader::Bearer => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {secret}"))),
+        };
+        let mut value = value.map_err(|_| {
+            Problem::free(ProblemKind::Key, "it has characters that no key has, such as a line break")
+        })?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+        Ok(headers)
+    }
+
+    async fn refusal(&self, answered: &mut Answered) -> Problem {
+        let body = answered.error_body().await;
+        // Before anything is shortened, so that no part of the key is left.
+        let body = self.scrubbed(&String::from_utf8_lossy(&body));
+        self.wire.refusal(&Refused {
+            status: answered.status(),
+            headers: answered.headers(),
+            body: body.as_bytes(),
+            now: SystemTime::now(),
+        })
+    }
+
+    fn reply(&self, answer: Answer, estimated: &Estimated) -> Result<ModelReply, ModelFailure> {
+        self.line.succeeded();
+        let Answer { mut reply, usage, stop } = answer;
+        match stop {
+            StopReason::Done => {}
+            StopReason::Length => reply.text = cut_off(&reply.text.to_shared()).into(),
+            StopReason::Refused(why) => {
+                let message = format!("{} refused to answer: {}", self.target.full_name, self.scrubbed(&why));
+                let error = CallError::new(Code::ModelError, message);
+                return Err(ModelFailure { usage, ..ModelFailure::last(error) });
+            }
+        }
+        let usage = usage.unwrap_or_else(|| estimated.with(&reply));
+        Ok(ModelReply { reply, usage, tag: None })
+    }
+
+    fn failure(&self, problem: Problem, call: u32) -> ModelFailure {
+        let retry = self.line.failed(&problem, call);
+        let error =
+            CallError { status: problem.status, ..CallError::new(problem.code(), self.told(&problem)) };
+        ModelFailure { error: Box::new(error), usage: problem.usage, tag: None, retry }
+    }
+
+    /// A problem in words, without the key.
+    fn told(&self, problem: &Problem) -> String {
+        let (provider, message) = (&self.provider, self.scrubbed(&problem.message));
+        match (problem.kind, &self.key) {
+            (ProblemKind::Key, Some(key)) => {
+                format!("{provider} does not take the key from {}: {message}", key.origin())
+            }
+            (ProblemKind::Key, None) => format!("{provider} wants a key and there is none: {message}"),
+            (ProblemKind::NoModel, _) => {
+                format!("{provider} has no model `{}`: {message}", self.target.model)
+            }
+            (ProblemKind::Overflow, _) => {
+                format!("the conversation is longer than {} takes: {message}", self.target.full_name)
+            }
+            _ => format!("{provider}: {message}"),
+        }
+    }
+
+    /// The text without the key, and without the beginning of it where the text was cut.
+    fn scrubbed(&self, text: &str) -> String {
+        let Some(secret) = self.key.as_ref().map(|key| key.secret().trim()) else { return text.to_owned() };
+        if secret.len() < MIN_SECRET_BYTES {
+            return text.to_owned();
+        }
+        let mut text = text.replace(secret, SCRUBBED);
+        let end = text.trim_end_matches('…').len();
+        let left = (MIN_SECRET_PREFIX_BYTES..secret.len())
+            .rev()
+            .find(|&at| secret.is_char_boundary(at) && text[..end].ends_with(&secret[..at]));
+        if let Some(left) = left {
+            text.replace_range(end - left..end, SCRUBBED);
+        }
+        text
+    }
+}
+
+/// What a call whose provider counts nothing is thought to have taken.
+#[derive(Debug, Default)]
+struct Estimated {
+    sent_bytes: usize,
+    thinking_bytes: usize,
+}
+
+impl Estimated {
+    fn with(&self, reply: &Reply) -> Usage {
+        let calls: usize =
+            reply.calls.iter().map(|call| call.name.len() + call.input.to_string().len()).sum();
+        let tokens = |bytes: usize| (bytes as u64).div_ceil(ESTIMATED_BYTES_PER_TOKEN);
+        Usage {
+            input_tokens: tokens(self.sent_bytes),
+            output_tokens: tokens(self.thinking_bytes + calls)
+                + reply.text.len_bytes().div_ceil(ESTIMATED_BYTES_PER_TOKEN),
+            micro_usd: None,
+            ..Usage::ZERO
+        }
+    }
+}
+
+/// How an answer comes, told from its first byte: what servers say about it is often wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Events,
+    Whole,
+    Page,
+    Other,
+}
+
+impl Shape {
+    /// None if there is nothing to tell it from.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        Some(match bytes.iter().find(|byte| !byte.is_ascii_whitespace())? {
+            b'{' | b'[' => Shape::Whole,
+            b'<' => Shape::Page,
+            // The fields that an event can begin with, a comment, and a byte order mark.
+            b'd' | b'e' | b'i' | b'r' | b':' | 0xEF => Shape::Events,
+            _ => Shape::Other,
+        })
+    }
+}
+
+/// Reads an answer until its end, or until it says that nothing follows.
+async fn read(
+    answered: &mut Answered,
+    reader: &mut dyn ReplyReader,
+    show: &mut (dyn FnMut(StreamPart) + Send),
+) -> Result<Flow, Problem> {
+    let mut decoder = Decoder::default();
+    let mut shape = None;
+    let mut body = Vec::new();
+    while let Some(chunk) = answered.chunk().await? {
+        let chunk = chunk.as_ref();
+        shape = shape.or_else(|| Shape::of(chunk));
+        match shape {
+            None => {}
+            Some(Shape::Events) => {
+                let flow = decoder.feed(chunk, |event| reader.event(event, show))?;
+                if flow == Flow::End {
+                    return Ok(Flow::End);
+                }
+            }
+            Some(Shape::Whole) => body.extend_from_slice(chunk),
+            Some(Shape::Page) => return Err(foreign(answered.status(), "with a web page")),
+            Some(Shape::Other) => return Err(foreign(answered.status(), "in a format that is not its own")),
+        }
+    }
+    if shape == Some(Shape::Whole) {
+        reader.whole(&body, show)?;
+    }
+    Ok(Flow::On)
+}
+
+fn foreign(status: u16, how: &str) -> Problem {
+    let message = format!("it answered {how}; is the base URL right?");
+    Problem { status: Some(status), ..Problem::free(ProblemKind::Foreign, message) }
+}
+
+fn cut_off(text: &str) -> String {
+    if text.trim().is_empty() { CUT_OFF.to_owned() } else { format!("{text}\n\n{CUT_OFF}") }
+}
+
+#[cfg(test)]
+mod tests;
