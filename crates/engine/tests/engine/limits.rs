@@ -264,12 +264,12 @@ async fn an_agent_that_cannot_afford_another_turn_waits_for_its_children() {
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
         ("0", 1) => {
             let mut input = background("lead", "x");
-            input["budget"] = json!({"tokens": 6_000});
+            input["budget"] = json!({"tokens": 12_000});
             text("").call("task", input).usage(tokens(100))
         }
         ("1", 1) => text("").call("task", background("scout", "y")).usage(tokens(100)),
         // It spends nearly all it has, and then its child completes.
-        ("1", 2) => text("What I know.").usage(tokens(5_500)),
+        ("1", 2) => text("What I know.").usage(tokens(11_500)),
         ("1.1", _) => text("found late").usage(tokens(100)),
         _ => text("done").usage(tokens(100)),
     })

@@ -15,6 +15,7 @@ mod owners;
 mod permission;
 mod plans;
 mod power;
+mod providers;
 mod queue;
 mod records;
 mod repeatable;

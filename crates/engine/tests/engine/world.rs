@@ -13,8 +13,8 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::Run;
 use posse_domain::permission::{Decision, OnAsk, Rules};
 use posse_engine::ports::{
-    Faults, MailCommand, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, RunKey, Store,
-    StreamSink, System, TenantId, Tool,
+    Admission, CallSize, Faults, MailCommand, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest,
+    Permit, RunKey, Store, StreamSink, System, TenantId, Tool,
 };
 use posse_engine::{Parts, Resumed, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions};
 use posse_models::Catalog;
@@ -35,12 +35,14 @@ const HANGS: Duration = Duration::from_mins(1);
 const HANGS_VIRTUAL: Duration = Duration::from_hours(100);
 
 type Script = Arc<dyn Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync>;
+type Admit = Arc<dyn Fn() -> Admission + Send + Sync>;
 type Hold = Arc<dyn Fn(&ModelRequest) -> Option<Gate> + Send + Sync>;
 
 /// Answers from a closure, writes down what it was asked, and holds up whom a test wants held up.
 struct TestModel {
     script: Script,
     hold: Hold,
+    admit: Admit,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
     facts: ModelFacts,
     power: Option<Power>,
@@ -49,6 +51,14 @@ struct TestModel {
 impl Model for TestModel {
     fn facts(&self) -> ModelFacts {
         self.facts
+    }
+
+    fn provider(&self) -> Arc<str> {
+        "acme".into()
+    }
+
+    fn admit(&self, _: CallSize) -> Admission {
+        (self.admit)()
     }
 
     fn call(
@@ -100,6 +110,7 @@ pub(crate) struct World {
     memory: MemoryStore,
     script: Script,
     hold: Hold,
+    admit: Admit,
     facts: ModelFacts,
     system: Arc<TestSystem>,
     more_tools: Vec<Tool>,
@@ -123,6 +134,7 @@ impl World {
             memory: MemoryStore::new(),
             script: Arc::new(script),
             hold: Arc::new(|_| None),
+            admit: Arc::new(|| Admission::Go(Permit::default())),
             facts: DEFAULT_FACTS,
             system: Arc::new(TestSystem { began: tokio::time::Instant::now(), drawn: AtomicU64::new(0) }),
             more_tools: Vec::new(),
@@ -140,6 +152,12 @@ impl World {
         hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static,
     ) -> Self {
         self.hold = Arc::new(hold);
+        self
+    }
+
+    /// Lets `admit` say when calls may be made.
+    pub(crate) fn admitting(mut self, admit: impl Fn() -> Admission + Send + Sync + 'static) -> Self {
+        self.admit = Arc::new(admit);
         self
     }
 
@@ -181,6 +199,7 @@ impl World {
         let model = TestModel {
             script: self.script.clone(),
             hold: self.hold.clone(),
+            admit: self.admit.clone(),
             asked: self.asked.clone(),
             facts: self.facts,
             power: power.clone(),

@@ -9,7 +9,7 @@ use posse_domain::budget::{Price, Usage};
 use posse_domain::code::Code;
 use posse_domain::event::CallError;
 use posse_domain::message::{Reply, ToolCall};
-use posse_engine::ports::{ModelFailure, ModelReply, ModelRequest, StreamPart, StreamSink};
+use posse_engine::ports::{ModelFailure, ModelReply, ModelRequest, Retry, StreamPart, StreamSink};
 use serde_json::Value;
 
 use super::estimate;
@@ -32,7 +32,7 @@ pub struct ScriptedAnswer {
 #[derive(Debug, Clone)]
 enum Said {
     Reply(Arc<ScriptedReply>),
-    Failure(CallError),
+    Failure(CallError, Option<Retry>),
 }
 
 #[derive(Debug, Clone)]
@@ -77,14 +77,23 @@ impl ScriptedAnswer {
         Self::new(Said::Reply(Arc::new(reply)))
     }
 
-    /// A call that fails after all call retries, with the provider's status if there is one.
+    /// A call that fails, with the provider's status if there is one. It is not made again unless
+    /// [`retry`](Self::retry) says so.
     pub fn error(status: Option<u16>, message: impl Into<String>) -> Self {
-        Self::new(Said::Failure(CallError {
-            code: Code::ModelError,
-            message: message.into(),
-            status,
-            again: false,
-        }))
+        Self::failure(CallError { status, ..CallError::new(Code::ModelError, message) })
+    }
+
+    /// A call that fails for this reason.
+    pub fn failure(error: CallError) -> Self {
+        Self::new(Said::Failure(error, None))
+    }
+
+    /// Says when another call may be worth making. A reply needs none.
+    pub fn retry(mut self, again: Retry) -> Self {
+        if let Said::Failure(_, retry) = &mut self.said {
+            *retry = Some(again);
+        }
+        self
     }
 
     pub(super) fn no_match(message: String) -> Self {
@@ -141,15 +150,15 @@ impl ScriptedAnswer {
         let place = Place { attempt: request.attempt, turn: request.turn };
         let usage = match &said {
             Said::Reply(reply) => reply.usage(request, price),
-            Said::Failure(_) => Usage::ZERO,
+            Said::Failure(..) => Usage::ZERO,
         };
         let finish = move || match said {
             Said::Reply(reply) => {
                 reply.stream(&*sink);
                 Ok(ModelReply { reply: reply.to_reply(place), usage, tag })
             }
-            Said::Failure(error) => {
-                Err(ModelFailure { error: Box::new(error), usage: Some(usage), tag, retry: None })
+            Said::Failure(error, retry) => {
+                Err(ModelFailure { error: Box::new(error), usage: Some(usage), tag, retry })
             }
         };
         async move {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use posse_domain::budget::{Price, Usage};
-use posse_engine::ports::ModelFacts;
+use posse_engine::ports::{ModelFacts, Retry};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
@@ -91,7 +91,16 @@ fn rule_of(raw: Spanned<RawRule>, file: &str) -> Result<Rule, ScriptError> {
     let RawRule { when, reply, error, latency_ms, times } = raw.value;
     let answer = match (reply, error) {
         (Some(reply), None) => reply_of(reply),
-        (None, Some(RawError { status, message })) => ScriptedAnswer::error(status, message),
+        (None, Some(RawError { status, message, retry_after_ms, limited })) => {
+            let error = ScriptedAnswer::error(status, message);
+            match retry_after_ms {
+                Some(after) => error.retry(Retry { after: Duration::from_millis(after), limited }),
+                None if limited => {
+                    return Err(wrong(line, "`limited` needs `retry_after_ms`".to_owned()));
+                }
+                None => error,
+            }
+        }
         (Some(_), Some(_)) => return Err(wrong(line, "the rule has both `reply` and `error`".to_owned())),
         (None, None) => return Err(wrong(line, "the rule has neither `reply` nor `error`".to_owned())),
     };

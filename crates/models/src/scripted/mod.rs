@@ -18,7 +18,7 @@
 //!     usage: {input_tokens: 1200, output_tokens: 80}  # left out: a token for every four characters
 //!   latency_ms: 200
 //! - when: {agent: "*.1", contains: "boom"}  # text in what came since the model last spoke
-//!   error: {status: 529, message: "overloaded"}
+//!   error: {status: 529, message: "overloaded", retry_after_ms: 50}  # `limited: true`: a pause that was asked for
 //!   times: 1  # for each agent
 //! - reply: {text: "Found in a.rs."}
 //! ```

@@ -89,6 +89,11 @@ pub(super) struct RawUsage {
 pub(super) struct RawError {
     pub(super) status: Option<u16>,
     pub(super) message: String,
+    /// When another call is worth making; left out: never.
+    pub(super) retry_after_ms: Option<u64>,
+    /// Whether the provider asked for that pause.
+    #[serde(default)]
+    pub(super) limited: bool,
 }
 
 fn no_arguments() -> Value {
