@@ -8,6 +8,7 @@ pub mod fanout;
 pub mod faults;
 pub mod gate;
 pub mod ledger;
+pub mod mock;
 pub mod process;
 pub mod scenario;
 pub mod trial;

@@ -1,0 +1,58 @@
+//! A model server on loopback, for people and benches: `posse-mock --fanout 100`, `posse-mock --script replies.yaml`.
+//!
+//! It prints its base URL as the first line and serves until it is ended. `GET /mock/stats` gives its figures, its own
+//! processor time among them, and `GET /mock/log` every request with its time.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use posse_testkit::mock::{Answer, Brain, Mock, Options, Script, fanout};
+
+const USAGE: &str = "usage: posse-mock [--port N] [--latency-ms N] (--text TEXT | --script FILE | --fanout WIDTH)";
+
+fn main() -> ExitCode {
+    match start(std::env::args().skip(1)) {
+        Ok(mock) => {
+            println!("{}", mock.url());
+            mock.run();
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("posse-mock: {problem}\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn start(mut args: impl Iterator<Item = String>) -> Result<Mock, String> {
+    let mut options = Options { keep_bodies: false, ..Options::default() };
+    let mut latency = Duration::ZERO;
+    let mut text = "Hello.".to_owned();
+    let (mut script, mut width) = (None, None);
+    while let Some(flag) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
+        let number = || value.parse::<u64>().map_err(|error| format!("{flag} {value}: {error}"));
+        match flag.as_str() {
+            "--port" => options.port = value.parse().map_err(|error| format!("--port {value}: {error}"))?,
+            "--latency-ms" => latency = Duration::from_millis(number()?),
+            "--text" => text = value,
+            "--script" => {
+                let yaml = std::fs::read_to_string(&value).map_err(|error| format!("{value}: {error}"))?;
+                script = Some(Script::parse(&yaml).map_err(|error| format!("{value}: {error}"))?);
+            }
+            "--fanout" => width = Some(usize::try_from(number()?).map_err(|error| error.to_string())?),
+            unknown => return Err(format!("there is no {unknown}")),
+        }
+    }
+    match (script, width) {
+        (Some(script), None) => serve(script, options),
+        (None, Some(width)) => serve(fanout(width, latency), options),
+        (None, None) => serve(move |_: &_| Answer::text(text.as_str()).latency(latency), options),
+        (Some(_), Some(_)) => Err("--script and --fanout exclude each other".to_owned()),
+    }
+}
+
+fn serve(brain: impl Brain, options: Options) -> Result<Mock, String> {
+    let port = options.port;
+    Mock::with(brain, options).map_err(|error| format!("cannot listen on port {port} of loopback: {error}"))
+}

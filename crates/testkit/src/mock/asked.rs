@@ -1,0 +1,227 @@
+//! What a request asked, read no further than somebody wants to know.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::http::Head;
+
+/// A wire format that the server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// Anthropic Messages.
+    Messages,
+    /// OpenAI Responses.
+    Responses,
+    /// OpenAI Chat Completions.
+    Chat,
+}
+
+impl Dialect {
+    /// All of them.
+    pub const ALL: [Dialect; 3] = [Dialect::Messages, Dialect::Responses, Dialect::Chat];
+
+    /// The path at which it is spoken.
+    pub fn path(self) -> &'static str {
+        match self {
+            Dialect::Messages => "/v1/messages",
+            Dialect::Responses => "/v1/responses",
+            Dialect::Chat => "/v1/chat/completions",
+        }
+    }
+
+    /// The format that a path belongs to, whatever stands before it.
+    pub(super) fn of(path: &str) -> Option<Dialect> {
+        let path = path.split('?').next().unwrap_or_default();
+        let ends = [
+            ("/messages", Dialect::Messages),
+            ("/responses", Dialect::Responses),
+            ("/chat/completions", Dialect::Chat),
+        ];
+        ends.into_iter().find_map(|(end, dialect)| path.ends_with(end).then_some(dialect))
+    }
+}
+
+/// One request of a model.
+#[derive(Debug)]
+pub struct Asked {
+    /// The format.
+    pub dialect: Dialect,
+    /// Its place among all requests, from 1.
+    pub number: u64,
+    /// The model's name.
+    pub model: String,
+    /// Whether a stream is wanted.
+    pub stream: bool,
+    /// Whether the figures are wanted at the end of a stream; only Chat Completions asks.
+    pub(super) stream_usage: bool,
+    pub(super) head: Head,
+    /// The body.
+    pub body: Vec<u8>,
+    json: OnceLock<Value>,
+}
+
+/// A tool's result that was sent to the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolResult {
+    /// The call it belongs to.
+    pub call: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// The little that every answer depends on; the rest is skipped, which costs next to nothing.
+#[derive(Deserialize)]
+struct Glance<'a> {
+    #[serde(borrow, default)]
+    model: Cow<'a, str>,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+impl Asked {
+    /// Reads a request; what is wrong with it otherwise.
+    pub(super) fn new(
+        dialect: Dialect,
+        number: u64,
+        head: Head,
+        body: Vec<u8>,
+    ) -> Result<Self, (String, Head, Vec<u8>)> {
+        let glance = serde_json::from_slice::<Glance<'_>>(&body).map(|glance| {
+            let usage = glance.stream_options.and_then(|options| options.include_usage).unwrap_or(false);
+            (glance.model.into_owned(), glance.stream.unwrap_or(false), usage)
+        });
+        match glance {
+            Ok((model, stream, stream_usage)) => {
+                let json = OnceLock::new();
+                Ok(Self { dialect, number, model, stream, stream_usage, head, body, json })
+            }
+            Err(error) => Err((format!("the request is not JSON of this format: {error}"), head, body)),
+        }
+    }
+
+    /// The whole body.
+    pub fn json(&self) -> &Value {
+        self.json.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
+    }
+
+    /// A header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.header(name)
+    }
+
+    /// Whether the body contains this text, as JSON writes it. Cheap.
+    pub fn contains(&self, text: &str) -> bool {
+        let quoted = Value::from(text).to_string();
+        let needle = &quoted.as_bytes()[1..quoted.len() - 1];
+        needle.is_empty() || self.body.windows(needle.len()).any(|window| window == needle)
+    }
+
+    /// The entries of the conversation.
+    fn entries(&self) -> &[Value] {
+        let name = if self.dialect == Dialect::Responses { "input" } else { "messages" };
+        self.json()[name].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// The turn that is asked for, from 1: one more than the model has had.
+    pub fn turn(&self) -> usize {
+        let mut turns = 1;
+        let mut before = false;
+        for entry in self.entries() {
+            let own = is_models(entry);
+            turns += usize::from(own && !before);
+            before = own;
+        }
+        turns
+    }
+
+    /// The system prompt.
+    pub fn system(&self) -> String {
+        let json = self.json();
+        match self.dialect {
+            Dialect::Messages => text_of(&json["system"]),
+            Dialect::Responses if json["instructions"].is_string() => text_of(&json["instructions"]),
+            Dialect::Responses | Dialect::Chat => {
+                let is_system = |entry: &&Value| entry["role"] == "system" || entry["role"] == "developer";
+                self.entries().iter().find(is_system).map(|entry| text_of(&entry["content"])).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The text of the first message of the user.
+    pub fn first_text(&self) -> String {
+        if let Some(text) = self.json()["input"].as_str() {
+            return text.to_owned();
+        }
+        let first = self.entries().iter().find(|entry| entry["role"] == "user");
+        first.map(|entry| text_of(&entry["content"])).unwrap_or_default()
+    }
+
+    /// The text of the last message, a tool's result included.
+    pub fn last_text(&self) -> String {
+        let text = |entry: &Value| text_of(if entry["output"].is_null() { &entry["content"] } else { &entry["output"] });
+        self.entries().last().map_or_else(|| self.first_text(), text)
+    }
+
+    /// The results of tools, in the order of the conversation.
+    pub fn results(&self) -> Vec<ToolResult> {
+        let mut results = Vec::new();
+        for entry in self.entries() {
+            let one = |id: &Value, content: &Value| ToolResult {
+                call: id.as_str().unwrap_or_default().to_owned(),
+                text: text_of(content),
+            };
+            if entry["role"] == "tool" {
+                results.push(one(&entry["tool_call_id"], &entry["content"]));
+            } else if entry["type"] == "function_call_output" {
+                results.push(one(&entry["call_id"], &entry["output"]));
+            } else {
+                let blocks = entry["content"].as_array().map_or(&[][..], Vec::as_slice);
+                let blocks = blocks.iter().filter(|block| block["type"] == "tool_result");
+                results.extend(blocks.map(|block| one(&block["tool_use_id"], &block["content"])));
+            }
+        }
+        results
+    }
+
+    /// The names of the tools that are offered.
+    pub fn tools(&self) -> Vec<&str> {
+        let tools = self.json()["tools"].as_array().map_or(&[][..], Vec::as_slice);
+        let name = |tool: &'_ Value| -> Option<&str> {
+            let tool: &Value = tool;
+            tool["name"].as_str().or_else(|| tool["function"]["name"].as_str())
+        };
+        tools.iter().filter_map(name).collect()
+    }
+}
+
+/// Whether the model itself wrote an entry.
+fn is_models(entry: &Value) -> bool {
+    entry["role"] == "assistant" || entry["type"] == "function_call" || entry["type"] == "reasoning"
+}
+
+/// The text of a content: a string, or the texts of its blocks.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let text = |block: &Value| match block["text"].as_str() {
+                Some(text) => text.to_owned(),
+                None => text_of(&block["content"]),
+            };
+            let texts: Vec<String> = blocks.iter().map(text).filter(|text| !text.is_empty()).collect();
+            texts.join("\n")
+        }
+        _ => String::new(),
+    }
+}

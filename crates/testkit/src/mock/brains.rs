@@ -1,0 +1,42 @@
+//! Brains that drive whole runs.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Brain;
+use super::answer::{Answer, Say};
+use super::asked::{Asked, Dialect};
+
+/// The request that [`fanout`] knows the root by.
+pub const FANOUT: &str = "Look at every part.";
+
+/// A root with `width` children that each read one file and report: the same as [`crate::fanout`], over HTTP.
+pub fn fanout(width: usize, latency: Duration) -> impl Brain {
+    let task = |n: usize| {
+        json!({"subagent_type": "explore", "description": format!("look {n}"), "prompt": format!("Look at part {n}.")})
+    };
+    let split = (0..width).fold(Say::text("I will split this."), |say, n| say.call("task", &task(n)));
+    let split = Answer::from(split);
+    let look = Answer::from(Say::text("Looking.").call("read", &json!({"path": "hello.txt"})));
+    let (found, done) = (Answer::text("Found it in hello.txt."), Answer::text("All parts were looked at."));
+    move |asked: &Asked| {
+        let answer = match (asked.contains(FANOUT), has_results(asked)) {
+            (true, false) => &split,
+            (true, true) => &done,
+            (false, false) => &look,
+            (false, true) => &found,
+        };
+        answer.clone().latency(latency)
+    }
+}
+
+/// Whether a tool has answered in this conversation, without reading it as JSON: no text can contain a bare quote.
+fn has_results(asked: &Asked) -> bool {
+    let mark: &[u8] = match asked.dialect {
+        Dialect::Messages => b"\"tool_use_id\"",
+        Dialect::Responses => b"\"function_call_output\"",
+        Dialect::Chat => b"\"tool_call_id\"",
+    };
+    asked.body.windows(mark.len()).any(|window| window == mark)
+}

@@ -1,0 +1,317 @@
+//! How an answer goes out: at once in one write, or in exactly the bad manner that was asked for.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+
+use super::answer::{Answer, Content, Manner, RetryAfter, Then, When};
+use super::asked::{Asked, Dialect};
+use super::http::{Connection, Left, chunk, reason};
+use super::log::Outcome;
+use super::server::Delivered;
+use super::shapes;
+
+/// An endless answer ends after all, if its reader is endless too.
+const ENDLESS_MAX_BYTES: usize = 1 << 30;
+/// What an endless answer writes at once.
+const ENDLESS_PIECE_BYTES: usize = 64 * 1024;
+
+/// An answer in bytes.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) status: u16,
+    content_type: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    /// Where each event of the body ends.
+    ends: Vec<usize>,
+    /// Whether the body goes out in chunks.
+    chunked: bool,
+    dialect: Dialect,
+    manner: Manner,
+}
+
+impl Ready {
+    /// A body of a known length, delivered well.
+    pub(super) fn plain(status: u16, content_type: &str, body: Vec<u8>) -> Self {
+        let ends = vec![body.len()];
+        let content_type = content_type.to_owned();
+        Self {
+            status,
+            content_type,
+            headers: Vec::new(),
+            body,
+            ends,
+            chunked: false,
+            dialect: Dialect::Chat,
+            manner: Manner::default(),
+        }
+    }
+
+    /// JSON, delivered well.
+    pub(super) fn json(status: u16, value: &Value) -> Self {
+        Self::plain(status, "application/json", value.to_string().into_bytes())
+    }
+
+    fn head(&self, close: bool) -> Vec<u8> {
+        let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
+        // A string takes whatever is written.
+        let mut line = |name: &str, value: &str| drop(write!(head, "{name}: {value}\r\n"));
+        line("content-type", &self.content_type);
+        for (name, value) in &self.headers {
+            line(name, value);
+        }
+        if self.manner.gzip {
+            line("content-encoding", "gzip");
+        }
+        if close {
+            line("connection", "close");
+        }
+        if self.chunked {
+            line("transfer-encoding", "chunked");
+        } else {
+            line("content-length", &self.body.len().to_string());
+        }
+        head.push_str("\r\n");
+        head.into_bytes()
+    }
+
+    /// Head and body, to be sent in one go.
+    pub(super) fn whole(&self, close: bool) -> Vec<u8> {
+        let mut out = self.head(close);
+        if self.chunked {
+            chunk(&mut out, &self.body);
+            out.extend_from_slice(b"0\r\n\r\n");
+        } else {
+            out.extend_from_slice(&self.body);
+        }
+        out
+    }
+
+    /// The place in the body that is meant.
+    fn place(&self, when: When) -> usize {
+        match when {
+            When::AtOnce | When::Event(0) => 0,
+            When::Event(count) => self.ends.get(count - 1).copied().unwrap_or(self.body.len()),
+            When::Byte(at) => at.min(self.body.len()),
+        }
+    }
+}
+
+/// Turns an answer into bytes, in the shape of what was asked.
+pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&Asked>) -> Ready {
+    let manner = answer.manner.clone();
+    let mut ready = match &answer.content {
+        Content::Say(say) => match asked {
+            Some(asked) if asked.stream => {
+                let frames = shapes::stream(dialect, asked, say);
+                let ready = Ready::plain(200, "text/event-stream; charset=utf-8", frames.bytes);
+                Ready { ends: frames.ends, chunked: true, ..ready }
+            }
+            _ => Ready::json(200, &shapes::whole(dialect, asked, say)),
+        },
+        Content::Refuse(refusal) => {
+            let mut ready = Ready::json(refusal.status, &shapes::refusal(dialect, refusal));
+            ready.headers.extend(refusal.retry_after.map(retry_header));
+            ready
+        }
+        Content::Raw { status, content_type, headers, body } => {
+            let mut ready = Ready::plain(*status, content_type, body.clone());
+            ready.headers.clone_from(headers);
+            ready.chunked = content_type.starts_with("text/event-stream");
+            if ready.chunked {
+                ready.ends = event_ends(body);
+            }
+            ready
+        }
+    };
+    ready.headers.extend(manner.headers.iter().cloned());
+    if let Some(content_type) = &manner.content_type {
+        ready.content_type.clone_from(content_type);
+    }
+    ready.status = manner.status.unwrap_or(ready.status);
+    ready.dialect = dialect;
+    ready.manner = manner;
+    match &ready.manner.fault {
+        Some((when, Then::End)) => {
+            let place = ready.place(*when);
+            ready.body.truncate(place);
+            ready.manner.fault = None;
+        }
+        Some((when, Then::Insert(bytes))) => {
+            let place = ready.place(*when);
+            ready.body.splice(place..place, bytes.iter().copied());
+            ready.manner.fault = None;
+        }
+        // What never ends has no length.
+        Some((_, Then::EndlessEvent | Then::EndlessStream)) => ready.chunked = true,
+        _ => {}
+    }
+    if ready.manner.gzip {
+        compress(&mut ready);
+    }
+    ready
+}
+
+/// `retry-after` in its three forms.
+fn retry_header(after: RetryAfter) -> (String, String) {
+    match after {
+        RetryAfter::Seconds(seconds) => ("retry-after".to_owned(), seconds.to_string()),
+        RetryAfter::Millis(millis) => ("retry-after-ms".to_owned(), millis.to_string()),
+        RetryAfter::Date(seconds) => {
+            let when = jiff::Timestamp::now().saturating_add(Duration::from_secs(seconds)).unwrap_or_default();
+            let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
+            ("retry-after".to_owned(), printer.timestamp_to_rfc9110_string(&when).unwrap_or_default())
+        }
+    }
+}
+
+/// Where the events of a recorded stream end.
+fn event_ends(body: &[u8]) -> Vec<usize> {
+    let empty_line = |at: &usize| body[..*at].ends_with(b"\n\n") || body[..*at].ends_with(b"\r\n\r\n");
+    (1..=body.len()).filter(empty_line).collect()
+}
+
+/// Compresses a body event by event, so that each can be read when it is there.
+fn compress(ready: &mut Ready) {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let mut ends = Vec::with_capacity(ready.ends.len());
+    let mut begin = 0;
+    for end in ready.ends.iter().map(|end| (*end).min(ready.body.len())).chain([ready.body.len()]) {
+        // A vector takes whatever is written.
+        drop(encoder.write_all(&ready.body[begin..end]).and_then(|()| encoder.flush()));
+        ends.push(encoder.get_ref().len());
+        begin = end;
+    }
+    ready.body = encoder.finish().unwrap_or_default();
+    ready.ends = ends;
+}
+
+/// Sends an answer.
+pub(super) async fn deliver(mut connection: Connection, ready: Ready, close: bool) -> Delivered {
+    let Ok(()) = connection.pause(Some(ready.manner.latency)).await else { return (Outcome::Left, None) };
+    let manner = &ready.manner;
+    let well = manner.head_drip.is_none() && manner.drip.is_none() && manner.fault.is_none();
+    if well && manner.gap.is_zero() {
+        return match connection.send(&ready.whole(close)).await {
+            Ok(()) => (Outcome::Sent, Some(connection)),
+            Err(Left) => (Outcome::Left, None),
+        };
+    }
+    let fault = manner.fault.clone();
+    let end = match &fault {
+        Some((When::AtOnce, then)) => return fail(connection, &ready, then, true).await,
+        Some((when, _)) => ready.place(*when),
+        None => ready.body.len(),
+    };
+    if slowly(&mut connection, &ready, end, close).await.is_err() {
+        return (Outcome::Left, None);
+    }
+    match fault {
+        Some((_, then)) => fail(connection, &ready, &then, false).await,
+        None => match connection.send(if ready.chunked { b"0\r\n\r\n" } else { b"" }).await {
+            Ok(()) => (Outcome::Sent, Some(connection)),
+            Err(Left) => (Outcome::Left, None),
+        },
+    }
+}
+
+/// Sends the head and the body up to a place, as slowly as was asked.
+async fn slowly(connection: &mut Connection, ready: &Ready, end: usize, close: bool) -> Result<(), Left> {
+    let head = ready.head(close);
+    match ready.manner.head_drip {
+        Some(interval) => drip(connection, &head, interval).await?,
+        None => connection.send(&head).await?,
+    }
+    let mut begin = 0;
+    for stop in ready.ends.iter().map(|stop| (*stop).min(end)).chain([end]) {
+        let piece = &ready.body[begin..stop];
+        if piece.is_empty() {
+            continue;
+        }
+        if begin > 0 {
+            connection.pause(Some(ready.manner.gap)).await?;
+        }
+        begin = stop;
+        match ready.manner.drip {
+            Some(interval) if ready.chunked => {
+                for byte in piece.chunks(1) {
+                    connection.send(&in_chunks(byte)).await?;
+                    connection.pause(Some(interval)).await?;
+                }
+            }
+            Some(interval) => drip(connection, piece, interval).await?,
+            None if ready.chunked => connection.send(&in_chunks(piece)).await?,
+            None => connection.send(piece).await?,
+        }
+    }
+    Ok(())
+}
+
+async fn drip(connection: &mut Connection, bytes: &[u8], interval: Duration) -> Result<(), Left> {
+    for byte in bytes.chunks(1) {
+        connection.send(byte).await?;
+        connection.pause(Some(interval)).await?;
+    }
+    Ok(())
+}
+
+fn in_chunks(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 16);
+    chunk(&mut out, bytes);
+    out
+}
+
+/// Goes wrong. Nothing after it can be a whole answer, so the connection is not used again.
+async fn fail(mut connection: Connection, ready: &Ready, then: &Then, at_once: bool) -> Delivered {
+    let result = match then {
+        Then::Close => Ok(()),
+        Then::Reset => {
+            connection.reset();
+            return (Outcome::Broken, None);
+        }
+        Then::Stall => connection.pause(None).await,
+        Then::Ping(interval) => ping(&mut connection, ready, *interval).await,
+        Then::Error(refusal) => {
+            let mut out = in_chunks(&shapes::error_event(ready.dialect, refusal));
+            out.extend_from_slice(b"0\r\n\r\n");
+            connection.send(&out).await
+        }
+        Then::EndlessEvent | Then::EndlessStream => {
+            let head = if at_once { ready.head(true) } else { Vec::new() };
+            match connection.send(&head).await {
+                Ok(()) => endless(&mut connection, ready, *then == Then::EndlessEvent).await,
+                Err(Left) => Err(Left),
+            }
+        }
+        // Both changed the body before it was sent.
+        Then::End | Then::Insert(_) => Ok(()),
+    };
+    (if result.is_ok() { Outcome::Broken } else { Outcome::Left }, None)
+}
+
+async fn ping(connection: &mut Connection, ready: &Ready, interval: Duration) -> Result<(), Left> {
+    let ping = in_chunks(shapes::ping(ready.dialect).as_bytes());
+    loop {
+        connection.send(&ping).await?;
+        connection.pause(Some(interval)).await?;
+    }
+}
+
+async fn endless(connection: &mut Connection, ready: &Ready, one_event: bool) -> Result<(), Left> {
+    if one_event {
+        connection.send(&in_chunks(b"data: {\"type\":\"")).await?;
+    }
+    let event = if one_event { b"x".to_vec() } else { shapes::filler(ready.dialect) };
+    let piece = in_chunks(&event.repeat(ENDLESS_PIECE_BYTES / event.len().max(1)));
+    let mut sent = 0;
+    while sent < ENDLESS_MAX_BYTES {
+        connection.send(&piece).await?;
+        sent += piece.len();
+    }
+    Ok(())
+}

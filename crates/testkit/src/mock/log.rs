@@ -1,0 +1,137 @@
+//! What came in, and when.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::asked::Dialect;
+
+/// Requests that are remembered; later ones are only counted.
+const LOG_MAX: usize = 1_000_000;
+
+/// One request as it came in.
+#[derive(Debug, Clone)]
+pub struct Logged {
+    /// Its place among all requests, from 1.
+    pub number: u64,
+    /// When it was there with its last byte, since the server's start.
+    pub at: Duration,
+    /// The format; none for anything but a model's call.
+    pub dialect: Option<Dialect>,
+    /// The path.
+    pub path: String,
+    /// The headers, if bodies are kept.
+    pub headers: Vec<(String, String)>,
+    /// The body, if bodies are kept.
+    pub body: Vec<u8>,
+    /// The status it was answered with; 0 if it was not.
+    pub status: u16,
+    /// How its answer ended, and when; none while it goes on.
+    pub ended: Option<(Duration, Outcome)>,
+}
+
+impl Logged {
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// A header by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find_map(|(known, value)| known.eq_ignore_ascii_case(name).then_some(value.as_str()))
+    }
+
+    /// Without its body, for a line of the log.
+    pub(super) fn line(&self) -> Value {
+        json!({
+            "number": self.number,
+            "at_us": u64::try_from(self.at.as_micros()).unwrap_or(u64::MAX),
+            "path": self.path,
+            "status": self.status,
+            "ended_us": self.ended.map(|(at, _)| u64::try_from(at.as_micros()).unwrap_or(u64::MAX)),
+            "outcome": self.ended.map(|(_, outcome)| format!("{outcome:?}").to_lowercase()),
+        })
+    }
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was sent to its end.
+    Sent,
+    /// The server broke it off, as it was told to.
+    Broken,
+    /// The client went away first.
+    Left,
+}
+
+#[derive(Debug)]
+pub(super) struct Log {
+    began: Instant,
+    entries: Mutex<Vec<Logged>>,
+    changed: Condvar,
+}
+
+impl Log {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), entries: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// A poisoned log is still a log: whoever panicked has said so already.
+    fn entries(&self) -> MutexGuard<'_, Vec<Logged>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(super) fn arrived(&self, logged: Logged) {
+        let mut entries = self.entries();
+        if entries.len() < LOG_MAX {
+            entries.push(logged);
+        }
+        drop(entries);
+        self.changed.notify_all();
+    }
+
+    /// The entry with this number, which is near its own place in the log.
+    fn change(&self, number: u64, change: impl FnOnce(&mut Logged)) {
+        let mut entries = self.entries();
+        if let Ok(at) = entries.binary_search_by_key(&number, |logged| logged.number) {
+            change(&mut entries[at]);
+        }
+        drop(entries);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn answered(&self, number: u64, status: u16) {
+        self.change(number, |logged| logged.status = status);
+    }
+
+    pub(super) fn ended(&self, number: u64, outcome: Outcome) {
+        let now = self.now();
+        self.change(number, |logged| logged.ended = Some((now, outcome)));
+    }
+
+    pub(super) fn all(&self) -> Vec<Logged> {
+        self.entries().clone()
+    }
+
+    /// Waits until the log satisfies `enough`; whether it did in time.
+    pub(super) fn wait(&self, patience: Duration, enough: impl Fn(&[Logged]) -> bool) -> bool {
+        let until = Instant::now() + patience;
+        let mut entries = self.entries();
+        loop {
+            if enough(&entries) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            entries = self.changed.wait_timeout(entries, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! A model server for tests and benches: real TCP, true shapes, and every byte under control.
+//!
+//! It speaks Anthropic Messages, OpenAI Responses and OpenAI Chat Completions, with and without streaming. What it says is
+//! decided by a [`Brain`], a function from what was [`Asked`] to an [`Answer`]; an answer says also how it is delivered:
+//! late, in drips, cut at a byte, followed by pings for ever. What came in, and when, is in its [log](Mock::requests).
+//!
+//! The official SDKs read what it says (`cargo xtask sdks`), so a client that passes against it passes against them.
+
+mod answer;
+mod asked;
+mod brains;
+mod delivery;
+mod http;
+mod log;
+mod script;
+mod server;
+mod shapes;
+
+pub use answer::{Answer, Call, Manner, Refusal, RetryAfter, Say, Stop, Then, Thinking, Tokens, Weave, When};
+pub use asked::{Asked, Dialect, ToolResult};
+pub use brains::{FANOUT, fanout};
+pub use log::{Logged, Outcome};
+pub use script::{Script, ScriptError};
+pub use server::{Mock, Options, Stats, refused_url};
+
+/// Decides what the server answers.
+pub trait Brain: Send + Sync + 'static {
+    /// The answer to one request.
+    fn answer(&self, asked: &Asked) -> Answer;
+}
+
+impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Brain for F {
+    fn answer(&self, asked: &Asked) -> Answer {
+        self(asked)
+    }
+}

@@ -1,0 +1,329 @@
+//! The server: a thread of its own, so that it can be used from anywhere and its time can be told apart.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::mpsc;
+
+use super::answer::Answer;
+use super::asked::{Asked, Dialect};
+use super::delivery::{self, Ready};
+use super::http::{Connection, Head};
+use super::log::{Log, Logged, Outcome};
+use super::{Brain, shapes};
+
+/// Connections that may wait to be accepted: a thousand clients arrive within one tick.
+const BACKLOG: u32 = 4_096;
+/// Connections at once; more are closed unheard.
+const CONNECTIONS_MAX: usize = 16_384;
+/// Questions to the server's thread that may wait.
+const QUESTIONS_MAX: usize = 16;
+/// How long the server's own thread may take to say anything.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a server is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The port on loopback; 0 for any.
+    pub port: u16,
+    /// Whether headers and bodies are kept in the log.
+    pub keep_bodies: bool,
+    /// The key that requests have to carry, if one is wanted.
+    pub key: Option<String>,
+    /// The models that it lists.
+    pub models: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { port: 0, keep_bodies: true, key: None, models: vec!["mock-large".to_owned(), "mock-small".to_owned()] }
+    }
+}
+
+/// Figures of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests so far.
+    pub requests: u64,
+    /// Connections ever made.
+    pub connections: u64,
+    /// Connections that are open.
+    pub open: usize,
+    /// Processor time of the server's thread.
+    pub cpu: Duration,
+}
+
+struct Shared {
+    brain: Box<dyn Brain>,
+    options: Options,
+    log: Log,
+    requests: AtomicU64,
+    connections: AtomicU64,
+    open: AtomicUsize,
+}
+
+/// A model server on loopback. It ends when it is dropped.
+pub struct Mock {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    questions: Option<mpsc::Sender<SyncSender<Duration>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mock {
+    /// Starts a server with this brain.
+    pub fn start(brain: impl Brain) -> io::Result<Self> {
+        Self::with(brain, Options::default())
+    }
+
+    /// Starts a server with this brain and set-up.
+    pub fn with(brain: impl Brain, options: Options) -> io::Result<Self> {
+        let port = options.port;
+        let shared = Arc::new(Shared {
+            brain: Box::new(brain),
+            options,
+            log: Log::new(),
+            requests: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+        });
+        let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
+        let (bound, address) = sync_channel(1);
+        let serving = shared.clone();
+        let thread = std::thread::Builder::new().name("mock".to_owned()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(bound.send(Err(error))),
+            };
+            runtime.block_on(async {
+                match listen(port) {
+                    Ok((listener, address)) => {
+                        drop(bound.send(Ok(address)));
+                        serve(listener, serving, asked).await;
+                    }
+                    Err(error) => drop(bound.send(Err(error))),
+                }
+            });
+        })?;
+        let address = address.recv_timeout(PATIENCE).map_err(io::Error::other)??;
+        Ok(Self { address, shared, questions: Some(questions), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its base URL without a path: `http://127.0.0.1:4711`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every request so far, in the order of their arrival.
+    pub fn requests(&self) -> Vec<Logged> {
+        self.shared.log.all()
+    }
+
+    /// Waits until the log satisfies `enough`; whether it did in time.
+    pub fn wait(&self, patience: Duration, enough: impl Fn(&[Logged]) -> bool) -> bool {
+        self.shared.log.wait(patience, enough)
+    }
+
+    /// Its figures.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats(self.cpu().unwrap_or_default())
+    }
+
+    /// The processor time of the server's thread, asked there.
+    fn cpu(&self) -> Option<Duration> {
+        let (sender, receiver) = sync_channel(1);
+        self.questions.as_ref()?.try_send(sender).ok()?;
+        receiver.recv_timeout(PATIENCE).ok()
+    }
+
+    /// Serves until the process is ended.
+    pub fn run(mut self) {
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Mock {
+    fn drop(&mut self) {
+        // Nobody can ask any more, and so the server ends, with every connection.
+        drop(self.questions.take());
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// A base URL at which nobody listens.
+pub fn refused_url() -> io::Result<String> {
+    let address = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    Ok(format!("http://{address}"))
+}
+
+fn listen(port: u16) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+    let listener = socket.listen(BACKLOG)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>, mut questions: mpsc::Receiver<SyncSender<Duration>>) {
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                // A client that is gone already is no reason to stop.
+                let Ok((stream, _)) = accepted else { continue };
+                shared.connections.fetch_add(1, Ordering::Relaxed);
+                if shared.open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX && stream.set_nodelay(true).is_ok() {
+                    tokio::spawn(connection(Connection::new(stream), shared.clone()));
+                } else {
+                    shared.open.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+            question = questions.recv() => match question {
+                Some(question) => drop(question.send(thread_cpu())),
+                None => return,
+            },
+        }
+    }
+}
+
+/// The processor time of the thread that asks.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// Answers one request after the other.
+async fn connection(mut connection: Connection, shared: Arc<Shared>) {
+    loop {
+        let (head, body) = match connection.request().await {
+            Ok(Some(request)) => request,
+            Ok(None) => break,
+            Err(error) => {
+                // Whoever speaks another protocol is told in this one, and hung up on.
+                let text = format!("{error}\n");
+                let ready = Ready::plain(400, "text/plain", text.into_bytes());
+                drop(connection.send(&ready.whole(true)).await);
+                break;
+            }
+        };
+        let close = head.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        let number = shared.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        shared.note(number, &head, &body);
+        let ready = shared.answer(number, head, body);
+        shared.log.answered(number, ready.status);
+        let outcome = delivery::deliver(connection, ready, close).await;
+        shared.log.ended(number, outcome.0);
+        match outcome.1 {
+            Some(kept) if !close => connection = kept,
+            _ => break,
+        }
+    }
+    shared.open.fetch_sub(1, Ordering::Relaxed);
+}
+
+impl Shared {
+    fn stats(&self, cpu: Duration) -> Stats {
+        Stats {
+            requests: self.requests.load(Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            open: self.open.load(Ordering::Relaxed),
+            cpu,
+        }
+    }
+
+    fn note(&self, number: u64, head: &Head, body: &[u8]) {
+        let kept = self.options.keep_bodies;
+        let headers = |head: &Head| head.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        self.log.arrived(Logged {
+            number,
+            at: self.log.now(),
+            dialect: if head.method == "POST" { Dialect::of(&head.path) } else { None },
+            path: head.path.clone(),
+            headers: if kept { headers(head) } else { Vec::new() },
+            body: if kept { body.to_vec() } else { Vec::new() },
+            status: 0,
+            ended: None,
+        });
+    }
+
+    fn answer(&self, number: u64, head: Head, body: Vec<u8>) -> Ready {
+        let Some(dialect) = Dialect::of(&head.path) else { return self.side(&head) };
+        if head.method != "POST" {
+            return Ready::json(405, &shapes::plain_error(dialect, 405, "only POST is allowed here"));
+        }
+        if !self.admits(dialect, &head) {
+            return delivery::ready(&wrong_key(dialect), dialect, None);
+        }
+        match Asked::new(dialect, number, head, body) {
+            Ok(asked) => delivery::ready(&self.brain.answer(&asked), dialect, Some(&asked)),
+            Err((problem, _, _)) => Ready::json(400, &shapes::plain_error(dialect, 400, &problem)),
+        }
+    }
+
+    /// Whether the request carries the key that is wanted, where the format has it.
+    fn admits(&self, dialect: Dialect, head: &Head) -> bool {
+        let Some(key) = &self.options.key else { return true };
+        let bearer = head.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+        match dialect {
+            Dialect::Messages => head.header("x-api-key").or(bearer) == Some(key.as_str()),
+            Dialect::Responses | Dialect::Chat => bearer == Some(key.as_str()),
+        }
+    }
+
+    /// What stands beside the models' calls: lists of models, and the server's own figures.
+    fn side(&self, head: &Head) -> Ready {
+        let path = head.path.split('?').next().unwrap_or_default();
+        let models = &self.options.models;
+        match (head.method.as_str(), path) {
+            ("GET", "/mock/stats") => {
+                let stats = self.stats(thread_cpu());
+                let cpu_us = u64::try_from(stats.cpu.as_micros()).unwrap_or(u64::MAX);
+                let (requests, connections, open) = (stats.requests, stats.connections, stats.open);
+                Ready::json(
+                    200,
+                    &json!({"requests": requests, "connections": connections, "open": open, "cpu_us": cpu_us}),
+                )
+            }
+            ("GET", "/mock/log") => {
+                let lines: Vec<Value> = self.log.all().iter().map(Logged::line).collect();
+                Ready::json(200, &Value::from(lines))
+            }
+            ("GET", "/api/version") => Ready::json(200, &json!({"version": "0.12.6"})),
+            ("GET", "/api/tags") => Ready::json(200, &shapes::lists::tags(models)),
+            ("GET", path) if path.ends_with("/models") => {
+                let anthropic = head.header("anthropic-version").is_some();
+                let list = if anthropic { shapes::lists::anthropic } else { shapes::lists::openai };
+                Ready::json(200, &list(models))
+            }
+            _ => Ready::json(404, &json!({"error": {"message": format!("there is nothing at {path}")}})),
+        }
+    }
+}
+
+fn wrong_key(dialect: Dialect) -> Answer {
+    let mut refusal = super::answer::Refusal::new(401, shapes::wrong_key_text(dialect));
+    refusal.code = Some("invalid_api_key".to_owned());
+    refusal.into()
+}
+
+/// How a connection went on after an answer: to be used again, or not.
+pub(super) type Delivered = (Outcome, Option<Connection>);

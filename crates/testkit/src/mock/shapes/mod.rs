@@ -1,0 +1,223 @@
+//! The shapes in which providers answer, as their servers were recorded to.
+
+pub(super) mod lists;
+
+mod chat;
+mod messages;
+mod responses;
+
+use serde_json::{Value, json};
+
+use super::answer::{Call, Refusal, Say, Stop, Weave};
+use super::asked::{Asked, Dialect};
+
+/// Characters of text in one event; providers send a token or a few.
+const PIECE_CHARS: usize = 16;
+/// When everything was created, as far as answers say: they are the same every time.
+const CREATED: u64 = 1_750_000_000;
+
+/// A stream: its bytes, and where each event ends.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    pub(super) bytes: Vec<u8>,
+    pub(super) ends: Vec<usize>,
+}
+
+impl Frames {
+    /// Adds an event with a name.
+    fn event(&mut self, name: &str, data: &Value) {
+        self.bytes.extend_from_slice(b"event: ");
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(b'\n');
+        self.data(data);
+    }
+
+    /// Adds an event without a name.
+    fn data(&mut self, data: &Value) {
+        self.bytes.extend_from_slice(b"data: ");
+        // A vector takes whatever is written, and a value is always JSON.
+        drop(serde_json::to_writer(&mut self.bytes, data));
+        self.end();
+    }
+
+    /// Adds bytes as they are.
+    fn raw(&mut self, text: &str) {
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if !self.bytes.ends_with(b"\n\n") {
+            self.bytes.extend_from_slice(b"\n\n");
+        }
+        self.ends.push(self.bytes.len());
+    }
+}
+
+/// A reply as a stream.
+pub(super) fn stream(dialect: Dialect, asked: &Asked, say: &Say) -> Frames {
+    match dialect {
+        Dialect::Messages => messages::stream(asked, say),
+        Dialect::Responses => responses::stream(asked, say),
+        Dialect::Chat => chat::stream(asked, say),
+    }
+}
+
+/// A reply as one object.
+pub(super) fn whole(dialect: Dialect, asked: Option<&Asked>, say: &Say) -> Value {
+    let (number, model) = asked.map_or((0, "mock"), |asked| (asked.number, asked.model.as_str()));
+    match dialect {
+        Dialect::Messages => messages::whole(number, model, say),
+        Dialect::Responses => responses::whole(number, model, say),
+        Dialect::Chat => chat::whole(number, model, say),
+    }
+}
+
+/// An error as one object.
+pub(super) fn refusal(dialect: Dialect, refusal: &Refusal) -> Value {
+    let message = message_of(dialect, refusal);
+    match dialect {
+        Dialect::Messages => {
+            json!({
+                "type": "error",
+                "error": {"type": kind_of(dialect, refusal), "message": message},
+                "request_id": "req_mock",
+            })
+        }
+        Dialect::Responses | Dialect::Chat => {
+            let kind = kind_of(dialect, refusal);
+            json!({"error": {"message": message, "type": kind, "param": null, "code": refusal.code}})
+        }
+    }
+}
+
+/// The error of a request that no brain has seen.
+pub(super) fn plain_error(dialect: Dialect, status: u16, message: &str) -> Value {
+    refusal(dialect, &Refusal::new(status, message))
+}
+
+/// An error as an event of a stream.
+pub(super) fn error_event(dialect: Dialect, error: &Refusal) -> Vec<u8> {
+    let mut frames = Frames::default();
+    match dialect {
+        Dialect::Messages => {
+            let error = json!({"type": kind_of(dialect, error), "message": message_of(dialect, error)});
+            frames.event("error", &json!({"type": "error", "error": error}));
+        }
+        Dialect::Responses => {
+            let (code, message) = (error.code.as_deref().unwrap_or("server_error"), message_of(dialect, error));
+            let event =
+                json!({"type": "error", "code": code, "message": message, "param": null, "sequence_number": 99});
+            frames.event("error", &event);
+        }
+        Dialect::Chat => frames.data(&refusal(dialect, error)),
+    }
+    frames.bytes
+}
+
+/// What a provider sends to keep a connection alive.
+pub(super) fn ping(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Messages => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+        Dialect::Responses => ": keepalive\n\n",
+        Dialect::Chat => ": PROCESSING\n\n",
+    }
+}
+
+/// An event of text, for streams that do not end.
+pub(super) fn filler(dialect: Dialect) -> Vec<u8> {
+    let mut frames = Frames::default();
+    let text = "more ".repeat(16);
+    match dialect {
+        Dialect::Messages => frames.event("content_block_delta", &messages::text_delta(0, &text)),
+        Dialect::Responses => frames.event("response.output_text.delta", &responses::text_delta(&text)),
+        Dialect::Chat => frames.data(&chat::text_chunk(&text)),
+    }
+    frames.bytes
+}
+
+/// What a provider says to a key that it does not know.
+pub(super) fn wrong_key_text(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Messages => "invalid x-api-key",
+        Dialect::Responses | Dialect::Chat => {
+            "Incorrect API key provided. You can find your API key at the provider's settings."
+        }
+    }
+}
+
+/// The provider's word for a status.
+fn kind_of(dialect: Dialect, refusal: &Refusal) -> &str {
+    if let Some(kind) = &refusal.kind {
+        return kind;
+    }
+    match (dialect, refusal.status) {
+        (Dialect::Messages, 401) => "authentication_error",
+        (Dialect::Messages, 403) => "permission_error",
+        (Dialect::Messages, 404) => "not_found_error",
+        (Dialect::Messages, 413) => "request_too_large",
+        (Dialect::Messages, 429) => "rate_limit_error",
+        (Dialect::Messages, 529) => "overloaded_error",
+        (Dialect::Messages, 500..) => "api_error",
+        (_, 429) => "requests",
+        (_, 500..) => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+/// The message; that of an overflow is the provider's own.
+fn message_of(dialect: Dialect, refusal: &Refusal) -> String {
+    let overflow = refusal.code.as_deref() == Some("context_length_exceeded") && refusal.message.is_empty();
+    match dialect {
+        _ if !overflow => refusal.message.clone(),
+        Dialect::Messages => "prompt is too long: 213462 tokens > 200000 maximum".to_owned(),
+        Dialect::Responses => {
+            "Your input exceeds the context window of this model. Please adjust your input and try again.".to_owned()
+        }
+        Dialect::Chat => "This model's maximum context length is 128000 tokens. However, your messages resulted in \
+                          140321 tokens. Please reduce the length of the messages."
+            .to_owned(),
+    }
+}
+
+/// A text in the pieces in which it is streamed.
+fn pieces(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.char_indices().nth(PIECE_CHARS).map_or(rest.len(), |(at, _)| at);
+        let (piece, more) = rest.split_at(end);
+        pieces.push(piece);
+        rest = more;
+    }
+    pieces
+}
+
+/// The arguments of a call as far as they are sent: of a reply that is too long the last one only in part.
+fn arguments<'a>(say: &Say, at: usize, call: &'a Call) -> &'a str {
+    let cut = say.stop == Stop::Length && at + 1 == say.calls.len();
+    let half = call.arguments.len() / 2;
+    let half = (0..=half).rev().find(|at| call.arguments.is_char_boundary(*at)).unwrap_or(0);
+    if cut { &call.arguments[..half] } else { &call.arguments }
+}
+
+/// The order in which pieces of calls are sent: each a call and the piece of its arguments.
+fn woven<'a>(say: &'a Say) -> Vec<(usize, &'a str)> {
+    let lists: Vec<Vec<&'a str>> =
+        say.calls.iter().enumerate().map(|(at, call)| pieces(arguments(say, at, call))).collect();
+    if say.weave != Weave::Interleaved {
+        let one = |(at, list): (usize, Vec<&'a str>)| list.into_iter().map(move |piece| (at, piece));
+        return lists.into_iter().enumerate().flat_map(one).collect();
+    }
+    let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+    let row = |place: usize| {
+        let lists = &lists;
+        (0..lists.len()).filter_map(move |at| Some((at, *lists[at].get(place)?)))
+    };
+    (0..longest).flat_map(row).collect()
+}
+
+/// The id of a call, made up from its place if it has none.
+fn id_of(call: &Call, prefix: &str, number: u64, at: usize) -> String {
+    if call.id.is_empty() { format!("{prefix}_mock_{number}_{at}") } else { call.id.clone() }
+}
