@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use posse_testkit::mock::{Answer, Brain, Mock, Options, Script, fanout};
 
-const USAGE: &str = "usage: posse-mock [--port N] [--latency-ms N] (--text TEXT | --script FILE | --fanout WIDTH)";
+const USAGE: &str =
+    "usage: posse-mock [--port N] [--latency-ms N] (--text TEXT | --script FILE | --fanout WIDTH)";
 
 fn main() -> ExitCode {
     match start(std::env::args().skip(1)) {

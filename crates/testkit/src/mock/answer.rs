@@ -290,8 +290,12 @@ impl Answer {
 
     /// Exactly these bytes as the body.
     pub fn raw(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
-        let content =
-            Content::Raw { status, content_type: content_type.to_owned(), headers: Vec::new(), body: body.into() };
+        let content = Content::Raw {
+            status,
+            content_type: content_type.to_owned(),
+            headers: Vec::new(),
+            body: body.into(),
+        };
         Self { content, manner: Manner::default() }
     }
 

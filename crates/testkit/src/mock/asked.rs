@@ -153,7 +153,11 @@ impl Asked {
             Dialect::Responses if json["instructions"].is_string() => text_of(&json["instructions"]),
             Dialect::Responses | Dialect::Chat => {
                 let is_system = |entry: &&Value| entry["role"] == "system" || entry["role"] == "developer";
-                self.entries().iter().find(is_system).map(|entry| text_of(&entry["content"])).unwrap_or_default()
+                self.entries()
+                    .iter()
+                    .find(is_system)
+                    .map(|entry| text_of(&entry["content"]))
+                    .unwrap_or_default()
             }
         }
     }
@@ -169,7 +173,9 @@ impl Asked {
 
     /// The text of the last message, a tool's result included.
     pub fn last_text(&self) -> String {
-        let text = |entry: &Value| text_of(if entry["output"].is_null() { &entry["content"] } else { &entry["output"] });
+        let text = |entry: &Value| {
+            text_of(if entry["output"].is_null() { &entry["content"] } else { &entry["output"] })
+        };
         self.entries().last().map_or_else(|| self.first_text(), text)
     }
 
@@ -197,11 +203,10 @@ impl Asked {
     /// The names of the tools that are offered.
     pub fn tools(&self) -> Vec<&str> {
         let tools = self.json()["tools"].as_array().map_or(&[][..], Vec::as_slice);
-        let name = |tool: &'_ Value| -> Option<&str> {
-            let tool: &Value = tool;
-            tool["name"].as_str().or_else(|| tool["function"]["name"].as_str())
-        };
-        tools.iter().filter_map(name).collect()
+        tools
+            .iter()
+            .filter_map(|tool| tool["name"].as_str().or_else(|| tool["function"]["name"].as_str()))
+            .collect()
     }
 }
 

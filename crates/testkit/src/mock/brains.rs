@@ -13,9 +13,7 @@ pub const FANOUT: &str = "Look at every part.";
 
 /// A root with `width` children that each read one file and report: the same as [`crate::fanout`], over HTTP.
 pub fn fanout(width: usize, latency: Duration) -> impl Brain {
-    let task = |n: usize| {
-        json!({"subagent_type": "explore", "description": format!("look {n}"), "prompt": format!("Look at part {n}.")})
-    };
+    let task = |n: usize| json!({"subagent_type": "explore", "description": format!("look {n}"), "prompt": format!("Look at part {n}.")});
     let split = (0..width).fold(Say::text("I will split this."), |say, n| say.call("task", &task(n)));
     let split = Answer::from(split);
     let look = Answer::from(Say::text("Looking.").call("read", &json!({"path": "hello.txt"})));

@@ -1,6 +1,5 @@
 //! How an answer goes out: at once in one write, or in exactly the bad manner that was asked for.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -59,8 +58,11 @@ impl Ready {
 
     fn head(&self, close: bool) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
-        // A string takes whatever is written.
-        let mut line = |name: &str, value: &str| drop(write!(head, "{name}: {value}\r\n"));
+        let mut line = |name: &str, value: &str| {
+            for part in [name, ": ", value, "\r\n"] {
+                head.push_str(part);
+            }
+        };
         line("content-type", &self.content_type);
         for (name, value) in &self.headers {
             line(name, value);
@@ -163,7 +165,8 @@ fn retry_header(after: RetryAfter) -> (String, String) {
         RetryAfter::Seconds(seconds) => ("retry-after".to_owned(), seconds.to_string()),
         RetryAfter::Millis(millis) => ("retry-after-ms".to_owned(), millis.to_string()),
         RetryAfter::Date(seconds) => {
-            let when = jiff::Timestamp::now().saturating_add(Duration::from_secs(seconds)).unwrap_or_default();
+            let when =
+                jiff::Timestamp::now().saturating_add(Duration::from_secs(seconds)).unwrap_or_default();
             let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
             ("retry-after".to_owned(), printer.timestamp_to_rfc9110_string(&when).unwrap_or_default())
         }
@@ -269,7 +272,8 @@ fn in_chunks(bytes: &[u8]) -> Vec<u8> {
 /// Goes wrong. Nothing after it can be a whole answer, so the connection is not used again.
 async fn fail(mut connection: Connection, ready: &Ready, then: &Then, at_once: bool) -> Delivered {
     let result = match then {
-        Then::Close => Ok(()),
+        // The last two changed the body before it was sent.
+        Then::Close | Then::End | Then::Insert(_) => Ok(()),
         Then::Reset => {
             connection.reset();
             return (Outcome::Broken, None);
@@ -288,8 +292,6 @@ async fn fail(mut connection: Connection, ready: &Ready, then: &Then, at_once: b
                 Err(Left) => Err(Left),
             }
         }
-        // Both changed the body before it was sent.
-        Then::End | Then::Insert(_) => Ok(()),
     };
     (if result.is_ok() { Outcome::Broken } else { Outcome::Left }, None)
 }

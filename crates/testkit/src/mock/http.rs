@@ -32,7 +32,8 @@ impl Head {
         let text = std::str::from_utf8(bytes).map_err(|_| bad("a head that is not UTF-8"))?;
         let (first, lines) = text.split_once("\r\n").unwrap_or((text, ""));
         let mut words = first.split(' ');
-        let (Some(method), Some(path), Some("HTTP/1.1" | "HTTP/1.0")) = (words.next(), words.next(), words.next())
+        let (Some(method), Some(path), Some("HTTP/1.1" | "HTTP/1.0")) =
+            (words.next(), words.next(), words.next())
         else {
             return Err(bad("a first line that is not HTTP/1.1"));
         };
@@ -46,7 +47,10 @@ impl Head {
 
     /// All headers in their order.
     pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.lines.split("\r\n").filter_map(|line| line.split_once(':')).map(|(name, value)| (name, value.trim()))
+        self.lines
+            .split("\r\n")
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name, value.trim()))
     }
 }
 
@@ -73,7 +77,8 @@ impl Connection {
         if head.header("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
-        let chunked = head.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
+        let chunked =
+            head.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
         let body = if chunked {
             self.chunks().await?
         } else {

@@ -39,7 +39,9 @@ impl Logged {
 
     /// A header by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find_map(|(known, value)| known.eq_ignore_ascii_case(name).then_some(value.as_str()))
+        self.headers
+            .iter()
+            .find_map(|(known, value)| known.eq_ignore_ascii_case(name).then_some(value.as_str()))
     }
 
     /// Without its body, for a line of the log.

@@ -4,7 +4,7 @@
 //! decided by a [`Brain`], a function from what was [`Asked`] to an [`Answer`]; an answer says also how it is delivered:
 //! late, in drips, cut at a byte, followed by pings for ever. What came in, and when, is in its [log](Mock::requests).
 //!
-//! The official SDKs read what it says (`cargo xtask sdks`), so a client that passes against it passes against them.
+//! The official SDKs read what it says (`cargo xtask sdks`): what passes here is not merely used to its own mistakes.
 
 mod answer;
 mod asked;
@@ -34,3 +34,6 @@ impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Brain for F {
         self(asked)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,7 +111,8 @@ struct Refused {
 impl Script {
     /// Reads rules.
     pub fn parse(yaml: &str) -> Result<Self, ScriptError> {
-        let rules: Vec<Rule> = serde_saphyr::from_str(yaml).map_err(|error| ScriptError(error.to_string()))?;
+        let rules: Vec<Rule> =
+            serde_saphyr::from_str(yaml).map_err(|error| ScriptError(error.to_string()))?;
         if let Some(at) = rules.iter().position(|rule| rule.say.is_some() == rule.refuse.is_some()) {
             let text = format!("rule {} needs `say` or `refuse`, and not both", at + 1);
             return Err(ScriptError(text));
@@ -123,7 +124,8 @@ impl Script {
 impl Brain for Script {
     fn answer(&self, asked: &Asked) -> Answer {
         let takes = |(rule, used): &&(Rule, AtomicU64)| {
-            rule.when.fits(asked) && rule.times.is_none_or(|times| used.fetch_add(1, Ordering::Relaxed) < times)
+            rule.when.fits(asked)
+                && rule.times.is_none_or(|times| used.fetch_add(1, Ordering::Relaxed) < times)
         };
         match self.rules.iter().find(takes) {
             Some((rule, _)) => rule.answer(),
@@ -148,7 +150,8 @@ impl Rule {
             (None, Some(refuse)) => Answer::from(refuse.refusal()),
             (None, None) => Answer::text(""),
         };
-        answer = answer.latency(Duration::from_millis(self.latency_ms)).gap(Duration::from_millis(self.gap_ms));
+        answer =
+            answer.latency(Duration::from_millis(self.latency_ms)).gap(Duration::from_millis(self.gap_ms));
         if let Some(events) = self.stall_after_events {
             answer = answer.fault(When::Event(events), Then::Stall);
         }

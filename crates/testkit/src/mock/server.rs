@@ -44,7 +44,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { port: 0, keep_bodies: true, key: None, models: vec!["mock-large".to_owned(), "mock-small".to_owned()] }
+        Self {
+            port: 0,
+            keep_bodies: true,
+            key: None,
+            models: vec!["mock-large".to_owned(), "mock-small".to_owned()],
+        }
     }
 }
 
@@ -183,7 +188,11 @@ fn listen(port: u16) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>, mut questions: mpsc::Receiver<SyncSender<Duration>>) {
+async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    mut questions: mpsc::Receiver<SyncSender<Duration>>,
+) {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
@@ -221,7 +230,7 @@ async fn connection(mut connection: Connection, shared: Arc<Shared>) {
                 // Whoever speaks another protocol is told in this one, and hung up on.
                 let text = format!("{error}\n");
                 let ready = Ready::plain(400, "text/plain", text.into_bytes());
-                drop(connection.send(&ready.whole(true)).await);
+                let _ = connection.send(&ready.whole(true)).await;
                 break;
             }
         };
@@ -252,7 +261,8 @@ impl Shared {
 
     fn note(&self, number: u64, head: &Head, body: &[u8]) {
         let kept = self.options.keep_bodies;
-        let headers = |head: &Head| head.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let headers =
+            |head: &Head| head.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         self.log.arrived(Logged {
             number,
             at: self.log.now(),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{CREATED, Frames, arguments, id_of, pieces, woven};
-use crate::mock::answer::{Say, Stop, Tokens, Weave};
+use crate::mock::answer::{Call, Say, Stop, Tokens, Weave};
 use crate::mock::asked::Asked;
 
 fn usage(tokens: Option<Tokens>) -> Value {
@@ -40,10 +40,11 @@ pub(super) fn whole(number: u64, model: &str, say: &Say) -> Value {
         message["reasoning_content"] = thinking.text.as_str().into();
     }
     if !say.calls.is_empty() {
-        let call = |(at, call)| tool_call(number, say, at, call, arguments(say, at, call));
+        let call = |(at, call)| tool_call(number, at, call, arguments(say, at, call));
         message["tool_calls"] = say.calls.iter().enumerate().map(call).collect();
     }
-    let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish_reason(say)});
+    let choice =
+        json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish_reason(say)});
     let mut whole = json!({
         "id": format!("chatcmpl-mock-{number}"),
         "object": "chat.completion",
@@ -59,8 +60,7 @@ pub(super) fn whole(number: u64, model: &str, say: &Say) -> Value {
     whole
 }
 
-fn tool_call(number: u64, say: &Say, at: usize, call: &crate::mock::answer::Call, arguments: &str) -> Value {
-    debug_assert!(at < say.calls.len());
+fn tool_call(number: u64, at: usize, call: &Call, arguments: &str) -> Value {
     let function = json!({"name": call.name, "arguments": arguments});
     json!({"id": id_of(call, "call", number, at), "type": "function", "function": function})
 }
@@ -112,28 +112,31 @@ pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
         chunks.delta(&json!({"content": piece}), None);
     }
     let mut begun = vec![false; say.calls.len()];
-    let begin = |chunks: &mut Chunks<'_>, at: usize, begun: &mut [bool]| {
+    let open = |chunks: &mut Chunks<'_>, at: usize, begun: &mut [bool]| {
         if !std::mem::replace(&mut begun[at], true) {
-            let mut call = tool_call(asked.number, say, at, &say.calls[at], "");
+            let mut call = tool_call(asked.number, at, &say.calls[at], "");
             call["index"] = at.into();
             chunks.delta(&json!({"tool_calls": [call]}), None);
         }
     };
     if say.weave == Weave::Interleaved {
-        (0..say.calls.len()).for_each(|at| begin(&mut chunks, at, &mut begun));
+        for at in 0..say.calls.len() {
+            open(&mut chunks, at, &mut begun);
+        }
     }
     for (at, piece) in woven(say) {
-        begin(&mut chunks, at, &mut begun);
+        open(&mut chunks, at, &mut begun);
         let mut call = json!({"index": at, "function": {"arguments": piece}});
         if say.weave == Weave::Repeated {
-            let whole = tool_call(asked.number, say, at, &say.calls[at], piece);
-            call = whole;
+            call = tool_call(asked.number, at, &say.calls[at], piece);
             call["index"] = at.into();
         }
         chunks.delta(&json!({"tool_calls": [call]}), None);
     }
     // One without arguments is begun all the same.
-    (0..say.calls.len()).for_each(|at| begin(&mut chunks, at, &mut begun));
+    for at in 0..say.calls.len() {
+        open(&mut chunks, at, &mut begun);
+    }
     chunks.delta(&json!({}), Some(finish_reason(say)));
     if asked.stream_usage && say.tokens.is_some() {
         chunks.chunk(&json!([]), usage(say.tokens));

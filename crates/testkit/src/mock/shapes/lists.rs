@@ -12,7 +12,8 @@ pub(in crate::mock) fn openai(models: &[String]) -> Value {
 
 /// The list of Anthropic.
 pub(in crate::mock) fn anthropic(models: &[String]) -> Value {
-    let model = |id| json!({"type": "model", "id": id, "display_name": id, "created_at": "2025-06-15T15:06:40Z"});
+    let model =
+        |id| json!({"type": "model", "id": id, "display_name": id, "created_at": "2025-06-15T15:06:40Z"});
     json!({
         "data": models.iter().map(model).collect::<Vec<_>>(),
         "has_more": false,

@@ -29,7 +29,7 @@ fn stop_reason(say: &Say) -> &'static str {
     }
 }
 
-fn message(number: u64, model: &str, content: Value, stop: Value, usage: Value) -> Value {
+fn message(number: u64, model: &str, content: &[Value], stop: Option<&str>, usage: &Value) -> Value {
     json!({
         "id": format!("msg_mock_{number}"),
         "type": "message",
@@ -56,7 +56,7 @@ pub(super) fn whole(number: u64, model: &str, say: &Say) -> Value {
         content.push(json!({"type": "tool_use", "id": id, "name": call.name, "input": input}));
     }
     let output = say.tokens.map_or(0, |tokens| tokens.output);
-    message(number, model, content.into(), stop_reason(say).into(), usage(say.tokens, output))
+    message(number, model, &content, Some(stop_reason(say)), &usage(say.tokens, output))
 }
 
 pub(super) fn text_delta(index: usize, text: &str) -> Value {
@@ -66,7 +66,7 @@ pub(super) fn text_delta(index: usize, text: &str) -> Value {
 pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
     let mut frames = Frames::default();
     // What the first event counts as output is only what was there by then.
-    let begun = message(asked.number, &asked.model, json!([]), Value::Null, usage(say.tokens, 1));
+    let begun = message(asked.number, &asked.model, &[], None, &usage(say.tokens, 1));
     frames.event("message_start", &json!({"type": "message_start", "message": begun}));
     let mut index = 0;
     if let Some(thinking) = &say.thinking {
@@ -111,14 +111,22 @@ fn calls(frames: &mut Frames, asked: &Asked, say: &Say, first: usize) {
         delta(frames, first + at, &json!({"type": "input_json_delta", "partial_json": piece}));
     };
     if say.weave == Weave::Interleaved {
-        (0..say.calls.len()).for_each(|at| open(frames, at));
-        woven(say).into_iter().for_each(|(at, text)| piece(frames, at, text));
-        (0..say.calls.len()).for_each(|at| stop(frames, first + at));
+        for at in 0..say.calls.len() {
+            open(frames, at);
+        }
+        for (at, text) in woven(say) {
+            piece(frames, at, text);
+        }
+        for at in 0..say.calls.len() {
+            stop(frames, first + at);
+        }
         return;
     }
     for at in 0..say.calls.len() {
         open(frames, at);
-        pieces(arguments(say, at, &say.calls[at])).into_iter().for_each(|text| piece(frames, at, text));
+        for text in pieces(arguments(say, at, &say.calls[at])) {
+            piece(frames, at, text);
+        }
         stop(frames, first + at);
         if say.weave == Weave::Repeated {
             stop(frames, first + at);

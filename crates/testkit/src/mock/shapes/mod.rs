@@ -105,9 +105,9 @@ pub(super) fn error_event(dialect: Dialect, error: &Refusal) -> Vec<u8> {
             frames.event("error", &json!({"type": "error", "error": error}));
         }
         Dialect::Responses => {
-            let (code, message) = (error.code.as_deref().unwrap_or("server_error"), message_of(dialect, error));
-            let event =
-                json!({"type": "error", "code": code, "message": message, "param": null, "sequence_number": 99});
+            let (code, message) =
+                (error.code.as_deref().unwrap_or("server_error"), message_of(dialect, error));
+            let event = json!({"type": "error", "code": code, "message": message, "param": null, "sequence_number": 99});
             frames.event("error", &event);
         }
         Dialect::Chat => frames.data(&refusal(dialect, error)),
@@ -172,11 +172,14 @@ fn message_of(dialect: Dialect, refusal: &Refusal) -> String {
         _ if !overflow => refusal.message.clone(),
         Dialect::Messages => "prompt is too long: 213462 tokens > 200000 maximum".to_owned(),
         Dialect::Responses => {
-            "Your input exceeds the context window of this model. Please adjust your input and try again.".to_owned()
+            "Your input exceeds the context window of this model. Please adjust your input and try again."
+                .to_owned()
         }
-        Dialect::Chat => "This model's maximum context length is 128000 tokens. However, your messages resulted in \
+        Dialect::Chat => {
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in \
                           140321 tokens. Please reduce the length of the messages."
-            .to_owned(),
+                .to_owned()
+        }
     }
 }
 

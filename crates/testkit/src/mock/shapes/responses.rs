@@ -21,7 +21,7 @@ fn status(say: &Say) -> &'static str {
     if say.stop == Stop::Done { "completed" } else { "incomplete" }
 }
 
-fn response(number: u64, model: &str, status: &str, output: Value, usage: Value) -> Value {
+fn response(number: u64, model: &str, status: &str, output: &[Value], usage: &Value) -> Value {
     json!({
         "id": format!("resp_mock_{number}"),
         "object": "response",
@@ -53,7 +53,7 @@ fn response(number: u64, model: &str, status: &str, output: Value, usage: Value)
 
 fn ended(number: u64, model: &str, say: &Say) -> Value {
     let output: Vec<Value> = items(number, say).into_iter().map(|item| item.done).collect();
-    let mut response = response(number, model, status(say), output.into(), usage(say.tokens));
+    let mut response = response(number, model, status(say), &output, &usage(say.tokens));
     let reason = match say.stop {
         Stop::Done => return response,
         Stop::Length => "max_output_tokens",
@@ -98,9 +98,7 @@ fn items(number: u64, say: &Say) -> Vec<Item<'_>> {
     if !say.text.is_empty() {
         let id = format!("msg_mock_{number}");
         let part = json!({"type": "output_text", "text": say.text, "annotations": [], "logprobs": []});
-        let item = |status: &str, content: Value| {
-            json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
-        };
+        let item = |status: &str, content: Value| json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content});
         let (begun, done) = (item("in_progress", json!([])), item("completed", json!([part])));
         items.push(Item { id, begun, done, of: Of::Text(&say.text) });
     }
@@ -154,7 +152,7 @@ impl Numbered {
 
 pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
     let mut out = Numbered::default();
-    let begun = response(asked.number, &asked.model, "in_progress", json!([]), Value::Null);
+    let begun = response(asked.number, &asked.model, "in_progress", &[], &Value::Null);
     out.event("response.created", json!({"response": begun}));
     out.event("response.in_progress", json!({"response": begun}));
     let items = items(asked.number, say);
@@ -238,14 +236,22 @@ fn function_calls(out: &mut Numbered, say: &Say, calls: &[(usize, &Item<'_>, &st
         done(out, *index, item);
     };
     if say.weave == Weave::Interleaved {
-        calls.iter().for_each(|(index, item, _)| added(out, *index, item));
-        woven(say).into_iter().for_each(|(at, text)| piece(out, &calls[at], text));
-        calls.iter().for_each(|call| close(out, call));
+        for (index, item, _) in calls {
+            added(out, *index, item);
+        }
+        for (at, text) in woven(say) {
+            piece(out, &calls[at], text);
+        }
+        for call in calls {
+            close(out, call);
+        }
         return;
     }
     for call in calls {
         added(out, call.0, call.1);
-        pieces(call.2).into_iter().for_each(|text| piece(out, call, text));
+        for text in pieces(call.2) {
+            piece(out, call, text);
+        }
         close(out, call);
         if say.weave == Weave::Repeated {
             close(out, call);
