@@ -1,13 +1,20 @@
 //! Random trees, random replies, random limits, random cancels and deaths: every run ends, and every check holds.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use posse_domain::budget::Usage;
-use posse_domain::event::Purpose;
+use posse_domain::code::Code;
+use posse_domain::event::{CallError, Purpose};
 use posse_domain::id::RunId;
 use posse_domain::permission::{Answer, Decision, OnAsk, Rule};
-use posse_engine::ports::{MailCommand, ModelFacts, ModelRequest, Store};
+use posse_engine::ports::{
+    Admission, MailCommand, ModelFacts, ModelRequest, Notice, Permit, Retry, Store, Waiting,
+};
 use posse_engine::{FAULT_POINTS, RunSpec};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::asking::Person;
 use crate::crash::{dies_at, go_on};
@@ -354,5 +361,71 @@ async fn random_trees_that_ask_survive_deaths_and_cancels() {
         cancels(&world, handle.id(), &mut chance).await;
         world.ended(&handle).await;
         drop(person);
+    }
+}
+
+/// The same, by a provider that fails, falls silent, asks for pauses and finds conversations too long.
+fn unsteady(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
+    let place = format!("{} {} {} call", request.attempt, request.turn, request.call);
+    let mut chance = Chance::of(seed, &[request.agent.relative(), &place]);
+    let after = Duration::from_millis(chance.pick(&[0, 5, 900, 2_000, 60_000]));
+    let error = || ScriptedAnswer::error(Some(529), "overloaded");
+    match chance.below(20) {
+        0..=2 => error().retry(Retry { after, limited: false }),
+        3..=5 => error().retry(Retry { after, limited: true }),
+        6 => ScriptedAnswer::failure(CallError::new(Code::ContextOverflow, "too long")),
+        7 => answer(seed, request).latency(Duration::from_hours(1)),
+        _ => answer(seed, request),
+    }
+}
+
+/// A random tree in front of such a provider, which lets one or two through at once and makes the others wait.
+fn unsteady_world(seed: u64) -> (World, RunSpec, Chance) {
+    let (world, spec, mut chance) = world_of(seed, unsteady);
+    let places = Arc::new(Semaphore::new(1 + usize::try_from(chance.below(2)).expect("small")));
+    let (told, unwell) = (chance.one_in(2), chance.one_in(2));
+    let admit = move || {
+        if let Ok(place) = places.clone().try_acquire_owned() {
+            return Admission::Go(Permit::holding(place));
+        }
+        let places = places.clone();
+        let turn = async move { Permit::holding(places.acquire_owned().await.expect("open")) };
+        let notice = Notice { reason: "chance".to_owned(), expected: Duration::from_secs(3), unwell };
+        Admission::Wait(Waiting { turn: Box::pin(turn), notice: told.then_some(notice) })
+    };
+    (world.admitting(admit).in_virtual_time(), spec, chance)
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_trees_end_whatever_their_provider_does() {
+    let mut waits = 0;
+    let mut statuses = std::collections::BTreeMap::<&str, usize>::new();
+    for seed in 0..300 {
+        let (world, spec, _) = unsteady_world(seed);
+        let ended = world.run(spec).await;
+        *statuses.entry(ended.status()).or_default() += 1;
+        let of = |kind: &str| ended.events.iter().filter(|event| event.body.kind() == kind).count();
+        assert_eq!(of("agent.provider_wait_started"), of("agent.provider_wait_ended"), "seed {seed}");
+        waits += of("agent.provider_wait_started");
+    }
+    assert!(waits > 150, "{waits}");
+    assert!(statuses.get("completed").is_some_and(|count| *count > 30), "{statuses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_trees_survive_deaths_and_cancels_whatever_their_provider_does() {
+    for seed in 0..150 {
+        let (world, spec, mut chance) = unsteady_world(seed);
+        let deaths: Vec<Death> = (0..=chance.below(4))
+            .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
+            .collect();
+        dies_at(&world, spec, &deaths).await;
+    }
+    for seed in 0..150 {
+        let (world, spec, mut chance) = unsteady_world(seed);
+        let process = world.mortal(None);
+        let handle = process.runtime.start(spec).await.expect("started");
+        cancels(&world, handle.id(), &mut chance).await;
+        world.ended(&handle).await;
     }
 }
