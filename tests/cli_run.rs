@@ -55,7 +55,8 @@ fn the_events_and_the_result_are_json_lines() {
         })
     );
     for (number, event) in lines.iter().enumerate() {
-        let keys: Vec<&str> = event.as_object().expect("an object").keys().map(String::as_str).collect();
+        let mut keys: Vec<&str> = event.as_object().expect("an object").keys().map(String::as_str).collect();
+        keys.sort_unstable();
         assert_eq!(keys, ["agent_id", "at", "detail", "kind", "seq", "summary"]);
         assert_eq!(event["seq"], number + 1);
     }

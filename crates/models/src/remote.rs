@@ -21,6 +21,7 @@ use crate::line::Line;
 use crate::sse::Decoder;
 use crate::wire::anthropic::Anthropic;
 use crate::wire::chat::Chat;
+use crate::wire::responses::Responses;
 use crate::wire::{
     Abilities, Answer, Flow, Problem, ProblemKind, Refused, ReplyReader, StopReason, Target, Wire,
     WireRequest,
@@ -102,7 +103,8 @@ pub fn remote(endpoint: &Endpoint, model: &str, facts: ModelFacts, http: &Http) 
 fn wire(endpoint: &Endpoint, model: &str) -> Box<dyn Wire> {
     match endpoint.format {
         Format::Anthropic => Box::new(Anthropic),
-        Format::Responses | Format::Genai | Format::Chat => Box::new(Chat::at(&endpoint.base_url, model)),
+        Format::Responses => Box::new(Responses),
+        Format::Genai | Format::Chat => Box::new(Chat::at(&endpoint.base_url, model)),
     }
 }
 

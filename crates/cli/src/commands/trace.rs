@@ -188,7 +188,7 @@ fn call(call: &ToolCall) -> String {
     // Text that did not parse is shown as the model wrote it.
     let input = match &call.input {
         serde_json::Value::String(text) => text.clone(),
-        value => value.to_string(),
+        value => posse_domain::canonical_json(value),
     };
     format!("-> {} {input} (call {})", call.name, call.id)
 }

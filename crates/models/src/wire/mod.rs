@@ -7,6 +7,9 @@ mod abilities;
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod refused;
+pub(crate) mod responses;
+#[cfg(test)]
+pub(crate) mod sample;
 pub(crate) mod text;
 
 use std::time::Duration;

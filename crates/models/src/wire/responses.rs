@@ -1,0 +1,190 @@
+//! OpenAI Responses, streaming and stateless: the provider stores nothing, and thinking travels with the conversation,
+//! encrypted.
+
+mod reader;
+
+use std::borrow::Cow;
+
+use posse_agent::conversation::{CallResult, Message};
+use posse_agent::tool_spec::ToolSpec;
+use posse_domain::message::{Image, RawReply, ToolCall};
+use posse_engine::ports::ModelRequest;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::text::{image_data, image_note};
+use super::{Problem, Refused, ReplyReader, Target, Wire, WireRequest};
+
+/// Thinking that only the provider can read, so that it can be handed back.
+const ENCRYPTED_THINKING: &str = "reasoning.encrypted_content";
+
+/// OpenAI Responses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Responses;
+
+impl Wire for Responses {
+    fn request(&self, target: &Target, request: &ModelRequest) -> WireRequest {
+        let sampling = target.abilities.sampling;
+        let body = Body {
+            model: &target.model,
+            stream: true,
+            store: false,
+            // Models that do not think refuse to be asked for it.
+            include: if sampling { &[] } else { &[ENCRYPTED_THINKING] },
+            instructions: &request.system,
+            tools: request.tools.iter().map(|tool| Tool::of(tool)).collect(),
+            input: request.messages.iter().flat_map(|message| items(target, message)).collect(),
+            max_output_tokens: request.max_output_tokens,
+            temperature: request.temperature.filter(|_| sampling),
+            top_p: request.top_p.filter(|_| sampling),
+        };
+        WireRequest {
+            path: "/responses".to_owned(),
+            headers: Vec::new(),
+            // Every key is a string and every number is finite: this cannot fail.
+            body: serde_json::to_vec(&body).unwrap_or_default(),
+        }
+    }
+
+    fn reader(&self, target: &Target, _: &ModelRequest) -> Box<dyn ReplyReader> {
+        Box::new(reader::Reader::new(target))
+    }
+
+    fn refusal(&self, refused: &Refused<'_>) -> Problem {
+        refused.problem()
+    }
+}
+
+/// What is sent. What stays the same comes first, what differs from call to call last.
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    store: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    include: &'static [&'static str],
+    #[serde(skip_serializing_if = "str::is_empty")]
+    instructions: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    input: Vec<Item<'a>>,
+    max_output_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+    /// Strict schemas have no optional fields, and ours do.
+    strict: bool,
+}
+
+impl<'a> Tool<'a> {
+    fn of(tool: &'a ToolSpec) -> Self {
+        Self {
+            r#type: "function",
+            name: &tool.name,
+            description: &tool.description,
+            parameters: &tool.input_schema,
+            strict: false,
+        }
+    }
+}
+
+/// One item of the conversation.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item<'a> {
+    Message {
+        r#type: &'static str,
+        role: &'static str,
+        content: [Part<'a>; 1],
+    },
+    Call {
+        r#type: &'static str,
+        call_id: &'a str,
+        name: &'a str,
+        arguments: String,
+    },
+    Output {
+        r#type: &'static str,
+        call_id: &'a str,
+        output: Output<'a>,
+    },
+    /// As the provider wrote it.
+    Raw(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Output<'a> {
+    Text(&'a str),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    InputText { text: Cow<'a, str> },
+    OutputText { text: &'a str },
+    InputImage { image_url: String, detail: &'static str },
+}
+
+fn items<'a>(target: &Target, message: &'a Message) -> Vec<Item<'a>> {
+    match message {
+        Message::User(text) => vec![said("user", Part::InputText { text: Cow::Borrowed(text) })],
+        Message::Assistant { text, calls, raw } => match raw.as_deref() {
+            Some(RawReply { model, content: Value::Array(items) }) if *model == target.full_name => {
+                items.iter().map(Item::Raw).collect()
+            }
+            _ => {
+                let text = (!text.is_empty()).then(|| said("assistant", Part::OutputText { text }));
+                text.into_iter().chain(calls.iter().map(call)).collect()
+            }
+        },
+        Message::Results(results) => results.iter().map(|result| output(target, result)).collect(),
+    }
+}
+
+fn said<'a>(role: &'static str, part: Part<'a>) -> Item<'a> {
+    Item::Message { r#type: "message", role, content: [part] }
+}
+
+fn call(call: &ToolCall) -> Item<'_> {
+    let arguments = match &call.input {
+        // What did not parse goes back as it came.
+        Value::String(text) => text.clone(),
+        input => input.to_string(),
+    };
+    Item::Call { r#type: "function_call", call_id: &call.id, name: &call.name, arguments }
+}
+
+fn output<'a>(target: &Target, result: &'a CallResult) -> Item<'a> {
+    let output = if result.images.is_empty() {
+        Output::Text(&result.text)
+    } else {
+        let text = Part::InputText { text: Cow::Borrowed(&result.text) };
+        let images = result.images.iter().map(|image| shown(target, image));
+        Output::Parts(std::iter::once(text).chain(images).collect())
+    };
+    Item::Output { r#type: "function_call_output", call_id: &result.call_id, output }
+}
+
+fn shown<'a>(target: &Target, image: &'a Image) -> Part<'a> {
+    match image_data(image, target.abilities.images) {
+        Some(data) => Part::InputImage {
+            image_url: format!("data:{};base64,{data}", image.media_type.as_str()),
+            detail: "auto",
+        },
+        None => Part::InputText { text: image_note(image).into() },
+    }
+}
+
+#[cfg(test)]
+mod tests;
