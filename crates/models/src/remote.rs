@@ -164,7 +164,11 @@ impl Shared {
             return Err(self.refusal(&mut answered).await);
         }
         let mut reader = self.wire.reader(&self.target, request);
+        let mut begun = false;
         let mut show = |part| {
+            if !std::mem::replace(&mut begun, true) {
+                self.line.answering();
+            }
             if let StreamPart::Thinking(text) = &part {
                 estimated.thinking_bytes += text.len();
             }
@@ -226,7 +230,7 @@ impl Shared {
     }
 
     fn reply(&self, answer: Answer, estimated: &Estimated) -> Result<ModelReply, ModelFailure> {
-        self.line.succeeded();
+        self.line.succeeded(answer.usage.as_ref());
         let Answer { mut reply, usage, stop } = answer;
         match stop {
             StopReason::Done => {}

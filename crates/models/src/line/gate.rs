@@ -1,0 +1,306 @@
+//! Who may call next: everything a line knows, as plain state. Times and chance are passed in; nothing waits here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::breaker::{Breaker, Opening};
+use super::pace::{Pace, SlowStart};
+use super::retry::{pause, with_jitter};
+use crate::endpoint::Limits;
+use crate::wire::ProblemKind;
+
+/// What a call is thought to take before any has ended.
+const CALL_AT_FIRST: Duration = Duration::from_secs(5);
+/// One part in so many of the mean is the latest call's.
+const MEAN_SHARE: u32 = 8;
+
+/// The state of a line.
+#[derive(Debug)]
+pub(super) struct Gate {
+    limits: Limits,
+    calls: Option<Pace>,
+    tokens: Option<Pace>,
+    under_way: u32,
+    /// Calls whose true use of tokens is known, and whose grants are still out.
+    settled: u32,
+    pause: Pause,
+    slow: SlowStart,
+    breaker: Breaker,
+    /// What a call takes on average.
+    mean: Duration,
+    /// Those who wait, in the order in which they came, with their tokens. As long as there are agents at most: each
+    /// waits for one call.
+    queue: BTreeMap<Ticket, u64>,
+    queued_tokens: u64,
+    last: Ticket,
+}
+
+/// A place in the queue; later ones are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Ticket(u64);
+
+/// The leave to make one call; to be given back with [`Gate::give_back`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Grant {
+    tokens: u64,
+    /// Whether it is the one call that an open breaker lets through.
+    trial: bool,
+    since: Duration,
+}
+
+/// What happens next in the queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The first in it may go.
+    Go(Ticket, Grant),
+    /// Nobody before this time.
+    At(Duration),
+    /// Nobody before a call ends.
+    WhenOneEnds,
+    /// Nobody waits.
+    Empty,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pause {
+    until: Duration,
+    asked: Duration,
+    why: PauseReason,
+}
+
+/// Why everybody pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PauseReason {
+    /// Too much was asked in too short a time.
+    Rate,
+    /// What the account may use is used up.
+    Usage,
+    /// The provider is unwell, and said when to come back.
+    Unwell,
+}
+
+/// What a call waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The breaker, after so many failures in a row.
+    Breaker(u32),
+    /// A pause that the provider asked for.
+    Pause(PauseReason, Duration),
+    /// The slow start after it.
+    SlowStart,
+    /// The person's limit of calls a minute.
+    Calls(u32),
+    /// The person's limit of tokens a minute.
+    Tokens(u64),
+    /// The person's limit of calls at once.
+    Concurrent(u32),
+}
+
+enum Free {
+    At(Duration),
+    WhenOneEnds,
+}
+
+impl Gate {
+    /// A gate with nobody before it.
+    pub(super) fn new(limits: Limits) -> Self {
+        // Settings refuse a limit of zero; should one come all the same, a slow line is better than one that hangs.
+        let concurrent = limits.concurrent.map(|most| most.max(1));
+        Self {
+            limits: Limits { concurrent, ..limits },
+            calls: limits.requests_per_minute.map(Pace::of_calls),
+            tokens: limits.tokens_per_minute.map(Pace::of_tokens),
+            under_way: 0,
+            settled: 0,
+            pause: Pause { until: Duration::ZERO, asked: Duration::ZERO, why: PauseReason::Rate },
+            slow: SlowStart::default(),
+            breaker: Breaker::new(),
+            mean: CALL_AT_FIRST,
+            queue: BTreeMap::new(),
+            queued_tokens: 0,
+            last: Ticket(0),
+        }
+    }
+
+    /// Asks for leave to make a call: a grant if it may be made now, else a place in the queue.
+    pub(super) fn ask(&mut self, now: Duration, tokens: u64) -> Result<Grant, Ticket> {
+        if self.queue.is_empty() && self.is_free(now, tokens) {
+            return Ok(self.grant(now, tokens));
+        }
+        self.last.0 += 1;
+        self.queue.insert(self.last, tokens);
+        self.queued_tokens = self.queued_tokens.saturating_add(tokens);
+        Err(self.last)
+    }
+
+    /// Lets the first in the queue go, if it may.
+    pub(super) fn next(&mut self, now: Duration) -> Next {
+        let Some((&ticket, &tokens)) = self.queue.first_key_value() else { return Next::Empty };
+        match self.free(tokens) {
+            Free::At(at) if at <= now => {
+                self.leave(ticket);
+                Next::Go(ticket, self.grant(now, tokens))
+            }
+            Free::At(at) => Next::At(at),
+            Free::WhenOneEnds => Next::WhenOneEnds,
+        }
+    }
+
+    /// Gives a place in the queue up; whether it was still held.
+    pub(super) fn leave(&mut self, ticket: Ticket) -> bool {
+        let left = self.queue.remove(&ticket);
+        self.queued_tokens = self.queued_tokens.saturating_sub(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// A call has ended, or was never made.
+    pub(super) fn give_back(&mut self, now: Duration, grant: &Grant) {
+        self.under_way = self.under_way.saturating_sub(1);
+        if grant.trial {
+            self.breaker.trial_ended(now);
+        }
+        let took = now.saturating_sub(grant.since);
+        self.mean = self.mean - self.mean / MEAN_SHARE + took / MEAN_SHARE;
+        // Whose use is known has paid for it already. All others keep what they reserved: it may have been used.
+        if self.settled > 0 {
+            self.settled -= 1;
+            if let Some(pace) = &mut self.tokens {
+                pace.put_back(grant.tokens);
+            }
+        }
+    }
+
+    /// A call has used so many tokens; what it had reserved comes back with its grant.
+    pub(super) fn used(&mut self, now: Duration, tokens: u64) {
+        if let Some(pace) = &mut self.tokens
+            && self.settled < self.under_way
+        {
+            self.settled += 1;
+            pace.take(now, tokens);
+        }
+    }
+
+    /// An answer has begun.
+    pub(super) fn answering(&mut self, now: Duration) {
+        if self.breaker.answering() {
+            self.start_slowly(now);
+        }
+    }
+
+    /// A call was answered. Whether that closed the breaker.
+    pub(super) fn answered(&mut self, now: Duration) -> bool {
+        let closed = self.breaker.answered();
+        if closed {
+            self.start_slowly(now);
+        }
+        closed
+    }
+
+    /// A call failed. Whether that opened the breaker.
+    pub(super) fn failed(&mut self, now: Duration, kind: ProblemKind, call: u32, chance: f64) -> bool {
+        let opened = match kind {
+            ProblemKind::Unwell { .. } | ProblemKind::Unreachable | ProblemKind::Cut => {
+                self.breaker.failed(now, chance)
+            }
+            // Somebody answered, but who?
+            ProblemKind::Foreign => false,
+            // Whatever it is, the provider is there and says it.
+            _ => {
+                self.answered(now);
+                false
+            }
+        };
+        let why = match kind {
+            ProblemKind::UsageLimit { .. } => PauseReason::Usage,
+            ProblemKind::Unwell { .. } => PauseReason::Unwell,
+            _ => PauseReason::Rate,
+        };
+        if let Some(asked) = pause(kind, call) {
+            self.pause(now, Pause { until: now + with_jitter(asked, chance), asked, why });
+        }
+        opened
+    }
+
+    fn pause(&mut self, now: Duration, pause: Pause) {
+        if pause.until > self.pause.until {
+            self.pause = pause;
+        }
+        self.slow.after_pause(now, self.pause.until);
+    }
+
+    fn start_slowly(&mut self, now: Duration) {
+        self.slow.start(now, now.max(self.pause.until));
+    }
+
+    fn is_free(&self, now: Duration, tokens: u64) -> bool {
+        matches!(self.free(tokens), Free::At(at) if at <= now)
+    }
+
+    /// When a call of so many tokens may go, if it is the first.
+    fn free(&self, tokens: u64) -> Free {
+        if self.limits.concurrent.is_some_and(|most| self.under_way >= most) {
+            return Free::WhenOneEnds;
+        }
+        let Opening::At(opening) = self.breaker.opening() else { return Free::WhenOneEnds };
+        let calls = self.calls.as_ref().map_or(Duration::ZERO, |pace| pace.free_at(1));
+        let tokens = self.tokens.as_ref().map_or(Duration::ZERO, |pace| pace.free_at(tokens));
+        Free::At(opening.max(self.pause.until).max(self.slow.free_at()).max(calls).max(tokens))
+    }
+
+    fn grant(&mut self, now: Duration, tokens: u64) -> Grant {
+        self.under_way += 1;
+        self.slow.take(now);
+        if let Some(pace) = &mut self.calls {
+            pace.take(now, 1);
+        }
+        if let Some(pace) = &mut self.tokens {
+            pace.take(now, tokens);
+        }
+        Grant { tokens, trial: self.breaker.take(), since: now }
+    }
+
+    /// What the last in the queue waits for, and how long, as far as that can be foreseen.
+    pub(super) fn foreseen(&self, now: Duration) -> (Cause, Duration) {
+        let waiting = self.queue.len();
+        let held = self.held_until(now);
+        let from = held.map_or(now, |(_, until)| until.max(now));
+        let slow = from.max(self.slow.free_at()) - now + self.slow.time_of(from, waiting.saturating_sub(1));
+        let mut longest = (Cause::SlowStart, slow);
+        let mut longer = |cause, wait: Duration| {
+            if wait > longest.1 {
+                longest = (cause, wait);
+            }
+        };
+        if let Some((pace, most)) = self.calls.as_ref().zip(self.limits.requests_per_minute) {
+            let rest = pace.time_of(waiting.saturating_sub(1) as u64);
+            longer(Cause::Calls(most), pace.free_at(1).saturating_add(rest).saturating_sub(now));
+        }
+        if let Some((pace, most)) = self.tokens.as_ref().zip(self.limits.tokens_per_minute) {
+            longer(Cause::Tokens(most), pace.free_at(self.queued_tokens).saturating_sub(now));
+        }
+        if let Some(most) = self.limits.concurrent {
+            let rounds = (waiting + self.under_way as usize).saturating_sub(1) / most as usize;
+            let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+            longer(Cause::Concurrent(most), self.mean.saturating_mul(rounds));
+        }
+        // What stops everybody is what people should know of, whatever comes after it.
+        match held {
+            Some((cause, _)) => (cause, longest.1),
+            None => longest,
+        }
+    }
+
+    /// What stops everybody, and until when.
+    fn held_until(&self, now: Duration) -> Option<(Cause, Duration)> {
+        let paused = (self.pause.until > now)
+            .then(|| (Cause::Pause(self.pause.why, self.pause.asked), self.pause.until));
+        let open = self.breaker.is_open().then(|| {
+            let until = match self.breaker.opening() {
+                Opening::At(until) => until,
+                Opening::AfterTrial => now + self.mean,
+            };
+            (Cause::Breaker(self.breaker.failures()), until)
+        });
+        [paused, open].into_iter().flatten().max_by_key(|(_, until)| *until)
+    }
+}

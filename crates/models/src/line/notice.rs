@@ -1,0 +1,70 @@
+//! What people are told about a wait.
+
+use std::time::Duration;
+
+use posse_engine::ports::Notice;
+
+use super::gate::{Cause, PauseReason};
+
+/// Waits that are shorter are nobody's concern.
+const NOTICED: Duration = Duration::from_secs(1);
+
+/// The notice of a wait, if it is long enough for one.
+pub(super) fn of(cause: Cause, expected: Duration) -> Option<Notice> {
+    (expected >= NOTICED).then(|| Notice { reason: reason(cause), expected })
+}
+
+fn reason(cause: Cause) -> String {
+    match cause {
+        Cause::Breaker(failures) => format!("it does not answer ({failures} failures in a row)"),
+        Cause::Pause(PauseReason::Rate, asked) => format!("it asked to wait {}", time(asked)),
+        Cause::Pause(PauseReason::Usage, asked) => format!("its usage limit, for {}", time(asked)),
+        Cause::Pause(PauseReason::Unwell, asked) => format!("it is unwell and asked to wait {}", time(asked)),
+        Cause::SlowStart => "calls begin again little by little after a pause".to_owned(),
+        Cause::Calls(most) => format!("the limit of {most} {} a minute", plural(most, "request")),
+        Cause::Tokens(most) => format!("the limit of {most} tokens a minute"),
+        Cause::Concurrent(most) => format!("the limit of {most} {} at once", plural(most, "call")),
+    }
+}
+
+fn plural(count: u32, word: &str) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+/// A time in the largest two units that it has.
+fn time(time: Duration) -> String {
+    // Rounded up: `0 s` says nothing.
+    let seconds = time.as_millis().div_ceil(1_000);
+    let units = [(seconds / 3_600, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
+    let shown: Vec<String> = units
+        .into_iter()
+        .skip_while(|(count, _)| *count == 0)
+        .take(2)
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, unit)| format!("{count} {unit}"))
+        .collect();
+    if shown.is_empty() { "a moment".to_owned() } else { shown.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_says_what_for() {
+        let seconds = Duration::from_secs;
+        for (cause, text) in [
+            (Cause::Breaker(5), "it does not answer (5 failures in a row)"),
+            (Cause::Pause(PauseReason::Rate, seconds(2)), "it asked to wait 2 s"),
+            (Cause::Pause(PauseReason::Usage, seconds(4 * 3_600 + 1_800)), "its usage limit, for 4 h 30 min"),
+            (Cause::Pause(PauseReason::Unwell, seconds(61)), "it is unwell and asked to wait 1 min 1 s"),
+            (Cause::Pause(PauseReason::Rate, seconds(0)), "it asked to wait a moment"),
+            (Cause::Calls(5), "the limit of 5 requests a minute"),
+            (Cause::Tokens(40_000), "the limit of 40000 tokens a minute"),
+            (Cause::Concurrent(1), "the limit of 1 call at once"),
+        ] {
+            assert_eq!(of(cause, seconds(3)).map(|notice| notice.reason).as_deref(), Some(text));
+        }
+        assert_eq!(of(Cause::SlowStart, Duration::from_millis(999)), None);
+    }
+}
