@@ -160,7 +160,7 @@ impl Gate {
             self.breaker.trial_ended(now);
         }
         let took = now.saturating_sub(grant.since);
-        self.mean = self.mean - self.mean / MEAN_SHARE + took / MEAN_SHARE;
+        self.mean = (self.mean * (MEAN_SHARE - 1) + took) / MEAN_SHARE;
         // Whose use is known has paid for it already. All others keep what they reserved: it may have been used.
         if self.settled > 0 {
             self.settled -= 1;
@@ -264,7 +264,8 @@ impl Gate {
         let waiting = self.queue.len();
         let held = self.held_until(now);
         let from = held.map_or(now, |(_, until)| until.max(now));
-        let slow = from.max(self.slow.free_at()) - now + self.slow.time_of(from, waiting.saturating_sub(1));
+        let slow = from.max(self.slow.free_at()).saturating_sub(now)
+            + self.slow.time_of(from, waiting.saturating_sub(1));
         let mut longest = (Cause::SlowStart, slow);
         let mut longer = |cause, wait: Duration| {
             if wait > longest.1 {
@@ -293,7 +294,7 @@ impl Gate {
     /// What stops everybody, and until when.
     fn held_until(&self, now: Duration) -> Option<(Cause, Duration)> {
         let paused = (self.pause.until > now)
-            .then(|| (Cause::Pause(self.pause.why, self.pause.asked), self.pause.until));
+            .then_some((Cause::Pause(self.pause.why, self.pause.asked), self.pause.until));
         let open = self.breaker.is_open().then(|| {
             let until = match self.breaker.opening() {
                 Opening::At(until) => until,

@@ -11,7 +11,12 @@ const NOTICED: Duration = Duration::from_secs(1);
 
 /// The notice of a wait, if it is long enough for one.
 pub(super) fn of(cause: Cause, expected: Duration) -> Option<Notice> {
-    (expected >= NOTICED).then(|| Notice { reason: reason(cause), expected })
+    (expected >= NOTICED).then(|| Notice { reason: reason(cause), expected, unwell: is_unwell(cause) })
+}
+
+/// Whether it is waited for because the provider is unwell.
+fn is_unwell(cause: Cause) -> bool {
+    matches!(cause, Cause::Breaker(_) | Cause::Pause(PauseReason::Unwell, _))
 }
 
 fn reason(cause: Cause) -> String {
@@ -66,5 +71,7 @@ mod tests {
             assert_eq!(of(cause, seconds(3)).map(|notice| notice.reason).as_deref(), Some(text));
         }
         assert_eq!(of(Cause::SlowStart, Duration::from_millis(999)), None);
+        let unwell = |cause| of(cause, seconds(3)).map(|notice| notice.unwell);
+        assert_eq!([unwell(Cause::Breaker(5)), unwell(Cause::Calls(5))], [Some(true), Some(false)]);
     }
 }

@@ -13,7 +13,7 @@ use crate::line::pace::{Pace, SLOW_START_PER_SECOND};
 use crate::line::retry::retry;
 use crate::wire::ProblemKind;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 const TENTH: Duration = Duration::from_millis(100);
 /// More events than any simulation has: one that goes on has hung.
 const MOST_EVENTS: usize = 200_000;
@@ -28,7 +28,13 @@ struct Dice(u64);
 impl Dice {
     fn chance(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        f64::from((self.0 >> 32) as u32) / (f64::from(u32::MAX) + 1.0)
+        let [.., a, b, c, d] = self.0.to_le_bytes();
+        f64::from(u32::from_le_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
+    }
+
+    fn below(&mut self, sides: u64) -> u64 {
+        self.chance();
+        (self.0 >> 32) % sides
     }
 }
 
@@ -150,7 +156,7 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
                 (_, Some(_)) => {
                     let Reverse((at, _, event)) = self.events.pop().expect("it was seen");
                     now = at;
-                    self.handle(now, event);
+                    self.handle(now, &event);
                 }
                 _ => break,
             }
@@ -158,8 +164,8 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
         assert!(self.waiting.is_empty() && self.out.is_empty(), "somebody starves");
     }
 
-    fn handle(&mut self, now: Duration, event: Event) {
-        match event {
+    fn handle(&mut self, now: Duration, event: &Event) {
+        match *event {
             Event::Asks(agent) => {
                 self.calls[agent] += 1;
                 match self.gate.ask(now, self.wishes[agent].tokens) {
@@ -228,10 +234,6 @@ fn most_within(times: &[Duration], window: Duration) -> usize {
     most
 }
 
-fn always(takes: Duration) -> impl FnMut(Duration) -> (Duration, End) {
-    move |_| (takes, End::Answered)
-}
-
 #[test]
 fn fifty_agents_that_are_told_to_come_back_in_two_seconds_do_so_one_by_one() {
     let limit = ms(2_000);
@@ -272,7 +274,7 @@ fn a_limit_that_nobody_told_us_is_found() {
 
 #[test]
 fn an_outage_costs_few_calls_and_everybody_completes_after_it() {
-    let recovery = Duration::from_secs(180);
+    let recovery = Duration::from_mins(3);
     let wishes = (0..200).map(|agent| Wish::at(ms(agent * 500))).collect();
     let (log, gate) = Simulation::run(Limits::default(), wishes, |now| {
         if now < recovery {
@@ -289,7 +291,7 @@ fn an_outage_costs_few_calls_and_everybody_completes_after_it() {
     assert!(most_within(&after, TENTH) <= 51, "not all at once");
     let second = after[0] + Duration::from_secs(1);
     let in_first_second = after.iter().filter(|at| **at < second).count();
-    assert!(in_first_second <= 2 + SLOW_START_PER_SECOND as usize, "{in_first_second}");
+    assert!(in_first_second <= 12, "{in_first_second}");
     assert_eq!(gate.foreseen(Duration::MAX / 2).1, Duration::ZERO, "nothing is left of it");
 }
 
@@ -360,7 +362,7 @@ fn what_is_waited_for_is_foreseen() {
 #[test]
 fn a_pause_of_more_than_a_day_stops_nobody() {
     let mut gate = Gate::new(Limits::default());
-    let after = Some(Duration::from_secs(25 * 60 * 60));
+    let after = Some(Duration::from_hours(25));
     gate.failed(Duration::ZERO, ProblemKind::UsageLimit { after }, 1, 0.5);
     assert!(gate.ask(Duration::ZERO, 1).is_ok(), "others are to be refused too, not to wait for days");
 }
@@ -392,8 +394,8 @@ fn limits() -> impl Strategy<Value = Limits> {
 fn moody(seed: u64) -> impl FnMut(Duration) -> (Duration, End) {
     let mut dice = Dice(seed);
     move |_| {
-        let takes = ms((dice.chance() * 3_000.0) as u64);
-        let end = match (dice.chance() * 20.0) as u32 {
+        let takes = ms(dice.below(3_000));
+        let end = match dice.below(20) {
             0 => End::Failed(ProblemKind::RateLimit { after: Some(ms(1_500)) }),
             1 => End::Failed(ProblemKind::RateLimit { after: None }),
             2 => End::Failed(ProblemKind::Unwell { after: Some(ms(700)) }),
@@ -427,7 +429,7 @@ proptest! {
     fn no_minute_has_more_tokens_than_allowed(wishes in wishes(), per_minute in 500_u64..1_000_000) {
         let limits = Limits { tokens_per_minute: Some(per_minute), ..Limits::default() };
         let sizes: Vec<u64> = wishes.iter().map(|wish| wish.tokens).collect();
-        let (log, _) = Simulation::run(limits, wishes, |_| (Duration::from_secs(7_200), End::Dropped));
+        let (log, _) = Simulation::run(limits, wishes, |_| (Duration::from_hours(2), End::Dropped));
         // What one call has above the burst is owed, and paid before the next one goes.
         let owed = sizes.iter().max().copied().unwrap_or(0);
         for (first, (begin, _)) in log.sent.iter().enumerate() {
@@ -454,7 +456,7 @@ proptest! {
             fresh.take(Duration::ZERO, 1);
             free += 1;
         }
-        let grants = (0..free).map_while(|_| gate.ask(later + Duration::from_secs(60), 0).ok()).count();
+        let grants = (0..free).map_while(|_| gate.ask(later + Duration::from_mins(1), 0).ok()).count();
         prop_assert_eq!(grants, free as usize);
     }
 
@@ -496,10 +498,11 @@ proptest! {
         }
         // Ten a second at first, doubling every two seconds.
         for (n, begin) in times.iter().enumerate() {
-            let since = (*begin + TENTH - times[0]).as_secs_f64();
+            let since = (*begin + TENTH).saturating_sub(times[0]).as_secs_f64();
             let allowed = 1.0 + 0.1 * SLOW_START_PER_SECOND * (since / 2.0).exp2();
             let within = times[n..].iter().take_while(|at| **at < *begin + TENTH).count();
-            prop_assert!(within as f64 <= allowed.ceil(), "{within} at {since} s");
+            let within = f64::from(u32::try_from(within).expect("few"));
+            prop_assert!(within <= allowed.ceil(), "{within} at {since} s");
         }
     }
 }
@@ -511,7 +514,7 @@ fn those_who_fail_together_come_back_spread_out() {
     let mut tenths = [0_u32; 10];
     for _ in 0..1_000 {
         let after = retry(ProblemKind::Unreachable, 4, dice.chance()).expect("another call").after;
-        tenths[(after.as_millis() / 400) as usize] += 1;
+        tenths[usize::try_from(after.as_millis() / 400).expect("small")] += 1;
     }
     assert!(tenths.iter().all(|count| (60..140).contains(count)), "{tenths:?}");
 }
