@@ -164,6 +164,8 @@ pub struct Manner {
     pub headers: Vec<(String, String)>,
     /// Another status than the true one.
     pub status: Option<u16>,
+    /// A stream was asked for, and one object is the answer.
+    pub unstreamed: bool,
 }
 
 /// Where in an answer something goes wrong.
@@ -347,6 +349,12 @@ impl Answer {
     /// The same, going wrong there.
     pub fn fault(mut self, when: When, then: Then) -> Self {
         self.manner.fault = Some((when, then));
+        self
+    }
+
+    /// The same as one object, whatever was asked for.
+    pub fn unstreamed(mut self) -> Self {
+        self.manner.unstreamed = true;
         self
     }
 

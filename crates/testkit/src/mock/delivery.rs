@@ -109,7 +109,7 @@ pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&Asked>) ->
     let manner = answer.manner.clone();
     let mut ready = match &answer.content {
         Content::Say(say) => match asked {
-            Some(asked) if asked.stream => {
+            Some(asked) if asked.stream && !manner.unstreamed => {
                 let frames = shapes::stream(dialect, asked, say);
                 let ready = Ready::plain(200, "text/event-stream; charset=utf-8", frames.bytes);
                 Ready { ends: frames.ends, chunked: true, ..ready }

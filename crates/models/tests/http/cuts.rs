@@ -1,0 +1,143 @@
+//! Recorded streams, whole and cut. At every byte they are cut beside the formats; here, over real connections, at
+//! every event's edge and a few places in between.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use posse_engine::ports::{ModelFailure, ModelReply};
+use posse_models::Format;
+use posse_testkit::mock::{Answer, Asked, Dialect, Mock, Options, Then, When};
+use serde_json::Value;
+
+use crate::support::{Case, FORMATS, KEY, hello, model};
+
+/// Places in the middle of events at which each stream is cut.
+const PLACES: usize = 16;
+
+struct Recorded {
+    name: String,
+    body: Vec<u8>,
+    expected: Value,
+}
+
+fn folder(format: Format) -> PathBuf {
+    let name = match format {
+        Format::Anthropic => "anthropic",
+        Format::Responses => "responses",
+        _ => "chat",
+    };
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/streams")).join(name)
+}
+
+fn recorded(format: Format) -> Vec<Recorded> {
+    let folder = folder(format);
+    let expected = fs::read(folder.join("expected.json")).expect("what is expected");
+    let expected: Value = serde_json::from_slice(&expected).expect("JSON");
+    let mut all = Vec::new();
+    for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "sse") {
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let body = fs::read(&path).expect("a stream");
+            all.push(Recorded { expected: expected[&name].clone(), name, body });
+        }
+    }
+    all.sort_by(|one, two| one.name.cmp(&two.name));
+    all
+}
+
+/// A format whose server gives whatever is put into it next.
+fn prepared(format: Format, dialect: Dialect, name: &str) -> (Case, Arc<Mutex<Answer>>) {
+    let next = Arc::new(Mutex::new(Answer::text("")));
+    let given = next.clone();
+    let options = Options { key: Some(KEY.to_owned()), keep_bodies: false, ..Options::default() };
+    let mock =
+        Mock::with(move |_: &Asked| given.lock().expect("an answer").clone(), options).expect("a server");
+    let model = model(format, name, &mock.url());
+    (Case { dialect, mock, model }, next)
+}
+
+/// A reply as the tables have it.
+fn told(reply: &ModelReply) -> (String, Value, u64) {
+    let calls = serde_json::to_value(&reply.reply.calls).expect("JSON");
+    (reply.reply.text.to_shared().to_string(), calls, reply.usage.tokens())
+}
+
+#[tokio::test]
+async fn there_are_at_least_twenty_recorded_streams() {
+    let count: usize = FORMATS.iter().map(|(format, ..)| recorded(*format).len()).sum();
+    assert!(count >= 20, "{count}");
+}
+
+#[tokio::test]
+async fn recorded_streams_are_read_as_what_they_are() {
+    for (format, dialect, name) in FORMATS {
+        let (case, next) = prepared(format, dialect, name);
+        for stream in recorded(format) {
+            *next.lock().expect("an answer") = Answer::recorded(stream.body.clone());
+            let result = case.call(hello()).await.0;
+            let place = format!("{dialect:?} {}: {result:?}", stream.name);
+            let stop = stream.expected["stop"].as_str();
+            match (&result, stop) {
+                (Ok(reply), Some("done")) => {
+                    let (text, calls, _) = told(reply);
+                    assert_eq!(text, stream.expected["text"].as_str().unwrap_or_default(), "{place}");
+                    assert_eq!(calls, stream.expected["calls"], "{place}");
+                }
+                (Ok(reply), Some("length")) => {
+                    let (text, calls, _) = told(reply);
+                    assert!(
+                        text.starts_with(stream.expected["text"].as_str().unwrap_or_default()),
+                        "{place}"
+                    );
+                    assert_eq!(calls, stream.expected["calls"], "{place}");
+                }
+                (Err(failure), Some("refused")) => {
+                    assert!(failure.error.message.contains("refused"), "{place}")
+                }
+                (Err(_), None) => assert!(stream.expected["problem"].is_string(), "{place}"),
+                _ => panic!("{place}: {}", stream.expected),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_anywhere_is_a_failure_or_whole() {
+    for (format, dialect, name) in FORMATS {
+        let (case, next) = prepared(format, dialect, name);
+        for stream in recorded(format) {
+            *next.lock().expect("an answer") = Answer::recorded(stream.body.clone());
+            let whole = case.call(hello()).await.0;
+            for at in places(&stream.body) {
+                // Closed in the middle, and ended as if that were all.
+                for then in [Then::Close, Then::End] {
+                    let cut = Answer::recorded(stream.body.clone()).fault(When::Byte(at), then.clone());
+                    *next.lock().expect("an answer") = cut;
+                    let result = case.call(hello()).await.0;
+                    let place = format!("{dialect:?} {} at {at} {then:?}: {result:?}", stream.name);
+                    whole_or_nothing(&result, &whole, &place);
+                }
+            }
+        }
+    }
+}
+
+fn whole_or_nothing(
+    result: &Result<ModelReply, ModelFailure>,
+    whole: &Result<ModelReply, ModelFailure>,
+    place: &str,
+) {
+    let Ok(reply) = result else { return };
+    let Ok(whole) = whole else { panic!("a part says more than all of it: {place}") };
+    assert_eq!((&reply.reply.text, &reply.reply.calls), (&whole.reply.text, &whole.reply.calls), "{place}");
+}
+
+/// Both sides of each event's end, and some places between.
+fn places(body: &[u8]) -> BTreeSet<usize> {
+    let edges = (1..body.len()).filter(|at| body[..*at].ends_with(b"\n\n")).flat_map(|at| [at - 1, at]);
+    let between = (0..PLACES).map(|n| n * body.len() / PLACES);
+    edges.chain(between).collect()
+}

@@ -1,0 +1,182 @@
+//! What goes wrong, and what is made of it.
+
+use std::time::Duration;
+
+use posse_domain::budget::Usage;
+use posse_domain::code::Code;
+use posse_engine::ports::ModelFailure;
+use posse_testkit::mock::{Answer, Refusal, RetryAfter, Say, Then, When, refused_url};
+use serde_json::json;
+
+use crate::support::{Case, FORMATS, cases, model};
+
+/// A reply with something to lose: text and a call.
+fn reply() -> Answer {
+    Say::text("I will look for it there.").call("read", &json!({"path": "some/where/far/away.txt"})).into()
+}
+
+/// What a failure is expected to be.
+struct Expected {
+    code: Code,
+    status: Option<u16>,
+    /// Nothing, or unknown.
+    free: bool,
+    /// Whether another call may be worth it, and after how long at least.
+    again: Option<Duration>,
+    /// Whether the provider asked for the pause.
+    limited: bool,
+    says: &'static [&'static str],
+}
+
+const FINAL: Expected =
+    Expected { code: Code::ModelError, status: None, free: true, again: None, limited: false, says: &[] };
+const AGAIN: Expected = Expected { again: Some(Duration::ZERO), ..FINAL };
+/// A stream that broke: what it cost cannot be known.
+const CUT: Expected = Expected { free: false, ..AGAIN };
+
+#[track_caller]
+fn check(what: &str, case: &Case, failure: &ModelFailure, expected: &Expected) {
+    let place = format!("{:?}, {what}: {failure:?}", case.dialect);
+    assert_eq!(failure.error.code, expected.code, "{place}");
+    if expected.status.is_some() {
+        assert_eq!(failure.error.status, expected.status, "{place}");
+    }
+    assert_eq!(failure.usage, expected.free.then_some(Usage::ZERO), "{place}");
+    assert_eq!(failure.retry.is_some(), expected.again.is_some(), "{place}");
+    if let (Some(retry), Some(least)) = (failure.retry, expected.again) {
+        assert!(retry.after >= least && retry.after <= least + Duration::from_secs(120), "{place}");
+        assert_eq!(retry.limited, expected.limited, "{place}");
+    }
+    for word in expected.says {
+        assert!(failure.error.message.contains(word), "{word}: {place}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_are_told_apart() {
+    let seconds = Duration::from_secs;
+    let limit = |again| Expected { status: Some(429), again: Some(again), limited: true, ..AGAIN };
+    let busy = |status| Expected { status: Some(status), ..AGAIN };
+    let key = Expected { code: Code::Unauthenticated, status: Some(401), says: &["MOCK_API_KEY"], ..FINAL };
+    let no_model =
+        Refusal { code: Some("model_not_found".to_owned()), ..Refusal::new(404, "model: nope not found") };
+    let table: Vec<(&str, Answer, Expected)> = vec![
+        ("429", Answer::refuse(429, "slow down"), limit(Duration::ZERO)),
+        ("429 in seconds", Answer::refuse_for(429, "slow down", RetryAfter::Seconds(7)), limit(seconds(7))),
+        // A date has whole seconds: up to one of the seven is gone when it is read.
+        ("429 until a date", Answer::refuse_for(429, "slow down", RetryAfter::Date(7)), limit(seconds(5))),
+        (
+            "429 in ms",
+            Answer::refuse_for(429, "slow", RetryAfter::Millis(1_500)),
+            limit(Duration::from_millis(1_500)),
+        ),
+        ("500", Answer::refuse(500, "Internal server error"), busy(500)),
+        ("503", Answer::refuse(503, "Service Unavailable"), busy(503)),
+        ("529", Answer::refuse(529, "Overloaded"), busy(529)),
+        ("502 page", Answer::raw(502, "text/html", "<html><h1>Bad Gateway</h1></html>"), busy(502)),
+        ("401", Answer::refuse(401, "invalid key"), key),
+        ("404 model", no_model.into(), Expected { status: Some(404), says: &["has no model"], ..FINAL }),
+        (
+            "400",
+            Answer::refuse(400, "tools.0: bad"),
+            Expected { status: Some(400), says: &["tools.0: bad"], ..FINAL },
+        ),
+        (
+            "overflow",
+            Answer::overflow(),
+            Expected { code: Code::ContextOverflow, status: Some(400), ..FINAL },
+        ),
+        ("page", Answer::page(), Expected { says: &["web page", "base URL"], ..FINAL }),
+        (
+            "not JSON",
+            Answer::raw(200, "text/plain", "Nothing here.\n"),
+            Expected { says: &["base URL"], ..FINAL },
+        ),
+        (
+            "404 page",
+            Answer::raw(404, "text/html", "<html>no</html>"),
+            Expected { says: &["base URL"], ..FINAL },
+        ),
+        (
+            "redirect",
+            Answer::redirect("https://elsewhere.example/v1"),
+            Expected { status: Some(307), says: &["elsewhere.example", "redirect"], ..FINAL },
+        ),
+    ];
+    for (what, answer, expected) in table {
+        for case in cases(&answer) {
+            let failure = case.failure().await;
+            check(what, &case, &failure, &expected);
+            assert_eq!(case.mock.requests().len(), 1, "{what}: one call is one request");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_529_that_says_when_is_believed() {
+    let answer = Answer::refuse_for(529, "Overloaded", RetryAfter::Seconds(3));
+    for case in cases(&answer) {
+        let retry = case.failure().await.retry.expect("another call");
+        assert!(retry.after >= Duration::from_secs(3), "{:?}: {retry:?}", case.dialect);
+    }
+}
+
+#[tokio::test]
+async fn streams_that_break_are_failures_of_unknown_cost() {
+    let overloaded = Refusal::new(529, "Overloaded");
+    let broken = "{\"type\":\"content_block_delta\",\"choices\":[{\"delta\":{\"content\":\"\n\n";
+    let table: Vec<(&str, Then)> = vec![
+        ("closed", Then::Close),
+        ("reset", Then::Reset),
+        ("ended", Then::End),
+        ("error", Then::Error(overloaded)),
+        ("malformed", Then::Insert(format!("data: {broken}").into_bytes())),
+        ("endless event", Then::EndlessEvent),
+    ];
+    for (what, then) in table {
+        for case in cases(&reply().fault(When::Event(4), then.clone())) {
+            let failure = case.failure().await;
+            check(what, &case, &failure, &CUT);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_endless_stream_is_ended() {
+    for case in cases(&reply().fault(When::Event(4), Then::EndlessStream)) {
+        let failure = case.failure().await;
+        check("endless stream", &case, &failure, &CUT);
+    }
+}
+
+#[tokio::test]
+async fn no_answer_at_all_costs_nothing() {
+    for case in cases(&Answer::reset()) {
+        let failure = case.failure().await;
+        check("reset", &case, &failure, &AGAIN);
+    }
+    for case in cases(&reply().fault(When::AtOnce, Then::Close)) {
+        let failure = case.failure().await;
+        check("closed", &case, &failure, &AGAIN);
+    }
+    for (format, _, name) in FORMATS {
+        let url = refused_url().expect("a port");
+        let case = cases(&Answer::text("")).next().expect("a case");
+        let case = Case { model: model(format, name, &url), ..case };
+        let failure = case.failure().await;
+        check("refused", &case, &failure, &AGAIN);
+        assert!(failure.error.message.contains(url.strip_prefix("http://").expect("a host")), "{failure:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_base_url_that_is_none_is_said_to_be_none() {
+    for (format, _, name) in FORMATS {
+        for url in ["localhost:11434", "not a url", "ftp://files.example", ""] {
+            let case = cases(&Answer::text("")).next().expect("a case");
+            let case = Case { model: model(format, name, url), ..case };
+            let failure = case.failure().await;
+            check(url, &case, &failure, &Expected { says: &["base URL", "https://"], ..FINAL });
+        }
+    }
+}
