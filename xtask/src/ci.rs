@@ -32,6 +32,11 @@ const STAGES: &[Stage] = &[
         promise: "killed at every point and at random, nothing is lost or doubled",
         run: crate::faults::short,
     },
+    Stage {
+        name: "sdks",
+        promise: "the official SDKs understand the mock model server",
+        run: || crate::sdks::run(&[]),
+    },
     Stage { name: "bench", promise: "the benches run (small, unmeasured)", run: crate::bench::smoke },
     Stage { name: "doctest", promise: "every example in the docs runs", run: doctest },
     Stage { name: "doc", promise: "the docs build without a warning", run: doc },

@@ -9,6 +9,7 @@ mod ci;
 mod command;
 mod faults;
 mod licences;
+mod sdks;
 mod tidy;
 
 use std::fmt;
@@ -33,6 +34,11 @@ const VERBS: &[Verb] = &[
         name: "faults",
         about: "kills and resumes: [--points] [--random N] [--short] [--seed S] [--json FILE]; --power [--rounds N]",
         run: faults::run,
+    },
+    Verb {
+        name: "sdks",
+        about: "whether the official SDKs understand the mock model server",
+        run: sdks::run,
     },
     Verb { name: "licences", about: "licences, sources and versions of dependencies", run: licences::run },
 ];

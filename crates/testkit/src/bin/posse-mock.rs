@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use posse_testkit::mock::{Answer, Brain, Mock, Options, Script, fanout};
+use posse_testkit::mock::{Answer, Asked, Brain, Mock, Options, Script, by_name, fanout};
 
 const USAGE: &str =
     "usage: posse-mock [--port N] [--latency-ms N] (--text TEXT | --script FILE | --fanout WIDTH)";
@@ -28,15 +28,14 @@ fn main() -> ExitCode {
 fn start(mut args: impl Iterator<Item = String>) -> Result<Mock, String> {
     let mut options = Options { keep_bodies: false, ..Options::default() };
     let mut latency = Duration::ZERO;
-    let mut text = "Hello.".to_owned();
-    let (mut script, mut width) = (None, None);
+    let (mut text, mut script, mut width) = (None, None, None);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
         let number = || value.parse::<u64>().map_err(|error| format!("{flag} {value}: {error}"));
         match flag.as_str() {
             "--port" => options.port = value.parse().map_err(|error| format!("--port {value}: {error}"))?,
             "--latency-ms" => latency = Duration::from_millis(number()?),
-            "--text" => text = value,
+            "--text" => text = Some(value),
             "--script" => {
                 let yaml = std::fs::read_to_string(&value).map_err(|error| format!("{value}: {error}"))?;
                 script = Some(Script::parse(&yaml).map_err(|error| format!("{value}: {error}"))?);
@@ -45,11 +44,14 @@ fn start(mut args: impl Iterator<Item = String>) -> Result<Mock, String> {
             unknown => return Err(format!("there is no {unknown}")),
         }
     }
-    match (script, width) {
-        (Some(script), None) => serve(script, options),
-        (None, Some(width)) => serve(fanout(width, latency), options),
-        (None, None) => serve(move |_: &_| Answer::text(text.as_str()).latency(latency), options),
-        (Some(_), Some(_)) => Err("--script and --fanout exclude each other".to_owned()),
+    match (text, script, width) {
+        (Some(text), None, None) => {
+            serve(move |_: &Asked| Answer::text(text.as_str()).latency(latency), options)
+        }
+        (None, Some(script), None) => serve(script, options),
+        (None, None, Some(width)) => serve(fanout(width, latency), options),
+        (None, None, None) => serve(move |asked: &Asked| by_name(asked).latency(latency), options),
+        _ => Err("--text, --script and --fanout exclude each other".to_owned()),
     }
 }
 

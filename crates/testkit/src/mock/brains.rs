@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::Brain;
-use super::answer::{Answer, Say};
+use super::answer::{Answer, Refusal, RetryAfter, Say, Stop, Then, Tokens, Weave, When};
 use super::asked::{Asked, Dialect};
 
 /// The request that [`fanout`] knows the root by.
@@ -37,4 +37,27 @@ fn has_results(asked: &Asked) -> bool {
         Dialect::Chat => b"\"tool_call_id\"",
     };
     asked.body.windows(mark.len()).any(|window| window == mark)
+}
+
+/// Answers by the name of the model that is asked: one of everything, for clients that are to be tried out. What it
+/// says is checked by the official SDKs in `xtask/src/sdks/honesty.py`.
+pub fn by_name(asked: &Asked) -> Answer {
+    const COUNTED: Tokens =
+        Tokens { input: 1_000, output: 200, cached: 600, cache_write: 300, reasoning: 120 };
+    let text = Say::text("Hello, wörld 🙂! This comes in several pieces.").tokens(COUNTED);
+    let tools = Say::text("I will look.").call("read", &json!({"path": "src/main.rs", "limit": 20}));
+    let tools = tools.call("list", &json!({}));
+    match asked.model.as_str() {
+        "tools" => tools.into(),
+        "woven" => tools.weave(Weave::Interleaved).into(),
+        "thinking" => text.thinking("Where could it be? Maybe in src/main.rs.", "c2VhbA==").into(),
+        "length" => text.stop(Stop::Length).into(),
+        "limit" => Answer::refuse_for(429, "slow down", RetryAfter::Seconds(2)),
+        "overflow" => Answer::overflow(),
+        "key" => Answer::refuse(401, "invalid key"),
+        "busy" => Answer::refuse(529, "Overloaded"),
+        "failing" => Answer::from(text).fault(When::Event(4), Then::Error(Refusal::new(529, "Overloaded"))),
+        "stalling" => Answer::from(text).fault(When::Event(4), Then::Stall),
+        _ => text.into(),
+    }
 }

@@ -18,7 +18,7 @@ mod shapes;
 
 pub use answer::{Answer, Call, Manner, Refusal, RetryAfter, Say, Stop, Then, Thinking, Tokens, Weave, When};
 pub use asked::{Asked, Dialect, ToolResult};
-pub use brains::{FANOUT, fanout};
+pub use brains::{FANOUT, by_name, fanout};
 pub use log::{Logged, Outcome};
 pub use script::{Script, ScriptError};
 pub use server::{Mock, Options, Stats, refused_url};

@@ -126,6 +126,12 @@ struct UsageIn {
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
 }
 
 impl UsageIn {
@@ -136,6 +142,7 @@ impl UsageIn {
             later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
         self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
         self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details);
     }
 
     fn usage(&self) -> Option<Usage> {
@@ -146,7 +153,10 @@ impl UsageIn {
             output_tokens: self.output_tokens?,
             cached_tokens: read,
             cache_write_tokens: written,
-            reasoning_tokens: 0,
+            reasoning_tokens: self
+                .output_tokens_details
+                .and_then(|output| output.thinking_tokens)
+                .unwrap_or(0),
             micro_usd: None,
         })
     }
