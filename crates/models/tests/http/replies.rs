@@ -159,7 +159,7 @@ async fn every_figure_that_the_provider_gives_is_counted() {
             input_tokens: 1_000,
             output_tokens: 200,
             cached_tokens: 600,
-            cache_write_tokens: if case.dialect == Dialect::Chat { 0 } else { 300 },
+            cache_write_tokens: 300,
             reasoning_tokens: 120,
             micro_usd: None,
         };

@@ -293,7 +293,7 @@ fn usage(usage: &Value) -> Option<Usage> {
         input_tokens: count("/input_tokens")?,
         output_tokens: count("/output_tokens")?,
         cached_tokens: count("/input_tokens_details/cached_tokens").unwrap_or(0),
-        cache_write_tokens: 0,
+        cache_write_tokens: count("/input_tokens_details/cache_write_tokens").unwrap_or(0),
         reasoning_tokens: count("/output_tokens_details/reasoning_tokens").unwrap_or(0),
         micro_usd: None,
     })

@@ -12,7 +12,9 @@ fn usage(tokens: Option<Tokens>) -> Value {
         "prompt_tokens": tokens.input,
         "completion_tokens": tokens.output,
         "total_tokens": tokens.input + tokens.output,
-        "prompt_tokens_details": {"cached_tokens": tokens.cached, "audio_tokens": 0},
+        "prompt_tokens_details": {
+            "cached_tokens": tokens.cached, "cache_write_tokens": tokens.cache_write, "audio_tokens": 0,
+        },
         "completion_tokens_details": {
             "reasoning_tokens": tokens.reasoning,
             "audio_tokens": 0,
