@@ -1,8 +1,11 @@
 //! Carries a run in this process to its end: shows what happens, and listens to Ctrl-C.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use posse::{Finished, Posse, RunHandle, RunId};
+use posse::{Delta, Finished, Posse, RunHandle, RunId};
+
+use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::asking::{Asking, Step};
 use crate::commands::apply::apply_finished;
@@ -36,6 +39,7 @@ async fn carry(
 ) -> Result<Carried, CliError> {
     let run = handle.id();
     let mut events = posse.events(run, if view.needs_past() { 0 } else { known });
+    let mut deltas = view.hears().then(|| handle.deltas());
     let mut given_up = Box::pin(handle.ended());
     let mut left = false;
     let mut cancelling = None;
@@ -87,6 +91,10 @@ async fn carry(
                 posted = true;
                 done?;
             }
+            said = heard(deltas.as_mut()) => match said {
+                Some(said) => view.hear(&said),
+                None => deltas = None,
+            },
             () = view.due() => view.draw(),
         }
     }
@@ -102,6 +110,19 @@ async fn carry(
 /// Whether an event of this kind is the run's last.
 pub(crate) fn is_end(kind: &str) -> bool {
     matches!(kind, "run.completed" | "run.failed" | "run.cancelled")
+}
+
+/// What models said in the last moment; none once nobody says anything any more. What came too fast to be shown is
+/// left out.
+async fn heard(deltas: Option<&mut broadcast::Receiver<Arc<[Delta]>>>) -> Option<Arc<[Delta]>> {
+    let Some(deltas) = deltas else { return std::future::pending().await };
+    loop {
+        match deltas.recv().await {
+            Ok(said) => return Some(said),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
+        }
+    }
 }
 
 /// What the future gives; without one, nothing for ever.

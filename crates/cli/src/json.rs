@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use posse::{
-    AgentInfo, AppliedRun, Cleaned, DepthInfo, EventBody, Figures, Finished, JournalEvent, Request, RunId,
-    RunInfo, RunResult, RunSummary, SalvagedWork, Usage,
+    AgentInfo, AppliedRun, Cleaned, DepthInfo, EventBody, Figures, Finished, JournalEvent, RunId, RunInfo,
+    RunResult, RunSummary, SalvagedWork, Usage,
 };
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::blocked::Blocked;
 use crate::exit::Exit;
 use crate::term::is_plain;
 use crate::text::timestamp;
@@ -234,13 +235,13 @@ struct AgentLine<'a> {
     wall_ms: u64,
     usage: Spent,
     subtree_usage: Spent,
-    /// What it waits for, if that is a person.
+    /// What it waits for, if that is a person or a provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocked: Option<String>,
 }
 
 impl<'a> AgentLine<'a> {
-    fn new(agent: &'a AgentInfo, requests: &[Request]) -> Self {
+    fn new(agent: &'a AgentInfo, waits: &Blocked) -> Self {
         let Figures { turns, tool_calls, wall_ms, usage } = &agent.own;
         Self {
             id: agent.id.as_str(),
@@ -255,7 +256,7 @@ impl<'a> AgentLine<'a> {
             wall_ms: *wall_ms,
             usage: usage.into(),
             subtree_usage: (&agent.subtree.usage).into(),
-            blocked: crate::text::blocked(&agent.id, requests),
+            blocked: waits.on(&agent.id),
         }
     }
 }
@@ -305,7 +306,7 @@ impl<'a> ShowLine<'a> {
     /// The line of a run.
     pub(crate) fn new(
         run: &'a RunInfo,
-        requests: &[Request],
+        waits: &Blocked,
         result: Option<&'a RunResult>,
         disk_bytes: Option<u64>,
     ) -> Self {
@@ -313,7 +314,7 @@ impl<'a> ShowLine<'a> {
             version: VERSION,
             run: run.run.as_str(),
             status: crate::text::status(&run.status, run.holder.as_ref()),
-            agents: run.agents.iter().map(|agent| AgentLine::new(agent, requests)).collect(),
+            agents: run.agents.iter().map(|agent| AgentLine::new(agent, waits)).collect(),
             by_depth: run.by_depth.iter().map(DepthLine::from).collect(),
             result,
             disk_bytes,

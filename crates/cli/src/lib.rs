@@ -10,6 +10,7 @@ mod approvals;
 mod args;
 mod asking;
 mod background;
+mod blocked;
 mod carry;
 mod commands;
 mod context;

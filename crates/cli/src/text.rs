@@ -2,11 +2,9 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use posse::Usage;
 use posse::ports::Holder;
-use posse::{AgentId, Request, Usage};
 use posse_domain::budget::Usd;
-
-use crate::term;
 
 /// The time, in milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
@@ -83,23 +81,6 @@ pub(crate) fn spent(usage: &Usage) -> String {
         Some(micros) => format!("{tokens}, {}", Usd::from_micros(micros)),
         None => format!("{tokens}, price unknown"),
     }
-}
-
-/// Characters of an operation that a list shows.
-const OPERATION_MAX_CHARS: usize = 120;
-
-/// That an agent waits for a person, in words for a list; none if it does not.
-pub(crate) fn blocked(agent: &AgentId, requests: &[Request]) -> Option<String> {
-    let mut own = requests.iter().filter(|request| request.agent == *agent);
-    let first = own.next()?;
-    let shown: String = first.operation.chars().take(OPERATION_MAX_CHARS).collect();
-    let cut = if shown.len() < first.operation.len() { "…" } else { "" };
-    let more = match own.count() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let answered = if first.is_answered { " (answered)" } else { "" };
-    Some(format!("waits for a person: {}{cut}{more}{answered}", term::visible_line(&shown)))
 }
 
 /// The status of a run for people: one that nobody carries is interrupted.

@@ -40,6 +40,7 @@ mod names;
 mod new_run;
 mod requests;
 mod system;
+mod waits;
 mod work;
 mod workspaces;
 
@@ -71,6 +72,7 @@ pub use posse_host::workspace::{
 pub use posse_models::{Catalog, scripted};
 pub use posse_tools::Search;
 pub use requests::Request;
+pub use waits::ProviderWait;
 pub use work::{AppliedRun, ApplyWhich, Restored, SalvagedWork};
 pub use workspaces::WorkspaceSettings;
 

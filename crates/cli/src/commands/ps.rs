@@ -1,10 +1,10 @@
 //! `posse ps`.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use posse::RunSummary;
 
+use crate::blocked::Blocked;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -12,7 +12,7 @@ use crate::json::PsLine;
 use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
-use crate::text::{ago, blocked, now_ms, status};
+use crate::text::{ago, now_ms, status};
 
 /// Runs listed unless more are asked for.
 const SHOWN: u32 = 20;
@@ -36,16 +36,17 @@ pub(crate) struct PsArgs {
 pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
     let limit = if args.all { u32::MAX } else { args.number };
-    let (runs, requests) = runtime::looking(async {
+    let (runs, blocked) = runtime::looking(async {
         let runs = posse.runs("", limit).await?;
-        let mut requests = Vec::new();
-        // Only a run that goes on can wait for a person, and few do at once.
+        let mut blocked = Blocked::default();
+        // Only a run that goes on can wait for somebody, and few do at once.
         for run in runs.iter().filter(|run| run.status == "running") {
-            requests.extend(posse.requests(&run.run).await?);
+            blocked.add(Blocked::of(&posse, &run.run).await?);
         }
-        Ok((runs, requests))
+        Ok((runs, blocked))
     })?;
-    let waiting = |run: &RunSummary| requests.iter().filter(|request| request.agent.run() == run.run).count();
+    let waiting =
+        |run: &RunSummary| blocked.requests.iter().filter(|request| request.agent.run() == run.run).count();
     let mut output = Output::new();
     if args.json {
         for run in &runs {
@@ -59,12 +60,13 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
             output.flush()?;
             note(&format!("nobody carries an interrupted run: `posse resume {}` goes on", run.run));
         }
-        let agents: BTreeSet<_> = requests.iter().map(|request| &request.agent).collect();
-        if !agents.is_empty() {
+        if !blocked.agents().is_empty() {
             output.flush()?;
-            for agent in agents {
-                note(&format!("{agent} is blocked: {}", blocked(agent, &requests).unwrap_or_default()));
+            for agent in blocked.agents() {
+                note(&format!("{agent} is blocked: {}", blocked.on(agent).unwrap_or_default()));
             }
+        }
+        if !blocked.requests.is_empty() {
             note("`posse approve` and `posse deny` answer");
         }
     }

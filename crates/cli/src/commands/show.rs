@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use posse::{AgentInfo, Figures, Request, RunInfo, RunResult};
+use posse::{AgentInfo, Figures, RunInfo, RunResult};
 
+use crate::blocked::Blocked;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -12,7 +13,7 @@ use crate::json::ShowLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{blocked, bytes, count, duration, plural, status, timestamp};
+use crate::text::{bytes, count, duration, plural, status, timestamp};
 use crate::view::work;
 
 /// Show a run with its agents, and what each of them spent
@@ -28,20 +29,21 @@ pub(crate) struct ShowArgs {
 /// Shows a run.
 pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
-    let (info, requests, result, disk_bytes) = runtime::looking(async {
+    let (info, blocked, result, disk_bytes) = runtime::looking(async {
         let run = args.run.find(&posse).await?;
         let info = posse.get(&run).await?;
-        let requests = if info.status == "running" { posse.requests(&run).await? } else { Vec::new() };
+        let running = info.status == "running";
+        let blocked = if running { Blocked::of(&posse, &run).await? } else { Blocked::default() };
         let result = posse.finished(&run).await?.and_then(|finished| finished.result);
         // Only told: files that cannot be looked at keep nobody from seeing the rest.
         let disk_bytes = posse.disk_bytes(&run).await.ok().flatten();
-        Ok((info, requests, result, disk_bytes))
+        Ok((info, blocked, result, disk_bytes))
     })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&ShowLine::new(&info, &requests, result.as_ref(), disk_bytes))?;
+        output.json(&ShowLine::new(&info, &blocked, result.as_ref(), disk_bytes))?;
     } else {
-        output.text(&page(&info, &requests, &files(&info, result.as_ref(), disk_bytes)))?;
+        output.text(&page(&info, &blocked, &files(&info, result.as_ref(), disk_bytes)))?;
     }
     output.flush()?;
     Ok(Exit::DONE)
@@ -56,7 +58,7 @@ fn files(info: &RunInfo, result: Option<&RunResult>, disk_bytes: Option<u64>) ->
     }
 }
 
-fn page(info: &RunInfo, requests: &[Request], files: &str) -> String {
+fn page(info: &RunInfo, waits: &Blocked, files: &str) -> String {
     let mut page = heading(info);
     page.push_str(files);
     page.push('\n');
@@ -69,7 +71,7 @@ fn page(info: &RunInfo, requests: &[Request], files: &str) -> String {
             &agent.definition,
             stage(agent),
             &cells(&agent.own),
-            &title(agent, requests),
+            &title(agent, waits),
         ));
     }
     if info.by_depth.len() > 1 {
@@ -141,8 +143,8 @@ fn stage(agent: &AgentInfo) -> &str {
     }
 }
 
-fn title(agent: &AgentInfo, requests: &[Request]) -> String {
-    match (&agent.error, blocked(&agent.id, requests)) {
+fn title(agent: &AgentInfo, waits: &Blocked) -> String {
+    match (&agent.error, waits.on(&agent.id)) {
         (Some(error), _) => term::line(&format!("{} [{error}]", agent.title)),
         (None, Some(blocked)) => format!("{} [blocked: {blocked}]", term::line(&agent.title)),
         (None, None) => term::line(&agent.title),

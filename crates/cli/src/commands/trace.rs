@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use posse::{AgentInfo, EventBody, JournalEvent, Posse, Request};
+use posse::{AgentInfo, EventBody, JournalEvent, Posse};
 use posse_domain::event::{ModelReplied, Sender};
 use posse_domain::message::ToolCall;
 
+use crate::blocked::Blocked;
 use crate::carry::is_end;
 use crate::context::Context;
 use crate::error::CliError;
@@ -15,7 +16,7 @@ use crate::json::EventLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{blocked, clock, duration, spent};
+use crate::text::{clock, duration, spent};
 
 /// Show everything one agent was told, said and did
 ///
@@ -37,15 +38,15 @@ pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliErro
         let info = posse.get(&agent.run()).await?.agents.into_iter().find(|known| known.id == agent);
         let info = info.ok_or_else(|| CliError::from(posse::Error::NoAgent(agent)))?;
         let open = info.final_status.is_none();
-        let requests = if open { posse.requests(&info.id.run()).await? } else { Vec::new() };
-        print(&posse, &info, &requests, args.json).await
+        let waits = if open { Blocked::of(&posse, &info.id.run()).await? } else { Blocked::default() };
+        print(&posse, &info, &waits, args.json).await
     })
 }
 
-async fn print(posse: &Posse, agent: &AgentInfo, requests: &[Request], json: bool) -> Result<Exit, CliError> {
+async fn print(posse: &Posse, agent: &AgentInfo, waits: &Blocked, json: bool) -> Result<Exit, CliError> {
     let mut output = Output::new();
     if !json {
-        output.own(&heading(agent, requests))?;
+        output.own(&heading(agent, waits))?;
     }
     let mut events = posse.events(&agent.id.run(), 0);
     while let Some(event) = events.try_next().await? {
@@ -64,7 +65,7 @@ async fn print(posse: &Posse, agent: &AgentInfo, requests: &[Request], json: boo
     Ok(Exit::DONE)
 }
 
-fn heading(agent: &AgentInfo, requests: &[Request]) -> String {
+fn heading(agent: &AgentInfo, waits: &Blocked) -> String {
     let contract: serde_json::Value = serde_json::from_str(&agent.contract_json).unwrap_or_default();
     let tools: Vec<&str> = contract["permissions"]["allowed_tools"]
         .as_array()
@@ -75,7 +76,7 @@ fn heading(agent: &AgentInfo, requests: &[Request]) -> String {
     let limit = contract["execution"]["max_turns"].as_u64();
     let limit = limit.map_or_else(|| "no limit".to_owned(), |turns| turns.to_string());
     let state = agent.final_status.as_deref().unwrap_or(&agent.state);
-    let blocked = blocked(&agent.id, requests).map(|on| format!("\nblocked: {on}")).unwrap_or_default();
+    let blocked = waits.on(&agent.id).map(|on| format!("\nblocked: {on}")).unwrap_or_default();
     format!(
         "agent {}: {}, depth {}, {state}{blocked}\ntitle: {}\nmodel: {}\ntools: {}\nturns: {} of {limit}, {}\n\n",
         agent.id,

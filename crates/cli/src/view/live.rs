@@ -7,7 +7,7 @@ use crossterm::cursor::MoveToPreviousLine;
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{Clear, ClearType};
 use crossterm::{queue, terminal};
-use posse::JournalEvent;
+use posse::{Delta, JournalEvent};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::rows::{Moment, Row, Tint, rows};
@@ -16,6 +16,8 @@ use crate::text::now_ms;
 
 /// Time between two drawings.
 const FRAME: Duration = Duration::from_millis(80);
+/// Lines of what the root's model is saying that stand below the tree.
+const SAID_LINES: usize = 5;
 /// Rows of the tree that are left standing at the end.
 const FINAL_ROWS_MAX: usize = 60;
 /// What a terminal without a size is taken for.
@@ -30,6 +32,7 @@ pub(super) struct Live {
     frame: usize,
     drawn_rows: u16,
     paused: bool,
+    closing: bool,
     closed: bool,
 }
 
@@ -65,6 +68,16 @@ impl Live {
         self.tree.event(event);
     }
 
+    /// Takes in what models are saying, and shows it at once: it was gathered for a moment already.
+    pub(super) fn hear(&mut self, deltas: &[Delta]) {
+        for delta in deltas {
+            self.tree.hear(delta);
+        }
+        if self.is_drawn() {
+            self.redraw();
+        }
+    }
+
     /// Shows a text below the tree.
     pub(super) fn note(&mut self, text: &str) {
         self.note = Some(text.to_owned());
@@ -86,9 +99,13 @@ impl Live {
     /// Draws the tree over its last drawing.
     pub(super) fn draw(&mut self) {
         self.frame = self.frame.wrapping_add(1);
+        self.redraw();
+    }
+
+    fn redraw(&mut self) {
         let (_, height) = size();
         // The last line stays free: a terminal scrolls when it is written to the end.
-        let room = usize::from(height).saturating_sub(3).max(3);
+        let room = usize::from(height).saturating_sub(3 + SAID_LINES).max(3);
         self.paint(room);
     }
 
@@ -96,6 +113,7 @@ impl Live {
     pub(super) fn close(&mut self) {
         if !self.closed {
             self.go_on();
+            self.closing = true;
             self.paint(FINAL_ROWS_MAX);
             self.closed = true;
         }
@@ -104,6 +122,13 @@ impl Live {
     fn paint(&mut self, room: usize) {
         let (width, _) = size();
         let mut lines = rows(&self.tree, room, Moment { frame: self.frame, now_ms: now_ms() });
+        if let Some(root) = self.tree.root().filter(|root| root.asking && !self.closing) {
+            let said = root.last_lines(SAID_LINES);
+            // One line is in the root's own row.
+            if said.len() > 1 {
+                lines.extend(said.into_iter().map(|line| Row(vec![(Tint::Dim, format!("  │ {line}"))])));
+            }
+        }
         if let Some(note) = &self.note {
             lines.push(Row(vec![(Tint::Bold, note.clone())]));
         }

@@ -8,7 +8,7 @@ pub(crate) mod tree;
 
 use std::io::IsTerminal;
 
-use posse::{EventBody, Finished, JournalEvent, RunResult};
+use posse::{Delta, EventBody, Finished, JournalEvent, RunResult};
 
 use crate::asking::write_out;
 use crate::context::Context;
@@ -83,6 +83,18 @@ impl View {
             }
         }
         Ok(())
+    }
+
+    /// Whether it shows what models are saying while they say it.
+    pub(crate) fn hears(&self) -> bool {
+        matches!(self.kind, Kind::Live(_))
+    }
+
+    /// Shows what models are saying.
+    pub(crate) fn hear(&mut self, deltas: &[Delta]) {
+        if let Kind::Live(live) = &mut self.kind {
+            live.hear(deltas);
+        }
     }
 
     /// Says something beside the events.

@@ -184,6 +184,12 @@ impl Drawing<'_> {
             Stage::Running if !agent.waiting.is_empty() => {
                 format!("blocked: waits for a person: {}", agent.waiting[0].1)
             }
+            Stage::Running if agent.provider_wait.is_some() => {
+                agent.provider_wait.clone().unwrap_or_default()
+            }
+            Stage::Running if agent.asking && !agent.saying.is_empty() => {
+                agent.last_lines(1).pop().unwrap_or_default()
+            }
             Stage::Running if !agent.asking && waits_for > 0 => {
                 format!(
                     "waits for {}",

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use posse::{AgentId, EventBody, JournalEvent, Usage};
+use posse::{AgentId, Delta, DeltaPart, EventBody, JournalEvent, Usage};
 use posse_domain::event::{FinalStatus, ModelReplied, QueuedFor, ToolFinished, ToolInterrupted};
 use posse_domain::lifecycle::FailKind;
 
+use crate::blocked::on_provider;
 use crate::term;
 
 /// Refusals that are kept for an agent; of more only the number.
@@ -69,6 +70,10 @@ pub(crate) struct Agent {
     pub(crate) asking: bool,
     /// What it did last.
     pub(crate) activity: String,
+    /// That it waits for the provider of its model.
+    pub(crate) provider_wait: Option<String>,
+    /// The end of what its model is saying, as it came: a control sequence may be cut in two.
+    pub(crate) saying: String,
     /// The calls that wait for a person, and what each would do.
     pub(crate) waiting: Vec<(String, String)>,
     /// The number of its last event.
@@ -95,6 +100,8 @@ impl Agent {
             usage: Usage::ZERO,
             asking: false,
             activity: String::new(),
+            provider_wait: None,
+            saying: String::new(),
             waiting: Vec::new(),
             last_seq: 0,
             children: Vec::new(),
@@ -173,6 +180,13 @@ impl Tree {
         counts
     }
 
+    /// Takes in a piece of what a model is saying. A piece that comes after the reply it is of is late, and left out.
+    pub(crate) fn hear(&mut self, delta: &Delta) {
+        if let Some(agent) = self.agents.get_mut(&delta.agent_id).filter(|agent| agent.asking) {
+            agent.hear(delta);
+        }
+    }
+
     /// Takes in an event.
     pub(crate) fn event(&mut self, event: &JournalEvent) {
         self.last_at_ms = event.at_ms;
@@ -230,9 +244,15 @@ impl Agent {
             EventBody::ModelCalled(e) => {
                 self.turn = e.turn;
                 self.asking = true;
+                self.saying.clear();
             }
+            EventBody::ProviderWaitStarted(e) => {
+                self.provider_wait = Some(on_provider(&e.provider, &e.reason, e.until_ms));
+            }
+            EventBody::ProviderWaitEnded(_) => self.provider_wait = None,
             EventBody::ModelReplied(e) => {
                 self.asking = false;
+                self.saying.clear();
                 self.usage += e.usage;
                 self.activity = said(e);
             }
@@ -271,6 +291,32 @@ impl Agent {
         }
     }
 
+    /// Takes in a piece of what its model is saying.
+    fn hear(&mut self, delta: &Delta) {
+        match delta.part {
+            DeltaPart::Text | DeltaPart::Other => self.saying.push_str(&delta.content),
+            DeltaPart::Tool => {
+                self.saying.push_str("\ncalls ");
+                self.saying.push_str(&delta.content);
+                self.saying.push('\n');
+            }
+            DeltaPart::Error => {}
+        }
+        if self.saying.len() > 2 * SAYING_MAX_BYTES {
+            let cut = self.saying.ceil_char_boundary(self.saying.len() - SAYING_MAX_BYTES);
+            self.saying.drain(..cut);
+        }
+    }
+
+    /// The last lines of what its model is saying, newest last; none if it is silent.
+    pub(crate) fn last_lines(&self, most: usize) -> Vec<String> {
+        let clean = term::clean(&self.saying);
+        let mut lines: Vec<String> =
+            clean.lines().rev().map(term::line).filter(|line| !line.is_empty()).take(most).collect();
+        lines.reverse();
+        lines
+    }
+
     /// A call has its answer or its result.
     fn settled(&mut self, call_id: &str, event: &JournalEvent) {
         self.waiting.retain(|(waiting, _)| waiting != call_id);
@@ -283,6 +329,8 @@ impl Agent {
     }
 }
 
+/// Bytes of what a model is saying that are kept to be shown.
+const SAYING_MAX_BYTES: usize = 4_096;
 /// Characters of a text that are kept to be shown.
 const ACTIVITY_MAX: usize = 200;
 

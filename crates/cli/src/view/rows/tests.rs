@@ -7,6 +7,15 @@ use super::*;
 
 /// Carries a run with this script in memory, and gives its tree after every event.
 fn trees(script: &str, mut look: impl FnMut(&Tree)) {
+    let mut tree = Tree::default();
+    events(script, |event| {
+        tree.event(event);
+        look(&tree);
+    });
+}
+
+/// Carries a run with this script in memory, and gives every event.
+fn events(script: &str, mut take: impl FnMut(&posse::JournalEvent)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let script = Scripted::from_yaml(script, "script.yaml").expect("a script");
@@ -15,11 +24,9 @@ fn trees(script: &str, mut look: impl FnMut(&Tree)) {
         let run = run.budget(posse::Budget { agents: Some(1_000), ..posse::Budget::NONE });
         let handle = posse.start(run).await.expect("started");
         let mut events = posse.events(handle.id(), 0);
-        let mut tree = Tree::default();
         loop {
             let event = events.next().await.expect("an event");
-            tree.event(&event);
-            look(&tree);
+            take(&event);
             if crate::carry::is_end(event.kind) {
                 break;
             }
@@ -60,6 +67,45 @@ fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
         assert!(blocked[0].ends_with(r"blocked: waits for a person: list:a\n\u{202e}b"), "{blocked:?}");
         assert_eq!(blocked.len(), 1, "until it is answered: {saw:?}");
     });
+}
+
+#[test]
+fn what_a_model_is_saying_is_shown_while_it_says_it() {
+    let mut tree = Tree::default();
+    let mut saw = Vec::new();
+    let script =
+        "- when: {turn: 1}\n  reply: {tool_calls: [{name: list, input: {path: .}}]}\n- reply: {text: done}\n";
+    events(script, |event| {
+        tree.event(event);
+        let say = |tree: &mut Tree, part, content: &str| {
+            let (agent_id, parent_id) = (event.agent_id.clone(), None);
+            tree.hear(&posse::Delta { agent_id, parent_id, part, content: content.to_owned() });
+        };
+        if event.kind == "agent.model_called" {
+            say(&mut tree, posse::DeltaPart::Text, "First line\nI look\u{1b}[2");
+            say(&mut tree, posse::DeltaPart::Text, "J around");
+            saw.push(drawn(&tree, 10).remove(0));
+            assert_eq!(tree.root().expect("root").last_lines(5), ["First line", "I look around"]);
+            say(&mut tree, posse::DeltaPart::Tool, "list");
+            saw.push(drawn(&tree, 10).remove(0));
+            say(&mut tree, posse::DeltaPart::Text, &"long ".repeat(100_000));
+            assert!(tree.root().expect("root").saying.len() < 10_000);
+        } else {
+            say(&mut tree, posse::DeltaPart::Text, "too late");
+            assert!(!drawn(&tree, 10).concat().contains("too late"));
+        }
+    });
+    assert!(saw[0].ends_with("  I look around") && saw[1].ends_with("  calls list"), "{saw:?}");
+}
+
+#[test]
+fn who_waits_for_a_provider_is_shown_with_until_when() {
+    let script = "- times: 1\n  error: {status: 429, message: slow down, retry_after_ms: 1100, limited: true}\n- reply: {text: done}\n";
+    let mut saw = Vec::new();
+    trees(script, |tree| saw.push(drawn(tree, 10).remove(0)));
+    let waits: Vec<&String> =
+        saw.iter().filter(|row| row.contains("waits for the model: slow down (until ")).collect();
+    assert_eq!(waits.len(), 1, "{saw:?}");
 }
 
 fn drawn(tree: &Tree, max: usize) -> Vec<String> {

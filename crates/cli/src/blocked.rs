@@ -1,0 +1,88 @@
+//! What the agents of a run wait for, if that is a person or a provider.
+
+use std::collections::BTreeSet;
+
+use posse::{AgentId, Posse, ProviderWait, Request, RunId};
+
+use crate::error::CliError;
+use crate::term;
+use crate::text::clock;
+
+/// Characters of an operation or a reason that a list shows.
+const SHOWN_MAX_CHARS: usize = 120;
+
+/// What agents wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Blocked {
+    /// Calls that wait for a person.
+    pub(crate) requests: Vec<Request>,
+    /// Agents that wait for a provider.
+    pub(crate) waits: Vec<ProviderWait>,
+}
+
+impl Blocked {
+    /// What the agents of a run that goes on wait for.
+    pub(crate) async fn of(posse: &Posse, run: &RunId) -> Result<Self, CliError> {
+        Ok(Self { requests: posse.requests(run).await?, waits: posse.provider_waits(run).await? })
+    }
+
+    /// These, and those of another run.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.requests.extend(other.requests);
+        self.waits.extend(other.waits);
+    }
+
+    /// Everybody who waits.
+    pub(crate) fn agents(&self) -> BTreeSet<&AgentId> {
+        let asking = self.requests.iter().map(|request| &request.agent);
+        asking.chain(self.waits.iter().map(|wait| &wait.agent)).collect()
+    }
+
+    /// What an agent waits for, in words for a list; none if it does not.
+    pub(crate) fn on(&self, agent: &AgentId) -> Option<String> {
+        self.on_person(agent).or_else(|| {
+            let wait = self.waits.iter().find(|wait| wait.agent == *agent)?;
+            Some(on_provider(&wait.provider, &wait.reason, wait.until_ms))
+        })
+    }
+
+    fn on_person(&self, agent: &AgentId) -> Option<String> {
+        let mut own = self.requests.iter().filter(|request| request.agent == *agent);
+        let first = own.next()?;
+        let shown: String = first.operation.chars().take(SHOWN_MAX_CHARS).collect();
+        let cut = if shown.len() < first.operation.len() { "…" } else { "" };
+        let more = match own.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let answered = if first.is_answered { " (answered)" } else { "" };
+        Some(format!("waits for a person: {}{cut}{more}{answered}", term::visible_line(&shown)))
+    }
+}
+
+/// That somebody waits for a provider, and until when.
+pub(crate) fn on_provider(provider: &str, reason: &str, until_ms: i64) -> String {
+    let reason: String = term::line(reason).chars().take(SHOWN_MAX_CHARS).collect();
+    format!("waits for {}: {reason} (until {})", term::line(provider), clock(until_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_told_with_its_reason_and_its_end() {
+        let agent: AgentId = "k3f9ab2c.1".parse().expect("id");
+        let wait = ProviderWait {
+            agent: agent.clone(),
+            provider: "acme".to_owned(),
+            reason: "slow\u{1b}[2J down".to_owned(),
+            until_ms: 0,
+        };
+        let blocked = Blocked { waits: vec![wait], ..Blocked::default() };
+        let told = blocked.on(&agent).expect("it waits");
+        assert!(told.starts_with("waits for acme: slow down (until "), "{told}");
+        assert_eq!(blocked.on(&"k3f9ab2c.2".parse().expect("id")), None);
+        assert_eq!(blocked.agents().len(), 1);
+    }
+}
