@@ -2,10 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use posse_engine::ports::{Model, Models};
 
+use crate::endpoint::Endpoint;
+use crate::http::Http;
+use crate::line::Line;
+use crate::prices::Prices;
+use crate::provider::{ProviderError, Providers};
+use crate::remote::Remote;
 use crate::scripted::Scripted;
 
 /// The provider whose models are script files.
@@ -15,13 +21,53 @@ const SCRIPTED: &str = "scripted";
 pub struct Catalog {
     /// Script files are named relative to this folder.
     base: PathBuf,
+    providers: Providers,
+    prices: Prices,
+    http: Http,
+    lines: Mutex<HashMap<String, Arc<Line>>>,
     known: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
 
 impl Catalog {
     /// A catalog in which `scripted/<file>` is relative to `base`.
     pub fn new(base: impl Into<PathBuf>) -> Self {
-        Self { base: base.into(), known: RwLock::default() }
+        Self {
+            base: base.into(),
+            providers: Providers::default(),
+            prices: Prices::default(),
+            http: Http::new(),
+            lines: Mutex::default(),
+            known: RwLock::default(),
+        }
+    }
+
+    /// The same with what a person said about providers. Without this only those are reached that want no key.
+    pub fn providers(mut self, providers: Providers) -> Self {
+        self.providers = providers;
+        self
+    }
+
+    /// The same with the person's own prices.
+    pub fn prices(mut self, prices: Prices) -> Self {
+        self.prices = prices;
+        self
+    }
+
+    /// The same through this HTTP: with a proxy, for example.
+    pub fn http(mut self, http: Http) -> Self {
+        self.http = http;
+        self
+    }
+
+    /// The full name of a model, `provider/model`: what a bare name means, and an alias of a provider. Nothing is
+    /// looked for; a model of the embedder's own and a script keep their names.
+    pub fn full_name(&self, name: &str) -> Result<String, ProviderError> {
+        let is_script = name.split_once('/').is_some_and(|(provider, _)| provider == SCRIPTED);
+        if is_script || self.get(name).is_some() {
+            return Ok(name.to_owned());
+        }
+        let (provider, model) = self.providers.split(name, false)?;
+        Ok(format!("{provider}/{model}"))
     }
 
     /// Adds a model under a name such as `mock/x`, in place of any other of that name.
@@ -43,23 +89,30 @@ impl Catalog {
                     Scripted::load_as(&self.base.join(file), file).map_err(|error| error.to_string())?;
                 Ok(Arc::new(script))
             }
-            _ => Err(self.unknown(name)),
+            _ => self.connect(name).map_err(|error| error.to_string()),
         }
     }
 
-    fn unknown(&self, name: &str) -> String {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let is_script = |name: &str| name.split_once('/').is_some_and(|(provider, _)| provider == SCRIPTED);
-        let mut others: Vec<&str> =
-            known.keys().map(String::as_str).filter(|name| !is_script(name)).collect();
-        others.sort_unstable();
-        others.insert(0, "scripted/<file>");
-        format!("there is no model `{name}`; available now: `{}`", others.join("`, `"))
+    /// A provider's model. Nothing is sent before it is asked.
+    fn connect(&self, name: &str) -> Result<Arc<dyn Model>, ProviderError> {
+        let (provider, model) = self.providers.split(name, false)?;
+        let endpoint = self.providers.endpoint(&provider)?;
+        let facts = self.prices.look_up(&provider, &model, self.providers.is_local(&provider));
+        let line = self.line(&endpoint);
+        Ok(Arc::new(Remote::new(&endpoint, &model, facts, &self.http, line)))
+    }
+
+    /// The line that all models of a provider stand in.
+    fn line(&self, endpoint: &Endpoint) -> Arc<Line> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = || Line::new(endpoint.provider.as_str().into(), endpoint.limits);
+        lines.entry(endpoint.provider.clone()).or_insert_with(fresh).clone()
     }
 }
 
 impl Models for Catalog {
     fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, String> {
+        let name = &self.full_name(name).map_err(|error| error.to_string())?;
         if let Some(model) = self.get(name) {
             return Ok(model);
         }
@@ -106,10 +159,22 @@ mod tests {
         catalog.insert("mock/echo", Arc::new(FnModel::new(|_| ScriptedAnswer::text("echo"))));
         assert!(catalog.resolve("mock/echo").is_ok());
         assert!(catalog.resolve("scripted/plan.yaml").is_ok());
-        assert_eq!(
-            catalog.resolve("acme/x").err().as_deref(),
-            Some("there is no model `acme/x`; available now: `scripted/<file>`, `mock/echo`")
+        assert!(refusal("mock/echo").starts_with("there is no provider `mock`"));
+        assert_eq!(catalog.full_name("mock/echo").as_deref(), Ok("mock/echo"));
+    }
+
+    #[test]
+    fn a_providers_model_is_made_once_and_only_with_a_key() {
+        assert!(
+            refusal("anthropic/claude-opus-5").starts_with("anthropic wants a key: set ANTHROPIC_API_KEY")
         );
-        assert_eq!(refusal("mock/echo"), "there is no model `mock/echo`; available now: `scripted/<file>`");
+        assert!(refusal("acme/x").starts_with("there is no provider `acme`"));
+        let key = [("ANTHROPIC_API_KEY".to_owned(), "sk-canary".to_owned())];
+        let catalog = catalog().providers(Providers::new([], key));
+        let full = catalog.resolve("anthropic/claude-opus-5").expect("model");
+        assert!(full.facts().price.is_some());
+        assert!(Arc::ptr_eq(&full, &catalog.resolve("claude-opus-5").expect("the same by its bare name")));
+        assert_eq!(catalog.full_name("claude-opus-5").as_deref(), Ok("anthropic/claude-opus-5"));
+        assert!(catalog.resolve("ollama/qwen3:8b").is_ok(), "no key is wanted");
     }
 }

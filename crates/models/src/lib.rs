@@ -1,9 +1,9 @@
 //! Models behind the engine's model port.
 //!
 //! The engine knows a model only as something that answers a request; which provider stands behind a name is
-//! decided here. For now that is `scripted/<file>`, which needs no key and no network: it answers from rules,
-//! so that a run can be repeated, tested and measured. [`Catalog`] finds models by name, and an embedder can
-//! put its own beside them.
+//! decided here: [`Providers`] knows who speaks what and where, and what the person said about it. `scripted/<file>`
+//! needs no key and no network: it answers from rules, so that a run can be repeated, tested and measured.
+//! [`Catalog`] finds models by name, and an embedder can put its own beside them.
 
 pub mod scripted;
 
@@ -11,6 +11,8 @@ mod catalog;
 mod endpoint;
 mod http;
 mod line;
+mod prices;
+mod provider;
 mod remote;
 mod sse;
 mod wire;
@@ -18,4 +20,6 @@ mod wire;
 pub use catalog::Catalog;
 pub use endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
 pub use http::{Http, Proxy};
+pub use prices::{PriceTag, Prices, prices_taken};
+pub use provider::{BaseUrl, KeyNeed, Provider, ProviderError, ProviderWords, Providers};
 pub use remote::remote;

@@ -1,0 +1,169 @@
+//! What models cost and how much they take, as far as it is known: a table that is part of the program (`prices.yaml`), and what
+//! the person's settings say instead. What is not known is not guessed: an unknown price is none.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use posse_domain::budget::{Price, Usd};
+use posse_domain::nearest::nearest;
+use posse_engine::ports::ModelFacts;
+use serde::Deserialize;
+
+/// The table.
+const TABLE: &str = include_str!("prices.yaml");
+/// Context of a model that nobody knows.
+const UNKNOWN_CONTEXT_TOKENS: u64 = 128_000;
+/// The same of one on the person's machine, where memory limits it.
+const LOCAL_CONTEXT_TOKENS: u64 = 32_000;
+/// Longest reply of a model that nobody knows.
+const UNKNOWN_OUTPUT_TOKENS: u64 = 8_192;
+
+static KNOWN: LazyLock<Table> = LazyLock::new(|| {
+    // The table is part of the program, and a test reads it.
+    serde_saphyr::from_str(TABLE).unwrap_or_default()
+});
+
+/// A price as people write it: dollars for a million tokens. Only input and output have to be said; a cache and
+/// thinking cost what other tokens cost unless they are said too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriceTag {
+    /// Input that was not in a cache.
+    pub input: Usd,
+    /// Output.
+    pub output: Usd,
+    /// Input read from a cache.
+    #[serde(default)]
+    pub cache_read: Option<Usd>,
+    /// Input written to a cache.
+    #[serde(default)]
+    pub cache_write: Option<Usd>,
+    /// Output that is thinking.
+    #[serde(default)]
+    pub reasoning: Option<Usd>,
+}
+
+impl From<PriceTag> for Price {
+    fn from(tag: PriceTag) -> Self {
+        // A millionth of a dollar for a million tokens is what `Price` counts in.
+        let plain = Price::plain(tag.input.micros(), tag.output.micros());
+        Price {
+            cached: tag.cache_read.map_or(plain.cached, Usd::micros),
+            cache_write: tag.cache_write.map_or(plain.cache_write, Usd::micros),
+            reasoning: tag.reasoning.map_or(plain.reasoning, Usd::micros),
+            ..plain
+        }
+    }
+}
+
+/// The file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    taken: String,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for people, and for the test that reads the table"))]
+    currency: String,
+    models: BTreeMap<String, Sheet>,
+}
+
+/// A model in the file.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sheet {
+    input: Usd,
+    output: Usd,
+    #[serde(default)]
+    cache_read: Option<Usd>,
+    #[serde(default)]
+    cache_write: Option<Usd>,
+    #[serde(default)]
+    reasoning: Option<Usd>,
+    context: u64,
+    max_output: u64,
+}
+
+impl Sheet {
+    fn tag(self) -> PriceTag {
+        let Sheet { input, output, cache_read, cache_write, reasoning, .. } = self;
+        PriceTag { input, output, cache_read, cache_write, reasoning }
+    }
+}
+
+/// The person's own prices, by full name.
+#[derive(Debug, Clone, Default)]
+pub struct Prices {
+    own: BTreeMap<String, PriceTag>,
+}
+
+impl Prices {
+    /// These prices before those of the table; each under its full name, `provider/model`.
+    pub fn new(own: impl IntoIterator<Item = (String, PriceTag)>) -> Self {
+        Self { own: own.into_iter().collect() }
+    }
+
+    /// What is known of a model. On the person's own machine it costs nothing unless they say that it does.
+    pub(crate) fn look_up(&self, provider: &str, model: &str, is_local: bool) -> ModelFacts {
+        let name = format!("{provider}/{model}");
+        let sheet = sheet(&name);
+        let own = self.own.get(&name).copied().map(Price::from);
+        let price = own.or(sheet.map(|sheet| sheet.tag().into())).or(is_local.then(|| Price::plain(0, 0)));
+        let context_tokens = if is_local { LOCAL_CONTEXT_TOKENS } else { UNKNOWN_CONTEXT_TOKENS };
+        ModelFacts {
+            context_tokens: sheet.map_or(context_tokens, |sheet| sheet.context),
+            max_output_tokens: sheet.map_or(UNKNOWN_OUTPUT_TOKENS, |sheet| sheet.max_output),
+            price,
+        }
+    }
+}
+
+/// The day on which the prices of the table were taken, such as `2026-10-09`.
+pub fn prices_taken() -> &'static str {
+    &KNOWN.taken
+}
+
+/// The provider whose model this is, if the table has it under one only.
+pub(crate) fn provider_of(model: &str) -> Option<&'static str> {
+    let model = undated(model);
+    let mut owners =
+        KNOWN.models.keys().filter_map(|name| name.split_once('/')).filter(|(_, known)| *known == model);
+    let (owner, _) = owners.next()?;
+    owners.next().is_none().then_some(owner)
+}
+
+/// The known model that was probably meant, by its full name.
+pub(crate) fn nearest_model(name: &str) -> Option<&'static str> {
+    let names = || KNOWN.models.keys().map(String::as_str);
+    if name.contains('/') {
+        return nearest(name, names());
+    }
+    let models = names().filter_map(|full| full.split_once('/')).map(|(_, model)| model);
+    let near = nearest(name, models)?;
+    names().find(|full| full.split_once('/').is_some_and(|(_, model)| model == near))
+}
+
+fn sheet(name: &str) -> Option<&'static Sheet> {
+    KNOWN.models.get(name).or_else(|| KNOWN.models.get(undated(name)))
+}
+
+/// A name without the date of its release: dated models cost what their family costs.
+fn undated(name: &str) -> &str {
+    let is_number =
+        |text: &str, digits: usize| text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some((start, end)) = name.rsplit_once(['-', '@'])
+        && is_number(end, 8)
+    {
+        return start;
+    }
+    let mut parts = name.rsplitn(4, '-');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(day), Some(month), Some(year), Some(start))
+            if is_number(day, 2) && is_number(month, 2) && is_number(year, 4) =>
+        {
+            start
+        }
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests;

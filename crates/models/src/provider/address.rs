@@ -1,0 +1,143 @@
+//! Checks what a person gave as a base URL or as a key, before anything is sent.
+
+use url::Url;
+
+use crate::endpoint::Format;
+
+/// Longest key that is accepted.
+const KEY_MAX_BYTES: usize = 16 * 1024;
+/// The port of a local Ollama.
+const OLLAMA_PORT: u16 = 11434;
+
+/// The base URL as endpoints have it: without a trailing slash, and with the version where the format has it there.
+/// So it does not matter whether a person adds `/v1` or not.
+pub(super) fn base_url(text: &str, format: Format) -> Result<String, String> {
+    let text = text.trim();
+    let url = Url::parse(text).map_err(|_| not_one(text))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err(not_one(text));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has a name or a password in it, which would end up in journals and logs; leave them out, and set \
+                    the key in a variable or in the settings"
+            .to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("has a `?` or a `#` in it: only scheme, host, port and path are wanted".to_owned());
+    }
+    let whole = url.as_str().trim_end_matches('/');
+    let is_bare = url.path().trim_end_matches('/').is_empty();
+    Ok(match format {
+        Format::Anthropic => whole.strip_suffix("/v1").unwrap_or(whole).to_owned(),
+        Format::Chat | Format::Responses if is_bare => format!("{whole}/v1"),
+        Format::Chat | Format::Responses | Format::Genai => whole.to_owned(),
+    })
+}
+
+fn not_one(text: &str) -> String {
+    // What was typed may be a key in the wrong place: only what looks like an address is repeated.
+    let shown = if text.len() <= 100 && text.contains(['.', ':']) && !text.contains('@') {
+        format!("`{text}` ")
+    } else {
+        String::new()
+    };
+    format!("{shown}is not a base URL; it must look like `https://host/path` or `http://localhost:8080/v1`")
+}
+
+/// `OLLAMA_HOST` as Ollama reads it: the scheme and the port may be missing, and the address that a server listens on
+/// is not one to connect to.
+pub(super) fn ollama_host(text: &str) -> String {
+    let text = text.trim().trim_end_matches('/');
+    let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let whole = whole.replace("://:", "://localhost:");
+    let Ok(mut url) = Url::parse(&whole) else { return whole };
+    if matches!(url.host_str(), Some("0.0.0.0" | "[::]")) {
+        let _ = url.set_host(Some("localhost"));
+    }
+    // A scheme's own port counts only if it is written; the parser leaves it out either way.
+    let host_and_port = whole.split("://").nth(1).unwrap_or_default().split('/').next().unwrap_or_default();
+    let has_port = host_and_port.rsplit(':').next().is_some_and(|port| {
+        host_and_port.contains(':') && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    if !has_port {
+        let _ = url.set_port(Some(OLLAMA_PORT));
+    }
+    url.as_str().trim_end_matches('/').to_owned()
+}
+
+/// The key without space around it, or what is wrong with it. It is never repeated.
+pub(super) fn key(text: &str) -> Result<&str, &'static str> {
+    let text = text.trim();
+    match text {
+        "" => Err("is empty"),
+        _ if text.len() > KEY_MAX_BYTES => Err("is too long for a key"),
+        _ if text.contains(['\n', '\r']) => Err("has line breaks in it: a key is one line"),
+        _ if !text.is_ascii() => Err("has characters in it that no key has (they are not ASCII)"),
+        _ if !text.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err("has spaces or control characters in it")
+        }
+        _ => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_an_api_may_be_left_out_or_written() {
+        for (text, format, expected) in [
+            ("http://127.0.0.1:8080", Format::Chat, "http://127.0.0.1:8080/v1"),
+            ("http://127.0.0.1:8080/v1/", Format::Chat, "http://127.0.0.1:8080/v1"),
+            ("https://h.example/openai/v1", Format::Responses, "https://h.example/openai/v1"),
+            ("https://h.example", Format::Responses, "https://h.example/v1"),
+            ("https://h.example/v1", Format::Anthropic, "https://h.example"),
+            (" https://h.example/ ", Format::Anthropic, "https://h.example"),
+            ("https://h.example/claude/", Format::Anthropic, "https://h.example/claude"),
+            ("https://h.example/v1/", Format::Genai, "https://h.example/v1"),
+        ] {
+            assert_eq!(base_url(text, format).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_base_url_is_refused() {
+        for (text, part) in [
+            ("localhost:8080", "is not a base URL"),
+            ("ftp://h.example", "is not a base URL"),
+            ("", "is not a base URL"),
+            ("http://", "is not a base URL"),
+            ("sk-canary", "is not a base URL"),
+            ("https://me:canary@h.example", "a name or a password"),
+            ("https://canary@h.example", "a name or a password"),
+            ("https://h.example/?key=canary", "a `?`"),
+        ] {
+            let problem = base_url(text, Format::Chat).expect_err(text);
+            assert!(problem.contains(part) && !problem.contains("canary"), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn ollamas_own_spelling_is_understood() {
+        for (text, expected) in [
+            ("127.0.0.1:11434", "http://127.0.0.1:11434"),
+            ("0.0.0.0", "http://localhost:11434"),
+            ("0.0.0.0:8080", "http://localhost:8080"),
+            (":9999", "http://localhost:9999"),
+            ("gpu.lan", "http://gpu.lan:11434"),
+            ("https://gpu.lan:443/", "https://gpu.lan"),
+            ("http://gpu.lan:80", "http://gpu.lan"),
+            ("[::1]:11434", "http://[::1]:11434"),
+        ] {
+            assert_eq!(ollama_host(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_one_line_of_ascii() {
+        assert_eq!(key(" sk-x \n"), Ok("sk-x"));
+        for bad in ["", "  ", "sk-x\nsk-y", "sk-\u{e4}", "sk x", "sk-\u{7}"] {
+            assert!(key(bad).is_err(), "{bad:?}");
+        }
+    }
+}

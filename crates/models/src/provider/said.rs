@@ -1,0 +1,246 @@
+//! What a person said about providers, and the endpoints that come of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use posse_domain::nearest::{hint, nearest};
+
+use super::{KeyNeed, Provider, ProviderError, address};
+use crate::endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
+use crate::prices;
+
+/// The provider of a model that was named without one, beside a base URL.
+const COMPATIBLE: &str = "openai-compatible";
+/// The provider whose variable is not quite a URL.
+const OLLAMA: &str = "ollama";
+
+/// A base URL, and where it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BaseUrl {
+    /// The URL as it was given.
+    pub url: String,
+    /// Where: a variable, a flag, a line of the settings.
+    pub origin: String,
+}
+
+/// What the settings say about one provider. What is absent is for the table to say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProviderWords {
+    /// What it speaks; needed for one that is not in the table.
+    pub format: Option<Format>,
+    /// Where it is.
+    pub base_url: Option<BaseUrl>,
+    /// Its key.
+    pub key: Option<Key>,
+    /// The variable that holds its key.
+    pub key_env: Option<String>,
+    /// What it may be asked for in a time.
+    pub limits: Limits,
+    /// How its models call tools.
+    pub tools: Option<ToolCalls>,
+}
+
+/// All that a person said about providers.
+#[derive(Clone, Default)]
+pub struct Providers {
+    words: BTreeMap<String, ProviderWords>,
+    variables: BTreeMap<String, String>,
+    /// From a flag: the provider it is for and where that is.
+    given: Option<(String, BaseUrl)>,
+}
+
+impl fmt::Debug for Providers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Variables hold keys.
+        f.debug_struct("Providers")
+            .field("words", &self.words)
+            .field("given", &self.given)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What can be said of a provider without a table: the table's row, or the person's own words.
+struct Row<'a> {
+    name: &'a str,
+    known: Option<&'static Provider>,
+    words: Option<&'a ProviderWords>,
+}
+
+impl Row<'_> {
+    fn format(&self) -> Format {
+        let said = self.words.and_then(|words| words.format);
+        said.or(self.known.map(|known| known.format)).unwrap_or(Format::Chat)
+    }
+}
+
+impl Providers {
+    /// What the settings say, and the variables in which keys and base URLs may be.
+    pub fn new(
+        words: impl IntoIterator<Item = (String, ProviderWords)>,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());
+        Self { words: words.into_iter().collect(), variables: set.collect(), given: None }
+    }
+
+    /// The same with a base URL for one provider that goes before all that was said elsewhere.
+    pub fn with_base_url(mut self, provider: impl Into<String>, base_url: BaseUrl) -> Self {
+        self.given = Some((provider.into(), base_url));
+        self
+    }
+
+    /// Splits a name into provider and model; a bare name where it is clear whose it is. `elsewhere` says that a base
+    /// URL comes with it, so that a name nobody knows is a model there.
+    pub fn split(&self, name: &str, elsewhere: bool) -> Result<(String, String), ProviderError> {
+        let is_given = elsewhere || self.given.as_ref().is_some_and(|(provider, _)| provider == COMPATIBLE);
+        if let Some((provider, model)) = name.split_once('/') {
+            match self.row(provider) {
+                Some(row) if model.is_empty() => return Err(no_model(row.name, row.known)),
+                Some(row) => return Ok((row.name.to_owned(), model.to_owned())),
+                None if is_given && self.meant(provider).is_none() => {}
+                None => return Err(self.unknown_provider(provider)),
+            }
+        } else {
+            let family = Provider::of_family(name).map(|provider| provider.name);
+            if let Some(provider) = prices::provider_of(name).or(family) {
+                return Ok((provider.to_owned(), name.to_owned()));
+            }
+            if let Some(row) = self.row(name) {
+                return Err(no_model(row.name, row.known));
+            }
+            if !is_given {
+                let near = prices::nearest_model(name);
+                let hint = near.map_or_else(String::new, |near| format!(" Did you mean `{near}`?"));
+                return Err(ProviderError::UnknownModel { name: name.to_owned(), hint });
+            }
+        }
+        Ok((COMPATIBLE.to_owned(), name.to_owned()))
+    }
+
+    /// How a provider is reached.
+    pub fn endpoint(&self, provider: &str) -> Result<Endpoint, ProviderError> {
+        let row = self.row(provider).ok_or_else(|| self.unknown_provider(provider))?;
+        let words = row.words.cloned().unwrap_or_default();
+        Ok(Endpoint {
+            provider: row.name.to_owned(),
+            format: row.format(),
+            base_url: self.base_url(&row)?,
+            key: self.key(&row)?,
+            limits: words.limits,
+            tools: words.tools.or(row.known.map(|known| known.tools)).unwrap_or_default(),
+        })
+    }
+
+    /// Whether calls to a provider cost nothing because it runs on the person's machine.
+    pub fn is_local(&self, provider: &str) -> bool {
+        self.row(provider).and_then(|row| row.known).is_some_and(|known| known.is_local)
+    }
+
+    /// Where a provider's key comes from; none if there is none. For people, who must not see the key.
+    pub fn key_origin(&self, provider: &str) -> Result<Option<String>, ProviderError> {
+        let row = self.row(provider).ok_or_else(|| self.unknown_provider(provider))?;
+        match self.key(&row) {
+            Ok(key) => Ok(key.map(|key| key.origin().to_owned())),
+            Err(ProviderError::NoKey { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The first provider with a key and a model to begin with, and that model's name.
+    pub fn first_ready(&self) -> Option<(&'static Provider, String)> {
+        Provider::all().iter().find_map(|provider| {
+            let model = provider.default_model?;
+            let has_key =
+                matches!(self.key_origin(provider.name), Ok(Some(_)) | Err(ProviderError::BadKey { .. }));
+            has_key.then(|| (provider, format!("{}/{model}", provider.name)))
+        })
+    }
+
+    /// The names of all providers: the table's, then the person's own.
+    pub fn names(&self) -> Vec<&str> {
+        let own = self.words.keys().map(String::as_str).filter(|name| Provider::find(name).is_none());
+        Provider::all().iter().map(|provider| provider.name).chain(own).collect()
+    }
+
+    fn row<'a>(&'a self, name: &'a str) -> Option<Row<'a>> {
+        let known = Provider::find(name);
+        let name = known.map_or(name, |known| known.name);
+        let aliases = known.map_or(&[][..], |known| known.aliases);
+        let mut names = std::iter::once(&name).chain(aliases);
+        let words = names.find_map(|name| self.words.get(*name));
+        (known.is_some() || words.is_some()).then_some(Row { name, known, words })
+    }
+
+    fn base_url(&self, row: &Row<'_>) -> Result<String, ProviderError> {
+        let given =
+            self.given.as_ref().filter(|(provider, _)| provider == row.name).map(|(_, url)| url.clone());
+        let said = given.or_else(|| row.words?.base_url.clone()).or_else(|| self.url_variable(row));
+        let Some(BaseUrl { url, origin }) = said else {
+            let usual = row.known.and_then(|known| known.base_url).map(str::to_owned);
+            return usual.ok_or_else(|| ProviderError::NoBaseUrl { provider: row.name.to_owned() });
+        };
+        address::base_url(&url, row.format()).map_err(|problem| ProviderError::BadBaseUrl {
+            provider: row.name.to_owned(),
+            origin,
+            problem,
+        })
+    }
+
+    fn url_variable(&self, row: &Row<'_>) -> Option<BaseUrl> {
+        let (name, value) = self.first_set(row.known?.url_variables)?;
+        let url = if row.name == OLLAMA { address::ollama_host(value) } else { value.to_owned() };
+        Some(BaseUrl { url, origin: name.to_owned() })
+    }
+
+    fn key(&self, row: &Row<'_>) -> Result<Option<Key>, ProviderError> {
+        let bad = |origin: &str| {
+            let (provider, origin) = (row.name.to_owned(), origin.to_owned());
+            move |problem| ProviderError::BadKey { provider, origin, problem }
+        };
+        if let Some(key) = row.words.and_then(|words| words.key.as_ref()) {
+            let secret = address::key(key.secret()).map_err(bad(key.origin()))?;
+            return Ok(Some(Key::new(secret, key.origin())));
+        }
+        let own = row.words.and_then(|words| words.key_env.as_deref());
+        let usual = row.known.map_or(&[][..], |known| known.key_variables);
+        let found = match &own {
+            Some(own) => self.first_set(std::slice::from_ref(own)),
+            None => self.first_set(usual),
+        };
+        match found {
+            Some((name, value)) => {
+                let secret = address::key(value).map_err(bad(name))?;
+                Ok(Some(Key::new(secret, name)))
+            }
+            None if own.is_some() || row.known.is_some_and(|known| known.key == KeyNeed::Needed) => {
+                let variables = own.map_or_else(|| usual.join(" or "), str::to_owned);
+                Err(ProviderError::NoKey { provider: row.name.to_owned(), variables })
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn first_set<'a>(&'a self, names: &[&'a str]) -> Option<(&'a str, &'a str)> {
+        names.iter().find_map(|name| self.variables.get(*name).map(|value| (*name, value.as_str())))
+    }
+
+    fn meant(&self, provider: &str) -> Option<&str> {
+        nearest(provider, self.names())
+    }
+
+    fn unknown_provider(&self, name: &str) -> ProviderError {
+        ProviderError::UnknownProvider {
+            name: name.to_owned(),
+            hint: hint(self.meant(name)),
+            known: self.names().join(", "),
+        }
+    }
+}
+
+fn no_model(provider: &str, known: Option<&'static Provider>) -> ProviderError {
+    let example = known.and_then(|known| known.default_model);
+    ProviderError::NoModel {
+        provider: provider.to_owned(),
+        example: example.map_or_else(String::new, |model| format!(", for example `{provider}/{model}`")),
+    }
+}
