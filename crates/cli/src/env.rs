@@ -23,6 +23,11 @@ const NO_COLOR: &str = "NO_COLOR";
 /// The terminal's kind; `dumb` can neither colour nor move its cursor.
 const TERM: &str = "TERM";
 
+/// The proxy that model traffic goes through; the usual variable, in either spelling.
+pub(crate) const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+/// Hosts that are asked without a proxy.
+pub(crate) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
 /// The folder of Posse in a directory of the XDG convention.
 const FOLDER: &str = "posse";
 /// The settings file in the folder of Posse.

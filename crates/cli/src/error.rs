@@ -26,6 +26,8 @@ pub(crate) struct CliError {
 enum Kind {
     /// What was typed cannot be right; nothing was done.
     Usage,
+    /// A key is missing or cannot be one; nothing was done.
+    Unauthenticated,
     /// It could not be carried out.
     Failed,
     /// The run has nobody who carries it.
@@ -47,6 +49,11 @@ impl CliError {
     /// What was typed cannot be right.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Kind::Usage, message)
+    }
+
+    /// A key is missing or cannot be one.
+    pub(crate) fn unauthenticated(message: impl Into<String>) -> Self {
+        Self::new(Kind::Unauthenticated, message)
     }
 
     /// It could not be carried out.
@@ -79,6 +86,7 @@ impl CliError {
     pub(crate) fn exit(&self) -> Exit {
         match self.kind {
             Kind::Usage => Exit::USAGE,
+            Kind::Unauthenticated => Exit::UNAUTHENTICATED,
             Kind::Failed => Exit::FAILED,
             Kind::Interrupted => Exit::INTERRUPTED,
             Kind::ReaderGone => Exit::DONE,

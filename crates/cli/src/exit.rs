@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use posse::Finished;
+use posse_domain::code::Code;
 use posse_domain::lifecycle::FailKind;
 
 /// How the command ends.
@@ -18,6 +19,8 @@ impl Exit {
     pub(crate) const USAGE: Exit = Exit(2);
     /// The run was cancelled.
     pub(crate) const CANCELLED: Exit = Exit(3);
+    /// A key is missing, or a provider does not accept it.
+    pub(crate) const UNAUTHENTICATED: Exit = Exit(4);
     /// A budget or a timeout ended the run.
     pub(crate) const EXHAUSTED: Exit = Exit(5);
     /// The run was left in the middle and can be resumed.
@@ -27,6 +30,7 @@ impl Exit {
     pub(crate) fn of(finished: &Finished) -> Exit {
         match (finished.status, &finished.failure) {
             ("completed", _) => Exit::DONE,
+            (_, Some((_, reason))) if is_about_key(reason) => Exit::UNAUTHENTICATED,
             ("cancelled", _) | (_, Some((FailKind::Cancelled, _))) => Exit::CANCELLED,
             (_, Some((FailKind::Budget | FailKind::Timeout, _))) => Exit::EXHAUSTED,
             _ => Exit::FAILED,
@@ -37,6 +41,11 @@ impl Exit {
     pub(crate) fn of_applied(finished: &Finished, applied: Option<bool>) -> Exit {
         if applied == Some(false) { Exit::FAILED } else { Exit::of(finished) }
     }
+}
+
+/// Whether a run failed because of a key: its reason begins with the code.
+fn is_about_key(reason: &str) -> bool {
+    reason.strip_prefix(Code::Unauthenticated.as_str()).is_some_and(|rest| rest.starts_with(':'))
 }
 
 impl From<Exit> for ExitCode {

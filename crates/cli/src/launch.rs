@@ -2,11 +2,12 @@
 //! working directory. Nothing has been written when this is made, and it can be handed to another process.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use posse::ports::Models;
+use posse::ports::Models as _;
 use posse::{
-    Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, NewRun, OnAsk,
-    Rules,
+    Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
+    NewRun, OnAsk, Rules,
 };
 use posse_domain::budget::DEFAULT_BASE_TURNS;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
@@ -14,10 +15,10 @@ use posse_domain::plan::{Plan, UnownedWriters};
 use serde::{Deserialize, Serialize};
 
 use crate::approvals;
-use crate::commands::demo;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::limit::Limit;
+use crate::models;
 use crate::own_files;
 use crate::permissions::PermissionArgs;
 use crate::settings::{Origin, Settings, Sourced};
@@ -74,6 +75,8 @@ pub(crate) struct Launch {
     on_ask: OnAsk,
     unowned_writers: UnownedWriters,
     plan: Option<Plan>,
+    /// Where a flag says that a provider is.
+    pub(crate) base_url: Option<GivenBaseUrl>,
     /// Whether what it makes is brought into the checkout at its end.
     pub(crate) apply: bool,
 }
@@ -105,13 +108,19 @@ impl Launch {
                 own.model = Some(settle_model(name, cwd, models).map_err(wrong)?);
             }
         }
+        let base_url = models::given(&settings, context)?;
         let known = Definitions::builtin_and(definitions.clone());
         let root = definition.as_deref().unwrap_or(DEFAULT_ROOT);
         let root = known.find(root).map_err(|unknown| CliError::usage(format!("--agent: {unknown}")))?;
         let model = match own_model.map(str::to_owned).or_else(|| root.model.clone()) {
             Some(model) => model,
-            None => model_of(settings.model, cwd, models)?,
+            None => model_of(&settings, context, models)?,
         };
+        if let Some(limit) = settings.max_usd.as_ref().filter(|limit| limit.value.0.is_some()) {
+            let steps = plan.iter().flat_map(|plan| &plan.steps).filter_map(|step| step.model.as_deref());
+            let own = definitions.iter().filter_map(|definition| definition.model.as_deref());
+            priced(std::iter::once(model.as_str()).chain(own).chain(steps), &limit.origin, models)?;
+        }
         let dir = working_dir(dir, cwd)?;
         permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
@@ -128,7 +137,12 @@ impl Launch {
             max_depth,
             default_max_depth: settings.max_depth.map(|depth| depth.value),
             max_orchestration_depth: settings.max_orchestration_depth.map(|depth| depth.value),
-            budget: Budget { agents: max_agents, tokens: limit(settings.max_tokens, None), ..Budget::NONE },
+            budget: Budget {
+                agents: max_agents,
+                tokens: limit(settings.max_tokens, None),
+                usd: settings.max_usd.and_then(|limit| limit.value.0),
+                wall_ms: settings.max_time.and_then(|limit| limit.value.0).map(milliseconds),
+            },
             parallel: settings
                 .parallel
                 .map_or(DEFAULT_PARALLEL, |limit| limit.value.as_u32().unwrap_or(u32::MAX)),
@@ -138,6 +152,7 @@ impl Launch {
             on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),
             unowned_writers,
             plan,
+            base_url,
             apply,
         })
     }
@@ -168,6 +183,10 @@ impl Launch {
             Some(plan) => run.plan(plan),
             None => run,
         };
+        let run = match self.base_url {
+            Some(given) => run.base_url(given.provider, given.url),
+            None => run,
+        };
         match self.max_depth {
             Some(depth) => run.max_depth(depth),
             None => run,
@@ -175,13 +194,27 @@ impl Launch {
     }
 }
 
-/// The models of a process that carries runs: scripts by their path, and the demo's.
-pub(crate) fn models(context: &Context) -> Catalog {
-    let models = Catalog::new(&context.environment.cwd);
-    for (name, model) in demo::models() {
-        models.insert(name, model);
+fn milliseconds(time: Duration) -> u64 {
+    time.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// A limit in dollars needs every model's price, before anything is spent.
+fn priced<'a>(
+    names: impl Iterator<Item = &'a str>,
+    origin: &Origin,
+    models: &Catalog,
+) -> Result<(), CliError> {
+    for name in names {
+        let model = models.resolve(name).map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
+        if model.facts().price.is_none() {
+            let message = format!("{origin}: the price of `{name}` is unknown, so money cannot be limited");
+            return Err(CliError::usage(message).hint(format!(
+                "set it in the settings, in dollars for a million tokens: `prices: {{{name}: {{input: 3, output: 15}}}}`; \
+                 or limit tokens with --max-tokens"
+            )));
+        }
     }
-    models
+    Ok(())
 }
 
 /// The run's rules, and what was allowed in advance: typed for this run, or kept for its directory.
@@ -213,23 +246,30 @@ fn note_ceiling(max_depth: Option<u32>, ceiling: Option<&Sourced<u32>>) {
     }
 }
 
-fn model_of(model: Option<Sourced<String>>, cwd: &Path, models: &Catalog) -> Result<String, CliError> {
-    let Some(Sourced { value, origin }) = model else {
-        return Err(CliError::usage("no model is set")
-            .hint("name one with --model, for example --model scripted/<file>, or see `posse demo`"));
+fn model_of(settings: &Settings, context: &Context, models: &Catalog) -> Result<String, CliError> {
+    let cwd = &context.environment.cwd;
+    let Some(Sourced { value, origin }) = &settings.model else {
+        let chosen = models::choose(settings, context)?;
+        return models.settle(&chosen).map_err(|error| models::problem("", &error));
     };
     // A path in the settings file means the same wherever the command is typed.
-    let base = match &origin {
+    let base = match origin {
         Origin::File { path, .. } => path.parent().unwrap_or(cwd),
         Origin::Variable(_) | Origin::Flag(_) => cwd,
     };
-    settle_model(&value, base, models).map_err(|problem| CliError::usage(format!("{origin}: {problem}")))
+    let origin = origin.to_string();
+    let named = models.settle(value).map_err(|error| models::problem(&origin, &error))?;
+    settle_model(&named, base, models).map_err(|problem| CliError::usage(format!("{origin}: {problem}")))
 }
 
-/// Finds a model, and gives the name under which any process finds it again: a script's path is made whole.
+/// Finds a model, and gives the name under which any process finds it again: that of a provider's model is full, and a
+/// script's path is made whole.
 pub(crate) fn settle_model(name: &str, base: &Path, models: &Catalog) -> Result<String, String> {
     let script = name.strip_prefix(SCRIPTED).filter(|file| !file.is_empty());
-    let Some(file) = script else { return models.resolve(name).map(|_| name.to_owned()) };
+    let Some(file) = script else {
+        models.resolve(name)?;
+        return models.full_name(name).map_err(|error| error.to_string());
+    };
     // Loaded by the name that was typed, because errors call it so.
     let model = Catalog::new(base).resolve(name)?;
     let path = base.join(file);

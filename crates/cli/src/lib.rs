@@ -21,6 +21,7 @@ mod ids;
 mod json;
 mod launch;
 mod limit;
+mod models;
 mod output;
 mod own_files;
 mod permissions;

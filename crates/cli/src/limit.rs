@@ -2,8 +2,17 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
+use posse_domain::budget::Usd;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+/// How money is written, for errors.
+const MONEY: &str = "dollars such as `5` or `0.50`, or `none`";
+/// How a time is written, for errors.
+const TIME: &str = "a time such as `90s`, `30m` or `1h30m`, or `none`";
+/// Longest time that is accepted: ten years.
+const TIME_MAX_SECONDS: u64 = 10 * 365 * 86_400;
 
 /// A number of at least `LEAST`, or no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +75,99 @@ impl<'de, const LEAST: u64> Deserialize<'de> for Limit<LEAST> {
     }
 }
 
+/// Dollars, or no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MoneyLimit(pub(crate) Option<Usd>);
+
+impl FromStr for MoneyLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("expected {MONEY}");
+        match text {
+            "none" => Ok(Self(None)),
+            text => {
+                let dollars: f64 = text.trim_start_matches('$').parse().map_err(|_| expected())?;
+                Usd::try_from(dollars).map(|usd| Self(Some(usd))).map_err(|_| expected())
+            }
+        }
+    }
+}
+
+/// A time, or no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimeLimit(pub(crate) Option<Duration>);
+
+impl FromStr for TimeLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let expected = || format!("expected {TIME}");
+        let mut seconds = 0_u64;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(expected)?;
+            let letters = rest[digits..].find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len() - digits);
+            let number: u64 = rest[..digits].parse().map_err(|_| expected())?;
+            let unit = match &rest[digits..digits + letters] {
+                "s" => 1,
+                "m" | "min" => 60,
+                "h" => 3_600,
+                "d" => 86_400,
+                _ => return Err(expected()),
+            };
+            seconds =
+                number.checked_mul(unit).and_then(|more| seconds.checked_add(more)).ok_or_else(expected)?;
+            rest = &rest[digits + letters..];
+        }
+        if seconds == 0 || seconds > TIME_MAX_SECONDS {
+            return Err(expected());
+        }
+        Ok(Self(Some(Duration::from_secs(seconds))))
+    }
+}
+
+/// Reads a limit that is typed the same in a file.
+macro_rules! read_as_typed {
+    ($limit:ty, $expected:expr) => {
+        impl<'de> Deserialize<'de> for $limit {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct TypedVisitor;
+                impl Visitor<'_> for TypedVisitor {
+                    type Value = $limit;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expected)
+                    }
+
+                    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+                        number.to_string().parse().map_err(E::custom)
+                    }
+
+                    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+                        number.to_string().parse().map_err(E::custom)
+                    }
+
+                    fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
+                        number.to_string().parse().map_err(E::custom)
+                    }
+
+                    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_any(TypedVisitor)
+            }
+        }
+    };
+}
+
+read_as_typed!(MoneyLimit, MONEY);
+read_as_typed!(TimeLimit, TIME);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +180,27 @@ mod tests {
         assert!("0".parse::<Limit<1>>().is_err());
         for bad in ["", "-1", "1.5", "unlimited", "1k"] {
             assert!(bad.parse::<Limit<0>>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn money_and_time_have_units_that_cannot_be_mistaken() {
+        let usd = |text: &str| text.parse::<MoneyLimit>().map(|limit| limit.0.map(Usd::micros));
+        for (text, micros) in [("5", 5_000_000), ("0.50", 500_000), ("$1.25", 1_250_000), ("0", 0)] {
+            assert_eq!(usd(text), Ok(Some(micros)), "{text}");
+        }
+        assert_eq!(usd("none"), Ok(None));
+        for bad in ["", "-1", "five", "1e99", "0.00000001", "5 USD"] {
+            assert!(usd(bad).is_err(), "{bad}");
+        }
+        let seconds = |text: &str| text.parse::<TimeLimit>().map(|limit| limit.0.map(|time| time.as_secs()));
+        for (text, expected) in [("90s", 90), ("30m", 1_800), ("2h", 7_200), ("1h30m", 5_400), ("1d", 86_400)]
+        {
+            assert_eq!(seconds(text), Ok(Some(expected)), "{text}");
+        }
+        assert_eq!(seconds("none"), Ok(None));
+        for bad in ["", "30", "0s", "m", "-5m", "1.5h", "5 m", "5x", "99999999999999999999s", "4000d"] {
+            assert!(seconds(bad).is_err(), "{bad}");
         }
     }
 }

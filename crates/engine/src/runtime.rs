@@ -11,7 +11,9 @@ use posse_domain::contract::{
     StepTerms,
 };
 use posse_domain::definition::Definition;
-use posse_domain::event::{BaseSnapshot, Event, EventBody, RunStarted, RunTerms, UnownedWriters};
+use posse_domain::event::{
+    BaseSnapshot, Event, EventBody, GivenBaseUrl, RunStarted, RunTerms, UnownedWriters,
+};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Outcome, Run, TASK_PROMPT_MAX_BYTES};
@@ -107,6 +109,8 @@ pub struct RunSpec {
     pub operator_rules: Rules,
     /// Rules of this run.
     pub run_rules: Rules,
+    /// Where a person said that a provider is, for this run.
+    pub base_url: Option<GivenBaseUrl>,
     /// What a person allowed in advance.
     pub approvals: Approvals,
     /// The plan that the host carries out; none lets the root decide.
@@ -601,6 +605,7 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnaps
             run_rules: spec.run_rules.clone(),
             approvals: spec.approvals.clone(),
             unowned_writers: spec.plan.as_ref().map_or(spec.unowned_writers, |plan| plan.unowned_writers),
+            base_url: spec.base_url.clone(),
         },
         definitions: spec.definitions.clone(),
         base,

@@ -75,6 +75,17 @@ impl Catalog {
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(name.into(), model);
     }
 
+    /// The full name of a model that can be asked: its provider is known, and so are its place and its key.
+    pub fn settle(&self, name: &str) -> Result<String, ProviderError> {
+        let full = self.full_name(name)?;
+        if self.get(&full).is_none()
+            && let Some((provider, _)) = full.split_once('/').filter(|(provider, _)| *provider != SCRIPTED)
+        {
+            self.providers.endpoint(provider)?;
+        }
+        Ok(full)
+    }
+
     fn get(&self, name: &str) -> Option<Arc<dyn Model>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }

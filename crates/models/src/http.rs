@@ -96,6 +96,19 @@ impl Http {
         }
     }
 
+    /// Asks for a small document, without a key and within this time; none if there is no good answer.
+    pub(crate) async fn get(&self, url: Url, within: Duration) -> Option<Vec<u8>> {
+        let asked = async {
+            let client = self.client(&url).await.ok()?;
+            let mut answered = Answered::new(client.get(url.clone()).send().await.ok()?).ok()?;
+            if !answered.is_success() {
+                return None;
+            }
+            Some(answered.error_body().await)
+        };
+        tokio::time::timeout(within, asked).await.ok().flatten()
+    }
+
     async fn client(&self, url: &Url) -> Result<&Client, Problem> {
         let secure = url.scheme() == "https";
         let cell = if secure { &self.shared.secure } else { &self.shared.plain };

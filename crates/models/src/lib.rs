@@ -21,5 +21,5 @@ pub use catalog::Catalog;
 pub use endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
 pub use http::{Http, Proxy};
 pub use prices::{PriceTag, Prices, prices_taken};
-pub use provider::{BaseUrl, KeyNeed, Provider, ProviderError, ProviderWords, Providers};
+pub use provider::{BaseUrl, KeyNeed, Provider, ProviderError, ProviderWords, Providers, ollama_models};
 pub use remote::remote;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use posse_engine::ports::{Faults, Model, Models, Store, System, TenantId, Tool};
 use posse_engine::{Parts, Runtime, RuntimeOptions};
 use posse_host::sandbox::{Sandbox, SandboxOptions};
-use posse_models::Catalog;
+use posse_models::{Catalog, Prices, Providers};
 use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 use posse_tools::{Hands, Outputs, Search};
 
@@ -31,6 +31,8 @@ pub struct PosseBuilder {
     models: Vec<(String, Arc<dyn Model>)>,
     catalog: Option<Arc<dyn Models>>,
     script_dir: PathBuf,
+    providers: Providers,
+    prices: Prices,
     tools: Vec<Tool>,
     system: Option<Arc<dyn System>>,
     faults: Faults,
@@ -48,6 +50,8 @@ impl Default for PosseBuilder {
             models: Vec::new(),
             catalog: None,
             script_dir: PathBuf::from("."),
+            providers: Providers::default(),
+            prices: Prices::default(),
             tools: Vec::new(),
             system: None,
             faults: Faults::default(),
@@ -95,6 +99,19 @@ impl PosseBuilder {
     /// Finds models in a catalogue of the embedder's own.
     pub fn models(mut self, models: Arc<dyn Models>) -> Self {
         self.catalog = Some(models);
+        self
+    }
+
+    /// Reaches providers as this says: where they are, with which keys, within which limits. Nothing is read from the
+    /// environment; without this only providers are reached that want no key.
+    pub fn providers(mut self, providers: Providers) -> Self {
+        self.providers = providers;
+        self
+    }
+
+    /// Prices that go before those of Posse's table.
+    pub fn prices(mut self, prices: Prices) -> Self {
+        self.prices = prices;
         self
     }
 
@@ -199,7 +216,7 @@ impl PosseBuilder {
             },
         };
         let models = self.catalog.unwrap_or_else(|| {
-            let catalog = Catalog::new(self.script_dir);
+            let catalog = Catalog::new(self.script_dir).providers(self.providers).prices(self.prices);
             for (name, model) in self.models {
                 catalog.insert(name, model);
             }

@@ -56,7 +56,7 @@ pub use new_run::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, NewRun};
 pub use posse_agent::definition::{Definitions, builtin, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, effective_max_depth};
 pub use posse_domain::definition::Definition;
-pub use posse_domain::event::{EventBody, OrderChecker, RunResult};
+pub use posse_domain::event::{EventBody, GivenBaseUrl, OrderChecker, RunResult};
 pub use posse_domain::id::{AgentId, RunId};
 pub use posse_domain::permission::{
     Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules,
@@ -69,7 +69,10 @@ pub use posse_host::workspace::{
     Applied, ApplyError, DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, DiffForm,
     DiffOptions, GIT_PATH, WorkspaceError, WorkspaceOptions,
 };
-pub use posse_models::{Catalog, scripted};
+pub use posse_models::{
+    BaseUrl, Catalog, Endpoint, Format, Http, Key, KeyNeed, Limits, PriceTag, Prices, Provider,
+    ProviderError, ProviderWords, Providers, Proxy, ToolCalls, ollama_models, prices_taken, scripted,
+};
 pub use posse_tools::Search;
 pub use requests::Request;
 pub use waits::ProviderWait;
@@ -216,6 +219,15 @@ impl Posse {
     /// An agent's events as a task's: status, message, error, done.
     pub fn task_events(&self, agent: &AgentId) -> TaskEvents {
         TaskEvents::new(self.events(&agent.run(), 0), agent.clone())
+    }
+
+    /// Where a person said that a provider is when they started the run; see [`NewRun::base_url`].
+    pub async fn base_url(&self, run: &RunId) -> Result<Option<GivenBaseUrl>, Error> {
+        let first = self.events(run, 0).try_next().await?;
+        Ok(match first.map(|event| event.body) {
+            Some(EventBody::RunStarted(started)) => started.terms.base_url,
+            _ => None,
+        })
     }
 
     /// Waits until a run has ended, whichever process carries it.

@@ -5,7 +5,7 @@ use std::path::Path;
 use posse_agent::definition::Definitions;
 use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
 use posse_domain::definition::Definition;
-use posse_domain::event::UnownedWriters;
+use posse_domain::event::{GivenBaseUrl, UnownedWriters};
 use posse_domain::permission::{Approvals, OnAsk, Rules};
 use posse_domain::plan::Plan;
 use posse_engine::RunSpec;
@@ -39,6 +39,7 @@ pub struct NewRun {
     on_ask: OnAsk,
     unowned_writers: UnownedWriters,
     plan: Option<Plan>,
+    base_url: Option<GivenBaseUrl>,
     attended: bool,
 }
 
@@ -65,6 +66,7 @@ impl NewRun {
             on_ask: OnAsk::Deny,
             unowned_writers: UnownedWriters::Queue,
             plan: None,
+            base_url: None,
             attended: false,
         }
     }
@@ -183,6 +185,13 @@ impl NewRun {
         self
     }
 
+    /// Remembers in the journal where a provider is for this run, without a trailing slash. It is for whoever resumes
+    /// the run ([`Posse::base_url`](crate::Posse::base_url)): calls go where the catalogue says.
+    pub fn base_url(mut self, provider: impl Into<String>, url: impl Into<String>) -> Self {
+        self.base_url = Some(GivenBaseUrl { provider: provider.into(), url: url.into() });
+        self
+    }
+
     /// Says that somebody attends to this process and answers the root's questions
     /// ([`Posse::requests`](crate::Posse::requests), [`Posse::answer`](crate::Posse::answer)). It holds until the
     /// process ends; whoever resumes the run says it anew.
@@ -193,7 +202,7 @@ impl NewRun {
 
     pub(crate) fn into_spec(self, known_tools: &[&str]) -> Result<RunSpec, Error> {
         let model = self.model.ok_or_else(|| {
-            Error::invalid("model", "no model is set; use `scripted/<file>`, or try `posse demo`")
+            Error::invalid("model", "no model is set: name one as `provider/model`, or `scripted/<file>`")
         })?;
         for definition in &self.definitions {
             if let Some(tool) = definition.tools.iter().find(|tool| !known_tools.contains(&tool.as_str())) {
@@ -226,6 +235,7 @@ impl NewRun {
             plan: self.plan,
             unowned_writers: self.unowned_writers,
             on_ask: self.on_ask,
+            base_url: self.base_url,
             attended: self.attended,
             definitions: definitions.iter().map(|definition| (**definition).clone()).collect(),
         })

@@ -9,9 +9,11 @@ use crate::carry::carry_and_apply;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{self, Launch};
+use crate::launch::Launch;
+use crate::models;
 use crate::output::Output;
 use crate::runtime;
+use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -35,7 +37,8 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
         let started = async {
             let signals = Signals::listen()?;
             let launch = read_launch()?;
-            let posse = context.open(launch::models(context))?;
+            let settings = Settings::resolve(&context.environment)?;
+            let posse = context.open(models::catalog(&settings, launch.base_url.as_ref(), context)?)?;
             let apply = launch.apply;
             let handle = posse.start(launch.into_new_run()).await?;
             Ok((signals, posse, handle, apply))

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::AgentArg;
-use crate::launch;
+use crate::models;
 use crate::output::note;
 use crate::runtime;
 use crate::signals::Signals;
@@ -45,7 +45,7 @@ pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliEr
         return Ok(Exit::DONE);
     }
     runtime::carrying(async {
-        let posse = context.open(launch::models(context))?;
+        let posse = context.open(models::usual(context)?)?;
         posse.cancel(&agent, &args.reason).await?;
         if args.no_wait {
             note(&format!("{agent} will be cancelled"));

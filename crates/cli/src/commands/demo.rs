@@ -18,7 +18,7 @@ use crate::carry::carry_and_tell;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{self, Launch, Wanted};
+use crate::launch::{Launch, Wanted};
 use crate::output::note;
 use crate::plan_file::{Judge, KnownArgs};
 use crate::runtime;
@@ -57,7 +57,7 @@ pub(crate) struct DemoArgs {
 
 /// Shows a run.
 pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError> {
-    let models = launch::models(context);
+    let models = crate::models::usual(context)?;
     let folder = project()?;
     let model = if args.fast { FAST_MODEL } else { MODEL };
     let plan = plan(context, &models)?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch;
+use crate::models;
 use crate::output::Output;
 use crate::plan_file::{self, Judge, KnownArgs};
 use crate::text::plural;
@@ -77,7 +77,7 @@ fn schema() -> Result<Exit, CliError> {
 
 fn check(args: &CheckArgs, context: &Context) -> Result<Exit, CliError> {
     let judge = Judge::new(&args.known, context)?;
-    let models = launch::models(context);
+    let models = models::usual(context)?;
     let mut output = Output::new();
     if args.json {
         let (text, base) = plan_file::read(&args.file, context)?;

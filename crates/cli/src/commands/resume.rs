@@ -9,8 +9,9 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
-use crate::launch;
+use crate::models;
 use crate::runtime;
+use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -39,9 +40,14 @@ pub(crate) struct ResumeArgs {
 /// Goes on with a run.
 pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
     let looking = context.look()?;
-    let found = runtime::looking(find(&looking, args))?;
+    let (found, given) = runtime::looking(async {
+        let found = find(&looking, args).await?;
+        let given = looking.base_url(&found.run).await?;
+        Ok((found, given))
+    })?;
     drop(looking);
-    let models = launch::models(context);
+    let settings = Settings::resolve(&context.environment)?;
+    let models = models::catalog(&settings, given.as_ref(), context)?;
     check_model(&found, &models)?;
     let (run, known) = (found.run, found.events);
     let state_dir = context.state_dir()?.to_owned();

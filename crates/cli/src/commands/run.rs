@@ -13,8 +13,9 @@ use crate::commands::plan::{MakeArgs, plan_for};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{self, Launch, Wanted};
-use crate::limit::Limit;
+use crate::launch::{Launch, Wanted};
+use crate::limit::{Limit, MoneyLimit, TimeLimit};
+use crate::models::{self, BASE_URL_FLAG};
 use crate::output::Output;
 use crate::permissions::PermissionArgs;
 use crate::plan_file::{Judge, KnownArgs};
@@ -38,9 +39,13 @@ pub(crate) struct RunArgs {
     /// Carry out a plan: a file, or `auto` to let the planner write one for the request
     #[arg(long, value_name = "FILE|auto")]
     plan: Option<String>,
-    /// The model, as provider/name; scripted/<file> answers from a YAML script
+    /// The model, as provider/name; scripted/<file> answers from a YAML script [default: that of the first provider
+    /// with a key, else of a local Ollama]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// Where the model's provider is, for example http://localhost:8080/v1
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
     /// The definition of the root agent [default: coder]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -62,6 +67,12 @@ pub(crate) struct RunArgs {
     /// Tokens of the whole tree, or none [default: none]
     #[arg(long, value_name = "N")]
     max_tokens: Option<Limit<0>>,
+    /// Dollars of the whole tree, or none [default: none]
+    #[arg(long, value_name = "USD")]
+    max_usd: Option<MoneyLimit>,
+    /// Wall time of the run, such as 90s, 30m or 2h, or none [default: none]
+    #[arg(long, value_name = "TIME")]
+    max_time: Option<TimeLimit>,
     /// Calls that run at once, or none [default: 32]
     #[arg(long, value_name = "N")]
     parallel: Option<Limit<1>>,
@@ -88,13 +99,14 @@ pub(crate) struct RunArgs {
 /// Starts a run.
 pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError> {
     let (detach, json) = (args.detach, args.json);
-    let models = launch::models(context);
+    let settings = args.settings().or(Settings::resolve(&context.environment)?);
+    let models = models::catalog(&settings, models::given(&settings, context)?.as_ref(), context)?;
     let plan = match args.planned(&models, context)? {
         Planned::Nothing => None,
         Planned::Plan(plan) => Some(*plan),
         Planned::Ended(exit) => return Ok(exit),
     };
-    let launch = Launch::new(args.wanted(plan, context)?, context, &models)?;
+    let launch = Launch::new(args.wanted(plan, settings)?, context, &models)?;
     if detach {
         let run = background::detach(&launch, context)?;
         let mut output = Output::new();
@@ -143,7 +155,8 @@ impl RunArgs {
                 let goal = typed("request", &self.request)?;
                 // Standard input can be read once.
                 self.request = vec![goal.clone()];
-                let args = MakeArgs::of_run(self.model.clone(), known, self.dir.clone());
+                let reached = (self.model.clone(), self.base_url.clone());
+                let args = MakeArgs::of_run(reached, known, self.dir.clone());
                 let plan = plan_for(&goal, args, models, context)?;
                 Ok(plan.map_or_else(Planned::Ended, |plan| Planned::Plan(Box::new(plan))))
             }
@@ -154,18 +167,25 @@ impl RunArgs {
         }
     }
 
-    fn wanted(self, plan: Option<Plan>, context: &Context) -> Result<Wanted, CliError> {
-        let flags = Settings {
-            model: Sourced::flag(self.model, "--model"),
+    /// What the flags say.
+    fn settings(&self) -> Settings {
+        Settings {
+            model: Sourced::flag(self.model.clone(), "--model"),
+            base_url: Sourced::flag(self.base_url.clone(), BASE_URL_FLAG),
+            max_usd: Sourced::flag(self.max_usd, "--max-usd"),
+            max_time: Sourced::flag(self.max_time, "--max-time"),
             max_turns: Sourced::flag(self.max_turns, "--max-turns"),
             max_agents: Sourced::flag(self.max_agents, "--max-agents"),
             max_tokens: Sourced::flag(self.max_tokens, "--max-tokens"),
             parallel: Sourced::flag(self.parallel, "--parallel"),
             on_ask: Sourced::flag(self.on_ask, "--on-ask"),
             ..Settings::default()
-        };
+        }
+    }
+
+    fn wanted(self, plan: Option<Plan>, settings: Settings) -> Result<Wanted, CliError> {
         Ok(Wanted {
-            settings: flags.or(Settings::resolve(&context.environment)?),
+            settings,
             request: match (&plan, self.request.is_empty()) {
                 (Some(plan), true) => plan.goal.clone(),
                 _ => typed("request", &self.request)?,

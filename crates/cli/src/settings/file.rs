@@ -1,19 +1,21 @@
 //! The person's settings file. Read strictly: whatever is unknown or ill-typed is an error with its line.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use posse::{OnAsk, Rules};
+use posse::{OnAsk, PriceTag, Rules};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::providers::{ProviderSettings, RawProvider};
 use super::sandbox::RawSandbox;
 use super::search::RawSearch;
 use super::workspace::{RawGc, RawWorkspace};
 use super::{Origin, Settings, Sourced, problem};
 use crate::error::CliError;
-use crate::limit::Limit;
+use crate::limit::{Limit, MoneyLimit, TimeLimit};
 
 /// Largest settings file.
 const SETTINGS_MAX_BYTES: u64 = 1024 * 1024;
@@ -25,6 +27,9 @@ struct RawSettings {
     model: Option<Spanned<String>>,
     agent: Option<RawAgent>,
     on_ask: Option<Spanned<OnAsk>>,
+    providers: Option<BTreeMap<String, RawProvider>>,
+    prices: Option<BTreeMap<String, Spanned<PriceTag>>>,
+    proxy: Option<Spanned<String>>,
     search: Option<RawSearch>,
     sandbox: Option<RawSandbox>,
     workspace: Option<RawWorkspace>,
@@ -40,6 +45,8 @@ struct RawAgent {
     max_turns: Option<Spanned<Limit<1>>>,
     max_agents: Option<Spanned<Limit<1>>>,
     max_tokens: Option<Spanned<Limit<0>>>,
+    max_usd: Option<Spanned<MoneyLimit>>,
+    max_time: Option<Spanned<TimeLimit>>,
     parallel: Option<Spanned<Limit<1>>>,
 }
 
@@ -74,7 +81,8 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         Err(serde_saphyr::Error::Eof { .. }) => None,
         read => read.map_err(|error| problem::in_file(&error, text, path))?,
     };
-    let RawSettings { model, agent, on_ask, search, sandbox, workspace, gc, rules } = raw.unwrap_or_default();
+    let RawSettings { model, agent, on_ask, providers, prices, proxy, search, sandbox, workspace, gc, rules } =
+        raw.unwrap_or_default();
     let agent = agent.unwrap_or_default();
     Ok(Settings {
         model: sourced(model, path),
@@ -83,8 +91,13 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         max_turns: sourced(agent.max_turns, path),
         max_agents: sourced(agent.max_agents, path),
         max_tokens: sourced(agent.max_tokens, path),
+        max_usd: sourced(agent.max_usd, path),
+        max_time: sourced(agent.max_time, path),
         parallel: sourced(agent.parallel, path),
         on_ask: sourced(on_ask, path),
+        base_url: None,
+        providers: ProviderSettings::sourced(providers.unwrap_or_default(), prices.unwrap_or_default(), path),
+        proxy: sourced(proxy, path),
         search: search.unwrap_or_default().sourced(path),
         sandbox: sandbox.unwrap_or_default().sourced(path),
         workspace: workspace.unwrap_or_default().sourced(path),

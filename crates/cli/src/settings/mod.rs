@@ -4,6 +4,7 @@
 
 mod file;
 mod problem;
+mod providers;
 mod sandbox;
 mod search;
 mod variables;
@@ -14,23 +15,29 @@ use std::path::PathBuf;
 
 use posse::{OnAsk, Rules};
 
+use self::providers::ProviderSettings;
 use self::sandbox::SandboxSettings;
 use self::search::SearchSettings;
 use self::workspace::{GcKeys, WorkspaceKeys};
 use crate::env::Environment;
 use crate::error::CliError;
-use crate::limit::Limit;
+use crate::limit::{Limit, MoneyLimit, TimeLimit};
 
-/// Every key there is. `rules` and `sandbox` can only be written in the file.
-const KEYS: [&str; 27] = [
+/// Every key there is. `rules`, `sandbox`, `providers` and `prices` can only be written in the file.
+const KEYS: [&str; 32] = [
     "model",
     "agent.max_depth",
     "agent.max_orchestration_depth",
     "agent.max_turns",
     "agent.max_agents",
     "agent.max_tokens",
+    "agent.max_usd",
+    "agent.max_time",
     "agent.parallel",
     "on_ask",
+    "providers",
+    "prices",
+    "proxy",
     "search.provider",
     "search.url",
     "search.key",
@@ -109,10 +116,20 @@ pub(crate) struct Settings {
     pub(crate) max_agents: Option<Sourced<Limit<1>>>,
     /// `agent.max_tokens`: tokens of a tree.
     pub(crate) max_tokens: Option<Sourced<Limit<0>>>,
+    /// `agent.max_usd`: dollars of a tree.
+    pub(crate) max_usd: Option<Sourced<MoneyLimit>>,
+    /// `agent.max_time`: wall time of a run.
+    pub(crate) max_time: Option<Sourced<TimeLimit>>,
     /// `agent.parallel`: calls that run at once.
     pub(crate) parallel: Option<Sourced<Limit<1>>>,
     /// `on_ask`: what becomes of a question that nobody answers at once.
     pub(crate) on_ask: Option<Sourced<OnAsk>>,
+    /// `--base-url`: where the provider of `model` is. There is no key for it: `providers` has it for each provider.
+    pub(crate) base_url: Option<Sourced<String>>,
+    /// `providers` and `prices`.
+    pub(crate) providers: ProviderSettings,
+    /// `proxy`: what model traffic goes through.
+    pub(crate) proxy: Option<Sourced<String>>,
     /// `search`: who is asked when an agent searches the web.
     pub(crate) search: SearchSettings,
     /// `sandbox`: what commands of agents see and may use.
@@ -144,8 +161,13 @@ impl Settings {
             max_turns: self.max_turns.or(other.max_turns),
             max_agents: self.max_agents.or(other.max_agents),
             max_tokens: self.max_tokens.or(other.max_tokens),
+            max_usd: self.max_usd.or(other.max_usd),
+            max_time: self.max_time.or(other.max_time),
             parallel: self.parallel.or(other.parallel),
             on_ask: self.on_ask.or(other.on_ask),
+            base_url: self.base_url.or(other.base_url),
+            providers: self.providers.or(other.providers),
+            proxy: self.proxy.or(other.proxy),
             search: self.search.or(other.search),
             sandbox: if self.sandbox == SandboxSettings::default() { other.sandbox } else { self.sandbox },
             workspace: self.workspace.or(other.workspace),

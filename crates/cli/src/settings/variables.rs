@@ -53,6 +53,9 @@ impl Settings {
             "agent.max_turns" => self.max_turns = sourced(Limit::from_str(value)?, name),
             "agent.max_agents" => self.max_agents = sourced(Limit::from_str(value)?, name),
             "agent.max_tokens" => self.max_tokens = sourced(Limit::from_str(value)?, name),
+            "agent.max_usd" => self.max_usd = sourced(value.parse()?, name),
+            "agent.max_time" => self.max_time = sourced(value.parse()?, name),
+            "proxy" => self.proxy = sourced(value.to_owned(), name),
             "agent.parallel" => self.parallel = sourced(Limit::from_str(value)?, name),
             "on_ask" => self.on_ask = sourced(on_ask(value)?, name),
             _ => match key.split_once('.') {

@@ -37,6 +37,19 @@ pub struct RunTerms {
     /// What becomes of writers that own nothing of their own.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub unowned_writers: UnownedWriters,
+    /// Where a person said that a provider is, for this run. Never with a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<GivenBaseUrl>,
+}
+
+/// Where a provider is, as a person said it for one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GivenBaseUrl {
+    /// The provider.
+    pub provider: String,
+    /// Its base URL.
+    pub url: String,
 }
 
 /// See [`super::EventBody::RunStarted`].

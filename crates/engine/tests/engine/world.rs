@@ -257,6 +257,7 @@ impl World {
             plan: None,
             unowned_writers: posse_domain::event::UnownedWriters::Queue,
             on_ask: OnAsk::Deny,
+            base_url: None,
             attended: false,
         }
     }

@@ -4,11 +4,13 @@
 //! and flags, and nowhere else. From both comes an [`Endpoint`](crate::Endpoint).
 
 mod address;
+mod ollama;
 mod said;
 mod table;
 
 use thiserror::Error;
 
+pub use ollama::ollama_models;
 pub use said::{BaseUrl, ProviderWords, Providers};
 
 use crate::endpoint::{Format, ToolCalls};

@@ -15,8 +15,9 @@ use crate::commands::run::typed;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{self, Launch, Wanted};
-use crate::limit::Limit;
+use crate::launch::{Launch, Wanted};
+use crate::limit::{Limit, MoneyLimit, TimeLimit};
+use crate::models::{self, BASE_URL_FLAG};
 use crate::output::{Output, note};
 use crate::permissions::PermissionArgs;
 use crate::plan_file::{Judge, KnownArgs, report};
@@ -43,9 +44,13 @@ pub(crate) struct MakeArgs {
     /// Write over a file that is there
     #[arg(long, requires = "output")]
     force: bool,
-    /// The planner's model, as provider/name; scripted/<file> answers from a YAML script
+    /// The planner's model, as provider/name; scripted/<file> answers from a YAML script [default: that of the first
+    /// provider with a key, else of a local Ollama]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// Where the model's provider is, for example http://localhost:8080/v1
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
     #[command(flatten)]
     known: KnownArgs,
     /// The working directory [default: the current one]
@@ -57,6 +62,12 @@ pub(crate) struct MakeArgs {
     /// Tokens of each of its at most two runs, or none [default: none]
     #[arg(long, value_name = "N")]
     max_tokens: Option<Limit<0>>,
+    /// Dollars of each of its at most two runs, or none [default: none]
+    #[arg(long, value_name = "USD")]
+    max_usd: Option<MoneyLimit>,
+    /// Wall time of each of its at most two runs, such as 90s, 30m or 2h, or none [default: none]
+    #[arg(long, value_name = "TIME")]
+    max_time: Option<TimeLimit>,
 }
 
 /// What came of asking the planner.
@@ -109,8 +120,11 @@ pub(crate) fn plan_for(
 /// Asks the planner, once more if its first answer has problems. An answer that comes back has none.
 fn ask_planner(goal: &str, args: MakeArgs, judge: &Judge, context: &Context) -> Result<Asked, CliError> {
     let request = first_request(goal, &judge.definitions, &judge.root);
-    let models = launch::models(context);
-    let launch = Launch::new(args.wanted(request.clone(), context)?, context, &models)?;
+    let wanted = args.wanted(request.clone(), context)?;
+    let given = models::given(&wanted.settings, context)?;
+    let models = models::catalog(&wanted.settings, given.as_ref(), context)?;
+    let judging = models::catalog(&wanted.settings, given.as_ref(), context)?;
+    let launch = Launch::new(wanted, context, &models)?;
     let (asked, problems) = runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models)?;
@@ -118,7 +132,7 @@ fn ask_planner(goal: &str, args: MakeArgs, judge: &Judge, context: &Context) -> 
             Asked::Answer(answer) => answer,
             ended @ Asked::Ended(_) => return Ok((ended, Vec::new())),
         };
-        let problems = judge.problems(&answer, context);
+        let problems = judge.problems(&answer, context, &judging);
         if problems.is_empty() {
             return Ok((Asked::Answer(answer), problems));
         }
@@ -126,7 +140,7 @@ fn ask_planner(goal: &str, args: MakeArgs, judge: &Judge, context: &Context) -> 
         let again = launch.with_request(second_request(&request, &answer, &problems));
         let answer = ask(&posse, again, &mut signals, context).await?;
         let problems = match &answer {
-            Asked::Answer(answer) => judge.problems(answer, context),
+            Asked::Answer(answer) => judge.problems(answer, context, &judging),
             Asked::Ended(_) => Vec::new(),
         };
         Ok((answer, problems))
@@ -144,21 +158,27 @@ fn ask_planner(goal: &str, args: MakeArgs, judge: &Judge, context: &Context) -> 
 
 impl Judge {
     /// What is wrong with a plan that names files from where the command was typed.
-    fn problems(&self, text: &str, context: &Context) -> Vec<PlanProblem> {
-        let models = launch::models(context);
-        self.judge(text, &context.environment.cwd, &models).err().unwrap_or_default()
+    fn problems(&self, text: &str, context: &Context, models: &Catalog) -> Vec<PlanProblem> {
+        self.judge(text, &context.environment.cwd, models).err().unwrap_or_default()
     }
 }
 
 impl MakeArgs {
     /// The planner of a run that carries its plan out at once.
-    pub(crate) fn of_run(model: Option<String>, known: KnownArgs, dir: Option<PathBuf>) -> Self {
-        Self { model, known, dir, ..Self::default() }
+    pub(crate) fn of_run(
+        (model, base_url): (Option<String>, Option<String>),
+        known: KnownArgs,
+        dir: Option<PathBuf>,
+    ) -> Self {
+        Self { model, base_url, known, dir, ..Self::default() }
     }
 
     fn wanted(self, request: String, context: &Context) -> Result<Wanted, CliError> {
         let flags = Settings {
             model: Sourced::flag(self.model, "--model"),
+            base_url: Sourced::flag(self.base_url, BASE_URL_FLAG),
+            max_usd: Sourced::flag(self.max_usd, "--max-usd"),
+            max_time: Sourced::flag(self.max_time, "--max-time"),
             max_turns: Sourced::flag(self.max_turns, "--max-turns"),
             max_tokens: Sourced::flag(self.max_tokens, "--max-tokens"),
             ..Settings::default()

@@ -16,7 +16,7 @@ use crate::event::{
     ChecksPassed, ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote, InputAnswered,
     InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied,
     PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QueuedFor, ReportCause,
-    RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted, RunTerms, SeenFile,
+    GivenBaseUrl, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted, RunTerms, SeenFile,
     Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
     SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus,
     ToolFinished, ToolIntended, ToolInterrupted, UnownedWriters, WorkspaceMade, WorkspaceRemoved,
@@ -136,6 +136,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             run_rules: Rules::default(),
             approvals: std::iter::once(rule().pattern).collect(),
             unowned_writers: UnownedWriters::Parallel,
+            base_url: Some(GivenBaseUrl { provider: text.to_owned(), url: text.to_owned() }),
         },
         definitions: vec![definition(text)],
         base: Some(BaseSnapshot {

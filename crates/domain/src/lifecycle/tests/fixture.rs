@@ -141,6 +141,7 @@ pub(super) fn started(definitions: Vec<Definition>, max_depth: u32, budget: Budg
             run_rules: Rules::default(),
             approvals: crate::permission::Approvals::none(),
             unowned_writers: crate::event::UnownedWriters::Queue,
+            base_url: None,
         },
         definitions,
         base: None,

@@ -1,0 +1,196 @@
+//! `providers` and `prices`: where models are, with which keys, within which limits, and what they cost.
+//!
+//! They are read from the person's settings file and from nowhere else: a project that could say where a provider is
+//! could have the person's key sent there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::Path;
+
+use posse::{BaseUrl, Format, Key, Limits, PriceTag, Prices, ProviderWords, Providers, ToolCalls};
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::file::sourced;
+use super::{Origin, Sourced};
+use crate::error::CliError;
+
+/// The shape of one of `providers` in the file.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawProvider {
+    format: Option<RawFormat>,
+    base_url: Option<Spanned<String>>,
+    key: Option<Spanned<Secret>>,
+    key_env: Option<String>,
+    requests_per_minute: Option<NonZeroU32>,
+    tokens_per_minute: Option<NonZeroU64>,
+    concurrent: Option<NonZeroU32>,
+    tools: Option<RawTools>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RawFormat {
+    Anthropic,
+    Responses,
+    Chat,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RawTools {
+    Native,
+    Text,
+    Probe,
+}
+
+/// A text that is shown nowhere.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// What the settings say of providers and prices.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ProviderSettings {
+    words: BTreeMap<String, ProviderWords>,
+    prices: BTreeMap<String, Sourced<PriceTag>>,
+}
+
+impl ProviderSettings {
+    /// What the file says, with where it says so.
+    pub(super) fn sourced(
+        providers: BTreeMap<String, RawProvider>,
+        prices: BTreeMap<String, Spanned<PriceTag>>,
+        path: &Path,
+    ) -> Self {
+        let tagged = |(name, tag)| Some((name, sourced(Some(tag), path)?));
+        Self {
+            words: providers.into_iter().map(|(name, raw)| (name, raw.words(path))).collect(),
+            prices: prices.into_iter().filter_map(tagged).collect(),
+        }
+    }
+
+    /// These settings, and where they are silent the others.
+    pub(super) fn or(self, other: Self) -> Self {
+        if self == Self::default() { other } else { self }
+    }
+
+    /// The providers, with the variables in which keys may be.
+    pub(crate) fn providers(&self, variables: &[(String, String)]) -> Providers {
+        Providers::new(self.words.clone(), variables.iter().cloned())
+    }
+
+    /// The person's prices, each by the full name of its model.
+    pub(crate) fn prices(&self, providers: &Providers) -> Result<Prices, CliError> {
+        let full = |(name, tag): (&String, &Sourced<PriceTag>)| {
+            let split = providers.split(name, false);
+            let (provider, model) =
+                split.map_err(|problem| CliError::usage(format!("{}: prices: {problem}", tag.origin)))?;
+            Ok((format!("{provider}/{model}"), tag.value))
+        };
+        Ok(Prices::new(self.prices.iter().map(full).collect::<Result<Vec<_>, CliError>>()?))
+    }
+}
+
+impl RawProvider {
+    fn words(self, path: &Path) -> ProviderWords {
+        let at = |origin: Origin| origin.to_string();
+        ProviderWords {
+            format: self.format.map(|format| match format {
+                RawFormat::Anthropic => Format::Anthropic,
+                RawFormat::Responses => Format::Responses,
+                RawFormat::Chat => Format::Chat,
+            }),
+            base_url: sourced(self.base_url, path)
+                .map(|url| BaseUrl { url: url.value, origin: at(url.origin) }),
+            key: sourced(self.key, path).map(|key| Key::new(key.value.0, at(key.origin))),
+            key_env: self.key_env,
+            limits: Limits {
+                requests_per_minute: self.requests_per_minute.map(NonZeroU32::get),
+                tokens_per_minute: self.tokens_per_minute.map(NonZeroU64::get),
+                concurrent: self.concurrent.map(NonZeroU32::get),
+            },
+            tools: self.tools.map(|tools| match tools {
+                RawTools::Native => ToolCalls::Native,
+                RawTools::Text => ToolCalls::Text,
+                RawTools::Probe => ToolCalls::Probe,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::settings::{Settings, file};
+
+    fn read(text: &str) -> Result<Settings, String> {
+        file::parse(text, Path::new("settings.yaml")).map_err(|error| error.text())
+    }
+
+    const FULL: &str = "\
+providers:
+  anthropic:
+    key: sk-canary
+    requests_per_minute: 50
+    tokens_per_minute: 40000
+    concurrent: 4
+  lab:
+    format: chat
+    base_url: https://lab.example/api
+    key_env: LAB_KEY
+    tools: text
+prices:
+  lab/x: {input: 1, output: 2.5, cache_read: 0.1}
+  claude-opus-5: {input: 3, output: 15}
+";
+
+    #[test]
+    fn everything_about_a_provider_can_be_written_and_no_key_is_shown() {
+        let settings = read(FULL).expect("settings");
+        let variables = [("LAB_KEY".to_owned(), "lab-canary".to_owned())];
+        let providers = settings.providers.providers(&variables);
+        let anthropic = providers.endpoint("anthropic").expect("endpoint");
+        assert_eq!(anthropic.key.as_ref().map(posse::Key::origin), Some("settings.yaml:3"));
+        assert_eq!(anthropic.limits.requests_per_minute, Some(50));
+        assert_eq!(
+            (anthropic.limits.tokens_per_minute, anthropic.limits.concurrent),
+            (Some(40_000), Some(4))
+        );
+        let lab = providers.endpoint("lab").expect("endpoint");
+        assert_eq!((lab.base_url.as_str(), lab.tools), ("https://lab.example/api", posse::ToolCalls::Text));
+        assert!(settings.providers.prices(&providers).is_ok());
+        assert!(!format!("{settings:?}{anthropic:?}{lab:?}").contains("canary"));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place_and_without_the_key() {
+        for (text, part) in [
+            (
+                "providers:\n  lab:\n    base_uri: x\n",
+                "settings.yaml:3: unknown key `base_uri` (did you mean `base_url`?)",
+            ),
+            ("providers:\n  lab: {requests_per_minute: 0}\n", "settings.yaml:2: "),
+            ("providers:\n  lab: {key: sk-canary, tools: none}\n", "settings.yaml:2: "),
+            ("prices:\n  lab/x: {input: 1}\n", "the key `output` is missing"),
+            ("prices:\n  lab/x: {input: -1, output: 2}\n", "settings.yaml:2: "),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(part) && !error.contains("canary"), "{error}");
+        }
+        let settings = read("prices:\n  whose: {input: 1, output: 2}\n").expect("settings");
+        let providers = settings.providers.providers(&[]);
+        let error =
+            settings.providers.prices(&providers).map(drop).map_err(|error| error.text()).expect_err("whose");
+        assert!(error.starts_with("error: settings.yaml:2: prices: whose model is `whose`?"), "{error}");
+    }
+}
