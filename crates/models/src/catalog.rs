@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use posse_engine::ports::{Model, Models};
 
-use crate::endpoint::Endpoint;
 use crate::http::Http;
-use crate::line::Line;
+use crate::line::Lines;
 use crate::prices::Prices;
 use crate::provider::{ProviderError, Providers};
 use crate::remote::Remote;
@@ -24,7 +23,7 @@ pub struct Catalog {
     providers: Providers,
     prices: Prices,
     http: Http,
-    lines: Mutex<HashMap<String, Arc<Line>>>,
+    lines: Lines,
     known: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
 
@@ -36,7 +35,7 @@ impl Catalog {
             providers: Providers::default(),
             prices: Prices::default(),
             http: Http::new(),
-            lines: Mutex::default(),
+            lines: Lines::default(),
             known: RwLock::default(),
         }
     }
@@ -109,15 +108,8 @@ impl Catalog {
         let (provider, model) = self.providers.split(name, false)?;
         let endpoint = self.providers.endpoint(&provider)?;
         let facts = self.prices.look_up(&provider, &model, self.providers.is_local(&provider));
-        let line = self.line(&endpoint);
+        let line = self.lines.of(&endpoint);
         Ok(Arc::new(Remote::new(&endpoint, &model, facts, &self.http, line)))
-    }
-
-    /// The line that all models of a provider stand in.
-    fn line(&self, endpoint: &Endpoint) -> Arc<Line> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = || Line::new(endpoint.provider.as_str().into(), endpoint.limits);
-        lines.entry(endpoint.provider.clone()).or_insert_with(fresh).clone()
     }
 }
 

@@ -6,7 +6,6 @@
 
 mod breaker;
 mod gate;
-#[cfg_attr(not(test), expect(dead_code, reason = "whoever finds endpoints by name asks it, and follows"))]
 mod lines;
 mod notice;
 mod pace;
@@ -30,7 +29,6 @@ use tokio::time::Instant;
 use crate::endpoint::Limits;
 use crate::wire::Problem;
 use gate::{Gate, Grant, Next, Ticket};
-#[expect(unused_imports, reason = "whoever finds endpoints by name asks it, and follows")]
 pub(crate) use lines::Lines;
 use turn::{Held, Turn};
 
