@@ -45,9 +45,9 @@ fn a_bad_script_is_named_with_its_line() {
     run_refused(
         &home,
         &["--model", "acme/large", "x"],
-        &["there is no model `acme/large`", "scripted/<file>"],
+        &["there is no provider `acme`", "known are anthropic, openai,"],
     );
-    run_refused(&home, &["x"], &["no model is set", "--model", "posse demo"]);
+    run_refused(&home, &["x"], &["no model is named", "ANTHROPIC_API_KEY", "--model", "posse demo"]);
 }
 
 #[test]

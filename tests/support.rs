@@ -83,6 +83,8 @@ impl Home {
             .env("HOME", self.dir.path())
             .env("POSSE_HOME", self.state_dir())
             .env("TZ", "UTC")
+            // Nobody answers there, whatever runs on this machine.
+            .env("OLLAMA_HOST", "127.0.0.1:9")
             .env("TMPDIR", self.dir.path())
             .stdin(Stdio::null());
         command
