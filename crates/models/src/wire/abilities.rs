@@ -38,7 +38,7 @@ const SEEING: &[&str] = &[
     "vision",
     "-vl",
     "vl-",
-    "2.5vl",
+    ".5vl",
     "3-vl",
     "multimodal",
     "minicpm-v",

@@ -6,6 +6,8 @@
 mod abilities;
 pub(crate) mod anthropic;
 pub(crate) mod chat;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod refused;
 pub(crate) mod responses;
 #[cfg(test)]
