@@ -217,7 +217,7 @@ impl Answered {
         let chunk = self.response.chunk().await.map_err(|error| {
             Problem::cut(format!("the connection broke during the answer: {}", reasons(&error.without_url())))
         })?;
-        self.bytes += chunk.as_ref().map_or(0, |chunk| chunk.len());
+        self.bytes += chunk.as_ref().map_or(0, |chunk| chunk.as_ref().len());
         if self.bytes > MAX_ANSWER_BYTES {
             return Err(Problem::cut(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes")));
         }

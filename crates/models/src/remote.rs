@@ -141,7 +141,7 @@ impl Model for Remote {
             let mut estimated = Estimated::default();
             match shared.answer(&request, &*sink, &mut estimated).await {
                 Ok(answer) => shared.reply(answer, &estimated),
-                Err(problem) => Err(shared.failure(problem, call)),
+                Err(problem) => Err(shared.failure(&problem, call)),
             }
         }
         .boxed()
@@ -182,18 +182,22 @@ impl Shared {
 
     /// The path beneath the base URL. Whether a base URL ends with the version is told differently everywhere.
     fn url(&self, path: &str) -> Result<Url, Problem> {
-        let path = match path.strip_prefix("/v1/") {
-            Some(rest) if self.base_url.ends_with("/v1") => format!("/{rest}"),
-            _ => path.to_owned(),
-        };
-        let url = Url::parse(&format!("{}{path}", self.base_url)).ok();
-        url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).ok_or_else(|| {
+        let base = Url::parse(&self.base_url).ok();
+        let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let Some(mut url) = base else {
             let message = format!(
                 "its base URL `{}` is not one: it has to begin with `https://` or `http://` and a host",
                 self.base_url
             );
-            Problem::free(ProblemKind::Request, message)
-        })
+            return Err(Problem::free(ProblemKind::Request, message));
+        };
+        let beneath = url.path().trim_end_matches('/');
+        let path = match path.strip_prefix("/v1/") {
+            Some(rest) if beneath.ends_with("/v1") => format!("{beneath}/{rest}"),
+            _ => format!("{beneath}{path}"),
+        };
+        url.set_path(&path);
+        Ok(url)
     }
 
     fn headers(&self, of_format: &[(&'static str, String)]) -> Result<HeaderMap, Problem> {
@@ -245,10 +249,10 @@ impl Shared {
         Ok(ModelReply { reply, usage, tag: None })
     }
 
-    fn failure(&self, problem: Problem, call: u32) -> ModelFailure {
-        let retry = self.line.failed(&problem, call);
+    fn failure(&self, problem: &Problem, call: u32) -> ModelFailure {
+        let retry = self.line.failed(problem, call);
         let error =
-            CallError { status: problem.status, ..CallError::new(problem.code(), self.told(&problem)) };
+            CallError { status: problem.status, ..CallError::new(problem.code(), self.told(problem)) };
         ModelFailure { error: Box::new(error), usage: problem.usage, tag: None, retry }
     }
 

@@ -61,13 +61,12 @@ fn error_of(json: &Value) -> Option<(&str, &str)> {
 fn kind_of(kind: &str, message: &str) -> Option<ProblemKind> {
     Some(match kind {
         "authentication_error" | "permission_error" => ProblemKind::Key,
-        "billing_error" => ProblemKind::Request,
         "not_found_error" => ProblemKind::NoModel,
         "request_too_large" => ProblemKind::Overflow,
         "rate_limit_error" => ProblemKind::RateLimit { after: None },
         "overloaded_error" | "api_error" | "timeout_error" => ProblemKind::Unwell { after: None },
         "invalid_request_error" if is_overflow(message) => ProblemKind::Overflow,
-        "invalid_request_error" => ProblemKind::Request,
+        "invalid_request_error" | "billing_error" => ProblemKind::Request,
         _ => return None,
     })
 }

@@ -13,13 +13,13 @@ use crate::contract::Contract;
 use crate::definition::{Definition, Mode};
 use crate::event::{
     Answered, AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed,
-    ChecksPassed, ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote, InputAnswered,
-    InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied,
-    PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QueuedFor, ReportCause,
-    GivenBaseUrl, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted, RunTerms, SeenFile,
-    Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
-    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus,
-    ToolFinished, ToolIntended, ToolInterrupted, UnownedWriters, WorkspaceMade, WorkspaceRemoved,
+    ChecksPassed, ContextTrimmed, EffectClass, FailedChild, FinalStatus, GivenBaseUrl, HostNote,
+    InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled,
+    ModelReplied, PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QueuedFor,
+    ReportCause, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted,
+    RunTerms, SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed,
+    SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem,
+    TodoStatus, ToolFinished, ToolIntended, ToolInterrupted, UnownedWriters, WorkspaceMade, WorkspaceRemoved,
     WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
 };
 use crate::hash::Hash;

@@ -122,11 +122,16 @@ struct Whole {
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 struct UsageIn {
-    input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    output_tokens_details: Option<OutputDetails>,
+    #[serde(rename = "input_tokens")]
+    input: Option<u64>,
+    #[serde(rename = "cache_creation_input_tokens")]
+    written: Option<u64>,
+    #[serde(rename = "cache_read_input_tokens")]
+    read: Option<u64>,
+    #[serde(rename = "output_tokens")]
+    output: Option<u64>,
+    #[serde(rename = "output_tokens_details")]
+    details: Option<OutputDetails>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -137,26 +142,21 @@ struct OutputDetails {
 impl UsageIn {
     /// Later counts replace earlier ones: they are of the whole answer.
     fn update(&mut self, later: UsageIn) {
-        self.input_tokens = later.input_tokens.or(self.input_tokens);
-        self.cache_creation_input_tokens =
-            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
-        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
-        self.output_tokens = later.output_tokens.or(self.output_tokens);
-        self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details);
+        self.input = later.input.or(self.input);
+        self.written = later.written.or(self.written);
+        self.read = later.read.or(self.read);
+        self.output = later.output.or(self.output);
+        self.details = later.details.or(self.details);
     }
 
-    fn usage(&self) -> Option<Usage> {
-        let read = self.cache_read_input_tokens.unwrap_or(0);
-        let written = self.cache_creation_input_tokens.unwrap_or(0);
+    fn usage(self) -> Option<Usage> {
+        let (read, written) = (self.read.unwrap_or(0), self.written.unwrap_or(0));
         Some(Usage {
-            input_tokens: self.input_tokens?.saturating_add(read).saturating_add(written),
-            output_tokens: self.output_tokens?,
+            input_tokens: self.input?.saturating_add(read).saturating_add(written),
+            output_tokens: self.output?,
             cached_tokens: read,
             cache_write_tokens: written,
-            reasoning_tokens: self
-                .output_tokens_details
-                .and_then(|output| output.thinking_tokens)
-                .unwrap_or(0),
+            reasoning_tokens: self.details.and_then(|details| details.thinking_tokens).unwrap_or(0),
             micro_usd: None,
         })
     }

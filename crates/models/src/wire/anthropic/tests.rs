@@ -98,11 +98,16 @@ fn cached_prefixes(body: &Value) -> Vec<Vec<Value>> {
         blocks.push((json!([role, block]), marked));
     };
     let all = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    all(&body["tools"]).iter().for_each(|tool| add(tool, "tool"));
-    all(&body["system"]).iter().for_each(|block| add(block, "system"));
+    for role in ["tools", "system"] {
+        for block in all(&body[role]) {
+            add(&block, role);
+        }
+    }
     for message in all(&body["messages"]) {
         let role = message["role"].as_str().unwrap().to_owned();
-        all(&message["content"]).iter().for_each(|block| add(block, &role));
+        for block in all(&message["content"]) {
+            add(&block, &role);
+        }
     }
     let prefix = |end: usize| blocks[..=end].iter().map(|(block, _)| block.clone()).collect();
     (0..blocks.len()).filter(|&at| blocks[at].1).map(prefix).collect()
@@ -230,7 +235,7 @@ fn refused(status: u16, headers: &[(&'static str, &str)], kind: &str, message: &
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
         .collect();
     let body = json!({ "type": "error", "error": { "type": kind, "message": message } }).to_string();
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
     Anthropic.refusal(&Refused { status, headers: &headers, body: body.as_bytes(), now })
 }
 
@@ -265,7 +270,7 @@ fn a_limit_a_minute_is_told_from_one_of_the_account() {
         ],
         "This request would exceed your account's rate limit",
     );
-    assert_eq!(account, ProblemKind::UsageLimit { after: Some(Duration::from_secs(3600)) });
+    assert_eq!(account, ProblemKind::UsageLimit { after: Some(Duration::from_hours(1)) });
     let allowed = kind(&[("anthropic-ratelimit-unified-status", "allowed")], "Number of requests");
     assert_eq!(allowed, ProblemKind::RateLimit { after: None });
     assert_eq!(kind(&[], "Usage limit reached"), ProblemKind::UsageLimit { after: None });

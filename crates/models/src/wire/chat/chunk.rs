@@ -178,7 +178,7 @@ pub(super) struct UsageIn {
     total_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
-    /// DeepSeek's name for what was cached.
+    /// What was cached, as one server calls it.
     prompt_cache_hit_tokens: Option<u64>,
 }
 

@@ -222,13 +222,12 @@ fn push_results<'a>(turns: &mut Vec<Turn<'a>>, target: &Target, results: &'a [Ca
     for result in results {
         let mut content = Cow::Borrowed(&*result.text);
         for image in &result.images {
-            match image_data(image, target.abilities.images) {
-                Some(data) => shown.push((image, data)),
-                None => {
-                    let text = content.to_mut();
-                    text.push('\n');
-                    text.push_str(&image_note(image));
-                }
+            if let Some(data) = image_data(image, target.abilities.images) {
+                shown.push((image, data));
+            } else {
+                let text = content.to_mut();
+                text.push('\n');
+                text.push_str(&image_note(image));
             }
         }
         turns.push(Turn::Own(OwnTurn::Tool { tool_call_id: &result.call_id, content }));

@@ -253,7 +253,7 @@ fn refused(status: u16, headers: &[(&'static str, &str)], body: &str) -> Problem
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
         .collect();
     // Sat, 01 Jan 2000 00:00:00 GMT.
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(946_684_800);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_hours(262_968);
     openai().refusal(&Refused { status, headers: &headers, body: body.as_bytes(), now })
 }
 
@@ -346,5 +346,5 @@ fn a_limit_of_the_day_is_no_limit_a_minute() {
     let openrouter =
         json!({ "error": { "code": 429, "message": "Rate limit exceeded: free-models-per-day" } });
     let kind = refused(429, &[("x-ratelimit-reset", "946688400000")], &openrouter.to_string()).kind;
-    assert_eq!(kind, ProblemKind::UsageLimit { after: Some(Duration::from_secs(3600)) });
+    assert_eq!(kind, ProblemKind::UsageLimit { after: Some(Duration::from_hours(1)) });
 }
