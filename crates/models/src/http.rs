@@ -5,7 +5,8 @@
 //! are not followed: they would carry a key to whoever they name.
 
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
@@ -22,6 +23,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const IDLE_CONNECTION: Duration = Duration::from_secs(90);
 /// How many unused connections to one server are kept.
 const MAX_IDLE_CONNECTIONS: usize = 1024;
+/// Requests that go over one client at a time. Servers take about a hundred over one connection of HTTP/2, and what is
+/// beyond waits without a sign of life; each client has connections of its own.
+const STREAMS_PER_CLIENT: usize = 64;
+/// How many clients there are at most.
+const MAX_CLIENTS: usize = 64;
 /// How often a quiet connection is probed, so that one whose other end is gone is noticed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(20);
 /// Headers that an answer may have.
@@ -38,6 +44,8 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 const MAX_TAIL_BYTES: usize = 4 * 1024;
 /// How long is waited for them, beside everything else.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Why nothing can be asked at all.
+const NO_CLIENT: &str = "connections cannot be made here";
 /// Who asks.
 const USER_AGENT: &str = concat!("posse/", env!("CARGO_PKG_VERSION"));
 
@@ -59,8 +67,24 @@ pub struct Http {
 #[derive(Default)]
 struct Shared {
     proxy: Option<reqwest::Proxy>,
-    plain: OnceCell<Client>,
-    secure: OnceCell<Client>,
+    plain: Half,
+    secure: Half,
+}
+
+/// The connections of one kind. They share what is known of certificates.
+#[derive(Default)]
+struct Half {
+    tls: OnceCell<ClientConfig>,
+    clients: Mutex<Vec<(Client, Arc<AtomicUsize>)>>,
+}
+
+/// A request under way over one of the clients.
+struct UnderWay(Arc<AtomicUsize>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Http {
@@ -85,13 +109,13 @@ impl Http {
         body: Vec<u8>,
     ) -> Result<Answered, Problem> {
         let place = place(&url);
-        let client = self.client(&url).await?;
+        let (client, under_way) = self.client(&url).await?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         // Packing would hold events back until there is enough to pack. What is packed all the same is unpacked.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let sent = client.post(url).headers(headers).body(body).send().await;
         match sent {
-            Ok(response) => Answered::new(response),
+            Ok(response) => Answered::new(response, under_way),
             Err(error) => Err(unanswered(&place, &error.without_url())),
         }
     }
@@ -99,8 +123,8 @@ impl Http {
     /// Asks for a small document, without a key and within this time; none if there is no good answer.
     pub(crate) async fn get(&self, url: Url, within: Duration) -> Option<Vec<u8>> {
         let asked = async {
-            let client = self.client(&url).await.ok()?;
-            let mut answered = Answered::new(client.get(url.clone()).send().await.ok()?).ok()?;
+            let (client, under_way) = self.client(&url).await.ok()?;
+            let mut answered = Answered::new(client.get(url.clone()).send().await.ok()?, under_way).ok()?;
             if !answered.is_success() {
                 return None;
             }
@@ -109,34 +133,56 @@ impl Http {
         tokio::time::timeout(within, asked).await.ok().flatten()
     }
 
-    async fn client(&self, url: &Url) -> Result<&Client, Problem> {
+    async fn client(&self, url: &Url) -> Result<(Client, UnderWay), Problem> {
         let secure = url.scheme() == "https";
-        let cell = if secure { &self.shared.secure } else { &self.shared.plain };
-        let made = cell.get_or_try_init(async || {
-            let roots = if secure { roots_of_this_machine().await? } else { RootCertStore::empty() };
-            self.shared.build(roots)
+        let half = if secure { &self.shared.secure } else { &self.shared.plain };
+        let tls = half.tls.get_or_try_init(async || {
+            tls_config(if secure { roots_of_this_machine().await? } else { RootCertStore::empty() })
         });
-        made.await.map_err(|why| Problem::free(ProblemKind::Unreachable, why))
+        let client = tls.await.and_then(|tls| self.shared.client_of(half, tls));
+        client.map_err(|why| Problem::free(ProblemKind::Unreachable, why))
     }
 
     #[cfg(test)]
     pub(crate) fn trusting(roots: RootCertStore) -> Self {
         let http = Self::new();
-        let client = http.shared.build(roots).expect("a client");
-        http.shared.secure.set(client).expect("not set before");
+        http.shared.secure.tls.set(tls_config(roots).expect("a configuration")).expect("not set before");
         http
     }
 }
 
+fn tls_config(roots: RootCertStore) -> Result<ClientConfig, String> {
+    let mut tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("{NO_CLIENT}: {error}"))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(tls)
+}
+
 impl Shared {
-    fn build(&self, roots: RootCertStore) -> Result<Client, String> {
-        let failed = |error: &dyn Error| format!("secure connections cannot be made here: {error}");
-        let mut tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| failed(&error))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    /// The first client that has room, so that few requests share few connections; a new one if none has.
+    fn client_of(&self, half: &Half, tls: &ClientConfig) -> Result<(Client, UnderWay), String> {
+        let mut clients = half.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = clients.iter().position(|(_, count)| count.load(Ordering::Relaxed) < STREAMS_PER_CLIENT);
+        let at = match room {
+            Some(at) => at,
+            None if clients.len() < MAX_CLIENTS => {
+                clients.push((self.build(tls.clone())?, Arc::default()));
+                clients.len() - 1
+            }
+            None => {
+                let loads = clients.iter().enumerate();
+                loads.min_by_key(|(_, (_, count))| count.load(Ordering::Relaxed)).map_or(0, |(at, _)| at)
+            }
+        };
+        let (client, count) = &clients[at];
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok((client.clone(), UnderWay(count.clone())))
+    }
+
+    fn build(&self, tls: ClientConfig) -> Result<Client, String> {
         let builder = Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent(USER_AGENT)
@@ -158,7 +204,7 @@ impl Shared {
             Some(proxy) => builder.proxy(proxy.clone()),
             None => builder,
         };
-        builder.build().map_err(|error| failed(&error))
+        builder.build().map_err(|error| format!("{NO_CLIENT}: {}", reasons(&error)))
     }
 }
 
@@ -180,13 +226,14 @@ async fn roots_of_this_machine() -> Result<RootCertStore, String> {
 pub(crate) struct Answered {
     response: reqwest::Response,
     bytes: usize,
+    _under_way: UnderWay,
 }
 
 impl Answered {
-    fn new(response: reqwest::Response) -> Result<Self, Problem> {
+    fn new(response: reqwest::Response, under_way: UnderWay) -> Result<Self, Problem> {
         let status = response.status();
         if !status.is_redirection() {
-            return Ok(Self { response, bytes: 0 });
+            return Ok(Self { response, bytes: 0, _under_way: under_way });
         }
         let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
         let message = format!(

@@ -13,6 +13,10 @@ use super::{Problem, Refused, ReplyReader, Target, Wire, WireRequest};
 /// The path beneath the base URL, which ends with the version: `https://api.openai.com/v1`.
 const PATH: &str = "/chat/completions";
 
+/// Parts of names of models whose templates are strict about who speaks after whom, wherever they run.
+const MISTRAL: &[&str] =
+    &["mistral", "ministral", "devstral", "codestral", "magistral", "mixtral", "pixtral"];
+
 /// Chat Completions in a server's dialect.
 pub(crate) struct Chat {
     dialect: Dialect,
@@ -27,6 +31,8 @@ struct Dialect {
     ask_for_usage: bool,
     /// Whether thinking is wanted back.
     thinking_back: bool,
+    /// Whether a person may only speak after the model, not after a result.
+    model_before_user: bool,
 }
 
 impl Chat {
@@ -38,11 +44,13 @@ impl Chat {
             host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
         };
         let model = model.to_lowercase();
+        let named = |parts: &[&str]| parts.iter().any(|part| model.contains(part));
         Self {
             dialect: Dialect {
                 completion_tokens: at("openai.com") || at("openai.azure.com"),
                 ask_for_usage: !at("mistral.ai"),
-                thinking_back: at("deepseek.com") || model.contains("deepseek") || model.contains("kimi"),
+                thinking_back: at("deepseek.com") || named(&["deepseek", "kimi"]),
+                model_before_user: at("mistral.ai") || named(MISTRAL),
             },
         }
     }

@@ -16,6 +16,8 @@ use crate::wire::text::{as_object, image_data, image_note};
 
 /// Bytes that a request has beside its texts, so that its body is allocated once.
 const BODY_BYTES: usize = 16 * 1024;
+/// What the model is said to have said where it has to have said something.
+const BRIDGE: &str = "I have the results.";
 /// What stands before pictures, which the format does not take in results.
 const PICTURES: &str = "Pictures that belong to the results above, in their order:";
 
@@ -152,7 +154,7 @@ pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) ->
         stream_options: dialect.ask_for_usage.then_some(StreamOptions { include_usage: true }),
         tool_choice: (request.purpose == Purpose::Report && !tools.is_empty()).then_some("none"),
         tools,
-        messages: turns(target, request),
+        messages: turns(dialect, target, request),
         max_completion_tokens: most.filter(|_| dialect.completion_tokens),
         max_tokens: most.filter(|_| !dialect.completion_tokens),
         temperature: request.temperature.filter(|_| sampling),
@@ -164,7 +166,7 @@ pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) ->
     bytes
 }
 
-fn turns<'a>(target: &Target, request: &'a ModelRequest) -> Vec<Turn<'a>> {
+fn turns<'a>(dialect: Dialect, target: &Target, request: &'a ModelRequest) -> Vec<Turn<'a>> {
     let mut turns = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.trim().is_empty() {
         turns.push(Turn::Own(OwnTurn::System { content: &request.system }));
@@ -172,14 +174,24 @@ fn turns<'a>(target: &Target, request: &'a ModelRequest) -> Vec<Turn<'a>> {
     for message in &request.messages {
         match &**message {
             Message::User(text) if text.trim().is_empty() => {}
-            Message::User(text) => push_user(&mut turns, text),
+            Message::User(text) => {
+                bridge(dialect, &mut turns);
+                push_user(&mut turns, text);
+            }
             Message::Assistant { text, calls, raw } => {
                 turns.extend(said(target, text, calls, raw.as_ref()));
             }
-            Message::Results(results) => push_results(&mut turns, target, results),
+            Message::Results(results) => push_results(dialect, &mut turns, target, results),
         }
     }
     turns
+}
+
+/// A word of the model between its results and what it is told next, where that is the rule.
+fn bridge(dialect: Dialect, turns: &mut Vec<Turn<'_>>) {
+    if dialect.model_before_user && matches!(turns.last(), Some(Turn::Own(OwnTurn::Tool { .. }))) {
+        turns.push(Turn::Own(OwnTurn::Assistant { content: Some(BRIDGE), tool_calls: Vec::new() }));
+    }
 }
 
 /// Texts that follow each other are one: many templates of local models want roles to take turns.
@@ -217,7 +229,7 @@ fn said<'a>(
     Some(Turn::Own(OwnTurn::Assistant { content, tool_calls }))
 }
 
-fn push_results<'a>(turns: &mut Vec<Turn<'a>>, target: &Target, results: &'a [CallResult]) {
+fn push_results<'a>(dialect: Dialect, turns: &mut Vec<Turn<'a>>, target: &Target, results: &'a [CallResult]) {
     let mut shown: Vec<(&'a Image, &'a str)> = Vec::new();
     for result in results {
         let mut content = Cow::Borrowed(&*result.text);
@@ -235,6 +247,7 @@ fn push_results<'a>(turns: &mut Vec<Turn<'a>>, target: &Target, results: &'a [Ca
     if shown.is_empty() {
         return;
     }
+    bridge(dialect, turns);
     let images = shown.into_iter().map(|(image, base64)| Part::ImageUrl {
         image_url: ImageUrl { url: DataUrl { media_type: image.media_type.as_str(), base64 } },
     });

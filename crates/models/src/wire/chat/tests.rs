@@ -69,6 +69,18 @@ fn servers_get_the_dialect_they_take() {
     assert_eq!(other["max_tokens"], 1024);
 }
 
+#[test]
+fn where_the_model_has_to_speak_first_it_does() {
+    let mistral = Chat::at("http://localhost:8000/v1", "Devstral-Small-2");
+    let roles = |chat: &Chat| -> Vec<String> {
+        let sent = body(chat, conversation());
+        let messages = sent["messages"].as_array().unwrap();
+        messages.iter().map(|message| message["role"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(roles(&mistral), ["system", "user", "assistant", "tool", "tool", "assistant", "user"]);
+    assert_eq!(roles(&local()), ["system", "user", "assistant", "tool", "tool", "user"]);
+}
+
 fn conversation() -> Vec<Message> {
     vec![
         Message::User("Go.".into()),
