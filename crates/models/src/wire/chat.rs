@@ -25,14 +25,21 @@ pub(crate) struct Chat {
 /// How servers differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Dialect {
-    /// Whether the limit of the output is called `max_completion_tokens`.
-    completion_tokens: bool,
+    /// What the limit of the output is called.
+    limit: LimitName,
     /// Whether usage must be asked for. One server refuses a request that does, and tells it all the same.
     ask_for_usage: bool,
     /// Whether thinking is wanted back.
     thinking_back: bool,
     /// Whether a person may only speak after the model, not after a result.
     model_before_user: bool,
+}
+
+/// What the limit of the output is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LimitName {
+    MaxTokens,
+    MaxCompletionTokens,
 }
 
 impl Chat {
@@ -47,7 +54,11 @@ impl Chat {
         let named = |parts: &[&str]| parts.iter().any(|part| model.contains(part));
         Self {
             dialect: Dialect {
-                completion_tokens: at("openai.com") || at("openai.azure.com"),
+                limit: if at("openai.com") || at("openai.azure.com") {
+                    LimitName::MaxCompletionTokens
+                } else {
+                    LimitName::MaxTokens
+                },
                 ask_for_usage: !at("mistral.ai"),
                 thinking_back: at("deepseek.com") || named(&["deepseek", "kimi"]),
                 model_before_user: at("mistral.ai") || named(MISTRAL),

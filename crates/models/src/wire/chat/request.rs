@@ -10,7 +10,7 @@ use posse_engine::ports::ModelRequest;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::Dialect;
+use super::{Dialect, LimitName};
 use crate::wire::Target;
 use crate::wire::text::{as_object, image_data, image_note};
 
@@ -155,8 +155,8 @@ pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) ->
         tool_choice: (request.purpose == Purpose::Report && !tools.is_empty()).then_some("none"),
         tools,
         messages: turns(dialect, target, request),
-        max_completion_tokens: most.filter(|_| dialect.completion_tokens),
-        max_tokens: most.filter(|_| !dialect.completion_tokens),
+        max_completion_tokens: most.filter(|_| dialect.limit == LimitName::MaxCompletionTokens),
+        max_tokens: most.filter(|_| dialect.limit == LimitName::MaxTokens),
         temperature: request.temperature.filter(|_| sampling),
         top_p: request.top_p.filter(|_| sampling),
     };
