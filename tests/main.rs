@@ -26,4 +26,8 @@ mod cli_store;
 mod cli_terminal;
 mod cli_web;
 mod escape;
+mod models_keys;
+mod models_limits;
+mod models_run;
+mod models_world;
 mod support;

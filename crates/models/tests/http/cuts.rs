@@ -95,7 +95,7 @@ async fn recorded_streams_are_read_as_what_they_are() {
             match (&result, stop) {
                 (Ok(reply), Some("done" | "length")) => compare(reply, &stream.expected, &place),
                 (Err(failure), Some("refused")) => {
-                    assert!(failure.error.message.contains("refused"), "{place}")
+                    assert!(failure.error.message.contains("refused"), "{place}");
                 }
                 (Err(_), None) => assert!(stream.expected["problem"].is_string(), "{place}"),
                 _ => panic!("{place}: {}", stream.expected),

@@ -6,4 +6,5 @@ mod cuts;
 mod faults;
 mod keys;
 mod replies;
+mod silence;
 mod support;

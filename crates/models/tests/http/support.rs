@@ -15,7 +15,7 @@ use posse_testkit::mock::{Answer, Dialect, Mock, Options};
 use serde_json::json;
 
 /// Longer than any call here takes; one that takes longer hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// The key of every model here; wherever else than in its header it turns up, it has leaked.
 pub(crate) const KEY: &str = "sk-canary-7f3a9c51e2d84b60";
 /// Where the key is said to be from.

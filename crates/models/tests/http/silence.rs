@@ -1,0 +1,103 @@
+//! A stream that says nothing more is cut and asked for again: pings and single bytes are no events. Whole runs over
+//! real connections; only the two minutes of silence are not waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse::{NewRun, Posse};
+use posse_engine::ports::{Model, Models};
+use posse_models::Format;
+use posse_testkit::mock::{Answer, Asked, Dialect, Logged, Mock, Options, Outcome, Then, When};
+use serde_json::{Value, json};
+
+use crate::support::{FORMATS, KEY, PATIENCE, model};
+
+/// Longer than any model may be silent.
+const SILENCE: Duration = Duration::from_mins(3);
+/// How often that time passes until the silence is noticed.
+const SILENCES_MAX: usize = 20;
+
+struct One(Arc<dyn Model>);
+
+impl Models for One {
+    fn resolve(&self, _: &str) -> Result<Arc<dyn Model>, String> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Whether so many requests were answered in time.
+async fn heard(mock: &Arc<Mock>, patience: Duration, count: usize) -> bool {
+    let mock = mock.clone();
+    let enough = move |log: &[Logged]| log.iter().filter(|one| one.status == 200).count() >= count;
+    tokio::task::spawn_blocking(move || mock.wait(patience, enough)).await.expect("waited")
+}
+
+/// A run whose first answer is this one and whose second is well; what its journal has of model calls.
+async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec<Value> {
+    let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
+    let brain = move |asked: &Asked| if asked.number == 1 { first.clone() } else { Answer::text("done") };
+    let mock = Arc::new(Mock::with(brain, options).expect("a server"));
+    let home = tempfile::tempdir().expect("a directory");
+    let posse = Posse::builder()
+        .state_dir(home.path().join("state"))
+        .models(Arc::new(One(model(format, name, &mock.url()))))
+        .open()
+        .expect("a store");
+    let handle = posse.start(NewRun::new("hello").model("mock/x").dir(home.path())).await.expect("a run");
+    assert!(heard(&mock, PATIENCE, 1).await, "{dialect:?}: no request");
+    // What was still on its way when the time had passed begins the silence anew.
+    for _ in 0..SILENCES_MAX {
+        tokio::time::pause();
+        tokio::time::advance(SILENCE).await;
+        tokio::time::resume();
+        if heard(&mock, Duration::from_secs(1), 2).await {
+            break;
+        }
+    }
+    tokio::time::timeout(PATIENCE, handle.ended()).await.expect("the run ends").expect("an end");
+    assert_eq!(posse.wait(handle.id()).await.expect("an outcome").status, "completed", "{dialect:?}");
+    let log = mock.requests();
+    assert_eq!(log.len(), 2, "{dialect:?}: one more call and no third");
+    assert_eq!(log[0].ended.map(|(_, how)| how), Some(Outcome::Left), "{dialect:?}: its stream was closed");
+    let mut events = posse.events(handle.id(), 0);
+    let mut calls = Vec::new();
+    while let Some(event) = events.try_next().await.expect("an event") {
+        if matches!(event.kind, "agent.model_called" | "agent.model_replied") {
+            calls.push(json!({"kind": event.kind, "detail": event.detail}));
+        }
+    }
+    calls
+}
+
+#[tokio::test]
+async fn silence_is_cut_and_counted_as_all_that_was_reserved() {
+    let silences = [
+        ("a stall", Answer::text("well, let me see").fault(When::Event(3), Then::Stall)),
+        (
+            "pings",
+            Answer::text("well, let me see").fault(When::Event(3), Then::Ping(Duration::from_millis(5))),
+        ),
+        ("single bytes", Answer::text("well, let me see").drip(Duration::from_millis(20))),
+    ];
+    for (format, dialect, name) in FORMATS {
+        for (what, first) in &silences {
+            let calls = run(format, dialect, name, first.clone()).await;
+            let kinds: Vec<&Value> = calls.iter().map(|call| &call["kind"]).collect();
+            let (called, replied) = ("agent.model_called", "agent.model_replied");
+            assert_eq!(kinds, [called, replied, called, replied], "{dialect:?}, {what}");
+            let (reserved, cut) = (&calls[0]["detail"]["reserved"], &calls[1]["detail"]);
+            assert_eq!(
+                (&cut["error"]["code"], &cut["error"]["again"]),
+                (&json!("TIMEOUT"), &json!(true)),
+                "{cut}"
+            );
+            assert_eq!(cut["estimated"], true, "{dialect:?}, {what}");
+            let tokens = |usage: &Value| {
+                usage["input_tokens"].as_u64().unwrap_or(0) + usage["output_tokens"].as_u64().unwrap_or(0)
+            };
+            assert_eq!(tokens(&cut["usage"]), tokens(reserved), "{dialect:?}, {what}: {calls:#?}");
+            assert_eq!(calls[2]["detail"]["call"], 2, "{dialect:?}, {what}");
+            assert_eq!(tokens(&calls[3]["detail"]["usage"]), 120, "{dialect:?}, {what}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A key is sent to its provider and is nowhere else: not in events, logs, errors, files, or what programs can see.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use posse_testkit::mock::{Answer, Asked, Dialect, Mock, Options, Say, Then, When};
+use serde_json::json;
+
+use crate::models_world::{KEY, MODELS, PATIENCE};
+use crate::support::{Done, Home};
+
+const REQUEST: &str = "Look around.";
+/// What a program can see of others and of itself.
+const LOOK: &str = "env; tr '\\0' '\\n' < /proc/self/environ; cat /proc/*/cmdline /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; true";
+
+/// A root that looks around with a program, sends a child out, and is echoed its key by a provider that is unwell.
+fn curious(asked: &Asked, echo: &AtomicBool) -> Answer {
+    let task = json!({"subagent_type": "general", "description": "look", "prompt": "Look too."});
+    match (asked.first_text().contains(REQUEST), asked.turn()) {
+        (true, 1) if echo.swap(false, Ordering::Relaxed) => {
+            Answer::refuse(500, format!("the request with the key {KEY} could not be served"))
+        }
+        (_, 1) => Say::text("I look.").call("bash", &json!({"command": LOOK})).into(),
+        (true, 2) => Say::text("You too.").call("task", &task).into(),
+        _ => Answer::text("Nothing to see."),
+    }
+}
+
+fn variable(dialect: Dialect) -> &'static str {
+    if dialect == Dialect::Messages { "ANTHROPIC_API_KEY" } else { "OPENAI_API_KEY" }
+}
+
+/// The command of a person who has the key in their environment and wants every record of the log.
+fn command(home: &Home, dialect: Dialect, args: &[&str]) -> Command {
+    let mut command = home.command(args);
+    command.env(variable(dialect), KEY).env("POSSE_LOG", "trace");
+    command
+}
+
+fn server(brain: impl posse_testkit::mock::Brain) -> Mock {
+    Mock::with(brain, Options { key: Some(KEY.to_owned()), ..Options::default() }).expect("a server")
+}
+
+/// The files beneath a folder that contain the key.
+fn leaks(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let kind = entry.file_type().expect("a kind");
+        if kind.is_dir() {
+            found.extend(leaks(&path));
+        } else if kind.is_file() && contains_key(&fs::read(&path).unwrap_or_default()) {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+fn contains_key(bytes: &[u8]) -> bool {
+    bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes())
+}
+
+#[test]
+fn a_key_of_the_environment_is_in_no_event_log_error_file_or_program() {
+    for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Chat) {
+        let echo = AtomicBool::new(true);
+        let mock = server(move |asked: &Asked| curious(asked, &echo));
+        let home = Home::new();
+        let url = mock.url();
+        let args = ["run", "--json", "--model", model, "--base-url", &url, REQUEST];
+        let done = Done::of(command(&home, dialect, &args)).exits(0);
+        assert!(!done.stderr.is_empty(), "{dialect:?}: the log is there to be searched");
+        let seen = done.stdout.matches("PATH=").count();
+        assert!(seen >= 2, "{dialect:?}: the programs saw their environment: {}", done.stdout);
+        assert!(!contains_key(done.stdout.as_bytes()), "{dialect:?}: in an event");
+        assert!(!contains_key(done.stderr.as_bytes()), "{dialect:?}: in the log");
+        assert!(done.stdout.contains("[key]"), "{dialect:?}: where it was echoed it was taken out");
+        assert_eq!(leaks(home.state_dir().parent().expect("a home")), [""; 0], "{dialect:?}");
+        // Every request had it where it belongs, and nothing that was said contained it.
+        let log = mock.requests();
+        assert!(log.len() >= 6 && log.iter().all(|logged| !contains_key(&logged.body)), "{dialect:?}");
+    }
+}
+
+#[test]
+fn a_bad_key_is_told_by_the_name_of_its_variable() {
+    for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Chat) {
+        let mock = server(|_: &Asked| Answer::text("never"));
+        let home = Home::new();
+        let url = mock.url();
+        let mut command = command(&home, dialect, &["run", "--model", model, "--base-url", &url, "hello"]);
+        let wrong = "sk-wrong-5c0a1e7b93f2";
+        command.env(variable(dialect), wrong);
+        let done = Done::of(command).exits(4);
+        assert!(done.stderr.contains(variable(dialect)), "{}", done.stderr);
+        assert!(!done.stderr.contains(wrong) && !done.stdout.contains(wrong), "{}", done.stderr);
+        assert_eq!(mock.requests().len(), 1, "{dialect:?}: a bad key is not tried again");
+    }
+}
+
+#[test]
+fn no_process_of_a_run_has_the_key_in_its_title() {
+    let (dialect, model) = MODELS[0];
+    let mock = server(|_: &Asked| Answer::text("well").fault(When::Event(3), Then::Stall));
+    let home = Home::new();
+    let url = mock.url();
+    // In the background, where the person's flags have to reach another process.
+    let args = ["run", "-d", "--model", model, "--base-url", &url, "hello"];
+    let started = Done::of(command(&home, dialect, &args)).exits(0);
+    assert!(mock.wait(PATIENCE, |log| log.iter().any(|logged| logged.status == 200)), "no request came");
+    let run = started.stdout.trim().to_owned();
+    let ps = home.posse(&["ps", "--json"]).exits(0).json();
+    let pid = ps["pid"].as_u64().expect("a process");
+    let title = fs::read(format!("/proc/{pid}/cmdline")).expect("a title");
+    assert!(!title.is_empty() && !contains_key(&title));
+    assert_eq!(leaks(home.state_dir().parent().expect("a home")), [""; 0]);
+    home.posse(&["cancel", &run]).exits(0);
+}

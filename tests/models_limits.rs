@@ -1,0 +1,146 @@
+//! Providers that want to be left alone, are unwell, or are sent too much.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use posse_testkit::mock::{Answer, Asked, Dialect, Logged, RetryAfter, Say};
+use serde_json::{Value, json};
+
+use crate::models_world::{MODELS, World, of_kind};
+use crate::support::run_of;
+
+const REQUEST: &str = "Send everybody out.";
+
+/// A root with so many children of one turn.
+fn crowd(asked: &Asked, width: usize, child: impl FnOnce() -> Answer) -> Answer {
+    if !asked.first_text().contains(REQUEST) {
+        return child();
+    }
+    if asked.turn() > 1 {
+        return Answer::text("All are back.");
+    }
+    let task = |n: usize| json!({"subagent_type": "explore", "description": "go", "prompt": format!("Go, number {n}.")});
+    (0..width).fold(Say::text("Go."), |say, n| say.call("task", &task(n))).into()
+}
+
+/// The most requests in any window of this length.
+fn most_in(window: Duration, log: &[Logged]) -> usize {
+    let end =
+        |begin: &Logged| log.iter().filter(|one| one.at >= begin.at && one.at < begin.at + window).count();
+    log.iter().map(end).max().unwrap_or(0)
+}
+
+#[test]
+fn fifty_agents_leave_a_provider_alone_for_as_long_as_it_asks() {
+    const AGENTS: usize = 50;
+    const PAUSE: Duration = Duration::from_secs(2);
+    /// What was on its way when the first refusal came.
+    const ON_ITS_WAY: Duration = Duration::from_millis(300);
+    /// 1,200 a minute: two in 100 ms, beside the five that may go at once.
+    const IN_A_TENTH: usize = 7;
+    let refused_until: Mutex<Option<Instant>> = Mutex::new(None);
+    let (_, model) = MODELS[0];
+    let world = World::new(model, "    requests_per_minute: 1200\n", move |asked: &Asked| {
+        crowd(asked, AGENTS, || {
+            let mut until = refused_until.lock().expect("a time");
+            if Instant::now() < *until.get_or_insert_with(|| Instant::now() + PAUSE) {
+                return Answer::refuse_for(429, "slow down", RetryAfter::Seconds(PAUSE.as_secs()));
+            }
+            Answer::text("Back.")
+        })
+    });
+    let result = world.run(&["--json", REQUEST]).exits(0).result();
+    assert_eq!((&result["status"], &result["agents"]), (&json!("completed"), &json!(AGENTS + 1)));
+    assert_eq!(result["failed"], json!([]));
+
+    let log = world.mock.requests();
+    let refused: Vec<&Logged> = log.iter().filter(|logged| logged.status == 429).collect();
+    assert!(!refused.is_empty(), "the server refused nobody");
+    for one in &refused {
+        let early = log.iter().find(|other| other.at > one.at + ON_ITS_WAY && other.at < one.at + PAUSE);
+        assert!(early.is_none(), "asked to come back after {PAUSE:?} at {:?}: {early:?}", one.at);
+    }
+    assert!(most_in(Duration::from_millis(100), &log) <= IN_A_TENTH, "{:?}", times(&log));
+    let journal = world.journal();
+    let waits = of_kind(&journal, "agent.provider_wait_started");
+    assert!(!waits.is_empty(), "a wait of two seconds is in the journal");
+    assert_eq!(waits.len(), of_kind(&journal, "agent.provider_wait_ended").len());
+    assert_eq!(waits[0]["detail"]["provider"], "anthropic");
+    world.home.posse(&["verify", &run_of(&result)]).exits(0);
+}
+
+fn times(log: &[Logged]) -> Vec<u128> {
+    log.iter().map(|logged| logged.at.as_millis()).collect()
+}
+
+#[test]
+fn a_provider_that_does_not_answer_is_left_alone_by_all_together_and_that_is_said() {
+    const AGENTS: usize = 8;
+    let (_, model) = MODELS[2];
+    let seen: Mutex<HashSet<String>> = Mutex::default();
+    let world = World::new(model, "", move |asked: &Asked| {
+        crowd(asked, AGENTS, || {
+            // The first call of each is answered with an error.
+            if seen.lock().expect("names").insert(asked.first_text()) {
+                Answer::refuse(500, "Internal server error")
+            } else {
+                Answer::text("Back.")
+            }
+        })
+    });
+    let done = world.run(&[REQUEST]).exits(0);
+    assert!(done.stdout.contains("All are back."), "{done:?}");
+    assert!(done.stderr.contains("it does not answer"), "{}", done.stderr);
+
+    let log = world.mock.requests();
+    let last =
+        log.iter().filter(|logged| logged.status == 500).map(|logged| logged.at).max().expect("failures");
+    let next = log.iter().map(|logged| logged.at).filter(|at| *at > last).min().expect("answers");
+    assert!(next > last + Duration::from_secs(4), "nobody asked while it was left alone: {:?}", times(&log));
+    let journal = world.journal();
+    let waits = of_kind(&journal, "agent.provider_wait_started");
+    let said =
+        |wait: &&&Value| wait["detail"]["reason"].as_str().is_some_and(|why| why.contains("does not answer"));
+    assert!(waits.iter().filter(said).count() >= 2, "all wait together: {waits:#?}");
+    assert_eq!(of_kind(&journal, "agent.subagent_failed").len(), 0);
+}
+
+/// A root that reads the same long file again and again, and is told at its fifth turn that it has said too much.
+fn forgetful(asked: &Asked, overflows: bool) -> Answer {
+    match asked.turn() {
+        1..=4 => Say::text("Again.").call("read", &json!({"path": "long.txt"})).into(),
+        _ if overflows => Answer::overflow(),
+        _ => Answer::text("That was long."),
+    }
+}
+
+#[test]
+fn a_conversation_that_is_too_long_is_cut_and_sent_once_more() {
+    for (dialect, model) in MODELS {
+        let world = World::new(model, "", |asked: &Asked| forgetful(asked, asked.number == 5));
+        world.home.write("long.txt", &"a line of a long file\n".repeat(300));
+        let result = world.run(&["--json", "read it"]).exits(0).result();
+        assert_eq!(result["text"], "That was long.", "{dialect:?}");
+        let log = world.mock.requests();
+        assert_eq!(log.len(), 6, "{dialect:?}: once more, and not again");
+        assert!(log[5].body.len() < log[4].body.len(), "{dialect:?}: it is shorter");
+        let journal = world.journal();
+        assert_eq!(of_kind(&journal, "agent.context_trimmed").len(), 1, "{dialect:?}");
+        let replied = of_kind(&journal, "agent.model_replied");
+        assert_eq!(replied[4]["detail"]["error"]["code"], "CONTEXT_OVERFLOW", "{dialect:?}");
+    }
+}
+
+#[test]
+fn a_conversation_that_stays_too_long_is_no_loop() {
+    for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Responses) {
+        let world = World::new(model, "", |asked: &Asked| forgetful(asked, true));
+        world.home.write("long.txt", &"a line of a long file\n".repeat(300));
+        let result = world.run(&["--json", "read it"]).exits(1).result();
+        assert_eq!(result["status"], "failed", "{dialect:?}");
+        let log = world.mock.requests();
+        assert!(log.len() <= 7, "{dialect:?}: {} requests", log.len());
+        assert!(result.to_string().contains("longer than"), "{dialect:?}: {result}");
+    }
+}

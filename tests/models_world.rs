@@ -1,0 +1,87 @@
+//! What the stories of real models share: a mock server in the place of the provider, and the real binary in front of it.
+
+use std::time::Duration;
+
+use posse_testkit::mock::{Brain, Dialect, Logged, Mock, Options};
+use serde_json::Value;
+
+use crate::support::{Done, Going, Home, run_of};
+
+/// How long a story waits for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// The key of every provider here.
+pub(crate) const KEY: &str = "sk-canary-93b1f0c2a7d54e68";
+
+/// A provider of each format, with a model.
+pub(crate) const MODELS: [(Dialect, &str); 3] = [
+    (Dialect::Messages, "anthropic/claude-sonnet-4-5"),
+    (Dialect::Responses, "openai/gpt-5.2"),
+    (Dialect::Chat, "openai-compatible/mock-large"),
+];
+
+/// A person with a key, and a provider on loopback.
+pub(crate) struct World {
+    pub(crate) home: Home,
+    pub(crate) mock: Mock,
+    model: &'static str,
+}
+
+impl World {
+    /// A provider with this brain. Its key, and what else is said of it, is in the person's settings.
+    pub(crate) fn new(model: &'static str, more: &str, brain: impl Brain) -> Self {
+        let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
+        let mock = Mock::with(brain, options).expect("a server");
+        let home = Home::new();
+        let (provider, _) = model.split_once('/').expect("a provider");
+        home.write_settings(&format!("providers:\n  {provider}:\n    key: {KEY}\n{more}"));
+        home.write("hello.txt", "hello from the file\n");
+        Self { home, mock, model }
+    }
+
+    /// The arguments of a run.
+    fn args<'a>(&'a self, url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        let mut args = vec!["run", "--model", self.model, "--base-url", url];
+        args.extend_from_slice(more);
+        args
+    }
+
+    /// Carries a run to its end.
+    pub(crate) fn run(&self, more: &[&str]) -> Done {
+        self.home.posse(&self.args(&self.mock.url(), more))
+    }
+
+    /// Starts a run and leaves it to be watched.
+    pub(crate) fn start(&self, more: &[&str]) -> Going {
+        self.home.start(&self.args(&self.mock.url(), more))
+    }
+
+    /// The events of the only run there is.
+    pub(crate) fn journal(&self) -> Vec<Value> {
+        let ps = self.home.posse(&["ps", "--json", "-n", "1"]).exits(0).json();
+        self.home.posse(&["logs", "--json", &run_of(&ps)]).exits(0).json_lines()
+    }
+
+    /// Waits until the server has heard enough.
+    #[track_caller]
+    pub(crate) fn wait(&self, enough: impl Fn(&[Logged]) -> bool) {
+        assert!(self.mock.wait(PATIENCE, enough), "{:#?}", self.mock.requests());
+    }
+}
+
+/// The events of an agent; `agent` is the end of its id, `""` is the root.
+pub(crate) fn of_agent<'a>(events: &'a [Value], agent: &'a str, kind: &'a str) -> Vec<&'a Value> {
+    let fits = |event: &&Value| {
+        event["kind"] == kind && event["agent_id"].as_str().and_then(|id| id.get(8..)) == Some(agent)
+    };
+    events.iter().filter(fits).collect()
+}
+
+/// The events of a kind.
+pub(crate) fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["kind"] == kind).collect()
+}
+
+/// All tokens of a usage or of what was reserved.
+pub(crate) fn tokens(counted: &Value) -> u64 {
+    counted["input_tokens"].as_u64().unwrap_or(0) + counted["output_tokens"].as_u64().unwrap_or(0)
+}
