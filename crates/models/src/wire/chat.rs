@@ -7,6 +7,7 @@ mod request;
 mod tests;
 
 use posse_engine::ports::ModelRequest;
+use serde::Serialize;
 
 use super::{Problem, Refused, ReplyReader, Target, Wire, WireRequest};
 
@@ -33,6 +34,14 @@ struct Dialect {
     thinking_back: bool,
     /// Whether a person may only speak after the model, not after a result.
     model_before_user: bool,
+    /// How to ask for a cache, where there is none without being asked for.
+    cache_control: Option<CacheControl>,
+}
+
+/// That everything up to the end of the conversation may be cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct CacheControl {
+    r#type: &'static str,
 }
 
 /// What the limit of the output is called.
@@ -62,6 +71,8 @@ impl Chat {
                 ask_for_usage: !at("mistral.ai"),
                 thinking_back: at("deepseek.com") || named(&["deepseek", "kimi"]),
                 model_before_user: at("mistral.ai") || named(MISTRAL),
+                cache_control: (at("openrouter.ai") && named(&["claude"]))
+                    .then_some(CacheControl { r#type: "ephemeral" }),
             },
         }
     }

@@ -10,7 +10,7 @@ use posse_engine::ports::ModelRequest;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{Dialect, LimitName};
+use super::{CacheControl, Dialect, LimitName};
 use crate::wire::Target;
 use crate::wire::text::{as_object, image_data, image_note};
 
@@ -30,6 +30,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     messages: Vec<Turn<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +157,7 @@ pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) ->
         tool_choice: (request.purpose == Purpose::Report && !tools.is_empty()).then_some("none"),
         tools,
         messages: turns(dialect, target, request),
+        cache_control: dialect.cache_control,
         max_completion_tokens: most.filter(|_| dialect.limit == LimitName::MaxCompletionTokens),
         max_tokens: most.filter(|_| dialect.limit == LimitName::MaxTokens),
         temperature: request.temperature.filter(|_| sampling),

@@ -64,6 +64,9 @@ fn servers_get_the_dialect_they_take() {
     assert_eq!((&sent["max_tokens"], sent.get("max_completion_tokens")), (&json!(1024), None));
     let mistral = body(&Chat::at("https://api.mistral.ai/v1", "mistral-small-latest"), go());
     assert_eq!(mistral.get("stream_options"), None);
+    let claude = body(&Chat::at("https://openrouter.ai/api/v1", "anthropic/claude-sonnet-4.5"), go());
+    assert_eq!(claude["cache_control"], json!({ "type": "ephemeral" }));
+    assert_eq!(sent.get("cache_control"), None);
     // Only the domain counts, not what a name or path looks like.
     let other = body(&Chat::at("https://api.openai.com.example.org/v1", "gpt"), go());
     assert_eq!(other["max_tokens"], 1024);
