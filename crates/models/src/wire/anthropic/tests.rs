@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::wire::fixture::{self, assistant, request, result, target};
-use crate::wire::{Abilities, StopReason};
+use crate::wire::{Abilities, Answer, StopReason, StreamEvent};
 
 const MODEL: &str = "anthropic/claude-sonnet-4-5";
 
@@ -227,6 +227,67 @@ fn an_answer_that_is_no_stream_is_read_too() {
     let error =
         reader.whole(br#"{"type":"error","error":{"type":"api_error","message":"Oops"}}"#, &mut |_| {});
     assert_eq!(error.unwrap_err().kind, ProblemKind::Unwell { after: None });
+}
+
+fn read(events: &[Value]) -> Result<Answer, Problem> {
+    let mut reader = Anthropic.reader(&target(MODEL), &request(Vec::new()));
+    for event in events {
+        // Without its name: some proxies lose it, and the data has it too.
+        reader.event(StreamEvent { event: "", data: &event.to_string() }, &mut |_| {})?;
+    }
+    reader.finish()
+}
+
+fn opens(index: u64, id: &str) -> Value {
+    let block = json!({ "type": "tool_use", "id": id, "name": "read", "input": {} });
+    json!({ "type": "content_block_start", "index": index, "content_block": block })
+}
+
+fn writes(index: u64, json: &str) -> Value {
+    let delta = json!({ "type": "input_json_delta", "partial_json": json });
+    json!({ "type": "content_block_delta", "index": index, "delta": delta })
+}
+
+fn closes(index: u64) -> Value {
+    json!({ "type": "content_block_stop", "index": index })
+}
+
+fn ends() -> [Value; 2] {
+    let delta = json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" }, "usage": { "output_tokens": 1 } });
+    [delta, json!({ "type": "message_stop" })]
+}
+
+#[test]
+fn blocks_may_be_written_in_turns() {
+    let events = [
+        vec![opens(0, "a"), opens(1, "b"), writes(1, "{\"path\":"), writes(0, "{\"path\":\"a\"")],
+        vec![writes(1, "\"b\"}"), closes(1), writes(0, "}"), closes(0)],
+        ends().to_vec(),
+    ];
+    let calls = read(&events.concat()).unwrap().reply.calls;
+    let read: Vec<_> = calls.iter().map(|call| (call.id.as_str(), call.input["path"].as_str())).collect();
+    assert_eq!(read, [("a", Some("a")), ("b", Some("b"))]);
+}
+
+#[test]
+fn a_stream_that_makes_no_sense_is_cut() {
+    let [delta, stop] = ends();
+    let streams = [
+        vec![opens(0, "a"), opens(0, "b")],
+        vec![writes(0, "{}")],
+        vec![opens(0, "a"), closes(0), writes(0, "{}")],
+        vec![opens(0, "a"), delta, stop.clone()],
+        vec![stop],
+        vec![json!({ "type": "content_block_delta", "index": "zero" })],
+        vec![json!([])],
+    ];
+    for stream in streams {
+        assert_eq!(read(&stream).unwrap_err().kind, ProblemKind::Cut, "{stream:?}");
+    }
+    assert!(
+        read(&[opens(0, "a"), writes(0, &"x".repeat(9 * 1024 * 1024))]).is_err(),
+        "arguments have a limit"
+    );
 }
 
 fn refused(status: u16, headers: &[(&'static str, &str)], kind: &str, message: &str) -> Problem {
