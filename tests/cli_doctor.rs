@@ -17,7 +17,7 @@ fn a_machine_with_a_sandbox_is_well() {
     let names: Vec<&str> =
         report["checks"].as_array().expect("checks").iter().filter_map(|row| row["name"].as_str()).collect();
     for name in
-        ["sandbox", "landlock", "seccomp", "cgroups", "git", "sqlite", "state directory", "model keys"]
+        ["sandbox", "landlock", "seccomp", "cgroups", "git", "sqlite", "state directory", "model providers"]
     {
         assert!(names.contains(&name), "{name}: {names:?}");
     }

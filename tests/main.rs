@@ -13,6 +13,8 @@ mod cli_gc;
 mod cli_help;
 mod cli_logs;
 mod cli_look;
+mod cli_models;
+mod cli_money;
 mod cli_permissions;
 mod cli_plan;
 mod cli_plan_run;

@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Plan(commands::plan::PlanArgs),
     Ps(commands::ps::PsArgs),
     Show(commands::show::ShowArgs),
+    Stats(commands::stats::StatsArgs),
     Logs(commands::logs::LogsArgs),
     Trace(commands::trace::TraceArgs),
     Report(commands::report::ReportArgs),

@@ -99,6 +99,12 @@ impl<'a> EventLine<'a> {
 pub(crate) struct Spent {
     input_tokens: u64,
     output_tokens: u64,
+    /// The part of the input that was read from a cache.
+    cached_tokens: u64,
+    /// The part of the input that was written to a cache.
+    cache_write_tokens: u64,
+    /// The part of the output that was thinking.
+    reasoning_tokens: u64,
     /// Dollars; null if the price is unknown.
     usd: Option<f64>,
 }
@@ -108,6 +114,9 @@ impl From<&Usage> for Spent {
         Self {
             input_tokens: usage.input_tokens,
             output_tokens: usage.output_tokens,
+            cached_tokens: usage.cached_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
+            reasoning_tokens: usage.reasoning_tokens,
             usd: usage.micro_usd.map(|micros| posse_domain::budget::Usd::from_micros(micros).as_f64()),
         }
     }
@@ -130,6 +139,7 @@ pub(crate) struct ResultLine<'a> {
     status: &'a str,
     text: &'a str,
     usage: Spent,
+    turns: u64,
     agents: u64,
     failed: Vec<FailedLine<'a>>,
     /// What it made of the files, if anything.
@@ -162,6 +172,7 @@ impl<'a> ResultLine<'a> {
             status: finished.status,
             text: if finished.text.is_empty() { reason } else { &finished.text },
             usage: (&finished.usage).into(),
+            turns: finished.turns,
             agents: finished.agents,
             failed: failed
                 .map(|child| FailedLine {

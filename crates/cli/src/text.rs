@@ -76,7 +76,12 @@ pub(crate) fn plural(n: u64, one: &str) -> String {
 
 /// Tokens and money in a few words; an unknown price is said, never shown as zero.
 pub(crate) fn spent(usage: &Usage) -> String {
-    let tokens = format!("{} tokens in, {} out", count(usage.input_tokens), count(usage.output_tokens));
+    let cached = match usage.cached_tokens {
+        0 => String::new(),
+        cached => format!(" ({} cached)", count(cached)),
+    };
+    let tokens =
+        format!("{} tokens in{cached}, {} out", count(usage.input_tokens), count(usage.output_tokens));
     match usage.micro_usd {
         Some(micros) => format!("{tokens}, {}", Usd::from_micros(micros)),
         None => format!("{tokens}, price unknown"),

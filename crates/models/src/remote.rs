@@ -18,6 +18,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use crate::endpoint::{Endpoint, Format, Key};
 use crate::http::{Answered, Http};
 use crate::line::Line;
+use crate::prices::nearest_model;
 use crate::sse::Decoder;
 use crate::wire::anthropic::Anthropic;
 use crate::wire::chat::Chat;
@@ -265,7 +266,9 @@ impl Shared {
             }
             (ProblemKind::Key, None) => format!("{provider} wants a key and there is none: {message}"),
             (ProblemKind::NoModel, _) => {
-                format!("{provider} has no model `{}`: {message}", self.target.model)
+                let near = nearest_model(&self.target.full_name);
+                let meant = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
+                format!("{provider} has no model `{}`{meant}: {message}", self.target.model)
             }
             (ProblemKind::Overflow, _) => {
                 format!("the conversation is longer than {} takes: {message}", self.target.full_name)

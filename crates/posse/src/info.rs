@@ -71,6 +71,8 @@ pub struct AgentInfo {
     pub definition: String,
     /// Its title: the description its parent gave.
     pub title: String,
+    /// Its model, `provider/model`.
+    pub model: String,
     /// Lifecycle state.
     pub state: String,
     /// `completed` or `failed` once known.
@@ -110,6 +112,7 @@ impl AgentInfo {
             depth: terms.depth,
             definition: terms.definition,
             title: contract["step"]["title"].as_str().unwrap_or_default().to_owned(),
+            model: contract["execution"]["model"].as_str().unwrap_or_default().to_owned(),
             own: figures(&row.usage_json)?,
             subtree: figures(&row.subtree_usage_json)?,
             created_at_ms: terms.created_at_ms,
@@ -210,6 +213,8 @@ pub struct Finished {
     pub failure: Option<(FailKind, String)>,
     /// What the tree spent.
     pub usage: Usage,
+    /// The turns of the tree.
+    pub turns: u64,
     /// How many agents it had.
     pub agents: u64,
     /// The children that failed.
@@ -222,12 +227,13 @@ pub struct Finished {
 
 impl Finished {
     pub(crate) fn from_event(run: &RunId, body: &EventBody) -> Option<Self> {
-        let finished = |status, text, failure, usage, failed: &[FailedChild]| Finished {
+        let finished = |status, text, failure, figures: Figures, failed: &[FailedChild]| Finished {
             run: run.clone(),
             status,
             text,
             failure,
-            usage,
+            usage: figures.usage,
+            turns: figures.turns,
             agents: 0,
             failed: failed.to_vec(),
             result: result_of(body).cloned(),
@@ -235,16 +241,16 @@ impl Finished {
         };
         Some(match body {
             EventBody::RunCompleted(e) => {
-                finished("completed", e.text.to_shared().to_string(), None, e.figures.usage, &e.failed)
+                finished("completed", e.text.to_shared().to_string(), None, e.figures, &e.failed)
             }
             EventBody::RunFailed(e) => {
                 let text = e.text.as_ref().map_or_else(String::new, |text| text.to_shared().to_string());
                 let reason = format!("{}: {}", e.code, e.reason);
-                finished("failed", text, Some((e.kind, reason)), e.figures.usage, &e.failed)
+                finished("failed", text, Some((e.kind, reason)), e.figures, &e.failed)
             }
             EventBody::RunCancelled(e) => {
                 let failure = Some((FailKind::Cancelled, e.reason.clone()));
-                finished("cancelled", String::new(), failure, e.figures.usage, &e.failed)
+                finished("cancelled", String::new(), failure, e.figures, &e.failed)
             }
             _ => return None,
         })

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use posse::GIT_PATH;
 use posse::sandbox::{CacheShown, Level, Machine, Offer, Sandbox, Unavailable};
+use posse::{GIT_PATH, ProviderError};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -20,19 +20,7 @@ use crate::settings::Settings;
 /// The oldest git that merges in the way workspaces need.
 const GIT_NEEDED: (u32, u32) = (2, 45);
 
-/// Variables that hold the keys of models and of search providers. Only whether they are set is looked at.
-const MODEL_KEYS: [&str; 10] = [
-    "ANTHROPIC_API_KEY",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "OPENROUTER_API_KEY",
-    "GROQ_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "MISTRAL_API_KEY",
-    "XAI_API_KEY",
-    "OLLAMA_HOST",
-];
+/// Variables that hold the keys of search providers. Only whether they are set is looked at.
 const SEARCH_KEYS: [&str; 2] = ["BRAVE_API_KEY", "TAVILY_API_KEY"];
 
 /// Say what this machine offers, what the sandbox is made of here, and what to do about what is missing
@@ -127,7 +115,7 @@ impl Report {
         checks.push(Row::ok("sqlite", posse::sqlite_version()));
         checks.push(state(context));
         checks.push(settings(environment));
-        checks.push(model_keys(environment));
+        checks.push(providers(&resolved, environment));
         checks.push(search(environment));
         Self {
             version: 1,
@@ -347,13 +335,43 @@ fn present<'a>(environment: &Environment, names: &[&'a str]) -> (Vec<&'a str>, V
     names.iter().copied().partition(set)
 }
 
-fn model_keys(environment: &Environment) -> Row {
-    let (present, absent) = present(environment, &MODEL_KEYS);
-    if present.is_empty() {
-        let value = format!("none is set ({})", absent.join(", "));
-        return Row::short("model keys", Status::Note, value, "`posse demo` and scripted models need none");
+/// The providers that can be asked, and where each one's key comes from; never a key: it would end up in somebody's bug
+/// report.
+fn providers(settings: &Settings, environment: &Environment) -> Row {
+    let providers = settings.providers.providers(&environment.variables);
+    let (mut ready, mut wrong, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+    for name in providers.names() {
+        let is_local = providers.is_local(name);
+        match (providers.key_origin(name), providers.endpoint(name)) {
+            (Err(error), _) => wrong.push(error.to_string()),
+            (_, Err(error @ ProviderError::BadBaseUrl { .. })) => wrong.push(error.to_string()),
+            (Ok(Some(origin)), Ok(endpoint)) => {
+                ready.push(format!("{name} ({origin}, {})", endpoint.base_url));
+            }
+            (Ok(None), Ok(endpoint)) if !is_local => {
+                ready.push(format!("{name} (no key, {})", endpoint.base_url))
+            }
+            (_, Err(ProviderError::NoKey { variables, .. })) => absent.push(variables),
+            _ => {}
+        }
     }
-    Row::ok("model keys", format!("set: {}; not set: {}", present.join(", "), absent.join(", ")))
+    let first =
+        providers.first_ready().map(|(_, model)| format!("; without --model: {model}")).unwrap_or_default();
+    let value = if ready.is_empty() {
+        format!("no key is set ({})", absent.join(", "))
+    } else {
+        format!("{}{first}", ready.join(", "))
+    };
+    match (wrong.is_empty(), ready.is_empty()) {
+        (false, _) => Row::short("model providers", Status::Note, value, wrong.join("; ")),
+        (true, true) => Row::short(
+            "model providers",
+            Status::Note,
+            value,
+            "set one, or use a local model (ollama/<model>); `posse demo` and scripted models need none",
+        ),
+        (true, false) => Row::ok("model providers", value),
+    }
 }
 
 fn search(environment: &Environment) -> Row {

@@ -21,6 +21,7 @@ pub(crate) mod run;
 pub(crate) mod salvage;
 pub(crate) mod send;
 pub(crate) mod show;
+pub(crate) mod stats;
 pub(crate) mod trace;
 pub(crate) mod verify;
 pub(crate) mod wait;
@@ -37,6 +38,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Plan(args) => plan::plan(args, context),
         Command::Ps(args) => ps::ps(&args, context),
         Command::Show(args) => show::show(&args, context),
+        Command::Stats(args) => stats::stats(&args, context),
         Command::Logs(args) => logs::logs(&args, context),
         Command::Trace(args) => trace::trace(&args, context),
         Command::Report(args) => report::report(&args, context),

@@ -189,7 +189,8 @@ fn indented(reason: &str) -> String {
 /// Tells how a run ended, but not what it reported.
 pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
     let figures = if with_figures {
-        format!(": {}, {}", plural(finished.agents, "agent"), spent(&finished.usage))
+        let (agents, turns) = (plural(finished.agents, "agent"), plural(finished.turns, "turn"));
+        format!(": {agents}, {turns}, {}", spent(&finished.usage))
     } else {
         String::new()
     };

@@ -239,6 +239,7 @@ fn totals(tree: &Tree, now_ms: i64) -> Row {
             parts.push(format!("{number} {word}"));
         }
     }
+    parts.push(plural(tree.turns, "turn"));
     parts.push(crate::text::spent(&tree.usage));
     let is_over = tree.root().is_some_and(|root| root.stage.is_over());
     let until = if is_over { tree.last_at_ms } else { now_ms };

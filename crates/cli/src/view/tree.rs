@@ -138,6 +138,8 @@ pub(crate) struct Tree {
     root: Option<AgentId>,
     /// What the whole tree spent.
     pub(crate) usage: Usage,
+    /// Its turns.
+    pub(crate) turns: u64,
     /// When the run started, in milliseconds since 1970.
     pub(crate) started_at_ms: i64,
     /// When its last event happened.
@@ -213,7 +215,10 @@ impl Tree {
                 }
                 self.agents.insert(child.id.clone(), child);
             }
-            EventBody::ModelReplied(e) => self.usage += e.usage,
+            EventBody::ModelReplied(e) => {
+                self.usage += e.usage;
+                self.turns += u64::from(e.error.is_none());
+            }
             _ => {}
         }
         if let Some(agent) = self.agents.get_mut(&event.agent_id) {

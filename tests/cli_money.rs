@@ -1,0 +1,108 @@
+//! What runs cost, and the limits on it.
+
+use posse_testkit::mock::{Answer, Asked, Mock, Say, Tokens};
+use serde_json::{Value, json};
+
+use crate::support::{Done, Home, run_of};
+
+const KEY: (&str, &str) = ("ANTHROPIC_API_KEY", "sk-test-0123456789");
+
+/// The root asks a child, the child answers, the root reports; with a cache.
+fn family() -> Mock {
+    let tokens = Tokens { cached: 600_000, cache_write: 100_000, ..Tokens::new(1_000_000, 100_000) };
+    Mock::start(move |asked: &Asked| -> Answer {
+        let is_root = asked.tool_names().any(|name| name == "task");
+        let say = if is_root && asked.results().is_empty() {
+            let input = json!({"subagent_type": "explore", "description": "look", "prompt": "Look."});
+            Say::text("I will ask.").call("task", &input)
+        } else {
+            Say::text("Done.")
+        };
+        say.tokens(tokens).into()
+    })
+    .expect("a server")
+}
+
+fn run(home: &Home, mock: &Mock, model: &str, flags: &[&str]) -> Done {
+    let mut command =
+        home.command(&[&["run", "--json", "--model", model, "--base-url", &mock.url()], flags, &["go"]].concat());
+    command.envs([KEY]);
+    Done::of(command)
+}
+
+#[test]
+fn money_is_told_by_agent_subtree_depth_model_and_day() {
+    let home = Home::new();
+    let mock = family();
+    let result = run(&home, &mock, "claude-sonnet-5", &[]).exits(0).result();
+    // 300k at $2, 600k read at $0.20, 100k written at $2.50, 100k out at $10: $1.97 a call.
+    assert_eq!(result["usage"]["usd"], 5.91);
+    assert_eq!((&result["turns"], &result["usage"]["cached_tokens"]), (&json!(3), &json!(1_800_000)));
+
+    let run = run_of(&result);
+    let stats = home.posse(&["stats", "--json", &run]).exits(0).json();
+    assert_eq!(stats["total"]["usage"]["usd"], 5.91);
+    assert_eq!(stats["by_depth"][0]["usage"]["usd"], 3.94);
+    assert_eq!(stats["by_depth"][1]["usage"]["usd"], 1.97);
+    assert_eq!(stats["by_model"][0]["model"], "anthropic/claude-sonnet-5");
+    assert_eq!(stats["agents"][0]["own"]["usage"]["usd"], 3.94);
+    assert_eq!(stats["agents"][0]["subtree"]["usage"]["usd"], 5.91);
+    let page = home.posse(&["stats", &run]).exits(0).stdout;
+    for part in ["SUBTREE", "DEPTH", "MODEL", "CACHED", "anthropic/claude-sonnet-5", "$5.91", "$1.97"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+
+    let all = home.posse(&["stats", "--json"]).exits(0).json();
+    assert_eq!((&all["runs"], &all["total"]["usage"]["usd"]), (&json!(1), &json!(5.91)));
+    assert_eq!(all["by_day"].as_array().map(Vec::len), Some(1));
+    let shown = home.posse(&["show", "--json", &run]).json();
+    assert_eq!(shown["agents"][0]["usage"]["cached_tokens"], 1_200_000);
+}
+
+#[test]
+fn an_unknown_price_is_unknown_in_every_sum_and_a_local_one_is_nothing() {
+    let home = Home::new();
+    let mock = family();
+    let unknown = run(&home, &mock, "openai-compatible/x", &[]).exits(0).result();
+    assert_eq!(unknown["usage"]["usd"], Value::Null);
+    let local = run(&home, &mock, "ollama/x", &[]).exits(0).result();
+    assert_eq!(local["usage"]["usd"], 0.0);
+    let all = home.posse(&["stats", "--json"]).exits(0).json();
+    assert_eq!(all["total"]["usage"]["usd"], Value::Null);
+    let page = home.posse(&["stats"]).exits(0).stdout;
+    assert!(page.contains("unknown") && page.contains("$0.00"), "{page}");
+    home.write_settings("prices:\n  openai-compatible/x: {input: 1, output: 2, cache_read: 0.5}\n");
+    let known = run(&home, &mock, "openai-compatible/x", &["--max-usd", "100"]).exits(0).result();
+    assert_eq!(known["usage"]["usd"], 3.0 * (0.4 + 0.3 + 0.2));
+}
+
+#[test]
+fn a_limit_of_money_needs_the_price_of_every_model() {
+    let home = Home::new();
+    let mock = family();
+    let refused = |flags: &[&str]| {
+        let mut command = home.command(&[&["run", "--base-url", &mock.url()], flags, &["go"]].concat());
+        command.envs([KEY]);
+        Done::of(command).exits(2).stderr
+    };
+    let error = refused(&["--model", "openai-compatible/x", "--max-usd", "1"]);
+    assert!(error.starts_with("error: --max-usd: the price of `openai-compatible/x` is unknown"), "{error}");
+    assert!(error.contains("prices: {openai-compatible/x: {input: 3, output: 15}}"), "{error}");
+    let agents = r#"{"cheap": {"description": "d", "prompt": "p", "model": "openrouter/some/model"}}"#;
+    home.write_settings("providers:\n  openrouter: {key: k}\nagent: {max_usd: 5}\n");
+    let error = refused(&["--model", "claude-sonnet-5", "--agents", agents]);
+    assert!(error.contains("settings.yaml:3: the price of `openrouter/some/model` is unknown"), "{error}");
+    assert!(mock.requests().is_empty(), "nothing was spent");
+}
+
+#[test]
+fn a_run_ends_with_its_money_and_with_its_time() {
+    let home = Home::new();
+    let mock = family();
+    let spent = run(&home, &mock, "claude-sonnet-5", &["--max-usd", "0.000001"]).exits(5).result();
+    assert_eq!(spent["usage"]["usd"], 0.0, "{spent}");
+    let late = Mock::start(|_: &Asked| Answer::text("late").latency(std::time::Duration::from_secs(3_600)))
+        .expect("a server");
+    let timed = run(&home, &late, "claude-sonnet-5", &["--max-time", "1s"]).exits(5).result();
+    assert!(timed["text"].as_str().is_some_and(|text| text.contains("wall time")), "{timed}");
+}
