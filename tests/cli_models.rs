@@ -70,8 +70,11 @@ fn with_a_base_url_any_name_is_a_model_there() {
     for model in ["openai-compatible/x", "qwen3:8b", "Qwen/Qwen3-8B"] {
         home.posse(&["run", "--model", model, "--base-url", &mock.url(), "say hello"]).exits(0);
     }
-    let models: Vec<String> =
-        mock.requests().iter().map(|request| request.json()["model"].as_str().unwrap_or("").to_owned()).collect();
+    let models: Vec<String> = mock
+        .requests()
+        .iter()
+        .map(|request| request.json()["model"].as_str().unwrap_or("").to_owned())
+        .collect();
     assert_eq!(models, ["x", "qwen3:8b", "Qwen/Qwen3-8B"]);
 }
 
@@ -96,7 +99,12 @@ fn what_cannot_be_right_is_told_before_anything_is_done() {
     let nobody = refused_url().expect("a port");
     let with_key = |key| vec![("ANTHROPIC_API_KEY", key)];
     for (variables, args, code, parts) in [
-        (vec![], vec!["--model", "antropic/x"], 2, vec!["no provider `antropic`", "did you mean `anthropic`?"]),
+        (
+            vec![],
+            vec!["--model", "antropic/x"],
+            2,
+            vec!["no provider `antropic`", "did you mean `anthropic`?"],
+        ),
         (vec![], vec!["--model", "claud-opus-5-5"], 2, vec!["did you mean", "anthropic/claude-opus-5-5"]),
         (vec![], vec!["--model", "anthropic/"], 2, vec!["names no model", "claude-sonnet-5-5"]),
         (vec![], vec!["--model", "claude-x"], 4, vec!["anthropic wants a key", "ANTHROPIC_API_KEY"]),
@@ -105,7 +113,12 @@ fn what_cannot_be_right_is_told_before_anything_is_done() {
         (vec![], vec!["--model", "x", "--base-url", "localhost"], 2, vec!["--base-url", "is not a base URL"]),
         (vec![], vec!["--model", "x", "--base-url", "http://me:canary@h/"], 2, vec!["a name or a password"]),
         (vec![], vec!["--base-url", &nobody], 2, vec!["which model is there?", "--model"]),
-        (vec![], vec!["--model", "openai-compatible/x"], 2, vec!["where is `openai-compatible`?", "--base-url"]),
+        (
+            vec![],
+            vec!["--model", "openai-compatible/x"],
+            2,
+            vec!["where is `openai-compatible`?", "--base-url"],
+        ),
         (vec![("HTTPS_PROXY", "::canary::")], vec!["--model", "ollama/x"], 2, vec!["HTTPS_PROXY", "a proxy"]),
         (vec![], vec!["--model", "ollama/x", "--max-usd", "much"], 2, vec!["--max-usd", "dollars such as"]),
         (vec![], vec!["--model", "ollama/x", "--max-time", "30"], 2, vec!["--max-time", "`30m`"]),
@@ -124,7 +137,9 @@ fn nothing_in_the_project_says_where_a_provider_is_or_which_key_it_gets() {
     let (evil, good) = (saying("evil"), saying("good"));
     let home = Home::new();
     let url = evil.url();
-    let variables = format!("ANTHROPIC_BASE_URL={url}\nOPENAI_BASE_URL={url}\nOPENAI_API_KEY=sk-evil\nPOSSE_MODEL=ollama/x\n");
+    let variables = format!(
+        "ANTHROPIC_BASE_URL={url}\nOPENAI_BASE_URL={url}\nOPENAI_API_KEY=sk-evil\nPOSSE_MODEL=ollama/x\n"
+    );
     let settings = format!(
         "model: openai/evil\nproviders:\n  anthropic: {{base_url: '{url}'}}\n  openai: {{base_url: '{url}', key: sk-evil}}\n"
     );
@@ -143,7 +158,11 @@ fn nothing_in_the_project_says_where_a_provider_is_or_which_key_it_gets() {
     let sent = good.requests();
     assert_eq!(sent[0].header("authorization"), Some(format!("Bearer {CANARY}").as_str()));
     let nobody = refused_url().expect("a port");
-    posse(&home, &[("ANTHROPIC_API_KEY", CANARY)], &["run", "--model", "claude-x", "--base-url", &nobody, "--max-time", "1s", "x"]);
+    posse(
+        &home,
+        &[("ANTHROPIC_API_KEY", CANARY)],
+        &["run", "--model", "claude-x", "--base-url", &nobody, "--max-time", "1s", "x"],
+    );
     assert!(evil.requests().is_empty(), "{:?}", evil.requests());
 }
 
@@ -153,13 +172,18 @@ fn without_a_model_the_first_provider_with_a_key_is_used_and_named() {
     let mock = saying("Hello.");
     let said = [("XAI_API_KEY", CANARY), ("OPENAI_API_KEY", CANARY), ("OPENAI_BASE_URL", &mock.url())];
     let done = posse(&home, &said, &["run", "say hello"]).exits(0);
-    assert!(done.stderr.starts_with("model: openai/gpt-6.1-sol (there is a key: OPENAI_API_KEY)"), "{}", done.stderr);
-    home.write_settings(&format!(
-        "providers:\n  anthropic: {{key: {CANARY}, base_url: '{}'}}\n",
-        mock.url()
-    ));
+    assert!(
+        done.stderr.starts_with("model: openai/gpt-6.1-sol (there is a key: OPENAI_API_KEY)"),
+        "{}",
+        done.stderr
+    );
+    home.write_settings(&format!("providers:\n  anthropic: {{key: {CANARY}, base_url: '{}'}}\n", mock.url()));
     let done = posse(&home, &said, &["run", "say hello"]).exits(0);
-    assert!(done.stderr.starts_with("model: anthropic/claude-sonnet-5-5 (there is a key: "), "{}", done.stderr);
+    assert!(
+        done.stderr.starts_with("model: anthropic/claude-sonnet-5-5 (there is a key: "),
+        "{}",
+        done.stderr
+    );
     assert!(!done.stderr.contains(CANARY));
 }
 
@@ -168,12 +192,17 @@ fn with_no_key_a_local_ollama_is_asked_for_its_models() {
     let home = Home::new();
     let with_models = |models: &[&str]| {
         let models = models.iter().map(|model| (*model).to_owned()).collect();
-        Mock::with(|_: &Asked| Answer::text("Hello."), Options { models, ..Options::default() }).expect("a server")
+        Mock::with(|_: &Asked| Answer::text("Hello."), Options { models, ..Options::default() })
+            .expect("a server")
     };
     let mock = with_models(&["nomic-embed-text:latest", "qwen3:8b"]);
     let host = mock.address().to_string();
     let done = posse(&home, &[("OLLAMA_HOST", &host)], &["run", "say hello"]).exits(0);
-    assert!(done.stderr.starts_with("model: ollama/qwen3:8b (there is no key, and Ollama answers at "), "{}", done.stderr);
+    assert!(
+        done.stderr.starts_with("model: ollama/qwen3:8b (there is no key, and Ollama answers at "),
+        "{}",
+        done.stderr
+    );
     let mock = with_models(&[]);
     let host = mock.address().to_string();
     let done = posse(&home, &[("OLLAMA_HOST", &host)], &["run", "say hello"]).exits(2);

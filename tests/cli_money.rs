@@ -11,7 +11,7 @@ const KEY: (&str, &str) = ("ANTHROPIC_API_KEY", "sk-test-0123456789");
 fn family() -> Mock {
     let tokens = Tokens { cached: 600_000, cache_write: 100_000, ..Tokens::new(1_000_000, 100_000) };
     Mock::start(move |asked: &Asked| -> Answer {
-        let is_root = asked.tool_names().any(|name| name == "task");
+        let is_root = asked.tools().contains(&"task");
         let say = if is_root && asked.results().is_empty() {
             let input = json!({"subagent_type": "explore", "description": "look", "prompt": "Look."});
             Say::text("I will ask.").call("task", &input)
@@ -24,8 +24,8 @@ fn family() -> Mock {
 }
 
 fn run(home: &Home, mock: &Mock, model: &str, flags: &[&str]) -> Done {
-    let mut command =
-        home.command(&[&["run", "--json", "--model", model, "--base-url", &mock.url()], flags, &["go"]].concat());
+    let mut command = home
+        .command(&[&["run", "--json", "--model", model, "--base-url", &mock.url()], flags, &["go"]].concat());
     command.envs([KEY]);
     Done::of(command)
 }

@@ -135,7 +135,10 @@ pub(crate) fn nearest_model(name: &str) -> Option<&'static str> {
     let names = || KNOWN.models.keys().map(String::as_str);
     if let Some((provider, _)) = name.split_once('/') {
         let others = names().filter(|other| *other != name);
-        return nearest(name, others.filter(|other| other.split_once('/').is_some_and(|(own, _)| own == provider)));
+        return nearest(
+            name,
+            others.filter(|other| other.split_once('/').is_some_and(|(own, _)| own == provider)),
+        );
     }
     let models = names().filter_map(|full| full.split_once('/')).map(|(_, model)| model);
     let near = nearest(name, models)?;
