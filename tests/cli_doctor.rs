@@ -34,7 +34,7 @@ fn keys_are_named_and_never_shown() {
         let output =
             command.env("ANTHROPIC_API_KEY", "sk-CANARY").env("OPENAI_API_KEY", "").output().expect("runs");
         let text = String::from_utf8(output.stdout).expect("text");
-        assert!(text.contains("set: ANTHROPIC_API_KEY; not set: OPENAI_API_KEY"), "{text}");
+        assert!(text.contains("anthropic (ANTHROPIC_API_KEY, https://api.anthropic.com)"), "{text}");
         assert!(!text.contains("CANARY"), "{text}");
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::support::Home;
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 22] = [
     "run",
     "plan",
     "ps",
     "show",
+    "stats",
     "logs",
     "trace",
     "report",

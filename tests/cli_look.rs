@@ -67,9 +67,14 @@ fn a_run_is_shown_as_json() {
             entry["wall_ms"] = json!(0);
         }
     }
-    let usage =
-        |input: u64, output: u64| json!({"input_tokens": input, "output_tokens": output, "usd": null});
-    let zero = json!({"input_tokens": 0, "output_tokens": 0, "usd": 0.0});
+    let spent = |input: u64, output: u64, usd: Option<f64>| {
+        json!({
+            "input_tokens": input, "output_tokens": output, "cached_tokens": 0, "cache_write_tokens": 0,
+            "reasoning_tokens": 0, "usd": usd,
+        })
+    };
+    let usage = |input, output| spent(input, output, None);
+    let zero = spent(0, 0, Some(0.0));
     assert_eq!(
         show,
         json!({

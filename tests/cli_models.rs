@@ -11,7 +11,7 @@ use crate::support::{Done, Home, run_of};
 /// A key that must be seen nowhere.
 const CANARY: &str = "sk-canary-0123456789";
 /// Longer than any test waits.
-const FOR_EVER: Duration = Duration::from_secs(3_600);
+const FOR_EVER: Duration = Duration::from_hours(1);
 
 /// A server that says this.
 fn saying(text: &'static str) -> Mock {

@@ -50,8 +50,11 @@ fn the_events_and_the_result_are_json_lines() {
         result,
         json!({
             "type": "result", "version": 1, "run": run, "status": "completed", "text": "It is in src/main.rs.",
-            "usage": {"input_tokens": 3400, "output_tokens": 170, "usd": null},
-            "agents": 2, "failed": [], "exit": 0,
+            "usage": {
+                "input_tokens": 3400, "output_tokens": 170, "cached_tokens": 0, "cache_write_tokens": 0,
+                "reasoning_tokens": 0, "usd": null,
+            },
+            "turns": 4, "agents": 2, "failed": [], "exit": 0,
         })
     );
     for (number, event) in lines.iter().enumerate() {

@@ -13,7 +13,8 @@ use crate::term;
 const AFTER_HELP: &str = "\
 Exit codes:
   0 completed   1 failed   2 usage or bad input, nothing was done   3 cancelled
-  4 a key is missing or refused   5 budget or timeout   130, 143, 129 interrupted by Ctrl-C, SIGTERM, SIGHUP; the run can be resumed
+  4 a key is missing or refused   5 budget or timeout
+  130, 143, 129 interrupted by Ctrl-C, SIGTERM, SIGHUP; the run can be resumed
 
 Runs and agents:
   Any unique beginning of a run's id names the run; k3f.2.1 is an agent of run k3f...

@@ -96,7 +96,7 @@ pub(crate) fn choose(settings: &Settings, context: &Context) -> Result<String, C
 }
 
 fn no_model(providers: &Providers, ollama_answers: bool, place: &str) -> CliError {
-    let variables = Provider::all().iter().flat_map(|provider| provider.key_variables.first());
+    let variables = Provider::all().iter().filter_map(|provider| provider.key_variables.first());
     let variables: Vec<&str> = variables.copied().take(SUGGESTED).collect();
     let ollama = if ollama_answers {
         format!("Ollama at {place} has no model: `ollama pull <model>`")

@@ -343,13 +343,14 @@ fn providers(settings: &Settings, environment: &Environment) -> Row {
     for name in providers.names() {
         let is_local = providers.is_local(name);
         match (providers.key_origin(name), providers.endpoint(name)) {
-            (Err(error), _) => wrong.push(error.to_string()),
-            (_, Err(error @ ProviderError::BadBaseUrl { .. })) => wrong.push(error.to_string()),
+            (Err(error), _) | (_, Err(error @ ProviderError::BadBaseUrl { .. })) => {
+                wrong.push(error.to_string())
+            }
             (Ok(Some(origin)), Ok(endpoint)) => {
                 ready.push(format!("{name} ({origin}, {})", endpoint.base_url));
             }
             (Ok(None), Ok(endpoint)) if !is_local => {
-                ready.push(format!("{name} (no key, {})", endpoint.base_url))
+                ready.push(format!("{name} (no key, {})", endpoint.base_url));
             }
             (_, Err(ProviderError::NoKey { variables, .. })) => absent.push(variables),
             _ => {}

@@ -85,9 +85,10 @@ fn check_model(found: &RunSummary, models: &Catalog) -> Result<(), CliError> {
     let left = "bring it back, and resume again; the run is left as it is";
     let unusable = |problem: &str| format!("the model of run {} cannot be used: {problem}", found.run);
     // A key that is missing has an exit code of its own.
-    models.settle(&found.model).map_err(|error| match error.is_about_key() {
-        true => CliError::unauthenticated(unusable(&error.to_string())).hint(left),
-        false => CliError::usage(unusable(&error.to_string())).hint(left),
+    models.settle(&found.model).map_err(|error| {
+        let message = unusable(&error.to_string());
+        let made = if error.is_about_key() { CliError::unauthenticated } else { CliError::usage };
+        made(message).hint(left)
     })?;
     let resolved = models.resolve(&found.model);
     resolved.map(drop).map_err(|problem| CliError::usage(unusable(&problem)).hint(left))

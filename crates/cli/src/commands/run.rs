@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     /// with a key, else of a local Ollama]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Where the model's provider is, for example http://localhost:8080/v1
+    /// Where the model's provider is, for example `http://localhost:8080/v1`
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// The definition of the root agent [default: coder]

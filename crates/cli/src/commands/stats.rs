@@ -90,7 +90,9 @@ fn by_model(agents: &[AgentInfo]) -> Sums {
 
 fn total(agents: &[AgentInfo]) -> Sum {
     let mut sum = Sum::default();
-    agents.iter().for_each(|agent| sum.add(agent));
+    for agent in agents {
+        sum.add(agent);
+    }
     sum
 }
 
@@ -300,9 +302,9 @@ fn table(head: &str, rows: impl Iterator<Item = (String, Sum)>) -> String {
     table
 }
 
-fn row(name: &str, cells: &[impl AsRef<str>; 8]) -> String {
+fn row(name: &str, figures: &[impl AsRef<str>; 8]) -> String {
     let name: String = term::line(name).chars().take(NAME_MAX_CHARS).collect();
-    let [agents, turns, calls, input, cached, output, usd, wall] = cells.each_ref().map(AsRef::as_ref);
+    let [agents, turns, calls, input, cached, output, usd, wall] = figures.each_ref().map(AsRef::as_ref);
     let mut row = format!("{name:NAME_MAX_CHARS$}");
     let _ = write!(
         row,

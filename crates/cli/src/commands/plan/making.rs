@@ -48,7 +48,7 @@ pub(crate) struct MakeArgs {
     /// provider with a key, else of a local Ollama]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Where the model's provider is, for example http://localhost:8080/v1
+    /// Where the model's provider is, for example `http://localhost:8080/v1`
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     #[command(flatten)]
