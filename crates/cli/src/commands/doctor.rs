@@ -344,7 +344,7 @@ fn providers(settings: &Settings, environment: &Environment) -> Row {
         let is_local = providers.is_local(name);
         match (providers.key_origin(name), providers.endpoint(name)) {
             (Err(error), _) | (_, Err(error @ ProviderError::BadBaseUrl { .. })) => {
-                wrong.push(error.to_string())
+                wrong.push(error.to_string());
             }
             (Ok(Some(origin)), Ok(endpoint)) => {
                 ready.push(format!("{name} ({origin}, {})", endpoint.base_url));
