@@ -144,3 +144,36 @@ fn a_journal_is_verified() {
     let all = home.posse(&["verify", "--all"]).exits(0);
     assert_eq!(all.stdout, format!("run {run} is whole: {events} events, head {head}\n"));
 }
+
+#[test]
+fn a_picture_that_was_read_is_named_and_never_printed() {
+    let home = Home::new();
+    let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0\x08\x06\0\0\0".to_vec();
+    png.resize(12_000, 0);
+    std::fs::write(home.write("shot.png", ""), &png).expect("a picture");
+    home.write(
+        "script.yaml",
+        "- when: {turn: 1}\n  reply: {tool_calls: [{name: read, input: {path: shot.png}}]}\n- reply: {text: Seen.}\n",
+    );
+    let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "Look."]).exits(0);
+    let run = run_of(&done.result());
+    let base64 = "iVBORw0KGgo";
+    let trace = home.posse(&["trace", &run]).exits(0);
+    assert!(
+        trace.stdout.contains("`shot.png` is a picture: PNG, 640 x 480, 12000 bytes."),
+        "{}",
+        trace.stdout
+    );
+    assert!(trace.stdout.contains("[1 picture (image/png, 12 kB)]"), "{}", trace.stdout);
+    let logs = home.posse(&["logs", &run]).exits(0);
+    assert!(logs.stdout.contains("read done, 1 picture (image/png, 12 kB)"), "{}", logs.stdout);
+    let json = home.posse(&["logs", "--json", &run]).exits(0);
+    for (what, printed) in [("trace", &trace), ("logs", &logs), ("logs --json", &json), ("run --json", &done)]
+    {
+        assert!(!printed.stdout.contains(base64), "{what}");
+    }
+    // What the model saw is in the journal all the same, and comes back whole.
+    let full = home.posse(&["trace", "--json", &run]).exits(0);
+    assert!(full.stdout.contains(base64), "trace --json has everything");
+    home.posse(&["verify", &run]).exits(0);
+}

@@ -61,15 +61,23 @@ pub(crate) struct EventLine<'a> {
 }
 
 impl<'a> EventLine<'a> {
-    /// The line of an event.
+    /// The line of an event. Pictures are named by their hash and length: nobody reads them in a line.
     pub(crate) fn new(event: &'a JournalEvent) -> Self {
+        let detail = match &event.body {
+            EventBody::ToolFinished(e) if !e.images.is_empty() => {
+                let mut named = e.clone();
+                named.images.iter_mut().for_each(|image| image.base64.stow(&mut Vec::new()));
+                serde_json::to_value(named).map_or(Cow::Borrowed(&event.detail), Cow::Owned)
+            }
+            _ => Cow::Borrowed(&event.detail),
+        };
         Self {
             seq: event.seq,
             agent_id: event.agent_id.as_str(),
             kind: event.kind,
             at: timestamp(event.at_ms),
             summary: &event.summary,
-            detail: Cow::Borrowed(&event.detail),
+            detail,
         }
     }
 

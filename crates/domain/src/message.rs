@@ -54,6 +54,23 @@ pub struct Image {
     pub base64: Text,
 }
 
+/// Pictures in words for people, such as `1 picture (image/png, 12 kB)`; none if there are none.
+pub fn pictures(images: &[Image]) -> Option<String> {
+    let each = |image: &Image| {
+        // Base64 writes three bytes as four.
+        let bytes = image.base64.len_bytes() / 4 * 3;
+        format!("{}, {} kB", image.media_type.as_str(), bytes.div_ceil(1000))
+    };
+    match images {
+        [] => None,
+        [image] => Some(format!("1 picture ({})", each(image))),
+        images => {
+            let list: Vec<String> = images.iter().map(each).collect();
+            Some(format!("{} pictures ({})", images.len(), list.join("; ")))
+        }
+    }
+}
+
 /// The kinds of pictures that models take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaType {
@@ -80,5 +97,19 @@ impl MediaType {
             MediaType::Gif => "image/gif",
             MediaType::Webp => "image/webp",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_told_by_kind_and_size() {
+        let image = |media_type, bytes: usize| Image { media_type, base64: "A".repeat(bytes / 3 * 4).into() };
+        let (png, gif) = (image(MediaType::Png, 12_000), image(MediaType::Gif, 3));
+        assert_eq!(pictures(&[]), None);
+        assert_eq!(pictures(std::slice::from_ref(&png)).as_deref(), Some("1 picture (image/png, 12 kB)"));
+        assert_eq!(pictures(&[png, gif]).as_deref(), Some("2 pictures (image/png, 12 kB; image/gif, 1 kB)"));
     }
 }

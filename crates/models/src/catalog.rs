@@ -12,6 +12,7 @@ use crate::prices::Prices;
 use crate::provider::{ProviderError, Providers};
 use crate::remote::Remote;
 use crate::scripted::Scripted;
+use crate::wire::text_tools::TextModels;
 
 /// The provider whose models are script files.
 const SCRIPTED: &str = "scripted";
@@ -24,6 +25,7 @@ pub struct Catalog {
     prices: Prices,
     http: Http,
     lines: Lines,
+    text_models: TextModels,
     known: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
 
@@ -36,6 +38,7 @@ impl Catalog {
             prices: Prices::default(),
             http: Http::new(),
             lines: Lines::default(),
+            text_models: TextModels::default(),
             known: RwLock::default(),
         }
     }
@@ -55,6 +58,12 @@ impl Catalog {
     /// The same through this HTTP: with a proxy, for example.
     pub fn http(mut self, http: Http) -> Self {
         self.http = http;
+        self
+    }
+
+    /// The same with what is remembered of models without tool calls.
+    pub fn text_models(mut self, text_models: TextModels) -> Self {
+        self.text_models = text_models;
         self
     }
 
@@ -109,7 +118,7 @@ impl Catalog {
         let endpoint = self.providers.endpoint(&provider)?;
         let facts = self.prices.look_up(&provider, &model, self.providers.is_local(&provider));
         let line = self.lines.of(&endpoint);
-        Ok(Arc::new(Remote::new(&endpoint, &model, facts, &self.http, line)))
+        Ok(Arc::new(Remote::new(&endpoint, &model, facts, &self.http, line, &self.text_models)))
     }
 }
 

@@ -79,7 +79,7 @@ struct Half {
 }
 
 /// A request under way over one of the clients.
-struct UnderWay(Arc<AtomicUsize>);
+pub(crate) struct UnderWay(Arc<AtomicUsize>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -133,7 +133,8 @@ impl Http {
         tokio::time::timeout(within, asked).await.ok().flatten()
     }
 
-    async fn client(&self, url: &Url) -> Result<(Client, UnderWay), Problem> {
+    /// The client for one request to a place, which counts for as long as the second part is held.
+    pub(crate) async fn client(&self, url: &Url) -> Result<(Client, UnderWay), Problem> {
         let secure = url.scheme() == "https";
         let half = if secure { &self.shared.secure } else { &self.shared.plain };
         let tls = half.tls.get_or_try_init(async || {

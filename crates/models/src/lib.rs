@@ -9,6 +9,7 @@ pub mod scripted;
 
 mod catalog;
 mod endpoint;
+mod genai;
 mod http;
 mod line;
 mod prices;
@@ -23,3 +24,4 @@ pub use http::{Http, Proxy};
 pub use prices::{PriceTag, Prices, prices_taken};
 pub use provider::{BaseUrl, KeyNeed, Provider, ProviderError, ProviderWords, Providers, ollama_models};
 pub use remote::remote;
+pub use wire::text_tools::TextModels;

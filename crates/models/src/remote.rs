@@ -16,6 +16,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::endpoint::{Endpoint, Format, Key};
+use crate::genai::Genai;
 use crate::http::{Answered, Http};
 use crate::line::Line;
 use crate::prices::nearest_model;
@@ -23,6 +24,7 @@ use crate::sse::Decoder;
 use crate::wire::anthropic::Anthropic;
 use crate::wire::chat::Chat;
 use crate::wire::responses::Responses;
+use crate::wire::text_tools::{TextModels, with_tools};
 use crate::wire::{
     Abilities, Answer, Flow, Problem, ProblemKind, Refused, ReplyReader, StopReason, Target, Wire,
     WireRequest,
@@ -51,10 +53,18 @@ struct Shared {
     key: Option<Key>,
     key_header: KeyHeader,
     target: Target,
-    wire: Box<dyn Wire>,
+    speech: Speech,
     facts: ModelFacts,
     http: Http,
     line: Arc<Line>,
+}
+
+/// Who makes requests and reads answers.
+enum Speech {
+    /// One of our own formats.
+    Wire(Box<dyn Wire>),
+    /// The `genai` crate.
+    Genai(Genai),
 }
 
 /// Which header a key goes into.
@@ -74,19 +84,21 @@ impl Remote {
         facts: ModelFacts,
         http: &Http,
         line: Arc<Line>,
+        text_models: &TextModels,
     ) -> Self {
+        let full_name = format!("{}/{model}", endpoint.provider);
+        let speech = match endpoint.format {
+            Format::Genai => Speech::Genai(Genai::at(endpoint)),
+            _ => Speech::Wire(with_tools(wire(endpoint, model), endpoint, &full_name, text_models)),
+        };
         Self {
             shared: Arc::new(Shared {
                 provider: endpoint.provider.as_str().into(),
                 base_url: endpoint.base_url.trim_end_matches('/').to_owned(),
                 key: endpoint.key.clone(),
                 key_header: key_header(endpoint),
-                target: Target {
-                    full_name: format!("{}/{model}", endpoint.provider),
-                    model: model.to_owned(),
-                    abilities: Abilities::of(model),
-                },
-                wire: wire(endpoint, model),
+                target: Target { full_name, model: model.to_owned(), abilities: Abilities::of(model) },
+                speech,
                 facts,
                 http: http.clone(),
                 line,
@@ -95,10 +107,10 @@ impl Remote {
     }
 }
 
-/// A model at an endpoint, with a line of its own: for one who asks for no other model there.
+/// A model at an endpoint, with a line of its own and without a memory: for one who asks for no other model there.
 pub fn remote(endpoint: &Endpoint, model: &str, facts: ModelFacts, http: &Http) -> Arc<dyn Model> {
     let line = Line::new(endpoint.provider.as_str().into(), endpoint.limits);
-    Arc::new(Remote::new(endpoint, model, facts, http, line))
+    Arc::new(Remote::new(endpoint, model, facts, http, line, &TextModels::default()))
 }
 
 fn wire(endpoint: &Endpoint, model: &str) -> Box<dyn Wire> {
@@ -156,15 +168,23 @@ impl Shared {
         sink: &dyn StreamSink,
         estimated: &mut Estimated,
     ) -> Result<Answer, Problem> {
-        let WireRequest { path, headers, body } = self.wire.request(&self.target, request);
+        let wire = match &self.speech {
+            Speech::Wire(wire) => wire,
+            Speech::Genai(genai) => {
+                estimated.sent_bytes = bytes_of(request);
+                let mut show = |part| sink.part(part);
+                return genai.answer(&self.target, request, self.key.as_ref(), &self.http, &mut show).await;
+            }
+        };
+        let WireRequest { path, headers, body } = wire.request(&self.target, request);
         let url = self.url(&path)?;
         let headers = self.headers(&headers)?;
         estimated.sent_bytes = body.len();
         let mut answered = self.http.post(url, headers, body).await?;
         if !answered.is_success() {
-            return Err(self.refusal(&mut answered).await);
+            return Err(self.refusal(&**wire, &mut answered).await);
         }
-        let mut reader = self.wire.reader(&self.target, request);
+        let mut reader = wire.reader(&self.target, request);
         let mut begun = false;
         let mut show = |part| {
             if !std::mem::replace(&mut begun, true) {
@@ -222,11 +242,11 @@ impl Shared {
         Ok(headers)
     }
 
-    async fn refusal(&self, answered: &mut Answered) -> Problem {
+    async fn refusal(&self, wire: &dyn Wire, answered: &mut Answered) -> Problem {
         let body = answered.error_body().await;
         // Before anything is shortened, so that no part of the key is left.
         let body = self.scrubbed(&String::from_utf8_lossy(&body));
-        self.wire.refusal(&Refused {
+        wire.refusal(&Refused {
             status: answered.status(),
             headers: answered.headers(),
             body: body.as_bytes(),
@@ -293,6 +313,14 @@ impl Shared {
         }
         text
     }
+}
+
+/// About how long a request is that somebody else writes.
+fn bytes_of(request: &ModelRequest) -> usize {
+    let messages: usize =
+        request.messages.iter().map(|message| serde_json::to_vec(message).map_or(0, |m| m.len())).sum();
+    let tools: usize = request.tools.iter().map(|tool| tool.description.len() * 2).sum();
+    request.system.len() + tools + messages
 }
 
 /// What a call whose provider counts nothing is thought to have taken.

@@ -18,6 +18,7 @@ mod grep;
 mod input;
 mod list;
 mod outputs;
+mod picture;
 mod read;
 mod space;
 mod spec;

@@ -1,9 +1,12 @@
-//! `read`: a text file, or some lines of it.
+//! `read`: a text file, or some lines of it, or a picture.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use futures::future::BoxFuture;
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::hash::Hash;
+use posse_domain::message::Image;
 use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
 use posse_host::files::{Beneath, RelPath, is_binary, line_range};
 use schemars::JsonSchema;
@@ -15,6 +18,7 @@ use std::time::Duration;
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse, shorten};
 use crate::outputs::{self, OUTPUTS_SHOWN_AT, Outputs, PREFIX};
+use crate::picture::{PICTURE_MAX_BYTES, PICTURE_MAX_SIDE, Picture};
 use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, look, path, path_specifier};
 use crate::spec::{Parts, effect};
 
@@ -29,7 +33,7 @@ const LINE_MAX_CHARS: usize = 2_000;
 const INLINE_MAX_BYTES: usize = 64 * 1024;
 
 /// Endings of names of pictures.
-const PICTURES: [&str; 9] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "ico", "tiff", "avif"];
+const PICTURES: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "ico", "tif", "tiff", "avif"];
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -136,20 +140,47 @@ fn read_from_memory(call: &CallContext, path: &RelPath) -> Result<Option<Vec<u8>
 
 /// Shows the lines, and notes which content the agent has seen now.
 fn answer(call: &CallContext, wanted: &Wanted, bytes: &[u8]) -> ToolResult {
-    if is_binary(bytes) {
-        return Err(not_text(&wanted.path, bytes.len()));
-    }
-    let output = lines(wanted, bytes)?;
+    let output = match (is_binary(bytes), Picture::of(bytes)) {
+        (false, _) => lines(wanted, bytes)?,
+        (true, Some(picture)) => shown(&wanted.path, picture, bytes)?,
+        (true, None) => return Err(not_text(&wanted.path, bytes.len())),
+    };
     call.seen.note(&wanted.path.text(), Hash::of(bytes));
     Ok(output)
+}
+
+/// A picture, and what it is in words.
+fn shown(path: &RelPath, picture: Picture, bytes: &[u8]) -> ToolResult {
+    let Picture { media_type, width, height } = picture;
+    let what =
+        format!("`{path}` is a picture: {}, {width} x {height}, {} bytes.", picture.kind(), bytes.len());
+    if bytes.len() > PICTURE_MAX_BYTES {
+        let problem = format!(
+            "{what} Only pictures of at most {PICTURE_MAX_BYTES} bytes can be shown: make it smaller."
+        );
+        return Err(unsupported(problem));
+    }
+    if width.max(height) > PICTURE_MAX_SIDE {
+        let problem = format!(
+            "{what} Only pictures of at most {PICTURE_MAX_SIDE} pixels a side can be shown: make it smaller."
+        );
+        return Err(unsupported(problem));
+    }
+    let image = Image { media_type, base64: BASE64.encode(bytes).into() };
+    Ok(ToolOutput { images: vec![image], ..ToolOutput::text(what) })
+}
+
+fn unsupported(text: String) -> ToolFailure {
+    ToolFailure { code: Code::Unsupported, text }
 }
 
 fn not_text(path: &RelPath, bytes: usize) -> ToolFailure {
     let name = path.text().to_ascii_lowercase();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     if PICTURES.contains(&ending) {
-        let text = format!("`{path}` is a picture ({bytes} bytes). Pictures cannot be shown yet.");
-        return ToolFailure { code: Code::Unsupported, text };
+        return unsupported(format!(
+            "`{path}` ({bytes} bytes) is no picture that can be shown: only whole PNG, JPEG, GIF and WebP files are."
+        ));
     }
     ToolFailure::failed(format!("`{path}` is a binary file ({bytes} bytes). Only text can be read."))
 }

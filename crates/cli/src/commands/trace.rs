@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use posse::{AgentInfo, EventBody, JournalEvent, Posse};
 use posse_domain::event::{ModelReplied, Sender};
-use posse_domain::message::ToolCall;
+use posse_domain::message::{ToolCall, pictures};
 
 use crate::blocked::Blocked;
 use crate::carry::is_end;
@@ -120,7 +120,8 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
         EventBody::ToolFinished(e) => {
             let how = e.code.map_or_else(|| "done".to_owned(), |code| format!("failed ({code})"));
             let line = format!("{} {how} (call {}, {})", e.tool, e.call_id, duration(e.elapsed_ms));
-            (line, vec![e.output.to_shared().to_string()])
+            let pictures = pictures(&e.images).map(|pictures| format!("[{pictures}]"));
+            (line, std::iter::once(e.output.to_shared().to_string()).chain(pictures).collect())
         }
         EventBody::ToolInterrupted(e) => (summary(), vec![e.output.to_shared().to_string()]),
         EventBody::MessageReceived(e) => {

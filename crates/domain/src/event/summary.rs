@@ -1,6 +1,7 @@
 //! One line for each event, for condensed timelines. Made from the detail, so it is never stored.
 
 use super::{Answered, EventBody};
+use crate::message::pictures;
 use crate::text::{Text, first_line};
 
 /// Characters of a text that a summary shows.
@@ -64,7 +65,10 @@ impl EventBody {
                 Some(specifier) => format!("{}: {}", shown(&e.tool), shown(specifier)),
                 None => shown(&e.tool),
             },
-            EventBody::ToolFinished(e) if e.ok => format!("{} done", shown(&e.tool)),
+            EventBody::ToolFinished(e) if e.ok => match pictures(&e.images) {
+                Some(pictures) => format!("{} done, {pictures}", shown(&e.tool)),
+                None => format!("{} done", shown(&e.tool)),
+            },
             EventBody::ToolFinished(e) => format!("{} failed: {}", shown(&e.tool), line(&e.output)),
             EventBody::ToolInterrupted(e) => format!("{} interrupted, outcome unknown", shown(&e.tool)),
             EventBody::PermissionDecided(e) => {

@@ -112,8 +112,19 @@ pub(super) static PROVIDERS: &[Provider] = &[
     },
     Provider {
         key_variables: &["COHERE_API_KEY"],
-        ..hosted("cohere", Format::Genai, "https://api.cohere.com/v1")
+        ..hosted("cohere", Format::Chat, "https://api.cohere.ai/compatibility/v1")
     },
+    Provider {
+        key_variables: &["AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_API_KEY"],
+        ..hosted("bedrock", Format::Genai, "https://bedrock-runtime.us-east-1.amazonaws.com")
+    },
+    // Gemini's own interface, for those who want its thinking kept; `gemini` speaks the compatible one.
+    Provider {
+        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        ..hosted("gemini-native", Format::Genai, "https://generativelanguage.googleapis.com/v1beta")
+    },
+    // Its place has the person's project and region in it, and its key is a token for an hour.
+    Provider { key_variables: &["VERTEX_API_KEY"], base_url: None, ..hosted("vertex", Format::Genai, "") },
     Provider { url_variables: &["OLLAMA_HOST"], ..local("ollama", "http://localhost:11434/v1") },
     Provider { aliases: &["llama.cpp"], ..local("llamacpp", "http://localhost:8080/v1") },
     local("vllm", "http://localhost:8000/v1"),

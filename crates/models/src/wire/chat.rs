@@ -28,7 +28,7 @@ pub(crate) struct Chat {
 struct Dialect {
     /// What the limit of the output is called.
     limit: LimitName,
-    /// Whether usage must be asked for. One server refuses a request that does, and tells it all the same.
+    /// Whether usage must be asked for. Some servers refuse a request that does, and tell it all the same.
     ask_for_usage: bool,
     /// Whether thinking is wanted back.
     thinking_back: bool,
@@ -68,7 +68,7 @@ impl Chat {
                 } else {
                     LimitName::MaxTokens
                 },
-                ask_for_usage: !at("mistral.ai"),
+                ask_for_usage: !at("mistral.ai") && !at("cohere.ai"),
                 thinking_back: at("deepseek.com") || named(&["deepseek", "kimi"]),
                 model_before_user: at("mistral.ai") || named(MISTRAL),
                 cache_control: (at("openrouter.ai") && named(&["claude"]))

@@ -13,6 +13,7 @@ pub(crate) mod responses;
 #[cfg(test)]
 pub(crate) mod sample;
 pub(crate) mod text;
+pub(crate) mod text_tools;
 
 use std::time::Duration;
 

@@ -1,6 +1,13 @@
 //! `read`.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use posse_domain::message::{Image, MediaType};
+use posse_domain::text::Text;
+
 use super::*;
+use crate::picture::PICTURE_MAX_BYTES;
+use crate::picture::tests::png_of;
 
 #[test]
 fn lines_have_numbers_and_the_end_is_said() {
@@ -48,7 +55,7 @@ fn what_cannot_be_read_is_explained() {
         (
             json!({"path": "image.PNG"}),
             Code::Unsupported,
-            "`image.PNG` is a picture (5 bytes). Pictures cannot be shown yet.",
+            "`image.PNG` (5 bytes) is no picture that can be shown: only whole PNG, JPEG, GIF and WebP files are.",
         ),
         (
             json!({"path": "program"}),
@@ -121,4 +128,42 @@ fn a_missing_workspace_is_an_error() {
         assert!(text.starts_with("The workspace cannot be opened:"), "{text}");
     }
     assert!(!bench.ws("").exists());
+}
+
+#[test]
+fn a_picture_is_shown_whatever_its_name() {
+    let bench = Bench::new();
+    let png = png_of(640, 480, 70_000);
+    bench.file("shot.txt", &png).file("small.gif", b"GIF89a\x0a\0\x14\0");
+    let prepared = bench.prepare("read", json!({"path": "shot.txt"})).unwrap();
+    let output = bench.run(prepared).unwrap();
+    assert_eq!(output.text, "`shot.txt` is a picture: PNG, 640 x 480, 70000 bytes.");
+    let [Image { media_type: MediaType::Png, base64: Text::Here(base64) }] = &output.images[..] else {
+        panic!("{:?}", output.images)
+    };
+    assert_eq!(BASE64.decode(base64.as_bytes()).unwrap(), png);
+    assert_eq!(bench.call.seen.seen("shot.txt"), Some(Hash::of(&png)), "it may be replaced now");
+    assert_eq!(
+        bench.ok("read", json!({"path": "small.gif"})),
+        "`small.gif` is a picture: GIF, 10 x 20, 10 bytes."
+    );
+}
+
+#[test]
+fn a_picture_that_no_model_takes_is_refused() {
+    let bench = Bench::new();
+    bench.file("large.png", png_of(640, 480, PICTURE_MAX_BYTES + 1)).file("wide.png", png_of(8_001, 1, 0));
+    bench.file("largest.png", png_of(8_000, 8_000, PICTURE_MAX_BYTES)).file("text.gif", "GIF89a is text\n");
+    assert_eq!(
+        bench.fails("read", json!({"path": "large.png"}), Code::Unsupported),
+        "`large.png` is a picture: PNG, 640 x 480, 3932161 bytes. Only pictures of at most 3932160 bytes can be shown: \
+         make it smaller."
+    );
+    assert_eq!(
+        bench.fails("read", json!({"path": "wide.png"}), Code::Unsupported),
+        "`wide.png` is a picture: PNG, 8001 x 1, 33 bytes. Only pictures of at most 8000 pixels a side can be shown: \
+         make it smaller."
+    );
+    bench.ok("read", json!({"path": "largest.png"}));
+    assert_eq!(bench.ok("read", json!({"path": "text.gif"})), "1\tGIF89a is text\n[end of file, 1 line]");
 }

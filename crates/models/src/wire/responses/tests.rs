@@ -39,15 +39,8 @@ fn calls(answer: &Answer) -> Vec<(&str, &str, String)> {
     calls.map(|call| (call.id.as_str(), call.name.as_str(), call.input.to_string())).collect()
 }
 
-fn used(input_tokens: u64, output_tokens: u64, cached_tokens: u64, reasoning_tokens: u64) -> Option<Usage> {
-    Some(Usage {
-        input_tokens,
-        output_tokens,
-        cached_tokens,
-        reasoning_tokens,
-        micro_usd: None,
-        ..Usage::ZERO
-    })
+fn used(input_tokens: u64, output_tokens: u64, cached_tokens: u64, reasoning_tokens: u64) -> Usage {
+    Usage { input_tokens, output_tokens, cached_tokens, reasoning_tokens, micro_usd: None, ..Usage::ZERO }
 }
 
 #[test]
@@ -57,7 +50,7 @@ fn text_is_shown_as_it_comes_and_kept_whole() {
     assert_eq!(&*answer.reply.text.to_shared(), text);
     assert_eq!(shown_text(&shown), text);
     assert_eq!(shown.iter().filter(|part| matches!(part, StreamPart::Text(_))).count(), 7);
-    assert_eq!((answer.stop, answer.usage), (StopReason::Done, used(412, 11, 384, 0)));
+    assert_eq!((answer.stop, answer.usage), (StopReason::Done, Some(used(412, 11, 384, 0))));
     assert_eq!(answer.reply.raw, None, "text says it all");
 }
 
@@ -83,7 +76,7 @@ fn calls_are_read_in_the_order_of_the_answer_even_if_they_end_in_another() {
 #[test]
 fn thinking_goes_back_intact_and_only_to_the_model_it_came_from() {
     let (answer, shown) = answer("reasoning");
-    assert_eq!(answer.usage, used(900, 212, 768, 170));
+    assert_eq!(answer.usage, Some(used(900, 212, 768, 170)));
     assert!(shown.contains(&StreamPart::Thinking("**Finding".into())));
     let raw = answer.reply.raw.clone().expect("raw");
     assert_eq!(raw.model, "openai/gpt-test");
@@ -124,7 +117,7 @@ fn a_refusal_an_answer_that_is_too_long_and_a_filtered_one_are_told_apart() {
     let (cut, _) = answer("incomplete");
     assert_eq!(cut.stop, StopReason::Length);
     assert_eq!(calls(&cut), [("call_d1", "read", r#"{"path":"a"}"#.to_owned())], "half a call is none");
-    assert_eq!(cut.usage, used(300, 4096, 0, 0));
+    assert_eq!(cut.usage, Some(used(300, 4096, 0, 0)));
 
     let (filtered, _) = answer("content_filter");
     assert_eq!(filtered.stop, StopReason::Refused("content_filter".into()));

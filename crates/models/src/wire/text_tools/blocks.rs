@@ -1,0 +1,199 @@
+//! Tells calls from text as an answer streams in.
+
+use super::repair;
+
+/// The tags that many open models learnt.
+const TAG: &str = "<tool_call>";
+const END_TAG: &str = "</tool_call>";
+/// The first word behind the fence of a call.
+const MARKS: [&str; 2] = ["tool_call", "tool_calls"];
+/// How far a fence may be indented; further in it is a quotation.
+const INDENT_MAX: usize = 3;
+/// The shortest fence.
+const FENCE_MIN: usize = 3;
+
+/// A piece of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// Text, to be shown.
+    Text(String),
+    /// A call begins.
+    Begun,
+    /// A call, as it was written.
+    Call(String),
+}
+
+/// Takes an answer apart. Text is handed on at once, but for the beginning of a line that may become a mark.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    state: State,
+    /// The line that is being written.
+    line: String,
+    /// How much of it was handed on.
+    shown: usize,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// Text that is nothing else.
+    #[default]
+    Text,
+    /// A block that is quoted: whatever is in it is text.
+    Quoted(Fence),
+    /// A call in a block.
+    Call { fence: Fence, body: String },
+    /// A call in tags.
+    Tagged { body: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fence {
+    mark: char,
+    length: usize,
+}
+
+impl Blocks {
+    /// Takes the next part of the answer.
+    pub(super) fn push(&mut self, text: &str, take: &mut dyn FnMut(Piece)) {
+        for part in text.split_inclusive('\n') {
+            self.push_part(part, take);
+        }
+    }
+
+    /// The answer has ended; gives the call that was being written, if one was.
+    pub(super) fn end(mut self, take: &mut dyn FnMut(Piece)) -> Option<String> {
+        // A last line needs no end.
+        if !self.line.is_empty() {
+            self.push_part("\n", take);
+        }
+        match self.state {
+            State::Text | State::Quoted(_) => None,
+            State::Call { body, .. } | State::Tagged { body } => Some(body),
+        }
+    }
+
+    /// Takes a part of one line.
+    fn push_part(&mut self, part: &str, take: &mut dyn FnMut(Piece)) {
+        if let State::Tagged { body } = &mut self.state {
+            // The end may begin in what came before.
+            let from = body.floor_char_boundary(body.len().saturating_sub(END_TAG.len()));
+            body.push_str(part);
+            let Some(at) = body[from..].find(END_TAG) else { return };
+            let rest = body.split_off(from + at);
+            take(Piece::Call(std::mem::take(body)));
+            self.state = State::Text;
+            return self.push_part(&rest[END_TAG.len()..], take);
+        }
+        self.line.push_str(part);
+        if matches!(self.state, State::Text)
+            && let Some(rest) = unindented(&self.line).and_then(|line| line.strip_prefix(TAG))
+        {
+            let rest = rest.to_owned();
+            self.forget_line();
+            take(Piece::Begun);
+            self.state = State::Tagged { body: String::new() };
+            return self.push_part(&rest, take);
+        }
+        if self.line.ends_with('\n') {
+            self.line_ended(take);
+        } else if !self.may_be_mark() {
+            self.show_line(take);
+        }
+    }
+
+    fn line_ended(&mut self, take: &mut dyn FnMut(Piece)) {
+        match &mut self.state {
+            State::Call { fence, body } => {
+                let closes = fence.is_closed_by(&self.line) || {
+                    // Some close the block on the line of the call.
+                    let inner = self.line.trim_end().strip_suffix("```").map(|line| format!("{body}{line}"));
+                    inner.filter(|inner| repair::is_whole(inner)).map(|inner| *body = inner).is_some()
+                };
+                if closes {
+                    take(Piece::Call(std::mem::take(body)));
+                    self.state = State::Text;
+                } else {
+                    body.push_str(&self.line);
+                }
+                return self.forget_line();
+            }
+            State::Quoted(fence) if fence.is_closed_by(&self.line) => self.state = State::Text,
+            State::Quoted(_) | State::Tagged { .. } => {}
+            State::Text => {
+                if let Some((fence, info)) = Fence::opened_by(&self.line) {
+                    if let Some(rest) = call_mark(fence, info) {
+                        let first = rest.to_owned();
+                        return self.call_begins(fence, first, take);
+                    }
+                    self.state = State::Quoted(fence);
+                }
+            }
+        }
+        self.show_line(take);
+        self.forget_line();
+    }
+
+    /// A call begins, perhaps on the line of its mark.
+    fn call_begins(&mut self, fence: Fence, first: String, take: &mut dyn FnMut(Piece)) {
+        self.forget_line();
+        take(Piece::Begun);
+        self.state = State::Call { fence, body: String::new() };
+        if !first.trim().is_empty() {
+            self.line = first;
+            self.line_ended(take);
+        }
+    }
+
+    /// Whether the line as far as it is written may become the beginning of a call.
+    fn may_be_mark(&self) -> bool {
+        match &self.state {
+            State::Text => unindented(&self.line).is_some_and(|line| {
+                TAG.starts_with(line) || "```".starts_with(line) || line.starts_with("```")
+            }),
+            // Lines of a call are not shown at all.
+            State::Call { .. } | State::Tagged { .. } => true,
+            State::Quoted(_) => false,
+        }
+    }
+
+    fn show_line(&mut self, take: &mut dyn FnMut(Piece)) {
+        if self.shown < self.line.len() {
+            take(Piece::Text(self.line[self.shown..].to_owned()));
+            self.shown = self.line.len();
+        }
+    }
+
+    fn forget_line(&mut self) {
+        self.line.clear();
+        self.shown = 0;
+    }
+}
+
+impl Fence {
+    /// The fence that a line begins a block with, and what stands behind it.
+    fn opened_by(line: &str) -> Option<(Self, &str)> {
+        let line = unindented(line)?;
+        let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+        let info = line.trim_start_matches(mark);
+        let length = line.len() - info.len();
+        (length >= FENCE_MIN).then_some((Self { mark, length }, info))
+    }
+
+    fn is_closed_by(self, line: &str) -> bool {
+        let closing = Self::opened_by(line).filter(|(_, info)| info.trim().is_empty());
+        closing.is_some_and(|(fence, _)| fence.mark == self.mark && fence.length >= self.length)
+    }
+}
+
+/// What stands behind the mark of a call, if a fence has one.
+fn call_mark(fence: Fence, info: &str) -> Option<&str> {
+    let info = info.trim_start();
+    let end = info.find(|c: char| c.is_whitespace() || c == '{' || c == '[').unwrap_or(info.len());
+    (fence.mark == '`' && MARKS.contains(&&info[..end])).then_some(&info[end..])
+}
+
+/// The line without its indent; none if it is too far in to mean anything.
+fn unindented(line: &str) -> Option<&str> {
+    let unindented = line.trim_start_matches(' ');
+    (line.len() - unindented.len() <= INDENT_MAX).then_some(unindented)
+}

@@ -1,0 +1,54 @@
+//! Which models turned out to have no tool calls.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The models that are known to have no tool calls, shared by all of a process. Whoever makes it keeps it from one
+/// process to the next.
+#[derive(Clone, Default)]
+pub struct TextModels {
+    shared: Arc<Shared>,
+}
+
+/// Hears of a model that was found out.
+type Tell = Box<dyn Fn(&str) + Send + Sync>;
+
+#[derive(Default)]
+struct Shared {
+    names: RwLock<BTreeSet<String>>,
+    tell: Option<Tell>,
+}
+
+impl TextModels {
+    /// Those that are known already, by their full names; `tell` hears of each that is found out, once. It is called
+    /// within a model call and must be quick.
+    pub fn new(names: impl IntoIterator<Item = String>, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        let names = RwLock::new(names.into_iter().collect());
+        Self { shared: Arc::new(Shared { names, tell: Some(Box::new(tell)) }) }
+    }
+
+    /// All that are known now.
+    pub fn remembered(&self) -> Vec<String> {
+        self.shared.names.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    pub(crate) fn has(&self, full_name: &str) -> bool {
+        self.shared.names.read().unwrap_or_else(PoisonError::into_inner).contains(full_name)
+    }
+
+    pub(crate) fn note(&self, full_name: &str) {
+        let mut names = self.shared.names.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = names.insert(full_name.to_owned());
+        drop(names);
+        if let Some(tell) = self.shared.tell.as_ref().filter(|_| is_new) {
+            tell(full_name);
+        }
+    }
+}
+
+impl fmt::Debug for TextModels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.remembered()).finish()
+    }
+}

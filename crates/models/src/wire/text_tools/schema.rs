@@ -1,0 +1,47 @@
+//! Answers that are held to a schema: one object with text and calls.
+
+use std::sync::Arc;
+
+use posse_agent::tool_spec::ToolSpec;
+use posse_domain::canonical_json;
+use serde_json::{Value, json};
+
+use super::{Written, repair};
+
+/// Adds the schema to a request of Chat Completions, behind all that stays the same from call to call.
+pub(super) fn constrain(body: &mut Vec<u8>, tools: &[Arc<ToolSpec>]) {
+    let call = |tool: &Arc<ToolSpec>| {
+        object(&json!({ "name": { "type": "string", "enum": [tool.name] }, "arguments": tool.input_schema }))
+    };
+    let calls: Vec<Value> = tools.iter().map(call).collect();
+    let schema = object(&json!({
+        "text": { "type": "string" },
+        "calls": { "type": "array", "items": { "anyOf": calls } },
+    }));
+    let format = json!({
+        "type": "json_schema",
+        "json_schema": { "name": "reply", "strict": true, "schema": schema },
+    });
+    if body.pop_if(|last| *last == b'}').is_some() {
+        body.extend_from_slice(b",\"response_format\":");
+        body.extend_from_slice(canonical_json(&format).as_bytes());
+        body.push(b'}');
+    }
+}
+
+/// The schema of an object that has all of these and nothing else.
+fn object(properties: &Value) -> Value {
+    let names: Vec<&String> = properties.as_object().into_iter().flatten().map(|(name, _)| name).collect();
+    json!({ "type": "object", "required": names, "additionalProperties": false, "properties": properties })
+}
+
+/// Text and calls of such an answer; none if it is another.
+pub(super) fn read(said: &str) -> Option<(String, Vec<Written>)> {
+    let Value::Object(mut answer) = serde_json::from_str(said.trim()).ok()? else { return None };
+    let (Some(Value::String(text)), Some(Value::Array(calls)), true) =
+        (answer.remove("text"), answer.remove("calls"), answer.is_empty())
+    else {
+        return None;
+    };
+    Some((text, calls.into_iter().flat_map(repair::written).collect()))
+}
