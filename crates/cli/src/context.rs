@@ -104,7 +104,8 @@ impl Context {
 }
 
 fn log_to_stderr(filter: &str) -> Result<(), CliError> {
-    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+    // The crate logs whole answers, and a provider that refuses a key may repeat it.
+    let filter = tracing_subscriber::EnvFilter::try_new(format!("{filter},genai=off"))
         .map_err(|error| CliError::usage(format!("{}: {error}", crate::env::POSSE_LOG)))?;
     // Complaints about a log that cannot be written would go to the same place, and end the run with a panic.
     let subscriber = tracing_subscriber::fmt()

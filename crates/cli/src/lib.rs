@@ -31,6 +31,7 @@ mod settings;
 mod signals;
 mod term;
 mod text;
+mod text_models;
 mod view;
 
 use std::ffi::OsString;

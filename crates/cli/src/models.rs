@@ -13,6 +13,7 @@ use crate::error::CliError;
 use crate::output::note;
 use crate::runtime;
 use crate::settings::{Settings, Sourced};
+use crate::text_models;
 
 /// The provider that is tried if there is no key.
 const OLLAMA: &str = "ollama";
@@ -41,7 +42,8 @@ pub(crate) fn catalog(
     let models = Catalog::new(&context.environment.cwd)
         .providers(providers)
         .prices(prices)
-        .http(http(settings, context)?);
+        .http(http(settings, context)?)
+        .text_models(text_models::load(context.state_dir()?));
     for (name, model) in demo::models() {
         models.insert(name, model);
     }

@@ -71,7 +71,8 @@ pub use posse_host::workspace::{
 };
 pub use posse_models::{
     BaseUrl, Catalog, Endpoint, Format, Http, Key, KeyNeed, Limits, PriceTag, Prices, Provider,
-    ProviderError, ProviderWords, Providers, Proxy, ToolCalls, ollama_models, prices_taken, scripted,
+    ProviderError, ProviderWords, Providers, Proxy, TextModels, ToolCalls, ollama_models, prices_taken,
+    scripted,
 };
 pub use posse_tools::Search;
 pub use requests::Request;
