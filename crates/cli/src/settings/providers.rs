@@ -36,6 +36,7 @@ enum RawFormat {
     Anthropic,
     Responses,
     Chat,
+    Genai,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -108,6 +109,7 @@ impl RawProvider {
                 RawFormat::Anthropic => Format::Anthropic,
                 RawFormat::Responses => Format::Responses,
                 RawFormat::Chat => Format::Chat,
+                RawFormat::Genai => Format::Genai,
             }),
             base_url: sourced(self.base_url, path)
                 .map(|url| BaseUrl { url: url.value, origin: at(url.origin) }),
