@@ -9,13 +9,16 @@ mod history;
 pub mod integrate;
 pub mod ports;
 mod projection;
+mod recording;
 mod runtime;
 mod scheduler;
 mod task_view;
 mod verify;
 
 pub use deltas::{Delta, DeltaPart};
+pub use driver::Replay;
 pub use history::{HistoryError, fill, read_events};
+pub use recording::{RecordedCall, RecordedRequest, Recording};
 pub use runtime::{
     Parts, Resumed, RunEnded, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions, StopKind,
 };

@@ -24,7 +24,7 @@ use thiserror::Error;
 use tokio::sync::{broadcast, watch};
 
 use crate::deltas::{Delta, DeltaHub};
-use crate::driver::{Driver, OpenEvents, Progress, Seed, Stop};
+use crate::driver::{Driver, OpenEvents, Progress, Replay, Seed, Stop};
 use crate::history::{HistoryError, fill, read_events};
 use crate::ports::{
     Claim, Faults, Head, Holder, Models, RunKey, Store, StoreError, System, TenantId, Tool, Workspaces,
@@ -257,10 +257,19 @@ impl Runtime {
 
     /// Starts a run; returns once `run.started` is durable.
     pub async fn start(&self, spec: RunSpec) -> Result<RunHandle, RuntimeError> {
-        let terms = self.check(&spec)?;
+        self.start_new(spec, None).await
+    }
+
+    /// Starts a run that repeats a recorded one; `spec` says what the recorded one was told.
+    pub async fn start_replay(&self, spec: RunSpec, replay: Replay) -> Result<RunHandle, RuntimeError> {
+        self.start_new(spec, Some(replay)).await
+    }
+
+    async fn start_new(&self, spec: RunSpec, replay: Option<Replay>) -> Result<RunHandle, RuntimeError> {
+        let terms = self.check(&spec, replay.is_some())?;
         for _ in 0..ID_TRIES {
             let id = RunId::from_random(self.0.parts.system.random());
-            match self.start_as(&id, &spec, &terms).await {
+            match self.start_as(&id, &spec, &terms, replay.clone()).await {
                 Err(RuntimeError::Store(StoreError::Exists(_))) => {}
                 other => return other,
             }
@@ -273,6 +282,7 @@ impl Runtime {
         id: &RunId,
         spec: &RunSpec,
         terms: &RootTerms,
+        replay: Option<Replay>,
     ) -> Result<RunHandle, RuntimeError> {
         let base = self.snapshot(id, spec, terms).await?;
         let now_ms = self.0.parts.system.now_ms();
@@ -280,7 +290,7 @@ impl Runtime {
             Event { agent: id.root(), at_ms: now_ms, body: Box::new(started(id, spec, terms, base)).into() };
         let run = Run::begin(&event)
             .map_err(|illegal| RuntimeError::Invalid { field: "definitions", problem: illegal.problem })?;
-        let (handle, seed) = self.seed(run, spec.attended, None, 0);
+        let (handle, seed) = self.seed(run, spec.attended, (None, 0), replay);
         let driver = Driver::new(self.0.clone(), seed);
         tokio::spawn(driver.start(event, spec.plan.clone()));
         let mut progress = handle.progress.clone();
@@ -310,27 +320,38 @@ impl Runtime {
         base.map(Some).map_err(|problem| RuntimeError::Invalid { field: "dir", problem })
     }
 
-    fn seed(&self, run: Run, attended: bool, epoch: Option<u64>, head: u64) -> (RunHandle, Seed) {
+    fn seed(
+        &self,
+        run: Run,
+        attended: bool,
+        (epoch, head): (Option<u64>, u64),
+        replay: Option<Replay>,
+    ) -> (RunHandle, Seed) {
         let key = self.key(&run.id);
         let deltas = DeltaHub::new();
         let (sender, progress) = watch::channel(Progress::default());
         let handle = RunHandle { key: key.clone(), progress, deltas: deltas.clone() };
         let projection = Projection::default();
-        (handle, Seed { run, attended, key, epoch, head, projection, deltas, progress: sender })
+        (handle, Seed { run, attended, key, epoch, head, projection, deltas, progress: sender, replay })
     }
 
     /// Goes on with a run that nobody alive owns. Nobody can be asked: a question of the root that is open is
     /// answered with no, unless the run says that an `ask` escalates.
     pub async fn resume(&self, run: &RunId) -> Result<Resumed, RuntimeError> {
-        self.resume_as(run, false).await
+        self.resume_as(run, false, None).await
     }
 
     /// The same with somebody attending who can be asked.
     pub async fn resume_attended(&self, run: &RunId) -> Result<Resumed, RuntimeError> {
-        self.resume_as(run, true).await
+        self.resume_as(run, true, None).await
     }
 
-    async fn resume_as(&self, run: &RunId, attended: bool) -> Result<Resumed, RuntimeError> {
+    /// Goes on with a run that repeats a recorded one.
+    pub async fn resume_replay(&self, run: &RunId, attended: bool, replay: Replay) -> Result<Resumed, RuntimeError> {
+        self.resume_as(run, attended, Some(replay)).await
+    }
+
+    async fn resume_as(&self, run: &RunId, attended: bool, replay: Option<Replay>) -> Result<Resumed, RuntimeError> {
         let key = self.key(run);
         let store = self.0.parts.store.clone();
         let entry = store.runs(&key.tenant, run.as_str(), 1).await?.into_iter().next();
@@ -350,7 +371,7 @@ impl Runtime {
         };
         self.0.parts.faults.hit("engine.recover.after_claim");
         match self.up_to_date(&key, folded).await {
-            Ok(folded) => self.go_on(&key, epoch, attended, folded).await,
+            Ok(folded) => self.go_on(&key, epoch, (attended, replay), folded).await,
             Err(error) => {
                 store.release(&key, epoch).await?;
                 Err(error)
@@ -376,7 +397,7 @@ impl Runtime {
         &self,
         key: &RunKey,
         epoch: u64,
-        attended: bool,
+        (attended, replay): (bool, Option<Replay>),
         folded: Folded,
     ) -> Result<Resumed, RuntimeError> {
         let Folded { mut run, events, last_at_ms, head } = folded;
@@ -390,7 +411,7 @@ impl Runtime {
             self.0.parts.store.release(key, epoch).await?;
             return Ok(Resumed::Ended(Box::new(RunEnded { run, outcome, head })));
         }
-        let (handle, seed) = self.seed(run, attended, Some(epoch), head.seq);
+        let (handle, seed) = self.seed(run, attended, (Some(epoch), head.seq), replay);
         let driver = Driver::new(self.0.clone(), seed);
         tokio::spawn(driver.resume(events, last_at_ms));
         Ok(Resumed::Going(handle))
@@ -452,7 +473,7 @@ impl Runtime {
     }
 
     /// Finds what is wrong with a run before anything is written.
-    fn check(&self, spec: &RunSpec) -> Result<RootTerms, RuntimeError> {
+    fn check(&self, spec: &RunSpec, is_replay: bool) -> Result<RootTerms, RuntimeError> {
         let invalid = |field, problem: String| Err(RuntimeError::Invalid { field, problem });
         if spec.request.trim().is_empty() {
             return invalid("request", "is empty".to_owned());
@@ -481,13 +502,14 @@ impl Runtime {
         if spec.budget.agents == Some(0) {
             return invalid("max-agents", "must be at least 1: the root is one".to_owned());
         }
-        let model = self.0.parts.models.resolve(&spec.model);
-        let model = match model {
-            Ok(model) => model,
-            Err(problem) => return invalid("model", problem),
-        };
-        if spec.budget.usd.is_some() && model.facts().price.is_none() {
-            return invalid("max-usd", format!("the price of `{}` is unknown", spec.model));
+        if !is_replay {
+            let model = match self.0.parts.models.resolve(&spec.model) {
+                Ok(model) => model,
+                Err(problem) => return invalid("model", problem),
+            };
+            if spec.budget.usd.is_some() && model.facts().price.is_none() {
+                return invalid("max-usd", format!("the price of `{}` is unknown", spec.model));
+            }
         }
         let kind_tools = posse_domain::lifecycle::tools_of(definition);
         let Ok(tools) = ToolSet::parse(kind_tools.iter().map(String::as_str)) else {

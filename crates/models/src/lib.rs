@@ -5,6 +5,7 @@
 //! needs no key and no network: it answers from rules, so that a run can be repeated, tested and measured.
 //! [`Catalog`] finds models by name, and an embedder can put its own beside them.
 
+pub mod replay;
 pub mod scripted;
 
 mod catalog;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse_domain::code::Code;
-use posse_domain::event::{EffectClass, MessageReceived, Sender, TodoChanged, ToolIntended};
+use posse_domain::event::{EffectClass, Sender, TodoChanged, ToolIntended};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Cancel, Node, OpenState, Refusal, SpawnFrom, SpawnRequest};
 use posse_domain::message::ToolCall;
@@ -275,8 +275,9 @@ impl Driver {
                     format!("Task {} ({definition}) has failed: {code}: {reason}", child.relative())
                 }
             };
-            if self.sessions.contains_key(&parent) {
-                let received = MessageReceived { from: Sender::Child(child.clone()), text: text.into() };
+            if self.sessions.contains_key(&parent)
+                && let Some(received) = self.in_turn(&parent, Sender::Child(child.clone()), text.into())
+            {
                 self.emit(parent, received);
             }
             return;
@@ -331,7 +332,8 @@ impl Driver {
     }
 
     pub(super) fn receive(&mut self, id: &AgentId, from: Sender, text: Text) {
-        self.emit(id.clone(), MessageReceived { from, text });
+        let Some(received) = self.in_turn(id, from, text) else { return };
+        self.emit(id.clone(), received);
         self.pump(id);
     }
 

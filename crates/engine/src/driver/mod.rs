@@ -18,6 +18,7 @@ mod place;
 mod planning;
 mod preamble;
 mod recover;
+mod replaying;
 mod session;
 mod waiting;
 
@@ -41,6 +42,8 @@ use tokio::sync::{mpsc, watch};
 use self::delegate::StatusWait;
 use self::effects::{Effect, Input};
 pub(crate) use self::recover::OpenEvents;
+pub use self::replaying::Replay;
+use self::replaying::Replaying;
 use self::session::{Base, Calls, Keeping, Session};
 use crate::deltas::{DELTA_BATCH, DeltaHub};
 use crate::integrate::Lane;
@@ -156,6 +159,8 @@ pub(crate) struct Driver {
     tool_lists: HashMap<String, Arc<preamble::ToolList>>,
     /// The lists of tools whose text is in the journal.
     told_tools: HashSet<Hash>,
+    /// The recorded run that this one repeats.
+    replaying: Option<Replaying>,
     /// What the run needs and is not there: its directory, or an agent's model.
     missing: Option<String>,
     poisoned: Option<Stop>,
@@ -171,11 +176,12 @@ pub(crate) struct Seed {
     pub(crate) projection: Projection,
     pub(crate) deltas: DeltaHub,
     pub(crate) progress: watch::Sender<Progress>,
+    pub(crate) replay: Option<Replay>,
 }
 
 impl Driver {
     pub(crate) fn new(rt: Arc<Inner>, seed: Seed) -> Self {
-        let Seed { run, attended, key, epoch, head, projection, deltas, progress } = seed;
+        let Seed { run, attended, key, epoch, head, projection, deltas, progress, replay } = seed;
         #[expect(
             clippy::disallowed_methods,
             reason = "every effect in flight sends one input, and those are limited"
@@ -221,6 +227,7 @@ impl Driver {
             system_texts: HashMap::new(),
             tool_lists: HashMap::new(),
             told_tools: HashSet::new(),
+            replaying: replay.map(Replaying::new),
             missing: None,
             poisoned: None,
         }
@@ -364,6 +371,7 @@ impl Driver {
 
     /// Hands out slots, says what waits, and hands the round's events to the store.
     fn end_round(&mut self) {
+        self.follow();
         while let Some(want) = self.scheduler.take() {
             self.grant(want);
         }
@@ -413,6 +421,9 @@ impl Driver {
             session.last_activity = event.body.kind();
         }
         trace(&event);
+        if let Some(replaying) = &mut self.replaying {
+            replaying.observe(&event);
+        }
         self.projection.observe(&event, &self.run);
         self.batch.run_changed |= matches!(
             event.body,
@@ -509,6 +520,7 @@ impl Driver {
             }
             let Some(session) = self.sessions.get(id) else { return };
             match session.machine.next(self.has_working_children(id) || self.plan_goes_on(id)) {
+                Step::CallModel { .. } | Step::Done { .. } if self.waits_for_recorded(id) => return,
                 Step::CallModel { .. } => return self.want_model(id),
                 Step::CallTools => return self.dispatch_calls(id),
                 Step::Wait | Step::Idle => return,
@@ -563,7 +575,9 @@ impl Driver {
         let agent = self.run.open(id).ok_or("the agent is not open")?;
         let contract = agent.contract.clone();
         let kind = agent.kind.layer.name.clone();
-        let model = match self.rt.parts.models.resolve(&contract.execution.model) {
+        let replayed = self.replaying.as_ref().map(|replaying| Ok(replaying.model()));
+        let resolve = || self.rt.parts.models.resolve(&contract.execution.model);
+        let model = match replayed.unwrap_or_else(resolve) {
             Ok(model) => model,
             Err(reason) => {
                 // A run can be cancelled without its model; anything else stops before it starts.
@@ -620,10 +634,11 @@ impl Driver {
     fn next_wake(&self) -> Option<tokio::time::Instant> {
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         let status = self.status_waits.iter().map(|wait| wait.until).min();
-        [deadline, status].into_iter().flatten().min()
+        [deadline, status, self.replay_gives_up_at()].into_iter().flatten().min()
     }
 
     fn on_time(&mut self) {
+        self.give_replay_up();
         let now = tokio::time::Instant::now();
         while let Some((at, id)) = self.deadlines.first().cloned() {
             if at > now {

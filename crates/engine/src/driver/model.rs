@@ -19,7 +19,7 @@ use super::Driver;
 use super::effects::{Effect, ModelDone, ModelEffect};
 use super::session::Base;
 use super::waiting::Next;
-use crate::ports::{CallSize, ModelFacts, ModelReply, ModelRequest};
+use crate::ports::{CallSize, ModelFacts, ModelFailure, ModelReply, ModelRequest};
 
 /// Largest reply taken from a model; a larger one is a failed call.
 const REPLY_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -52,6 +52,9 @@ impl Driver {
         if let Some(failure) = self.out_of_time(id) {
             self.scheduler.release(kind);
             return self.end_attempt(id, failure);
+        }
+        if let Some((purpose, cause, reserved)) = self.as_recorded(id) {
+            return self.send(id, &Decided { turn, call, purpose, cause, reserved });
         }
         if let Some(limit) = self.context_limit(id) {
             self.trim(id, limit);
@@ -280,6 +283,11 @@ impl Driver {
         self.emit(done.agent.clone(), Box::new(replied));
         if let Some(session) = self.sessions.get_mut(&done.agent) {
             session.cursor = 0;
+        }
+        if let Err(ModelFailure { error, .. }) = &done.result
+            && error.code == Code::ReplayDiffers
+        {
+            return self.end_replay(error.message.clone());
         }
         match next {
             Next::Over => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use posse_domain::code::Code;
-use posse_domain::event::{MessageReceived, Sender};
+use posse_domain::event::Sender;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Refusal, SpawnFrom};
 
@@ -87,7 +87,9 @@ impl Driver {
                 title.unwrap_or_default(),
                 id = child.relative(),
             );
-            self.emit(root, MessageReceived { from: Sender::Child(child.clone()), text: text.into() });
+            if let Some(received) = self.in_turn(&root, Sender::Child(child.clone()), text.into()) {
+                self.emit(root, received);
+            }
         }
     }
 

@@ -66,6 +66,9 @@ impl Driver {
             }
             if let Some(session) = self.sessions.get_mut(id) {
                 for event in events.remove(id).unwrap_or_default() {
+                    if let Some(replaying) = &mut self.replaying {
+                        replaying.observe(&event);
+                    }
                     session.machine.apply(&event.body);
                     self.projection.recall(&event);
                 }

@@ -1,0 +1,332 @@
+//! A run that repeats a recorded one: who hears from whom, and when, is taken from the record.
+//!
+//! Each agent has the list of what is still to happen to it: model calls, messages, cancels by people. A message that
+//! comes before its turn is held back; a model call waits for the messages that come before it; what people said and
+//! answered is said and answered again. If something that is waited for never comes, the run is not the same, and
+//! ends with that.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse_domain::budget::Amount;
+use posse_domain::code::Code;
+use posse_domain::event::{
+    ContextTrimmed, Event, EventBody, HostNote, MessageReceived, Purpose, ReportCause, Sender,
+};
+use posse_domain::hash::Hash;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{Cancel, FailKind, Failure};
+use posse_domain::permission::Answer;
+use posse_domain::text::Text;
+
+use super::Driver;
+use super::session::CallStage;
+use crate::ports::Model;
+use crate::recording::{Item, Recording, Who};
+
+/// How long nothing may happen while a message that was recorded is waited for.
+const STALLED_AFTER: Duration = Duration::from_secs(10);
+
+/// A recorded run to be run again.
+#[derive(Clone)]
+pub struct Replay {
+    /// What was recorded.
+    pub recording: Arc<Recording>,
+    /// The model that answers from it, for every agent.
+    pub model: Arc<dyn Model>,
+}
+
+/// What is still to happen to one agent.
+#[derive(Debug, Default)]
+struct Follower {
+    left: VecDeque<Item>,
+    /// The call under way, to be put back if it is cut off.
+    calling: Option<Item>,
+    /// Messages that came before their turn.
+    early: VecDeque<(Sender, Text)>,
+    /// Whether a model call of it waits for a message.
+    waits: bool,
+    /// How often each call was asked about.
+    asked: HashMap<String, usize>,
+}
+
+/// A question that a person answered in the record.
+struct Answering {
+    agent: AgentId,
+    call_id: String,
+    approval: Hash,
+    answer: Answer,
+}
+
+/// Where a replay stands.
+pub(super) struct Replaying {
+    of: Replay,
+    followers: HashMap<AgentId, Follower>,
+    answers: VecDeque<Answering>,
+    /// When the wait for what does not come is given up.
+    gives_up_at: Option<tokio::time::Instant>,
+}
+
+impl Replaying {
+    pub(super) fn new(of: Replay) -> Self {
+        Self { of, followers: HashMap::new(), answers: VecDeque::new(), gives_up_at: None }
+    }
+
+    pub(super) fn model(&self) -> Arc<dyn Model> {
+        self.of.model.clone()
+    }
+
+    fn follower(&mut self, id: &AgentId) -> &mut Follower {
+        let recording = &self.of.recording;
+        self.followers.entry(id.clone()).or_insert_with(|| Follower {
+            left: recording.items(id.relative()).iter().cloned().collect(),
+            ..Follower::default()
+        })
+    }
+
+    /// Whether all model calls of an agent, by its relative id, have been made.
+    fn has_no_calls_left(&self, run: &posse_domain::id::RunId, relative: &str) -> bool {
+        let has_call = |item: &Item| matches!(item, Item::Call(_));
+        match AgentId::from_relative(run, relative).ok().and_then(|id| self.followers.get(&id)) {
+            Some(follower) => !follower.left.iter().any(has_call),
+            None => !self.of.recording.items(relative).iter().any(has_call),
+        }
+    }
+
+    /// Follows what happened, live or in this run's own journal.
+    pub(super) fn observe(&mut self, event: &Event) {
+        let recording = self.of.recording.clone();
+        let follower = self.follower(&event.agent);
+        match &event.body {
+            EventBody::ModelCalled(_) => {
+                follower.waits = false;
+                let next = follower.left.iter().position(|item| matches!(item, Item::Call(_)));
+                follower.calling = next.and_then(|next| follower.left.drain(..=next).next_back());
+            }
+            EventBody::ModelReplied(e) => {
+                let interrupted = e.error.as_ref().is_some_and(|error| error.code == Code::Interrupted);
+                if let (Some(call), true) = (follower.calling.take(), interrupted) {
+                    follower.left.push_front(call);
+                }
+            }
+            EventBody::MessageReceived(e) => {
+                let who = Who::of(&e.from);
+                follower.passed(|item| matches!(item, Item::Message(from, _) if *from == who));
+            }
+            EventBody::ContextTrimmed(_) => follower.passed(|item| matches!(item, Item::Trim(_))),
+            EventBody::CancelRequested(e) if e.by == "user" => {
+                follower.left.retain(|item| !matches!(item, Item::Cancel { .. }));
+            }
+            EventBody::InputRequested(e) => {
+                let nth = follower.asked.entry(e.call_id.clone()).or_default();
+                let answer = recording.answer(event.agent.relative(), &e.call_id, *nth).cloned();
+                *nth += 1;
+                self.answers.extend(answer.map(|answer| Answering {
+                    agent: event.agent.clone(),
+                    call_id: e.call_id.clone(),
+                    approval: e.approval,
+                    answer,
+                }));
+            }
+            EventBody::InputAnswered(e) => {
+                self.answers.retain(|a| a.agent != event.agent || a.call_id != e.call_id);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Item {
+    /// Whether the host does it just before a model call, and not because of anything that comes.
+    fn is_hosts(&self) -> bool {
+        matches!(self, Item::Trim(_) | Item::Message(Who::Host(HostNote::BudgetLow), _))
+    }
+}
+
+impl Follower {
+    /// Takes the first such item before the next call off the list.
+    fn passed(&mut self, is_it: impl Fn(&Item) -> bool) {
+        let before = self.left.iter().take_while(|item| !matches!(item, Item::Call(_)));
+        if let Some(at) = before.into_iter().position(is_it) {
+            self.left.remove(at);
+        }
+    }
+
+    /// The message that has to come before anything else.
+    fn awaits(&self) -> Option<&Who> {
+        match self.left.iter().find(|item| !item.is_hosts())? {
+            Item::Message(who, _) => Some(who),
+            _ => None,
+        }
+    }
+}
+
+impl Driver {
+    /// Holds a message back that comes before its turn in the record. Gives it back if its turn has come.
+    pub(super) fn in_turn(&mut self, id: &AgentId, from: Sender, text: Text) -> Option<MessageReceived> {
+        let Some(replaying) = &mut self.replaying else { return Some(MessageReceived { from, text }) };
+        let follower = replaying.follower(id);
+        // What is not in the record at all is let through: the next request shows it.
+        let who = Who::of(&from);
+        let recorded = follower.left.iter().any(|item| matches!(item, Item::Message(known, _) if *known == who));
+        if recorded && follower.awaits() != Some(&who) {
+            follower.early.push_back((from, text));
+            return None;
+        }
+        Some(MessageReceived { from, text })
+    }
+
+    /// Whether the agent must not go on before a recorded message has come. Notes of the host come by themselves.
+    pub(super) fn waits_for_recorded(&mut self, id: &AgentId) -> bool {
+        let Some(replaying) = &mut self.replaying else { return false };
+        let follower = replaying.follower(id);
+        follower.waits = follower.awaits().is_some_and(|who| !matches!(who, Who::Host(_)));
+        follower.waits
+    }
+
+    /// What was recorded of the agent's next call: what it was for, why, and what it set aside. What the host did before
+    /// it is done now: old outputs left out, a budget that is low told of.
+    pub(super) fn as_recorded(
+        &mut self,
+        id: &AgentId,
+    ) -> Option<(Purpose, Option<ReportCause>, Amount)> {
+        let replaying = self.replaying.as_mut()?;
+        let recording = replaying.of.recording.clone();
+        let follower = replaying.follower(id);
+        let next = follower.left.iter().find_map(|item| match item {
+            Item::Call(at) => Some(*at),
+            _ => None,
+        });
+        let called = &recording.calls(id.relative()).get(next?)?.called;
+        let before = follower.left.iter().take_while(|item| !matches!(item, Item::Call(_)));
+        let hosts: Vec<Item> = before.filter(|item| item.is_hosts()).cloned().collect();
+        for item in hosts {
+            match item {
+                Item::Trim(call_ids) => {
+                    let conversation = self.sessions.get(id).map(|session| session.machine.conversation());
+                    let freed_bytes = conversation.map_or(0, |kept| kept.clone().trim(&call_ids));
+                    self.emit(id.clone(), ContextTrimmed { call_ids, freed_bytes });
+                }
+                Item::Message(Who::Host(note), text) => {
+                    self.emit(id.clone(), MessageReceived { from: Sender::Host(note), text });
+                }
+                _ => {}
+            }
+        }
+        Some((called.purpose, called.cause, called.reserved))
+    }
+
+    /// Lets everything happen whose turn has come: held messages, what people said, answered and ended.
+    pub(super) fn follow(&mut self) {
+        while self.follow_one() {}
+        self.watch_for_stall();
+    }
+
+    fn follow_one(&mut self) -> bool {
+        let Some(replaying) = &mut self.replaying else { return false };
+        if self.run.outcome.is_some() {
+            return false;
+        }
+        if let Some(Answering { agent, call_id, approval, answer }) = replaying.answers.pop_front() {
+            self.take_answer(&agent, &call_id, &approval, answer);
+            return true;
+        }
+        let ids: Vec<AgentId> = self.sessions.keys().cloned().collect();
+        ids.iter().any(|id| self.follow_agent(id))
+    }
+
+    fn follow_agent(&mut self, id: &AgentId) -> bool {
+        let takes = self.takes_messages(id);
+        let Some(replaying) = &mut self.replaying else { return false };
+        let follower = replaying.follower(id);
+        let awaited = follower.awaits().cloned();
+        if let Some(who) = awaited.filter(|_| takes) {
+            let early = follower.early.iter().position(|(from, _)| Who::of(from) == who);
+            if let Some((from, text)) = early.and_then(|at| follower.early.remove(at)) {
+                self.receive(id, from, text);
+                return true;
+            }
+            let said = follower.left.iter().find_map(|item| match item {
+                Item::Message(Who::Person, text) => Some(text.clone()),
+                _ => None,
+            });
+            if let (Who::Person, Some(text)) = (who, said) {
+                self.receive(id, Sender::Person, text);
+                return true;
+            }
+            return false;
+        }
+        let Some(Item::Cancel { reason, kill }) = follower.left.front().cloned() else { return false };
+        let (run, recording) = (id.run(), replaying.of.recording.clone());
+        if !recording.below(id).all(|agent| replaying.has_no_calls_left(&run, agent)) {
+            return false;
+        }
+        replaying.follower(id).left.pop_front();
+        self.cancel(id, Cancel { by: "user".to_owned(), reason, kill })
+    }
+
+    /// A request was not the recorded one: the whole run ends with that, whoever made it.
+    pub(super) fn end_replay(&mut self, reason: String) {
+        let failure =
+            Failure { kind: FailKind::Execution, code: Code::ReplayDiffers, reason, report: None };
+        let root = self.run.id.root();
+        self.end_attempt(&root, failure);
+    }
+
+    /// Something waits for a message, and nothing is under way that could bring it: that is given some time.
+    fn watch_for_stall(&mut self) {
+        let stalled = self.is_stalled();
+        let Some(replaying) = &mut self.replaying else { return };
+        replaying.gives_up_at = match (stalled, replaying.gives_up_at) {
+            (false, _) => None,
+            (true, Some(at)) => Some(at),
+            (true, None) => Some(tokio::time::Instant::now() + STALLED_AFTER),
+        };
+    }
+
+    fn is_stalled(&self) -> bool {
+        let Some(replaying) = &self.replaying else { return false };
+        let waits = replaying.followers.iter().any(|(id, follower)| {
+            follower.waits && self.sessions.get(id).is_some_and(|session| session.ending.is_none())
+        });
+        let busy = |stage: &CallStage| {
+            matches!(stage, CallStage::Queued | CallStage::Running(_) | CallStage::Committing | CallStage::Parked)
+        };
+        waits
+            && self.batch.events.is_empty()
+            && self.flight.is_empty()
+            && self.checks.is_empty()
+            && self.sessions.values().all(|session| {
+                session.is_quiet()
+                    && !session.machine.is_asking()
+                    && !session.calls.values().any(|call| busy(&call.stage))
+            })
+    }
+
+    /// When a wait for what does not come is given up.
+    pub(super) fn replay_gives_up_at(&self) -> Option<tokio::time::Instant> {
+        self.replaying.as_ref()?.gives_up_at
+    }
+
+    /// Ends a run that waits for what does not come.
+    pub(super) fn give_replay_up(&mut self) {
+        let due = self.replay_gives_up_at().is_some_and(|at| at <= tokio::time::Instant::now());
+        let Some(replaying) = self.replaying.as_mut().filter(|_| due) else { return };
+        replaying.gives_up_at = None;
+        let waiting = replaying.followers.iter().filter(|(_, follower)| follower.waits).map(|(id, follower)| {
+            let who = match follower.awaits() {
+                Some(Who::Child(child)) => format!("the end of task {child}"),
+                Some(Who::Agent(agent)) => format!("a message of agent {agent}"),
+                _ => "a message".to_owned(),
+            };
+            format!("agent {} waits for {who}", id.relative())
+        });
+        let mut waiting: Vec<String> = waiting.collect();
+        waiting.sort();
+        self.end_replay(format!(
+            "the replay is not the recorded run: {}, which was recorded and does not come",
+            waiting.join(", ")
+        ));
+    }
+}

@@ -1,0 +1,315 @@
+//! A run that is in a journal, read as something that can be played again: what every model call was answered with,
+//! and in which order each agent heard from others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use posse_agent::conversation::{Conversation, Message};
+use posse_agent::machine::Machine;
+use posse_domain::code::Code;
+use posse_domain::contract::Contract;
+use posse_domain::event::{
+    Answered, AnsweredBy, Event, EventBody, HostNote, InputAnswered, ModelCalled, ModelReplied, Preamble,
+    RunStarted,
+    Sender,
+};
+use posse_domain::hash::Hash;
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::permission::Answer;
+use posse_domain::plan::Plan;
+use posse_domain::text::Text;
+
+/// Longest chain of children that continue one another.
+const CONTINUES_MAX: usize = 64;
+
+/// One model call as it was recorded.
+#[derive(Debug, Clone)]
+pub struct RecordedCall {
+    /// What was asked for.
+    pub called: ModelCalled,
+    /// What came of it; none if the journal ends before that.
+    pub replied: Option<Box<ModelReplied>>,
+    /// The place of the call among its agent's events.
+    place: usize,
+}
+
+impl RecordedCall {
+    /// Whether the call was dropped before its answer because its agent was ended.
+    pub fn was_dropped(&self) -> bool {
+        let error = self.replied.as_ref().and_then(|replied| replied.error.as_ref());
+        error.is_some_and(|error| error.code == Code::Cancelled)
+    }
+
+    /// Whether the process ended before the answer: the call was made again.
+    fn was_interrupted(&self) -> bool {
+        let error = self.replied.as_ref().and_then(|replied| replied.error.as_ref());
+        error.is_some_and(|error| error.code == Code::Interrupted)
+    }
+}
+
+/// Who wrote a message, by ids that are the same in every run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Who {
+    Person,
+    Agent(String),
+    Child(String),
+    Host(HostNote),
+}
+
+impl Who {
+    pub(crate) fn of(sender: &Sender) -> Self {
+        match sender {
+            Sender::Person => Who::Person,
+            Sender::Agent(id) => Who::Agent(id.relative().to_owned()),
+            Sender::Child(id) => Who::Child(id.relative().to_owned()),
+            Sender::Host(note) => Who::Host(*note),
+        }
+    }
+}
+
+/// What happened to an agent, of the things whose order a replay keeps.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    /// A model call; its place among the agent's recorded calls.
+    Call(usize),
+    /// A message.
+    Message(Who, Text),
+    /// Old outputs left the conversation.
+    Trim(Vec<String>),
+    /// A person ended it.
+    Cancel { reason: String, kill: bool },
+}
+
+/// What was recorded of one agent.
+#[derive(Debug, Default)]
+struct Agent {
+    contract: Option<Contract>,
+    preamble: Option<Box<Preamble>>,
+    events: Vec<Event>,
+    calls: Vec<RecordedCall>,
+    items: Vec<Item>,
+    /// Answers of people, by call id, in the order in which they were given.
+    answers: HashMap<String, Vec<Answer>>,
+}
+
+/// A request as it was recorded, as far as the journal has it.
+#[derive(Debug, Clone)]
+pub struct RecordedRequest {
+    /// The system prompt.
+    pub system: Option<Arc<str>>,
+    /// The tools, as JSON.
+    pub tools: Option<Arc<str>>,
+    /// The conversation.
+    pub messages: Vec<Arc<Message>>,
+}
+
+/// A recorded run. Agents are named by their relative ids, which are the same in every run.
+#[derive(Debug)]
+pub struct Recording {
+    run: RunId,
+    started: RunStarted,
+    plan: Option<Plan>,
+    agents: BTreeMap<String, Agent>,
+    /// The tools that were offered, by their hash.
+    tools: HashMap<Hash, Text>,
+    has_ended: bool,
+}
+
+impl Recording {
+    /// Reads the whole events of a run, oldest first, with their long texts.
+    pub fn new(events: Vec<Event>) -> Result<Self, String> {
+        let mut events = events.into_iter();
+        let first = events.next().ok_or("the run has no events")?;
+        let EventBody::RunStarted(started) = &first.body else {
+            return Err(format!("the first event is {}, not run.started", first.body.kind()));
+        };
+        let mut recording = Self {
+            run: first.agent.run(),
+            started: (**started).clone(),
+            plan: None,
+            agents: BTreeMap::new(),
+            tools: HashMap::new(),
+            has_ended: false,
+        };
+        for event in std::iter::once(first).chain(events) {
+            recording.take(event);
+        }
+        for agent in recording.agents.values_mut() {
+            agent.forget_interrupted();
+        }
+        Ok(recording)
+    }
+
+    fn take(&mut self, event: Event) {
+        let agent = self.agents.entry(event.agent.relative().to_owned()).or_default();
+        let place = agent.events.len();
+        match &event.body {
+            EventBody::RunStarted(e) => agent.contract = Some(e.contract.clone()),
+            EventBody::SubagentCreated(e) => agent.contract = Some(e.contract.clone()),
+            EventBody::RunPlanned(e) => self.plan = Some(e.plan.clone()),
+            EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_) => {
+                self.has_ended = true;
+            }
+            EventBody::ModelCalled(called) => {
+                if let Some(preamble) = &called.preamble {
+                    if let Some(text) = &preamble.tools_text {
+                        self.tools.insert(preamble.tools, text.clone());
+                    }
+                    agent.preamble.get_or_insert_with(|| preamble.clone());
+                }
+                agent.items.push(Item::Call(agent.calls.len()));
+                agent.calls.push(RecordedCall { called: called.clone(), replied: None, place });
+            }
+            EventBody::ModelReplied(replied) => {
+                if let Some(call) = agent.calls.last_mut() {
+                    call.replied = Some(replied.clone());
+                }
+            }
+            EventBody::MessageReceived(e) => {
+                agent.items.push(Item::Message(Who::of(&e.from), e.text.clone()));
+            }
+            EventBody::ContextTrimmed(e) => agent.items.push(Item::Trim(e.call_ids.clone())),
+            EventBody::CancelRequested(e) if e.by == "user" => {
+                agent.items.push(Item::Cancel { reason: e.reason.clone(), kill: e.kill });
+            }
+            EventBody::InputAnswered(e) if e.by == AnsweredBy::Person => {
+                agent.answers.entry(e.call_id.clone()).or_default().push(answer_of(e));
+            }
+            _ => {}
+        }
+        agent.events.push(event);
+    }
+
+    /// The run.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Its beginning: request, terms, definitions, base.
+    pub fn started(&self) -> &RunStarted {
+        &self.started
+    }
+
+    /// The plan that the host carried out.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// Whether the journal tells how the run ended.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether the root asked a person something.
+    pub fn is_attended(&self) -> bool {
+        let asks = |event: &Event| matches!(event.body, EventBody::InputRequested(_));
+        self.agents.get("0").is_some_and(|root| root.events.iter().any(asks))
+    }
+
+    /// How many model calls were recorded and can be answered again.
+    pub fn call_count(&self) -> usize {
+        self.agents.values().map(|agent| agent.calls.len()).sum()
+    }
+
+    /// The recorded call that stands for this one. Calls that a crash cut off are not counted, neither there nor here: a
+    /// call beyond the last one of its turn is that one again.
+    pub fn call(&self, agent: &str, attempt: u32, turn: u32, call: u32) -> Option<&RecordedCall> {
+        let calls = &self.agents.get(agent)?.calls;
+        let of_turn = || {
+            calls.iter().filter(move |known| known.called.attempt == attempt && known.called.turn == turn)
+        };
+        of_turn().nth(call.saturating_sub(1) as usize).or_else(|| of_turn().next_back())
+    }
+
+    /// The largest reply that any call of the agent made room for.
+    pub fn max_output_tokens(&self) -> u64 {
+        let calls = self.agents.values().flat_map(|agent| &agent.calls);
+        calls.map(|call| call.called.reserved.output_tokens).max().unwrap_or(0)
+    }
+
+    /// The request of a recorded call, folded from the journal.
+    pub fn request(&self, agent: &str, call: &RecordedCall) -> RecordedRequest {
+        let preamble = self.agents.get(agent).and_then(|agent| agent.preamble.as_deref());
+        let tools = preamble.and_then(|preamble| self.tools.get(&preamble.tools));
+        let messages = self.conversation(agent, call.place + 1, 0).messages().to_vec();
+        RecordedRequest {
+            system: preamble.map(|preamble| preamble.system.to_shared()),
+            tools: tools.map(Text::to_shared),
+            messages,
+        }
+    }
+
+    /// The conversation of an agent after its first `count` events.
+    fn conversation(&self, agent: &str, count: usize, depth: usize) -> Conversation {
+        let known = self.agents.get(agent).and_then(|known| Some((known, known.contract.as_ref()?)));
+        let Some((known, contract)) = known else { return Conversation::default() };
+        let prior = match &contract.parent.continues {
+            Some(of) if depth < CONTINUES_MAX => self.conversation(of.relative(), usize::MAX, depth + 1),
+            _ => Conversation::default(),
+        };
+        let mut machine = Machine::new(contract, prior);
+        for event in known.events.iter().take(count) {
+            machine.apply(&event.body);
+        }
+        machine.conversation().clone()
+    }
+
+    pub(crate) fn items(&self, agent: &str) -> &[Item] {
+        self.agents.get(agent).map_or(&[], |agent| &agent.items)
+    }
+
+    pub(crate) fn calls(&self, agent: &str) -> &[RecordedCall] {
+        self.agents.get(agent).map_or(&[], |agent| &agent.calls)
+    }
+
+    /// The recorded agents at and below this one.
+    pub(crate) fn below<'a>(&'a self, agent: &AgentId) -> impl Iterator<Item = &'a str> + use<'a> {
+        let all = agent.is_root();
+        let own = agent.relative().to_owned();
+        self.agents.keys().map(String::as_str).filter(move |id| {
+            all || id.strip_prefix(own.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    }
+
+    /// What a person answered when this call of this agent was asked about for the `nth` time, from 0.
+    pub(crate) fn answer(&self, agent: &str, call_id: &str, nth: usize) -> Option<&Answer> {
+        self.agents.get(agent)?.answers.get(call_id)?.get(nth)
+    }
+}
+
+impl Agent {
+    /// Leaves out the calls that a crash cut off. The events stay: the conversation is folded from them.
+    fn forget_interrupted(&mut self) {
+        let gone: Vec<bool> = self.calls.iter().map(RecordedCall::was_interrupted).collect();
+        let mut kept = 0;
+        let places: Vec<Option<usize>> = gone
+            .iter()
+            .map(|gone| {
+                (!gone).then(|| {
+                    kept += 1;
+                    kept - 1
+                })
+            })
+            .collect();
+        self.items.retain_mut(|item| match item {
+            Item::Call(at) => match places.get(*at).copied().flatten() {
+                Some(place) => {
+                    *at = place;
+                    true
+                }
+                None => false,
+            },
+            _ => true,
+        });
+        let mut gone = gone.into_iter();
+        self.calls.retain(|_| !gone.next().unwrap_or(false));
+    }
+}
+
+fn answer_of(answered: &InputAnswered) -> Answer {
+    match answered.decision {
+        Answered::Allow if answered.always => Answer::Always,
+        Answered::Allow => Answer::Once,
+        Answered::Deny => Answer::Deny { reason: answered.reason.clone() },
+    }
+}

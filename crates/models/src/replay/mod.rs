@@ -1,0 +1,154 @@
+//! A model that answers as it did before: `replay/<run>`.
+//!
+//! Each call is looked up in a recorded run by agent, attempt, turn and call. The reply, what it cost and what went
+//! wrong are given again, without waiting. A request that is not the recorded one is answered with what is different.
+
+mod difference;
+mod lines;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use posse_domain::budget::Usage;
+use posse_domain::code::Code;
+use posse_domain::event::{CallError, ModelReplied};
+use posse_engine::ports::{
+    Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, Retry, StreamPart, StreamSink,
+};
+use posse_engine::Recording;
+
+/// The provider whose models are recorded runs.
+pub const REPLAY: &str = "replay";
+/// Tokens of conversation that a recorded model takes: what is left out is taken from the record.
+const CONTEXT_TOKENS: u64 = u64::MAX / 1_000;
+/// How long a call that was recorded as dropped waits to be dropped again.
+const DROPPED_AFTER: Duration = Duration::from_secs(30);
+
+/// Answers from a recorded run.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    recording: Arc<Recording>,
+}
+
+impl Replay {
+    /// A model that answers from this run.
+    pub fn new(recording: Arc<Recording>) -> Self {
+        Self { recording }
+    }
+
+    fn answer(&self, request: &ModelRequest) -> Answer {
+        let agent = request.agent.relative();
+        let Some(call) = self.recording.call(agent, request.attempt, request.turn, request.call) else {
+            return Answer::Differs(self.not_recorded(request));
+        };
+        if call.called.request_hash != request.hash {
+            return Answer::Differs(difference::describe(&self.recording, call, request));
+        }
+        match &call.replied {
+            None => Answer::Differs(format!(
+                "the recording of run {} ends here: {} had no answer yet",
+                self.recording.run(),
+                place(request)
+            )),
+            Some(_) if call.was_dropped() => Answer::Dropped,
+            Some(replied) => Answer::Given(given(replied)),
+        }
+    }
+
+    /// Why there is no recorded call.
+    fn not_recorded(&self, request: &ModelRequest) -> String {
+        let run = self.recording.run();
+        let place = place(request);
+        if self.recording.has_ended() {
+            format!("the replay is not the recorded run {run}: {place} was not recorded")
+        } else {
+            format!("the recording of run {run} ends here, before its end: {place} was not recorded")
+        }
+    }
+}
+
+/// Which call a request is, for people.
+fn place(request: &ModelRequest) -> String {
+    let attempt = if request.attempt > 1 { format!(", attempt {}", request.attempt) } else { String::new() };
+    format!("turn {} of agent {} ({}){attempt}", request.turn, request.agent.relative(), request.definition)
+}
+
+enum Answer {
+    /// What was recorded.
+    Given(Result<ModelReply, ModelFailure>),
+    /// It was dropped before its answer, and will be.
+    Dropped,
+    /// The request is not the recorded one.
+    Differs(String),
+}
+
+fn given(replied: &ModelReplied) -> Result<ModelReply, ModelFailure> {
+    let tag = replied.tag.clone();
+    match (&replied.reply, &replied.error) {
+        (Some(reply), None) => Ok(ModelReply { reply: reply.clone(), usage: replied.usage, tag }),
+        (_, Some(error)) => Err(ModelFailure {
+            error: Box::new(CallError { again: false, ..error.clone() }),
+            usage: (!replied.estimated).then_some(replied.usage),
+            tag,
+            // Whoever waited has waited already; pauses are not counted among the calls that a turn may have.
+            retry: error.again.then_some(Retry { after: Duration::ZERO, limited: true }),
+        }),
+        (None, None) => Err(ModelFailure::last(CallError::new(
+            Code::ReplayDiffers,
+            "the recording has neither a reply nor an error for this call",
+        ))),
+    }
+}
+
+fn differs(text: String) -> ModelFailure {
+    let error = Box::new(CallError::new(Code::ReplayDiffers, text));
+    ModelFailure { error, usage: Some(Usage::ZERO), tag: None, retry: None }
+}
+
+impl Model for Replay {
+    fn facts(&self) -> ModelFacts {
+        let max_output_tokens = self.recording.max_output_tokens();
+        ModelFacts { context_tokens: CONTEXT_TOKENS, max_output_tokens, price: None }
+    }
+
+    fn provider(&self) -> Arc<str> {
+        format!("{REPLAY}/{}", self.recording.run()).into()
+    }
+
+    fn call(
+        &self,
+        request: ModelRequest,
+        sink: Arc<dyn StreamSink>,
+    ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
+        let answer = self.answer(&request);
+        Box::pin(async move {
+            match answer {
+                Answer::Given(given) => {
+                    if let Ok(reply) = &given {
+                        show(reply, &*sink);
+                    }
+                    given
+                }
+                Answer::Dropped => {
+                    tokio::time::sleep(DROPPED_AFTER).await;
+                    let place = place(&request);
+                    Err(differs(format!("{place} was dropped in the recorded run, and is not now")))
+                }
+                Answer::Differs(text) => Err(differs(text)),
+            }
+        })
+    }
+}
+
+/// Shows a reply as if it streamed in.
+fn show(reply: &ModelReply, sink: &dyn StreamSink) {
+    let text = reply.reply.text.to_shared();
+    if !text.is_empty() {
+        sink.part(StreamPart::Text(text.to_string()));
+    }
+    for call in &reply.reply.calls {
+        sink.part(StreamPart::Tool(call.name.clone()));
+    }
+}
+
