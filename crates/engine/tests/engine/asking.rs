@@ -26,7 +26,7 @@ fn asks(pattern: &str) -> Rule {
 }
 
 /// A run whose definitions ask before anybody strikes.
-fn striking(world: &World) -> RunSpec {
+pub(crate) fn striking(world: &World) -> RunSpec {
     let mut spec = world.spec();
     for definition in &mut spec.definitions {
         definition.rules = vec![asks("strike")];
@@ -67,7 +67,7 @@ fn open_at(events: &[Event]) -> Vec<(usize, AgentId, InputRequested)> {
 }
 
 /// Waits for the next open question of a run.
-async fn asked(world: &World, run: &RunId) -> (AgentId, InputRequested) {
+pub(crate) async fn asked(world: &World, run: &RunId) -> (AgentId, InputRequested) {
     let mut pulse = world.store().watch(&world.key(run));
     loop {
         pulse.borrow_and_update();

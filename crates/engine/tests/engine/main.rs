@@ -19,6 +19,7 @@ mod providers;
 mod queue;
 mod records;
 mod repeatable;
+mod replaying;
 mod retries;
 mod simulation;
 mod tools;

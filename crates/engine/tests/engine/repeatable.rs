@@ -13,7 +13,7 @@ fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
 }
 
-fn tree() -> World {
+pub(crate) fn tree() -> World {
     World::new(|request| match (request.agent.relative(), request.attempt, request.turn) {
         ("0", _, 1) => text("")
             .call("task", child("lead", "a"))
@@ -55,7 +55,7 @@ fn forget(value: &mut Value) {
     }
 }
 
-fn per_agent(ended: &Ended) -> BTreeMap<String, Vec<(String, Value)>> {
+pub(crate) fn per_agent(ended: &Ended) -> BTreeMap<String, Vec<(String, Value)>> {
     let run = ended.run.id.as_str();
     let mut agents: BTreeMap<String, Vec<(String, Value)>> = BTreeMap::new();
     for event in &ended.events {
@@ -72,7 +72,7 @@ fn per_agent(ended: &Ended) -> BTreeMap<String, Vec<(String, Value)>> {
     agents
 }
 
-fn requests(ended: &Ended) -> BTreeMap<(String, u32, u32), Hash> {
+pub(crate) fn requests(ended: &Ended) -> BTreeMap<(String, u32, u32), Hash> {
     ended
         .events
         .iter()

@@ -52,9 +52,8 @@ fn in_tools(recorded: &RecordedRequest, request: &ModelRequest) -> Option<String
             return Some(found);
         }
     }
-    let names = |tools: &mut dyn Iterator<Item = &str>| tools.collect::<Vec<_>>();
-    let old = names(&mut recorded.iter().map(|tool| tool.name.as_str()));
-    let new = names(&mut now.iter().map(|tool| tool.name.as_str()));
+    let old: Vec<&str> = recorded.iter().map(|tool| tool.name.as_str()).collect();
+    let new: Vec<&str> = now.iter().map(|tool| tool.name.as_str()).collect();
     if old == new {
         return None;
     }
