@@ -55,6 +55,7 @@ pub(crate) enum Command {
     Deny(commands::deny::DenyArgs),
     Verify(commands::verify::VerifyArgs),
     Explain(commands::explain::ExplainArgs),
+    Export(commands::export::ExportArgs),
     Gc(commands::gc::GcArgs),
     Doctor(commands::doctor::DoctorArgs),
     Demo(commands::demo::DemoArgs),

@@ -143,6 +143,15 @@ impl From<posse::Error> for CliError {
             posse::Error::NotAsked { .. } => {
                 CliError::failed(message).hint("it was answered meanwhile, or its agent has ended")
             }
+            posse::Error::NotExported { .. } => CliError::failed(message)
+                .hint("nothing is there under that name that was not before; --output names another, --force replaces it"),
+            posse::Error::Bundle(posse::BundleError::Newer { .. }) => {
+                CliError::usage(message).hint("replay it with the Posse that wrote it, or a newer one")
+            }
+            posse::Error::Bundle(_) => {
+                CliError::usage(message).hint("export the run again with `posse export`; nothing was done with this file")
+            }
+            posse::Error::Workspace(_) => CliError::failed(message),
             posse::Error::Store(error) => error.into(),
             posse::Error::Runtime(error) => error.into(),
             posse::Error::History(_) => {

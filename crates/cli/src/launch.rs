@@ -157,6 +157,31 @@ impl Launch {
         })
     }
 
+    /// A recorded run that is run again; it brings everything else along.
+    pub(crate) fn of_replay(model: String, request: Option<String>, dir: Option<String>) -> Self {
+        Self {
+            request: request.unwrap_or_default(),
+            definition: DEFAULT_ROOT.to_owned(),
+            definitions: Vec::new(),
+            model,
+            dir: dir.unwrap_or_default(),
+            base_turns: None,
+            max_depth: None,
+            default_max_depth: None,
+            max_orchestration_depth: None,
+            budget: Budget::NONE,
+            parallel: DEFAULT_PARALLEL,
+            operator_rules: Rules::default(),
+            run_rules: Rules::default(),
+            approvals: Approvals::none(),
+            on_ask: OnAsk::Deny,
+            unowned_writers: UnownedWriters::Queue,
+            plan: None,
+            base_url: None,
+            apply: false,
+        }
+    }
+
     /// The same with another request.
     pub(crate) fn with_request(self, request: String) -> Self {
         Self { request, ..self }
@@ -291,7 +316,7 @@ pub(crate) fn read_agents(agents: &str, cwd: &Path, tools: &[&str]) -> Result<Ve
     posse::parse_agents(&text, agents, tools).map_err(|error| wrong(error.to_string()))
 }
 
-fn working_dir(dir: Option<PathBuf>, cwd: &Path) -> Result<String, CliError> {
+pub(crate) fn working_dir(dir: Option<PathBuf>, cwd: &Path) -> Result<String, CliError> {
     let dir = dir.map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
     let wrong = |problem: String| CliError::usage(format!("--dir: {}: {problem}", dir.display()));
     let whole = dir.canonicalize().map_err(|error| wrong(error.to_string()))?;

@@ -26,6 +26,7 @@ mod output;
 mod own_files;
 mod permissions;
 mod plan_file;
+mod replay;
 mod runtime;
 mod settings;
 mod signals;

@@ -10,8 +10,7 @@ use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::event::{
     Answered, AnsweredBy, Event, EventBody, HostNote, InputAnswered, ModelCalled, ModelReplied, Preamble,
-    RunStarted,
-    Sender,
+    RunStarted, Sender,
 };
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
@@ -113,6 +112,7 @@ pub struct Recording {
     /// The tools that were offered, by their hash.
     tools: HashMap<Hash, Text>,
     has_ended: bool,
+    has_changed_texts: bool,
 }
 
 impl Recording {
@@ -130,6 +130,7 @@ impl Recording {
             agents: BTreeMap::new(),
             tools: HashMap::new(),
             has_ended: false,
+            has_changed_texts: false,
         };
         for event in std::iter::once(first).chain(events) {
             recording.take(event);
@@ -180,6 +181,17 @@ impl Recording {
         agent.events.push(event);
     }
 
+    /// The same, of which some texts are not what they were: secrets were left out. The hashes of requests do not fit any
+    /// more.
+    pub fn with_changed_texts(self) -> Self {
+        Self { has_changed_texts: true, ..self }
+    }
+
+    /// Whether some texts are not what they were.
+    pub fn has_changed_texts(&self) -> bool {
+        self.has_changed_texts
+    }
+
     /// The run.
     pub fn run(&self) -> &RunId {
         &self.run
@@ -215,9 +227,8 @@ impl Recording {
     /// call beyond the last one of its turn is that one again.
     pub fn call(&self, agent: &str, attempt: u32, turn: u32, call: u32) -> Option<&RecordedCall> {
         let calls = &self.agents.get(agent)?.calls;
-        let of_turn = || {
-            calls.iter().filter(move |known| known.called.attempt == attempt && known.called.turn == turn)
-        };
+        let of_turn =
+            || calls.iter().filter(move |known| known.called.attempt == attempt && known.called.turn == turn);
         of_turn().nth(call.saturating_sub(1) as usize).or_else(|| of_turn().next_back())
     }
 

@@ -347,11 +347,21 @@ impl Runtime {
     }
 
     /// Goes on with a run that repeats a recorded one.
-    pub async fn resume_replay(&self, run: &RunId, attended: bool, replay: Replay) -> Result<Resumed, RuntimeError> {
+    pub async fn resume_replay(
+        &self,
+        run: &RunId,
+        attended: bool,
+        replay: Replay,
+    ) -> Result<Resumed, RuntimeError> {
         self.resume_as(run, attended, Some(replay)).await
     }
 
-    async fn resume_as(&self, run: &RunId, attended: bool, replay: Option<Replay>) -> Result<Resumed, RuntimeError> {
+    async fn resume_as(
+        &self,
+        run: &RunId,
+        attended: bool,
+        replay: Option<Replay>,
+    ) -> Result<Resumed, RuntimeError> {
         let key = self.key(run);
         let store = self.0.parts.store.clone();
         let entry = store.runs(&key.tenant, run.as_str(), 1).await?.into_iter().next();

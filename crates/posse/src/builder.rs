@@ -11,6 +11,7 @@ use posse_models::{Catalog, Prices, Providers};
 use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 use posse_tools::{Hands, Outputs, Search};
 
+use crate::replaying::ReplayHome;
 use crate::system::ProcessSystem;
 use crate::workspaces::{HostWorkspaces, WorkspaceSettings};
 use crate::{Error, Posse};
@@ -197,6 +198,13 @@ impl PosseBuilder {
             }
             _ => None,
         };
+        let replays = match (&runs, &self.workspaces) {
+            (Some(runs), Some(settings)) => Some(ReplayHome {
+                state: runs.parent().unwrap_or(runs).to_owned(),
+                git: settings.host.git.clone(),
+            }),
+            _ => None,
+        };
         let mut sandbox = self.sandbox;
         if let Place::Directory(dir) | Place::Existing(dir) = &self.place {
             // No command sees the journal, wherever it is kept.
@@ -247,6 +255,6 @@ impl PosseBuilder {
         let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
         let workspaces = workspaces.map(|all| Arc::new(all) as Arc<dyn posse_engine::ports::Workspaces>);
         let parts = Parts { store, models, tools, system, workspaces, faults: self.faults };
-        Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared, files))
+        Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared, files, replays))
     }
 }

@@ -9,6 +9,8 @@ use posse_engine::{HistoryError, RuntimeError};
 use posse_host::workspace::{ApplyError, WorkspaceError};
 use thiserror::Error;
 
+use crate::bundle::BundleError;
+
 /// Why something was not done.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
@@ -87,6 +89,20 @@ pub enum Error {
         /// Why not.
         problem: ApplyError,
     },
+    /// A run could not be written into a file; nothing is there under its name.
+    #[error("{path}: {problem}", path = .path.display())]
+    NotExported {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
+    },
+    /// A bundle cannot be used.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// A run's files could not be read while it was written into a file.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     /// Nobody waits for this answer, or not any more.
     #[error("{agent} does not wait for an answer about `{operation}`")]
     NotAsked {

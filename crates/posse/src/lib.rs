@@ -31,14 +31,19 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
 //! ```
 
+mod base;
 mod builder;
+mod bundle;
 mod cleaning;
 mod error;
 mod events;
+mod export;
 mod info;
 mod names;
 mod new_run;
+mod replaying;
 mod requests;
+mod secrets;
 mod system;
 mod waits;
 mod work;
@@ -48,9 +53,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use builder::PosseBuilder;
+pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use cleaning::{Cleaned, Cleaning};
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
+pub use export::{ExportOptions, Exported, LARGE_FILE_BYTES};
 pub use info::{AgentInfo, DepthInfo, Finished, RunInfo, RunSummary};
 pub use new_run::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, NewRun};
 pub use posse_agent::definition::{Definitions, builtin, parse_agents};
@@ -75,6 +82,7 @@ pub use posse_models::{
     scripted,
 };
 pub use posse_tools::Search;
+pub use replaying::{Recorded, replayed};
 pub use requests::Request;
 pub use waits::ProviderWait;
 pub use work::{AppliedRun, ApplyWhich, Restored, SalvagedWork};
@@ -112,6 +120,8 @@ pub struct Posse {
     tools: Arc<[Tool]>,
     /// The workspaces beneath the state directory, if there is one.
     files: Option<posse_host::workspace::Workspaces>,
+    /// Where the files of replays are laid out.
+    replays: Option<replaying::ReplayHome>,
 }
 
 impl Posse {
@@ -125,24 +135,40 @@ impl Posse {
         tenant: TenantId,
         tools: Arc<[Tool]>,
         files: Option<posse_host::workspace::Workspaces>,
+        replays: Option<replaying::ReplayHome>,
     ) -> Self {
-        Self { store: runtime.store().clone(), runtime, tenant, tools, files }
+        Self { store: runtime.store().clone(), runtime, tenant, tools, files, replays }
     }
 
-    /// Starts a run; returns once its beginning is durable.
+    /// Starts a run; returns once its beginning is durable. With a model `replay/<run>` or `replay/<bundle>` a recorded
+    /// run is run again: everything but the directory is taken from it, and the request may be empty.
     pub async fn start(&self, run: NewRun) -> Result<RunHandle, Error> {
+        if let Some(name) = run.replayed() {
+            let recorded = self.recorded(name).await?;
+            let (request, dir, attended) = run.of_replay();
+            return self.replay(&recorded, request, dir, attended).await;
+        }
         let known: Vec<&str> = self.tools.iter().map(|tool| tool.name).collect();
         Ok(self.runtime.start(run.into_spec(&known)?).await?)
     }
 
     /// Goes on with a run that nobody alive owns.
     pub async fn resume(&self, run: &RunId) -> Result<Resume, Error> {
-        Ok(self.runtime.resume(run).await?.into())
+        self.resume_as(run, false).await
     }
 
     /// The same with somebody attending who answers the root's questions; see [`NewRun::attended`].
     pub async fn resume_attended(&self, run: &RunId) -> Result<Resume, Error> {
-        Ok(self.runtime.resume_attended(run).await?.into())
+        self.resume_as(run, true).await
+    }
+
+    async fn resume_as(&self, run: &RunId, attended: bool) -> Result<Resume, Error> {
+        let resumed = match (self.replay_of(run).await?, attended) {
+            (Some(replay), attended) => self.runtime.resume_replay(run, attended, replay).await?,
+            (None, true) => self.runtime.resume_attended(run).await?,
+            (None, false) => self.runtime.resume(run).await?,
+        };
+        Ok(resumed.into())
     }
 
     /// The newest runs whose id starts with `prefix`, newest first.

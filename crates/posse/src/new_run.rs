@@ -200,6 +200,18 @@ impl NewRun {
         self
     }
 
+    /// The recorded run that it repeats, if it does.
+    pub(crate) fn replayed(&self) -> Option<&str> {
+        crate::replayed(self.model.as_deref()?)
+    }
+
+    /// What a replay may be told: its request, where it works, and whether somebody attends to it.
+    pub(crate) fn of_replay(&self) -> (Option<&str>, Option<&Path>, bool) {
+        let request = Some(self.request.as_str()).filter(|request| !request.is_empty());
+        let dir = self.dir.as_deref().filter(|dir| !dir.is_empty());
+        (request, dir.map(Path::new), self.attended)
+    }
+
     pub(crate) fn into_spec(self, known_tools: &[&str]) -> Result<RunSpec, Error> {
         let model = self.model.ok_or_else(|| {
             Error::invalid("model", "no model is set: name one as `provider/model`, or `scripted/<file>`")

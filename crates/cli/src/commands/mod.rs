@@ -11,6 +11,7 @@ pub(crate) mod deny;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod gc;
 pub(crate) mod logs;
 pub(crate) mod plan;
@@ -53,6 +54,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Deny(args) => deny::deny(&args, context),
         Command::Verify(args) => verify::verify(&args, context),
         Command::Explain(args) => explain::explain(&args, context),
+        Command::Export(args) => export::export(&args, context),
         Command::Gc(args) => gc::gc(&args, context),
         Command::Doctor(args) => doctor::doctor(&args, context),
         Command::Demo(args) => demo::demo(&args, context),

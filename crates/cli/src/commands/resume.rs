@@ -79,7 +79,8 @@ pub(crate) fn held(run: &RunId, pid: u32) -> CliError {
 
 /// A run cannot go on without its model; better to say so before it is taken over.
 fn check_model(found: &RunSummary, models: &Catalog) -> Result<(), CliError> {
-    if found.status != "running" {
+    // A recorded run is looked for when it is needed.
+    if found.status != "running" || posse::replayed(&found.model).is_some() {
         return Ok(());
     }
     let left = "bring it back, and resume again; the run is left as it is";

@@ -19,6 +19,7 @@ use crate::models::{self, BASE_URL_FLAG};
 use crate::output::Output;
 use crate::permissions::PermissionArgs;
 use crate::plan_file::{Judge, KnownArgs};
+use crate::replay::{self, ReplayRun};
 use crate::runtime;
 use crate::settings::{Settings, Sourced, on_ask};
 use crate::signals::Signals;
@@ -33,14 +34,15 @@ const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// second, or SIGTERM or SIGHUP, stops at once and leaves it to `posse resume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// What to do; `-` reads it from standard input. With a plan file it may be left out: the plan's goal counts
-    #[arg(required_unless_present = "plan", value_name = "REQUEST")]
+    /// What to do; `-` reads it from standard input. With a plan file it may be left out: the plan's goal counts. So it
+    /// may with a replay, which asks for what the recorded run did
+    #[arg(required_unless_present_any = ["plan", "model"], value_name = "REQUEST")]
     request: Vec<String>,
     /// Carry out a plan: a file, or `auto` to let the planner write one for the request
     #[arg(long, value_name = "FILE|auto")]
     plan: Option<String>,
-    /// The model, as provider/name; scripted/<file> answers from a YAML script [default: that of the first provider
-    /// with a key, else of a local Ollama]
+    /// The model, as provider/name; scripted/<file> answers from a YAML script, replay/<run> and replay/<file>.posse as
+    /// a recorded run was answered [default: that of the first provider with a key, else of a local Ollama]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Where the model's provider is, for example `http://localhost:8080/v1`
@@ -99,6 +101,9 @@ pub(crate) struct RunArgs {
 /// Starts a run.
 pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError> {
     let (detach, json) = (args.detach, args.json);
+    if let Some(replay) = args.replay()? {
+        return replay::run(&replay, context);
+    }
     let settings = args.settings().or(Settings::resolve(&context.environment)?);
     let models = models::catalog(&settings, models::given(&settings, context)?.as_ref(), context)?;
     let plan = match args.planned(&models, context)? {
@@ -165,6 +170,39 @@ impl RunArgs {
                 Ok(Planned::Plan(Box::new(plan)))
             }
         }
+    }
+
+    /// What a recorded run is run again with, if that is what was asked for. It brings its own terms along.
+    fn replay(&self) -> Result<Option<ReplayRun>, CliError> {
+        let Some(model) = self.model.as_deref().filter(|model| posse::replayed(model).is_some()) else {
+            return Ok(None);
+        };
+        let given = [
+            ("--plan", self.plan.is_some()),
+            ("--agent", self.agent.is_some()),
+            ("--agents", self.agents.is_some()),
+            ("--max-turns", self.max_turns.is_some()),
+            ("--max-depth", self.max_depth.is_some()),
+            ("--max-agents", self.max_agents.is_some()),
+            ("--max-tokens", self.max_tokens.is_some()),
+            ("--max-usd", self.max_usd.is_some()),
+            ("--max-time", self.max_time.is_some()),
+            ("--base-url", self.base_url.is_some()),
+            ("--parallel", self.parallel.is_some()),
+            ("--allow, --ask, --deny", !self.permissions.is_empty()),
+            ("--unowned-writers", self.unowned_writers.is_some()),
+            ("--on-ask", self.on_ask.is_some()),
+            ("--apply", self.apply),
+        ];
+        if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(CliError::usage(format!(
+                "{flag}: a replay takes its terms and files from the recorded run"
+            ))
+            .hint("leave it out"));
+        }
+        let request = if self.request.is_empty() { None } else { Some(typed("request", &self.request)?) };
+        let (model, dir) = (model.to_owned(), self.dir.clone());
+        Ok(Some(ReplayRun { model, request, dir, detach: self.detach, json: self.json }))
     }
 
     /// What the flags say.

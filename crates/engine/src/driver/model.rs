@@ -111,7 +111,8 @@ impl Driver {
     /// Tells an agent once that most of a budget is used.
     fn warn_of_budget(&mut self, id: &AgentId, purpose: Purpose) {
         let warned = self.sessions.get(id).is_none_or(|session| session.machine.is_warned());
-        if warned || purpose == Purpose::Report {
+        // A run that repeats another is told what that one was told.
+        if warned || purpose == Purpose::Report || self.replaying.is_some() {
             return;
         }
         if let Some(low) = self.run.low_budget(id, self.rt.parts.system.now_ms()) {

@@ -169,7 +169,8 @@ impl Driver {
         let follower = replaying.follower(id);
         // What is not in the record at all is let through: the next request shows it.
         let who = Who::of(&from);
-        let recorded = follower.left.iter().any(|item| matches!(item, Item::Message(known, _) if *known == who));
+        let recorded =
+            follower.left.iter().any(|item| matches!(item, Item::Message(known, _) if *known == who));
         if recorded && follower.awaits() != Some(&who) {
             follower.early.push_back((from, text));
             return None;
@@ -187,10 +188,7 @@ impl Driver {
 
     /// What was recorded of the agent's next call: what it was for, why, and what it set aside. What the host did before
     /// it is done now: old outputs left out, a budget that is low told of.
-    pub(super) fn as_recorded(
-        &mut self,
-        id: &AgentId,
-    ) -> Option<(Purpose, Option<ReportCause>, Amount)> {
+    pub(super) fn as_recorded(&mut self, id: &AgentId) -> Option<(Purpose, Option<ReportCause>, Amount)> {
         let replaying = self.replaying.as_mut()?;
         let recording = replaying.of.recording.clone();
         let follower = replaying.follower(id);
@@ -268,8 +266,7 @@ impl Driver {
 
     /// A request was not the recorded one: the whole run ends with that, whoever made it.
     pub(super) fn end_replay(&mut self, reason: String) {
-        let failure =
-            Failure { kind: FailKind::Execution, code: Code::ReplayDiffers, reason, report: None };
+        let failure = Failure { kind: FailKind::Execution, code: Code::ReplayDiffers, reason, report: None };
         let root = self.run.id.root();
         self.end_attempt(&root, failure);
     }
@@ -291,7 +288,10 @@ impl Driver {
             follower.waits && self.sessions.get(id).is_some_and(|session| session.ending.is_none())
         });
         let busy = |stage: &CallStage| {
-            matches!(stage, CallStage::Queued | CallStage::Running(_) | CallStage::Committing | CallStage::Parked)
+            matches!(
+                stage,
+                CallStage::Queued | CallStage::Running(_) | CallStage::Committing | CallStage::Parked
+            )
         };
         waits
             && self.batch.events.is_empty()
@@ -314,14 +314,15 @@ impl Driver {
         let due = self.replay_gives_up_at().is_some_and(|at| at <= tokio::time::Instant::now());
         let Some(replaying) = self.replaying.as_mut().filter(|_| due) else { return };
         replaying.gives_up_at = None;
-        let waiting = replaying.followers.iter().filter(|(_, follower)| follower.waits).map(|(id, follower)| {
-            let who = match follower.awaits() {
-                Some(Who::Child(child)) => format!("the end of task {child}"),
-                Some(Who::Agent(agent)) => format!("a message of agent {agent}"),
-                _ => "a message".to_owned(),
-            };
-            format!("agent {} waits for {who}", id.relative())
-        });
+        let waiting =
+            replaying.followers.iter().filter(|(_, follower)| follower.waits).map(|(id, follower)| {
+                let who = match follower.awaits() {
+                    Some(Who::Child(child)) => format!("the end of task {child}"),
+                    Some(Who::Agent(agent)) => format!("a message of agent {agent}"),
+                    _ => "a message".to_owned(),
+                };
+                format!("agent {} waits for {who}", id.relative())
+            });
         let mut waiting: Vec<String> = waiting.collect();
         waiting.sort();
         self.end_replay(format!(

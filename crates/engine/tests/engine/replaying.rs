@@ -87,7 +87,9 @@ async fn a_background_child_is_heard_of_at_its_recorded_turn() {
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let replied = |turn| {
-        move |event: &Event| matches!(&event.body, EventBody::ModelReplied(e) if e.turn == turn) && event.agent.is_root()
+        move |event: &Event| {
+            matches!(&event.body, EventBody::ModelReplied(e) if e.turn == turn) && event.agent.is_root()
+        }
     };
     world.until(handle.id(), replied(3)).await;
     gate.open();
@@ -105,9 +107,9 @@ async fn completions_come_in_their_recorded_order() {
     let (one, two) = (Gate::closed(), Gate::closed());
     let (held_one, held_two) = (one.clone(), two.clone());
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
-        ("0", 1) => text("")
-            .call("task", background("scout", "first"))
-            .call("task", background("scout", "second")),
+        ("0", 1) => {
+            text("").call("task", background("scout", "first")).call("task", background("scout", "second"))
+        }
         ("0", _) => text("noted"),
         _ => text("found"),
     })
@@ -119,7 +121,9 @@ async fn completions_come_in_their_recorded_order() {
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let answered = |turn| {
-        move |event: &Event| matches!(&event.body, EventBody::ModelReplied(e) if e.turn == turn) && event.agent.is_root()
+        move |event: &Event| {
+            matches!(&event.body, EventBody::ModelReplied(e) if e.turn == turn) && event.agent.is_root()
+        }
     };
     world.until(handle.id(), answered(2)).await;
     two.open();
@@ -175,12 +179,8 @@ async fn a_persons_answers_are_given_again() {
     let handle = process.runtime.start(spec()).await.expect("started");
     for answer in [Answer::Once, Answer::Deny { reason: Some("not there".to_owned()) }] {
         let (agent, asked) = crate::asking::asked(&world, handle.id()).await;
-        let command = MailCommand::Answer {
-            agent,
-            call_id: asked.call_id.clone(),
-            approval: asked.approval,
-            answer,
-        };
+        let command =
+            MailCommand::Answer { agent, call_id: asked.call_id.clone(), approval: asked.approval, answer };
         let call_id = asked.call_id.clone();
         world.post(handle.id(), command).await;
         let is_answered =
@@ -210,9 +210,8 @@ async fn a_cancel_comes_after_the_same_turn() {
     });
     let gate = Gate::closed();
     let held = gate.clone();
-    let world = world.holding(move |request| {
-        (request.agent.relative() == "1" && request.turn == 2).then(|| held.clone())
-    });
+    let world = world
+        .holding(move |request| (request.agent.relative() == "1" && request.turn == 2).then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     gate.reached(1).await;
@@ -225,7 +224,8 @@ async fn a_cancel_comes_after_the_same_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_differs_ends_the_run_with_the_difference() {
-    let script = |request: &posse_engine::ports::ModelRequest| match (request.agent.relative(), request.turn) {
+    let script = |request: &posse_engine::ports::ModelRequest| match (request.agent.relative(), request.turn)
+    {
         ("0", 1) => text("").call("task", child("scout", "look")),
         ("1", 1) => text("").call("probe", json!({})),
         _ => text("done"),
@@ -283,7 +283,10 @@ async fn a_childs_difference_ends_the_whole_run_and_is_not_retried() {
     let (code, reason) = failed_with(&second);
     assert_eq!(code, Code::ReplayDiffers);
     assert!(reason.contains("turn 2 of agent 1 (scout)"), "{reason}");
-    assert!(reason.contains("the result of `probe` (- recorded, + now):\n- what was seen then\n+ "), "{reason}");
+    assert!(
+        reason.contains("the result of `probe` (- recorded, + now):\n- what was seen then\n+ "),
+        "{reason}"
+    );
     let attempts = |event: &&Event| matches!(event.body, EventBody::SubagentAttempt(_));
     assert_eq!(second.events.iter().filter(attempts).count(), 0);
     let calls = |event: &&Event| matches!(event.body, EventBody::ModelCalled(_)) && event.agent.is_root();

@@ -14,18 +14,23 @@ use super::place;
 /// Names of tools that are listed.
 const NAMES_MAX: usize = 20;
 
-/// What is different, beginning with which request it is.
-pub(super) fn describe(recording: &Recording, call: &RecordedCall, request: &ModelRequest) -> String {
+/// What is different about a request whose hash does, beginning with which request it is. None if the hash is of texts
+/// from which secrets were left out since, and nothing else is different.
+pub(super) fn describe(recording: &Recording, call: &RecordedCall, request: &ModelRequest) -> Option<String> {
     let recorded = recording.request(request.agent.relative(), call);
     let run = recording.run();
-    let head = format!("the replay is not the recorded run {run}: {} asks for something else", place(request));
+    let head =
+        format!("the replay is not the recorded run {run}: {} asks for something else", place(request));
     let what = in_system(&recorded, request)
         .or_else(|| in_tools(&recorded, request))
-        .or_else(|| in_messages(&recorded.messages, &request.messages))
-        .unwrap_or_else(|| {
-            "what is different is not in the journal: the run was recorded by another version of Posse".to_owned()
-        });
-    format!("{head}\n{what}")
+        .or_else(|| in_messages(&recorded.messages, &request.messages));
+    if what.is_none() && recording.has_changed_texts() {
+        return None;
+    }
+    let what = what.unwrap_or_else(|| {
+        "what is different is not in the journal: the run was recorded by another version of Posse".to_owned()
+    });
+    Some(format!("{head}\n{what}"))
 }
 
 fn both(what: &str, recorded: &str, now: &str) -> Option<String> {
@@ -45,7 +50,8 @@ fn in_tools(recorded: &RecordedRequest, request: &ModelRequest) -> Option<String
         let name = &old.name;
         let text = both(&format!("the text of tool `{name}` differs"), &old.description, &new.description);
         let schema = || {
-            let pretty = |tool: &ToolSpec| serde_json::to_string_pretty(&tool.input_schema).unwrap_or_default();
+            let pretty =
+                |tool: &ToolSpec| serde_json::to_string_pretty(&tool.input_schema).unwrap_or_default();
             both(&format!("the input of tool `{name}` differs"), &pretty(old), &pretty(new))
         };
         if let Some(found) = text.or_else(schema) {
@@ -58,7 +64,8 @@ fn in_tools(recorded: &RecordedRequest, request: &ModelRequest) -> Option<String
         return None;
     }
     let only = |those: &[&str], others: &[&str]| {
-        let only: Vec<&str> = those.iter().filter(|name| !others.contains(name)).copied().take(NAMES_MAX).collect();
+        let only: Vec<&str> =
+            those.iter().filter(|name| !others.contains(name)).copied().take(NAMES_MAX).collect();
         if only.is_empty() { "none".to_owned() } else { format!("`{}`", only.join("`, `")) }
     };
     Some(format!(

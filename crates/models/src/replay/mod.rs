@@ -13,10 +13,10 @@ use futures::future::BoxFuture;
 use posse_domain::budget::Usage;
 use posse_domain::code::Code;
 use posse_domain::event::{CallError, ModelReplied};
+use posse_engine::Recording;
 use posse_engine::ports::{
     Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, Retry, StreamPart, StreamSink,
 };
-use posse_engine::Recording;
 
 /// The provider whose models are recorded runs.
 pub const REPLAY: &str = "replay";
@@ -42,8 +42,10 @@ impl Replay {
         let Some(call) = self.recording.call(agent, request.attempt, request.turn, request.call) else {
             return Answer::Differs(self.not_recorded(request));
         };
-        if call.called.request_hash != request.hash {
-            return Answer::Differs(difference::describe(&self.recording, call, request));
+        if call.called.request_hash != request.hash
+            && let Some(text) = difference::describe(&self.recording, call, request)
+        {
+            return Answer::Differs(text);
         }
         match &call.replied {
             None => Answer::Differs(format!(
@@ -151,4 +153,3 @@ fn show(reply: &ModelReply, sink: &dyn StreamSink) {
         sink.part(StreamPart::Tool(call.name.clone()));
     }
 }
-

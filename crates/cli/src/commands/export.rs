@@ -1,0 +1,120 @@
+//! `posse export`.
+
+use std::path::{Path, PathBuf};
+
+use posse::{BUNDLE_EXTENSION, ExportOptions, Exported};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::RunArg;
+use crate::output::{Output, note};
+use crate::runtime;
+use crate::text::bytes;
+
+/// What the name of a variable has that holds a secret.
+const SECRET_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+/// Places of secrets that are listed on screen; all of them are in `--json`.
+const PLACES_SHOWN: usize = 10;
+
+/// Write a run into one file that `posse run --model replay/FILE` runs again, on any machine
+///
+/// The file has the run's events, its long texts and the files that it began with. Values of variables that hold keys,
+/// and whatever looks like a key, are replaced by a mark; what else is in the run is in the file, so look at it before
+/// you pass it on: `zcat FILE` shows it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    /// The run
+    run: RunArg,
+    /// The file to write [default: RUN.posse in the current directory]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file if it is there
+    #[arg(long)]
+    force: bool,
+    /// Print what was written as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exports a run.
+pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliError> {
+    let posse = context.look()?;
+    let secrets = secrets(&context.environment.variables);
+    let exported = runtime::looking(async {
+        let run = args.run.find(&posse).await?;
+        let usual = || PathBuf::from(format!("{run}.{BUNDLE_EXTENSION}"));
+        let to = context.environment.cwd.join(args.output.clone().unwrap_or_else(usual));
+        refuse(&to)?;
+        let options = ExportOptions { secrets, overwrite: args.force };
+        Ok::<_, CliError>(posse.export(&run, &to, options).await?)
+    })?;
+    let mut output = Output::new();
+    if args.json {
+        output.json(&json(&exported))?;
+    } else {
+        output.own(&format!("{}\n", exported.path.display()))?;
+    }
+    output.flush()?;
+    if !args.json {
+        tell(&exported);
+    }
+    Ok(Exit::DONE)
+}
+
+/// A name that a replay could not tell from a run's is refused.
+fn refuse(to: &Path) -> Result<(), CliError> {
+    if to.extension().is_some_and(|extension| extension == BUNDLE_EXTENSION) {
+        return Ok(());
+    }
+    Err(CliError::usage(format!("--output: {}: its name must end in .{BUNDLE_EXTENSION}", to.display())))
+}
+
+/// The values of variables that hold secrets, by their names.
+fn secrets(variables: &[(String, String)]) -> Vec<String> {
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_uppercase();
+        SECRET_NAMES.iter().any(|part| name.contains(part))
+    };
+    variables.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value.clone()).collect()
+}
+
+fn json(exported: &Exported) -> serde_json::Value {
+    let mut value = serde_json::to_value(exported).unwrap_or_default();
+    value["version"] = json!(1);
+    value
+}
+
+fn tell(exported: &Exported) {
+    let Exported { run, events, blobs, files, file_bytes, .. } = exported;
+    let base = if exported.has_base {
+        format!("{files} files it began with ({})", bytes(*file_bytes))
+    } else {
+        "no files: it worked in its folder as it was".to_owned()
+    };
+    note(&format!(
+        "run {run}: {events} events, {blobs} long texts, {base}; {} in all",
+        bytes(exported.bytes)
+    ));
+    for (name, size) in &exported.large_files {
+        note(&format!("  {name} has {}", bytes(*size)));
+    }
+    for left_out in &exported.left_out {
+        note(&format!("  left out: {left_out}"));
+    }
+    if exported.secrets > 0 {
+        note(&format!(
+            "{} secrets were replaced by a mark. The hashes of what they stood in do not fit any more, and a replay \
+             compares those requests by their text:",
+            exported.secrets
+        ));
+        for place in exported.secret_places.iter().take(PLACES_SHOWN) {
+            note(&format!("  {place}"));
+        }
+        let more = exported.secret_places.len().saturating_sub(PLACES_SHOWN);
+        if more > 0 {
+            note(&format!("  and {more} more places (`--json` lists them)"));
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! A run as one file that can be replayed elsewhere, without secrets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use posse_domain::event::{Event, EventBody, Stored};
+use posse_domain::hash::Hash;
+use posse_domain::id::RunId;
+use posse_engine::HistoryError;
+use posse_host::workspace::{RunSpace, WorkspaceError};
+use serde_json::Value;
+
+use crate::base;
+use crate::bundle::{BUNDLE_VERSION, BaseFile, Content, Entry, FileKind, Manifest, Writer};
+use crate::secrets::{Cleaned, Secrets};
+use crate::{Error, Posse};
+
+/// Files of at least this size are named in the summary.
+pub const LARGE_FILE_BYTES: u64 = 1024 * 1024;
+/// Most files that are named.
+const LARGE_FILES_MAX: usize = 10;
+/// Most places of secrets that are named.
+const PLACES_MAX: usize = 100;
+
+/// How a run is exported.
+#[derive(Debug, Clone, Default)]
+pub struct ExportOptions {
+    /// Values that must not be in the bundle: the person's keys. Whatever looks like a key is left out in any case.
+    pub secrets: Vec<String>,
+    /// Whether a file that is there is replaced.
+    pub overwrite: bool,
+}
+
+/// What was exported.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Exported {
+    /// The run.
+    pub run: RunId,
+    /// The bundle.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// The hash of the run's last event.
+    pub head: Hash,
+    /// How many events there are.
+    pub events: u64,
+    /// How many blobs.
+    pub blobs: u64,
+    /// How many files of the base.
+    pub files: u64,
+    /// Their size.
+    pub file_bytes: u64,
+    /// The largest of them, from [`LARGE_FILE_BYTES`] on, the largest first.
+    pub large_files: Vec<(String, u64)>,
+    /// How many secrets were left out.
+    pub secrets: u64,
+    /// Where secrets were left out, and what they looked like: a bounded list.
+    pub secret_places: Vec<String>,
+    /// What of the base is not in it, each with why.
+    pub left_out: Vec<String>,
+    /// Whether the run began with files of its own; without, a replay reads the folder as it is then.
+    pub has_base: bool,
+}
+
+/// What was found by looking through everything, before anything is written.
+#[derive(Default)]
+struct Survey {
+    changed_events: Vec<u64>,
+    changed_blobs: Vec<Hash>,
+    changed_files: Vec<String>,
+    files: u64,
+    file_bytes: u64,
+    large_files: Vec<(String, u64)>,
+    secrets: u64,
+    places: Vec<String>,
+    left_out: Vec<String>,
+}
+
+impl Survey {
+    /// Notes what was found at a place.
+    fn note(&mut self, place: &str, cleaned: &Cleaned) {
+        self.secrets += cleaned.found.len() as u64;
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for kind in &cleaned.found {
+            *kinds.entry(kind).or_default() += 1;
+        }
+        let kinds: Vec<String> = kinds
+            .into_iter()
+            .map(|(kind, count)| if count > 1 { format!("{kind} ({count} times)") } else { kind.to_owned() })
+            .collect();
+        if self.places.len() < PLACES_MAX {
+            self.places.push(format!("{place}: {}", kinds.join(", ")));
+        }
+    }
+}
+
+/// Everything that goes into a bundle, but for the base.
+struct Journal {
+    events: Vec<Stored>,
+    blobs: BTreeMap<Hash, Vec<u8>>,
+    base_tree: Option<String>,
+}
+
+impl Posse {
+    /// Writes a run into one file that replays elsewhere: its events, its long texts and the files it began with. Keys
+    /// are replaced by a mark wherever they stand. The file is there whole or not at all.
+    pub async fn export(&self, run: &RunId, to: &Path, options: ExportOptions) -> Result<Exported, Error> {
+        let journal = self.journal(run).await?;
+        let space = match (&journal.base_tree, &self.files) {
+            (Some(_), Some(files)) => {
+                let opened = files.open(run.as_str());
+                Some(opened.map_err(|problem| Error::Files { run: run.clone(), problem })?)
+            }
+            _ => None,
+        };
+        let exporting = Exporting {
+            run: run.clone(),
+            tenant: self.tenant.as_str().to_owned(),
+            journal,
+            space,
+            secrets: Secrets::new(options.secrets),
+            to: to.to_owned(),
+            overwrite: options.overwrite,
+        };
+        let task = tokio::task::spawn_blocking(move || exporting.export());
+        task.await.map_err(|error| Error::NotExported { path: to.to_owned(), problem: error.to_string() })?
+    }
+
+    async fn journal(&self, run: &RunId) -> Result<Journal, Error> {
+        let key = self.key(run);
+        let mut events = Vec::new();
+        let mut names: BTreeSet<Hash> = BTreeSet::new();
+        let mut base_tree = None;
+        posse_engine::read_events(&*self.store, &key, 0, |stored| {
+            let seq = stored.seq;
+            let mut event = Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?;
+            names.extend(event.body.missing().into_iter().map(|at| at.blob));
+            if let EventBody::RunStarted(started) = &event.body {
+                base_tree = started.base.as_ref().map(|base| base.tree.to_string());
+            }
+            events.push(stored);
+            Ok(())
+        })
+        .await?;
+        if events.is_empty() {
+            return Err(Error::NoRun(run.to_string()));
+        }
+        let mut blobs = BTreeMap::new();
+        for name in names {
+            blobs.insert(name, self.store.get_blob(&self.tenant, &name).await?);
+        }
+        Ok(Journal { events, blobs, base_tree })
+    }
+}
+
+struct Exporting {
+    run: RunId,
+    tenant: String,
+    journal: Journal,
+    space: Option<RunSpace>,
+    secrets: Secrets,
+    to: PathBuf,
+    overwrite: bool,
+}
+
+impl Exporting {
+    fn export(mut self) -> Result<Exported, Error> {
+        if !self.overwrite && self.to.symlink_metadata().is_ok() {
+            return Err(self.failed("it is there already"));
+        }
+        let mut survey = Survey::default();
+        self.clean_journal(&mut survey);
+        self.survey_files(&mut survey)?;
+        let manifest = self.manifest(&survey);
+        let bytes = self.write(manifest)?;
+        survey.large_files.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        survey.large_files.truncate(LARGE_FILES_MAX);
+        let events = &self.journal.events;
+        Ok(Exported {
+            head: events.last().map_or(Hash::ZERO, |last| last.hash),
+            events: events.len() as u64,
+            blobs: self.journal.blobs.len() as u64,
+            has_base: self.journal.base_tree.is_some(),
+            run: self.run,
+            path: self.to,
+            bytes,
+            files: survey.files,
+            file_bytes: survey.file_bytes,
+            large_files: survey.large_files,
+            secrets: survey.secrets,
+            secret_places: survey.places,
+            left_out: survey.left_out,
+        })
+    }
+
+    fn failed(&self, problem: impl std::fmt::Display) -> Error {
+        Error::NotExported { path: self.to.clone(), problem: format!("{problem}") }
+    }
+
+    fn clean_journal(&mut self, survey: &mut Survey) {
+        for event in &mut self.journal.events {
+            if let Some(cleaned) = clean_json(&self.secrets, event.payload.as_bytes()) {
+                survey.note(&format!("event {} ({})", event.seq, event.kind), &cleaned);
+                survey.changed_events.push(event.seq);
+                event.payload = String::from_utf8_lossy(&cleaned.bytes).into_owned();
+            }
+        }
+        for (hash, bytes) in &mut self.journal.blobs {
+            if let Some(cleaned) = clean_json(&self.secrets, bytes) {
+                survey.note(&format!("blob {hash}"), &cleaned);
+                survey.changed_blobs.push(*hash);
+                *bytes = cleaned.bytes;
+            }
+        }
+    }
+
+    fn survey_files(&self, survey: &mut Survey) -> Result<(), Error> {
+        let Some(space) = &self.space else { return Ok(()) };
+        let left_out = base::each_file::<WorkspaceError>(space, |file| {
+            let name = file.path.display().to_string();
+            let bytes = file.content.len() as u64;
+            survey.files += 1;
+            survey.file_bytes += bytes;
+            if bytes >= LARGE_FILE_BYTES {
+                survey.large_files.push((name.clone(), bytes));
+            }
+            if let Some(cleaned) = self.secrets.clean(&file.content) {
+                survey.note(&format!("file {name}"), &cleaned);
+                survey.changed_files.push(name);
+            }
+            Ok(())
+        });
+        survey.left_out = left_out.map_err(|problem| Error::Files { run: self.run.clone(), problem })?;
+        Ok(())
+    }
+
+    fn manifest(&self, survey: &Survey) -> Manifest {
+        let last = self.journal.events.last();
+        Manifest {
+            posse_bundle: BUNDLE_VERSION,
+            posse: env!("CARGO_PKG_VERSION").to_owned(),
+            run: self.run.clone(),
+            tenant: self.tenant.clone(),
+            head_seq: last.map_or(0, |last| last.seq),
+            head_hash: last.map_or(Hash::ZERO, |last| last.hash),
+            events: self.journal.events.len() as u64,
+            blobs: self.journal.blobs.len() as u64,
+            files: survey.files,
+            base_tree: self.journal.base_tree.clone(),
+            changed_events: survey.changed_events.clone(),
+            changed_blobs: survey.changed_blobs.clone(),
+            changed_files: survey.changed_files.clone(),
+            left_out: survey.left_out.clone(),
+        }
+    }
+
+    /// Writes the bundle beside its name and gives it the name once it is durable.
+    fn write(&mut self, manifest: Manifest) -> Result<u64, Error> {
+        let folder = self.to.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).to_owned();
+        let name = self.to.file_name().ok_or_else(|| self.failed("it is no name of a file"))?;
+        let unfinished =
+            folder.join(format!(".{}.{}.unfinished", name.to_string_lossy(), std::process::id()));
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished);
+        let file = opened.map_err(|error| self.failed(error))?;
+        let written = self.write_to(file, manifest).and_then(|bytes| {
+            let named = if self.overwrite {
+                fs::rename(&unfinished, &self.to)
+            } else {
+                // A link, unlike a rename, does not replace what came meanwhile.
+                fs::hard_link(&unfinished, &self.to)
+            };
+            let synced = named.and_then(|()| File::open(&folder)?.sync_all());
+            synced.map(|()| bytes).map_err(|error| self.failed(error))
+        });
+        // Gone already where it was renamed.
+        drop(fs::remove_file(&unfinished));
+        written
+    }
+
+    fn write_to(&self, file: File, manifest: Manifest) -> Result<u64, Error> {
+        let failed = |error: std::io::Error| self.failed(error);
+        let mut writer = Writer::new(GzEncoder::new(BufWriter::new(file), Compression::default()));
+        writer.entry(&Entry::Manifest(manifest)).map_err(failed)?;
+        for event in &self.journal.events {
+            writer.entry(&Entry::event(event.clone())).map_err(failed)?;
+        }
+        for (hash, bytes) in &self.journal.blobs {
+            let entry = Entry::Blob { hash: *hash, content: Content::of(bytes.clone()) };
+            writer.entry(&entry).map_err(failed)?;
+        }
+        if let Some(space) = &self.space {
+            base::each_file::<Error>(space, |file| self.write_file(&mut writer, file))?;
+        }
+        let gzip = writer.end().map_err(failed)?;
+        let mut buffer = gzip.finish().map_err(failed)?;
+        buffer.flush().map_err(failed)?;
+        let file = buffer.into_inner().map_err(|error| self.failed(error))?;
+        file.sync_all().map_err(failed)?;
+        Ok(file.metadata().map_err(failed)?.len())
+    }
+
+    fn write_file<W: Write>(&self, writer: &mut Writer<W>, file: BaseFile) -> Result<(), Error> {
+        let BaseFile { path, kind, content } = file;
+        let content = match self.secrets.clean(&content) {
+            // Where a link leads is no place for a mark: it would lead nowhere.
+            Some(cleaned) if kind != FileKind::Symlink => cleaned.bytes,
+            _ => content,
+        };
+        let path = Content::of(path.as_os_str().as_bytes().to_vec());
+        let entry = Entry::File { path, kind, content: Content::of(content) };
+        writer.entry(&entry).map_err(|error| self.failed(error))
+    }
+}
+
+/// A text without its secrets. JSON stays JSON: each of its strings is cleaned by itself.
+fn clean_json(secrets: &Secrets, text: &[u8]) -> Option<Cleaned> {
+    let cleaned = secrets.clean(text)?;
+    let Ok(mut value) = serde_json::from_slice::<Value>(text) else { return Some(cleaned) };
+    let mut found = Vec::new();
+    clean_value(secrets, &mut value, &mut found);
+    match serde_json::to_vec(&value) {
+        Ok(bytes) if !found.is_empty() => Some(Cleaned { bytes, found }),
+        _ => Some(cleaned),
+    }
+}
+
+fn clean_value(secrets: &Secrets, value: &mut Value, found: &mut Vec<&'static str>) {
+    match value {
+        Value::String(text) => {
+            if let Some(cleaned) = secrets.clean(text.as_bytes()) {
+                *text = String::from_utf8_lossy(&cleaned.bytes).into_owned();
+                found.extend(cleaned.found);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| clean_value(secrets, item, found)),
+        Value::Object(map) => {
+            let fields = std::mem::take(map);
+            for (mut name, mut field) in fields {
+                if let Some(cleaned) = secrets.clean(name.as_bytes()) {
+                    name = String::from_utf8_lossy(&cleaned.bytes).into_owned();
+                    found.extend(cleaned.found);
+                }
+                clean_value(secrets, &mut field, found);
+                map.insert(name, field);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,299 @@
+//! Recorded runs, run again without a model.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use posse_domain::id::RunId;
+use posse_engine::{Recording, Replay, RunHandle, RunSpec};
+use posse_host::workspace::WorkspaceError;
+use posse_models::replay::{REPLAY, Replay as ReplayModel};
+
+use crate::base::{self, Layout};
+use crate::bundle::{self, BUNDLE_EXTENSION, BundleError};
+use crate::{Error, Posse};
+
+/// The folder of the state directory in which the files of replays are laid out.
+const REPLAYS: &str = "replays";
+/// A folder that no run uses is left alone for so long: its run may be about to start.
+const UNUSED_AFTER: Duration = Duration::from_hours(1);
+/// Runs that are looked through for the folders they use.
+const LOOKED_THROUGH: u32 = 10_000;
+/// How many names are tried for a new folder.
+const NAME_TRIES: u32 = 1_000;
+
+/// Where the files of replays are laid out, and with which git.
+#[derive(Debug, Clone)]
+pub(crate) struct ReplayHome {
+    pub(crate) state: PathBuf,
+    pub(crate) git: PathBuf,
+}
+
+/// Where a recorded run was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    Journal,
+    Bundle(PathBuf),
+}
+
+/// A recorded run, ready to be run again.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    recording: Arc<Recording>,
+    source: Source,
+    model: String,
+    /// Whether secrets were left out of it.
+    is_changed: bool,
+}
+
+impl Recorded {
+    /// The run.
+    pub fn run(&self) -> &RunId {
+        self.recording.run()
+    }
+
+    /// The model's name under which any process finds it again: `replay/<run>`, or `replay/<path of a bundle>`.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// What was asked for.
+    pub fn request(&self) -> Arc<str> {
+        self.recording.started().request.to_shared()
+    }
+
+    /// Whether it began with files of its own, which a replay begins with too.
+    pub fn has_base(&self) -> bool {
+        self.recording.started().base.is_some()
+    }
+
+    /// How many model calls it has.
+    pub fn calls(&self) -> usize {
+        self.recording.call_count()
+    }
+
+    /// What a person should know before they look at what comes of it.
+    pub fn notes(&self, dir: Option<&Path>) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.has_base() {
+            let dir =
+                dir.map_or_else(|| self.recording.started().dir.clone(), |dir| dir.display().to_string());
+            notes.push(format!("run {} has no files of its own: {dir} is read as it is now", self.run()));
+        }
+        if !self.recording.has_ended() {
+            notes.push(format!("run {} had not ended: the replay ends where it stood", self.run()));
+        }
+        if self.is_changed {
+            notes.push(
+                "secrets were left out of this bundle: requests are compared by their text, without them"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    fn replay(&self) -> Replay {
+        let model = Arc::new(ReplayModel::new(self.recording.clone()));
+        Replay { recording: self.recording.clone(), model }
+    }
+
+    /// Everything that the recorded run was told.
+    fn spec(&self, dir: String, attended: bool) -> RunSpec {
+        let started = self.recording.started();
+        let (contract, terms) = (&started.contract, &started.terms);
+        RunSpec {
+            request: self.request().to_string(),
+            definition: contract.execution.definition.clone(),
+            model: self.model.clone(),
+            dir,
+            session_id: started.session_id.clone(),
+            definitions: started.definitions.clone(),
+            base_turns: terms.base_turns,
+            max_depth: contract.context.max_depth,
+            budget: contract.budget,
+            parallel: terms.parallel,
+            close_on_completion: terms.close_on_completion,
+            operator_rules: terms.operator_rules.clone(),
+            run_rules: terms.run_rules.clone(),
+            // No provider is asked.
+            base_url: None,
+            approvals: terms.approvals.clone(),
+            plan: self.recording.plan().cloned(),
+            unowned_writers: terms.unowned_writers,
+            on_ask: contract.permissions.on_ask,
+            attended: attended || self.recording.is_attended(),
+        }
+    }
+}
+
+/// The recorded run that a model's name stands for: what follows `replay/`.
+pub fn replayed(model: &str) -> Option<&str> {
+    model.strip_prefix(REPLAY)?.strip_prefix('/')
+}
+
+impl Posse {
+    /// A recorded run: the beginning of the id of a run that is kept here, or the path of a bundle.
+    pub async fn recorded(&self, name: &str) -> Result<Recorded, Error> {
+        if name.is_empty() {
+            let problem = format!("write `{REPLAY}/<run>`, or `{REPLAY}/<file>.{BUNDLE_EXTENSION}`");
+            return Err(Error::invalid("model", problem));
+        }
+        let path = Path::new(name);
+        let is_bundle = path.extension().is_some_and(|extension| extension == BUNDLE_EXTENSION);
+        if is_bundle || name.contains('/') {
+            return self.recorded_in(path).await;
+        }
+        let run = self.find(name).await?;
+        let key = self.key(&run);
+        let mut events = Vec::new();
+        posse_engine::read_events(&*self.store, &key, 0, |stored| {
+            let seq = stored.seq;
+            let event = posse_domain::event::Event::decode(&stored);
+            events.push(event.map_err(|error| posse_engine::HistoryError::Event { seq, error })?);
+            Ok(())
+        })
+        .await?;
+        for event in &mut events {
+            posse_engine::fill(&*self.store, &key, event).await?;
+        }
+        let recording = Recording::new(events).map_err(|problem| Error::invalid("model", problem))?;
+        Ok(Recorded {
+            recording: Arc::new(recording),
+            source: Source::Journal,
+            model: format!("{REPLAY}/{run}"),
+            is_changed: false,
+        })
+    }
+
+    async fn recorded_in(&self, path: &Path) -> Result<Recorded, Error> {
+        let unreadable = |problem: String| BundleError::Unreadable { path: path.to_owned(), problem };
+        let whole = path.canonicalize().map_err(|error| unreadable(error.to_string()))?;
+        let name = whole.to_str().ok_or_else(|| unreadable("its path is not UTF-8 text".to_owned()))?;
+        let model = format!("{REPLAY}/{name}");
+        let from = whole.clone();
+        let read = tokio::task::spawn_blocking(move || bundle::read(&from)).await;
+        let bundle = read.map_err(|error| unreadable(error.to_string()))??;
+        let is_changed = bundle.manifest.is_changed();
+        let recording = Recording::new(bundle.events).map_err(unreadable)?;
+        let recording = if is_changed { recording.with_changed_texts() } else { recording };
+        Ok(Recorded { recording: Arc::new(recording), source: Source::Bundle(whole), model, is_changed })
+    }
+
+    /// Runs a recorded run again: the same request, terms and files, and the recorded replies. `request` is what was
+    /// asked for, if somebody says so; `dir` is where a run works that has no files of its own.
+    pub async fn replay(
+        &self,
+        recorded: &Recorded,
+        request: Option<&str>,
+        dir: Option<&Path>,
+        attended: bool,
+    ) -> Result<RunHandle, Error> {
+        if request.is_some_and(|request| request != &*recorded.request()) {
+            let problem = format!(
+                "run {} was asked for something else; leave the request out, or give the same",
+                recorded.run()
+            );
+            return Err(Error::invalid("request", problem));
+        }
+        let laid_out = self.lay_out(recorded).await?;
+        let dir = match (&laid_out, dir) {
+            (Some(dir), _) => dir.display().to_string(),
+            (None, Some(dir)) => dir.display().to_string(),
+            (None, None) => recorded.recording.started().dir.clone(),
+        };
+        let started = self.runtime.start_replay(recorded.spec(dir, attended), recorded.replay()).await;
+        if let (Err(_), Some(dir)) = (&started, &laid_out) {
+            // Nobody uses it, and nobody will.
+            drop(std::fs::remove_dir_all(dir));
+        }
+        Ok(started?)
+    }
+
+    /// What a run that is resumed repeats, if it is a replay.
+    pub(crate) async fn replay_of(&self, run: &RunId) -> Result<Option<Replay>, Error> {
+        let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
+        let Some(entry) = entry.filter(|entry| entry.row.status == "running") else { return Ok(None) };
+        match replayed(&entry.row.model) {
+            Some(name) => Ok(Some(self.recorded(name).await?.replay())),
+            None => Ok(None),
+        }
+    }
+
+    /// Lays out the files that a recorded run began with; none if it had none, or if there is nowhere to put them.
+    async fn lay_out(&self, recorded: &Recorded) -> Result<Option<PathBuf>, Error> {
+        let Some(home) = self.replays.clone().filter(|_| recorded.has_base()) else { return Ok(None) };
+        self.sweep(&home).await?;
+        let space = match (&recorded.source, &self.files) {
+            (Source::Journal, Some(files)) => {
+                let opened = files.open(recorded.run().as_str());
+                Some(opened.map_err(|problem| Error::Files { run: recorded.run().clone(), problem })?)
+            }
+            _ => None,
+        };
+        let (run, source) = (recorded.run().clone(), recorded.source.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            let failed = |problem: WorkspaceError| Error::Files { run: run.clone(), problem };
+            let dir = free_name(&home, &run).map_err(failed)?;
+            let mut layout = Layout::new(&dir).map_err(failed)?;
+            match (&source, space) {
+                (Source::Bundle(path), _) => bundle::files(path, |file| {
+                    let name = file.path.display().to_string();
+                    layout.add(file).map_err(|error| BundleError::Damaged {
+                        path: path.clone(),
+                        entry: format!("file {name}"),
+                        problem: error.to_string(),
+                    })
+                })?,
+                (Source::Journal, Some(space)) => {
+                    base::each_file(&space, |file| layout.add(file)).map(drop).map_err(failed)?;
+                }
+                (Source::Journal, None) => {}
+            }
+            layout.finish(&home.git).map_err(failed)?;
+            Ok(Some(dir))
+        });
+        let cut_off = |error: tokio::task::JoinError| Error::Files {
+            run: recorded.run().clone(),
+            problem: WorkspaceError::Damaged(format!("the work was cut off: {error}")),
+        };
+        task.await.map_err(cut_off)?
+    }
+
+    /// Removes the folders of replays that have ended.
+    async fn sweep(&self, home: &ReplayHome) -> Result<(), Error> {
+        let Ok(entries) = std::fs::read_dir(home.state.join(REPLAYS)) else { return Ok(()) };
+        let runs = self.store.runs(&self.tenant, "", LOOKED_THROUGH).await?;
+        let used: Vec<&str> =
+            runs.iter().filter(|run| run.row.status == "running").map(|run| run.row.dir.as_str()).collect();
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let is_old = entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|modified| {
+                SystemTime::now().duration_since(modified).is_ok_and(|age| age >= UNUSED_AFTER)
+            });
+            if is_old && !used.iter().any(|dir| Path::new(dir) == path) {
+                // What cannot be removed now is found again by the next replay.
+                drop(std::fs::remove_dir_all(&path));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A folder that is not there yet.
+fn free_name(home: &ReplayHome, run: &RunId) -> Result<PathBuf, WorkspaceError> {
+    let all = home.state.join(REPLAYS);
+    let failed =
+        |error: std::io::Error| WorkspaceError::Unsupported(format!("making {}: {error}", all.display()));
+    std::fs::create_dir_all(&all).map_err(failed)?;
+    // The path of a run's folder is kept as the machine knows it.
+    let all = all.canonicalize().map_err(failed)?;
+    for number in 1..=NAME_TRIES {
+        let dir = all.join(format!("{run}-{number}"));
+        match std::fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(WorkspaceError::Unsupported(format!("there is no free name in {}", all.display())))
+}
