@@ -18,6 +18,7 @@ mod cli_money;
 mod cli_permissions;
 mod cli_plan;
 mod cli_plan_run;
+mod cli_replay;
 mod cli_resume;
 mod cli_run;
 mod cli_salvage;

@@ -1,0 +1,366 @@
+//! Recorded runs, run again without their model, here and elsewhere.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{Done, Home, run_of};
+
+/// Fields that differ between two runs of the same: times, ids, and hashes of what contains ids.
+const OWN: [&str; 7] = ["elapsed_ms", "wall_ms", "contract_hash", "approval", "dir", "model", "freed_bytes"];
+/// Kinds that only tell of the process that carried a run, or of waits that a replay does not have.
+const NOT_REPEATED: [&str; 3] = ["run.resumed", "agent.provider_wait_started", "agent.provider_wait_ended"];
+
+type Essence = BTreeMap<String, Vec<(String, String)>>;
+
+/// What must be the same in a replay: the events of each agent in their order, but for what is a run's own. Results and
+/// messages that stand side by side may change places.
+#[track_caller]
+fn essence(home: &Home, run: &str) -> Essence {
+    let mut agents: BTreeMap<String, Vec<(String, Value)>> = BTreeMap::new();
+    for event in home.posse(&["logs", "--json", run]).exits(0).json_lines() {
+        let kind = event["kind"].as_str().expect("a kind").to_owned();
+        if NOT_REPEATED.contains(&kind.as_str()) {
+            continue;
+        }
+        let agent = event["agent_id"].as_str().expect("an agent").replace(run, "");
+        let detail = event["detail"].to_string().replace(run, "RUN");
+        let mut detail: Value = serde_json::from_str(&detail).expect("JSON");
+        forget(&mut detail);
+        agents.entry(agent).or_default().push((kind, detail));
+    }
+    let mut essence = Essence::new();
+    for (agent, events) in agents {
+        let events = without_interrupted(events);
+        let mut texts: Vec<(String, String)> =
+            events.into_iter().map(|(kind, detail)| (kind, detail.to_string())).collect();
+        let beside = |kind: &str| kind == "agent.tool_finished" || kind == "agent.message_received";
+        for group in texts.chunk_by_mut(|one, other| beside(&one.0) && beside(&other.0)) {
+            group.sort();
+        }
+        essence.insert(agent, texts);
+    }
+    essence
+}
+
+fn forget(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for gone in OWN {
+                map.remove(gone);
+            }
+            for (name, field) in map.iter_mut() {
+                let is_object = |text: &str| text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
+                if name != "tree" && field.as_str().is_some_and(is_object) {
+                    *field = Value::from("COMMIT");
+                }
+                forget(field);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget),
+        _ => {}
+    }
+}
+
+/// Calls that a crash cut off are not repeated; those after them are counted without them. What they cost is in all
+/// figures that come later, so those are left out where there was one.
+fn without_interrupted(events: Vec<(String, Value)>) -> Vec<(String, Value)> {
+    let interrupted = |event: &(String, Value)| event.1["error"]["code"] == "INTERRUPTED";
+    if !events.iter().any(interrupted) {
+        return events;
+    }
+    let mut kept: Vec<(String, Value)> = Vec::new();
+    for event in events {
+        if interrupted(&event) {
+            let called = kept.iter().rposition(|known| known.0 == "agent.model_called");
+            kept.remove(called.expect("its call"));
+        } else {
+            kept.push(event);
+        }
+    }
+    for (_, detail) in &mut kept {
+        for own in ["call", "preamble"] {
+            detail.as_object_mut().expect("an object").remove(own);
+        }
+    }
+    kept
+}
+
+/// Runs a run again and gives the id of the new one.
+#[track_caller]
+fn replay(home: &Home, run: &str, code: i32) -> (String, Done) {
+    let done = home.posse(&["run", "--json", "--model", &format!("replay/{run}")]).exits(code);
+    (run_of(&done.result()), done)
+}
+
+#[track_caller]
+fn assert_replays(home: &Home, run: &str, code: i32) {
+    let expected = essence(home, run);
+    let (again, _) = replay(home, run, code);
+    assert_ne!(run, again);
+    let found = essence(home, &again);
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (agent, events) in &expected {
+        for (at, event) in events.iter().enumerate() {
+            assert_eq!(found[agent].get(at), Some(event), "event {at} of agent `{agent}`");
+        }
+        assert_eq!(found[agent].len(), events.len(), "agent `{agent}`");
+    }
+    home.posse(&["verify", &again]).exits(0);
+}
+
+/// A root that writes and asks two children, of which one writes too.
+const TREE: &str = r#"
+- when: {definition: coder, turn: 1}
+  reply:
+    text: I will write and ask.
+    tool_calls:
+      - {name: write, input: {path: notes.md, content: "one\n"}}
+      - {name: task, input: {subagent_type: general, description: write, prompt: write}}
+      - {name: task, input: {subagent_type: explore, description: look, prompt: look}}
+- when: {definition: general, turn: 1}
+  reply: {tool_calls: [{name: write, input: {path: more.md, content: "two\n"}}]}
+- when: {definition: general}
+  reply: {text: written}
+- when: {definition: explore, turn: 1}
+  reply: {tool_calls: [{name: grep, input: {pattern: canary}}, {name: list, input: {path: "."}}]}
+- when: {definition: explore}
+  reply: {text: looked}
+- when: {turn: 2}
+  reply: {tool_calls: [{name: read, input: {path: more.md}}]}
+- reply: {text: all done}
+"#;
+
+#[track_caller]
+fn recorded(home: &Home, script: &str) -> String {
+    home.write("script.yaml", script);
+    let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "do it"]).exits(0);
+    run_of(&done.result())
+}
+
+#[test]
+fn the_demo_is_repeated_event_by_event() {
+    let home = Home::new();
+    let done = home.posse(&["demo", "--fast"]).exits(0);
+    let run = done.stderr.lines().find_map(|line| line.split_once(" completed: ")).expect("an end").0;
+    assert_replays(&home, run.trim_start_matches("run "), 0);
+}
+
+#[test]
+fn a_tree_that_writes_is_repeated_though_the_project_has_changed() {
+    let home = Home::new();
+    home.write("kept.txt", "a canary sings\n");
+    home.write("ignored.log", "also there\n");
+    home.write(".gitignore", "*.tmp\n");
+    let run = recorded(&home, TREE);
+    fs::remove_file(home.project().join("kept.txt")).expect("removed");
+    home.write("script.yaml", "- reply: {text: another script}\n");
+    assert_replays(&home, &run, 0);
+    assert!(!home.project().join("notes.md").exists(), "nothing is written into the project");
+}
+
+#[test]
+fn a_run_that_failed_and_one_whose_model_failed_are_repeated() {
+    let home = Home::new();
+    let script = "
+- when: {definition: coder, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: look, prompt: look}}]}
+- when: {definition: explore}
+  error: {message: overloaded, status: 529}
+- error: {message: gone}
+";
+    home.write("script.yaml", script);
+    let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "do it"]).exits(1);
+    assert_replays(&home, &run_of(&done.result()), 1);
+}
+
+#[test]
+fn messages_and_cancels_of_people_come_again() {
+    const SCRIPT: &str = r"
+- when: {definition: coder, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: look, prompt: look}}]}
+- when: {definition: explore}
+  reply: {text: found}
+  latency_ms: 3600000
+- when: {contains: look in b.rs}
+  reply: {text: I was told to look in b.rs.}
+- reply: {text: nobody told me anything}
+";
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
+    let run = run_of(&going.until_event(".1", "agent.model_called"));
+    home.posse(&["send", &run, "look", "in", "b.rs"]).exits(0);
+    going.until_event("", "agent.message_received");
+    home.posse(&["cancel", &format!("{run}.1")]).exits(0);
+    going.finish().exits(0);
+    assert_replays(&home, &run, 0);
+}
+
+#[test]
+fn a_persons_answers_come_again() {
+    const SCRIPT: &str = r#"
+- when: {turn: 1}
+  reply: {tool_calls: [{name: list, input: {path: "."}}]}
+- reply: {text: done}
+"#;
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let args = ["run", "--json", "--on-ask", "escalate", "--ask", "list", "--model", "scripted/script.yaml", "do it"];
+    let mut going = home.start(&args);
+    let run = run_of(&going.until_event("", "agent.input_requested"));
+    home.posse(&["approve", &run]).exits(0);
+    going.finish().exits(0);
+    assert_replays(&home, &run, 0);
+}
+
+#[test]
+fn a_run_that_was_killed_and_resumed_is_repeated_as_if_it_had_not_been() {
+    let home = Home::new();
+    let slow = "
+- when: {definition: coder, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: look, prompt: look}}]}
+- when: {definition: explore}
+  reply: {text: found}
+  latency_ms: 3600000
+- reply: {text: done}
+";
+    home.write("script.yaml", slow);
+    let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
+    let run = run_of(&going.until_event(".1", "agent.model_called"));
+    going.kill();
+    home.write("script.yaml", &slow.replace("3600000", "0"));
+    home.posse(&["resume", "--json", &run]).exits(0);
+    let calls = |run: &str| {
+        let events = home.posse(&["logs", "--json", run]).exits(0).json_lines();
+        events.iter().filter(|event| event["kind"] == "agent.model_called").count()
+    };
+    let (again, done) = replay(&home, &run, 0);
+    assert_eq!(done.result()["text"], "done");
+    assert_eq!((calls(&run), calls(&again)), (4, 3), "the call that was cut off is not made");
+    let requests = |run: &str| {
+        let essence = essence(&home, run);
+        let hash = |(kind, detail): &(String, String)| {
+            let detail: Value = serde_json::from_str(detail).expect("JSON");
+            (kind == "agent.model_called").then(|| detail["request_hash"].to_string())
+        };
+        essence.values().flatten().filter_map(hash).collect::<Vec<_>>()
+    };
+    assert_eq!(requests(&run), requests(&again));
+}
+
+#[test]
+fn a_bundle_replays_in_another_home_with_its_source_gone() {
+    let expected;
+    let bundle;
+    let elsewhere = Home::new();
+    {
+        let home = Home::new();
+        home.write("kept.txt", "a canary sings\n");
+        home.write("deep/down/link-target.txt", "x\n");
+        std::os::unix::fs::symlink("deep/down/link-target.txt", home.project().join("link")).expect("a link");
+        let run = recorded(&home, TREE);
+        expected = essence(&home, &run);
+        let done = home.posse(&["export", &run, "--json"]).exits(0).json();
+        assert_eq!((&done["version"], &done["secrets"]), (&1.into(), &0.into()), "{done}");
+        assert_eq!(done["files"], 4, "script, two files and a link");
+        bundle = elsewhere.project().join("bug.posse");
+        fs::copy(home.project().join(format!("{run}.posse")), &bundle).expect("copied");
+    }
+    let done = elsewhere.posse(&["run", "--json", "--model", "replay/bug.posse"]).exits(0);
+    let again = run_of(&done.result());
+    let found = essence(&elsewhere, &again);
+    for (agent, events) in &expected {
+        assert_eq!(&found[agent], events, "agent `{agent}`");
+    }
+    assert_eq!(elsewhere.result_file(&again, "more.md").as_deref(), Some("two\n"));
+    let background = elsewhere.posse(&["run", "-d", "--model", "replay/bug.posse"]).exits(0);
+    elsewhere.posse(&["wait", background.stdout.trim()]).exits(0);
+}
+
+#[test]
+fn keys_are_not_in_a_bundle_and_it_replays_without_them() {
+    const KEY: &str = "canary-0a1b2c3d4e5f";
+    const TOKEN: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
+    let home = Home::new();
+    home.write("config.txt", &format!("canary key = {KEY}\ntoken = {TOKEN}\n"));
+    let run = recorded(&home, TREE);
+    let mut command = home.command(&["export", &run, "-o", "out.posse"]);
+    command.env("SOME_API_KEY", KEY);
+    let done = Done::of(command).exits(0);
+    assert!(done.stderr.contains("secrets were replaced by a mark"), "{}", done.stderr);
+    assert!(done.stderr.contains("file config.txt: a GitHub token, a key of yours"), "{}", done.stderr);
+    let packed = fs::File::open(home.project().join("out.posse")).expect("a bundle");
+    let mut unpacked = std::process::Command::new("gzip");
+    let unpacked = unpacked.arg("-dc").stdin(packed).output().expect("gzip runs").stdout;
+    let unpacked = String::from_utf8(unpacked).expect("text");
+    assert!(unpacked.contains("canary key = [secret left out]"), "the rest is there");
+    assert!(!unpacked.contains(KEY) && !unpacked.contains(TOKEN), "{unpacked}");
+    let done = home.posse(&["run", "--json", "--model", "replay/out.posse"]).exits(0);
+    assert!(done.stderr.contains("secrets were left out of this bundle"), "{}", done.stderr);
+    assert_eq!(done.result()["text"], "all done");
+}
+
+#[test]
+fn an_existing_file_is_replaced_only_by_force_and_nothing_is_left_beside_it() {
+    let home = Home::new();
+    let run = recorded(&home, "- reply: {text: done}\n");
+    let path = home.write("out.posse", "mine");
+    let done = home.posse(&["export", &run, "-o", "out.posse"]).exits(1);
+    assert!(done.stderr.contains("it is there already"), "{}", done.stderr);
+    assert_eq!(fs::read_to_string(&path).expect("the file"), "mine");
+    home.posse(&["export", &run, "-o", "out.posse", "--force"]).exits(0);
+    home.posse(&["run", "--model", "replay/out.posse"]).exits(0);
+    let names = fs::read_dir(home.project()).expect("a folder").flatten();
+    let names = names.map(|entry| entry.file_name().into_string().expect("UTF-8"));
+    let unfinished: Vec<String> = names.filter(|name| name.contains("unfinished")).collect();
+    assert_eq!(unfinished, Vec::<String>::new());
+    home.posse(&["export", &run, "-o", "out.zip"]).exits(2);
+}
+
+#[test]
+fn what_cannot_be_replayed_says_why() {
+    let home = Home::new();
+    let run = recorded(&home, "- reply: {text: done}\n");
+    let model = format!("replay/{run}");
+    let refused = |args: &[&str], said: &str| {
+        let done = home.posse(args).exits(2);
+        assert!(done.stderr.contains(said), "no {said:?} in {}", done.stderr);
+    };
+    refused(&["run", "--model", &model, "something", "else"], "was asked for something else");
+    refused(&["run", "--model", &model, "--max-turns", "3"], "--max-turns: a replay takes its terms and files");
+    refused(&["run", "--model", "replay/zzzzzzzz"], "there is no run `zzzzzzzz`");
+    refused(&["run", "--model", "replay/"], "write `replay/<run>`");
+    refused(&["run", "--model", "replay/none.posse"], "none.posse: No such file");
+    home.write("broken.posse", "not a bundle");
+    refused(&["run", "--model", "replay/broken.posse"], "broken.posse is damaged at line 1: ");
+    home.posse(&["run", "--model", &model, "do", "it"]).exits(0);
+}
+
+/// The script is part of what the run began with; what it says now is not asked. The journal, though, is compared.
+#[test]
+fn a_request_that_differs_is_shown() {
+    let home = Home::new();
+    home.write("kept.txt", "as it was\n");
+    let script = r#"
+- when: {turn: 1}
+  reply: {tool_calls: [{name: read, input: {path: kept.txt}}]}
+- reply: {text: done}
+"#;
+    home.write("script.yaml", script);
+    let args = ["run", "--json", "--agent", "explore", "--model", "scripted/script.yaml", "do it"];
+    let run = run_of(&home.posse(&args).exits(0).result());
+    assert_replays(&home, &run, 0);
+    home.write("kept.txt", "as it is\n");
+    let done = home.posse(&["run", "--model", &format!("replay/{run}")]).exits(1);
+    for said in [
+        "note: run ".to_owned() + &run + " has no files of its own: ",
+        format!("the replay is not the recorded run {run}: turn 2 of agent 0 (explore) asks for something else"),
+        "message 3 of the conversation differs: the result of `read` (- recorded, + now):".to_owned(),
+        "as it was".to_owned(),
+        "as it is".to_owned(),
+    ] {
+        assert!(done.stderr.contains(&said), "no {said:?} in {}", done.stderr);
+    }
+}
