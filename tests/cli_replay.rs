@@ -7,8 +7,10 @@ use serde_json::Value;
 
 use crate::support::{Done, Home, run_of};
 
-/// Fields that differ between two runs of the same: times, ids, and hashes of what contains ids.
-const OWN: [&str; 7] = ["elapsed_ms", "wall_ms", "contract_hash", "approval", "dir", "model", "freed_bytes"];
+/// Fields that differ between two runs of the same: times, ids, hashes of what contains ids, and what is about the
+/// person's own repository.
+const OWN: [&str; 8] =
+    ["elapsed_ms", "wall_ms", "contract_hash", "approval", "dir", "model", "head", "branch"];
 /// Kinds that only tell of the process that carried a run, or of waits that a replay does not have.
 const NOT_REPEATED: [&str; 3] = ["run.resumed", "agent.provider_wait_started", "agent.provider_wait_ended"];
 
@@ -207,7 +209,17 @@ fn a_persons_answers_come_again() {
 "#;
     let home = Home::new();
     home.write("script.yaml", SCRIPT);
-    let args = ["run", "--json", "--on-ask", "escalate", "--ask", "list", "--model", "scripted/script.yaml", "do it"];
+    let args = [
+        "run",
+        "--json",
+        "--on-ask",
+        "escalate",
+        "--ask",
+        "list",
+        "--model",
+        "scripted/script.yaml",
+        "do it",
+    ];
     let mut going = home.start(&args);
     let run = run_of(&going.until_event("", "agent.input_requested"));
     home.posse(&["approve", &run]).exits(0);
@@ -295,7 +307,7 @@ fn keys_are_not_in_a_bundle_and_it_replays_without_them() {
     let mut unpacked = std::process::Command::new("gzip");
     let unpacked = unpacked.arg("-dc").stdin(packed).output().expect("gzip runs").stdout;
     let unpacked = String::from_utf8(unpacked).expect("text");
-    assert!(unpacked.contains("canary key = [secret left out]"), "the rest is there");
+    assert!(unpacked.contains("canary key = [secret left out**]"), "the rest is there");
     assert!(!unpacked.contains(KEY) && !unpacked.contains(TOKEN), "{unpacked}");
     let done = home.posse(&["run", "--json", "--model", "replay/out.posse"]).exits(0);
     assert!(done.stderr.contains("secrets were left out of this bundle"), "{}", done.stderr);
@@ -329,7 +341,10 @@ fn what_cannot_be_replayed_says_why() {
         assert!(done.stderr.contains(said), "no {said:?} in {}", done.stderr);
     };
     refused(&["run", "--model", &model, "something", "else"], "was asked for something else");
-    refused(&["run", "--model", &model, "--max-turns", "3"], "--max-turns: a replay takes its terms and files");
+    refused(
+        &["run", "--model", &model, "--max-turns", "3"],
+        "--max-turns: a replay takes its terms and files",
+    );
     refused(&["run", "--model", "replay/zzzzzzzz"], "there is no run `zzzzzzzz`");
     refused(&["run", "--model", "replay/"], "write `replay/<run>`");
     refused(&["run", "--model", "replay/none.posse"], "none.posse: No such file");
@@ -356,7 +371,9 @@ fn a_request_that_differs_is_shown() {
     let done = home.posse(&["run", "--model", &format!("replay/{run}")]).exits(1);
     for said in [
         "note: run ".to_owned() + &run + " has no files of its own: ",
-        format!("the replay is not the recorded run {run}: turn 2 of agent 0 (explore) asks for something else"),
+        format!(
+            "the replay is not the recorded run {run}: turn 2 of agent 0 (explore) asks for something else"
+        ),
         "message 3 of the conversation differs: the result of `read` (- recorded, + now):".to_owned(),
         "as it was".to_owned(),
         "as it is".to_owned(),

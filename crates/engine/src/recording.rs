@@ -71,6 +71,8 @@ impl Who {
 pub(crate) enum Item {
     /// A model call; its place among the agent's recorded calls.
     Call(usize),
+    /// The end of such a call.
+    Reply(usize),
     /// A message.
     Message(Who, Text),
     /// Old outputs left the conversation.
@@ -164,6 +166,7 @@ impl Recording {
             EventBody::ModelReplied(replied) => {
                 if let Some(call) = agent.calls.last_mut() {
                     call.replied = Some(replied.clone());
+                    agent.items.push(Item::Reply(agent.calls.len() - 1));
                 }
             }
             EventBody::MessageReceived(e) => {
@@ -303,7 +306,7 @@ impl Agent {
             })
             .collect();
         self.items.retain_mut(|item| match item {
-            Item::Call(at) => match places.get(*at).copied().flatten() {
+            Item::Call(at) | Item::Reply(at) => match places.get(*at).copied().flatten() {
                 Some(place) => {
                     *at = place;
                     true

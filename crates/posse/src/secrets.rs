@@ -1,7 +1,9 @@
 //! Keys that must not leave the machine in an exported run.
 
-/// What stands where a secret stood.
-pub(crate) const MARK: &str = "[secret left out]";
+/// What stands where a secret stood, filled up to its length.
+const MARK: &str = "[secret left out";
+/// The same where that does not fit.
+const SHORT_MARK: &str = "[secret";
 /// Shorter values are words, not keys: replacing them would ruin the text and hide nothing.
 const VALUE_MIN_BYTES: usize = 8;
 /// Longest private key that is looked for after its first line.
@@ -87,7 +89,7 @@ impl Secrets {
             };
             let cleaned = out.get_or_insert_with(|| Cleaned { bytes: Vec::new(), found: Vec::new() });
             cleaned.bytes.extend_from_slice(&text[copied..at]);
-            cleaned.bytes.extend_from_slice(MARK.as_bytes());
+            cleaned.bytes.extend(mark(&text[at..at + length]));
             cleaned.found.push(name);
             at += length;
             copied = at;
@@ -110,6 +112,17 @@ impl Secrets {
             _ => shaped(rest).or_else(|| aws_secret(text, at).map(|length| (length, "an AWS secret"))),
         }
     }
+}
+
+/// What stands where a secret stood. As long as it was, and with as many lines, so that what is said of sizes and places
+/// elsewhere stays true.
+fn mark(secret: &[u8]) -> Vec<u8> {
+    let begin = if secret.len() > MARK.len() { MARK } else { SHORT_MARK };
+    let mut mark = begin.as_bytes().to_vec();
+    let rest = secret.get(begin.len()..secret.len() - 1).unwrap_or_default();
+    mark.extend(rest.iter().map(|byte| if *byte == b'\n' { b'\n' } else { b'*' }));
+    mark.push(b']');
+    mark
 }
 
 fn shaped(rest: &[u8]) -> Option<(usize, &'static str)> {
@@ -157,6 +170,10 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
+    fn marked(secret: &str) -> String {
+        String::from_utf8(mark(secret.as_bytes())).expect("text")
+    }
+
     fn clean(text: &str) -> Option<(String, Vec<&'static str>)> {
         let secrets =
             Secrets::new(["canary-value-1".to_owned(), "short".to_owned(), "with\"quote\"".to_owned()]);
@@ -168,9 +185,9 @@ mod tests {
     fn a_given_value_is_found_also_as_json_has_it() {
         assert_eq!(
             clean("a canary-value-1, b").expect("found"),
-            (format!("a {MARK}, b"), vec!["a key of yours"])
+            ("a [secret******], b".to_owned(), vec!["a key of yours"])
         );
-        assert_eq!(clean(r#"{"k":"with\"quote\""}"#).expect("found").0, format!(r#"{{"k":"{MARK}"}}"#));
+        assert_eq!(clean(r#"{"k":"with\"quote\""}"#).expect("found").0, r#"{"k":"[secret*****]"}"#);
         assert_eq!(clean("a short one"), None, "too short to be a key");
     }
 
@@ -188,10 +205,11 @@ mod tests {
             format!("-----BEGIN PRIVATE KEY-----\n{tail}\n-----END PRIVATE KEY-----"),
         ] {
             let text = format!("key = \"{key}\";");
-            assert_eq!(clean(&text).expect(&key).0, format!("key = \"{MARK}\";"), "{key}");
+            assert_eq!(clean(&text).expect(&key).0, format!("key = \"{}\";", marked(&key)), "{key}");
         }
-        let secret = format!("aws_secret_access_key = {}", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
-        assert_eq!(clean(&secret).expect("aws").0, format!("aws_secret_access_key = {MARK}"));
+        let key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+        let text = clean(&format!("aws_secret_access_key = {key}")).expect("aws").0;
+        assert_eq!(text, format!("aws_secret_access_key = {}", marked(key)));
     }
 
     #[test]
@@ -211,6 +229,8 @@ mod tests {
     #[test]
     fn a_private_key_that_is_cut_off_goes_to_the_end() {
         let text = "x -----BEGIN PRIVATE KEY-----\nabc";
-        assert_eq!(clean(text).expect("found").0, format!("x {MARK}"));
+        let expected = "x [secret left out***********\n**]";
+        assert_eq!(clean(text).expect("found").0, expected);
+        assert_eq!(text.len(), expected.len(), "as long as it was");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use posse::{BUNDLE_EXTENSION, ExportOptions, Exported};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -41,7 +41,7 @@ pub(crate) struct ExportArgs {
 /// Exports a run.
 pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
-    let secrets = secrets(&context.environment.variables);
+    let secrets = secrets(context)?;
     let exported = runtime::looking(async {
         let run = args.run.find(&posse).await?;
         let usual = || PathBuf::from(format!("{run}.{BUNDLE_EXTENSION}"));
@@ -71,16 +71,46 @@ fn refuse(to: &Path) -> Result<(), CliError> {
     Err(CliError::usage(format!("--output: {}: its name must end in .{BUNDLE_EXTENSION}", to.display())))
 }
 
-/// The values of variables that hold secrets, by their names.
-fn secrets(variables: &[(String, String)]) -> Vec<String> {
-    let is_secret = |name: &str| {
-        let name = name.to_ascii_uppercase();
-        SECRET_NAMES.iter().any(|part| name.contains(part))
+/// The person's keys: those in the settings, and the values of variables that hold secrets by their names, or because
+/// the settings say so.
+fn secrets(context: &Context) -> Result<Vec<String>, CliError> {
+    let (mut secrets, mut names) = (Vec::new(), Vec::new());
+    if let Some(path) = &context.environment.settings_file
+        && let Ok(text) = std::fs::read_to_string(path)
+    {
+        let settings: Value = serde_saphyr::from_str(&text).map_err(|error| {
+            CliError::usage(format!("{} cannot be read: {error}", path.display()))
+                .hint("mend it first: the keys in it are to be left out of the bundle")
+        })?;
+        keys_in(&settings, &mut secrets, &mut names);
+    }
+    let holds_one = |name: &str| {
+        let upper = name.to_ascii_uppercase();
+        SECRET_NAMES.iter().any(|part| upper.contains(part)) || names.iter().any(|known| known == name)
     };
-    variables.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value.clone()).collect()
+    let variables = context.environment.variables.iter().filter(|(name, _)| holds_one(name));
+    secrets.extend(variables.map(|(_, value)| value.clone()));
+    Ok(secrets)
 }
 
-fn json(exported: &Exported) -> serde_json::Value {
+/// The keys that settings hold, and the names of the variables that do.
+fn keys_in(settings: &Value, keys: &mut Vec<String>, names: &mut Vec<String>) {
+    match settings {
+        Value::Object(map) => {
+            for (name, value) in map {
+                match (name.as_str(), value) {
+                    ("key", Value::String(key)) => keys.push(key.clone()),
+                    ("key_env", Value::String(variable)) => names.push(variable.clone()),
+                    _ => keys_in(value, keys, names),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| keys_in(item, keys, names)),
+        _ => {}
+    }
+}
+
+fn json(exported: &Exported) -> Value {
     let mut value = serde_json::to_value(exported).unwrap_or_default();
     value["version"] = json!(1);
     value

@@ -1,6 +1,6 @@
 //! A run that repeats a recorded one: who hears from whom, and when, is taken from the record.
 //!
-//! Each agent has the list of what is still to happen to it: model calls, messages, cancels by people. A message that
+//! Each agent has the list of what is still to happen to it: model calls and their ends, messages, cancels by people. A message that
 //! comes before its turn is held back; a model call waits for the messages that come before it; what people said and
 //! answered is said and answered again. If something that is waited for never comes, the run is not the same, and
 //! ends with that.
@@ -106,8 +106,9 @@ impl Replaying {
             }
             EventBody::ModelReplied(e) => {
                 let interrupted = e.error.as_ref().is_some_and(|error| error.code == Code::Interrupted);
-                if let (Some(call), true) = (follower.calling.take(), interrupted) {
-                    follower.left.push_front(call);
+                match follower.calling.take() {
+                    Some(call) if interrupted => follower.left.push_front(call),
+                    _ => follower.passed(|item| matches!(item, Item::Reply(_))),
                 }
             }
             EventBody::MessageReceived(e) => {
@@ -217,7 +218,7 @@ impl Driver {
 
     /// Lets everything happen whose turn has come: held messages, what people said, answered and ended.
     pub(super) fn follow(&mut self) {
-        while self.follow_one() {}
+        while self.poisoned.is_none() && self.follow_one() {}
         self.watch_for_stall();
     }
 
