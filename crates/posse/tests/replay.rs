@@ -50,7 +50,7 @@ async fn a_changed_tool_text_is_caught_and_shown() {
     assert_eq!(finished.status, "failed");
     let (_, reason) = finished.failure.expect("why");
     let head = format!(
-        "the replay is not the recorded run {}: turn 1 of agent 0 (coder) asks for something else\n\
+        "REPLAY_DIFFERS: the replay is not the recorded run {}: turn 1 of agent 0 (coder) asks for something else\n\
          the text of tool `grep` differs (- recorded, + now):\n+ Finds lines, and more.",
         run.id()
     );
@@ -74,5 +74,5 @@ async fn a_replay_that_was_stopped_goes_on() {
         handle.ended().await.expect("ended");
     }
     let finished = later.wait(again.id()).await.expect("ended");
-    assert_eq!((finished.status.as_str(), finished.text.as_str()), ("completed", "done"));
+    assert_eq!((finished.status, &*finished.text), ("completed", "done"));
 }
