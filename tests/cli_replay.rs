@@ -358,11 +358,11 @@ fn what_cannot_be_replayed_says_why() {
 fn a_request_that_differs_is_shown() {
     let home = Home::new();
     home.write("kept.txt", "as it was\n");
-    let script = r#"
+    let script = r"
 - when: {turn: 1}
   reply: {tool_calls: [{name: read, input: {path: kept.txt}}]}
 - reply: {text: done}
-"#;
+";
     home.write("script.yaml", script);
     let args = ["run", "--json", "--agent", "explore", "--model", "scripted/script.yaml", "do it"];
     let run = run_of(&home.posse(&args).exits(0).result());

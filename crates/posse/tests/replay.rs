@@ -5,13 +5,13 @@ use std::sync::Arc;
 use posse::scripted::Scripted;
 use posse::{NewRun, Posse};
 
-const SCRIPT: &str = r#"
+const SCRIPT: &str = r"
 - when: {definition: coder, turn: 1}
   reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: look, prompt: look}}]}
 - when: {definition: explore, turn: 1}
   reply: {tool_calls: [{name: grep, input: {pattern: main}}]}
 - reply: {text: done}
-"#;
+";
 
 fn script() -> Scripted {
     Scripted::from_yaml(SCRIPT, "script").expect("a script")
