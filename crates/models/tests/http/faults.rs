@@ -5,7 +5,7 @@ use std::time::Duration;
 use posse_domain::budget::Usage;
 use posse_domain::code::Code;
 use posse_engine::ports::ModelFailure;
-use posse_testkit::mock::{Answer, Refusal, RetryAfter, Say, Then, When, refused_url};
+use posse_testkit::mock::{Answer, Dialect, Refusal, RetryAfter, Say, Then, When, refused_url};
 use serde_json::json;
 
 use crate::support::{Case, FORMATS, cases, model};
@@ -37,11 +37,18 @@ const CUT: Expected = Expected { free: false, ..AGAIN };
 #[track_caller]
 fn check(what: &str, case: &Case, failure: &ModelFailure, expected: &Expected) {
     let place = format!("{:?}, {what}: {failure:?}", case.dialect);
+    assert_eq!(failure.usage, expected.free.then_some(Usage::ZERO), "{place}");
+    check_kind(what, case, failure, expected);
+}
+
+/// The same, whatever the call cost.
+#[track_caller]
+fn check_kind(what: &str, case: &Case, failure: &ModelFailure, expected: &Expected) {
+    let place = format!("{:?}, {what}: {failure:?}", case.dialect);
     assert_eq!(failure.error.code, expected.code, "{place}");
     if expected.status.is_some() {
         assert_eq!(failure.error.status, expected.status, "{place}");
     }
-    assert_eq!(failure.usage, expected.free.then_some(Usage::ZERO), "{place}");
     assert_eq!(failure.retry.is_some(), expected.again.is_some(), "{place}");
     if let (Some(retry), Some(least)) = (failure.retry, expected.again) {
         assert!(retry.after >= least && retry.after <= least + Duration::from_mins(2), "{place}");
@@ -138,6 +145,36 @@ async fn streams_that_break_are_failures_of_unknown_cost() {
             let failure = case.failure().await;
             check(what, &case, &failure, &CUT);
         }
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_a_stream_means_what_it_would_mean_as_a_status() {
+    let limited = || Expected { limited: true, ..AGAIN };
+    let overflow = || Expected { code: Code::ContextOverflow, ..FINAL };
+    let nested =
+        |code: &str| json!({"type": "error", "sequence_number": 2, "error": {"code": code, "message": "no"}});
+    let flat = |code: &str| json!({"type": "error", "sequence_number": 2, "code": code, "message": "no"});
+    let of_kind = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "no"}});
+    let table = [
+        (Dialect::Messages, of_kind("rate_limit_error"), limited()),
+        (Dialect::Messages, of_kind("overloaded_error"), CUT),
+        (Dialect::Messages, of_kind("api_error"), CUT),
+        (Dialect::Responses, flat("rate_limit_exceeded"), limited()),
+        (Dialect::Responses, nested("too_many_requests"), limited()),
+        (Dialect::Responses, nested("context_length_exceeded"), overflow()),
+        (Dialect::Responses, flat("server_error"), CUT),
+        (Dialect::Chat, json!({"error": {"code": 429, "message": "no"}}), limited()),
+        (Dialect::Chat, json!({"error": {"code": "context_length_exceeded", "message": "no"}}), overflow()),
+        (Dialect::Chat, json!({"error": {"type": "server_error", "message": "no"}}), CUT),
+    ];
+    for (dialect, error, expected) in table {
+        let event = format!("event: error\ndata: {error}\n\n");
+        let answer = Answer::recorded(event);
+        let case = cases(&answer).find(|case| case.dialect == dialect).expect("a case");
+        let failure = case.failure().await;
+        // Whether the little that was done is paid for is told differently everywhere.
+        check_kind(&error.to_string(), &case, &failure, &expected);
     }
 }
 

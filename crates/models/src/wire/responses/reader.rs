@@ -307,7 +307,7 @@ fn failed(response: &Value) -> Problem {
 fn problem(error: &Value, usage: Option<Usage>) -> Problem {
     let code = [&error["code"], &error["type"]].into_iter().find_map(Value::as_str).unwrap_or_default();
     let status = match code {
-        "rate_limit_exceeded" | "insufficient_quota" | "usage_limit_reached" => 429,
+        "rate_limit_exceeded" | "too_many_requests" | "insufficient_quota" | "usage_limit_reached" => 429,
         "server_error"
         | "server_is_overloaded"
         | "overloaded"

@@ -119,7 +119,7 @@ pub(super) fn error_event(dialect: Dialect, error: &Refusal) -> Vec<u8> {
 pub(super) fn ping(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Messages => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
-        Dialect::Responses => ": keepalive\n\n",
+        Dialect::Responses => "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":7}\n\n",
         Dialect::Chat => ": PROCESSING\n\n",
     }
 }
