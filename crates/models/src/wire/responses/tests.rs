@@ -8,6 +8,7 @@ use reqwest::header::HeaderMap;
 use serde_json::json;
 
 use super::*;
+use crate::wire::fixture;
 use crate::wire::sample::{assistant, body, read, request, result, shown_text, target, user};
 use crate::wire::{Answer, ProblemKind, StopReason};
 
@@ -141,19 +142,18 @@ fn errors_in_a_stream_are_the_problems_they_would_be_as_a_status() {
 }
 
 #[test]
-fn a_stream_that_is_cut_anywhere_is_whole_or_a_problem() {
-    for (name, stream) in STREAMS {
-        let whole = read(&Responses, &request(Vec::new()), stream).0;
-        for cut in 0..stream.len() {
-            match (read(&Responses, &request(Vec::new()), &stream[..cut]).0, &whole) {
-                (Err(problem), Err(expected)) if problem == *expected => {}
-                (Err(problem), _) => {
-                    assert_eq!((problem.kind, problem.usage), (ProblemKind::Cut, None), "{name} at {cut}");
-                }
-                (Ok(answer), _) => panic!("{name} at {cut}: {answer:?}"),
-            }
-        }
-    }
+fn recorded_streams_are_read_as_expected() {
+    fixture::streams_are_read_as_expected("responses", &Responses, &target());
+}
+
+#[test]
+fn a_stream_cut_at_any_byte_is_never_read_in_part() {
+    fixture::cut_streams_are_never_read_in_part("responses", &Responses, &target());
+}
+
+#[test]
+fn it_does_not_matter_how_the_bytes_come() {
+    fixture::chunks_do_not_matter("responses", &Responses, &target());
 }
 
 #[test]
