@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const VERBS: [&str; 22] = [
+const VERBS: [&str; 23] = [
     "run",
     "plan",
     "ps",
@@ -22,6 +22,7 @@ const VERBS: [&str; 22] = [
     "deny",
     "verify",
     "explain",
+    "export",
     "gc",
     "demo",
     "completions",

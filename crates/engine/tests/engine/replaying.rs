@@ -1,12 +1,13 @@
 //! Recorded runs, run again without their model.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, Event, EventBody, Sender};
 use posse_domain::lifecycle::Outcome;
 use posse_domain::permission::{Answer, OnAsk};
-use posse_engine::ports::MailCommand;
+use posse_engine::ports::{MailCommand, Retry};
 use posse_engine::{Recording, Replay, RunSpec};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
@@ -315,7 +316,36 @@ async fn a_message_that_does_not_come_ends_the_run() {
     assert!(reason.contains("agent 0 waits for the end of task 7"), "{reason}");
 }
 
-/// A run that was cut off by a crash and went on: the call that was cut off is not part of what is repeated.
+/// Calls that were made again, after a pause that people were told of: all of them are repeated, the pauses are not.
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_made_again_are_repeated_without_their_pauses() {
+    let pause = Retry { after: Duration::from_mins(5), limited: true };
+    let world = World::new(move |request| match (request.turn, request.call) {
+        (1, 1 | 2) => ScriptedAnswer::error(Some(429), "slow down").retry(pause),
+        (1, _) => text("").call("probe", json!({})),
+        (2, 1) => ScriptedAnswer::error(Some(500), "unwell").retry(Retry { limited: false, ..pause }),
+        _ => text("done"),
+    })
+    .in_virtual_time();
+    let first = world.run(world.spec()).await;
+    let began = tokio::time::Instant::now();
+    let second = again(&world, world.spec(), &first).await;
+    assert!(began.elapsed() < Duration::from_mins(5), "nobody waits again");
+    let calls = |ended: &Ended| {
+        let call = |event: &Event| match &event.body {
+            EventBody::ModelReplied(e) => Some((e.turn, e.call, e.error.clone(), e.usage)),
+            _ => None,
+        };
+        ended.events.iter().filter_map(call).collect::<Vec<_>>()
+    };
+    assert_eq!(calls(&first).len(), 5);
+    assert_eq!(calls(&first), calls(&second));
+    assert_eq!(requests(&first), requests(&second));
+    let waits = |event: &&Event| matches!(event.body, EventBody::ProviderWaitStarted(_));
+    assert_eq!(first.events.iter().filter(waits).count(), 3);
+    assert_eq!(second.events.iter().filter(waits).count(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recording_that_ends_early_says_so() {
     let world = crate::repeatable::tree();
