@@ -32,5 +32,6 @@ mod escape;
 mod models_keys;
 mod models_limits;
 mod models_run;
+mod models_text;
 mod models_world;
 mod support;

@@ -9,7 +9,7 @@ use posse_testkit::mock::{Answer, Asked, Dialect, Mock, Options, Say, Then, When
 use serde_json::json;
 
 use crate::models_world::{KEY, MODELS, PATIENCE};
-use crate::support::{Done, Home};
+use crate::support::{Done, Home, run_of};
 
 const REQUEST: &str = "Look around.";
 /// What a program can see of others and of itself.
@@ -78,6 +78,12 @@ fn a_key_of_the_environment_is_in_no_event_log_error_file_or_program() {
         assert!(!contains_key(done.stderr.as_bytes()), "{dialect:?}: in the log");
         assert!(done.stdout.contains("[key]"), "{dialect:?}: where it was echoed it was taken out");
         assert_eq!(leaks(home.state_dir().parent().expect("a home")), [""; 0], "{dialect:?}");
+        let bundle = home.project().join("run.posse");
+        let run = run_of(&done.result());
+        let args = ["export", &run, "--output", bundle.to_str().expect("UTF-8")];
+        Done::of(command(&home, dialect, &args)).exits(0);
+        let unpacked = Command::new("gzip").args(["-dc"]).arg(&bundle).output().expect("gzip runs").stdout;
+        assert!(unpacked.len() > 1_000 && !contains_key(&unpacked), "{dialect:?}: in what was exported");
         // Every request had it where it belongs, and nothing that was said contained it.
         let log = mock.requests();
         assert!(log.len() >= 6 && log.iter().all(|logged| !contains_key(&logged.body)), "{dialect:?}");
