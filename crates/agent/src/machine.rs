@@ -125,7 +125,7 @@ enum Phase {
     /// Calls of a reply are under way.
     Calling { calls: Arc<[ToolCall]>, index: HashMap<String, usize>, slots: Vec<Slot>, left: usize },
     /// The model answered without calls.
-    Answered { text: Arc<str>, cause: Option<ReportCause> },
+    Answered { text: Arc<str>, cause: Option<ReportCause>, cut_off: bool },
     /// The attempt cannot go on.
     Broken(Broken),
 }
@@ -196,7 +196,10 @@ impl Machine {
             Phase::Ready { mend } => self.ask(*mend),
             Phase::Asking { .. } => Step::Wait,
             Phase::Calling { .. } => Step::CallTools,
-            Phase::Answered { text, cause } => self.answered(text, *cause, open_children),
+            Phase::Answered { cause: None, cut_off: true, .. } if self.turns_left() => {
+                Step::Tell(HostNote::CutOff, notes::CUT_OFF.to_owned())
+            }
+            Phase::Answered { text, cause, .. } => self.answered(text, *cause, open_children),
             Phase::Broken(broken) => Step::Fail(broken.clone()),
         }
     }
@@ -294,7 +297,7 @@ impl Machine {
             }
             EventBody::RunPlanned(_) => {
                 self.planned = true;
-                self.phase = Phase::Answered { text: "".into(), cause: None };
+                self.phase = Phase::Answered { text: "".into(), cause: None, cut_off: false };
             }
             EventBody::SubagentAttempt(again) => self.restart(again.n, &again.reason),
             _ => {}
@@ -340,12 +343,12 @@ impl Machine {
                 let reason = error.message.clone();
                 self.phase = Phase::Broken(Broken { kind, code: error.code, reason, report: None });
             }
-            (None, Some(reply)) => self.take_reply(reply, purpose, cause),
+            (None, Some(reply)) => self.take_reply(reply, purpose, cause, replied.cut_off),
             (None, None) => {}
         }
     }
 
-    fn take_reply(&mut self, reply: &Reply, purpose: Purpose, cause: Option<ReportCause>) {
+    fn take_reply(&mut self, reply: &Reply, purpose: Purpose, cause: Option<ReportCause>, cut_off: bool) {
         self.call = 0;
         self.told.report = None;
         self.overflowed = false;
@@ -356,7 +359,7 @@ impl Machine {
         let raw = reply.raw.clone().filter(|_| calls.len() == reply.calls.len());
         self.conversation.push(Message::Assistant { text: text.clone(), calls: calls.clone(), raw });
         self.phase = if calls.is_empty() {
-            Phase::Answered { text, cause }
+            Phase::Answered { text, cause, cut_off }
         } else {
             let slots = vec![Slot::Open { intended: false, write: None }; calls.len()];
             // A wide reply gets its results one by one: each must find its place without a walk.

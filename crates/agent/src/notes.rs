@@ -7,6 +7,10 @@ use posse_domain::event::ReportCause;
 pub const EMPTY_REPLY: &str =
     "Your last reply was empty. Call a tool to go on, or write your report as plain text to finish.";
 
+/// After a reply that was cut off before it called anything: it may have been about to.
+pub const CUT_OFF: &str = "Your last reply was cut off because it was as long as it may be; a call that was still being \
+                           written was not made. Go on from there, in smaller steps.";
+
 /// Before messages that came when no turn was left to read them.
 pub const UNDELIVERED: &str = "---\nArrived after the last turn, added by the host:";
 

@@ -257,9 +257,10 @@ impl Shared {
     fn reply(&self, answer: Answer, estimated: &Estimated) -> Result<ModelReply, ModelFailure> {
         self.line.succeeded(answer.usage.as_ref());
         let Answer { mut reply, usage, stop } = answer;
+        let cut_off = stop == StopReason::Length;
         match stop {
             StopReason::Done => {}
-            StopReason::Length => reply.text = cut_off(&reply.text.to_shared()).into(),
+            StopReason::Length => reply.text = marked(&reply.text.to_shared()).into(),
             StopReason::Refused(why) => {
                 let message = format!("{} refused to answer: {}", self.target.full_name, self.scrubbed(&why));
                 let error = CallError::new(Code::ModelError, message);
@@ -267,7 +268,7 @@ impl Shared {
             }
         }
         let usage = usage.unwrap_or_else(|| estimated.with(&reply));
-        Ok(ModelReply { reply, usage, tag: None })
+        Ok(ModelReply { reply, usage, cut_off, tag: None })
     }
 
     fn failure(&self, problem: &Problem, call: u32) -> ModelFailure {
@@ -403,7 +404,7 @@ fn foreign(status: u16, how: &str) -> Problem {
     Problem { status: Some(status), ..Problem::free(ProblemKind::Foreign, message) }
 }
 
-fn cut_off(text: &str) -> String {
+fn marked(text: &str) -> String {
     if text.trim().is_empty() { CUT_OFF.to_owned() } else { format!("{text}\n\n{CUT_OFF}") }
 }
 

@@ -490,6 +490,9 @@ pub struct ModelReplied {
     /// Whether the usage is the reserved maximum because the true one is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
+    /// Whether the reply is as long as it may be and was cut off there; a call that was being written is not in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_off: bool,
     /// What the model wants to find again in later requests of this agent, such as the rule of a script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
@@ -725,6 +728,8 @@ pub enum HostNote {
     CriteriaUnanswered,
     /// Most of a budget is used.
     BudgetLow,
+    /// Its reply was cut off before it called anything.
+    CutOff,
 }
 
 /// See [`super::EventBody::MessageReceived`].

@@ -349,6 +349,7 @@ impl Driver {
             estimated: true,
             tag: None,
             elapsed_ms: 0,
+            cut_off: false,
         };
         self.emit(id.clone(), Box::new(replied));
     }
@@ -377,9 +378,11 @@ fn settle(done: &ModelDone, price: Option<budget::Price>) -> (Option<Reply>, Vec
         estimated: false,
         tag: None,
         elapsed_ms: u64::try_from(done.elapsed.as_millis()).unwrap_or(u64::MAX),
+        cut_off: false,
     };
     match &done.result {
-        Ok(ModelReply { reply, usage, tag }) => {
+        Ok(ModelReply { reply, usage, cut_off, tag }) => {
+            replied.cut_off = *cut_off;
             replied.usage = priced(*usage, price);
             replied.tag.clone_from(tag);
             if reply.text.len_bytes() > REPLY_MAX_BYTES {

@@ -54,6 +54,8 @@ pub struct ModelReply {
     pub reply: Reply,
     /// What it cost.
     pub usage: Usage,
+    /// Whether it is as long as it may be and was cut off there. No part of a call that was being written is in it.
+    pub cut_off: bool,
     /// What the model wants to find again in `tags`.
     pub tag: Option<String>,
 }

@@ -170,3 +170,22 @@ async fn thousands_of_calls_with_one_id_do_not_take_for_ever() {
     let ended = world.run(world.spec()).await;
     assert_eq!(ended.results("0").len(), WIDTH);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_was_cut_off_is_no_report() {
+    let world = World::new(|request| match request.turn {
+        1 => ScriptedAnswer::text("I will now write the fi").cut_off(),
+        2 => ScriptedAnswer::text("").call("probe", json!({})),
+        _ => ScriptedAnswer::text("done"),
+    });
+    let ended = world.run(world.spec()).await;
+    assert_eq!(ended.text(), "done");
+    assert!(newest(&world.asked_by("0")[1]).contains("cut off"), "it is told");
+    // With no turn left it is what there is.
+    let world = World::new(|_| ScriptedAnswer::text("So far I kn").cut_off());
+    let mut spec = world.spec();
+    spec.base_turns = Some(2);
+    let ended = world.run(spec).await;
+    assert_eq!(ended.text(), "So far I kn");
+    assert_eq!(world.asked_by("0").len(), 2);
+}

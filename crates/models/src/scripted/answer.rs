@@ -40,6 +40,7 @@ struct ScriptedReply {
     text: Arc<str>,
     calls: Vec<ScriptedCall>,
     usage: Option<Usage>,
+    cut_off: bool,
 }
 
 /// A tool call of a scripted reply.
@@ -73,7 +74,7 @@ impl ScriptedCall {
 impl ScriptedAnswer {
     /// A reply with this text, which may be empty.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
-        let reply = ScriptedReply { text: text.into(), calls: Vec::new(), usage: None };
+        let reply = ScriptedReply { text: text.into(), calls: Vec::new(), usage: None, cut_off: false };
         Self::new(Said::Reply(Arc::new(reply)))
     }
 
@@ -119,6 +120,11 @@ impl ScriptedAnswer {
         self.map_reply(|reply| reply.usage = Some(usage))
     }
 
+    /// Says that the reply was cut off at its limit.
+    pub fn cut_off(self) -> Self {
+        self.map_reply(|reply| reply.cut_off = true)
+    }
+
     /// How long the answer takes.
     pub fn latency(mut self, latency: Duration) -> Self {
         self.latency = latency;
@@ -155,7 +161,7 @@ impl ScriptedAnswer {
         let finish = move || match said {
             Said::Reply(reply) => {
                 reply.stream(&*sink);
-                Ok(ModelReply { reply: reply.to_reply(place), usage, tag })
+                Ok(ModelReply { reply: reply.to_reply(place), usage, tag, cut_off: reply.cut_off })
             }
             Said::Failure(error, retry) => {
                 Err(ModelFailure { error: Box::new(error), usage: Some(usage), tag, retry })

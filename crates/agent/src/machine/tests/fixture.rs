@@ -106,6 +106,7 @@ impl Told {
             estimated: false,
             tag: Some("rule:1".to_owned()),
             elapsed_ms: 10,
+            cut_off: false,
         };
         Box::new(replied).into()
     }

@@ -108,6 +108,7 @@ fn replied(reply: Option<Reply>, error: Option<CallError>) -> EventBody {
         estimated: true,
         tag: Some("rule:1".to_owned()),
         elapsed_ms: 9,
+        cut_off: false,
     };
     Box::new(replied).into()
 }

@@ -301,6 +301,7 @@ impl Played {
             estimated: false,
             tag: None,
             elapsed_ms: 3,
+            cut_off: false,
         };
         self.put((agent.clone(), EventBody::from(Box::new(replied))));
         true
