@@ -88,7 +88,9 @@ enum Answer {
 fn given(replied: &ModelReplied) -> Result<ModelReply, ModelFailure> {
     let tag = replied.tag.clone();
     match (&replied.reply, &replied.error) {
-        (Some(reply), None) => Ok(ModelReply { reply: reply.clone(), usage: replied.usage, tag }),
+        (Some(reply), None) => {
+            Ok(ModelReply { reply: reply.clone(), usage: replied.usage, cut_off: replied.cut_off, tag })
+        }
         (_, Some(error)) => Err(ModelFailure {
             error: Box::new(CallError { again: false, ..error.clone() }),
             usage: (!replied.estimated).then_some(replied.usage),
