@@ -117,6 +117,7 @@ impl Catalog {
         let (provider, model) = self.providers.split(name, false)?;
         let endpoint = self.providers.endpoint(&provider)?;
         let facts = self.prices.look_up(&provider, &model, self.providers.is_local(&provider));
+        let facts = self.providers.facts(&provider, facts);
         let line = self.lines.of(&endpoint);
         Ok(Arc::new(Remote::new(&endpoint, &model, facts, &self.http, line, &self.text_models)))
     }

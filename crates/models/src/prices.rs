@@ -101,6 +101,16 @@ impl Prices {
         Self { own: own.into_iter().collect() }
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.own.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty()
+    }
+
     /// What is known of a model. On the person's own machine it costs nothing unless they say that it does.
     pub(crate) fn look_up(&self, provider: &str, model: &str, is_local: bool) -> ModelFacts {
         let name = format!("{provider}/{model}");

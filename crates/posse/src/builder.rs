@@ -105,6 +105,18 @@ impl PosseBuilder {
 
     /// Reaches providers as this says: where they are, with which keys, within which limits. Nothing is read from the
     /// environment; without this only providers are reached that want no key.
+    ///
+    /// ```
+    /// use posse::{Key, Posse, ProviderWords, Providers};
+    ///
+    /// let key = Some(Key::new("sk-...", "the vault"));
+    /// let words = ProviderWords { key, ..ProviderWords::default() };
+    /// let providers = Providers::new([("anthropic".to_owned(), words)], []);
+    /// assert_eq!(providers.key_origin("anthropic"), Ok(Some("the vault".to_owned())));
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let posse = Posse::builder().providers(providers).in_memory().open()?;
+    /// # Ok::<_, posse::Error>(posse) }).unwrap();
+    /// ```
     pub fn providers(mut self, providers: Providers) -> Self {
         self.providers = providers;
         self

@@ -1,12 +1,14 @@
 //! `posse doctor`.
 
+mod models;
+
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use posse::GIT_PATH;
 use posse::sandbox::{CacheShown, Level, Machine, Offer, Sandbox, Unavailable};
-use posse::{GIT_PATH, ProviderError};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -115,7 +117,8 @@ impl Report {
         checks.push(Row::ok("sqlite", posse::sqlite_version()));
         checks.push(state(context));
         checks.push(settings(environment));
-        checks.push(providers(&resolved, environment));
+        checks.push(models::providers(&resolved, environment));
+        checks.push(models::prices(&resolved, environment));
         checks.push(search(environment));
         Self {
             version: 1,
@@ -333,46 +336,6 @@ fn settings(environment: &Environment) -> Row {
 fn present<'a>(environment: &Environment, names: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
     let set = |name: &&str| environment.variables.iter().any(|(own, value)| own == name && !value.is_empty());
     names.iter().copied().partition(set)
-}
-
-/// The providers that can be asked, and where each one's key comes from; never a key: it would end up in somebody's bug
-/// report.
-fn providers(settings: &Settings, environment: &Environment) -> Row {
-    let providers = settings.providers.providers(&environment.variables);
-    let (mut ready, mut wrong, mut absent) = (Vec::new(), Vec::new(), Vec::new());
-    for name in providers.names() {
-        let is_local = providers.is_local(name);
-        match (providers.key_origin(name), providers.endpoint(name)) {
-            (Err(error), _) | (_, Err(error @ ProviderError::BadBaseUrl { .. })) => {
-                wrong.push(error.to_string());
-            }
-            (Ok(Some(origin)), Ok(endpoint)) => {
-                ready.push(format!("{name} ({origin}, {})", endpoint.base_url));
-            }
-            (Ok(None), Ok(endpoint)) if !is_local => {
-                ready.push(format!("{name} (no key, {})", endpoint.base_url));
-            }
-            (_, Err(ProviderError::NoKey { variables, .. })) => absent.push(variables),
-            _ => {}
-        }
-    }
-    let first =
-        providers.first_ready().map(|(_, model)| format!("; without --model: {model}")).unwrap_or_default();
-    let value = if ready.is_empty() {
-        format!("no key is set ({})", absent.join(", "))
-    } else {
-        format!("{}{first}", ready.join(", "))
-    };
-    match (wrong.is_empty(), ready.is_empty()) {
-        (false, _) => Row::short("model providers", Status::Note, value, wrong.join("; ")),
-        (true, true) => Row::short(
-            "model providers",
-            Status::Note,
-            value,
-            "set one, or use a local model (ollama/<model>); `posse demo` and scripted models need none",
-        ),
-        (true, false) => Row::ok("model providers", value),
-    }
 }
 
 fn search(environment: &Environment) -> Row {

@@ -28,6 +28,8 @@ pub(super) struct RawProvider {
     tokens_per_minute: Option<NonZeroU64>,
     concurrent: Option<NonZeroU32>,
     tools: Option<RawTools>,
+    context_tokens: Option<NonZeroU64>,
+    max_output_tokens: Option<NonZeroU64>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -125,6 +127,8 @@ impl RawProvider {
                 RawTools::Text => ToolCalls::Text,
                 RawTools::Probe => ToolCalls::Probe,
             }),
+            context_tokens: self.context_tokens.map(NonZeroU64::get),
+            max_output_tokens: self.max_output_tokens.map(NonZeroU64::get),
         }
     }
 }

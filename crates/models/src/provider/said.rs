@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use posse_domain::nearest::{hint, nearest};
+use posse_engine::ports::ModelFacts;
 
 use super::{KeyNeed, Provider, ProviderError, address};
 use crate::endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
@@ -38,6 +39,10 @@ pub struct ProviderWords {
     pub limits: Limits,
     /// How its models call tools.
     pub tools: Option<ToolCalls>,
+    /// Tokens of conversation that its models take, whatever the table says.
+    pub context_tokens: Option<u64>,
+    /// Most tokens of one reply, whatever the table says.
+    pub max_output_tokens: Option<u64>,
 }
 
 /// All that a person said about providers.
@@ -134,6 +139,18 @@ impl Providers {
     /// Whether calls to a provider cost nothing because it runs on the person's machine.
     pub fn is_local(&self, provider: &str) -> bool {
         self.row(provider).and_then(|row| row.known).is_some_and(|known| known.is_local)
+    }
+
+    /// The same facts with what the person said of the provider's models.
+    pub(crate) fn facts(&self, provider: &str, facts: ModelFacts) -> ModelFacts {
+        let words = self.row(provider).and_then(|row| row.words);
+        let (context, output) =
+            words.map_or((None, None), |words| (words.context_tokens, words.max_output_tokens));
+        ModelFacts {
+            context_tokens: context.unwrap_or(facts.context_tokens),
+            max_output_tokens: output.unwrap_or(facts.max_output_tokens),
+            ..facts
+        }
     }
 
     /// Where a provider's key comes from; none if there is none. For people, who must not see the key.

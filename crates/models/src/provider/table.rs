@@ -111,6 +111,18 @@ pub(super) static PROVIDERS: &[Provider] = &[
         ..hosted("minimax", Format::Anthropic, "https://api.minimax.io/anthropic")
     },
     Provider {
+        key_variables: &["DASHSCOPE_API_KEY"],
+        ..hosted("qwen", Format::Chat, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1")
+    },
+    Provider {
+        key_variables: &["OLLAMA_API_KEY"],
+        ..hosted("ollama-cloud", Format::Chat, "https://ollama.com/v1")
+    },
+    Provider {
+        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        ..hosted("gemini-native", Format::Genai, "https://generativelanguage.googleapis.com/v1beta")
+    },
+    Provider {
         key_variables: &["COHERE_API_KEY"],
         ..hosted("cohere", Format::Chat, "https://api.cohere.ai/compatibility/v1")
     },

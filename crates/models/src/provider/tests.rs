@@ -178,3 +178,12 @@ fn the_first_provider_with_a_key_is_ready() {
         Some("mistral/mistral-medium-latest")
     );
 }
+
+#[test]
+fn what_a_person_says_of_a_server_goes_before_the_table() {
+    let known = prices::Prices::default().look_up("ollama", "x", true);
+    let words = ProviderWords { context_tokens: Some(8_192), ..ProviderWords::default() };
+    let said = with_words("ollama", words).facts("ollama", known);
+    assert_eq!((said.context_tokens, said.max_output_tokens), (8_192, known.max_output_tokens));
+    assert_eq!(providers(&[]).facts("ollama", known).context_tokens, known.context_tokens);
+}
