@@ -102,7 +102,8 @@ impl Providers {
             match self.row(provider) {
                 Some(row) if model.is_empty() => return Err(no_model(row.name, row.known)),
                 Some(row) => return Ok((row.name.to_owned(), model.to_owned())),
-                None if is_given && self.meant(provider).is_none() => {}
+                // Names of models on a server of one's own look alike: `mistralai/...`, `Qwen/...`.
+                None if is_given => {}
                 None => return Err(self.unknown_provider(provider)),
             }
         } else {

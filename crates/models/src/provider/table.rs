@@ -112,15 +112,11 @@ pub(super) static PROVIDERS: &[Provider] = &[
     },
     Provider {
         key_variables: &["DASHSCOPE_API_KEY"],
-        ..hosted("qwen", Format::Chat, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1")
+        ..hosted("dashscope", Format::Chat, "https://dashscope-intl.aliyuncs.com/compatible-mode/v1")
     },
     Provider {
         key_variables: &["OLLAMA_API_KEY"],
         ..hosted("ollama-cloud", Format::Chat, "https://ollama.com/v1")
-    },
-    Provider {
-        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-        ..hosted("gemini-native", Format::Genai, "https://generativelanguage.googleapis.com/v1beta")
     },
     Provider {
         key_variables: &["COHERE_API_KEY"],
