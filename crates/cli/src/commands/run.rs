@@ -253,6 +253,7 @@ fn unowned_writers(text: &str) -> Result<UnownedWriters, String> {
 pub(crate) fn typed(what: &str, words: &[String]) -> Result<String, CliError> {
     let wrong = |problem: &str| CliError::usage(format!("the {what} {problem}"));
     let text = match words {
+        [] => return Err(wrong(&format!("is missing: {} says what to do", what.to_uppercase()))),
         [dash] if dash == "-" => from_stdin()?,
         words => words.join(" "),
     };
