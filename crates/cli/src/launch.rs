@@ -25,6 +25,8 @@ use crate::settings::{Origin, Settings, Sourced};
 
 /// The provider whose models are script files.
 const SCRIPTED: &str = "scripted/";
+/// Longest that a model or a tool may be silent: a silence has an end.
+const IDLE_MAX: Duration = Duration::from_hours(24);
 /// The definition of a root that nobody named.
 pub(crate) const DEFAULT_ROOT: &str = "coder";
 
@@ -68,6 +70,7 @@ pub(crate) struct Launch {
     default_max_depth: Option<u32>,
     max_orchestration_depth: Option<u32>,
     budget: Budget,
+    idle_timeout: Option<Duration>,
     parallel: u32,
     operator_rules: Rules,
     run_rules: Rules,
@@ -143,6 +146,7 @@ impl Launch {
                 usd: settings.max_usd.and_then(|limit| limit.value.0),
                 wall_ms: settings.max_time.and_then(|limit| limit.value.0).map(milliseconds),
             },
+            idle_timeout: settings.idle_timeout.map(|limit| limit.value.0.unwrap_or(IDLE_MAX).min(IDLE_MAX)),
             parallel: settings
                 .parallel
                 .map_or(DEFAULT_PARALLEL, |limit| limit.value.as_u32().unwrap_or(u32::MAX)),
@@ -170,6 +174,7 @@ impl Launch {
             default_max_depth: None,
             max_orchestration_depth: None,
             budget: Budget::NONE,
+            idle_timeout: None,
             parallel: DEFAULT_PARALLEL,
             operator_rules: Rules::default(),
             run_rules: Rules::default(),
@@ -206,6 +211,10 @@ impl Launch {
             .unowned_writers(self.unowned_writers);
         let run = match self.plan {
             Some(plan) => run.plan(plan),
+            None => run,
+        };
+        let run = match self.idle_timeout {
+            Some(silence) => run.idle_timeout(silence),
             None => run,
         };
         let run = match self.base_url {

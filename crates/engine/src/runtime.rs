@@ -101,6 +101,8 @@ pub struct RunSpec {
     pub max_depth: u32,
     /// What the whole tree may spend.
     pub budget: Budget,
+    /// How long a model or a tool may be silent; none for the usual time.
+    pub idle_timeout_ms: Option<u64>,
     /// How many calls may run at once.
     pub parallel: u32,
     /// Whether children close by themselves once integrated; otherwise their parent closes them.
@@ -609,7 +611,7 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnaps
             turn_timeout_ms: None,
             // The root has one attempt, and no attempt timeout unless one is set.
             attempt_timeout_ms: None,
-            idle_timeout_ms: DEFAULT_IDLE_TIMEOUT_MS,
+            idle_timeout_ms: spec.idle_timeout_ms.unwrap_or(DEFAULT_IDLE_TIMEOUT_MS),
             max_retries: 0,
             max_retries_per_tool: DEFAULT_MAX_RETRIES_PER_TOOL,
             close_on_completion: true,

@@ -1,6 +1,7 @@
 //! A run to start.
 
 use std::path::Path;
+use std::time::Duration;
 
 use posse_agent::definition::Definitions;
 use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
@@ -31,6 +32,7 @@ pub struct NewRun {
     default_max_depth: Option<u32>,
     max_orchestration_depth: Option<u32>,
     budget: Budget,
+    idle_timeout_ms: Option<u64>,
     parallel: u32,
     close_on_completion: bool,
     operator_rules: Rules,
@@ -58,6 +60,7 @@ impl NewRun {
             default_max_depth: None,
             max_orchestration_depth: None,
             budget: Budget { agents: Some(DEFAULT_MAX_AGENTS), ..Budget::NONE },
+            idle_timeout_ms: None,
             parallel: DEFAULT_PARALLEL,
             close_on_completion: true,
             operator_rules: Rules::default(),
@@ -131,6 +134,13 @@ impl NewRun {
     /// What the whole tree may spend.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
+        self
+    }
+
+    /// How long a model or a tool may be silent before it is cut. Local models that read a long conversation may need
+    /// more than the usual two minutes.
+    pub fn idle_timeout(mut self, silence: Duration) -> Self {
+        self.idle_timeout_ms = Some(silence.as_millis().try_into().unwrap_or(u64::MAX));
         self
     }
 
@@ -239,6 +249,7 @@ impl NewRun {
                 self.max_orchestration_depth,
             ),
             budget: self.budget,
+            idle_timeout_ms: self.idle_timeout_ms,
             parallel: self.parallel,
             close_on_completion: self.close_on_completion,
             operator_rules: self.operator_rules,

@@ -111,6 +111,7 @@ impl Recorded {
             base_turns: terms.base_turns,
             max_depth: contract.context.max_depth,
             budget: contract.budget,
+            idle_timeout_ms: Some(contract.execution.idle_timeout_ms),
             parallel: terms.parallel,
             close_on_completion: terms.close_on_completion,
             operator_rules: terms.operator_rules.clone(),

@@ -47,6 +47,7 @@ struct RawAgent {
     max_tokens: Option<Spanned<Limit<0>>>,
     max_usd: Option<Spanned<MoneyLimit>>,
     max_time: Option<Spanned<TimeLimit>>,
+    idle_timeout: Option<Spanned<TimeLimit>>,
     parallel: Option<Spanned<Limit<1>>>,
 }
 
@@ -93,6 +94,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         max_tokens: sourced(agent.max_tokens, path),
         max_usd: sourced(agent.max_usd, path),
         max_time: sourced(agent.max_time, path),
+        idle_timeout: sourced(agent.idle_timeout, path),
         parallel: sourced(agent.parallel, path),
         on_ask: sourced(on_ask, path),
         base_url: None,

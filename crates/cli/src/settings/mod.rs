@@ -24,7 +24,7 @@ use crate::error::CliError;
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 
 /// Every key there is. `rules`, `sandbox`, `providers` and `prices` can only be written in the file.
-const KEYS: [&str; 32] = [
+const KEYS: [&str; 33] = [
     "model",
     "agent.max_depth",
     "agent.max_orchestration_depth",
@@ -33,6 +33,7 @@ const KEYS: [&str; 32] = [
     "agent.max_tokens",
     "agent.max_usd",
     "agent.max_time",
+    "agent.idle_timeout",
     "agent.parallel",
     "on_ask",
     "providers",
@@ -120,6 +121,8 @@ pub(crate) struct Settings {
     pub(crate) max_usd: Option<Sourced<MoneyLimit>>,
     /// `agent.max_time`: wall time of a run.
     pub(crate) max_time: Option<Sourced<TimeLimit>>,
+    /// `agent.idle_timeout`: how long a model or a tool may be silent.
+    pub(crate) idle_timeout: Option<Sourced<TimeLimit>>,
     /// `agent.parallel`: calls that run at once.
     pub(crate) parallel: Option<Sourced<Limit<1>>>,
     /// `on_ask`: what becomes of a question that nobody answers at once.
@@ -163,6 +166,7 @@ impl Settings {
             max_tokens: self.max_tokens.or(other.max_tokens),
             max_usd: self.max_usd.or(other.max_usd),
             max_time: self.max_time.or(other.max_time),
+            idle_timeout: self.idle_timeout.or(other.idle_timeout),
             parallel: self.parallel.or(other.parallel),
             on_ask: self.on_ask.or(other.on_ask),
             base_url: self.base_url.or(other.base_url),

@@ -55,6 +55,7 @@ impl Settings {
             "agent.max_tokens" => self.max_tokens = sourced(Limit::from_str(value)?, name),
             "agent.max_usd" => self.max_usd = sourced(value.parse()?, name),
             "agent.max_time" => self.max_time = sourced(value.parse()?, name),
+            "agent.idle_timeout" => self.idle_timeout = sourced(value.parse()?, name),
             "proxy" => self.proxy = sourced(value.to_owned(), name),
             "agent.parallel" => self.parallel = sourced(Limit::from_str(value)?, name),
             "on_ask" => self.on_ask = sourced(on_ask(value)?, name),

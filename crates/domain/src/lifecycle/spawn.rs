@@ -8,9 +8,9 @@ use super::{Decided, Kind, OpenAgent, OpenState, Run, StateName};
 use crate::budget::{Budget, turn_limit};
 use crate::code::Code;
 use crate::contract::{
-    CONTRACT_VERSION, Contract, Criterion, DEFAULT_ATTEMPT_TIMEOUT_MS, DEFAULT_IDLE_TIMEOUT_MS,
-    DEFAULT_MAX_RETRIES, DEFAULT_MAX_RETRIES_PER_TOOL, DEFAULT_REPORT_PATH_PATTERN, ExecutionTerms,
-    OutputTerms, ParentTerms, ReportFormat, StepTerms,
+    CONTRACT_VERSION, Contract, Criterion, DEFAULT_ATTEMPT_TIMEOUT_MS, DEFAULT_MAX_RETRIES,
+    DEFAULT_MAX_RETRIES_PER_TOOL, DEFAULT_REPORT_PATH_PATTERN, ExecutionTerms, OutputTerms, ParentTerms,
+    ReportFormat, StepTerms,
 };
 use crate::definition::Mode;
 use crate::event::{EffectClass, SubagentCreated, SubagentRefused};
@@ -308,7 +308,8 @@ impl Run {
                     (Some(asked), None) => asked.min(DEFAULT_ATTEMPT_TIMEOUT_MS),
                     (Some(asked), Some(_)) => asked,
                 }),
-                idle_timeout_ms: DEFAULT_IDLE_TIMEOUT_MS,
+                // The run's: how long a model may be silent depends on where it runs.
+                idle_timeout_ms: parent.contract.execution.idle_timeout_ms,
                 max_retries: request.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
                 max_retries_per_tool: DEFAULT_MAX_RETRIES_PER_TOOL,
                 close_on_completion: self.terms.close_on_completion,

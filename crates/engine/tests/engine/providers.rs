@@ -171,6 +171,24 @@ async fn a_call_that_falls_silent_is_cut_and_made_once_more() {
     assert_eq!(calls(&ended, "0"), [(1, 1, true), (1, 2, false)]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn how_long_a_model_may_be_silent_is_the_runs_to_say() {
+    let world = World::new(|request| match (request.depth, request.turn) {
+        (0, 1) => text("").call("task", child("scout", "look")),
+        _ => text("done").latency(Duration::from_mins(8)),
+    })
+    .in_virtual_time();
+    let mut spec = world.spec();
+    spec.idle_timeout_ms = Some(9 * 60 * 1_000);
+    let ended = world.run(spec).await;
+    assert_eq!(ended.status(), "completed");
+    assert_eq!(
+        (calls(&ended, "0").len(), calls(&ended, "1").len()),
+        (2, 1),
+        "nobody was cut, children neither"
+    );
+}
+
 fn long_talk(request: &ModelRequest, last: u32) -> Option<ScriptedAnswer> {
     let call = |turn: u32| text("").call("probe", json!({"turn": turn, "pad": "x".repeat(2_000)}));
     (request.turn < last).then(|| call(request.turn))

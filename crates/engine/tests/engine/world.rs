@@ -249,6 +249,7 @@ impl World {
             base_turns: Some(40),
             max_depth: 2,
             budget: Budget { agents: Some(200), ..Budget::NONE },
+            idle_timeout_ms: None,
             parallel: 32,
             close_on_completion: true,
             operator_rules: Rules::default(),
