@@ -4,9 +4,11 @@
 //! is a test, because time on a shared machine is not a fact about the code.
 
 mod children;
+mod http;
 mod memory;
 mod reopen;
 mod report;
+mod server;
 
 use std::path::PathBuf;
 
@@ -19,6 +21,10 @@ pub(crate) struct Plan {
 }
 
 fn main() {
+    let mut args = std::env::args().skip(1);
+    if args.next().as_deref() == Some(server::SERVE) {
+        return server::serve(args);
+    }
     let mut plan = Plan { dir: PathBuf::from("."), quick: false };
     let mut json = None;
     let mut args = std::env::args().skip(1);
@@ -38,8 +44,10 @@ fn main() {
         .expect("a runtime");
     runtime.block_on(async {
         // First, while the process is small: what others leave behind would hide what this takes.
+        http::memory(&plan, &mut report).await;
         memory::measure(&plan, &mut report).await;
         children::measure(&plan, &mut report).await;
+        http::children(&plan, &mut report).await;
         reopen::measure(&plan, &mut report).await;
     });
     print!("{}", report.table());

@@ -1,0 +1,145 @@
+//! The same over HTTP on loopback: what children cost beyond the server's own time, and the memory of open streams.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use posse::Posse;
+use posse::ports::{Model, ModelFacts, Models};
+use posse_models::{Endpoint, Format, Http, Limits, ToolCalls, remote};
+use posse_testkit::fanout;
+
+use crate::Plan;
+use crate::report::{Report, resident_kib};
+use crate::server::{Scene, Server};
+
+/// Rounds of which the best counts: the machine's other work only ever adds.
+const ROUNDS: usize = 3;
+/// What the model takes for a reply where it takes time.
+const LATENCY: Duration = Duration::from_millis(200);
+/// Four replies after one another: the root's, two of a child, the root's.
+const IDEAL_S: f64 = 0.8;
+/// How often it is looked whether all streams are open.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long that may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Finds one model, whatever it is called.
+struct Only(Arc<dyn Model>);
+
+impl Models for Only {
+    fn resolve(&self, _: &str) -> Result<Arc<dyn Model>, String> {
+        Ok(self.0.clone())
+    }
+}
+
+fn models(server: &Server, format: Format) -> Arc<dyn Models> {
+    let endpoint = Endpoint {
+        provider: "mock".to_owned(),
+        format,
+        base_url: server.url().to_owned(),
+        key: None,
+        limits: Limits::default(),
+        tools: ToolCalls::Native,
+    };
+    let facts = ModelFacts { context_tokens: 1_000_000, max_output_tokens: 8_192, price: None };
+    Arc::new(Only(remote(&endpoint, "fanout", facts, &Http::new())))
+}
+
+/// Memory first, as everywhere: what others leave behind would hide what this takes.
+pub(crate) async fn memory(plan: &Plan, report: &mut Report) {
+    let width = if plan.quick { 100 } else { 1_000 };
+    let server = Server::start(Scene::Held { width });
+    let home = Home::new(&plan.dir);
+    let posse = home.posse(models(&server, Format::Chat));
+    let before = resident_kib();
+    let run = posse.start(home.run(&posse)).await.expect("a run");
+    // The root's request, and two of each child.
+    let all = 1 + 2 * width as u64;
+    let asked = async {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        while server.stats().requests < all {
+            look.tick().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("all streams are open in time");
+    let during = resident_kib();
+    report.at_most(format!("{width} streams open, each"), (during - before) / count(width), "KiB", 150.0);
+    run.ended().await.expect("the run ends");
+}
+
+pub(crate) async fn children(plan: &Plan, report: &mut Report) {
+    let widths: &[usize] = if plan.quick { &[20] } else { &[100, 1_000] };
+    for (format, name) in [(Format::Chat, "chat"), (Format::Anthropic, "messages")] {
+        for &width in widths {
+            let once = best(plan, width, Duration::ZERO, format).await;
+            let beyond = once.took.saturating_sub(once.server_cpu).as_secs_f64() * 1e3 / count(width);
+            report.at_most(format!("{width} children over HTTP ({name}), each"), beyond, "ms", 1.0);
+            let server = once.server_cpu.as_secs_f64() * 1e3 / count(width);
+            report.plain(format!("{width} children ({name}), the server's own time, each"), server, "ms");
+        }
+    }
+    let width = if plan.quick { 20 } else { 1_000 };
+    let once = best(plan, width, LATENCY, Format::Chat).await;
+    let name = format!("{width} children over HTTP, 200 ms a reply");
+    report.at_most(name, once.took.as_secs_f64(), "s", IDEAL_S * 1.5);
+    report.plain("connections made for them", once.connections, "");
+}
+
+/// What one run took.
+#[derive(Debug, Clone, Copy)]
+struct Once {
+    took: Duration,
+    server_cpu: Duration,
+    connections: f64,
+}
+
+async fn best(plan: &Plan, width: usize, latency: Duration, format: Format) -> Once {
+    let mut best: Option<Once> = None;
+    for _ in 0..ROUNDS {
+        let once = once(&plan.dir, width, latency, format).await;
+        best = Some(best.filter(|best| best.took <= once.took).unwrap_or(once));
+    }
+    best.expect("there are rounds")
+}
+
+async fn once(dir: &Path, width: usize, latency: Duration, format: Format) -> Once {
+    let server = Server::start(Scene::Fanout { width, latency });
+    let home = Home::new(dir);
+    let posse = home.posse(models(&server, format));
+    let new = home.run(&posse);
+    let before = server.stats();
+    let began = Instant::now();
+    let run = posse.start(new).await.expect("a run");
+    run.ended().await.expect("the run ends");
+    let took = began.elapsed();
+    let after = server.stats();
+    let finished = posse.wait(run.id()).await.expect("an outcome");
+    assert_eq!((finished.status, finished.agents), ("completed", width as u64 + 1));
+    let made = after.connections - before.connections;
+    let connections = f64::from(u32::try_from(made).expect("a small number"));
+    Once { took, server_cpu: after.cpu.saturating_sub(before.cpu), connections }
+}
+
+/// Where a measured run works.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(dir: &Path) -> Self {
+        let home = tempfile::tempdir_in(dir).expect("a directory");
+        std::fs::write(home.path().join("hello.txt"), "hello\n").expect("a file");
+        Self(home)
+    }
+
+    fn posse(&self, models: Arc<dyn Models>) -> Posse {
+        Posse::builder().state_dir(self.0.path().join("state")).models(models).open().expect("a store")
+    }
+
+    fn run(&self, posse: &Posse) -> posse::NewRun {
+        fanout::run(self.0.path()).definitions(fanout::lead(&posse.tool_names())).definition("lead")
+    }
+}
+
+fn count(width: usize) -> f64 {
+    f64::from(u32::try_from(width).expect("a small number"))
+}

@@ -1,0 +1,141 @@
+//! The mock model server as a process of its own, so that neither its memory nor its time is taken for Posse's.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use posse_testkit::mock::{Answer, Asked, Mock, Options, Say, fanout};
+use serde_json::{Value, json};
+
+/// The word that makes this program the server.
+pub(crate) const SERVE: &str = "serve";
+/// How long each event of a held answer is held.
+const HELD_MS: u64 = 1_000;
+
+/// What the server answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Scene {
+    /// A root with so many children of two turns; each answer takes so long.
+    Fanout { width: usize, latency: Duration },
+    /// The same, but the second answers of children begin at once and take seconds to end.
+    Held { width: usize },
+    /// One agent of so many turns.
+    Turns(usize),
+}
+
+impl Scene {
+    fn words(self) -> [String; 3] {
+        let words = |name: &str, count: usize, ms: u128| [name.to_owned(), count.to_string(), ms.to_string()];
+        match self {
+            Scene::Fanout { width, latency } => words("fanout", width, latency.as_millis()),
+            Scene::Held { width } => words("held", width, 0),
+            Scene::Turns(count) => words("turns", count, 0),
+        }
+    }
+
+    fn parse(mut words: impl Iterator<Item = String>) -> Option<Self> {
+        let name = words.next()?;
+        let count = words.next()?.parse().ok()?;
+        let latency = Duration::from_millis(words.next()?.parse().ok()?);
+        match name.as_str() {
+            "fanout" => Some(Scene::Fanout { width: count, latency }),
+            "held" => Some(Scene::Held { width: count }),
+            "turns" => Some(Scene::Turns(count)),
+            _ => None,
+        }
+    }
+}
+
+/// Serves until the process is ended; its address is the first line it prints.
+pub(crate) fn serve(words: impl Iterator<Item = String>) {
+    let options = Options { keep_bodies: false, ..Options::default() };
+    let mock = match Scene::parse(words).expect("a scene, a count and a latency") {
+        Scene::Fanout { width, latency } => Mock::with(fanout(width, latency), options),
+        Scene::Held { width } => {
+            let brain = fanout(width, Duration::ZERO);
+            Mock::with(
+                move |asked: &Asked| {
+                    let answer = posse_testkit::mock::Brain::answer(&brain, asked);
+                    let held = results(asked) > 0 && !asked.contains(posse_testkit::mock::FANOUT);
+                    if held { answer.gap(Duration::from_millis(HELD_MS)) } else { answer }
+                },
+                options,
+            )
+        }
+        Scene::Turns(count) => Mock::with(move |asked: &Asked| turn(asked, count), options),
+    };
+    let mock = mock.expect("a port on loopback");
+    println!("{}", mock.url());
+    mock.run();
+}
+
+fn turn(asked: &Asked, count: usize) -> Answer {
+    if results(asked) + 1 < count {
+        Say::text("Looking.").call("read", &json!({"path": "hello.txt"})).into()
+    } else {
+        Answer::text("Found it in hello.txt.")
+    }
+}
+
+/// How many tools have answered, without reading the request as JSON: this time would be taken for Posse's.
+fn results(asked: &Asked) -> usize {
+    const MARK: &[u8] = b"\"tool_call_id\"";
+    asked.body.windows(MARK.len()).filter(|window| *window == MARK).count()
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    process: Child,
+    url: String,
+}
+
+/// Its figures.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stats {
+    pub(crate) requests: u64,
+    pub(crate) connections: u64,
+    pub(crate) cpu: Duration,
+}
+
+impl Server {
+    pub(crate) fn start(scene: Scene) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut command = Command::new(program);
+        let mut process =
+            command.arg(SERVE).args(scene.words()).stdout(Stdio::piped()).spawn().expect("a server");
+        let mut url = String::new();
+        let said = process.stdout.take().expect("it was piped");
+        BufReader::new(said).read_line(&mut url).expect("its address");
+        Self { process, url: url.trim().to_owned() }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let address = self.url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).expect("the server");
+        let request = format!("GET /mock/stats HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("the server listens");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the server answers");
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let stats: Value = serde_json::from_str(body).expect("figures");
+        let number = |name: &str| stats[name].as_u64().expect("a number");
+        Stats {
+            requests: number("requests"),
+            connections: number("connections"),
+            cpu: Duration::from_micros(number("cpu_us")),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already, and then there is nothing to do.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
