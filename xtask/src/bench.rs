@@ -69,10 +69,14 @@ fn parse(args: &[String]) -> Result<Asked, Failure> {
 fn tree(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
     let json = scratch.join("tree.json");
     let (json_text, dir) = (json.to_string_lossy(), scratch.to_string_lossy());
+    let mut build = vec!["build", "--quiet", "-p", "posse-cli"];
     let mut args = vec!["run", "--quiet", "-p", "posse-testkit", "--bin", "posse-bench"];
     if !asked.smoke {
+        build.push("--release");
         args.push("--release");
     }
+    // The command is measured too, and looked for beside the bench.
+    run_command(&mut cargo(&build))?;
     args.extend(["--", "--dir", &dir, "--json", &json_text]);
     if asked.quick {
         args.push("--quick");

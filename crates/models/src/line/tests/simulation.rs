@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
+use posse_agent::call_retry::{CALLS_MAX, LIMITED_CALLS_MAX};
 use proptest::prelude::*;
 
 use crate::endpoint::Limits;
@@ -80,6 +81,8 @@ struct Log {
     opened: usize,
     /// Most calls at once.
     most: usize,
+    /// Most calls that one agent needed.
+    most_calls: u32,
 }
 
 impl Log {
@@ -205,6 +208,7 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
                 self.gate.used(now, self.wishes[agent].tokens / 2);
                 self.gate.answered(now);
                 self.log.done += 1;
+                self.log.most_calls = self.log.most_calls.max(self.calls[agent]);
             }
             End::Failed(kind) => {
                 self.gate.used(now, 0);
@@ -269,6 +273,7 @@ fn a_limit_that_nobody_told_us_is_found() {
     });
     assert_eq!(log.done, 100);
     let refused_after_the_first = log.sent.len() - 100 - 98;
+    assert!(log.most_calls < LIMITED_CALLS_MAX, "{}", log.most_calls);
     assert!(refused_after_the_first < 60, "{refused_after_the_first} of {}", log.sent.len());
 }
 
@@ -286,6 +291,7 @@ fn an_outage_costs_few_calls_and_everybody_completes_after_it() {
     assert_eq!((log.done, log.failed), (200, 0));
     let in_vain = log.times().iter().filter(|at| **at < recovery).count();
     assert!(log.opened >= 5 && in_vain <= FAILURES_TO_OPEN as usize + log.opened + 2, "{in_vain}, {log:?}");
+    assert!(log.most_calls <= CALLS_MAX, "nobody would have given up: {}", log.most_calls);
     assert!(log.times().last() < Some(&(recovery + Duration::from_secs(150))));
     let after: Vec<Duration> = log.times().into_iter().filter(|at| *at >= recovery).collect();
     assert!(most_within(&after, TENTH) <= 51, "not all at once");

@@ -4,6 +4,7 @@
 //! is a test, because time on a shared machine is not a fact about the code.
 
 mod children;
+mod command;
 mod http;
 mod memory;
 mod reopen;
@@ -50,6 +51,7 @@ fn main() {
         http::children(&plan, &mut report).await;
         reopen::measure(&plan, &mut report).await;
     });
+    command::measure(&plan, &mut report);
     print!("{}", report.table());
     if let Some(path) = json {
         std::fs::write(path, report.json()).expect("the report is written");
