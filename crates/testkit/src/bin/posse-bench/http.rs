@@ -13,6 +13,8 @@ use crate::Plan;
 use crate::report::{Report, resident_kib};
 use crate::server::{Scene, Server};
 
+/// The word that makes this program measure the memory of open streams.
+pub(crate) const STREAMS: &str = "streams";
 /// Rounds of which the best counts: the machine's other work only ever adds.
 const ROUNDS: usize = 3;
 /// What the model takes for a reply where it takes time.
@@ -46,11 +48,23 @@ fn models(server: &Server, format: Format) -> Arc<dyn Models> {
     Arc::new(Only(remote(&endpoint, "fanout", facts, &Http::new())))
 }
 
-/// Memory first, as everywhere: what others leave behind would hide what this takes.
-pub(crate) async fn memory(plan: &Plan, report: &mut Report) {
+/// Measured in a process of its own: what others leave behind would hide what this takes, and the other way round.
+pub(crate) fn memory(plan: &Plan, report: &mut Report) {
     let width = if plan.quick { 100 } else { 1_000 };
+    let program = std::env::current_exe().expect("this program");
+    let mut command = std::process::Command::new(program);
+    let measured = command.arg(STREAMS).arg(width.to_string()).arg(&plan.dir).output().expect("a process");
+    assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
+    let each = String::from_utf8_lossy(&measured.stdout).trim().parse().expect("a number");
+    report.at_most(format!("{width} streams open, each"), each, "KiB", 150.0);
+}
+
+/// Opens so many streams and prints the memory of each.
+pub(crate) async fn streams(mut words: impl Iterator<Item = String>) {
+    let width: usize = words.next().and_then(|width| width.parse().ok()).expect("a width");
+    let dir = words.next().expect("a directory");
     let server = Server::start(Scene::Held { width });
-    let home = Home::new(&plan.dir);
+    let home = Home::new(Path::new(&dir));
     let posse = home.posse(models(&server, Format::Chat));
     let before = resident_kib();
     let run = posse.start(home.run(&posse)).await.expect("a run");
@@ -63,8 +77,7 @@ pub(crate) async fn memory(plan: &Plan, report: &mut Report) {
         }
     };
     tokio::time::timeout(PATIENCE, asked).await.expect("all streams are open in time");
-    let during = resident_kib();
-    report.at_most(format!("{width} streams open, each"), (during - before) / count(width), "KiB", 150.0);
+    println!("{}", (resident_kib() - before) / count(width));
     run.ended().await.expect("the run ends");
 }
 

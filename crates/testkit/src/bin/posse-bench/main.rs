@@ -23,8 +23,10 @@ pub(crate) struct Plan {
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    if args.next().as_deref() == Some(server::SERVE) {
-        return server::serve(args);
+    match args.next().as_deref() {
+        Some(server::SERVE) => return server::serve(args),
+        Some(http::STREAMS) => return runtime().block_on(http::streams(args)),
+        _ => {}
     }
     let mut plan = Plan { dir: PathBuf::from("."), quick: false };
     let mut json = None;
@@ -38,14 +40,9 @@ fn main() {
         }
     }
     let mut report = Report::default();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
+    http::memory(&plan, &mut report);
+    runtime().block_on(async {
         // First, while the process is small: what others leave behind would hide what this takes.
-        http::memory(&plan, &mut report).await;
         memory::measure(&plan, &mut report).await;
         children::measure(&plan, &mut report).await;
         http::children(&plan, &mut report).await;
@@ -56,4 +53,9 @@ fn main() {
     if let Some(path) = json {
         std::fs::write(path, report.json()).expect("the report is written");
     }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().expect("a runtime")
 }
