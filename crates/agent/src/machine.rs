@@ -24,6 +24,9 @@ use crate::conversation::{CallResult, Conversation, Message};
 use crate::definition::{first_message, retry_note};
 use crate::notes;
 
+/// Replies in a row that may be empty or cut off: a model that goes on like that only spends.
+pub const FRUITLESS_MAX: u32 = 3;
+
 /// The limits of a machine, from its contract.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
@@ -159,6 +162,8 @@ pub struct Machine {
     told: Told,
     /// Whether the model said in this turn that the conversation is too long.
     overflowed: bool,
+    /// How many replies in a row called nothing and were empty or cut off.
+    fruitless: u32,
     /// Whether the host carries out a plan: the model is asked only if somebody writes to it.
     planned: bool,
 }
@@ -186,6 +191,7 @@ impl Machine {
             mended: false,
             told: Told::default(),
             overflowed: false,
+            fruitless: 0,
             planned: false,
         }
     }
@@ -197,9 +203,15 @@ impl Machine {
             Phase::Asking { .. } => Step::Wait,
             Phase::Calling { .. } => Step::CallTools,
             Phase::Answered { cause: None, cut_off: true, .. } if self.turns_left() => {
-                Step::Tell(HostNote::CutOff, notes::CUT_OFF.to_owned())
+                self.go_on(HostNote::CutOff, notes::CUT_OFF)
             }
-            Phase::Answered { text, cause, .. } => self.answered(text, *cause, open_children),
+            Phase::Answered { text, cause, cut_off } => match self.answered(text, *cause, open_children) {
+                Step::Done { report, turns_exhausted } if *cut_off => Step::Done {
+                    report: format!("{report}\n\n{}", notes::CUT_REPORT).into(),
+                    turns_exhausted,
+                },
+                step => step,
+            },
             Phase::Broken(broken) => Step::Fail(broken.clone()),
         }
     }
@@ -227,7 +239,7 @@ impl Machine {
         }
         if text.trim().is_empty() && !self.planned {
             if may_ask {
-                return Step::Tell(HostNote::EmptyReply, notes::EMPTY_REPLY.to_owned());
+                return self.go_on(HostNote::EmptyReply, notes::EMPTY_REPLY);
             }
             return Step::Fail(broken(cause, "the report turn gave no text".to_owned(), None));
         }
@@ -254,6 +266,15 @@ impl Machine {
         // Beyond the limit it mended an answer that was its report already.
         let beyond = self.limits.max_turns.is_some_and(|max| self.turn > max);
         Step::Done { report: self.report(text), turns_exhausted: cause == Some(ReportCause::Turns) || beyond }
+    }
+
+    /// Asks a model that said nothing of use to go on, unless it has done so too often.
+    fn go_on(&self, note: HostNote, text: &str) -> Step {
+        if self.fruitless < FRUITLESS_MAX {
+            return Step::Tell(note, text.to_owned());
+        }
+        let reason = format!("{FRUITLESS_MAX} replies in a row were empty or cut off");
+        Step::Fail(broken(None, reason, None))
     }
 
     /// The report: the last reply's text, and what the model had no turn left to read.
@@ -353,6 +374,8 @@ impl Machine {
         self.told.report = None;
         self.overflowed = false;
         let text = reply.text.to_shared();
+        let is_fruitless = reply.calls.is_empty() && (cut_off || text.trim().is_empty());
+        self.fruitless = if is_fruitless { self.fruitless + 1 } else { 0 };
         // On a report turn no tool was offered: calls made all the same are answered elsewhere and not kept here.
         let calls: Arc<[ToolCall]> =
             if purpose == Purpose::Report { Arc::new([]) } else { reply.calls.as_slice().into() };
@@ -361,6 +384,9 @@ impl Machine {
         self.phase = if calls.is_empty() {
             Phase::Answered { text, cause, cut_off }
         } else {
+            if cut_off {
+                self.inbox.push(notes::CUT_OFF.into());
+            }
             let slots = vec![Slot::Open { intended: false, write: None }; calls.len()];
             // A wide reply gets its results one by one: each must find its place without a walk.
             let index = calls.iter().enumerate().map(|(at, call)| (call.id.clone(), at)).collect();
@@ -486,6 +512,7 @@ impl Machine {
             mended: false,
             told: Told::default(),
             overflowed: false,
+            fruitless: 0,
             planned: self.planned,
         };
     }

@@ -11,6 +11,9 @@ pub const EMPTY_REPLY: &str =
 pub const CUT_OFF: &str = "Your last reply was cut off because it was as long as it may be; a call that was still being \
                            written was not made. Go on from there, in smaller steps.";
 
+/// Ends a report that was cut off.
+pub const CUT_REPORT: &str = "[The report was cut off here: it is as long as a reply may be.]";
+
 /// Before messages that came when no turn was left to read them.
 pub const UNDELIVERED: &str = "---\nArrived after the last turn, added by the host:";
 

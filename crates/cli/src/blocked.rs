@@ -6,10 +6,13 @@ use posse::{AgentId, Posse, ProviderWait, Request, RunId};
 
 use crate::error::CliError;
 use crate::term;
-use crate::text::clock;
+use crate::text::{clock, now_ms, timestamp};
 
 /// Characters of an operation or a reason that a list shows.
 const SHOWN_MAX_CHARS: usize = 120;
+
+/// From here on a time of day does not say which day's it is.
+const FAR_MS: i64 = 12 * 60 * 60 * 1_000;
 
 /// What agents wait for.
 #[derive(Debug, Default)]
@@ -63,7 +66,9 @@ impl Blocked {
 /// That somebody waits for a provider, and until when.
 pub(crate) fn on_provider(provider: &str, reason: &str, until_ms: i64) -> String {
     let reason: String = term::line(reason).chars().take(SHOWN_MAX_CHARS).collect();
-    format!("waits for {}: {reason} (until {})", term::line(provider), clock(until_ms))
+    let far = until_ms.saturating_sub(now_ms()) > FAR_MS;
+    let until = if far { timestamp(until_ms) } else { clock(until_ms) };
+    format!("waits for {}: {reason} (until {until})", term::line(provider))
 }
 
 #[cfg(test)]
@@ -84,5 +89,7 @@ mod tests {
         assert!(told.starts_with("waits for acme: slow down (until "), "{told}");
         assert_eq!(blocked.on(&"k3f9ab2c.2".parse().expect("id")), None);
         assert_eq!(blocked.agents().len(), 1);
+        let tomorrow = on_provider("acme", "slow down", now_ms() + 24 * 60 * 60 * 1_000);
+        assert!(tomorrow.ends_with("Z)") && tomorrow.contains("(until 20"), "{tomorrow}");
     }
 }

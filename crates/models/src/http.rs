@@ -315,7 +315,9 @@ fn unanswered(place: &str, error: &reqwest::Error) -> Problem {
     } else if error.is_connect() {
         format!("{place} cannot be reached: {why}")
     } else {
-        format!("{place} closed the connection without an answer: {why}")
+        // It was sent, and may have been worked on: nobody knows what that cost.
+        let message = format!("{place} closed the connection without an answer: {why}");
+        return Problem { usage: None, ..Problem::free(ProblemKind::Unreachable, message) };
     };
     Problem::free(ProblemKind::Unreachable, message)
 }

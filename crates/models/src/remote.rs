@@ -38,10 +38,6 @@ const MIN_SECRET_BYTES: usize = 8;
 const MIN_SECRET_PREFIX_BYTES: usize = 6;
 /// Bytes that count as one token where the provider does not count: few, because too little would be counted otherwise.
 const ESTIMATED_BYTES_PER_TOKEN: u64 = 3;
-/// What a reply that was cut off at its limit ends with.
-const CUT_OFF: &str = "[The reply was cut off here, at the most tokens it may have. \
-                       A call that was still being written was not made.]";
-
 /// A model of a provider.
 pub(crate) struct Remote {
     shared: Arc<Shared>,
@@ -256,19 +252,16 @@ impl Shared {
 
     fn reply(&self, answer: Answer, estimated: &Estimated) -> Result<ModelReply, ModelFailure> {
         self.line.succeeded(answer.usage.as_ref());
-        let Answer { mut reply, usage, stop } = answer;
-        let cut_off = stop == StopReason::Length;
-        match stop {
-            StopReason::Done => {}
-            StopReason::Length => reply.text = marked(&reply.text.to_shared()).into(),
-            StopReason::Refused(why) => {
-                let message = format!("{} refused to answer: {}", self.target.full_name, self.scrubbed(&why));
-                let error = CallError::new(Code::ModelError, message);
-                return Err(ModelFailure { usage, ..ModelFailure::last(error) });
-            }
+        let Answer { reply, usage, stop } = answer;
+        if let StopReason::Refused(why) = stop {
+            let message = format!("{} refused to answer: {}", self.target.full_name, self.scrubbed(&why));
+            let error = CallError::new(Code::ModelError, message);
+            return Err(ModelFailure { usage, ..ModelFailure::last(error) });
         }
+        // Nobody sends nothing: a server that counts no input counts nothing.
+        let usage = usage.filter(|usage| usage.input_tokens > 0);
         let usage = usage.unwrap_or_else(|| estimated.with(&reply));
-        Ok(ModelReply { reply, usage, cut_off, tag: None })
+        Ok(ModelReply { reply, usage, cut_off: stop == StopReason::Length, tag: None })
     }
 
     fn failure(&self, problem: &Problem, call: u32) -> ModelFailure {
@@ -402,10 +395,6 @@ async fn read(
 fn foreign(status: u16, how: &str) -> Problem {
     let message = format!("it answered {how}; is the base URL right?");
     Problem { status: Some(status), ..Problem::free(ProblemKind::Foreign, message) }
-}
-
-fn marked(text: &str) -> String {
-    if text.trim().is_empty() { CUT_OFF.to_owned() } else { format!("{text}\n\n{CUT_OFF}") }
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ async fn a_run_whose_model_is_gone_waits_for_it_or_is_cancelled() {
     let before = posse.runs(run.as_str(), 1).await.unwrap()[0].events;
     let Resume::Going(handle) = posse.resume(&run).await.unwrap() else { panic!("nobody else owns it") };
     let error = handle.ended().await.err().unwrap().to_string();
-    assert!(error.contains("cannot go on") && error.contains("mock/crowd"), "{error}");
+    assert!(error.contains("cannot go on") && error.contains("no provider `mock`"), "{error}");
     assert_eq!(posse.runs(run.as_str(), 1).await.unwrap()[0].events, before, "nothing was written");
 
     posse.cancel(&run.root(), "it is gone").await.unwrap();

@@ -2,13 +2,18 @@
 
 use posse::{EventBody, JournalEvent};
 
+use crate::blocked::on_provider;
 use crate::output::note;
 use crate::term;
 
 /// Tells an event, if it is a change of state.
 pub(super) fn event(event: &JournalEvent) {
-    if is_told(&event.body) {
-        note(&format!("{} {}", event.agent_id, term::line(&event.summary)));
+    match &event.body {
+        EventBody::ProviderWaitStarted(e) => {
+            note(&format!("{} {}", event.agent_id, on_provider(&e.provider, &e.reason, e.until_ms)));
+        }
+        body if is_told(body) => note(&format!("{} {}", event.agent_id, term::line(&event.summary))),
+        _ => {}
     }
 }
 

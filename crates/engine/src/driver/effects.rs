@@ -73,7 +73,7 @@ pub(super) struct ModelEffect {
     pub(super) permit: Permit,
     pub(super) call: u32,
     pub(super) reserved: Amount,
-    pub(super) total: Option<Duration>,
+    pub(super) total: Duration,
     pub(super) idle: Duration,
 }
 
@@ -343,16 +343,13 @@ async fn ask(
 }
 
 /// Ends when a call has been silent for `idle`, or has taken `total` in all.
-async fn watchdog(alive: &Notify, idle: Duration, total: Option<Duration>) -> ModelFailure {
-    let end = total.map(|total| (tokio::time::Instant::now() + total, total));
+async fn watchdog(alive: &Notify, idle: Duration, total: Duration) -> ModelFailure {
+    let end = tokio::time::Instant::now() + total;
     loop {
         let silent = tokio::time::Instant::now() + idle;
-        let (at, silence) = match end {
-            Some((end, _)) if end < silent => (end, false),
-            _ => (silent, true),
-        };
+        let (at, silence) = if end < silent { (end, false) } else { (silent, true) };
         tokio::select! {
-            () = tokio::time::sleep_until(at) => return timed_out(silence, idle, total.unwrap_or_default()),
+            () = tokio::time::sleep_until(at) => return timed_out(silence, idle, total),
             () = alive.notified() => {}
         }
     }

@@ -23,6 +23,8 @@ use crate::ports::{CallSize, ModelFacts, ModelFailure, ModelReply, ModelRequest}
 
 /// Largest reply taken from a model; a larger one is a failed call.
 const REPLY_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// Longest that one model call may take, however much it has to say.
+const CALL_MAX: Duration = Duration::from_hours(1);
 /// Part of a model's context that the conversation may fill before old outputs are left out.
 const CONTEXT_FILL_PERCENT: u64 = 80;
 
@@ -249,6 +251,7 @@ impl Driver {
             .map(|limit| limit.saturating_sub(session.machine.active_ms()));
         let total =
             [left, contract.execution.turn_timeout_ms].into_iter().flatten().min().map(Duration::from_millis);
+        let total = total.map_or(CALL_MAX, |total| total.min(CALL_MAX));
         let effect = ModelEffect {
             model: session.model.clone(),
             request,

@@ -186,6 +186,25 @@ async fn a_reply_that_was_cut_off_is_no_report() {
     let mut spec = world.spec();
     spec.base_turns = Some(2);
     let ended = world.run(spec).await;
-    assert_eq!(ended.text(), "So far I kn");
+    assert!(ended.text().starts_with("So far I kn\n\n[The report was cut off"), "{}", ended.text());
     assert_eq!(world.asked_by("0").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_only_gives_empty_or_cut_replies_is_not_asked_for_ever() {
+    for reply in [|| text(""), || text("I will now").cut_off(), || text("").cut_off()] {
+        let world = World::new(move |_| reply());
+        let ended = world.run(world.spec()).await;
+        assert_eq!(ended.text(), "SUBAGENT_ERROR: 3 replies in a row were empty or cut off");
+        assert_eq!(world.asked_by("0").len(), 3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_reply_that_was_cut_off_are_made_and_the_model_is_told() {
+    let world = replying(|| text("").call("probe", json!({})).cut_off());
+    let ended = world.run(world.spec()).await;
+    assert_eq!(ended.text(), "done");
+    assert_eq!(ended.results("0").len(), 1);
+    assert!(newest(&world.asked_by("0")[1]).contains("cut off"), "it is told");
 }

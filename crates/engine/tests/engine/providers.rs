@@ -172,6 +172,16 @@ async fn a_call_that_falls_silent_is_cut_and_made_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_has_an_end_however_long_it_goes_on() {
+    let world = World::new(|_| text("never").latency(Duration::from_hours(30))).in_virtual_time();
+    let mut spec = world.spec();
+    spec.idle_timeout_ms = Some(24 * 60 * 60 * 1_000);
+    let ended = world.run(spec).await;
+    assert_eq!(ended.text(), "TIMEOUT: no reply within 3600000 ms");
+    assert_eq!(calls(&ended, "0"), [(1, 1, false)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn how_long_a_model_may_be_silent_is_the_runs_to_say() {
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("scout", "look")),

@@ -194,7 +194,7 @@ async fn a_key_that_no_header_takes_is_told() {
 }
 
 #[tokio::test]
-async fn what_a_broken_answer_costs_is_unknown_and_what_never_came_is_free() {
+async fn what_a_broken_answer_costs_is_unknown() {
     let whole = stream("anthropic", "parallel_tools");
     for bytes in [whole.len() / 2, whole.len() - 1] {
         let part = chunked("text/event-stream", &whole[..bytes], 100);
@@ -208,7 +208,7 @@ async fn what_a_broken_answer_costs_is_unknown_and_what_never_came_is_free() {
     }
     let server = Server::start(|_| (Vec::new(), Then::Close)).await;
     let failure = failure(&server).await;
-    assert_eq!(failure.usage, Some(Usage::ZERO));
+    assert_eq!(failure.usage, None);
     assert!(
         failure.error.message.contains("closed the connection without an answer"),
         "{}",
@@ -263,9 +263,10 @@ async fn nobody_there_and_no_url_are_told() {
 async fn a_reply_that_was_cut_off_says_so_and_a_refusal_is_a_failure_that_cost() {
     let server =
         Server::start(|_| (answer("text/event-stream", &stream("chat", "length")), Then::Stay)).await;
-    let reply = call_at(Format::Chat, &server.base_url).await.expect("a reply").reply;
-    assert_eq!(*reply.text.to_shared(), *format!("Writing the file now.\n\n{CUT_OFF}"));
-    assert_eq!(reply.calls.len(), 1);
+    let reply = call_at(Format::Chat, &server.base_url).await.expect("a reply");
+    assert!(reply.cut_off);
+    assert_eq!(&*reply.reply.text.to_shared(), "Writing the file now.");
+    assert_eq!(reply.reply.calls.len(), 1);
     let server =
         Server::start(|_| (answer("text/event-stream", &stream("anthropic", "refusal")), Then::Stay)).await;
     let failure = call_at(Format::Anthropic, &server.base_url).await.expect_err("a failure");

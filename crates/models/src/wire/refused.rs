@@ -137,7 +137,13 @@ impl Refused<'_> {
             ProblemKind::Foreign => format!("{}; is the base URL right?", said.text),
             _ => said.text,
         };
-        Problem { status: Some(self.status), ..Problem::free(kind, message) }
+        let problem = Problem { status: Some(self.status), ..Problem::free(kind, message) };
+        // Somebody on the way did not wait for the answer; the model may have given it, and been paid for it.
+        if matches!(self.status, 408 | 502 | 504 | 522 | 524) {
+            Problem { usage: None, ..problem }
+        } else {
+            problem
+        }
     }
 
     fn kind(&self, said: &Said) -> ProblemKind {

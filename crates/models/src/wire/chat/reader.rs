@@ -78,7 +78,7 @@ impl Reader {
         if named_error || object_error || chunk.error.is_some_and(|error| error.get() != "null") {
             return Err(self.error(data));
         }
-        self.begun = true;
+        let first = !std::mem::replace(&mut self.begun, true);
         let usage = chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage));
         if let Some(usage) = usage.and_then(|usage| usage.usage()) {
             self.usage = Some(usage);
@@ -90,7 +90,8 @@ impl Reader {
                 show(part);
             })?;
         }
-        if !shown {
+        // The first one says that there is an answer; one that says nothing after that is a ping.
+        if first && !shown {
             show(StreamPart::Alive);
         }
         Ok(())
@@ -104,8 +105,16 @@ impl Reader {
         self.stop = Some(match &*reason {
             "" => return Ok(()),
             "length" | "max_tokens" | "model_length" => StopReason::Length,
-            "content_filter" | "safety" => StopReason::Refused(reason.into_owned()),
-            "error" | "insufficient_system_resource" => {
+            "content_filter" | "safety" | "sensitive" | "recitation" => {
+                StopReason::Refused(reason.into_owned())
+            }
+            "error"
+            | "insufficient_system_resource"
+            | "network_error"
+            | "abort"
+            | "aborted"
+            | "cancelled"
+            | "timeout" => {
                 return Err(Problem::cut(format!("the provider broke the answer off: {reason}")));
             }
             _ => StopReason::Done,
