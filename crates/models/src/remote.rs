@@ -14,6 +14,7 @@ use posse_engine::ports::{
 };
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
 
 use crate::endpoint::{Endpoint, Format, Key};
 use crate::genai::Genai;
@@ -189,7 +190,7 @@ impl Shared {
             if let StreamPart::Thinking(text) = &part {
                 estimated.thinking_bytes += text.len();
             }
-            sink.part(part);
+            sink.part(self.shown(part));
         };
         if read(&mut answered, &mut *reader, &mut show).await? == Flow::End {
             tokio::spawn(answered.drained());
@@ -261,7 +262,44 @@ impl Shared {
         // Nobody sends nothing: a server that counts no input counts nothing.
         let usage = usage.filter(|usage| usage.input_tokens > 0);
         let usage = usage.unwrap_or_else(|| estimated.with(&reply));
+        let reply = self.without_key(reply);
         Ok(ModelReply { reply, usage, cut_off: stop == StopReason::Length, tag: None })
+    }
+
+    /// The reply without the key. No model knows it; a server that echoes what it was sent does.
+    fn without_key(&self, reply: Reply) -> Reply {
+        let Some(secret) = self.secret() else { return reply };
+        let text = reply.text.to_shared();
+        let is_in = |value: &Value| value.to_string().contains(secret);
+        if !text.contains(secret) && !reply.calls.iter().any(|call| is_in(&call.input)) {
+            let raw = reply.raw.filter(|raw| !is_in(&raw.content));
+            return Reply { raw, ..reply };
+        }
+        let mut calls = reply.calls;
+        for call in &mut calls {
+            // What was JSON stays JSON: the mark has nothing that would have to be escaped.
+            let clean = call.input.to_string().replace(secret, SCRUBBED);
+            call.input = serde_json::from_str(&clean).unwrap_or(Value::String(clean));
+        }
+        Reply { text: text.replace(secret, SCRUBBED).into(), calls, raw: None }
+    }
+
+    /// A piece of a reply without the key.
+    fn shown(&self, part: StreamPart) -> StreamPart {
+        match (part, self.secret()) {
+            (StreamPart::Text(text), Some(secret)) if text.contains(secret) => {
+                StreamPart::Text(text.replace(secret, SCRUBBED))
+            }
+            (StreamPart::Thinking(text), Some(secret)) if text.contains(secret) => {
+                StreamPart::Thinking(text.replace(secret, SCRUBBED))
+            }
+            (part, _) => part,
+        }
+    }
+
+    /// The key, if it is one: a placeholder is no secret.
+    fn secret(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| key.secret().trim()).filter(|secret| secret.len() >= MIN_SECRET_BYTES)
     }
 
     fn failure(&self, problem: &Problem, call: u32) -> ModelFailure {
@@ -293,10 +331,7 @@ impl Shared {
 
     /// The text without the key, and without the beginning of it where the text was cut.
     fn scrubbed(&self, text: &str) -> String {
-        let Some(secret) = self.key.as_ref().map(|key| key.secret().trim()) else { return text.to_owned() };
-        if secret.len() < MIN_SECRET_BYTES {
-            return text.to_owned();
-        }
+        let Some(secret) = self.secret() else { return text.to_owned() };
         let mut text = text.replace(secret, SCRUBBED);
         let end = text.trim_end_matches('…').len();
         let left = (MIN_SECRET_PREFIX_BYTES..secret.len())

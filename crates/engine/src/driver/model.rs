@@ -234,11 +234,7 @@ impl Driver {
             hash: request_hash,
             purpose,
             system: session.system.clone(),
-            tools: if purpose == Purpose::Report {
-                std::sync::Arc::new([])
-            } else {
-                session.tools.specs.clone()
-            },
+            tools: session.tools.specs.clone(),
             messages: session.machine.conversation().messages().to_vec(),
             max_output_tokens: reserved.output_tokens,
             temperature: contract.execution.temperature,

@@ -33,7 +33,8 @@ pub struct ModelRequest {
     pub purpose: Purpose,
     /// The system prompt.
     pub system: Arc<str>,
-    /// The tools offered.
+    /// The agent's tools. On a report turn none may be called; they are here all the same, because a provider that
+    /// finds what it has cached by how a request begins finds nothing without them.
     pub tools: Arc<[Arc<ToolSpec>]>,
     /// The conversation; messages are shared, not copied.
     pub messages: Vec<Arc<Message>>,
@@ -45,6 +46,16 @@ pub struct ModelRequest {
     pub top_p: Option<f64>,
     /// How often each tag came back in this agent's earlier replies, folded from the journal.
     pub tags: Arc<std::collections::BTreeMap<String, u32>>,
+}
+
+impl ModelRequest {
+    /// The tools that may be called now.
+    pub fn callable(&self) -> &[Arc<ToolSpec>] {
+        match self.purpose {
+            Purpose::Work => &self.tools,
+            Purpose::Report => &[],
+        }
+    }
 }
 
 /// A model's answer.

@@ -488,7 +488,7 @@ async fn undelivered_results_are_appended_when_no_turn_is_left() {
     };
     assert!(completed.turns_exhausted);
     assert_eq!(world.asked_by("0").len(), 2, "no further turn");
-    assert!(world.asked_by("0")[1].tools.is_empty(), "no tools on the report turn");
+    assert!(world.asked_by("0")[1].callable().is_empty(), "no tools on the report turn");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,8 +19,8 @@ pub(super) fn chat(target: &Target, request: &ModelRequest) -> ChatRequest {
     if !request.system.is_empty() {
         chat = chat.with_system(&*request.system);
     }
-    if !request.tools.is_empty() {
-        chat = chat.with_tools(request.tools.iter().map(|tool| {
+    if !request.callable().is_empty() {
+        chat = chat.with_tools(request.callable().iter().map(|tool| {
             let schema = tool.input_schema.clone();
             Tool::new(&tool.name).with_description(&tool.description).with_schema(schema)
         }));

@@ -185,6 +185,18 @@ async fn a_key_that_is_echoed_in_part_or_in_a_stream_is_not_shown_either() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_echoed_in_a_reply_is_not_in_it() {
+    let arguments = json!({ "header": format!("Bearer {SECRET}") }).to_string();
+    let call = json!({ "id": "a", "function": { "name": "read", "arguments": arguments } });
+    let message = json!({ "content": format!("You sent {SECRET}."), "tool_calls": [call] });
+    let body = json!({ "choices": [{ "message": message, "finish_reason": "tool_calls" }] }).to_string();
+    let server = Server::start(move |_| (answer("application/json", body.as_bytes()), Then::Stay)).await;
+    let reply = call_at(Format::Chat, &server.base_url).await.expect("a reply").reply;
+    assert_eq!(&*reply.text.to_shared(), "You sent [key].");
+    assert_eq!(reply.calls[0].input, json!({ "header": "Bearer [key]" }));
+}
+
+#[tokio::test]
 async fn a_key_that_no_header_takes_is_told() {
     let mut endpoint = endpoint(Format::Chat, "http://127.0.0.1:9");
     endpoint.key = Some(Key::new("sk-two\nlines-of-it", "VENDOR_API_KEY"));

@@ -32,6 +32,7 @@ impl Wire for Responses {
             // Models that do not think refuse to be asked for it.
             include: if sampling { &[] } else { &[ENCRYPTED_THINKING] },
             instructions: &request.system,
+            tool_choice: (request.callable().is_empty() && !request.tools.is_empty()).then_some("none"),
             tools: request.tools.iter().map(|tool| Tool::of(tool)).collect(),
             input: request.messages.iter().flat_map(|message| items(target, message)).collect(),
             max_output_tokens: request.max_output_tokens,
@@ -68,6 +69,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     input: Vec<Item<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<&'static str>,
     max_output_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,

@@ -114,8 +114,8 @@ impl<W: Wire> Wire for TextTools<W> {
     fn request(&self, target: &Target, request: &ModelRequest) -> WireRequest {
         let mut sent = self.wire.request(target, &prompt::without_tools(request, self.form));
         // A report, for which no tools are offered, is held to nothing.
-        if self.form == Form::Schema && !request.tools.is_empty() {
-            schema::constrain(&mut sent.body, &request.tools);
+        if self.form == Form::Schema && !request.callable().is_empty() {
+            schema::constrain(&mut sent.body, request.callable());
         }
         sent
     }
@@ -208,7 +208,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     fn new(request: &ModelRequest, form: Form) -> Self {
-        let constrained = form == Form::Schema && !request.tools.is_empty();
+        let constrained = form == Form::Schema && !request.callable().is_empty();
         Self { turn: request.turn, form, blocks: Blocks::default(), constrained }
     }
 

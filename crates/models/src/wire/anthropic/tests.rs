@@ -134,6 +134,18 @@ fn what_one_request_has_cached_the_next_one_asks_for() {
 }
 
 #[test]
+fn a_report_turn_finds_what_the_turns_before_it_have_cached() {
+    let work = request(conversation());
+    let report = ModelRequest { purpose: Purpose::Report, ..request(conversation()) };
+    let (work, report) = (
+        fixture::body(&Anthropic, &target(MODEL), &work),
+        fixture::body(&Anthropic, &target(MODEL), &report),
+    );
+    assert_eq!(report["tool_choice"], json!({ "type": "none" }));
+    assert_eq!(cached_prefixes(&report), cached_prefixes(&work));
+}
+
+#[test]
 fn equal_requests_have_equal_bytes() {
     let bytes = |messages| Anthropic.request(&target(MODEL), &request(messages)).body;
     assert_eq!(bytes(conversation()), bytes(conversation()));

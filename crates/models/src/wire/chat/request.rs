@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use posse_agent::conversation::{CallResult, Message};
-use posse_domain::event::Purpose;
 use posse_domain::message::{Image, RawReply, ToolCall};
 use posse_engine::ports::ModelRequest;
 use serde::{Serialize, Serializer};
@@ -32,8 +31,6 @@ struct Body<'a> {
     messages: Vec<Turn<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,8 +133,9 @@ struct Called<'a> {
 }
 
 pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) -> Vec<u8> {
+    // Not all who speak this format mind what may not be called: they are not told of it.
     let tools: Vec<Tool<'_>> = request
-        .tools
+        .callable()
         .iter()
         .map(|tool| Tool {
             r#type: "function",
@@ -154,7 +152,6 @@ pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) ->
         model: &target.model,
         stream: true,
         stream_options: dialect.ask_for_usage.then_some(StreamOptions { include_usage: true }),
-        tool_choice: (request.purpose == Purpose::Report && !tools.is_empty()).then_some("none"),
         tools,
         messages: turns(dialect, target, request),
         cache_control: dialect.cache_control,

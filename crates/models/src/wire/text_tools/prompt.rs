@@ -36,8 +36,8 @@ Your whole reply is one JSON object: `text` is what you say, and `calls` are the
 /// The request as a model without tool calls gets it.
 pub(super) fn without_tools(request: &ModelRequest, form: Form) -> ModelRequest {
     let mut told = ModelRequest { tools: Arc::new([]), messages: Vec::new(), ..request.clone() };
-    if !request.tools.is_empty() {
-        told.system = format!("{}{}", request.system, tools(&request.tools, form)).into();
+    if !request.callable().is_empty() {
+        told.system = format!("{}{}", request.system, tools(request.callable(), form)).into();
     }
     // Many models want user and assistant to take turns.
     let mut heard = String::new();
