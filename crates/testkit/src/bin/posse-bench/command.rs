@@ -36,14 +36,20 @@ fn beside_this() -> Option<PathBuf> {
 fn best(plan: &Plan, posse: &Path, turns: u32, rounds: usize) -> Duration {
     let server = Server::start(Scene::Turns(turns as usize));
     let home = tempfile::tempdir_in(&plan.dir).expect("a directory");
-    std::fs::write(home.path().join("hello.txt"), "hello\n").expect("a file");
+    let project = home.path().join("project");
+    std::fs::create_dir(&project).expect("a directory");
+    std::fs::write(project.join("hello.txt"), "hello\n").expect("a file");
     (0..rounds).map(|_| once(posse, home.path(), &server)).min().unwrap_or_default()
 }
 
 /// What one run took beyond the server's own time.
 fn once(posse: &Path, home: &Path, server: &Server) -> Duration {
     let mut command = Command::new(posse);
-    command.env_clear().env("HOME", home).env("POSSE_HOME", home.join("state")).current_dir(home);
+    command
+        .env_clear()
+        .env("HOME", home)
+        .env("POSSE_HOME", home.join("state"))
+        .current_dir(home.join("project"));
     command.args(["run", "--model", "openai-compatible/mock", "--base-url", server.url()]);
     command.arg("Look at hello.txt.").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let before = server.stats();
