@@ -19,6 +19,7 @@ mod cli_permissions;
 mod cli_plan;
 mod cli_plan_run;
 mod cli_replay;
+mod cli_replay_rights;
 mod cli_resume;
 mod cli_run;
 mod cli_salvage;

@@ -161,9 +161,16 @@ impl Launch {
         })
     }
 
-    /// A recorded run that is run again; it brings everything else along.
-    pub(crate) fn of_replay(model: String, request: Option<String>, dir: Option<String>) -> Self {
-        Self {
+    /// A recorded run that is run again; it brings everything else along, but no right that is not given here.
+    pub(crate) fn of_replay(
+        model: String,
+        request: Option<String>,
+        dir: Option<String>,
+        (operator_rules, permissions): (Rules, PermissionArgs),
+    ) -> Result<Self, CliError> {
+        // What was kept for a directory was said about runs of one's own.
+        let (run_rules, approvals) = permitted(permissions, &Approvals::none())?;
+        Ok(Self {
             request: request.unwrap_or_default(),
             definition: DEFAULT_ROOT.to_owned(),
             definitions: Vec::new(),
@@ -176,15 +183,20 @@ impl Launch {
             budget: Budget::NONE,
             idle_timeout: None,
             parallel: DEFAULT_PARALLEL,
-            operator_rules: Rules::default(),
-            run_rules: Rules::default(),
-            approvals: Approvals::none(),
+            operator_rules,
+            run_rules,
+            approvals,
             on_ask: OnAsk::Deny,
             unowned_writers: UnownedWriters::Queue,
             plan: None,
             base_url: None,
             apply: false,
-        }
+        })
+    }
+
+    /// What a person allowed.
+    pub(crate) fn approvals(&self) -> &Approvals {
+        &self.approvals
     }
 
     /// The same with another request.

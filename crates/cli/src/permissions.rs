@@ -19,11 +19,6 @@ pub(crate) struct PermissionArgs {
 }
 
 impl PermissionArgs {
-    /// Whether nothing was given.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.allow.is_empty() && self.rules.is_empty()
-    }
-
     /// Refuses a pattern for a tool that does not exist: a slip of the pen would protect nothing.
     pub(crate) fn are_about(&self, tools: &[&'static str]) -> Result<(), CliError> {
         let ruled = self.rules.iter().map(|rule| (flag_of(rule.decision), &rule.pattern));

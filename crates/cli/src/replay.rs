@@ -12,7 +12,10 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::launch::{Launch, working_dir};
 use crate::output::{Output, note};
+use crate::own_files;
+use crate::permissions::PermissionArgs;
 use crate::runtime;
+use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -25,6 +28,8 @@ pub(crate) struct ReplayRun {
     pub(crate) request: Option<String>,
     /// Where a run works that has no files of its own.
     pub(crate) dir: Option<PathBuf>,
+    /// What the flags allow, ask and deny.
+    pub(crate) permissions: PermissionArgs,
     /// Whether it is carried in the background.
     pub(crate) detach: bool,
     /// Whether events are printed as JSON.
@@ -34,25 +39,32 @@ pub(crate) struct ReplayRun {
 /// Runs a recorded run again.
 pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliError> {
     let cwd = &context.environment.cwd;
-    let dir = replay.dir.clone().map(|dir| working_dir(Some(dir), cwd)).transpose()?;
+    replay.permissions.are_about(&context.tool_names())?;
+    let settings = Settings::resolve(&context.environment)?;
     let name = settled(posse::replayed(&replay.model).unwrap_or_default(), cwd);
     let looking = context.look()?;
     let recorded = runtime::looking(async { Ok::<Recorded, CliError>(looking.recorded(&name).await?) })?;
     drop(looking);
-    let note_dir = dir.as_deref().map(Path::new);
-    for line in recorded.notes(note_dir) {
+    let dir = dir_of(replay, &recorded, cwd)?;
+    let place = dir.as_deref().or(recorded.dir()).map(Path::new);
+    let operator_rules = match place {
+        Some(place) => own_files::closed(settings.rules, place, context.state_dir()?),
+        None => settings.rules,
+    };
+    let said = (operator_rules, replay.permissions.clone());
+    let launch = Launch::of_replay(recorded.model().to_owned(), replay.request.clone(), dir.clone(), said)?;
+    for line in recorded.notes(launch.approvals(), dir.as_deref().map(Path::new)) {
         note(&format!("note: {line}"));
     }
     if replay.detach {
-        return detach(replay, &recorded, dir, context);
+        return detach(replay, &launch, context);
     }
     let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(Catalog::new(cwd))?;
         let attended = asking::attended(replay.json);
-        let dir = dir.as_deref().map(Path::new);
-        let handle = posse.replay(&recorded, replay.request.as_deref(), dir, attended).await?;
+        let handle = posse.replay(&recorded, launch.into_new_run().attended(attended)).await?;
         let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
         carry_and_tell(&posse, &handle, 0, &mut signals, View::new(replay.json, context), asking).await
     })
@@ -65,14 +77,17 @@ fn settled(name: &str, cwd: &Path) -> String {
     if is_path { cwd.join(name).to_string_lossy().into_owned() } else { name.to_owned() }
 }
 
-fn detach(
-    replay: &ReplayRun,
-    recorded: &Recorded,
-    dir: Option<String>,
-    context: &Context,
-) -> Result<Exit, CliError> {
-    let launch = Launch::of_replay(recorded.model().to_owned(), replay.request.clone(), dir);
-    let run = background::detach(&launch, context)?;
+/// Where it works if it has no files of its own: a bundle that names a folder of another machine reads the current one.
+fn dir_of(replay: &ReplayRun, recorded: &Recorded, cwd: &Path) -> Result<Option<String>, CliError> {
+    let needs_one = recorded.is_bundle() && !recorded.has_base();
+    match &replay.dir {
+        None if !needs_one => Ok(None),
+        dir => working_dir(dir.clone(), cwd).map(Some),
+    }
+}
+
+fn detach(replay: &ReplayRun, launch: &Launch, context: &Context) -> Result<Exit, CliError> {
+    let run = background::detach(launch, context)?;
     let mut output = Output::new();
     if replay.json {
         output.json(&serde_json::json!({"version": 1, "run": run}))?;

@@ -289,6 +289,18 @@ impl Recording {
     pub(crate) fn answer(&self, agent: &str, call_id: &str, nth: usize) -> Option<&Answer> {
         self.agents.get(agent)?.answers.get(call_id)?.get(nth)
     }
+
+    /// Whether this call was asked about and no person answered: what came then comes again. What the host answered for
+    /// a person counts as open `with_hosts`, because it follows from another answer.
+    pub(crate) fn leaves_open(&self, agent: &str, call_id: &str, with_hosts: bool) -> bool {
+        let events = || self.agents.get(agent).into_iter().flat_map(|agent| &agent.events);
+        let asked =
+            events().any(|event| matches!(&event.body, EventBody::InputRequested(e) if e.call_id == call_id));
+        let answered = || {
+            events().any(|event| matches!(&event.body, EventBody::InputAnswered(e) if e.call_id == call_id))
+        };
+        asked && (with_hosts || !answered())
+    }
 }
 
 impl Agent {

@@ -141,12 +141,11 @@ impl Posse {
     }
 
     /// Starts a run; returns once its beginning is durable. With a model `replay/<run>` or `replay/<bundle>` a recorded
-    /// run is run again: everything but the directory is taken from it, and the request may be empty.
+    /// run is run again, see [`Posse::replay`]; the request may be empty.
     pub async fn start(&self, run: NewRun) -> Result<RunHandle, Error> {
         if let Some(name) = run.replayed() {
             let recorded = self.recorded(name).await?;
-            let (request, dir, attended) = run.of_replay();
-            return self.replay(&recorded, request, dir, attended).await;
+            return self.replay(&recorded, run).await;
         }
         let known: Vec<&str> = self.tools.iter().map(|tool| tool.name).collect();
         Ok(self.runtime.start(run.into_spec(&known)?).await?)
@@ -164,7 +163,9 @@ impl Posse {
 
     async fn resume_as(&self, run: &RunId, attended: bool) -> Result<Resume, Error> {
         let resumed = match (self.replay_of(run).await?, attended) {
-            (Some(replay), attended) => self.runtime.resume_replay(run, attended, replay).await?,
+            (Some(recorded), attended) => {
+                self.runtime.resume_replay(run, attended, recorded.replay(attended)).await?
+            }
             (None, true) => self.runtime.resume_attended(run).await?,
             (None, false) => self.runtime.resume(run).await?,
         };

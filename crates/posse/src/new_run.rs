@@ -12,6 +12,7 @@ use posse_domain::plan::Plan;
 use posse_engine::RunSpec;
 
 use crate::Error;
+use crate::replaying::Told;
 
 /// Calls that may run at once in a tree, unless the run says otherwise.
 pub const DEFAULT_PARALLEL: u32 = 32;
@@ -215,11 +216,16 @@ impl NewRun {
         crate::replayed(self.model.as_deref()?)
     }
 
-    /// What a replay may be told: its request, where it works, and whether somebody attends to it.
-    pub(crate) fn of_replay(&self) -> (Option<&str>, Option<&Path>, bool) {
-        let request = Some(self.request.as_str()).filter(|request| !request.is_empty());
-        let dir = self.dir.as_deref().filter(|dir| !dir.is_empty());
-        (request, dir.map(Path::new), self.attended)
+    /// What a replay may be told.
+    pub(crate) fn of_replay(self) -> Told {
+        Told {
+            request: Some(self.request).filter(|request| !request.is_empty()),
+            dir: self.dir.filter(|dir| !dir.is_empty()),
+            operator_rules: self.operator_rules,
+            run_rules: self.run_rules,
+            approvals: self.approvals,
+            attended: self.attended,
+        }
     }
 
     pub(crate) fn into_spec(self, known_tools: &[&str]) -> Result<RunSpec, Error> {

@@ -1,17 +1,22 @@
 //! Recorded runs, run again without a model.
 
+mod rights;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use posse_domain::id::RunId;
+use posse_domain::permission::{Approvals, Rules};
 use posse_engine::{Recording, Replay, RunHandle, RunSpec};
 use posse_host::workspace::WorkspaceError;
 use posse_models::replay::{REPLAY, Replay as ReplayModel};
 
 use crate::base::{self, Layout};
 use crate::bundle::{self, BUNDLE_EXTENSION, BundleError};
-use crate::{Error, Posse};
+use crate::{Error, NewRun, Posse};
+
+use self::rights::Rights;
 
 /// The folder of the state directory in which the files of replays are laid out.
 const REPLAYS: &str = "replays";
@@ -34,6 +39,17 @@ pub(crate) struct ReplayHome {
 enum Source {
     Journal,
     Bundle(PathBuf),
+}
+
+/// What whoever runs a recorded run again says.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) request: Option<String>,
+    pub(crate) dir: Option<String>,
+    pub(crate) operator_rules: Rules,
+    pub(crate) run_rules: Rules,
+    pub(crate) approvals: Approvals,
+    pub(crate) attended: bool,
 }
 
 /// A recorded run, ready to be run again.
@@ -72,12 +88,26 @@ impl Recorded {
         self.recording.call_count()
     }
 
-    /// What a person should know before they look at what comes of it.
-    pub fn notes(&self, dir: Option<&Path>) -> Vec<String> {
+    /// Whether it is a bundle: somebody else's, who has no rights here.
+    pub fn is_bundle(&self) -> bool {
+        matches!(self.source, Source::Bundle(_))
+    }
+
+    /// Where a replay works if it has no files of its own and no other directory is named. The path in a bundle means
+    /// nothing here.
+    pub fn dir(&self) -> Option<&str> {
+        (!self.is_bundle()).then_some(self.recording.started().dir.as_str())
+    }
+
+    /// What a person should know before it runs: `approvals` are what they allow, `dir` is where they let it work.
+    pub fn notes(&self, approvals: &Approvals, dir: Option<&Path>) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.is_bundle() {
+            notes.push(rights::note(self.recording.started(), approvals));
+        }
         if !self.has_base() {
-            let dir =
-                dir.map_or_else(|| self.recording.started().dir.clone(), |dir| dir.display().to_string());
+            let named = dir.map(|dir| dir.display().to_string());
+            let dir = named.unwrap_or_else(|| self.dir().unwrap_or_default().to_owned());
             notes.push(format!("run {} has no files of its own: {dir} is read as it is now", self.run()));
         }
         if !self.recording.has_ended() {
@@ -92,38 +122,39 @@ impl Recorded {
         notes
     }
 
-    fn replay(&self) -> Replay {
+    pub(crate) fn replay(&self, attended: bool) -> Replay {
         let model = Arc::new(ReplayModel::new(self.recording.clone()));
-        Replay { recording: self.recording.clone(), model }
+        Replay { recording: self.recording.clone(), model, is_own: !self.is_bundle(), attended }
     }
 
-    /// Everything that the recorded run was told.
-    fn spec(&self, dir: String, attended: bool) -> RunSpec {
+    /// Everything that the recorded run was told, with the rights of whoever runs it again.
+    fn spec(&self, dir: String, told: Told) -> Result<RunSpec, Error> {
         let started = self.recording.started();
         let (contract, terms) = (&started.contract, &started.terms);
-        RunSpec {
+        let rights = Rights::of(started, self.is_bundle(), told.run_rules, &told.approvals)?;
+        Ok(RunSpec {
             request: self.request().to_string(),
             definition: contract.execution.definition.clone(),
             model: self.model.clone(),
             dir,
             session_id: started.session_id.clone(),
-            definitions: started.definitions.clone(),
+            definitions: rights.definitions,
             base_turns: terms.base_turns,
             max_depth: contract.context.max_depth,
             budget: contract.budget,
             idle_timeout_ms: Some(contract.execution.idle_timeout_ms),
             parallel: terms.parallel,
             close_on_completion: terms.close_on_completion,
-            operator_rules: terms.operator_rules.clone(),
-            run_rules: terms.run_rules.clone(),
+            operator_rules: told.operator_rules,
+            run_rules: rights.run_rules,
             // No provider is asked.
             base_url: None,
-            approvals: terms.approvals.clone(),
+            approvals: rights.approvals,
             plan: self.recording.plan().cloned(),
             unowned_writers: terms.unowned_writers,
             on_ask: contract.permissions.on_ask,
-            attended: attended || self.recording.is_attended(),
-        }
+            attended: told.attended || self.recording.is_attended(),
+        })
     }
 }
 
@@ -180,16 +211,14 @@ impl Posse {
         Ok(Recorded { recording: Arc::new(recording), source: Source::Bundle(whole), model, is_changed })
     }
 
-    /// Runs a recorded run again: the same request, terms and files, and the recorded replies. `request` is what was
-    /// asked for, if somebody says so; `dir` is where a run works that has no files of its own.
-    pub async fn replay(
-        &self,
-        recorded: &Recorded,
-        request: Option<&str>,
-        dir: Option<&Path>,
-        attended: bool,
-    ) -> Result<RunHandle, Error> {
-        if request.is_some_and(|request| request != &*recorded.request()) {
+    /// Runs a recorded run again: the same request, terms and files, and the recorded replies. Of `run` count the request,
+    /// which must be the recorded one if there is one; the directory, for a run that has no files of its own; whether
+    /// somebody attends; and rules and approvals. The operator's rules are always those of `run`. A run that is kept here
+    /// has its own approvals and rules, and those of `run` besides; of a bundle only the rules that narrow count, and
+    /// nothing that was approved.
+    pub async fn replay(&self, recorded: &Recorded, run: NewRun) -> Result<RunHandle, Error> {
+        let told = run.of_replay();
+        if told.request.as_deref().is_some_and(|request| request != &*recorded.request()) {
             let problem = format!(
                 "run {} was asked for something else; leave the request out, or give the same",
                 recorded.run()
@@ -197,25 +226,34 @@ impl Posse {
             return Err(Error::invalid("request", problem));
         }
         let laid_out = self.lay_out(recorded).await?;
-        let dir = match (&laid_out, dir) {
-            (Some(dir), _) => dir.display().to_string(),
-            (None, Some(dir)) => dir.display().to_string(),
-            (None, None) => recorded.recording.started().dir.clone(),
-        };
-        let started = self.runtime.start_replay(recorded.spec(dir, attended), recorded.replay()).await;
+        let started = self.start_replay(recorded, told, laid_out.as_deref()).await;
         if let (Err(_), Some(dir)) = (&started, &laid_out) {
             // Nobody uses it, and nobody will.
             drop(std::fs::remove_dir_all(dir));
         }
-        Ok(started?)
+        started
+    }
+
+    async fn start_replay(
+        &self,
+        recorded: &Recorded,
+        told: Told,
+        laid_out: Option<&Path>,
+    ) -> Result<RunHandle, Error> {
+        let named = laid_out.map(|dir| dir.display().to_string()).or_else(|| told.dir.clone());
+        let dir = named.or_else(|| recorded.dir().map(str::to_owned)).ok_or_else(|| {
+            Error::invalid("dir", "the bundle has no files of its own: say which directory it may read")
+        })?;
+        let attended = told.attended;
+        Ok(self.runtime.start_replay(recorded.spec(dir, told)?, recorded.replay(attended)).await?)
     }
 
     /// What a run that is resumed repeats, if it is a replay.
-    pub(crate) async fn replay_of(&self, run: &RunId) -> Result<Option<Replay>, Error> {
+    pub(crate) async fn replay_of(&self, run: &RunId) -> Result<Option<Recorded>, Error> {
         let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
         let Some(entry) = entry.filter(|entry| entry.row.status == "running") else { return Ok(None) };
         match replayed(&entry.row.model) {
-            Some(name) => Ok(Some(self.recorded(name).await?.replay())),
+            Some(name) => Ok(Some(self.recorded(name).await?)),
             None => Ok(None),
         }
     }

@@ -189,7 +189,6 @@ impl RunArgs {
             ("--max-time", self.max_time.is_some()),
             ("--base-url", self.base_url.is_some()),
             ("--parallel", self.parallel.is_some()),
-            ("--allow, --ask, --deny", !self.permissions.is_empty()),
             ("--unowned-writers", self.unowned_writers.is_some()),
             ("--on-ask", self.on_ask.is_some()),
             ("--apply", self.apply),
@@ -201,8 +200,14 @@ impl RunArgs {
             .hint("leave it out"));
         }
         let request = if self.request.is_empty() { None } else { Some(typed("request", &self.request)?) };
-        let (model, dir) = (model.to_owned(), self.dir.clone());
-        Ok(Some(ReplayRun { model, request, dir, detach: self.detach, json: self.json }))
+        Ok(Some(ReplayRun {
+            model: model.to_owned(),
+            request,
+            dir: self.dir.clone(),
+            permissions: self.permissions.clone(),
+            detach: self.detach,
+            json: self.json,
+        }))
     }
 
     /// What the flags say.

@@ -102,7 +102,9 @@ impl Driver {
         let invalid = |reason| Refusal { code: Code::InvalidInput, reason };
         let definition = self.run.kind(&request.definition).and_then(|kind| kind.definition.model.as_deref());
         let own = self.sessions.get(parent).map(|session| session.facts);
-        let facts = match request.model.as_deref().or(definition) {
+        // A replay is answered from its record, whatever the model is called.
+        let named = request.model.as_deref().or(definition).filter(|_| self.replaying.is_none());
+        let facts = match named {
             Some(name) => Some(self.rt.parts.models.resolve(name).map_err(invalid)?.facts()),
             None => own,
         };

@@ -28,6 +28,11 @@ use crate::recording::{Item, Recording, Who};
 /// How long nothing may happen while a message that was recorded is waited for.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
 
+/// Why a recorded yes is a no.
+const NOT_YOURS: &str = "the recorded yes is somebody else's, and there is nobody to ask";
+/// Why a question that was not recorded is a no.
+const NOBODY: &str = "it was not asked about in the recorded run, and there is nobody to ask";
+
 /// A recorded run to be run again.
 #[derive(Clone)]
 pub struct Replay {
@@ -35,6 +40,24 @@ pub struct Replay {
     pub recording: Arc<Recording>,
     /// The model that answers from it, for every agent.
     pub model: Arc<dyn Model>,
+    /// Whether it was recorded here: a yes of somebody else opens nothing.
+    pub is_own: bool,
+    /// Whether somebody is there who answers questions.
+    pub attended: bool,
+}
+
+impl Replay {
+    /// What is answered when this call of this agent is asked about for the `nth` time, from 0; none leaves it open. A
+    /// question that nobody will answer is a no.
+    fn answer(&self, agent: &str, call_id: &str, nth: usize) -> Option<Answer> {
+        let no = |reason: &str| (!self.attended).then(|| Answer::Deny { reason: Some(reason.to_owned()) });
+        match self.recording.answer(agent, call_id, nth) {
+            Some(yes) if yes.allows() && !self.is_own => no(NOT_YOURS),
+            Some(answer) => Some(answer.clone()),
+            None if self.recording.leaves_open(agent, call_id, self.is_own) => None,
+            None => no(NOBODY),
+        }
+    }
 }
 
 /// What is still to happen to one agent.
@@ -96,7 +119,7 @@ impl Replaying {
 
     /// Follows what happened, live or in this run's own journal.
     pub(super) fn observe(&mut self, event: &Event) {
-        let recording = self.of.recording.clone();
+        let of = self.of.clone();
         let follower = self.follower(&event.agent);
         match &event.body {
             EventBody::ModelCalled(_) => {
@@ -121,7 +144,7 @@ impl Replaying {
             }
             EventBody::InputRequested(e) => {
                 let nth = follower.asked.entry(e.call_id.clone()).or_default();
-                let answer = recording.answer(event.agent.relative(), &e.call_id, *nth).cloned();
+                let answer = of.answer(event.agent.relative(), &e.call_id, *nth);
                 *nth += 1;
                 self.answers.extend(answer.map(|answer| Answering {
                     agent: event.agent.clone(),

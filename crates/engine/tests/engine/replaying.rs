@@ -22,7 +22,12 @@ fn text(text: &str) -> ScriptedAnswer {
 
 fn replay_of(ended: &Ended) -> Replay {
     let recording = Arc::new(Recording::new(ended.events.clone()).expect("a recording"));
-    Replay { model: Arc::new(posse_models::replay::Replay::new(recording.clone())), recording }
+    Replay {
+        model: Arc::new(posse_models::replay::Replay::new(recording.clone())),
+        recording,
+        is_own: true,
+        attended: false,
+    }
 }
 
 /// Runs a recorded run again, in this world but without its model.

@@ -1,0 +1,88 @@
+//! What a recorded run may do when it is run again.
+//!
+//! A run that is kept here was started by whoever runs it again: what they allowed then, they allow. A bundle is somebody
+//! else's, and brings nothing along that opens anything: its rules count where they narrow, its approvals do not.
+
+use posse_domain::definition::Definition;
+use posse_domain::event::RunStarted;
+use posse_domain::permission::{
+    APPROVALS_MAX, Approvals, Decision, NETWORK, Operation, Pattern, RULES_MAX, Rule, Rules,
+};
+
+use crate::Error;
+
+/// How many approvals of a bundle are named.
+const NAMED_MAX: usize = 10;
+
+/// The rights of a replay, beneath the operator's rules.
+#[derive(Debug)]
+pub(super) struct Rights {
+    pub(super) definitions: Vec<Definition>,
+    pub(super) run_rules: Rules,
+    pub(super) approvals: Approvals,
+}
+
+impl Rights {
+    /// What was recorded, as far as it counts here, and what is said now: `rules` and `approvals`.
+    pub(super) fn of(
+        started: &RunStarted,
+        is_bundle: bool,
+        rules: Rules,
+        approvals: &Approvals,
+    ) -> Result<Self, Error> {
+        let terms = &started.terms;
+        let counts = |rule: &&Rule| !is_bundle || rule.decision != Decision::Allow;
+        let run_rules: Rules = terms.run_rules.iter().filter(counts).chain(rules.iter()).cloned().collect();
+        if run_rules.len() > RULES_MAX {
+            let problem = format!("with the recorded ones there are more than {RULES_MAX} rules");
+            return Err(Error::invalid("--ask, --deny", problem));
+        }
+        let recorded = if is_bundle { &Approvals::none() } else { &terms.approvals };
+        let approvals: Approvals = recorded.iter().chain(approvals).cloned().collect();
+        if approvals.len() > APPROVALS_MAX {
+            let problem = format!("with the recorded ones there are more than {APPROVALS_MAX} approvals");
+            return Err(Error::invalid("--allow", problem));
+        }
+        let mut definitions = started.definitions.clone();
+        if is_bundle {
+            definitions.iter_mut().for_each(close_network);
+        }
+        Ok(Self { definitions, run_rules, approvals })
+    }
+}
+
+/// Whether a definition opens the network by itself.
+fn opens_network(definition: &Definition) -> bool {
+    let network = Operation::new(NETWORK, None);
+    let last = definition.rules.iter().rev().find(|rule| rule.pattern.matches(&network));
+    last.is_some_and(|rule| rule.decision == Decision::Allow)
+}
+
+/// A definition that opens the network asks for it instead.
+fn close_network(definition: &mut Definition) {
+    let asking = NETWORK.parse().map(|pattern| Rule { pattern, decision: Decision::Ask });
+    if opens_network(definition) {
+        definition.rules.extend(asking);
+    }
+}
+
+/// What a person should know before a bundle runs, given what they allow.
+pub(super) fn note(started: &RunStarted, allowed: &Approvals) -> String {
+    let mut note = "this bundle is somebody else's: its commands run in the sandbox, under your own rules; \
+                    --allow opens what was allowed then"
+        .to_owned();
+    let mut then: Vec<&str> = started.terms.approvals.iter().map(Pattern::as_str).collect();
+    if started.definitions.iter().any(opens_network) && !then.contains(&NETWORK) {
+        then.push(NETWORK);
+    }
+    then.retain(|pattern| !allowed.iter().any(|own| own.as_str() == *pattern));
+    if !then.is_empty() {
+        let named: Vec<String> = then.iter().take(NAMED_MAX).map(|pattern| format!("`{pattern}`")).collect();
+        let more = match then.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        note = format!("{note}; not allowed now: {}{more}", named.join(", "));
+    }
+    note
+}
