@@ -131,7 +131,7 @@ impl Recorded {
     fn spec(&self, dir: String, told: Told) -> Result<RunSpec, Error> {
         let started = self.recording.started();
         let (contract, terms) = (&started.contract, &started.terms);
-        let rights = Rights::of(started, self.is_bundle(), told.run_rules, &told.approvals)?;
+        let rights = Rights::of(started, self.is_bundle(), &told.run_rules, &told.approvals)?;
         Ok(RunSpec {
             request: self.request().to_string(),
             definition: contract.execution.definition.clone(),

@@ -27,12 +27,11 @@ impl Rights {
     pub(super) fn of(
         started: &RunStarted,
         is_bundle: bool,
-        rules: Rules,
+        rules: &Rules,
         approvals: &Approvals,
     ) -> Result<Self, Error> {
         let terms = &started.terms;
-        let counts = |rule: &&Rule| !is_bundle || rule.decision != Decision::Allow;
-        let run_rules: Rules = terms.run_rules.iter().filter(counts).chain(rules.iter()).cloned().collect();
+        let run_rules = counting(&terms.run_rules, is_bundle, rules);
         if run_rules.len() > RULES_MAX {
             let problem = format!("with the recorded ones there are more than {RULES_MAX} rules");
             return Err(Error::invalid("--ask, --deny", problem));
@@ -49,6 +48,12 @@ impl Rights {
         }
         Ok(Self { definitions, run_rules, approvals })
     }
+}
+
+/// The recorded rules, of a bundle those that narrow, and then the ones of now.
+fn counting(recorded: &Rules, is_bundle: bool, now: &Rules) -> Rules {
+    let counts = |rule: &&Rule| !is_bundle || rule.decision != Decision::Allow;
+    recorded.iter().filter(counts).chain(now.iter()).cloned().collect()
 }
 
 /// Whether a definition opens the network by itself.
@@ -85,4 +90,44 @@ pub(super) fn note(started: &RunStarted, allowed: &Approvals) -> String {
         note = format!("{note}; not allowed now: {}{more}", named.join(", "));
     }
     note
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(listed: &[(&str, Decision)]) -> Rules {
+        let rule = |(pattern, decision): &(&str, Decision)| Rule {
+            pattern: pattern.parse().expect("a pattern"),
+            decision: *decision,
+        };
+        listed.iter().map(rule).collect()
+    }
+
+    #[test]
+    fn of_a_bundles_rules_only_those_count_that_narrow() {
+        use Decision::{Allow, Ask, Deny};
+        let recorded = rules(&[("bash", Deny), ("bash:ls", Allow), ("network", Allow), ("read:x", Ask)]);
+        let now = rules(&[("write", Deny)]);
+        let expected = rules(&[("bash", Deny), ("read:x", Ask), ("write", Deny)]);
+        assert_eq!(counting(&recorded, true, &now), expected);
+        assert_eq!(counting(&recorded, false, &now).len(), 5, "one's own count as they are");
+    }
+
+    #[test]
+    fn a_definition_that_opens_the_network_asks_for_it() {
+        use Decision::{Allow, Ask, Deny};
+        let coder = posse_agent::definition::builtin().into_iter().find(|known| known.name == "coder");
+        let coder = coder.expect("coder");
+        let closed = |listed: &[(&str, Decision)]| {
+            let mut definition = Definition { rules: rules(listed).to_vec(), ..coder.clone() };
+            close_network(&mut definition);
+            assert!(!opens_network(&definition), "{listed:?}");
+            definition.rules.len() - listed.len()
+        };
+        assert_eq!(closed(&[("network", Allow)]), 1);
+        assert_eq!(closed(&[("network", Deny), ("network", Allow)]), 1);
+        assert_eq!(closed(&[("network", Allow), ("network", Deny)]), 0, "it is closed as it is");
+        assert_eq!(closed(&[("bash", Allow), ("network", Ask)]), 0);
+    }
 }
