@@ -84,9 +84,12 @@ impl Remote {
         text_models: &TextModels,
     ) -> Self {
         let full_name = format!("{}/{model}", endpoint.provider);
+        let own = |wire| Speech::Wire(with_tools(wire, endpoint, &full_name, text_models));
         let speech = match endpoint.format {
             Format::Genai => Speech::Genai(Genai::at(endpoint)),
-            _ => Speech::Wire(with_tools(wire(endpoint, model), endpoint, &full_name, text_models)),
+            Format::Anthropic => own(Box::new(Anthropic)),
+            Format::Responses => own(Box::new(Responses)),
+            Format::Chat => own(Box::new(Chat::at(&endpoint.base_url, model))),
         };
         Self {
             shared: Arc::new(Shared {
@@ -108,14 +111,6 @@ impl Remote {
 pub fn remote(endpoint: &Endpoint, model: &str, facts: ModelFacts, http: &Http) -> Arc<dyn Model> {
     let line = Line::new(endpoint.provider.as_str().into(), endpoint.limits);
     Arc::new(Remote::new(endpoint, model, facts, http, line, &TextModels::default()))
-}
-
-fn wire(endpoint: &Endpoint, model: &str) -> Box<dyn Wire> {
-    match endpoint.format {
-        Format::Anthropic => Box::new(Anthropic),
-        Format::Responses => Box::new(Responses),
-        Format::Genai | Format::Chat => Box::new(Chat::at(&endpoint.base_url, model)),
-    }
 }
 
 /// Tokens of a subscription and of gateways go where other providers' keys go.
@@ -221,9 +216,11 @@ impl Shared {
     fn headers(&self, of_format: &[(&'static str, String)]) -> Result<HeaderMap, Problem> {
         let mut headers = HeaderMap::with_capacity(of_format.len() + 4);
         for (name, value) in of_format {
-            if let Ok(value) = HeaderValue::from_str(value) {
-                headers.insert(HeaderName::from_static(name), value);
-            }
+            let value = HeaderValue::from_str(value).map_err(|_| {
+                let message = format!("its header `{name}` has characters that no header has");
+                Problem::free(ProblemKind::Request, message)
+            })?;
+            headers.insert(HeaderName::from_static(name), value);
         }
         let Some(key) = &self.key else { return Ok(headers) };
         let secret = key.secret().trim();

@@ -38,6 +38,14 @@ fn every_first_party_family_is_covered() {
 }
 
 #[test]
+fn a_model_that_is_resold_costs_what_its_maker_asks() {
+    let price = |provider, model| Prices::default().look_up(provider, model, false).price;
+    let resold = price("openrouter", "anthropic/claude-sonnet-5.5");
+    assert!(resold.is_some());
+    assert_eq!(resold, price("anthropic", "claude-sonnet-5-5"));
+}
+
+#[test]
 fn a_cost_has_all_its_parts() {
     let price = Prices::default().look_up("anthropic", "claude-sonnet-5", false).price.expect("a price");
     assert_eq!(

@@ -1,5 +1,8 @@
 //! Checks what a person gave as a base URL or as a key, before anything is sent.
 
+use std::borrow::Cow;
+use std::net::Ipv6Addr;
+
 use url::Url;
 
 use crate::endpoint::Format;
@@ -9,11 +12,14 @@ const KEY_MAX_BYTES: usize = 16 * 1024;
 /// The port of a local Ollama.
 const OLLAMA_PORT: u16 = 11434;
 
-/// The base URL as endpoints have it: without a trailing slash, and with the version where the format has it there.
-/// So it does not matter whether a person adds `/v1` or not.
+/// What documentation shows at the end of an address, and a format adds itself.
+const CALL_PATHS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
+
+/// The base URL as endpoints have it: without a trailing slash and the path of a call, and with the version where the
+/// format has it there. So it does not matter whether a person adds `/v1` or not, or copies a whole address.
 pub(super) fn base_url(text: &str, format: Format) -> Result<String, String> {
     let text = text.trim();
-    let url = Url::parse(text).map_err(|_| not_one(text))?;
+    let mut url = Url::parse(text).map_err(|_| not_one(text))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
         return Err(not_one(text));
     }
@@ -25,13 +31,21 @@ pub(super) fn base_url(text: &str, format: Format) -> Result<String, String> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("has a `?` or a `#` in it: only scheme, host, port and path are wanted".to_owned());
     }
+    let path = without_call(url.path()).to_owned();
+    url.set_path(&path);
     let whole = url.as_str().trim_end_matches('/');
-    let is_bare = url.path().trim_end_matches('/').is_empty();
+    let is_bare = path.is_empty();
     Ok(match format {
         Format::Anthropic => whole.strip_suffix("/v1").unwrap_or(whole).to_owned(),
         Format::Chat | Format::Responses if is_bare => format!("{whole}/v1"),
         Format::Chat | Format::Responses | Format::Genai => whole.to_owned(),
     })
+}
+
+fn without_call(path: &str) -> &str {
+    let path = path.trim_end_matches('/');
+    let base = CALL_PATHS.iter().find_map(|call| path.strip_suffix(call));
+    base.unwrap_or(path).trim_end_matches('/')
 }
 
 fn not_one(text: &str) -> String {
@@ -44,25 +58,37 @@ fn not_one(text: &str) -> String {
     format!("{shown}is not a base URL; it must look like `https://host/path` or `http://localhost:8080/v1`")
 }
 
-/// `OLLAMA_HOST` as Ollama reads it: the scheme and the port may be missing, and the address that a server listens on
-/// is not one to connect to.
+/// `OLLAMA_HOST` as Ollama reads it: the scheme, the host and the port may be missing, and the address that a server
+/// listens on is not one to connect to.
 pub(super) fn ollama_host(text: &str) -> String {
     let text = text.trim().trim_end_matches('/');
-    let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let whole = whole.replace("://:", "://localhost:");
-    let Ok(mut url) = Url::parse(&whole) else { return whole };
-    if matches!(url.host_str(), Some("0.0.0.0" | "[::]")) {
-        let _ = url.set_host(Some("localhost"));
+    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+    let (authority, path) = rest.split_once('/').map_or((rest, String::new()), |(a, p)| (a, format!("/{p}")));
+    let (host, port) = host_and_port(authority);
+    let host = match host {
+        "" | "0.0.0.0" | "::" | "[::]" => "localhost".to_owned(),
+        bare if bare.parse::<Ipv6Addr>().is_ok() => format!("[{bare}]"),
+        other => other.to_owned(),
+    };
+    let whole = format!("{scheme}://{host}:{port}{path}");
+    // A scheme's own port is left out, as everywhere.
+    Url::parse(&whole).map_or(whole, |url| url.as_str().trim_end_matches('/').to_owned())
+}
+
+/// A host and a port, of which one may be missing. An address of many colons has no port unless it has brackets.
+fn host_and_port(authority: &str) -> (&str, Cow<'_, str>) {
+    let usual = || OLLAMA_PORT.to_string().into();
+    if authority.parse::<u16>().is_ok() {
+        return ("", authority.into());
     }
-    // A scheme's own port counts only if it is written; the parser leaves it out either way.
-    let host_and_port = whole.split("://").nth(1).unwrap_or_default().split('/').next().unwrap_or_default();
-    let has_port = host_and_port.rsplit(':').next().is_some_and(|port| {
-        host_and_port.contains(':') && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
-    });
-    if !has_port {
-        let _ = url.set_port(Some(OLLAMA_PORT));
+    if authority.parse::<Ipv6Addr>().is_ok() || authority.ends_with(']') {
+        return (authority, usual());
     }
-    url.as_str().trim_end_matches('/').to_owned()
+    match authority.rsplit_once(':') {
+        Some((host, "")) => (host, usual()),
+        Some((host, port)) => (host, port.into()),
+        None => (authority, usual()),
+    }
 }
 
 /// The key without space around it, or what is wrong with it. It is never repeated.
@@ -95,6 +121,14 @@ mod tests {
             (" https://h.example/ ", Format::Anthropic, "https://h.example"),
             ("https://h.example/claude/", Format::Anthropic, "https://h.example/claude"),
             ("https://h.example/v1/", Format::Genai, "https://h.example/v1"),
+            ("https://h.example/v1/chat/completions", Format::Chat, "https://h.example/v1"),
+            ("https://h.example/chat/completions/", Format::Chat, "https://h.example/v1"),
+            ("https://h.example/api/chat/completions", Format::Chat, "https://h.example/api"),
+            ("https://h.example/v1/responses", Format::Responses, "https://h.example/v1"),
+            ("https://h.example/responses", Format::Responses, "https://h.example/v1"),
+            ("https://h.example/v1/messages", Format::Anthropic, "https://h.example"),
+            ("https://h.example/claude/messages", Format::Anthropic, "https://h.example/claude"),
+            ("https://messages", Format::Anthropic, "https://messages"),
         ] {
             assert_eq!(base_url(text, format).as_deref(), Ok(expected), "{text}");
         }
@@ -128,6 +162,15 @@ mod tests {
             ("https://gpu.lan:443/", "https://gpu.lan"),
             ("http://gpu.lan:80", "http://gpu.lan"),
             ("[::1]:11434", "http://[::1]:11434"),
+            ("[::1]", "http://[::1]:11434"),
+            ("::1", "http://[::1]:11434"),
+            ("::", "http://localhost:11434"),
+            ("[::]:8080", "http://localhost:8080"),
+            ("18555", "http://localhost:18555"),
+            (":18555", "http://localhost:18555"),
+            ("http://:18555", "http://localhost:18555"),
+            ("gpu.lan:", "http://gpu.lan:11434"),
+            ("https://gpu.lan/ollama/", "https://gpu.lan:11434/ollama"),
         ] {
             assert_eq!(ollama_host(text), expected, "{text}");
         }
