@@ -55,6 +55,26 @@ fn money_is_told_by_agent_subtree_depth_model_and_day() {
     let all = home.posse(&["stats", "--json"]).exits(0).json();
     assert_eq!((&all["runs"], &all["total"]["usage"]["usd"]), (&json!(1), &json!(5.91)));
     assert_eq!(all["by_day"].as_array().map(Vec::len), Some(1));
+
+    let replay = format!("replay/{run}");
+    let done = home.posse(&["run", "--model", &replay]).exits(0);
+    assert!(
+        done.stderr.contains("nothing spent (recorded: ") && done.stderr.contains("$5.91)"),
+        "{}",
+        done.stderr
+    );
+    let done = home.posse(&["run", "--json", "--model", &replay]).exits(0).result();
+    assert_eq!(done["replay"], true, "{done}");
+    assert_eq!(result["replay"], Value::Null, "only replays say so");
+    let again = run_of(&done);
+    let all = home.posse(&["stats", "--json"]).exits(0).json();
+    assert_eq!((&all["runs"], &all["replays_left_out"]), (&json!(1), &json!(2)));
+    assert_eq!(all["total"]["usage"]["usd"], 5.91, "a replay spends nothing");
+    let page = home.posse(&["stats"]).exits(0).stdout;
+    assert!(page.starts_with("1 run with 2 agents; left out: 2 replays, which spent nothing\n"), "{page}");
+    let page = home.posse(&["stats", &again]).exits(0).stdout;
+    assert!(page.contains("a replay: nothing was spent"), "{page}");
+    assert_eq!(home.posse(&["stats", "--json", &again]).exits(0).json()["replay"], true);
     let shown = home.posse(&["show", "--json", &run]).json();
     assert_eq!(shown["agents"][0]["usage"]["cached_tokens"], 1_200_000);
 }

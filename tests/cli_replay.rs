@@ -301,7 +301,7 @@ fn keys_are_not_in_a_bundle_and_it_replays_without_them() {
     let mut command = home.command(&["export", &run, "-o", "out.posse"]);
     command.env("SOME_API_KEY", KEY);
     let done = Done::of(command).exits(0);
-    assert!(done.stderr.contains("secrets were replaced by a mark"), "{}", done.stderr);
+    assert!(done.stderr.contains("replaced by a mark: "), "{}", done.stderr);
     assert!(done.stderr.contains("file config.txt: a GitHub token, a key of yours"), "{}", done.stderr);
     let packed = fs::File::open(home.project().join("out.posse")).expect("a bundle");
     let mut unpacked = std::process::Command::new("gzip");
@@ -321,6 +321,14 @@ fn an_existing_file_is_replaced_only_by_force_and_nothing_is_left_beside_it() {
     let path = home.write("out.posse", "mine");
     let done = home.posse(&["export", &run, "-o", "out.posse"]).exits(1);
     assert!(done.stderr.contains("it is there already"), "{}", done.stderr);
+    assert!(done.stderr.contains("`--force` replaces it"), "{}", done.stderr);
+    let done = home.posse(&["export", &run, "-o", "nowhere/out.posse"]).exits(1);
+    assert!(done.stderr.contains("nowhere does not exist"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("no file was written") && !done.stderr.contains("--force"),
+        "{}",
+        done.stderr
+    );
     assert_eq!(fs::read_to_string(&path).expect("the file"), "mine");
     home.posse(&["export", &run, "-o", "out.posse", "--force"]).exits(0);
     home.posse(&["run", "--model", "replay/out.posse"]).exits(0);

@@ -143,8 +143,10 @@ impl From<posse::Error> for CliError {
             posse::Error::NotAsked { .. } => {
                 CliError::failed(message).hint("it was answered meanwhile, or its agent has ended")
             }
+            posse::Error::ExportExists(_) => CliError::failed(message)
+                .hint("it was left as it is; `--force` replaces it, `--output FILE` writes another"),
             posse::Error::NotExported { .. } => CliError::failed(message)
-                .hint("nothing is there under that name that was not before; --output names another, --force replaces it"),
+                .hint("no file was written; mend that, or name a file elsewhere with `--output FILE`"),
             posse::Error::Bundle(posse::BundleError::Newer { .. }) => {
                 CliError::usage(message).hint("replay it with the Posse that wrote it, or a newer one")
             }

@@ -147,6 +147,9 @@ pub(crate) struct ResultLine<'a> {
     status: &'a str,
     text: &'a str,
     usage: Spent,
+    /// Whether it is a recorded run, run again: nothing was spent, and `usage` is what was when it was recorded.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replay: bool,
     turns: u64,
     agents: u64,
     failed: Vec<FailedLine<'a>>,
@@ -180,6 +183,7 @@ impl<'a> ResultLine<'a> {
             status: finished.status,
             text: if finished.text.is_empty() { reason } else { &finished.text },
             usage: (&finished.usage).into(),
+            replay: finished.is_replay,
             turns: finished.turns,
             agents: finished.agents,
             failed: failed

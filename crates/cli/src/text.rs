@@ -76,12 +76,21 @@ pub(crate) fn plural(n: u64, one: &str) -> String {
 
 /// Tokens and money in a few words; an unknown price is said, never shown as zero.
 pub(crate) fn spent(usage: &Usage) -> String {
+    told(usage, "")
+}
+
+/// The same of a run. What a replay tells was spent when it was recorded, and not again.
+pub(crate) fn spent_by_run(usage: &Usage, is_replay: bool) -> String {
+    if is_replay { format!("nothing spent ({})", told(usage, "recorded: ")) } else { spent(usage) }
+}
+
+fn told(usage: &Usage, what: &str) -> String {
     let cached = match usage.cached_tokens {
         0 => String::new(),
         cached => format!(" ({} cached)", count(cached)),
     };
     let tokens =
-        format!("{} tokens in{cached}, {} out", count(usage.input_tokens), count(usage.output_tokens));
+        format!("{what}{} tokens in{cached}, {} out", count(usage.input_tokens), count(usage.output_tokens));
     match usage.micro_usd {
         Some(micros) => format!("{tokens}, {}", Usd::from_micros(micros)),
         None => format!("{tokens}, price unknown"),

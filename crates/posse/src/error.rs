@@ -89,6 +89,9 @@ pub enum Error {
         /// Why not.
         problem: ApplyError,
     },
+    /// There is a file where a run was to be written, and it was not to be replaced.
+    #[error("{}: it is there already", .0.display())]
+    ExportExists(PathBuf),
     /// A run could not be written into a file; nothing is there under its name.
     #[error("{path}: {problem}", path = .path.display())]
     NotExported {

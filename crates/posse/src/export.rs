@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -172,7 +172,7 @@ struct Exporting {
 impl Exporting {
     fn export(mut self) -> Result<Exported, Error> {
         if !self.overwrite && self.to.symlink_metadata().is_ok() {
-            return Err(self.failed("it is there already"));
+            return Err(Error::ExportExists(self.to));
         }
         let mut survey = Survey::default();
         self.clean_journal(&mut survey);
@@ -268,7 +268,10 @@ impl Exporting {
         let unfinished =
             folder.join(format!(".{}.{}.unfinished", name.to_string_lossy(), std::process::id()));
         let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished);
-        let file = opened.map_err(|error| self.failed(error))?;
+        let file = opened.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => self.failed(format!("the folder {} does not exist", folder.display())),
+            _ => self.failed(error),
+        })?;
         let written = self.write_to(file, manifest).and_then(|bytes| {
             let named = if self.overwrite {
                 fs::rename(&unfinished, &self.to)
@@ -277,7 +280,10 @@ impl Exporting {
                 fs::hard_link(&unfinished, &self.to)
             };
             let synced = named.and_then(|()| File::open(&folder)?.sync_all());
-            synced.map(|()| bytes).map_err(|error| self.failed(error))
+            synced.map(|()| bytes).map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => Error::ExportExists(self.to.clone()),
+                _ => self.failed(error),
+            })
         });
         // Gone already where it was renamed.
         drop(fs::remove_file(&unfinished));

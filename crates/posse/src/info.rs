@@ -167,6 +167,8 @@ pub struct RunInfo {
     pub ended_at_ms: Option<i64>,
     /// The working directory.
     pub dir: String,
+    /// Whether it is a recorded run, run again: what its figures tell was spent when it was recorded, not by this run.
+    pub is_replay: bool,
     /// The agents, parents before children.
     pub agents: Vec<AgentInfo>,
     /// What each depth spent.
@@ -194,6 +196,7 @@ impl RunInfo {
             created_at_ms: entry.row.created_at_ms,
             ended_at_ms: entry.row.ended_at_ms,
             dir: entry.row.dir,
+            is_replay: crate::replayed(&entry.row.model).is_some(),
             agents,
             by_depth,
         })
@@ -211,8 +214,10 @@ pub struct Finished {
     pub text: String,
     /// Why it failed.
     pub failure: Option<(FailKind, String)>,
-    /// What the tree spent.
+    /// What the tree spent; a replay, what was spent when it was recorded.
     pub usage: Usage,
+    /// Whether it is a recorded run, run again.
+    pub is_replay: bool,
     /// The turns of the tree.
     pub turns: u64,
     /// How many agents it had.
@@ -233,6 +238,7 @@ impl Finished {
             text,
             failure,
             usage: figures.usage,
+            is_replay: false,
             turns: figures.turns,
             agents: 0,
             failed: failed.to_vec(),

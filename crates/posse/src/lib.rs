@@ -271,7 +271,9 @@ impl Posse {
     }
 
     async fn with_count(&self, mut finished: Finished) -> Result<Finished, Error> {
-        finished.agents = self.store.agents(&self.key(&finished.run)).await?.len() as u64;
+        let info = self.get(&finished.run).await?;
+        finished.agents = info.agents.len() as u64;
+        finished.is_replay = info.is_replay;
         if finished.result.is_some() {
             // Only told: a directory that cannot be looked at does not change how the run ended.
             finished.disk_bytes = self.disk_bytes(&finished.run).await.ok().flatten();

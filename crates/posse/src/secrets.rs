@@ -26,6 +26,10 @@ fn word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
+fn alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
 fn upper(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte.is_ascii_digit()
 }
@@ -43,6 +47,16 @@ const SHAPES: &[Shape] = &[
     Shape { name: "a Google key", prefix: "AIza", least: 35, of: word },
     Shape { name: "an xAI key", prefix: "xai-", least: 20, of: word },
     Shape { name: "a Groq key", prefix: "gsk_", least: 20, of: word },
+    Shape { name: "a Hugging Face token", prefix: "hf_", least: 30, of: alphanumeric },
+    Shape { name: "a GitLab token", prefix: "glpat-", least: 20, of: word },
+    Shape { name: "a Slack token", prefix: "xoxa-", least: 10, of: word },
+    Shape { name: "a Slack token", prefix: "xoxb-", least: 10, of: word },
+    Shape { name: "a Slack token", prefix: "xoxp-", least: 10, of: word },
+    Shape { name: "a Slack token", prefix: "xoxr-", least: 10, of: word },
+    Shape { name: "a Slack token", prefix: "xoxs-", least: 10, of: word },
+    Shape { name: "an npm token", prefix: "npm_", least: 36, of: alphanumeric },
+    Shape { name: "a Stripe key", prefix: "sk_live_", least: 16, of: alphanumeric },
+    Shape { name: "a Stripe key", prefix: "rk_live_", least: 16, of: alphanumeric },
 ];
 
 /// What is looked for.
@@ -200,6 +214,16 @@ mod tests {
             format!("ghp_{tail}"),
             format!("github_pat_{tail}"),
             format!("AIza{tail}"),
+            format!("hf_{tail}"),
+            format!("glpat-{tail}"),
+            format!("xoxa-{tail}"),
+            format!("xoxb-12345678901-{tail}"),
+            format!("xoxp-{tail}"),
+            format!("xoxr-{tail}"),
+            format!("xoxs-{tail}"),
+            format!("npm_{tail}"),
+            format!("sk_live_{tail}"),
+            format!("rk_live_{tail}"),
             "AKIA0123456789ABCDEF".to_owned(),
             format!("-----BEGIN RSA PRIVATE KEY-----\\n{tail}\\n-----END RSA PRIVATE KEY-----"),
             format!("-----BEGIN PRIVATE KEY-----\n{tail}\n-----END PRIVATE KEY-----"),
@@ -218,6 +242,10 @@ mod tests {
             "task-0123456789012345678901234567890",
             "sk-short",
             "AKIAIO",
+            "npm_config_registry_of_the_whole_project_and_more",
+            "hf_hub_download_of_all_the_files_of_a_model",
+            "xoxo-0123456789012345",
+            "sk_live_mode",
             "-----BEGIN CERTIFICATE-----",
             "skill: sk-",
             "the aws_secret_access_key is not here",

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::ids::RunArg;
 use crate::output::{Output, note};
 use crate::runtime;
-use crate::text::bytes;
+use crate::text::{bytes, plural};
 
 /// What the name of a variable has that holds a secret.
 const SECRET_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
@@ -119,12 +119,14 @@ fn json(exported: &Exported) -> Value {
 fn tell(exported: &Exported) {
     let Exported { run, events, blobs, files, file_bytes, .. } = exported;
     let base = if exported.has_base {
-        format!("{files} files it began with ({})", bytes(*file_bytes))
+        format!("{} it began with ({})", plural(*files, "file"), bytes(*file_bytes))
     } else {
         "no files: it worked in its folder as it was".to_owned()
     };
     note(&format!(
-        "run {run}: {events} events, {blobs} long texts, {base}; {} in all",
+        "run {run}: {}, {}, {base}; {} in all",
+        plural(*events, "event"),
+        plural(*blobs, "long text"),
         bytes(exported.bytes)
     ));
     for (name, size) in &exported.large_files {
@@ -135,16 +137,16 @@ fn tell(exported: &Exported) {
     }
     if exported.secrets > 0 {
         note(&format!(
-            "{} secrets were replaced by a mark. The hashes of what they stood in do not fit any more, and a replay \
-             compares those requests by their text:",
-            exported.secrets
+            "replaced by a mark: {}. The hashes of the texts around do not fit any more, and a replay compares those \
+             requests by their text:",
+            plural(exported.secrets, "secret")
         ));
         for place in exported.secret_places.iter().take(PLACES_SHOWN) {
             note(&format!("  {place}"));
         }
         let more = exported.secret_places.len().saturating_sub(PLACES_SHOWN);
         if more > 0 {
-            note(&format!("  and {more} more places (`--json` lists them)"));
+            note(&format!("  and {} (`--json` lists them)", plural(more as u64, "more place")));
         }
     }
 }

@@ -28,7 +28,8 @@ const NAME_MAX_CHARS: usize = 40;
 
 /// Show what was spent: of one run by agent, depth and model, or of all runs by model and day
 ///
-/// Money is counted with the prices of the time of each call; with one unknown price in it, a sum is unknown.
+/// Money is counted with the prices of the time of each call; with one unknown price in it, a sum is unknown. Replays
+/// spend nothing and are left out of the sums over all runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatsArgs {
     /// The run [default: all runs]
@@ -53,7 +54,7 @@ pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliErro
         let all = runtime::looking(AllRuns::of(&posse))?;
         if args.json {
             output.json(&all.json())?;
-        } else if all.runs == 0 {
+        } else if all.runs + all.replays == 0 {
             note("no runs yet; `posse demo` shows one");
         } else {
             output.own(&all.page())?;
@@ -100,6 +101,8 @@ fn total(agents: &[AgentInfo]) -> Sum {
 #[derive(Debug, Default)]
 struct AllRuns {
     runs: u64,
+    /// Recorded runs that were run again: they spent nothing, so they are in no sum.
+    replays: u64,
     total: Sum,
     by_model: Sums,
     by_day: Sums,
@@ -109,6 +112,10 @@ impl AllRuns {
     async fn of(posse: &Posse) -> Result<Self, CliError> {
         let mut all = Self::default();
         for run in posse.runs("", RUNS_MAX).await? {
+            if posse::replayed(&run.model).is_some() {
+                all.replays += 1;
+                continue;
+            }
             let agents = posse.get(&run.run).await?.agents;
             let day = all.by_day.entry(day(run.created_at_ms)).or_default();
             all.runs += 1;
@@ -123,7 +130,11 @@ impl AllRuns {
 
     fn page(&self) -> String {
         let agents = plural(self.total.agents, "agent");
-        let mut page = format!("{} with {agents}\n\n", plural(self.runs, "run"));
+        let mut page = format!("{} with {agents}", plural(self.runs, "run"));
+        if self.replays > 0 {
+            let _ = write!(page, "; left out: {}, which spent nothing", plural(self.replays, "replay"));
+        }
+        page.push_str("\n\n");
         page.push_str(&table("MODEL", self.by_model.iter().map(|(name, sum)| (name.clone(), *sum))));
         page.push('\n');
         page.push_str(&table("DAY", self.by_day.iter().rev().map(|(day, sum)| (day.clone(), *sum))));
@@ -137,6 +148,7 @@ impl AllRuns {
         struct Line {
             version: u32,
             runs: u64,
+            replays_left_out: u64,
             total: SumLine,
             by_model: Vec<SumLine>,
             by_day: Vec<SumLine>,
@@ -144,6 +156,7 @@ impl AllRuns {
         Line {
             version: VERSION,
             runs: self.runs,
+            replays_left_out: self.replays,
             total: SumLine::new(None, None, &self.total),
             by_model: self.by_model.iter().map(|(name, sum)| SumLine::new(Some(name), None, sum)).collect(),
             by_day: self.by_day.iter().map(|(day, sum)| SumLine::new(None, Some(day), sum)).collect(),
@@ -190,6 +203,8 @@ struct RunStats<'a> {
     version: u32,
     run: &'a str,
     status: &'a str,
+    /// Whether it is a recorded run, run again: nothing was spent, and the sums are those of the recording.
+    replay: bool,
     total: SumLine,
     by_model: Vec<SumLine>,
     by_depth: Vec<DepthStats>,
@@ -230,6 +245,7 @@ impl<'a> RunStats<'a> {
             version: VERSION,
             run: info.run.as_str(),
             status: status(&info.status, info.holder.as_ref()),
+            replay: info.is_replay,
             total: SumLine::new(None, None, &total(&info.agents)),
             by_model: by_model(&info.agents)
                 .iter()
@@ -249,6 +265,9 @@ fn run_page(info: &RunInfo) -> String {
         status(&info.status, info.holder.as_ref()),
         term::line(&info.title)
     );
+    if info.is_replay {
+        page.push_str("a replay: nothing was spent, and what follows was spent when it was recorded\n\n");
+    }
     let below = |agent: &AgentInfo| {
         let inside = info.agents.iter().filter(|other| is_within(other, agent)).count() as u64;
         let name = if agent.depth == 0 { agent.id.as_str() } else { agent.id.relative() };

@@ -9,7 +9,7 @@ use posse::{OnAsk, PriceTag, Rules};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::providers::{ProviderSettings, RawProvider};
+use super::providers::{ProviderName, ProviderSettings, RawProvider};
 use super::sandbox::RawSandbox;
 use super::search::RawSearch;
 use super::workspace::{RawGc, RawWorkspace};
@@ -27,7 +27,7 @@ struct RawSettings {
     model: Option<Spanned<String>>,
     agent: Option<RawAgent>,
     on_ask: Option<Spanned<OnAsk>>,
-    providers: Option<BTreeMap<String, RawProvider>>,
+    providers: Option<BTreeMap<ProviderName, RawProvider>>,
     prices: Option<BTreeMap<String, Spanned<PriceTag>>>,
     proxy: Option<Spanned<String>>,
     search: Option<RawSearch>,
@@ -98,7 +98,11 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         parallel: sourced(agent.parallel, path),
         on_ask: sourced(on_ask, path),
         base_url: None,
-        providers: ProviderSettings::sourced(providers.unwrap_or_default(), prices.unwrap_or_default(), path),
+        providers: ProviderSettings::sourced(
+            providers.unwrap_or_default(),
+            prices.unwrap_or_default(),
+            path,
+        )?,
         proxy: sourced(proxy, path),
         search: search.unwrap_or_default().sourced(path),
         sandbox: sandbox.unwrap_or_default().sourced(path),

@@ -9,6 +9,13 @@ use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
 use super::meant;
 use crate::error::CliError;
 
+/// Longest unknown key that an error repeats whole.
+const SHOWN_MAX_CHARS: usize = 40;
+/// Characters that are repeated of one that is longer, or looks like a secret.
+const SECRET_SHOWN_CHARS: usize = 4;
+/// A longer name with digits in it is taken for a secret.
+const PLAIN_MAX_BYTES: usize = 15;
+
 /// The error of a settings file that could not be read.
 pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> CliError {
     let cause = innermost(error);
@@ -21,7 +28,7 @@ pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> CliError {
         Error::SerdeUnknownField { .. } | Error::SerdeMissingField { .. } | Error::DuplicateMappingKey { .. }
     );
     let key = at.and_then(|at| key_before(text, at)).filter(|_| !names_itself);
-    let problem = key.map_or(problem.clone(), |key| format!("{key}: {problem}"));
+    let problem = key.map_or(problem.clone(), |key| format!("{}: {problem}", shown(key)));
     CliError::usage(format!("{}{place}: {problem}", path.display()))
         .hint("mend the settings file; nothing was done")
 }
@@ -30,10 +37,15 @@ fn describe(error: &Error) -> String {
     match error {
         Error::SerdeUnknownField { field, expected, .. } => {
             let hint = meant(field, expected.iter().copied());
-            format!("unknown key `{field}`{hint}; known are {}", expected.join(", "))
+            format!("unknown key `{}`{hint}; known are {}", shown(field), expected.join(", "))
+        }
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            format!("`{}` is not one of {}", shown(variant), expected.join(", "))
         }
         Error::SerdeMissingField { field, .. } => format!("the key `{field}` is missing"),
-        Error::DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` is written twice"),
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key `{}` is written twice", shown(key))
+        }
         Error::InvalidScalar { ty, .. } => format!("expected {}", kind(ty)),
         Error::Unexpected { expected, .. } => format!("expected {}", kind(expected)),
         Error::SerdeInvalidType { unexpected, expected, .. }
@@ -41,6 +53,17 @@ fn describe(error: &Error) -> String {
             format!("found {unexpected}, expected {expected}")
         }
         other => UserMessageFormatter.format_message(other).into_owned(),
+    }
+}
+
+/// A key as an error repeats it: a secret that was written in a key's place is not repeated whole.
+pub(super) fn shown(key: &str) -> Cow<'_, str> {
+    let has_digit = key.bytes().any(|byte| byte.is_ascii_digit());
+    let is_secret = key.starts_with("sk-") || has_digit && key.len() > PLAIN_MAX_BYTES;
+    if is_secret || key.chars().count() > SHOWN_MAX_CHARS {
+        format!("{}…", key.chars().take(SECRET_SHOWN_CHARS).collect::<String>()).into()
+    } else {
+        key.into()
     }
 }
 

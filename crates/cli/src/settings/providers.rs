@@ -13,8 +13,38 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::file::sourced;
+use super::problem::shown;
 use super::{Origin, Sourced};
 use crate::error::CliError;
+
+/// Names that stand for models without a provider: a provider of this name could not be reached.
+const TAKEN: [&str; 2] = ["scripted", "replay"];
+
+/// The name of one of `providers`: the first part of its models' names.
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(try_from = "String")]
+pub(super) struct ProviderName(String);
+
+impl TryFrom<String> for ProviderName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let wrong = |why: &str| Err(format!("`{}` cannot be the name of a provider: {why}", shown(&name)));
+        match name.as_str() {
+            "" => wrong("it is empty"),
+            taken if TAKEN.contains(&taken) => {
+                wrong(&format!("`{taken}/…` are models without one; choose another"))
+            }
+            other if other.contains('/') => {
+                wrong("what follows the first `/` is the model; leave the `/` out")
+            }
+            other if other.contains(|c: char| c.is_whitespace() || c.is_control()) => {
+                wrong("it has spaces in it; leave them out")
+            }
+            _ => Ok(Self(name)),
+        }
+    }
+}
 
 /// The shape of one of `providers` in the file.
 #[derive(Default, Deserialize)]
@@ -70,15 +100,26 @@ pub(crate) struct ProviderSettings {
 impl ProviderSettings {
     /// What the file says, with where it says so.
     pub(super) fn sourced(
-        providers: BTreeMap<String, RawProvider>,
+        providers: BTreeMap<ProviderName, RawProvider>,
         prices: BTreeMap<String, Spanned<PriceTag>>,
         path: &Path,
-    ) -> Self {
+    ) -> Result<Self, CliError> {
         let tagged = |(name, tag)| Some((name, sourced(Some(tag), path)?));
-        Self {
-            words: providers.into_iter().map(|(name, raw)| (name, raw.words(path))).collect(),
+        let words = |(ProviderName(name), raw): (ProviderName, RawProvider)| {
+            let words = raw.words(path);
+            match &words.key {
+                Some(key) if words.key_env.is_some() => Err(CliError::usage(format!(
+                    "{}: providers.{name} has `key` and `key_env`: which of them counts?",
+                    key.origin()
+                ))
+                .hint("leave one of them out; nothing was done")),
+                _ => Ok((name, words)),
+            }
+        };
+        Ok(Self {
+            words: providers.into_iter().map(words).collect::<Result<_, _>>()?,
             prices: prices.into_iter().filter_map(tagged).collect(),
-        }
+        })
     }
 
     /// These settings, and where they are silent the others.
@@ -188,6 +229,23 @@ prices:
             ("providers:\n  lab: {requests_per_minute: 0}\n", "settings.yaml:2: "),
             ("providers:\n  lab: {key: sk-canary, tools: none}\n", "settings.yaml:2: "),
             ("prices:\n  lab/x: {input: 1}\n", "the key `output` is missing"),
+            (
+                "model: x\nproviders:\n  scripted: {key: k}\n",
+                "settings.yaml:3: `scripted` cannot be the name of a provider",
+            ),
+            ("providers:\n  replay: {key: k}\n", "settings.yaml:2: `replay` cannot be"),
+            ("providers:\n  my lab: {key: k}\n", "settings.yaml:2: `my lab` cannot be"),
+            ("providers:\n  lab/x: {key: k}\n", "settings.yaml:2: `lab/x` cannot be"),
+            (
+                "providers:\n  lab:\n    key: canary\n    key_env: LAB\n",
+                "settings.yaml:3: providers.lab has `key` and `key_env`",
+            ),
+            ("providers:\n  lab:\n    sk-canary: x\n", "settings.yaml:3: unknown key `sk-c…`; known are"),
+            ("providers:\n  lab:\n    0123456789canary: x\n", "settings.yaml:3: unknown key `0123…`"),
+            ("x-a-long-text-of-many-words-that-is-no-canary: x\n", "settings.yaml:1: unknown key `x-a-…`"),
+            ("providers:\n  lab: sk-canary\n", "settings.yaml:2: "),
+            ("providers:\n  lab: {format: sk-canary}\n", "settings.yaml:2: "),
+            ("providers:\n  lab: {concurrent: sk-canary}\n", "settings.yaml:2: "),
             ("prices:\n  lab/x: {input: -1, output: 2}\n", "settings.yaml:2: "),
         ] {
             let error = read(text).expect_err(text);

@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::json::{EventLine, ResultLine};
 use crate::output::{Output, note};
 use crate::term;
-use crate::text::{bytes, plural, spent};
+use crate::text::{bytes, plural, spent_by_run};
 use live::Live;
 
 /// Most paths that the end of a run lists as left out.
@@ -190,7 +190,7 @@ fn indented(reason: &str) -> String {
 pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
     let figures = if with_figures {
         let (agents, turns) = (plural(finished.agents, "agent"), plural(finished.turns, "turn"));
-        format!(": {agents}, {turns}, {}", spent(&finished.usage))
+        format!(": {agents}, {turns}, {}", spent_by_run(&finished.usage, finished.is_replay))
     } else {
         String::new()
     };

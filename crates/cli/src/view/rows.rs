@@ -240,7 +240,7 @@ fn totals(tree: &Tree, now_ms: i64) -> Row {
         }
     }
     parts.push(plural(tree.turns, "turn"));
-    parts.push(crate::text::spent(&tree.usage));
+    parts.push(crate::text::spent_by_run(&tree.usage, tree.is_replay));
     let is_over = tree.root().is_some_and(|root| root.stage.is_over());
     let until = if is_over { tree.last_at_ms } else { now_ms };
     let elapsed = until.saturating_sub(tree.started_at_ms).max(0).cast_unsigned();

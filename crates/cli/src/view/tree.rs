@@ -138,6 +138,8 @@ pub(crate) struct Tree {
     root: Option<AgentId>,
     /// What the whole tree spent.
     pub(crate) usage: Usage,
+    /// Whether the run is a recorded one, run again.
+    pub(crate) is_replay: bool,
     /// Its turns.
     pub(crate) turns: u64,
     /// When the run started, in milliseconds since 1970.
@@ -196,6 +198,7 @@ impl Tree {
             EventBody::RunStarted(e) => {
                 self.started_at_ms = event.at_ms;
                 let execution = &e.contract.execution;
+                self.is_replay = posse::replayed(&execution.model).is_some();
                 let mut root = Agent::new(
                     event.agent_id.clone(),
                     &execution.definition,
