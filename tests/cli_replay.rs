@@ -315,6 +315,17 @@ fn keys_are_not_in_a_bundle_and_it_replays_without_them() {
 }
 
 #[test]
+fn one_of_a_thing_is_told_as_one() {
+    let home = Home::new();
+    home.write("token.txt", "glpat-A1b2C3d4E5f6G7h8I9j0\n");
+    let run = recorded(&home, "- reply: {text: done}\n");
+    let done = home.posse(&["export", &run]).exits(0);
+    assert!(done.stderr.contains("replaced by a mark: 1 secret."), "{}", done.stderr);
+    assert!(done.stderr.contains("2 files it began with"), "script and token: {}", done.stderr);
+    assert!(done.stderr.contains("file token.txt: a GitLab token"), "{}", done.stderr);
+}
+
+#[test]
 fn an_existing_file_is_replaced_only_by_force_and_nothing_is_left_beside_it() {
     let home = Home::new();
     let run = recorded(&home, "- reply: {text: done}\n");
