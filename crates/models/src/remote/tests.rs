@@ -74,6 +74,17 @@ async fn failure(server: &Server) -> ModelFailure {
     call_at(Format::Chat, &server.base_url).await.expect_err("a failure")
 }
 
+#[test]
+fn a_header_that_cannot_be_sent_is_told_and_not_left_out() {
+    let endpoint = endpoint(Format::Chat, "https://h.example/v1");
+    let line = Line::new("vendor".into(), endpoint.limits);
+    let model = Remote::new(&endpoint, "some-model", FACTS, &Http::new(), line, &TextModels::default());
+    let sent = model.shared.headers(&[("x-version", "1".to_owned())]).expect("headers");
+    assert_eq!(sent["x-version"], "1");
+    let problem = model.shared.headers(&[("x-version", "1\n2".to_owned())]).expect_err("a line break");
+    assert!(problem.message.contains("header `x-version`"), "{}", problem.message);
+}
+
 #[tokio::test]
 async fn an_answer_is_shown_as_it_comes_and_given_whole() {
     let server =
