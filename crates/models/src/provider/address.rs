@@ -1,6 +1,5 @@
 //! Checks what a person gave as a base URL or as a key, before anything is sent.
 
-use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
 use url::Url;
@@ -10,7 +9,7 @@ use crate::endpoint::Format;
 /// Longest key that is accepted.
 const KEY_MAX_BYTES: usize = 16 * 1024;
 /// The port of a local Ollama.
-const OLLAMA_PORT: u16 = 11434;
+const OLLAMA_PORT: &str = "11434";
 
 /// What documentation shows at the end of an address, and a format adds itself.
 const CALL_PATHS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
@@ -59,36 +58,35 @@ fn not_one(text: &str) -> String {
 }
 
 /// `OLLAMA_HOST` as Ollama reads it: the scheme, the host and the port may be missing, and the address that a server
-/// listens on is not one to connect to.
+/// listens on is not one to connect to. With a scheme, the port is the scheme's.
 pub(super) fn ollama_host(text: &str) -> String {
     let text = text.trim().trim_end_matches('/');
-    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+    let (scheme, rest, usual_port) =
+        text.split_once("://").map_or(("http", text, OLLAMA_PORT), |(scheme, rest)| (scheme, rest, ""));
     let (authority, path) = rest.split_once('/').map_or((rest, String::new()), |(a, p)| (a, format!("/{p}")));
     let (host, port) = host_and_port(authority);
+    let port = port.unwrap_or(usual_port);
     let host = match host {
         "" | "0.0.0.0" | "::" | "[::]" => "localhost".to_owned(),
         bare if bare.parse::<Ipv6Addr>().is_ok() => format!("[{bare}]"),
         other => other.to_owned(),
     };
     let whole = format!("{scheme}://{host}:{port}{path}");
-    // A scheme's own port is left out, as everywhere.
+    // The parser leaves out a port that is empty or the scheme's own.
     Url::parse(&whole).map_or(whole, |url| url.as_str().trim_end_matches('/').to_owned())
 }
 
 /// A host and a port, of which one may be missing. An address of many colons has no port unless it has brackets.
-fn host_and_port(authority: &str) -> (&str, Cow<'_, str>) {
-    let usual = || OLLAMA_PORT.to_string().into();
+fn host_and_port(authority: &str) -> (&str, Option<&str>) {
     if authority.parse::<u16>().is_ok() {
-        return ("", authority.into());
+        return ("", Some(authority));
     }
     if authority.parse::<Ipv6Addr>().is_ok() || authority.ends_with(']') {
-        return (authority, usual());
+        return (authority, None);
     }
-    match authority.rsplit_once(':') {
-        Some((host, "")) => (host, usual()),
-        Some((host, port)) => (host, port.into()),
-        None => (authority, usual()),
-    }
+    authority
+        .rsplit_once(':')
+        .map_or((authority, None), |(host, port)| (host, Some(port).filter(|port| !port.is_empty())))
 }
 
 /// The key without space around it, or what is wrong with it. It is never repeated.
@@ -170,7 +168,8 @@ mod tests {
             (":18555", "http://localhost:18555"),
             ("http://:18555", "http://localhost:18555"),
             ("gpu.lan:", "http://gpu.lan:11434"),
-            ("https://gpu.lan/ollama/", "https://gpu.lan:11434/ollama"),
+            ("https://gpu.lan/ollama/", "https://gpu.lan/ollama"),
+            ("http://[::1]", "http://[::1]"),
         ] {
             assert_eq!(ollama_host(text), expected, "{text}");
         }
