@@ -116,6 +116,19 @@ fn a_limit_of_money_needs_the_price_of_every_model() {
 }
 
 #[test]
+fn a_limit_of_money_works_with_a_model_that_posse_chose() {
+    for (provider, variable) in [("openrouter", "OPENROUTER_API_KEY"), ("groq", "GROQ_API_KEY")] {
+        let home = Home::new();
+        let mock = family();
+        home.write_settings(&format!("providers:\n  {provider}: {{base_url: '{}'}}\n", mock.url()));
+        let mut command = home.command(&["run", "--json", "--max-usd", "100", "go"]);
+        command.env(variable, KEY.1);
+        let result = Done::of(command).exits(0).result();
+        assert!(result["usage"]["usd"].as_f64().is_some_and(|usd| usd > 0.0), "{provider}: {result}");
+    }
+}
+
+#[test]
 fn a_run_ends_with_its_money_and_with_its_time() {
     let home = Home::new();
     let mock = family();
