@@ -111,8 +111,8 @@ pub struct Recording {
     started: RunStarted,
     plan: Option<Plan>,
     agents: BTreeMap<String, Agent>,
-    /// The tools that were offered, by their hash.
-    tools: HashMap<Hash, Text>,
+    /// The system prompts and the tools that were offered, by their hash.
+    texts: HashMap<Hash, Text>,
     has_ended: bool,
     has_changed_texts: bool,
 }
@@ -130,7 +130,7 @@ impl Recording {
             started: (**started).clone(),
             plan: None,
             agents: BTreeMap::new(),
-            tools: HashMap::new(),
+            texts: HashMap::new(),
             has_ended: false,
             has_changed_texts: false,
         };
@@ -155,8 +155,10 @@ impl Recording {
             }
             EventBody::ModelCalled(called) => {
                 if let Some(preamble) = &called.preamble {
-                    if let Some(text) = &preamble.tools_text {
-                        self.tools.insert(preamble.tools, text.clone());
+                    let texts =
+                        [(preamble.system, &preamble.system_text), (preamble.tools, &preamble.tools_text)];
+                    for (hash, text) in texts {
+                        self.texts.extend(text.clone().map(|text| (hash, text)));
                     }
                     agent.preamble.get_or_insert_with(|| preamble.clone());
                 }
@@ -244,11 +246,11 @@ impl Recording {
     /// The request of a recorded call, folded from the journal.
     pub fn request(&self, agent: &str, call: &RecordedCall) -> RecordedRequest {
         let preamble = self.agents.get(agent).and_then(|agent| agent.preamble.as_deref());
-        let tools = preamble.and_then(|preamble| self.tools.get(&preamble.tools));
+        let text = |hash: &Hash| self.texts.get(hash).map(Text::to_shared);
         let messages = self.conversation(agent, call.place + 1, 0).messages().to_vec();
         RecordedRequest {
-            system: preamble.map(|preamble| preamble.system.to_shared()),
-            tools: tools.map(Text::to_shared),
+            system: preamble.and_then(|preamble| text(&preamble.system)),
+            tools: preamble.and_then(|preamble| text(&preamble.tools)),
             messages,
         }
     }

@@ -71,9 +71,7 @@ impl EventBody {
                 std::iter::once(&mut e.output).chain(images).collect()
             }
             EventBody::ModelCalled(e) => match &mut e.preamble {
-                Some(preamble) => {
-                    std::iter::once(&mut preamble.system).chain(&mut preamble.tools_text).collect()
-                }
+                Some(preamble) => preamble.system_text.iter_mut().chain(&mut preamble.tools_text).collect(),
                 None => Vec::new(),
             },
             EventBody::ToolInterrupted(e) => vec![&mut e.output],

@@ -415,8 +415,11 @@ pub struct ModelCalled {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preamble {
-    /// The system prompt.
-    pub system: Text,
+    /// Hash of the system prompt.
+    pub system: Hash,
+    /// The system prompt; once per run, in the first call that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_text: Option<Text>,
     /// Hash of the tools offered, as JSON.
     pub tools: Hash,
     /// The tools offered, as JSON; once per run, in the first call that has them.

@@ -157,8 +157,8 @@ pub(crate) struct Driver {
     fresh: Vec<AgentId>,
     system_texts: HashMap<String, (Arc<str>, Hash)>,
     tool_lists: HashMap<String, Arc<preamble::ToolList>>,
-    /// The lists of tools whose text is in the journal.
-    told_tools: HashSet<Hash>,
+    /// The system prompts and lists of tools whose text is in the journal.
+    kept_texts: HashSet<Hash>,
     /// The recorded run that this one repeats.
     replaying: Option<Replaying>,
     /// What the run needs and is not there: its directory, or an agent's model.
@@ -226,7 +226,7 @@ impl Driver {
             fresh: Vec::new(),
             system_texts: HashMap::new(),
             tool_lists: HashMap::new(),
-            told_tools: HashSet::new(),
+            kept_texts: HashSet::new(),
             replaying: replay.map(Replaying::new),
             missing: None,
             poisoned: None,
@@ -602,6 +602,7 @@ impl Driver {
             model,
             facts,
             system,
+            system_hash: text_hash,
             tools,
             preamble,
             asking: None,

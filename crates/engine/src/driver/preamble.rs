@@ -44,12 +44,13 @@ pub(super) fn of(text_hash: &Hash, system: &str, tools: &ToolList) -> (Hash, u64
 
 impl Driver {
     /// What the journal keeps of an agent's preamble with its first call, so that a replay can show what is different.
-    /// The tools' text is long, and the same for most agents of a run: it is kept once.
+    /// The texts are long, and the same for many agents of a run: each is kept once.
     pub(super) fn preamble_to_keep(&mut self, id: &AgentId) -> Option<Box<Preamble>> {
         let session = self.sessions.get(id)?;
-        let tools = &session.tools;
-        let tools_text = self.told_tools.insert(tools.hash).then(|| tools.text.clone().into());
-        Some(Box::new(Preamble { system: session.system.clone().into(), tools: tools.hash, tools_text }))
+        let (system, tools) = (session.system_hash, session.tools.hash);
+        let system_text = self.kept_texts.insert(system).then(|| session.system.clone().into());
+        let tools_text = self.kept_texts.insert(tools).then(|| session.tools.text.clone().into());
+        Some(Box::new(Preamble { system, system_text, tools, tools_text }))
     }
 
     /// The tools an agent is offered. One list for all agents of a definition with the same tools.

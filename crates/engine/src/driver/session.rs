@@ -70,6 +70,7 @@ pub(crate) struct Session {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) facts: ModelFacts,
     pub(crate) system: Arc<str>,
+    pub(crate) system_hash: Hash,
     pub(crate) tools: Arc<ToolList>,
     /// Hash and size of what every request of this agent begins with.
     pub(crate) preamble: (Hash, u64),

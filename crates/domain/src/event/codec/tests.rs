@@ -319,7 +319,8 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             request_hash: Hash::of(b"x"),
             reserved: Amount { input_tokens: 1, output_tokens: 2, micro_usd: None },
             preamble: Some(Box::new(Preamble {
-                system: text.into(),
+                system: Hash::of(b"s"),
+                system_text: Some(text.into()),
                 tools: Hash::of(b"t"),
                 tools_text: Some(text.into()),
             })),
