@@ -14,6 +14,9 @@ const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// What stands between a name and the process that uses it for a while.
 const TEMPORARY: &str = ".tmp-";
+/// What a temporary name ends with. Among refs git takes every file for one, but for these: what a killed process leaves
+/// there must not be read as a ref that points nowhere.
+const NO_REF: &str = ".lock";
 /// How often a directory is removed in which names come to be meanwhile: a workspace may just have been synced.
 const REMOVE_TRIES: usize = 8;
 
@@ -27,7 +30,7 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!("{TEMPORARY}{}-{number}", std::process::id()));
+    name.push(format!("{TEMPORARY}{}-{number}{NO_REF}", std::process::id()));
     path.with_file_name(name)
 }
 

@@ -146,6 +146,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_killed_process_leaves_among_refs_is_no_ref() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let git = |args: &[&str]| {
+            let done = std::process::Command::new("git").args(args).current_dir(dir.path()).output().expect("git");
+            (done.status.success(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+        };
+        assert!(git(&["init", "-q", "--bare", "."]).0);
+        let work = dir.path().join("refs/posse/work/a");
+        std::fs::create_dir_all(&work).expect("a directory");
+        disk::create_new(&disk::temporary(&work.join("1"))).expect("half a ref");
+        let (sound, said) = git(&["fsck", "--strict", "--no-progress"]);
+        assert!(sound && !said.contains("work/a"), "{said}");
+        assert_eq!(git(&["for-each-ref"]), (true, String::new()));
+    }
+
+    #[test]
     fn packed_refs_are_found() {
         let dir = tempfile::tempdir().expect("a directory");
         let one = Oid::from_bytes([1; 20]);
