@@ -4,12 +4,14 @@
 //! from the journal after a crash equals the one that was lost. What a driver does meanwhile (which call is in
 //! flight, who waits for a slot) is not its business.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod criteria;
+mod reply;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use posse_domain::canonical_json;
 use posse_domain::code::Code;
-use posse_domain::contract::{Contract, Criterion};
+use posse_domain::contract::Contract;
 use posse_domain::event::{
     EventBody, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause, SeenFile, Sender,
     ToolFinished, WriteIntent,
@@ -19,6 +21,10 @@ use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{Reply, ToolCall};
 use serde::{Deserialize, Serialize};
 
+use self::criteria::unanswered;
+pub(crate) use self::criteria::words;
+pub use self::reply::accept;
+use self::reply::signature;
 use crate::answer::{self, SchemaVerdict};
 use crate::conversation::{CallResult, Conversation, Message};
 use crate::definition::{first_message, retry_note};
@@ -632,27 +638,6 @@ fn is_mending(cause: Option<ReportCause>) -> bool {
     matches!(cause, Some(ReportCause::Schema | ReportCause::Criteria))
 }
 
-/// The criteria of a contract that are words.
-pub(crate) fn words(contract: &Contract) -> impl Iterator<Item = &String> {
-    contract.step.success_criteria.iter().filter_map(|criterion| match criterion {
-        Criterion::Words(words) => Some(words),
-        Criterion::Command(_) => None,
-    })
-}
-
-/// The numbers of the criteria that no line of a report is about. A line may be part of a list, or emphasised.
-fn unanswered(count: usize, report: &str) -> Vec<usize> {
-    let answered = |number: usize| {
-        let begins = format!("criterion {number}:");
-        report.lines().any(|line| {
-            let line = line.trim_start_matches(|c: char| c.is_whitespace() || "-*#>_`".contains(c));
-            let head: String = line.chars().filter(|c| !"*_`".contains(*c)).take(begins.len()).collect();
-            head.eq_ignore_ascii_case(&begins)
-        })
-    };
-    (1..=count).filter(|number| !answered(*number)).collect()
-}
-
 fn broken(cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) -> Broken {
     match cause {
         Some(ReportCause::Budget) => {
@@ -660,43 +645,6 @@ fn broken(cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) 
         }
         _ => Broken { kind: FailKind::Execution, code: Code::SubagentError, reason, report },
     }
-}
-
-/// What makes two calls the same. The order of fields does not matter.
-fn signature(call: &ToolCall) -> String {
-    format!("{}:{}", call.name, Hash::of(canonical_json(&call.input).as_bytes()))
-}
-
-/// Makes a reply fit to be journalled: every call has an id of its own. Gives the ids that had to be made up
-/// because the model repeated one; those calls are answered, not run.
-pub fn accept(mut reply: Reply) -> (Reply, Vec<String>) {
-    // An id that is made up may not be one that the model gave to another call.
-    let given: HashSet<String> = reply.calls.iter().map(|call| call.id.clone()).collect();
-    let mut taken: HashSet<String> = HashSet::with_capacity(reply.calls.len());
-    // The next number to try for an id: a reply may repeat one ten thousand times.
-    let mut next: HashMap<String, usize> = HashMap::new();
-    let mut repeated = Vec::new();
-    for (at, call) in reply.calls.iter_mut().enumerate() {
-        let nameless = call.id.is_empty();
-        if !nameless && taken.insert(call.id.clone()) {
-            continue;
-        }
-        let wanted = if nameless { format!("call_{}", at + 1) } else { std::mem::take(&mut call.id) };
-        let number = next.entry(wanted.clone()).or_insert(if nameless { 1 } else { 2 });
-        while call.id.is_empty() {
-            let id = if nameless && *number == 1 { wanted.clone() } else { format!("{wanted}~{number}") };
-            *number += 1;
-            if !given.contains(&id) && taken.insert(id.clone()) {
-                call.id = id;
-            }
-        }
-        // What the provider wrote names the call otherwise.
-        reply.raw = None;
-        if !nameless {
-            repeated.push(call.id.clone());
-        }
-    }
-    (reply, repeated)
 }
 
 #[cfg(test)]

@@ -74,9 +74,9 @@ impl Posse {
         if let Some(files) = self.files.clone() {
             entries.retain(|entry| !gone.iter().any(|run| run == entry.run.as_str()));
             let open = entries.into_iter().map(|entry| (entry.run.to_string(), is_open(&entry))).collect();
-            let cut_off = |error: tokio::task::JoinError| WorkspaceError::Damaged(error.to_string());
+            let broken = |error: tokio::task::JoinError| WorkspaceError::Damaged(error.to_string());
             let task = tokio::task::spawn_blocking(move || clean_files(&files, &open, cleaning, now));
-            let report = task.await.map_err(cut_off).and_then(|report| report);
+            let report = task.await.map_err(broken).and_then(|report| report);
             cleaned.add(report.map_err(Error::Cleaning)?);
         }
         // What would go is still there.

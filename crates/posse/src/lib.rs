@@ -88,8 +88,9 @@ pub use waits::ProviderWait;
 pub use work::{AppliedRun, ApplyWhich, Restored, SalvagedWork};
 pub use workspaces::WorkspaceSettings;
 
+use posse_domain::event::Event;
 use posse_engine::ports::{Holder, MailCommand, RunKey, Store, TenantId, Tool};
-use posse_engine::{Resumed, Runtime};
+use posse_engine::{HistoryError, Resumed, Runtime};
 
 /// What came of a resume.
 pub enum Resume {
@@ -251,7 +252,9 @@ impl Posse {
 
     /// Where a person said that a provider is when they started the run; see [`NewRun::base_url`].
     pub async fn base_url(&self, run: &RunId) -> Result<Option<GivenBaseUrl>, Error> {
-        let first = self.events(run, 0).try_next().await?;
+        let first = self.store.read(&self.key(run), 0, 1).await?.into_iter().next();
+        let first = first.map(|stored| Event::decode(&stored)).transpose();
+        let first = first.map_err(|error| Error::from(HistoryError::Event { seq: 1, error }))?;
         Ok(match first.map(|event| event.body) {
             Some(EventBody::RunStarted(started)) => started.terms.base_url,
             _ => None,

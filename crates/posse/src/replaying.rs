@@ -14,6 +14,7 @@ use posse_models::replay::{REPLAY, Replay as ReplayModel};
 
 use crate::base::{self, Layout};
 use crate::bundle::{self, BUNDLE_EXTENSION, BundleError};
+use crate::work::blocking;
 use crate::{Error, NewRun, Posse};
 
 use self::rights::Rights;
@@ -269,10 +270,10 @@ impl Posse {
             }
             _ => None,
         };
-        let (run, source) = (recorded.run().clone(), recorded.source.clone());
-        let task = tokio::task::spawn_blocking(move || {
+        let source = recorded.source.clone();
+        blocking(recorded.run(), move |run| {
             let failed = |problem: WorkspaceError| Error::Files { run: run.clone(), problem };
-            let dir = free_name(&home, &run).map_err(failed)?;
+            let dir = free_name(&home, run).map_err(failed)?;
             let mut layout = Layout::new(&dir).map_err(failed)?;
             match (&source, space) {
                 (Source::Bundle(path), _) => bundle::files(path, |file| {
@@ -290,12 +291,8 @@ impl Posse {
             }
             layout.finish(&home.git).map_err(failed)?;
             Ok(Some(dir))
-        });
-        let cut_off = |error: tokio::task::JoinError| Error::Files {
-            run: recorded.run().clone(),
-            problem: WorkspaceError::Damaged(format!("the work was cut off: {error}")),
-        };
-        task.await.map_err(cut_off)?
+        })
+        .await
     }
 
     /// Removes the folders of replays that have ended.

@@ -326,16 +326,17 @@ async fn looking<T: Send + 'static>(
     blocking(&run, move |run| act().map_err(|problem| Error::Files { run: run.clone(), problem })).await
 }
 
-async fn blocking<T: Send + 'static>(
+/// The same for what fails in ways of its own.
+pub(crate) async fn blocking<T: Send + 'static>(
     run: &RunId,
     act: impl FnOnce(&RunId) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let run = Arc::new(run.clone());
     let own = run.clone();
     let task = tokio::task::spawn_blocking(move || act(&own));
-    let cut_off = |error: tokio::task::JoinError| Error::Files {
+    let broken = |error: tokio::task::JoinError| Error::Files {
         run: (*run).clone(),
-        problem: WorkspaceError::Damaged(format!("the work was cut off: {error}")),
+        problem: WorkspaceError::Damaged(format!("the work broke off: {error}")),
     };
-    task.await.map_err(cut_off)?
+    task.await.map_err(broken)?
 }

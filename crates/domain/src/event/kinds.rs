@@ -1,12 +1,13 @@
 //! The list of event kinds, once: the enum, its wire names and its codec all come from here.
 
+use super::calls::{ModelCalled, ModelReplied, ProviderWaitEnded, ProviderWaitStarted};
 use super::codec::CodecError;
 use super::detail::{
     CancelRequested, ContextTrimmed, InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed,
-    MessageReceived, ModelCalled, ModelReplied, PermissionDecided, ProviderWaitEnded, ProviderWaitStarted,
-    RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResumed, RunStarted, SubagentAttempt,
-    SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted,
-    SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended, ToolInterrupted,
+    MessageReceived, PermissionDecided, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResumed,
+    RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
+    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended,
+    ToolInterrupted,
 };
 use super::files::{
     ChecksFailed, ChecksPassed, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted,

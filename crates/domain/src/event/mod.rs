@@ -1,5 +1,6 @@
 //! Durable records. Everything an agent or a run is can be folded from these, and from nothing else.
 
+mod calls;
 mod chain;
 mod codec;
 mod detail;
@@ -8,6 +9,7 @@ mod kinds;
 mod order;
 mod summary;
 
+pub use calls::*;
 pub use chain::{Encoded, Link, Stored, chain};
 pub use codec::{CodecError, EVENT_VERSION};
 pub use detail::*;

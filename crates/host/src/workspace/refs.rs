@@ -149,8 +149,12 @@ mod tests {
     fn what_a_killed_process_leaves_among_refs_is_no_ref() {
         let dir = tempfile::tempdir().expect("a directory");
         let git = |args: &[&str]| {
-            let done = std::process::Command::new("git").args(args).current_dir(dir.path()).output().expect("git");
-            (done.status.success(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+            let done =
+                std::process::Command::new("git").args(args).current_dir(dir.path()).output().expect("git");
+            (
+                done.status.success(),
+                String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned(),
+            )
         };
         assert!(git(&["init", "-q", "--bare", "."]).0);
         let work = dir.path().join("refs/posse/work/a");

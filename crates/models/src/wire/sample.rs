@@ -1,14 +1,14 @@
-//! What the tests of formats share.
+//! What the tests of tools in text, of Responses and of genai share beyond [`super::fixture`].
 
 use std::sync::Arc;
 
 use posse_agent::conversation::{CallResult, Message};
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::Purpose;
-use posse_domain::message::ToolCall;
 use posse_engine::ports::{ModelRequest, StreamPart};
-use serde_json::{Value, json};
+use serde_json::json;
 
+pub(crate) use super::fixture::{assistant, body};
 use super::{Abilities, Answer, Flow, Problem, StreamEvent, Target, Wire};
 
 /// A model that can do everything.
@@ -50,22 +50,8 @@ pub(crate) fn user(text: &str) -> Message {
     Message::User(text.into())
 }
 
-pub(crate) fn assistant(text: &str, calls: &[(&str, &str, Value)]) -> Message {
-    let call = |(id, name, input): &(&str, &str, Value)| ToolCall {
-        id: (*id).into(),
-        name: (*name).into(),
-        input: input.clone(),
-    };
-    Message::Assistant { text: text.into(), calls: calls.iter().map(call).collect(), raw: None }
-}
-
 pub(crate) fn result(call_id: &str, tool: &str, ok: bool, text: &str) -> CallResult {
     CallResult { call_id: call_id.into(), tool: tool.into(), ok, text: text.into(), images: Vec::new() }
-}
-
-/// The body that is sent, as JSON.
-pub(crate) fn body(wire: &impl Wire, target: &Target, request: &ModelRequest) -> Value {
-    serde_json::from_slice(&wire.request(target, request).body).expect("json")
 }
 
 /// Reads a recorded stream, which may be cut anywhere; also gives what was shown.
