@@ -50,4 +50,13 @@ pub struct Definition {
     pub rules: Vec<Rule>,
     /// How many of its agents may run at once in a run; none does not limit.
     pub parallel: Option<u32>,
+    /// The skills it may use; none means every skill there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<String>>,
+    /// Whether its agents work in the background unless the caller says otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
+    /// Whether its agents may give their conversation to children, if their parent may.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_share_history: bool,
 }

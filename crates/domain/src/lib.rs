@@ -19,6 +19,7 @@ pub mod object_id;
 pub mod ownership;
 pub mod permission;
 pub mod plan;
+pub mod skill;
 pub mod text;
 
 pub use canonical::canonical_json;

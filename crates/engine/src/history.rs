@@ -66,6 +66,14 @@ pub async fn fill(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<
     event.body.fill(&mut fetch).map_err(|error| StoreError::Failed(error.to_string()))
 }
 
+/// The first event of a run with its long texts; none if it cannot be read, which whoever reads the journal finds out.
+pub(crate) async fn first_event(store: &dyn Store, key: &RunKey) -> Result<Option<Event>, StoreError> {
+    let Some(stored) = store.read(key, 0, 1).await?.into_iter().next() else { return Ok(None) };
+    let Ok(mut event) = Event::decode(&stored) else { return Ok(None) };
+    fill(store, key, &mut event).await?;
+    Ok(Some(event))
+}
+
 /// The conversation of a closed child, as its last attempt left it.
 pub(crate) async fn conversation_of(
     store: &dyn Store,

@@ -19,15 +19,16 @@ use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Outcome, Run, TASK_PROMPT_MAX_BYTES};
 use posse_domain::permission::{Approvals, Grant, OnAsk, Rules, ToolSet};
 use posse_domain::plan::Plan;
+use posse_domain::skill::Catalogue;
 use posse_domain::text::first_line;
 use thiserror::Error;
 use tokio::sync::{broadcast, watch};
 
 use crate::deltas::{Delta, DeltaHub};
 use crate::driver::{Driver, OpenEvents, Progress, Replay, Seed, Stop};
-use crate::history::{HistoryError, fill, read_events};
+use crate::history::{HistoryError, fill, first_event, read_events};
 use crate::ports::{
-    Claim, Faults, Head, Holder, Models, RunKey, Store, StoreError, System, TenantId, Tool, Workspaces,
+    Claim, Faults, Head, Holder, Hooks, Models, RunKey, Store, StoreError, System, TenantId, Tool, Workspaces,
 };
 use crate::projection::Projection;
 
@@ -50,6 +51,8 @@ pub struct Parts {
     pub system: Arc<dyn System>,
     /// Where agents work; without it, all of them work in the run's directory.
     pub workspaces: Option<Arc<dyn Workspaces>>,
+    /// Programs of a person that hear of what agents do, and may object.
+    pub hooks: Option<Arc<dyn Hooks>>,
     /// Fault points, for tests.
     pub faults: Faults,
 }
@@ -61,13 +64,11 @@ pub struct RuntimeOptions {
     pub tenant: TenantId,
     /// How often leases are renewed; well below the store's lease time.
     pub heartbeat: Duration,
-    /// The project's notes for agents (`AGENTS.md`), part of every system prompt.
-    pub project_notes: Option<String>,
 }
 
 impl Default for RuntimeOptions {
     fn default() -> Self {
-        Self { tenant: TenantId::local(), heartbeat: Duration::from_secs(3), project_notes: None }
+        Self { tenant: TenantId::local(), heartbeat: Duration::from_secs(3) }
     }
 }
 
@@ -93,8 +94,20 @@ pub struct RunSpec {
     pub dir: String,
     /// The embedder's session, opaque.
     pub session_id: Option<String>,
-    /// The definitions the run can use.
+    /// What the root is told to do, where that is not the request as it was typed.
+    pub prompt: Option<String>,
+    /// The forked skill that is all the root does: no model is asked there. One of the catalogue.
+    pub skill: Option<String>,
+    /// The definitions the run can use: built in, or given to this run.
     pub definitions: Vec<Definition>,
+    /// The definitions and skills that were found on the machine. None has the name of one of `definitions`.
+    pub catalogue: Catalogue,
+    /// The project's instructions for agents (`AGENTS.md`), part of every system prompt.
+    pub agents_md: Option<String>,
+    /// Whether the root may give its conversation to children.
+    pub may_share_history: bool,
+    /// Whether who follows a task hears the events of sub-agents below it too.
+    pub include_sub_agent_events: bool,
     /// Base of the turn limit by depth.
     pub base_turns: Option<u32>,
     /// Deepest depth an agent may have.
@@ -109,6 +122,8 @@ pub struct RunSpec {
     pub close_on_completion: bool,
     /// Rules of the user's settings.
     pub operator_rules: Rules,
+    /// Rules of the project's settings.
+    pub project_rules: Rules,
     /// Rules of this run.
     pub run_rules: Rules,
     /// Where a person said that a provider is, for this run.
@@ -438,6 +453,7 @@ impl Runtime {
         let mut kept: Vec<Event> = Vec::new();
         let mut last_at_ms = 0;
         let mut problem = None;
+        let first = first_event(store, key).await?;
         let read = read_events(store, key, 0, |stored| {
             let seq = stored.seq;
             let bad = |text: String| HistoryError::Missing(text);
@@ -452,7 +468,8 @@ impl Runtime {
             let event = Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?;
             let applied = match &mut run {
                 Some(run) => run.apply(&event),
-                None => Run::begin(&event).map(|begun| run = Some(begun)),
+                // The beginning has texts that the run cannot do without.
+                None => Run::begin(first.as_ref().unwrap_or(&event)).map(|begun| run = Some(begun)),
             };
             if let Err(illegal) = applied {
                 problem = Some((seq, illegal.to_string()));
@@ -493,10 +510,9 @@ impl Runtime {
         if spec.request.len() > REQUEST_MAX_BYTES {
             return invalid("request", format!("has more than {REQUEST_MAX_BYTES} bytes"));
         }
-        let Some(definition) =
-            spec.definitions.iter().find(|d| d.name.eq_ignore_ascii_case(&spec.definition))
-        else {
-            let known: Vec<&str> = spec.definitions.iter().map(|d| d.name.as_str()).collect();
+        let known = || spec.definitions.iter().chain(&spec.catalogue.definitions);
+        let Some(definition) = known().find(|d| d.name.eq_ignore_ascii_case(&spec.definition)) else {
+            let known: Vec<&str> = known().map(|d| d.name.as_str()).collect();
             return invalid(
                 "agent",
                 format!("there is no agent `{}`; known are {}", spec.definition, known.join(", ")),
@@ -588,7 +604,7 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnaps
         },
         step: StepTerms {
             title: first_line(&spec.request, GOAL_MAX_CHARS),
-            description: spec.request.clone(),
+            description: spec.prompt.as_ref().unwrap_or(&spec.request).clone(),
             success_criteria: Vec::new(),
             owns: Vec::new(),
             required: true,
@@ -598,7 +614,7 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnaps
             rules: Rules::default(),
             can_spawn_children: spawns,
             max_delegation_depth: spec.max_depth,
-            may_share_history: false,
+            may_share_history: spec.may_share_history,
             on_ask: spec.on_ask,
         },
         execution: ExecutionTerms {
@@ -640,8 +656,13 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnaps
             approvals: spec.approvals.clone(),
             unowned_writers: spec.plan.as_ref().map_or(spec.unowned_writers, |plan| plan.unowned_writers),
             base_url: spec.base_url.clone(),
+            project_rules: spec.project_rules.clone(),
+            skill: spec.skill.clone(),
+            include_sub_agent_events: spec.include_sub_agent_events,
         },
         definitions: spec.definitions.clone(),
+        catalogue: (!spec.catalogue.is_empty()).then(|| spec.catalogue.to_json().into()),
+        agents_md: spec.agents_md.as_deref().map(Into::into),
         base,
     }
 }

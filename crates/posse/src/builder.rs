@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_engine::ports::{Faults, Model, Models, Store, System, TenantId, Tool};
+use posse_engine::ports::{Faults, Hooks, Model, Models, Store, System, TenantId, Tool};
 use posse_engine::{Parts, Runtime, RuntimeOptions};
 use posse_host::sandbox::{Sandbox, SandboxOptions};
 use posse_models::{Catalog, Prices, Providers};
@@ -41,6 +41,7 @@ pub struct PosseBuilder {
     sandbox: SandboxOptions,
     workspaces: Option<WorkspaceSettings>,
     search: Search,
+    hooks: Option<Arc<dyn Hooks>>,
     options: RuntimeOptions,
 }
 
@@ -60,6 +61,7 @@ impl Default for PosseBuilder {
             sandbox: SandboxOptions::default(),
             workspaces: Some(WorkspaceSettings::default()),
             search: Search::default(),
+            hooks: None,
             options: RuntimeOptions::default(),
         }
     }
@@ -191,9 +193,9 @@ impl PosseBuilder {
         self
     }
 
-    /// Text that is part of every agent's system prompt, such as a project's `AGENTS.md`.
-    pub fn project_notes(mut self, notes: impl Into<String>) -> Self {
-        self.options.project_notes = Some(notes.into());
+    /// Programs that hear of what agents do, and may object.
+    pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
+        self.hooks = Some(hooks);
         self
     }
 
@@ -266,7 +268,8 @@ impl PosseBuilder {
         let tenant = self.options.tenant.clone();
         let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
         let workspaces = workspaces.map(|all| Arc::new(all) as Arc<dyn posse_engine::ports::Workspaces>);
-        let parts = Parts { store, models, tools, system, workspaces, faults: self.faults };
+        let parts =
+            Parts { store, models, tools, system, workspaces, hooks: self.hooks, faults: self.faults };
         Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared, files, replays))
     }
 }

@@ -1,6 +1,8 @@
 //! A run to start.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use posse_agent::definition::Definitions;
@@ -9,6 +11,7 @@ use posse_domain::definition::Definition;
 use posse_domain::event::{GivenBaseUrl, UnownedWriters};
 use posse_domain::permission::{Approvals, OnAsk, Rules};
 use posse_domain::plan::Plan;
+use posse_domain::skill::Catalogue;
 use posse_engine::RunSpec;
 
 use crate::Error;
@@ -27,7 +30,14 @@ pub struct NewRun {
     model: Option<String>,
     dir: Option<String>,
     session_id: Option<String>,
+    prompt: Option<String>,
+    skill: Option<String>,
     definitions: Vec<Definition>,
+    catalogue: Catalogue,
+    agents_md: Option<String>,
+    may_share_history: bool,
+    include_sub_agent_events: bool,
+    project_rules: Rules,
     base_turns: Option<u32>,
     max_depth: Option<u32>,
     default_max_depth: Option<u32>,
@@ -55,7 +65,14 @@ impl NewRun {
             model: None,
             dir: None,
             session_id: None,
+            prompt: None,
+            skill: None,
             definitions: Vec::new(),
+            catalogue: Catalogue::default(),
+            agents_md: None,
+            may_share_history: false,
+            include_sub_agent_events: false,
+            project_rules: Rules::default(),
             base_turns: Some(DEFAULT_BASE_TURNS),
             max_depth: None,
             default_max_depth: None,
@@ -105,6 +122,50 @@ impl NewRun {
             self.definitions.retain(|known| known.name != definition.name);
             self.definitions.push(definition);
         }
+        self
+    }
+
+    /// Definitions and skills that were found on the machine. They come after those that were given to this run, and
+    /// before the built-in ones.
+    pub fn catalogue(mut self, found: Catalogue) -> Self {
+        self.catalogue = found;
+        self
+    }
+
+    /// What the root is told to do, where that is not the request as it was typed.
+    pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
+        self.prompt = Some(prompt.into());
+        self
+    }
+
+    /// Lets one forked skill carry out the request: the root asks no model, it has the skill's sub-agent as its only
+    /// child, and its report is that child's summary.
+    pub fn skill(mut self, name: impl Into<String>) -> Self {
+        self.skill = Some(name.into());
+        self
+    }
+
+    /// The project's instructions for agents (`AGENTS.md`), part of every system prompt of the run.
+    pub fn agents_md(mut self, text: impl Into<String>) -> Self {
+        self.agents_md = Some(text.into());
+        self
+    }
+
+    /// Whether the root may give its conversation to children that ask to share it.
+    pub fn may_share_history(mut self, may: bool) -> Self {
+        self.may_share_history = may;
+        self
+    }
+
+    /// Whether [`Posse::task_events`](crate::Posse::task_events) of an agent tells the events of sub-agents below it too.
+    pub fn include_sub_agent_events(mut self, include: bool) -> Self {
+        self.include_sub_agent_events = include;
+        self
+    }
+
+    /// Rules of the project's settings: one more layer, which can only narrow.
+    pub fn project_rules(mut self, rules: Rules) -> Self {
+        self.project_rules = rules;
         self
     }
 
@@ -238,10 +299,8 @@ impl NewRun {
                 return Err(Error::invalid("agents", problem));
             }
         }
-        let definitions = Definitions::builtin_and(self.definitions);
-        let root = definitions
-            .find(&self.definition)
-            .map_err(|unknown| Error::invalid("agent", unknown.to_string()))?;
+        let Known { definitions, catalogue, root } =
+            known(self.definitions, self.catalogue, &self.definition)?;
         Ok(RunSpec {
             definition: root.name.clone(),
             request: self.request,
@@ -266,7 +325,41 @@ impl NewRun {
             on_ask: self.on_ask,
             base_url: self.base_url,
             attended: self.attended,
-            definitions: definitions.iter().map(|definition| (**definition).clone()).collect(),
+            prompt: self.prompt,
+            skill: self.skill,
+            definitions,
+            catalogue,
+            agents_md: self.agents_md,
+            may_share_history: self.may_share_history,
+            include_sub_agent_events: self.include_sub_agent_events,
+            project_rules: self.project_rules,
         })
     }
+}
+
+/// What a run knows: what was given to it and is built in, what was found, and its root among them.
+struct Known {
+    definitions: Vec<Definition>,
+    catalogue: Catalogue,
+    root: Arc<Definition>,
+}
+
+/// Of one name the given definition counts, then the found one, then the built-in one.
+fn known(given: Vec<Definition>, found: Catalogue, root: &str) -> Result<Known, Error> {
+    let names: BTreeSet<String> = found.definitions.iter().map(|found| found.name.clone()).collect();
+    let is_given: BTreeSet<String> = given.iter().map(|given| given.name.clone()).collect();
+    let found_first = found.definitions.into_iter().filter(|found| !is_given.contains(&found.name));
+    let all = Definitions::builtin_and(found_first.chain(given).collect());
+    let root = all.find(root).map_err(|unknown| Error::invalid("agent", unknown.to_string()))?.clone();
+    let is_found =
+        |definition: &&Definition| names.contains(&definition.name) && !is_given.contains(&definition.name);
+    let (found_definitions, definitions): (Vec<_>, Vec<_>) =
+        all.iter().map(|definition| &**definition).partition(is_found);
+    let definitions = definitions.into_iter().cloned().collect();
+    let found_definitions = found_definitions.into_iter().cloned().collect();
+    Ok(Known {
+        definitions,
+        catalogue: Catalogue { definitions: found_definitions, skills: found.skills },
+        root,
+    })
 }

@@ -355,6 +355,7 @@ mod tests {
             network: false,
             limit: Duration::from_mins(1),
             stop: StopSignal::never(),
+            skills: Arc::default(),
         }
     }
 

@@ -117,6 +117,9 @@ pub(super) fn plain() -> Definition {
         default: Decision::Allow,
         rules: Vec::new(),
         parallel: None,
+        skills: None,
+        background: false,
+        may_share_history: false,
     }
 }
 

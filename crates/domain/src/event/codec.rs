@@ -61,7 +61,9 @@ impl EventBody {
     /// The texts of an event that may be long.
     fn texts_mut(&mut self) -> Vec<&mut Text> {
         match self {
-            EventBody::RunStarted(e) => vec![&mut e.request],
+            EventBody::RunStarted(e) => {
+                std::iter::once(&mut e.request).chain(&mut e.catalogue).chain(&mut e.agents_md).collect()
+            }
             EventBody::RunCompleted(e) => vec![&mut e.text],
             EventBody::RunFailed(e) => e.text.iter_mut().collect(),
             EventBody::SubagentWaitingForMerge(e) => vec![&mut e.report],

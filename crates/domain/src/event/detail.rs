@@ -40,6 +40,15 @@ pub struct RunTerms {
     /// Where a person said that a provider is, for this run. Never with a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<GivenBaseUrl>,
+    /// Rules of the project's settings.
+    #[serde(default, skip_serializing_if = "<[Rule]>::is_empty")]
+    pub project_rules: Rules,
+    /// The forked skill that is all the root does: no model is asked there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill: Option<String>,
+    /// Whether who follows a task hears the events of sub-agents below it too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub include_sub_agent_events: bool,
 }
 
 /// Where a provider is, as a person said it for one run.
@@ -70,6 +79,13 @@ pub struct RunStarted {
     pub terms: RunTerms,
     /// The definitions as they were when the run started; a run keeps them.
     pub definitions: Vec<Definition>,
+    /// What was found on the machine beyond those, as the JSON of a [`Catalogue`](crate::skill::Catalogue). Runs that
+    /// found the same share one text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalogue: Option<Text>,
+    /// The project's instructions for agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents_md: Option<Text>,
     /// The files it starts from; none if nobody in it can change any, or if it works in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<BaseSnapshot>,

@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::close::wall_since;
 use super::{
     Cancel, ClosedAgent, FailKind, Failure, Files, Kind, Node, OpenAgent, OpenState, Outcome, ProviderWait,
-    Run,
+    Run, SkillKind,
 };
 use crate::budget::{Deadline, Figures, Ledger};
 use crate::contract::Contract;
@@ -19,6 +19,8 @@ use crate::event::{
 };
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, DefinitionLayer, Grant, RunLayers, ToolSet};
+use crate::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
+use crate::text::Text;
 
 /// An event that cannot happen in the state it meets.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -45,14 +47,25 @@ impl Run {
         if !event.agent.is_root() || started.contract.context.depth != 0 {
             return Err(illegal(event, "a run begins with its root"));
         }
-        let kinds = kinds(&started.definitions).map_err(|problem| illegal(event, problem))?;
+        let here = |text: &Text| match text {
+            Text::Here(text) => Ok(text.clone()),
+            Text::Stored(_) => Err(illegal(event, "its long texts were not fetched")),
+        };
+        let catalogue = started.catalogue.as_ref().map(here).transpose()?;
+        let catalogue =
+            catalogue.map_or_else(|| Ok(Catalogue::default()), |text| serde_json::from_str(&text));
+        let catalogue = catalogue.map_err(|error| illegal(event, format!("its catalogue: {error}")))?;
+        let agents_md = started.agents_md.as_ref().map(here).transpose()?;
+        let definitions = started.definitions.iter().chain(&catalogue.definitions);
+        let kinds = kinds(definitions).map_err(|problem| illegal(event, problem))?;
+        let skills = skills(catalogue.skills, &kinds).map_err(|problem| illegal(event, problem))?;
         let name = &started.contract.execution.definition;
         let kind =
             kinds.get(name).cloned().ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
         let layers = RunLayers {
             operator: started.terms.operator_rules.clone(),
+            project: started.terms.project_rules.clone(),
             run: started.terms.run_rules.clone(),
-            ..RunLayers::default()
         };
         let authority =
             Authority::root(&run, layers, kind.layer.clone(), started.contract.permissions.clone());
@@ -62,7 +75,7 @@ impl Run {
         let base = started.base.as_ref().map(|base| base.commit);
         let files = Files { base, ..Files::default() };
         let agent = OpenAgent { state: OpenState::Running { attempt: 1 }, files, ..agent };
-        Ok(started_run(&run, started, event.at_ms, kinds, ledger, agent))
+        Ok(Run { skills, agents_md, ..started_run(&run, started, event.at_ms, kinds, ledger, agent) })
     }
 
     /// Applies the next event.
@@ -421,20 +434,42 @@ pub fn tools_of(definition: &Definition) -> Vec<String> {
     tools
 }
 
-fn kinds(definitions: &[Definition]) -> Result<BTreeMap<String, Arc<Kind>>, String> {
+/// Of two with one name the first counts.
+fn kinds<'a>(
+    definitions: impl Iterator<Item = &'a Definition>,
+) -> Result<BTreeMap<String, Arc<Kind>>, String> {
     let mut kinds = BTreeMap::new();
     for definition in definitions {
-        let tools = tools_of(definition);
-        let tools = ToolSet::parse(tools.iter().map(String::as_str)).map_err(|error| error.to_string())?;
-        let layer = DefinitionLayer {
-            name: definition.name.as_str().into(),
-            default: definition.default,
-            rules: definition.rules.clone().into(),
-        };
-        kinds
-            .insert(definition.name.clone(), Arc::new(Kind { definition: definition.clone(), layer, tools }));
+        if !kinds.contains_key(&definition.name) {
+            kinds.insert(definition.name.clone(), Arc::new(kind(definition.clone())?));
+        }
     }
     Ok(kinds)
+}
+
+fn kind(definition: Definition) -> Result<Kind, String> {
+    let tools = tools_of(&definition);
+    let tools = ToolSet::parse(tools.iter().map(String::as_str)).map_err(|error| error.to_string())?;
+    let layer = DefinitionLayer {
+        name: definition.name.as_str().into(),
+        default: definition.default,
+        rules: definition.rules.clone().into(),
+    };
+    Ok(Kind { definition, layer, tools })
+}
+
+fn skills(
+    skills: Vec<Skill>,
+    kinds: &BTreeMap<String, Arc<Kind>>,
+) -> Result<BTreeMap<String, Arc<SkillKind>>, String> {
+    let mut named = BTreeMap::new();
+    for skill in skills {
+        let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT).to_ascii_lowercase();
+        let base = kinds.get(&agent).map(|kind| &kind.definition);
+        let kind = base.map(|base| kind(skill.definition(base)).map(Arc::new)).transpose()?;
+        named.insert(skill.name.clone(), Arc::new(SkillKind { skill, kind }));
+    }
+    Ok(named)
 }
 
 fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at_ms: i64) -> OpenAgent {
@@ -477,6 +512,8 @@ fn started_run(
         session_id: started.session_id.clone(),
         started_at_ms: at_ms,
         kinds,
+        skills: BTreeMap::new(),
+        agents_md: None,
         ledger,
         failed: Vec::new(),
         repaired: BTreeSet::new(),

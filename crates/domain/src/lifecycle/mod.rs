@@ -27,7 +27,7 @@ pub use plan::{FailedStep, Planned};
 pub use spawn::{Refusal, SpawnFrom, SpawnRequest, TASK_PROMPT_MAX_BYTES};
 pub use state::{
     Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, ProviderWait, Request,
-    RequestState, Run, StateName,
+    RequestState, Run, SkillKind, StateName,
 };
 pub use workspace::Files;
 

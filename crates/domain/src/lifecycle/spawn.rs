@@ -43,6 +43,8 @@ impl Refusal {
 pub struct SpawnRequest {
     /// The definition's name.
     pub definition: String,
+    /// The skill it carries out, whose definition takes the place of `definition`.
+    pub skill: Option<String>,
     /// The child's prompt.
     pub prompt: String,
     /// Three to five words, for display.

@@ -13,6 +13,7 @@ use crate::event::{AnsweredBy, BaseSnapshot, FailedChild, RunTerms};
 use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, DefinitionLayer, Grant, ToolSet};
+use crate::skill::Skill;
 use crate::text::Text;
 
 use super::{Files, Planned};
@@ -278,6 +279,15 @@ pub struct Kind {
     pub tools: ToolSet,
 }
 
+/// A skill with what all agents that are forked with it share.
+#[derive(Debug)]
+pub struct SkillKind {
+    /// The skill.
+    pub skill: Skill,
+    /// What its agents are: its definition with what the skill says in place; none if there is no such definition.
+    pub kind: Option<Arc<Kind>>,
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
@@ -334,6 +344,10 @@ pub struct Run {
     pub started_at_ms: i64,
     /// The definitions it started with.
     pub kinds: BTreeMap<String, Arc<Kind>>,
+    /// The skills it started with.
+    pub skills: BTreeMap<String, Arc<SkillKind>>,
+    /// The project's instructions for agents.
+    pub agents_md: Option<Arc<str>>,
     /// The spending of the whole tree.
     pub ledger: Ledger,
     /// The children that failed, in the order of their failing.
@@ -403,6 +417,11 @@ impl Run {
     /// The definition of that name, whatever its case.
     pub fn kind(&self, name: &str) -> Option<&Arc<Kind>> {
         self.kinds.get(name).or_else(|| self.kinds.get(&name.to_ascii_lowercase()))
+    }
+
+    /// The skill of that name, whatever its case.
+    pub fn skill(&self, name: &str) -> Option<&Arc<SkillKind>> {
+        self.skills.get(name).or_else(|| self.skills.get(&name.to_ascii_lowercase()))
     }
 
     /// Whether the agent or one above it is to end.

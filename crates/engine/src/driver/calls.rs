@@ -252,6 +252,7 @@ impl Driver {
             network: flight.class == EffectClass::Exec && agent.authority.allows_network(approvals),
             limit,
             stop: flight.signal(),
+            skills: Arc::default(),
         })
     }
 

@@ -585,7 +585,7 @@ impl Driver {
                 Arc::new(NoModel)
             }
         };
-        let text = system_prompt(&agent.kind.definition, &contract, self.rt.options.project_notes.as_deref());
+        let text = system_prompt(&agent.kind.definition, &contract, self.run.agents_md.as_deref());
         let tools = self.tools_of(id);
         let (system, text_hash) = if let Some(known) = self.system_texts.get(&text) {
             known.clone()

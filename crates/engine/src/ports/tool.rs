@@ -4,6 +4,7 @@
 //! engine: delegate, journal). An effect is carried out in two parts, so that what it will do can be committed
 //! before it does it: `prepare` only looks, [`Prepared::run`] acts.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct CallContext {
     pub isolated: bool,
     /// Hashes of the files the agent has read, so that a write can tell whether they changed since.
     pub seen: Arc<dyn SeenFiles>,
+    /// The directories of the skills that the agent may use, by name.
+    pub skills: Arc<SkillDirs>,
     /// What the agent's rules say of paths. The call's own operation was decided before; a tool asks here for
     /// what else it comes upon: where a link leads, and, as `read`, every file whose content it would show.
     pub rules: PathRules,
@@ -51,6 +54,9 @@ pub struct CallContext {
     /// Says when the call is to end before that.
     pub stop: StopSignal,
 }
+
+/// Where the files of skills are: `skill://NAME/PATH` is the file `PATH` beneath the directory of `NAME`.
+pub type SkillDirs = BTreeMap<String, PathBuf>;
 
 /// How much a call is asked to hurry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

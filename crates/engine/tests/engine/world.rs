@@ -215,7 +215,15 @@ impl World {
         tools.extend(self.more_tools.iter().cloned());
         let workspaces =
             workspaces.map(|workspaces| Arc::new(workspaces) as Arc<dyn posse_engine::ports::Workspaces>);
-        Parts { store, models: Arc::new(models), tools, system: self.system.clone(), workspaces, faults }
+        Parts {
+            store,
+            models: Arc::new(models),
+            tools,
+            system: self.system.clone(),
+            workspaces,
+            faults,
+            hooks: None,
+        }
     }
 
     /// A process that lives as long as the test.
@@ -260,6 +268,13 @@ impl World {
             on_ask: OnAsk::Deny,
             base_url: None,
             attended: false,
+            agents_md: None,
+            catalogue: posse_domain::skill::Catalogue::default(),
+            include_sub_agent_events: false,
+            may_share_history: false,
+            project_rules: Rules::default(),
+            prompt: None,
+            skill: None,
         }
     }
 
@@ -432,6 +447,9 @@ pub(crate) fn definition(name: &str, tools: &[&str], spawns: &[&str]) -> Definit
         default: Decision::Allow,
         rules: Vec::new(),
         parallel: None,
+        background: false,
+        may_share_history: false,
+        skills: None,
     }
 }
 

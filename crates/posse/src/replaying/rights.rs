@@ -9,6 +9,9 @@ use posse_domain::permission::{
     APPROVALS_MAX, Approvals, Decision, NETWORK, Operation, Pattern, RULES_MAX, Rule, Rules,
 };
 
+use posse_domain::skill::Catalogue;
+use posse_domain::text::Text;
+
 use crate::Error;
 
 /// How many approvals of a bundle are named.
@@ -18,6 +21,7 @@ const NAMED_MAX: usize = 10;
 #[derive(Debug)]
 pub(super) struct Rights {
     pub(super) definitions: Vec<Definition>,
+    pub(super) catalogue: Catalogue,
     pub(super) run_rules: Rules,
     pub(super) approvals: Approvals,
 }
@@ -43,10 +47,16 @@ impl Rights {
             return Err(Error::invalid("--allow", problem));
         }
         let mut definitions = started.definitions.clone();
+        let text = started.catalogue.as_ref().map(Text::to_shared);
+        let catalogue = text.map_or_else(|| Ok(Catalogue::default()), |text| serde_json::from_str(&text));
+        let mut catalogue: Catalogue = catalogue
+            .map_err(|error| Error::invalid("replay", format!("the recorded catalogue: {error}")))?;
         if is_bundle {
-            definitions.iter_mut().for_each(close_network);
+            definitions.iter_mut().chain(&mut catalogue.definitions).for_each(close_network);
+            // The directories were somebody else's.
+            catalogue.skills.iter_mut().for_each(|skill| skill.dir = None);
         }
-        Ok(Self { definitions, run_rules, approvals })
+        Ok(Self { definitions, catalogue, run_rules, approvals })
     }
 }
 

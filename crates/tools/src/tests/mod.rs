@@ -72,6 +72,7 @@ impl Bench {
             network: false,
             limit: std::time::Duration::from_mins(1),
             stop: StopSignal::never(),
+            skills: Arc::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { top, call, runtime }

@@ -70,6 +70,9 @@ fn definition(text: &str) -> Definition {
         default: Decision::Ask,
         rules: vec![rule()],
         parallel: Some(2),
+        background: false,
+        may_share_history: false,
+        skills: None,
     }
 }
 
@@ -138,6 +141,9 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             approvals: std::iter::once(rule().pattern).collect(),
             unowned_writers: UnownedWriters::Parallel,
             base_url: Some(GivenBaseUrl { provider: text.to_owned(), url: text.to_owned() }),
+            include_sub_agent_events: false,
+            project_rules: Rules::default(),
+            skill: None,
         },
         definitions: vec![definition(text)],
         base: Some(BaseSnapshot {
@@ -146,6 +152,8 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             head: Some(object(3)),
             notes: vec![text.to_owned()],
         }),
+        agents_md: None,
+        catalogue: None,
     };
     vec![
         Box::new(started).into(),

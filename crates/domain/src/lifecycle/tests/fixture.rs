@@ -44,6 +44,9 @@ pub(super) fn definition(name: &str, tools: &[&str], spawns: Option<&[&str]>) ->
         default: Decision::Allow,
         rules: Vec::new(),
         parallel: None,
+        background: false,
+        may_share_history: false,
+        skills: None,
     }
 }
 
@@ -142,9 +145,14 @@ pub(super) fn started(definitions: Vec<Definition>, max_depth: u32, budget: Budg
             approvals: crate::permission::Approvals::none(),
             unowned_writers: crate::event::UnownedWriters::Queue,
             base_url: None,
+            include_sub_agent_events: false,
+            project_rules: Rules::default(),
+            skill: None,
         },
         definitions,
         base: None,
+        agents_md: None,
+        catalogue: None,
     };
     Event { agent: run_id().root(), at_ms: 1_000, body: Box::new(started).into() }
 }

@@ -1,0 +1,114 @@
+//! A skill, as data: instructions that an agent takes in, or that make an agent of their own. Reading skill files into
+//! this type is the agent crate's work.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::definition::Definition;
+use crate::permission::{Decision, Rule};
+
+/// Longest name of a skill.
+pub const SKILL_NAME_MAX: usize = 64;
+/// The definition of a sub-agent whose skill names none.
+pub const DEFAULT_SKILL_AGENT: &str = "general";
+/// Longest description of a skill or a definition that models are told; the rest is cut.
+pub const DESCRIPTION_MAX_CHARS: usize = 1_024;
+
+/// What a skill is, and how it is carried out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Skill {
+    /// Its name, `[a-z0-9_-]`.
+    pub name: String,
+    /// When to use it, as a model reads it.
+    pub description: String,
+    /// What it says.
+    pub instructions: String,
+    /// Whether it makes a sub-agent instead of entering the conversation that asks for it.
+    pub fork: bool,
+    /// The definition of that sub-agent; none is `general`.
+    pub agent: Option<String>,
+    /// The tools of that sub-agent; none means its definition's.
+    pub tools: Option<Vec<String>>,
+    /// Rules that narrow those tools.
+    pub rules: Vec<Rule>,
+    /// The skills that its agent may delegate to; none means every skill that its grant allows.
+    pub sub_agents: Option<Vec<String>>,
+    /// The model of that sub-agent; none is the definition's, or the parent's.
+    pub model: Option<String>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Its own turn limit, meant for the first level; takes the place of the definition's.
+    pub max_iterations: Option<u32>,
+    /// Deepest depth of the tree; below the root it only lowers.
+    pub max_depth: Option<u32>,
+    /// How often in a row the same call may fail.
+    pub max_retries_per_tool: Option<u32>,
+    /// Limit of one turn.
+    pub turn_timeout_ms: Option<u64>,
+    /// Whether who follows the parent's task hears the sub-agent's events too.
+    pub include_sub_agent_events: bool,
+    /// Whether models are told of it and may ask for it.
+    pub for_models: bool,
+    /// Whether people may ask for it by `/name`.
+    pub for_people: bool,
+    /// What to write after its name, for people.
+    pub argument_hint: Option<String>,
+    /// Whether its sub-agent works in the background.
+    pub background: bool,
+    /// What holds for the tools of its sub-agent where no rule matches: ask if nobody trusted its content.
+    pub default: Decision,
+    /// The directory with its files; none if it is one file.
+    pub dir: Option<String>,
+}
+
+impl Skill {
+    /// What a sub-agent of this skill is: a definition like `base`, with what the skill says in its place. The prompt is
+    /// built from the skill alone, and from its definition's where the skill names one.
+    pub fn definition(&self, base: &Definition) -> Definition {
+        let instructions = format!(
+            "You carry out the skill `{}`. Do it on your own from start to finish, and report what came of it.\n\n\
+             # Instructions of the skill\n\n{}",
+            self.name,
+            self.instructions.trim()
+        );
+        let prompt = match &self.agent {
+            Some(_) => format!("{}\n\n{instructions}", base.prompt.trim()),
+            None => instructions,
+        };
+        Definition {
+            prompt,
+            tools: self.tools.clone().unwrap_or_else(|| base.tools.clone()),
+            max_turns: self.max_iterations.or(base.max_turns),
+            model: self.model.clone().or_else(|| base.model.clone()),
+            temperature: self.temperature.or(base.temperature),
+            rules: base.rules.iter().chain(&self.rules).cloned().collect(),
+            default: self.default.min(base.default),
+            background: self.background,
+            ..base.clone()
+        }
+    }
+}
+
+/// Everything that was found beyond the built-in definitions, as it was when a run started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Catalogue {
+    /// The definitions.
+    pub definitions: Vec<Definition>,
+    /// The skills.
+    pub skills: Vec<Skill>,
+}
+
+impl Catalogue {
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.definitions.is_empty() && self.skills.is_empty()
+    }
+
+    /// As a journal keeps it.
+    pub fn to_json(&self) -> String {
+        // Plain data with text keys: it always has a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
