@@ -1,14 +1,24 @@
 //! Definitions: the built-in ones, a person's own, and what an agent is told because of its definition and
 //! its contract. Text comes in and types go out; finding files is the host's work.
 
+mod agent_markdown;
 mod agents_json;
 mod builtin;
 mod catalogue;
+mod cross_check;
 mod default_rules;
+mod reading;
+mod render;
+mod skill_file;
 mod system_prompt;
 
+pub use agent_markdown::read_agent;
 pub use agents_json::{AGENTS_JSON_MAX_BYTES, DefinitionError, parse_agents};
 pub use builtin::builtin;
 pub use catalogue::{Definitions, UnknownDefinition};
+pub use cross_check::{Checked, Kind, cross_check};
 pub use posse_domain::nearest::nearest;
+pub use reading::{Level, Loaded, Mention, ModelCheck, Reading, Role, WARNINGS_MAX, Warning};
+pub use render::render;
+pub use skill_file::{read_skill, read_yaml_skill};
 pub use system_prompt::{first_message, retry_note, system_prompt};
