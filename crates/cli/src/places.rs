@@ -1,0 +1,64 @@
+//! Where things of a project and of a person are: settings, definitions, skills, hooks, servers.
+//!
+//! One list for all who need it: what discovery reads, `posse trust` shows, and no other.
+
+use std::path::{Path, PathBuf};
+
+/// Posse's folder in a project.
+pub(crate) const OWN_FOLDER: &str = ".posse";
+/// The settings file of a project.
+pub(crate) const PROJECT_SETTINGS: &str = ".posse/settings.yaml";
+/// Folders of definitions in a project, in falling precedence.
+pub(crate) const PROJECT_AGENTS: [&str; 5] =
+    [".posse/agents", ".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agents"];
+/// Folders of skills in a project, in falling precedence.
+pub(crate) const PROJECT_SKILLS: [&str; 4] =
+    [".posse/skills", ".agents/skills", ".claude/skills", ".opencode/skills"];
+/// Files of a project that name servers to be started or contacted, whoever reads them.
+pub(crate) const PROJECT_SERVERS: [&str; 2] = [".mcp.json", ".posse/mcp.json"];
+/// The instruction file of a project.
+pub(crate) const AGENTS_MD: &str = "AGENTS.md";
+
+/// Folders of a person's definitions beneath their home, in falling precedence, after `agents` beside their settings.
+pub(crate) const HOME_AGENTS: [&str; 4] =
+    [".agents/agents", ".claude/agents", ".config/opencode/agent", ".config/opencode/agents"];
+/// The same of skills, after `skills` beside their settings.
+pub(crate) const HOME_SKILLS: [&str; 3] = [".agents/skills", ".claude/skills", ".config/opencode/skills"];
+
+/// What makes a directory the root of a repository.
+const REPOSITORY: &str = ".git";
+/// Most directories that are looked at on the way up.
+const LEVELS_MAX: usize = 64;
+
+/// The directories of the project that `dir` is in: `dir` itself first, then those above it up to the root of the
+/// repository. Without a repository it is `dir` alone. The person's home and what is above it is never part of one:
+/// what is there is the person's own.
+pub(crate) fn project_dirs(dir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
+    let is_own = |dir: &Path| home.as_deref().is_some_and(|home| home.starts_with(dir));
+    let above: Vec<&Path> = dir.ancestors().take(LEVELS_MAX).take_while(|dir| !is_own(dir)).collect();
+    let root = above.iter().position(|dir| dir.join(REPOSITORY).symlink_metadata().is_ok());
+    let levels = root.map_or(1, |root| root + 1);
+    above.into_iter().take(levels).map(Path::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_ends_at_its_repository_and_before_the_home() {
+        let top = tempfile::tempdir().expect("a directory");
+        let home = top.path().canonicalize().expect("a path");
+        let deep = home.join("work/repo/a/b");
+        std::fs::create_dir_all(&deep).expect("folders");
+        let dirs = |dir: &Path| project_dirs(dir, Some(&home));
+        assert_eq!(dirs(&deep), [deep.clone()], "no repository");
+        assert_eq!(dirs(&home), Vec::<PathBuf>::new(), "the home is no project");
+        std::fs::create_dir(home.join(".git")).expect("a repository around the home");
+        assert_eq!(dirs(&deep), [deep.clone()], "which is not the project's");
+        std::fs::write(home.join("work/repo/.git"), "gitdir: elsewhere\n").expect("a linked worktree");
+        assert_eq!(dirs(&deep), [deep.clone(), home.join("work/repo/a"), home.join("work/repo")]);
+        assert_eq!(project_dirs(&home.join("work"), None).len(), 2, "nobody's home");
+    }
+}
