@@ -80,6 +80,21 @@ impl Ignored {
     }
 }
 
+impl Beneath {
+    /// Whether git ignores a path, given without links: by a rule for it or for a directory above it, or because it is
+    /// git's own.
+    pub(crate) fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
+        let mut ignored = Ignored::default();
+        let mut at = RelPath::root();
+        let names: Vec<&OsStr> = path.iter().collect();
+        names.iter().enumerate().any(|(number, name)| {
+            ignored.enter(self, &at);
+            at = at.join(name);
+            is_hidden(name) || ignored.leaves_out(&at, is_dir || number + 1 < names.len())
+        })
+    }
+}
+
 /// Names that no listing shows: git's own, and what a write has not finished yet.
 pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes() == b".git" || super::write::is_temporary(name)

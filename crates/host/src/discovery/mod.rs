@@ -1,0 +1,192 @@
+//! Finding the files of definitions and skills, and a project's instructions for agents.
+//!
+//! Where to look is for the caller to say, and so is what the files mean. Here is what makes looking harmless and quick:
+//! everything is bounded, only regular files are read, one bad file never hides another, and nothing in a project leads
+//! out of it. A project that could make a link to a private key into a prompt would have that key sent to a model.
+
+mod candidates;
+mod nearest;
+mod reach;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thiserror::Error;
+
+use crate::workspace::parallel;
+use candidates::{Candidate, candidates};
+pub use nearest::{Instructions, nearest_file, project_root};
+use reach::Reach;
+
+/// Most files of one place that are read.
+pub const PLACE_MAX_FILES: usize = 2_000;
+/// Most entries of one directory that are looked at.
+pub const DIR_MAX_ENTRIES: usize = 10_000;
+/// Largest file that is read.
+pub const FILE_MAX_BYTES: u64 = 256 * 1024;
+/// Most bytes of all places together.
+pub const TOTAL_MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What a place holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// Definitions: `*.md`, in one level of folders too.
+    Agents,
+    /// Skills: `<name>/SKILL.md`, and `*.yaml` or `*.yml`.
+    Skills,
+}
+
+/// A directory to look in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The directory, an absolute path. It need not exist.
+    pub dir: PathBuf,
+    /// What it holds.
+    pub holds: Holds,
+    /// The project that it belongs to, an absolute path without links: nothing there may lead out of it, or to what git
+    /// ignores in it. None is a place of the person's own, where links go wherever they go.
+    pub within: Option<PathBuf>,
+}
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A definition in Markdown.
+    Agent,
+    /// The `SKILL.md` of a skill's folder.
+    SkillFolder,
+    /// A skill in YAML.
+    YamlSkill,
+}
+
+/// A file that was found and read.
+#[derive(Debug)]
+pub struct FoundFile {
+    /// Its place, as a position in the list of places.
+    pub place: usize,
+    /// Where it is.
+    pub path: PathBuf,
+    /// The directory that it is really in, if links led there: what is beside it is there.
+    pub dir: PathBuf,
+    /// How it is written.
+    pub form: Form,
+    /// What it says.
+    pub content: Vec<u8>,
+}
+
+/// A file or directory that is not used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}: {why}", .path.display())]
+pub struct PassedOver {
+    /// Its place, as a position in the list of places.
+    pub place: usize,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a file is not used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Why {
+    /// A link leads somewhere else.
+    #[error("it leads out of the project, so it is not read; put a copy in its place")]
+    LeadsOut,
+    /// A link leads to something that is no part of the project.
+    #[error("it leads to a file that git ignores, so it is not read; put a copy in its place")]
+    Ignored,
+    /// It is a directory, a pipe or the like.
+    #[error("it is no regular file, so it is not read")]
+    NotRegular,
+    /// It is too large.
+    #[error(
+        "it has more than the {FILE_MAX_BYTES} bytes accepted; shorten it, or move parts into other files"
+    )]
+    TooLarge,
+    /// All that was found together is too large.
+    #[error("all files together have more than the {TOTAL_MAX_BYTES} bytes accepted; remove some")]
+    TotalTooLarge,
+    /// There are too many files.
+    #[error("it holds more than the {PLACE_MAX_FILES} files accepted, the rest is not read; remove some")]
+    TooMany,
+    /// The system said no.
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// What came of looking.
+#[derive(Debug)]
+pub struct Discovery<T> {
+    /// What was made of each file, by place, then by path.
+    pub found: Vec<T>,
+    /// What is not used, in the same order.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// Looks in all places, and makes something of each file that is there. Files are read and taken by several threads.
+pub fn discover<T: Send>(places: &[Place], take: impl Fn(FoundFile) -> T + Sync) -> Discovery<T> {
+    let mut passed_over = Vec::new();
+    let mut reaches: Vec<(Option<&Path>, Reach)> = Vec::new();
+    let mut all: Vec<(usize, Candidate)> = Vec::new();
+    for (number, place) in places.iter().enumerate() {
+        let within = place.within.as_deref();
+        let reach = match reaches.iter().position(|(known, _)| *known == within) {
+            Some(known) => known,
+            None => match Reach::new(within) {
+                Ok(reach) => {
+                    reaches.push((within, reach));
+                    reaches.len() - 1
+                }
+                Err(why) => {
+                    passed_over.push(PassedOver { place: number, path: place.dir.clone(), why });
+                    continue;
+                }
+            },
+        };
+        let found = candidates(place, &reaches[reach].1, |path, why| {
+            passed_over.push(PassedOver { place: number, path, why });
+        });
+        all.extend(found.into_iter().map(|candidate| (reach, Candidate { place: number, ..candidate })));
+    }
+    let total = AtomicU64::new(0);
+    let read = parallel::map(all.len(), |at| {
+        let (reach, candidate) = &all[at];
+        let read = read(&reaches[*reach].1, candidate, &total);
+        Ok::<_, std::convert::Infallible>(read.map(|file| file.map(&take)).map_err(|why| PassedOver {
+            place: candidate.place,
+            path: candidate.path.clone(),
+            why,
+        }))
+    });
+    let mut found = Vec::with_capacity(all.len());
+    for file in read.unwrap_or_else(|never| match never {}) {
+        match file {
+            Ok(Some(file)) => found.push(file),
+            Ok(None) => {}
+            Err(refused) => passed_over.push(refused),
+        }
+    }
+    passed_over.sort_by(|one, other| (one.place, &one.path).cmp(&(other.place, &other.path)));
+    Discovery { found, passed_over }
+}
+
+/// Reads a file; none if it is gone, or if a folder turns out to be no skill.
+fn read(reach: &Reach, candidate: &Candidate, total: &AtomicU64) -> Result<Option<FoundFile>, Why> {
+    let Some(opened) = reach.open_file(&candidate.path)? else { return Ok(None) };
+    let content = opened.read(FILE_MAX_BYTES)?;
+    let length = content.len() as u64;
+    if total.fetch_add(length, Ordering::Relaxed).saturating_add(length) > TOTAL_MAX_BYTES {
+        return Err(Why::TotalTooLarge);
+    }
+    let dir = opened.real.as_deref().unwrap_or(&candidate.path).parent().unwrap_or(Path::new("/"));
+    Ok(Some(FoundFile {
+        place: candidate.place,
+        path: candidate.path.clone(),
+        dir: dir.to_owned(),
+        form: candidate.form,
+        content,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! What is looked for from a directory upwards: the project's root, and its instructions for agents.
+
+use std::path::{Path, PathBuf};
+
+use super::reach::Reach;
+use super::{PassedOver, Why};
+use crate::workspace::is_git_dir;
+
+/// Marks the root of a repository.
+const GIT: &str = ".git";
+
+/// The root of the repository that a directory belongs to; outside of any, the directory itself.
+pub fn project_root(dir: &Path) -> PathBuf {
+    let is_root = |dir: &&Path| {
+        let mark = dir.join(GIT);
+        // A worktree's is a file. Git, too, passes by a directory of this name that is no repository.
+        mark.is_file() || is_git_dir(&mark)
+    };
+    dir.ancestors().find(is_root).unwrap_or(dir).to_owned()
+}
+
+/// A text that was found, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instructions {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: String,
+}
+
+/// The text file of this name that is nearest to `dir`, in it or above it, up to `root`, in which it lies. One that
+/// cannot be used is told, and hides those above it: it was meant to count.
+pub fn nearest_file(
+    dir: &Path,
+    root: &Path,
+    name: &str,
+    max_bytes: u64,
+) -> Result<Option<Instructions>, PassedOver> {
+    let passed_over = |path: PathBuf, why| PassedOver { place: 0, path, why };
+    let reach = Reach::new(Some(root)).map_err(|why| passed_over(root.to_owned(), why))?;
+    for dir in dir.ancestors().take_while(|dir| dir.starts_with(root)) {
+        let path = dir.join(name);
+        let read = reach.open_file(&path).and_then(|file| file.map(|file| file.read(max_bytes)).transpose());
+        let text = match read {
+            Ok(None) => continue,
+            Ok(Some(bytes)) => {
+                String::from_utf8(bytes).map_err(|_| Why::Unreadable("it is not UTF-8 text".to_owned()))
+            }
+            Err(why) => Err(why),
+        };
+        return match text {
+            Ok(text) => Ok(Some(Instructions { path, text })),
+            Err(why) => Err(passed_over(path, why)),
+        };
+    }
+    Ok(None)
+}

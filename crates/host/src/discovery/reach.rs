@@ -1,0 +1,148 @@
+//! Opening files where the person keeps them, or in a project without leaving it.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
+
+use super::Why;
+use crate::files::Beneath;
+
+/// How often a path is resolved again when directories moved meanwhile.
+const OPEN_TRIES: usize = 64;
+/// Neither a pipe nor a terminal can make this wait.
+const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// What may be opened.
+pub(super) enum Reach {
+    /// Whatever the person's links lead to.
+    Anywhere,
+    /// What lies in a project.
+    Project(Project),
+}
+
+pub(super) struct Project {
+    root: PathBuf,
+    fd: OwnedFd,
+    files: Beneath,
+}
+
+/// An open file.
+pub(super) struct Opened {
+    fd: OwnedFd,
+    /// Where it really is, if a link led there.
+    pub(super) real: Option<PathBuf>,
+}
+
+impl Reach {
+    /// Opens the project, if there is one.
+    pub(super) fn new(within: Option<&Path>) -> Result<Self, Why> {
+        let Some(root) = within else { return Ok(Self::Anywhere) };
+        let fd = openat2(CWD, root, DIR_FLAGS | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty());
+        let fd = fd.map_err(unreadable)?;
+        let files = Beneath::open(root).map_err(|error| Why::Unreadable(error.to_string()))?;
+        Ok(Self::Project(Project { root: root.to_owned(), fd, files }))
+    }
+
+    /// Opens a regular file; none if it is not there.
+    pub(super) fn open_file(&self, path: &Path) -> Result<Option<Opened>, Why> {
+        let Some(opened) = self.open(path, FILE_FLAGS)? else { return Ok(None) };
+        let stat = fstat(&opened.fd).map_err(unreadable)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            Ok(Some(opened))
+        } else {
+            Err(Why::NotRegular)
+        }
+    }
+
+    /// Opens a directory; none if it is not there.
+    pub(super) fn open_dir(&self, path: &Path) -> Result<Option<OwnedFd>, Why> {
+        Ok(self.open(path, DIR_FLAGS)?.map(|opened| opened.fd))
+    }
+
+    fn open(&self, path: &Path, flags: OFlags) -> Result<Option<Opened>, Why> {
+        let without_links = ResolveFlags::NO_SYMLINKS;
+        let straight = match self {
+            Self::Anywhere => openat(CWD, path, flags, without_links),
+            Self::Project(project) => {
+                let beneath = path.strip_prefix(&project.root).map_err(|_| Why::LeadsOut)?;
+                openat(&project.fd, beneath, flags, without_links | ResolveFlags::BENEATH)
+            }
+        };
+        match straight {
+            Ok(fd) => Ok(Some(Opened { fd, real: None })),
+            Err(Errno::LOOP) => self.follow(path, flags),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            // A socket cannot be opened at all.
+            Err(Errno::NXIO) => Err(Why::NotRegular),
+            Err(errno) => Err(unreadable(errno)),
+        }
+    }
+
+    /// Finds out where links lead, judges that, and opens what is there without following another one.
+    fn follow(&self, path: &Path, flags: OFlags) -> Result<Option<Opened>, Why> {
+        let real = match path.canonicalize() {
+            Ok(real) => real,
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
+            Err(error) => return Err(Why::Unreadable(error.to_string())),
+        };
+        let opened = match self {
+            Self::Anywhere => openat(CWD, &real, flags, ResolveFlags::NO_SYMLINKS),
+            Self::Project(project) => {
+                let beneath = real.strip_prefix(&project.root).map_err(|_| Why::LeadsOut)?;
+                if project.files.is_ignored(beneath, flags.contains(OFlags::DIRECTORY)) {
+                    return Err(Why::Ignored);
+                }
+                openat(&project.fd, beneath, flags, ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH)
+            }
+        };
+        match opened {
+            Ok(fd) => Ok(Some(Opened { fd, real: Some(real) })),
+            Err(Errno::NXIO) => Err(Why::NotRegular),
+            Err(errno) => Err(unreadable(errno)),
+        }
+    }
+}
+
+impl Opened {
+    /// All that it says, if that is not too much.
+    pub(super) fn read(&self, max_bytes: u64) -> Result<Vec<u8>, Why> {
+        let stat = fstat(&self.fd).map_err(unreadable)?;
+        let size = u64::try_from(stat.st_size).unwrap_or_default();
+        if size > max_bytes {
+            return Err(Why::TooLarge);
+        }
+        // One more than it says, so that its end is known without growing.
+        let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
+        let file = File::from(self.fd.try_clone().map_err(|error| Why::Unreadable(error.to_string()))?);
+        let read = file.take(max_bytes + 1).read_to_end(&mut content);
+        read.map_err(|error| Why::Unreadable(error.to_string()))?;
+        if content.len() as u64 > max_bytes { Err(Why::TooLarge) } else { Ok(content) }
+    }
+}
+
+fn openat(
+    dir: impl std::os::fd::AsFd,
+    path: &Path,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let resolve = resolve | ResolveFlags::NO_MAGICLINKS;
+    // The project's own directory has no name beneath itself.
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    for _ in 0..OPEN_TRIES {
+        match openat2(dir.as_fd(), path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            opened => return opened,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+fn unreadable(errno: Errno) -> Why {
+    Why::Unreadable(std::io::Error::from(errno).to_string())
+}
