@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::workspace::parallel;
 use candidates::{Candidate, candidates};
-pub use nearest::{Instructions, nearest_file, project_root};
+pub use nearest::{Instructions, nearest_file};
 use reach::Reach;
 
 /// Most files of one place that are read.
@@ -66,8 +66,8 @@ pub struct FoundFile {
     pub place: usize,
     /// Where it is.
     pub path: PathBuf,
-    /// The directory that it is really in, if links led there: what is beside it is there.
-    pub dir: PathBuf,
+    /// Where it really is, if links led there: what belongs to it is beside that.
+    pub real: PathBuf,
     /// How it is written.
     pub form: Form,
     /// What it says.
@@ -178,11 +178,10 @@ fn read(reach: &Reach, candidate: &Candidate, total: &AtomicU64) -> Result<Optio
     if total.fetch_add(length, Ordering::Relaxed).saturating_add(length) > TOTAL_MAX_BYTES {
         return Err(Why::TotalTooLarge);
     }
-    let dir = opened.real.as_deref().unwrap_or(&candidate.path).parent().unwrap_or(Path::new("/"));
     Ok(Some(FoundFile {
         place: candidate.place,
         path: candidate.path.clone(),
-        dir: dir.to_owned(),
+        real: opened.real.unwrap_or_else(|| candidate.path.clone()),
         form: candidate.form,
         content,
     }))

@@ -1,23 +1,9 @@
-//! What is looked for from a directory upwards: the project's root, and its instructions for agents.
+//! What is looked for from a directory upwards: a project's instructions for agents.
 
 use std::path::{Path, PathBuf};
 
 use super::reach::Reach;
 use super::{PassedOver, Why};
-use crate::workspace::is_git_dir;
-
-/// Marks the root of a repository.
-const GIT: &str = ".git";
-
-/// The root of the repository that a directory belongs to; outside of any, the directory itself.
-pub fn project_root(dir: &Path) -> PathBuf {
-    let is_root = |dir: &&Path| {
-        let mark = dir.join(GIT);
-        // A worktree's is a file. Git, too, passes by a directory of this name that is no repository.
-        mark.is_file() || is_git_dir(&mark)
-    };
-    dir.ancestors().find(is_root).unwrap_or(dir).to_owned()
-}
 
 /// A text that was found, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -95,13 +95,13 @@ fn skills_are_folders_with_their_file_or_yaml() {
 fn the_content_and_the_form_are_given() {
     let tree = Tree::new(&[("p/a/x.md", "hello"), ("p/s/x/SKILL.md", "skill"), ("p/s/y.yml", "y: 1")]);
     let places = [tree.place("p/a", Holds::Agents, PROJECT), tree.place("p/s", Holds::Skills, PROJECT)];
-    let found = discover(&places, |file| (file.place, file.form, file.content, file.dir));
+    let found = discover(&places, |file| (file.place, file.form, file.content, file.real));
     assert_eq!(
         found.found,
         vec![
-            (0, Form::Agent, b"hello".to_vec(), tree.at("p/a")),
-            (1, Form::SkillFolder, b"skill".to_vec(), tree.at("p/s/x")),
-            (1, Form::YamlSkill, b"y: 1".to_vec(), tree.at("p/s")),
+            (0, Form::Agent, b"hello".to_vec(), tree.at("p/a/x.md")),
+            (1, Form::SkillFolder, b"skill".to_vec(), tree.at("p/s/x/SKILL.md")),
+            (1, Form::YamlSkill, b"y: 1".to_vec(), tree.at("p/s/y.yml")),
         ]
     );
 }
@@ -146,8 +146,8 @@ fn links_within_a_project_are_followed_unless_git_ignores_what_they_lead_to() {
     assert_eq!(found, ["p/a/one.md", "p/s/skill/SKILL.md"]);
     let ignored = ["p/a/env.md", "p/a/notes.md", "p/a/token.md"];
     assert_eq!(passed, ignored.map(|path| (path.to_owned(), Why::Ignored)));
-    let dirs = discover(&places, |file| file.dir).found;
-    assert_eq!(dirs, [tree.at("p/shared"), tree.at("p/shared/skill")], "where they really are");
+    let real = discover(&places, |file| file.real).found;
+    assert_eq!(real, [tree.at("p/shared/one.md"), tree.at("p/shared/skill/SKILL.md")]);
 }
 
 #[test]
@@ -220,24 +220,4 @@ fn the_nearest_instructions_count_up_to_the_root() {
     assert_eq!(nearest("p/c", "p"), Err(Why::LeadsOut));
     tree.write("p/a/b/AGENTS.md", &"x".repeat(101));
     assert_eq!(nearest("p/a/b", "p"), Err(Why::TooLarge));
-}
-
-#[test]
-fn the_root_is_the_repositorys() {
-    let tree = Tree::new(&[
-        ("p/.git/HEAD", "x"),
-        ("p/a/b/c", ""),
-        ("q/a/b", ""),
-        ("w/.git", "gitdir: x"),
-        ("w/a/b", ""),
-    ]);
-    fs::create_dir_all(tree.at("p/.git/objects")).expect("directories");
-    fs::create_dir_all(tree.at("p/.git/refs")).expect("directories");
-    fs::create_dir_all(tree.at("p/a/.git")).expect("directories");
-    assert_eq!(project_root(&tree.at("p/a/b")), tree.at("p"));
-    assert_eq!(project_root(&tree.at("w/a")), tree.at("w"));
-    // Unless the temporary directory is itself in a repository.
-    if project_root(&tree.top) == tree.top {
-        assert_eq!(project_root(&tree.at("q/a")), tree.at("q/a"));
-    }
 }

@@ -78,7 +78,6 @@ pub use options::{
     DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, FAULT_POINTS, Faults, WorkspaceOptions,
 };
 pub use overlay::{CACHE_NAMES, caches, lay_out, remove_layers};
-pub(crate) use person::is_git_dir;
 pub use refs::{base_ref, salvage_ref, salvaged_git_ref, torn_ref, work_ref};
 pub use run::{BORROWED_OBJECTS, Made, RunSpace};
 pub use salvages::Salvage;

@@ -144,7 +144,7 @@ impl Person {
 }
 
 /// Whether a directory is a repository's own, as git sees it.
-pub(crate) fn is_git_dir(dir: &Path) -> bool {
+pub(super) fn is_git_dir(dir: &Path) -> bool {
     let has = |name: &str| dir.join(name).is_dir();
     dir.join("HEAD").is_file() && (dir.join("commondir").is_file() || (has("objects") && has("refs")))
 }
