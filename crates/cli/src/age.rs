@@ -1,10 +1,13 @@
 //! An age as it is typed: `7d`, `12h`, `30min`, or `0` for everything.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::{Serialize, Serializer};
 
 /// How an age is written, for errors.
 const EXPECTED: &str = "an age such as `7d`, `12h` or `30min`, or `0` for everything";
@@ -32,6 +35,36 @@ impl FromStr for Age {
         };
         let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= MAX_SECONDS);
         seconds.map(|seconds| Self(Duration::from_secs(seconds))).ok_or_else(expected)
+    }
+}
+
+impl fmt::Display for Age {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            0 => f.write_str("0"),
+            seconds if seconds % 86_400 == 0 => write!(f, "{}d", seconds / 86_400),
+            seconds if seconds % 3_600 == 0 => write!(f, "{}h", seconds / 3_600),
+            seconds => write!(f, "{}min", seconds / 60),
+        }
+    }
+}
+
+impl Serialize for Age {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Age {
+    fn schema_name() -> Cow<'static, str> {
+        "Age".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": EXPECTED,
+            "anyOf": [{"type": "string", "pattern": "^(0|[0-9]+(d|h|min))$"}, {"const": 0}],
+        })
     }
 }
 

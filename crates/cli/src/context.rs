@@ -48,12 +48,11 @@ impl Context {
     }
 
     /// Opens the state directory to start or carry runs; makes it if need be.
-    pub(crate) fn open(&self, models: Catalog) -> Result<Posse, CliError> {
+    pub(crate) fn open(&self, models: Catalog, settings: &Settings) -> Result<Posse, CliError> {
         let mut builder = self.builder().state_dir(self.state_dir()?).models(Arc::new(models));
-        let settings = Settings::resolve(&self.environment)?;
         let search = settings.search.search(&self.environment.variables)?;
         builder =
-            builder.sandbox(self.sandbox(&settings)?).search(search).workspaces(self.workspaces(settings)?);
+            builder.sandbox(self.sandbox(settings)?).search(search).workspaces(self.workspaces(settings)?);
         for tool in &self.extras.tools {
             builder = builder.tool(tool.clone());
         }
@@ -61,8 +60,8 @@ impl Context {
     }
 
     /// How workspaces are made.
-    fn workspaces(&self, settings: Settings) -> Result<WorkspaceSettings, CliError> {
-        settings.workspace.settings(self.environment.home.as_deref())
+    fn workspaces(&self, settings: &Settings) -> Result<WorkspaceSettings, CliError> {
+        settings.workspace.clone().settings(self.environment.home.as_deref())
     }
 
     /// The box that commands run in.

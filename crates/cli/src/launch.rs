@@ -73,9 +73,12 @@ pub(crate) struct Launch {
     idle_timeout: Option<Duration>,
     parallel: u32,
     operator_rules: Rules,
+    project_rules: Rules,
     run_rules: Rules,
     approvals: Approvals,
     on_ask: OnAsk,
+    may_share_history: bool,
+    include_sub_agent_events: bool,
     unowned_writers: UnownedWriters,
     plan: Option<Plan>,
     /// Where a flag says that a provider is.
@@ -128,8 +131,9 @@ impl Launch {
         permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
         note_ceiling(max_depth, settings.max_orchestration_depth.as_ref());
+        let project_rules = settings.project_rules();
+        let operator_rules = own_files::closed(settings.rules(), Path::new(&dir), context.state_dir()?);
         let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));
-        let operator_rules = own_files::closed(settings.rules, Path::new(&dir), context.state_dir()?);
         Ok(Self {
             request,
             definition: root.name.clone(),
@@ -151,6 +155,9 @@ impl Launch {
                 .parallel
                 .map_or(DEFAULT_PARALLEL, |limit| limit.value.as_u32().unwrap_or(u32::MAX)),
             operator_rules,
+            project_rules,
+            may_share_history: settings.may_share_history.is_some_and(|may| may.value),
+            include_sub_agent_events: settings.include_sub_agent_events.is_some_and(|include| include.value),
             run_rules,
             approvals,
             on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),
@@ -184,6 +191,9 @@ impl Launch {
             idle_timeout: None,
             parallel: DEFAULT_PARALLEL,
             operator_rules,
+            project_rules: Rules::default(),
+            may_share_history: false,
+            include_sub_agent_events: false,
             run_rules,
             approvals,
             on_ask: OnAsk::Deny,
@@ -192,6 +202,11 @@ impl Launch {
             base_url: None,
             apply: false,
         })
+    }
+
+    /// Where it works.
+    pub(crate) fn dir(&self) -> &Path {
+        Path::new(&self.dir)
     }
 
     /// What a person allowed.
@@ -217,6 +232,9 @@ impl Launch {
             .budget(self.budget)
             .parallel(self.parallel)
             .operator_rules(self.operator_rules)
+            .project_rules(self.project_rules)
+            .may_share_history(self.may_share_history)
+            .include_sub_agent_events(self.include_sub_agent_events)
             .run_rules(self.run_rules)
             .approvals(self.approvals)
             .on_ask(self.on_ask)

@@ -1,16 +1,21 @@
 //! A limit as it is typed: a number, or `none`. Zero means zero, never unlimited.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use posse_domain::budget::Usd;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::{Serialize, Serializer};
 
 /// How money is written, for errors.
 const MONEY: &str = "dollars such as `5` or `0.50`, or `none`";
 /// How a time is written, for errors.
 const TIME: &str = "a time such as `90s`, `30m` or `1h30m`, or `none`";
+/// How no limit is written.
+const NONE: &str = "none";
 /// Longest time that is accepted: ten years.
 const TIME_MAX_SECONDS: u64 = 10 * 365 * 86_400;
 
@@ -37,7 +42,7 @@ impl<const LEAST: u64> FromStr for Limit<LEAST> {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "none" => Ok(Self(None)),
+            NONE => Ok(Self(None)),
             text => match text.parse() {
                 Ok(number) => Self::at(number),
                 Err(_) => Err(format!("expected a whole number of at least {LEAST}, or `none`")),
@@ -85,7 +90,7 @@ impl FromStr for MoneyLimit {
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = || format!("expected {MONEY}");
         match text {
-            "none" => Ok(Self(None)),
+            NONE => Ok(Self(None)),
             text => {
                 let dollars: f64 = text.trim_start_matches('$').parse().map_err(|_| expected())?;
                 Usd::try_from(dollars).map(|usd| Self(Some(usd))).map_err(|_| expected())
@@ -102,7 +107,7 @@ impl FromStr for TimeLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" {
+        if text == NONE {
             return Ok(Self(None));
         }
         let expected = || format!("expected {TIME}");
@@ -168,6 +173,111 @@ macro_rules! read_as_typed {
 read_as_typed!(MoneyLimit, MONEY);
 read_as_typed!(TimeLimit, TIME);
 
+/// A limit by how much it lets through, so that two can be compared; no limit lets everything through.
+pub(crate) trait Measured {
+    /// How much it lets through.
+    fn measure(&self) -> u64;
+}
+
+impl Measured for u32 {
+    fn measure(&self) -> u64 {
+        u64::from(*self)
+    }
+}
+
+impl<const LEAST: u64> Measured for Limit<LEAST> {
+    fn measure(&self) -> u64 {
+        self.0.unwrap_or(u64::MAX)
+    }
+}
+
+impl Measured for MoneyLimit {
+    fn measure(&self) -> u64 {
+        self.0.map_or(u64::MAX, Usd::micros)
+    }
+}
+
+impl Measured for TimeLimit {
+    fn measure(&self) -> u64 {
+        self.0.map_or(u64::MAX, |time| time.as_secs())
+    }
+}
+
+impl<const LEAST: u64> Serialize for Limit<LEAST> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(number) => serializer.serialize_u64(number),
+            None => serializer.serialize_str(NONE),
+        }
+    }
+}
+
+impl Serialize for MoneyLimit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(usd) => usd.serialize(serializer),
+            None => serializer.serialize_str(NONE),
+        }
+    }
+}
+
+impl Serialize for TimeLimit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(time) => serializer.serialize_str(&typed(time)),
+            None => serializer.serialize_str(NONE),
+        }
+    }
+}
+
+/// A time as it is typed.
+pub(crate) fn typed(time: Duration) -> String {
+    let mut rest = time.as_secs();
+    let mut text = String::new();
+    for (unit, seconds) in [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)] {
+        if rest >= seconds {
+            text.push_str(&format!("{}{unit}", rest / seconds));
+            rest %= seconds;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
+impl<const LEAST: u64> JsonSchema for Limit<LEAST> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("LimitOfAtLeast{LEAST}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": format!("a whole number of at least {LEAST}, or `none`"),
+            "anyOf": [{"type": "integer", "minimum": LEAST}, {"const": NONE}],
+        })
+    }
+}
+
+impl JsonSchema for MoneyLimit {
+    fn schema_name() -> Cow<'static, str> {
+        "MoneyLimit".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"description": MONEY, "anyOf": [{"type": "number", "minimum": 0}, {"const": NONE}]})
+    }
+}
+
+impl JsonSchema for TimeLimit {
+    fn schema_name() -> Cow<'static, str> {
+        "TimeLimit".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": TIME, "type": "string", "pattern": "^(none|([0-9]+(s|m|min|h|d))+)$"
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +309,11 @@ mod tests {
             assert_eq!(seconds(text), Ok(Some(expected)), "{text}");
         }
         assert_eq!(seconds("none"), Ok(None));
+        for text in ["90s", "30m", "1h30m", "1d", "3d1h5s"] {
+            let read: TimeLimit = text.parse().expect("a time");
+            let shown = typed(read.0.expect("a limit"));
+            assert_eq!(shown.parse::<TimeLimit>(), Ok(read), "{text} is shown as {shown}");
+        }
         for bad in ["", "30", "0s", "m", "-5m", "1.5h", "5 m", "5x", "99999999999999999999s", "4000d"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }

@@ -52,7 +52,7 @@ pub(crate) fn catalog(
 
 /// The same for verbs that have no flags about models.
 pub(crate) fn usual(context: &Context) -> Result<Catalog, CliError> {
-    catalog(&Settings::resolve(&context.environment)?, None, context)
+    catalog(&Settings::own(&context.environment)?, None, context)
 }
 
 /// Where `--base-url` says that the provider of the named model is.

@@ -2,6 +2,9 @@
 //!
 //! One list for all who need it: what discovery reads, `posse trust` shows, and no other.
 
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Posse's folder in a project.
@@ -25,6 +28,8 @@ pub(crate) const HOME_AGENTS: [&str; 4] =
 /// The same of skills, after `skills` beside their settings.
 pub(crate) const HOME_SKILLS: [&str; 3] = [".agents/skills", ".claude/skills", ".config/opencode/skills"];
 
+/// Largest settings file, or other small file of a project or a person, that is read.
+pub(crate) const FILE_MAX_BYTES: u64 = 1024 * 1024;
 /// What makes a directory the root of a repository.
 const REPOSITORY: &str = ".git";
 /// Most directories that are looked at on the way up.
@@ -40,6 +45,30 @@ pub(crate) fn project_dirs(dir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let root = above.iter().position(|dir| dir.join(REPOSITORY).symlink_metadata().is_ok());
     let levels = root.map_or(1, |root| root + 1);
     above.into_iter().take(levels).map(Path::to_owned).collect()
+}
+
+/// What a small file holds; none if there is none. Whoever wrote it may be hostile: what is no regular file is not
+/// waited for, and what is too large is not read.
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    let nonblocking = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(path);
+    let file = match nonblocking {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        file => file.map_err(|error| error.to_string())?,
+    };
+    if !file.metadata().map_err(|error| error.to_string())?.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_MAX_BYTES {
+        return Err(format!("it has more than the {FILE_MAX_BYTES} bytes accepted"));
+    }
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]
@@ -60,5 +89,18 @@ mod tests {
         std::fs::write(home.join("work/repo/.git"), "gitdir: elsewhere\n").expect("a linked worktree");
         assert_eq!(dirs(&deep), [deep.clone(), home.join("work/repo/a"), home.join("work/repo")]);
         assert_eq!(project_dirs(&home.join("work"), None).len(), 2, "nobody's home");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("a pipe");
+        assert_eq!(read(&pipe), Err("it is not a regular file".to_owned()));
+        assert!(read(dir.path()).is_err(), "a directory");
+        assert_eq!(read(&dir.path().join("none")), Ok(None));
+        let large = vec![b'#'; usize::try_from(FILE_MAX_BYTES).expect("a size") + 1];
+        std::fs::write(dir.path().join("large"), large).expect("a file");
+        assert!(read(&dir.path().join("large")).is_err_and(|problem| problem.contains("1048576 bytes")));
     }
 }

@@ -40,16 +40,16 @@ pub(crate) struct ReplayRun {
 pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliError> {
     let cwd = &context.environment.cwd;
     replay.permissions.are_about(&context.tool_names())?;
-    let settings = Settings::resolve(&context.environment)?;
     let name = settled(posse::replayed(&replay.model).unwrap_or_default(), cwd);
     let looking = context.look()?;
     let recorded = runtime::looking(async { Ok::<Recorded, CliError>(looking.recorded(&name).await?) })?;
     drop(looking);
     let dir = dir_of(replay, &recorded, cwd)?;
     let place = dir.as_deref().or(recorded.dir()).map(Path::new);
+    let settings = Settings::resolve_and_tell(context, place.unwrap_or(cwd))?;
     let operator_rules = match place {
-        Some(place) => own_files::closed(settings.rules, place, context.state_dir()?),
-        None => settings.rules,
+        Some(place) => own_files::closed(settings.rules(), place, context.state_dir()?),
+        None => settings.rules(),
     };
     let said = (operator_rules, replay.permissions.clone());
     let launch = Launch::of_replay(recorded.model().to_owned(), replay.request.clone(), dir.clone(), said)?;
@@ -62,7 +62,7 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(Catalog::new(cwd))?;
+        let posse = context.open(Catalog::new(cwd), &settings)?;
         let attended = asking::attended(replay.json);
         let handle = posse.replay(&recorded, launch.into_new_run().attended(attended)).await?;
         let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };

@@ -37,8 +37,9 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
         let started = async {
             let signals = Signals::listen()?;
             let launch = read_launch()?;
-            let settings = Settings::resolve(&context.environment)?;
-            let posse = context.open(models::catalog(&settings, launch.base_url.as_ref(), context)?)?;
+            let settings = Settings::resolve(context, launch.dir())?;
+            let models = models::catalog(&settings, launch.base_url.as_ref(), context)?;
+            let posse = context.open(models, &settings)?;
             let apply = launch.apply;
             let handle = posse.start(launch.into_new_run()).await?;
             Ok((signals, posse, handle, apply))

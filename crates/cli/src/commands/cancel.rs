@@ -11,6 +11,7 @@ use crate::ids::AgentArg;
 use crate::models;
 use crate::output::note;
 use crate::runtime;
+use crate::settings::Settings;
 use crate::signals::Signals;
 
 /// Cancel a run, or one of its agents with all below it
@@ -45,7 +46,7 @@ pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliEr
         return Ok(Exit::DONE);
     }
     runtime::carrying(async {
-        let posse = context.open(models::usual(context)?)?;
+        let posse = context.open(models::usual(context)?, &Settings::own(&context.environment)?)?;
         posse.cancel(&agent, &args.reason).await?;
         if args.no_wait {
             note(&format!("{agent} will be cancelled"));

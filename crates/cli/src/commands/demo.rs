@@ -71,7 +71,7 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
     let launch = Launch::new(wanted, context, &models)?;
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(models)?;
+        let posse = context.open(models, &Settings::own(&context.environment)?)?;
         let handle = posse.start(launch.into_new_run()).await?;
         let exit =
             carry_and_tell(&posse, &handle, 0, &mut signals, View::new(false, context), Asking::nobody())
@@ -89,7 +89,7 @@ fn plan(context: &Context, models: &posse::Catalog) -> Result<Plan, CliError> {
     let mut plan = judge.judge(PLAN, &context.environment.cwd, models).map_err(|problems| {
         CliError::failed(format!("the demo's plan: {problems:?}")).hint("this is a mistake in Posse")
     })?;
-    let settings = Settings::resolve(&context.environment)?;
+    let settings = Settings::own(&context.environment)?;
     let sandbox = Sandbox::new(context.sandbox(&settings)?);
     if let Err(error) = runtime::looking(async { Ok(sandbox.level().await) })? {
         note(&format!(

@@ -104,7 +104,7 @@ impl Report {
     async fn of(context: &Context) -> Self {
         let machine = Machine::look();
         // Settings that cannot be read have a line of their own below; the box is looked at without them.
-        let resolved = Settings::resolve(&context.environment).unwrap_or_default();
+        let resolved = Settings::own(&context.environment).unwrap_or_default();
         let options = context.sandbox(&resolved).unwrap_or_default();
         let sandboxes = Sandbox::new(options);
         let level = sandboxes.level().await;
@@ -325,7 +325,7 @@ fn settings(environment: &Environment) -> Row {
     let name = "settings";
     let file = environment.settings_file.as_ref();
     let shown = file.map_or_else(|| "the file".to_owned(), |file| file.display().to_string());
-    match Settings::resolve(environment) {
+    match Settings::own(environment) {
         Err(error) => Row::short(name, Status::Missing, error.message(), "mend or remove the file"),
         Ok(_) if file.is_some_and(|file| file.exists()) => Row::ok(name, shown),
         Ok(_) => Row::ok(name, format!("defaults ({shown} is not there)")),
@@ -340,7 +340,7 @@ fn present<'a>(environment: &Environment, names: &[&'a str]) -> (Vec<&'a str>, V
 
 fn search(environment: &Environment) -> Row {
     let (present, _) = present(environment, &SEARCH_KEYS);
-    let configured = Settings::resolve(environment).is_ok_and(|settings| settings.search.is_set());
+    let configured = Settings::own(environment).is_ok_and(|settings| settings.search.is_set());
     match (configured, present.as_slice()) {
         (true, []) => Row::ok("web search", "configured"),
         (true, keys) => Row::ok("web search", format!("configured; set: {}", keys.join(", "))),

@@ -32,7 +32,7 @@ pub(crate) struct GcArgs {
 
 /// Cleans.
 pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
-    let settings = Settings::resolve(&context.environment)?;
+    let settings = Settings::own(&context.environment)?;
     let cleaning = Cleaning {
         dry_run: args.dry_run,
         runs_older_than: args.runs.map(|age| age.0),

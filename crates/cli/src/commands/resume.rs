@@ -1,5 +1,7 @@
 //! `posse resume`.
 
+use std::path::Path;
+
 use posse::ports::Models;
 use posse::{Catalog, Posse, Resume, RunId, RunSummary};
 
@@ -46,14 +48,14 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         Ok((found, given))
     })?;
     drop(looking);
-    let settings = Settings::resolve(&context.environment)?;
+    let settings = Settings::resolve_and_tell(context, Path::new(&found.dir))?;
     let models = models::catalog(&settings, given.as_ref(), context)?;
     check_model(&found, &models)?;
     let (run, known) = (found.run, found.events);
     let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(models)?;
+        let posse = context.open(models, &settings)?;
         let mut view = View::new(args.json, context);
         let attended = asking::attended(args.json);
         let resumed = if attended { posse.resume_attended(&run).await? } else { posse.resume(&run).await? };

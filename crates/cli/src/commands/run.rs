@@ -104,13 +104,15 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
     if let Some(replay) = args.replay()? {
         return replay::run(&replay, context);
     }
-    let settings = args.settings().or(Settings::resolve(&context.environment)?);
+    let dir = context.environment.cwd.join(args.dir.as_deref().unwrap_or(Path::new(".")));
+    let settings = args.settings().or(Settings::resolve_and_tell(context, &dir)?);
     let models = models::catalog(&settings, models::given(&settings, context)?.as_ref(), context)?;
     let plan = match args.planned(&models, context)? {
         Planned::Nothing => None,
         Planned::Plan(plan) => Some(*plan),
         Planned::Ended(exit) => return Ok(exit),
     };
+    let opened = settings.clone();
     let launch = Launch::new(args.wanted(plan, settings)?, context, &models)?;
     if detach {
         let run = background::detach(&launch, context)?;
@@ -126,7 +128,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
     let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(models)?;
+        let posse = context.open(models, &opened)?;
         let attended = asking::attended(json);
         let apply = launch.apply;
         let handle = posse.start(launch.into_new_run().attended(attended)).await?;

@@ -1,77 +1,104 @@
 //! The person's settings file. Read strictly: whatever is unknown or ill-typed is an error with its line.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use posse::{OnAsk, PriceTag, Rules};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_saphyr::Spanned;
 
-use super::providers::{ProviderName, ProviderSettings, RawProvider};
+use super::hooks::RawHooks;
+use super::providers::{PriceShape, ProviderName, ProviderSettings, RawProvider};
+use super::said::{Said, sourced};
 use super::sandbox::RawSandbox;
 use super::search::RawSearch;
 use super::workspace::{RawGc, RawWorkspace};
-use super::{Origin, Settings, Sourced, problem};
+use super::{Settings, problem};
 use crate::error::CliError;
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
+use crate::places;
 
-/// Largest settings file.
-const SETTINGS_MAX_BYTES: u64 = 1024 * 1024;
-
-/// The shape of the file: every field here is a key that may be written, and there are no others.
-#[derive(Default, Deserialize)]
+/// Settings of Posse, for a person (`~/.config/posse/settings.yaml`) or a project (`.posse/settings.yaml`). A project's
+/// may only narrow until the person trusts it.
+// Every field here is a key that may be written, and there are no others.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct RawSettings {
-    model: Option<Spanned<String>>,
+#[schemars(title = "Settings of Posse")]
+pub(super) struct RawSettings {
+    /// The model of a run that names none, as `provider/name`.
+    model: Option<Said<String>>,
+    /// Limits and defaults of runs.
     agent: Option<RawAgent>,
-    on_ask: Option<Spanned<OnAsk>>,
-    providers: Option<BTreeMap<ProviderName, RawProvider>>,
-    prices: Option<BTreeMap<String, Spanned<PriceTag>>>,
-    proxy: Option<Spanned<String>>,
+    /// What becomes of a question that nobody answers at once.
+    on_ask: Option<Said<OnAsk>>,
+    /// Where models are, by the first part of their names. Only in a person's own file.
+    providers: Option<BTreeMap<ProviderName, Said<RawProvider>>>,
+    /// What models cost, by their names, in dollars for a million tokens. Only in a person's own file.
+    #[schemars(with = "Option<BTreeMap<String, PriceShape>>")]
+    prices: Option<BTreeMap<String, Said<PriceTag>>>,
+    /// What model traffic goes through. Only in a person's own file.
+    proxy: Option<Said<String>>,
+    /// Who is asked when an agent searches the web.
     search: Option<RawSearch>,
+    /// What commands of agents see and may use.
     sandbox: Option<RawSandbox>,
+    /// How workspaces are made.
     workspace: Option<RawWorkspace>,
+    /// When workspaces and salvaged work go. Only in a person's own file.
     gc: Option<RawGc>,
-    rules: Option<Rules>,
+    /// Commands that hear of what agents do, and may object.
+    hooks: Option<RawHooks>,
+    /// What agents may do: of the rules that match an operation the last counts.
+    rules: Option<Said<Rules>>,
 }
 
-#[derive(Default, Deserialize)]
+/// Limits and defaults of runs.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawAgent {
-    max_depth: Option<Spanned<u32>>,
-    max_orchestration_depth: Option<Spanned<u32>>,
-    max_turns: Option<Spanned<Limit<1>>>,
-    max_agents: Option<Spanned<Limit<1>>>,
-    max_tokens: Option<Spanned<Limit<0>>>,
-    max_usd: Option<Spanned<MoneyLimit>>,
-    max_time: Option<Spanned<TimeLimit>>,
-    idle_timeout: Option<Spanned<TimeLimit>>,
-    parallel: Option<Spanned<Limit<1>>>,
+    /// Deepest level of sub-agents of a run that says none; 0 allows none.
+    max_depth: Option<Said<u32>>,
+    /// The depth that no run exceeds, whatever it says.
+    max_orchestration_depth: Option<Said<u32>>,
+    /// Turns of the root, halved with every level below it.
+    max_turns: Option<Said<Limit<1>>>,
+    /// Agents in the tree of a run.
+    max_agents: Option<Said<Limit<1>>>,
+    /// Tokens of the tree of a run.
+    max_tokens: Option<Said<Limit<0>>>,
+    /// Dollars of the tree of a run.
+    max_usd: Option<Said<MoneyLimit>>,
+    /// Wall time of a run.
+    max_time: Option<Said<TimeLimit>>,
+    /// How long a model or a tool may be silent.
+    idle_timeout: Option<Said<TimeLimit>>,
+    /// Calls that run at once.
+    parallel: Option<Said<Limit<1>>>,
+    /// Whether an agent may hand its conversation on to a child.
+    may_share_history: Option<Said<bool>>,
+    /// Whether the events of sub-agents are streamed to whoever follows their parent.
+    include_sub_agent_events: Option<Said<bool>>,
 }
 
 /// Reads the settings file; one that does not exist says nothing.
 pub(super) fn read(path: &Path) -> Result<Settings, CliError> {
-    let unreadable = |why: String| {
-        CliError::usage(format!("{}: cannot read the settings: {why}", path.display()))
-            .hint("mend or remove the file")
-    };
-    let file = match File::open(path) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(Settings::default());
-        }
-        file => file.map_err(|error| unreadable(error.to_string()))?,
-    };
-    let mut bytes = Vec::new();
-    file.take(SETTINGS_MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() as u64 > SETTINGS_MAX_BYTES {
-        return Err(unreadable(format!("it has more than the {SETTINGS_MAX_BYTES} bytes accepted")));
+    match places::read(path) {
+        Ok(Some(bytes)) => parse_bytes(bytes, path),
+        Ok(None) => Ok(Settings::default()),
+        Err(problem) => Err(unreadable(path, &problem)),
     }
-    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".to_owned()))?;
+}
+
+/// Reads what a settings file holds.
+pub(super) fn parse_bytes(bytes: Vec<u8>, path: &Path) -> Result<Settings, CliError> {
+    let text = String::from_utf8(bytes).map_err(|_| unreadable(path, "it is not UTF-8 text"))?;
     parse(&text, path)
+}
+
+/// The error of a file whose text cannot be had.
+pub(super) fn unreadable(path: &Path, why: &str) -> CliError {
+    CliError::usage(format!("{}: cannot read the settings: {why}", path.display()))
+        .hint("mend or remove the file")
 }
 
 /// Reads the text of a settings file.
@@ -82,11 +109,10 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         Err(serde_saphyr::Error::Eof { .. }) => None,
         read => read.map_err(|error| problem::in_file(&error, text, path))?,
     };
-    let RawSettings { model, agent, on_ask, providers, prices, proxy, search, sandbox, workspace, gc, rules } =
-        raw.unwrap_or_default();
-    let agent = agent.unwrap_or_default();
+    let raw = raw.unwrap_or_default();
+    let agent = raw.agent.unwrap_or_default();
     Ok(Settings {
-        model: sourced(model, path),
+        model: sourced(raw.model, path),
         max_depth: sourced(agent.max_depth, path),
         max_orchestration_depth: sourced(agent.max_orchestration_depth, path),
         max_turns: sourced(agent.max_turns, path),
@@ -96,26 +122,22 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         max_time: sourced(agent.max_time, path),
         idle_timeout: sourced(agent.idle_timeout, path),
         parallel: sourced(agent.parallel, path),
-        on_ask: sourced(on_ask, path),
+        may_share_history: sourced(agent.may_share_history, path),
+        include_sub_agent_events: sourced(agent.include_sub_agent_events, path),
+        on_ask: sourced(raw.on_ask, path),
         base_url: None,
         providers: ProviderSettings::sourced(
-            providers.unwrap_or_default(),
-            prices.unwrap_or_default(),
+            raw.providers.unwrap_or_default(),
+            raw.prices.unwrap_or_default(),
             path,
         )?,
-        proxy: sourced(proxy, path),
-        search: search.unwrap_or_default().sourced(path),
-        sandbox: sandbox.unwrap_or_default().sourced(path),
-        workspace: workspace.unwrap_or_default().sourced(path),
-        gc: gc.unwrap_or_default().sourced(path),
-        rules: rules.unwrap_or_default(),
-    })
-}
-
-/// A value with where it was written.
-pub(super) fn sourced<T>(value: Option<Spanned<T>>, path: &Path) -> Option<Sourced<T>> {
-    value.map(|Spanned { value, referenced, .. }| Sourced {
-        value,
-        origin: Origin::File { path: path.to_owned(), line: referenced.line() },
+        proxy: sourced(raw.proxy, path),
+        search: raw.search.unwrap_or_default().sourced(path),
+        sandbox: raw.sandbox.unwrap_or_default().sourced(path),
+        workspace: raw.workspace.unwrap_or_default().sourced(path),
+        gc: raw.gc.unwrap_or_default().sourced(path),
+        hooks: raw.hooks.unwrap_or_default().sourced(path),
+        rules: sourced(raw.rules, path),
+        project_rules: None,
     })
 }

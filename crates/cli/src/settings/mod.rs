@@ -1,64 +1,37 @@
-//! Settings: the person's file, the environment, flags; the later wins. Resolved once, before anything is done.
+//! Settings: the person's file, the project's, the environment, flags; the later wins, but that a project may only
+//! narrow (`project.rs`). Resolved once, before anything is done.
 //!
-//! Every value keeps where it came from, so that an error can say which of three places to look at.
+//! Every value keeps where it came from, so that an error can say which of these places to look at.
 
+pub(crate) mod entries;
 mod file;
+pub(crate) mod hooks;
+pub(crate) mod keys;
 mod problem;
+pub(crate) mod project;
 mod providers;
+mod said;
 mod sandbox;
 mod search;
 mod variables;
 mod workspace;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use posse::{OnAsk, Rules};
 
+use self::hooks::Hook;
+use self::project::ProjectFile;
 use self::providers::ProviderSettings;
 use self::sandbox::SandboxSettings;
 use self::search::SearchSettings;
 use self::workspace::{GcKeys, WorkspaceKeys};
+use crate::context::Context;
 use crate::env::Environment;
 use crate::error::CliError;
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
-
-/// Every key there is. `rules`, `sandbox`, `providers` and `prices` can only be written in the file.
-const KEYS: [&str; 33] = [
-    "model",
-    "agent.max_depth",
-    "agent.max_orchestration_depth",
-    "agent.max_turns",
-    "agent.max_agents",
-    "agent.max_tokens",
-    "agent.max_usd",
-    "agent.max_time",
-    "agent.idle_timeout",
-    "agent.parallel",
-    "on_ask",
-    "providers",
-    "prices",
-    "proxy",
-    "search.provider",
-    "search.url",
-    "search.key",
-    "search.key_env",
-    "sandbox.level",
-    "sandbox.read",
-    "sandbox.env",
-    "sandbox.concurrent",
-    "sandbox.memory_mb",
-    "sandbox.processes",
-    "workspace.copy",
-    "workspace.setup",
-    "workspace.caches",
-    "workspace.max_run_mb",
-    "workspace.max_files",
-    "workspace.max_file_mb",
-    "gc.workspaces",
-    "gc.salvage",
-    "rules",
-];
+use crate::output::note;
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,6 +98,10 @@ pub(crate) struct Settings {
     pub(crate) idle_timeout: Option<Sourced<TimeLimit>>,
     /// `agent.parallel`: calls that run at once.
     pub(crate) parallel: Option<Sourced<Limit<1>>>,
+    /// `agent.may_share_history`: whether an agent may hand its conversation on to a child.
+    pub(crate) may_share_history: Option<Sourced<bool>>,
+    /// `agent.include_sub_agent_events`: whether the events of sub-agents go to whoever follows their parent.
+    pub(crate) include_sub_agent_events: Option<Sourced<bool>>,
     /// `on_ask`: what becomes of a question that nobody answers at once.
     pub(crate) on_ask: Option<Sourced<OnAsk>>,
     /// `--base-url`: where the provider of `model` is. There is no key for it: `providers` has it for each provider.
@@ -141,18 +118,80 @@ pub(crate) struct Settings {
     pub(crate) workspace: WorkspaceKeys,
     /// `gc`: when they go.
     pub(crate) gc: GcKeys,
+    /// `hooks`: commands that hear of what agents do. Those of the person come first.
+    pub(crate) hooks: Vec<Hook>,
     /// `rules`: the operator's layer.
-    pub(crate) rules: Rules,
+    pub(crate) rules: Option<Sourced<Rules>>,
+    /// `rules` of the project: one more layer, which can only narrow.
+    pub(crate) project_rules: Option<Sourced<Rules>>,
+}
+
+/// Settings with all that they were made from.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// What counts.
+    pub(crate) settings: Settings,
+    /// What the person's file says.
+    pub(crate) file: Settings,
+    /// What variables say.
+    pub(crate) variables: Settings,
+    /// The project's file, if there is one.
+    pub(crate) project: Option<ProjectFile>,
+    /// What a person should know about the project's file.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Resolved {
+    /// The settings that count in a directory.
+    pub(crate) fn of(context: &Context, dir: &Path) -> Result<Self, CliError> {
+        let (variables, file) = own(&context.environment)?;
+        let project = ProjectFile::find(context, dir)?;
+        let (settings, notes) = match &project {
+            Some(project) => project.put_between(variables.clone(), file.clone())?,
+            None => (variables.clone().or(file.clone()), Vec::new()),
+        };
+        Ok(Self { settings, file, variables, project, notes })
+    }
+}
+
+/// What a person's variables and their file say.
+fn own(environment: &Environment) -> Result<(Settings, Settings), CliError> {
+    let file = match &environment.settings_file {
+        Some(path) => file::read(path)?,
+        None => Settings::default(),
+    };
+    Ok((variables::read(&environment.settings)?, file))
 }
 
 impl Settings {
-    /// The settings of this environment.
-    pub(crate) fn resolve(environment: &Environment) -> Result<Settings, CliError> {
-        let file = match &environment.settings_file {
-            Some(path) => file::read(path)?,
-            None => Settings::default(),
-        };
-        Ok(variables::read(&environment.settings)?.or(file))
+    /// The person's own settings, whatever a project says.
+    pub(crate) fn own(environment: &Environment) -> Result<Settings, CliError> {
+        let (variables, file) = own(environment)?;
+        Ok(variables.or(file))
+    }
+
+    /// The settings that count in a directory, the project's among them.
+    pub(crate) fn resolve(context: &Context, dir: &Path) -> Result<Settings, CliError> {
+        Ok(Resolved::of(context, dir)?.settings)
+    }
+
+    /// The same; what the person should know about the project's is told to them.
+    pub(crate) fn resolve_and_tell(context: &Context, dir: &Path) -> Result<Settings, CliError> {
+        let resolved = Resolved::of(context, dir)?;
+        for line in &resolved.notes {
+            note(line);
+        }
+        Ok(resolved.settings)
+    }
+
+    /// The operator's rules.
+    pub(crate) fn rules(&self) -> Rules {
+        self.rules.as_ref().map(|rules| rules.value.clone()).unwrap_or_default()
+    }
+
+    /// The rules of the project.
+    pub(crate) fn project_rules(&self) -> Rules {
+        self.project_rules.as_ref().map(|rules| rules.value.clone()).unwrap_or_default()
     }
 
     /// These settings, and where they are silent the others.
@@ -168,15 +207,19 @@ impl Settings {
             max_time: self.max_time.or(other.max_time),
             idle_timeout: self.idle_timeout.or(other.idle_timeout),
             parallel: self.parallel.or(other.parallel),
+            may_share_history: self.may_share_history.or(other.may_share_history),
+            include_sub_agent_events: self.include_sub_agent_events.or(other.include_sub_agent_events),
             on_ask: self.on_ask.or(other.on_ask),
             base_url: self.base_url.or(other.base_url),
             providers: self.providers.or(other.providers),
             proxy: self.proxy.or(other.proxy),
             search: self.search.or(other.search),
-            sandbox: if self.sandbox == SandboxSettings::default() { other.sandbox } else { self.sandbox },
+            sandbox: self.sandbox.or(other.sandbox),
             workspace: self.workspace.or(other.workspace),
             gc: self.gc.or(other.gc),
-            rules: if self.rules.is_empty() { other.rules } else { self.rules },
+            hooks: if self.hooks.is_empty() { other.hooks } else { self.hooks },
+            rules: self.rules.or(other.rules),
+            project_rules: self.project_rules.or(other.project_rules),
         }
     }
 }
@@ -188,6 +231,11 @@ pub(crate) fn on_ask(text: &str) -> Result<OnAsk, String> {
         "escalate" => Ok(OnAsk::Escalate),
         _ => Err("expected `deny` or `escalate`".to_owned()),
     }
+}
+
+/// The JSON Schema of a settings file.
+pub(crate) fn schema() -> serde_json::Value {
+    schemars::schema_for!(file::RawSettings).to_value()
 }
 
 /// The key that was probably meant, as an error adds it; empty if there is none.

@@ -4,16 +4,17 @@
 //! could have the person's key sent there.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::Path;
 
 use posse::{BaseUrl, Format, Key, Limits, PriceTag, Prices, ProviderWords, Providers, ToolCalls};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_saphyr::Spanned;
+use serde_json::{Value, json};
 
-use super::file::sourced;
+use super::entries::{Entries, Secret, without_secrets};
 use super::problem::shown;
+use super::said::{Said, sourced};
 use super::{Origin, Sourced};
 use crate::error::CliError;
 
@@ -21,8 +22,9 @@ use crate::error::CliError;
 const TAKEN: [&str; 2] = ["scripted", "replay"];
 
 /// The name of one of `providers`: the first part of its models' names.
-#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[serde(try_from = "String")]
+#[schemars(with = "String")]
 pub(super) struct ProviderName(String);
 
 impl TryFrom<String> for ProviderName {
@@ -47,22 +49,49 @@ impl TryFrom<String> for ProviderName {
 }
 
 /// The shape of one of `providers` in the file.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawProvider {
+    /// The wire format that it speaks.
     format: Option<RawFormat>,
-    base_url: Option<Spanned<String>>,
-    key: Option<Spanned<Secret>>,
+    /// Where it is.
+    base_url: Option<Said<String>>,
+    /// Its key.
+    key: Option<Said<Secret>>,
+    /// The environment variable that has its key.
     key_env: Option<String>,
+    /// Calls a minute.
     requests_per_minute: Option<NonZeroU32>,
+    /// Tokens a minute.
     tokens_per_minute: Option<NonZeroU64>,
+    /// Calls at once.
     concurrent: Option<NonZeroU32>,
+    /// How its models are told of tools.
     tools: Option<RawTools>,
+    /// Tokens that fit into its models' context.
     context_tokens: Option<NonZeroU64>,
+    /// Most tokens of one reply.
     max_output_tokens: Option<NonZeroU64>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+/// A price as people write it: dollars for a million tokens. For the schema alone.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+pub(super) struct PriceShape {
+    /// Input that was not in a cache.
+    input: f64,
+    /// Output.
+    output: f64,
+    /// Input read from a cache.
+    cache_read: Option<f64>,
+    /// Input written to a cache.
+    cache_write: Option<f64>,
+    /// Output that is thinking.
+    reasoning: Option<f64>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum RawFormat {
     Anthropic,
@@ -71,7 +100,7 @@ enum RawFormat {
     Genai,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum RawTools {
     Native,
@@ -79,33 +108,23 @@ enum RawTools {
     Probe,
 }
 
-/// A text that is shown nowhere.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Secret(String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
 /// What the settings say of providers and prices.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ProviderSettings {
-    words: BTreeMap<String, ProviderWords>,
+    words: BTreeMap<String, Sourced<ProviderWords>>,
     prices: BTreeMap<String, Sourced<PriceTag>>,
 }
 
 impl ProviderSettings {
     /// What the file says, with where it says so.
     pub(super) fn sourced(
-        providers: BTreeMap<ProviderName, RawProvider>,
-        prices: BTreeMap<String, Spanned<PriceTag>>,
+        providers: BTreeMap<ProviderName, Said<RawProvider>>,
+        prices: BTreeMap<String, Said<PriceTag>>,
         path: &Path,
     ) -> Result<Self, CliError> {
-        let tagged = |(name, tag)| Some((name, sourced(Some(tag), path)?));
-        let words = |(ProviderName(name), raw): (ProviderName, RawProvider)| {
+        let tagged = |(name, tag): (String, Said<PriceTag>)| (name, tag.sourced(path));
+        let words = |(ProviderName(name), raw): (ProviderName, Said<RawProvider>)| {
+            let Sourced { value: raw, origin } = raw.sourced(path);
             let words = raw.words(path);
             match &words.key {
                 Some(key) if words.key_env.is_some() => Err(CliError::usage(format!(
@@ -113,12 +132,12 @@ impl ProviderSettings {
                     key.origin()
                 ))
                 .hint("leave one of them out; nothing was done")),
-                _ => Ok((name, words)),
+                _ => Ok((name, Sourced { value: words, origin })),
             }
         };
         Ok(Self {
             words: providers.into_iter().map(words).collect::<Result<_, _>>()?,
-            prices: prices.into_iter().filter_map(tagged).collect(),
+            prices: prices.into_iter().map(tagged).collect(),
         })
     }
 
@@ -129,7 +148,21 @@ impl ProviderSettings {
 
     /// The providers, with the variables in which keys may be.
     pub(crate) fn providers(&self, variables: &[(String, String)]) -> Providers {
-        Providers::new(self.words.clone(), variables.iter().cloned())
+        let words = self.words.iter().map(|(name, words)| (name.clone(), words.value.clone()));
+        Providers::new(words, variables.iter().cloned())
+    }
+
+    /// What is said, by key; of keys only where they are.
+    pub(super) fn list(&self, entries: &mut Entries) {
+        for (name, words) in &self.words {
+            entries.add_shown(&format!("providers.{name}"), Some(words), shown_words);
+        }
+        for (name, tag) in &self.prices {
+            entries.add_shown(&format!("prices.{name}"), Some(tag), |tag| {
+                json!({"input": tag.input, "output": tag.output, "cache_read": tag.cache_read,
+                    "cache_write": tag.cache_write, "reasoning": tag.reasoning})
+            });
+        }
     }
 
     /// The person's prices, each by the full name of its model.
@@ -141,6 +174,26 @@ impl ProviderSettings {
             Ok((format!("{provider}/{model}"), tag.value))
         };
         Ok(Prices::new(self.prices.iter().map(full).collect::<Result<Vec<_>, CliError>>()?))
+    }
+}
+
+/// What is said of a provider, without its key.
+fn shown_words(words: &ProviderWords) -> Value {
+    let all = json!({
+        "format": words.format.map(|format| format!("{format:?}").to_lowercase()),
+        "base_url": words.base_url.as_ref().map(|base| without_secrets(&base.url)),
+        "key": words.key.as_ref().map(|key| format!("set in {}", key.origin())),
+        "key_env": words.key_env,
+        "requests_per_minute": words.limits.requests_per_minute,
+        "tokens_per_minute": words.limits.tokens_per_minute,
+        "concurrent": words.limits.concurrent,
+        "tools": words.tools.map(|tools| format!("{tools:?}").to_lowercase()),
+        "context_tokens": words.context_tokens,
+        "max_output_tokens": words.max_output_tokens,
+    });
+    match all {
+        Value::Object(all) => all.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        other => other,
     }
 }
 
@@ -156,7 +209,7 @@ impl RawProvider {
             }),
             base_url: sourced(self.base_url, path)
                 .map(|url| BaseUrl { url: url.value, origin: at(url.origin) }),
-            key: sourced(self.key, path).map(|key| Key::new(key.value.0, at(key.origin))),
+            key: sourced(self.key, path).map(|key| Key::new(key.value.into_text(), at(key.origin))),
             key_env: self.key_env,
             limits: Limits {
                 requests_per_minute: self.requests_per_minute.map(NonZeroU32::get),

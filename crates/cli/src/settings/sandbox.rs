@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use posse::sandbox::{Limits, Required, SandboxOptions};
-use serde::Deserialize;
-use serde_saphyr::Spanned;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::Sourced;
-use super::file::sourced;
+use super::entries::Entries;
+use super::said::{Said, sourced};
 use crate::error::CliError;
 
 /// Names that end like this hold secrets, whoever writes them into a list of variables.
@@ -15,19 +16,25 @@ const SECRET_ENDINGS: [&str; 8] =
     ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_PASS", "_PAT", "_CREDENTIALS"];
 
 /// The shape of `sandbox` in the file.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSandbox {
-    level: Option<Spanned<LevelWanted>>,
-    read: Option<Spanned<Vec<String>>>,
-    env: Option<Spanned<Vec<String>>>,
-    concurrent: Option<Spanned<u32>>,
-    memory_mb: Option<Spanned<u64>>,
-    processes: Option<Spanned<u64>>,
+    /// What a box must at least be made of.
+    level: Option<Said<LevelWanted>>,
+    /// Further files and directories that commands may read.
+    read: Option<Said<Vec<String>>>,
+    /// Further variables that commands get, by name.
+    env: Option<Said<Vec<String>>>,
+    /// How many commands run at once.
+    concurrent: Option<Said<u32>>,
+    /// Memory of one command with all it starts, in MiB.
+    memory_mb: Option<Said<u64>>,
+    /// Processes of one command.
+    processes: Option<Said<u64>>,
 }
 
 /// What a box must at least be made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum LevelWanted {
     Namespaces,
@@ -66,6 +73,28 @@ impl RawSandbox {
 }
 
 impl SandboxSettings {
+    /// These settings, and where they are silent the others.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            level: self.level.or(other.level),
+            read: self.read.or(other.read),
+            env: self.env.or(other.env),
+            concurrent: self.concurrent.or(other.concurrent),
+            memory_mb: self.memory_mb.or(other.memory_mb),
+            processes: self.processes.or(other.processes),
+        }
+    }
+
+    /// What is said, by key.
+    pub(super) fn list(&self, entries: &mut Entries) {
+        entries.add("sandbox.level", self.level.as_ref());
+        entries.add("sandbox.read", self.read.as_ref());
+        entries.add("sandbox.env", self.env.as_ref());
+        entries.add("sandbox.concurrent", self.concurrent.as_ref());
+        entries.add("sandbox.memory_mb", self.memory_mb.as_ref());
+        entries.add("sandbox.processes", self.processes.as_ref());
+    }
+
     /// The variables that are handed on beyond the usual ones.
     pub(crate) fn variables(&self) -> Result<&[String], CliError> {
         let Some(Sourced { value, origin }) = &self.env else { return Ok(&[]) };

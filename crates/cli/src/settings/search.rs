@@ -1,24 +1,28 @@
 //! `search`: who is asked when an agent searches the web, and where the key is.
 
-use std::fmt;
 use std::path::Path;
 
 use posse::Search;
-use serde::Deserialize;
-use serde_saphyr::Spanned;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::file::sourced;
+use super::entries::{Entries, Secret, without_secrets};
+use super::said::{Said, sourced};
 use super::{Origin, Sourced};
 use crate::error::CliError;
 
 /// The shape of `search` in the file.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSearch {
-    provider: Option<Spanned<Provider>>,
-    url: Option<Spanned<String>>,
-    key: Option<Spanned<Secret>>,
-    key_env: Option<Spanned<String>>,
+    /// Who is asked.
+    provider: Option<Said<Provider>>,
+    /// Where the provider is. Only in a person's own file.
+    url: Option<Said<String>>,
+    /// The provider's key. Only in a person's own file.
+    key: Option<Said<Secret>>,
+    /// The environment variable that has the key. Only in a person's own file.
+    key_env: Option<Said<String>>,
 }
 
 /// What the settings say of `search`.
@@ -35,23 +39,12 @@ pub(crate) struct SearchSettings {
 }
 
 /// A search provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Provider {
     Searxng,
     Brave,
     Tavily,
-}
-
-/// A text that is shown nowhere.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-struct Secret(String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
 }
 
 impl RawSearch {
@@ -81,10 +74,23 @@ impl SearchSettings {
                 self.provider = Some(Sourced { value, origin });
             }
             "url" => self.url = Some(Sourced { value: value.to_owned(), origin }),
-            "key" => self.key = Some(Sourced { value: Secret(value.to_owned()), origin }),
+            "key" => self.key = Some(Sourced { value: Secret::new(value), origin }),
             _ => self.key_env = Some(Sourced { value: value.to_owned(), origin }),
         }
         Ok(())
+    }
+
+    /// The provider alone: what a project may say.
+    pub(super) fn provider_alone(self) -> Self {
+        Self { provider: self.provider, ..Self::default() }
+    }
+
+    /// What is said, by key.
+    pub(super) fn list(&self, entries: &mut Entries) {
+        entries.add("search.provider", self.provider.as_ref());
+        entries.add_shown("search.url", self.url.as_ref(), |url| without_secrets(url).into());
+        entries.add("search.key", self.key.as_ref());
+        entries.add("search.key_env", self.key_env.as_ref());
     }
 
     /// These settings, and where they are silent the others.
@@ -140,7 +146,7 @@ impl SearchSettings {
     /// The key, or the name of the variable that lacks it.
     fn key<'a>(&'a self, usual: &'a str, variables: &'a [(String, String)]) -> Result<&'a str, &'a str> {
         if let Some(key) = &self.key {
-            return Ok(&key.value.0);
+            return Ok(key.value.text());
         }
         let name = self.key_env.as_ref().map_or(usual, |name| name.value.as_str());
         let found = variables.iter().find(|(known, value)| known == name && !value.is_empty());

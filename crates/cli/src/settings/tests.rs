@@ -36,7 +36,7 @@ rules:
     assert_eq!(settings.max_agents.map(|limit| limit.value), Some(Limit(None)));
     assert_eq!(settings.max_tokens.map(|limit| limit.value), Some(Limit(Some(0))));
     assert_eq!(settings.on_ask.map(|on_ask| on_ask.value), Some(OnAsk::Escalate));
-    assert_eq!(settings.rules.len(), 1);
+    assert_eq!(settings.rules().len(), 1);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use super::{KEYS, Origin, Settings, Sourced, meant, on_ask};
+use super::keys;
+use super::{Origin, Settings, Sourced, meant, on_ask};
 use crate::env::{POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
 use crate::error::CliError;
 use crate::limit::Limit;
@@ -20,7 +21,7 @@ pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, CliError>
             continue;
         }
         let key = rest.to_ascii_lowercase().replace(DOT, ".");
-        if KEYS.contains(&key.as_str()) {
+        if keys::names().any(|known| known == key) {
             let set = settings.set(&key, value, name);
             set.map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
         } else {
@@ -31,7 +32,7 @@ pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, CliError>
 }
 
 fn check_unknown(name: &str, key: &str) -> Result<(), CliError> {
-    let variables: Vec<String> = KEYS.iter().map(|key| variable(key)).collect();
+    let variables: Vec<String> = keys::names().map(variable).collect();
     let hint = meant(name, variables.iter().map(String::as_str));
     if key.contains('.') || !hint.is_empty() {
         return Err(CliError::usage(format!("{name}: there is no such setting{hint}")));
@@ -58,6 +59,10 @@ impl Settings {
             "agent.idle_timeout" => self.idle_timeout = sourced(value.parse()?, name),
             "proxy" => self.proxy = sourced(value.to_owned(), name),
             "agent.parallel" => self.parallel = sourced(Limit::from_str(value)?, name),
+            "agent.may_share_history" => self.may_share_history = sourced(yes_or_no(value)?, name),
+            "agent.include_sub_agent_events" => {
+                self.include_sub_agent_events = sourced(yes_or_no(value)?, name);
+            }
             "on_ask" => self.on_ask = sourced(on_ask(value)?, name),
             _ => match key.split_once('.') {
                 Some(("search", key)) => self.search.set(key, value, name)?,
@@ -72,6 +77,10 @@ impl Settings {
 
 fn whole(value: &str) -> Result<u32, String> {
     value.parse().map_err(|_| format!("expected a whole number of at least 0, found `{value}`"))
+}
+
+fn yes_or_no(value: &str) -> Result<bool, String> {
+    value.parse().map_err(|_| format!("expected `true` or `false`, found `{value}`"))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every setting is optional; this is where one becomes set")]

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use posse::{Cleaning, WorkspaceOptions, WorkspaceSettings};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_saphyr::Spanned;
 
-use super::file::sourced;
+use super::entries::Entries;
+use super::said::{Said, sourced};
 use super::{Origin, Sourced};
 use crate::age::Age;
 use crate::error::CliError;
@@ -15,23 +16,31 @@ use crate::error::CliError;
 const MB: u64 = 1 << 20;
 
 /// The shape of `workspace` in the file.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawWorkspace {
-    copy: Option<Spanned<Vec<String>>>,
-    setup: Option<Spanned<String>>,
-    caches: Option<Spanned<Vec<String>>>,
-    max_run_mb: Option<Spanned<u64>>,
-    max_files: Option<Spanned<u64>>,
-    max_file_mb: Option<Spanned<u64>>,
+    /// Globs of ignored files to bring along.
+    copy: Option<Said<Vec<String>>>,
+    /// A command that is run once in each new workspace, in the sandbox.
+    setup: Option<Said<String>>,
+    /// Names of ignored directories that programs find without a copy.
+    caches: Option<Said<Vec<String>>>,
+    /// What the workspaces of a run may take together, in MiB.
+    max_run_mb: Option<Said<u64>>,
+    /// Most files of a project.
+    max_files: Option<Said<u64>>,
+    /// The largest file of a project, in MiB.
+    max_file_mb: Option<Said<u64>>,
 }
 
 /// The shape of `gc` in the file.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawGc {
-    workspaces: Option<Spanned<Age>>,
-    salvage: Option<Spanned<Age>>,
+    /// How old the workspaces of a run that has ended must be to go.
+    workspaces: Option<Said<Age>>,
+    /// How old salvaged work must be to go.
+    salvage: Option<Said<Age>>,
 }
 
 /// What the settings say of `workspace`.
@@ -111,6 +120,16 @@ impl WorkspaceKeys {
         }
     }
 
+    /// What is said, by key.
+    pub(super) fn list(&self, entries: &mut Entries) {
+        entries.add("workspace.copy", self.copy.as_ref());
+        entries.add("workspace.setup", self.setup.as_ref());
+        entries.add("workspace.caches", self.caches.as_ref());
+        entries.add("workspace.max_run_mb", self.max_run_mb.as_ref());
+        entries.add("workspace.max_files", self.max_files.as_ref());
+        entries.add("workspace.max_file_mb", self.max_file_mb.as_ref());
+    }
+
     /// How workspaces are made by these settings.
     pub(crate) fn settings(self, home: Option<&Path>) -> Result<WorkspaceSettings, CliError> {
         let usual = WorkspaceOptions::default();
@@ -143,6 +162,12 @@ impl GcKeys {
     /// These settings, and where they are silent the others.
     pub(super) fn or(self, other: Self) -> Self {
         Self { workspaces: self.workspaces.or(other.workspaces), salvage: self.salvage.or(other.salvage) }
+    }
+
+    /// What is said, by key.
+    pub(super) fn list(&self, entries: &mut Entries) {
+        entries.add("gc.workspaces", self.workspaces.as_ref());
+        entries.add("gc.salvage", self.salvage.as_ref());
     }
 
     /// The cleaning with what the settings say.

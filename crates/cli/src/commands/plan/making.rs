@@ -121,13 +121,14 @@ pub(crate) fn plan_for(
 fn ask_planner(goal: &str, args: MakeArgs, judge: &Judge, context: &Context) -> Result<Asked, CliError> {
     let request = first_request(goal, &judge.definitions, &judge.root);
     let wanted = args.wanted(request.clone(), context)?;
+    let settings = wanted.settings.clone();
     let given = models::given(&wanted.settings, context)?;
     let models = models::catalog(&wanted.settings, given.as_ref(), context)?;
     let judging = models::catalog(&wanted.settings, given.as_ref(), context)?;
     let launch = Launch::new(wanted, context, &models)?;
     let (asked, problems) = runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(models)?;
+        let posse = context.open(models, &settings)?;
         let answer = match ask(&posse, launch.clone(), &mut signals, context).await? {
             Asked::Answer(answer) => answer,
             ended @ Asked::Ended(_) => return Ok((ended, Vec::new())),
@@ -174,6 +175,7 @@ impl MakeArgs {
     }
 
     fn wanted(self, request: String, context: &Context) -> Result<Wanted, CliError> {
+        let dir = context.environment.cwd.join(self.dir.as_deref().unwrap_or(Path::new(".")));
         let flags = Settings {
             model: Sourced::flag(self.model, "--model"),
             base_url: Sourced::flag(self.base_url, BASE_URL_FLAG),
@@ -184,7 +186,7 @@ impl MakeArgs {
             ..Settings::default()
         };
         Ok(Wanted {
-            settings: flags.or(Settings::resolve(&context.environment)?),
+            settings: flags.or(Settings::resolve(context, &dir)?),
             request,
             definition: Some(PLANNER.to_owned()),
             agents: self.known.agents,
