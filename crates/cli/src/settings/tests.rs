@@ -30,13 +30,13 @@ rules:
   - {pattern: 'bash:git push*', decision: deny}
 ";
     let settings = file(text).expect("settings");
+    assert_eq!(settings.rules().len(), 1);
     let depth = settings.max_depth.expect("set");
     assert_eq!(depth.value, 1);
     assert_eq!(depth.origin.to_string(), "settings.yaml:3");
     assert_eq!(settings.max_agents.map(|limit| limit.value), Some(Limit(None)));
     assert_eq!(settings.max_tokens.map(|limit| limit.value), Some(Limit(Some(0))));
     assert_eq!(settings.on_ask.map(|on_ask| on_ask.value), Some(OnAsk::Escalate));
-    assert_eq!(settings.rules().len(), 1);
 }
 
 #[test]
