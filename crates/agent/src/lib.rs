@@ -8,3 +8,4 @@ pub mod machine;
 pub mod notes;
 pub mod plan;
 pub mod tool_spec;
+mod yaml;

@@ -1,11 +1,251 @@
 //! Agent Markdown: front matter as Claude Code and opencode write it, and a prompt.
 
-use posse_domain::definition::Definition;
+use posse_domain::definition::{DEFINITION_NAME_MAX, Definition, Mode};
+use posse_domain::permission::{Decision, RULES_MAX, Rule};
 
-use super::reading::{Loaded, Reading};
+use super::builtin::{DELEGATE, tools};
+use super::common::{description, model, references};
+use super::fields::{Field, Fields, Format};
+use super::front_matter::{Document, document};
+use super::names::{display_name, name, without_doubles};
+use super::notes::{Notes, quoted};
+use super::permission;
+use super::reading::{Loaded, Reading, Role};
+use super::tool_list::{self, EVERY, ToolList};
+
+/// Tools that change nothing, for `permissionMode: plan`.
+const PLAN_TOOLS: [&str; 8] = ["read", "glob", "grep", "list", "webfetch", "websearch", "todo", "skill"];
+
+/// What may stand in the front matter.
+pub(super) const AGENT: Format = Format {
+    what: "front matter",
+    keys: &[
+        "name",
+        "description",
+        "prompt",
+        "tools",
+        "disallowedTools",
+        "model",
+        "permissionMode",
+        "maxTurns",
+        "steps",
+        "maxSteps",
+        "skills",
+        "spawns",
+        "background",
+        "mode",
+        "temperature",
+        "top_p",
+        "permission",
+        "disable",
+        "disabled",
+        "rules",
+        "parallel",
+        "may_share_history",
+    ],
+    ignored: &[
+        "color",
+        "hidden",
+        "isolation",
+        "version",
+        "author",
+        "license",
+        "category",
+        "tags",
+        "keywords",
+        "metadata",
+        "options",
+        "variant",
+        "icon",
+        "emoji",
+        "title",
+        "display_name",
+        "created",
+        "updated",
+    ],
+    not_here: &[
+        ("mcpServers", "MCP servers are not connected by definitions"),
+        ("hooks", "hooks come from the user's settings only; these are not run"),
+        ("memory", "agents have no memory beyond a run"),
+        ("effort", "how much a model thinks is not set by definitions"),
+        ("reasoningEffort", "how much a model thinks is not set by definitions"),
+        ("thinking", "how much a model thinks is not set by definitions"),
+        ("initialPrompt", "an agent's first message is its task"),
+    ],
+    texts: &["description", "prompt", "initialPrompt", "when_to_use", "examples"],
+};
 
 /// Reads a definition from Markdown. `stem` is the file's name without its ending: the definition's name, if the
 /// front matter gives none.
-pub fn read_agent(_bytes: &[u8], _stem: &str, _reading: &Reading<'_>) -> Loaded<Definition> {
-    Loaded { value: None, warnings: Vec::new(), mentions: Vec::new() }
+///
+/// - Without `tools` it may use what the built-in `coder` may, but not spawn. `Task(name)`, `spawns` and opencode's
+///   `permission.task` allow spawning, and bring the tools for it.
+/// - What stands in brackets (`Bash(git:*)`) becomes rules, and a `permission` that is not understood denies.
+/// - What other programs know and Posse does not is ignored, with a note if that matters.
+pub fn read_agent(bytes: &[u8], stem: &str, reading: &Reading<'_>) -> Loaded<Definition> {
+    let mut notes = Notes::new(reading.file);
+    let value = agent(bytes, stem, reading, &mut notes);
+    notes.loaded(value)
 }
+
+fn agent(bytes: &[u8], stem: &str, reading: &Reading<'_>, notes: &mut Notes<'_>) -> Option<Definition> {
+    let Document { mut fields, has_front_matter, body } = document(bytes, &AGENT, notes)?;
+    if !has_front_matter && stem.eq_ignore_ascii_case("readme") {
+        notes.note(None, "a readme without front matter is no definition; it is passed over", "");
+        return None;
+    }
+    if !has_front_matter {
+        notes.problem(1, "there is no front matter", "begin with `---`, `description: …`, `---`");
+    }
+    let disabled = ["disable", "disabled"].map(|key| fields.take(key).and_then(|field| field.flag(notes)));
+    if disabled.contains(&Some(true)) {
+        notes.note(None, "the definition is disabled by its file; it is passed over", "");
+        return None;
+    }
+    let name = name(fields.take("name"), stem, DEFINITION_NAME_MAX, notes)?;
+    let (description, prompt) = description_and_prompt(&mut fields, body, notes)?;
+    let (mut list, spawns) = tools_and_spawns(&mut fields, reading, notes);
+    let (own_rules, default) = rules(&mut fields, reading, notes);
+    list.rules.extend(own_rules);
+    list.within_trust(reading);
+    if list.rules.len() > RULES_MAX {
+        notes.problem(None, format!("more than the {RULES_MAX} rules accepted"), "use fewer, wider patterns");
+        return None;
+    }
+    let skills = references(fields.take("skills"), Role::Skill, notes);
+    let skills = skills.or_else(|| (!list.skills.is_empty()).then_some(list.skills));
+    let mut flag = |key: &str| fields.take(key).and_then(|field| field.flag(notes)).unwrap_or(false);
+    let (background, may_share_history) = (flag("background"), flag("may_share_history"));
+    let definition = Definition {
+        display_name: display_name(&name),
+        name,
+        description,
+        prompt,
+        tools: list.tools,
+        spawns,
+        max_turns: fields
+            .take_any(&["maxTurns", "steps", "maxSteps"])
+            .and_then(|field| field.whole(1, notes)),
+        model: model(fields.take("model"), reading, notes),
+        temperature: fields.take("temperature").and_then(|field| field.number(notes)),
+        top_p: fields.take("top_p").and_then(|field| field.number(notes)),
+        mode: mode(fields.take("mode"), notes),
+        default,
+        rules: list.rules,
+        parallel: fields.take("parallel").and_then(|field| field.whole(1, notes)),
+        skills: skills.filter(|skills| !skills.iter().any(|skill| skill == EVERY)),
+        background,
+        may_share_history: may_share_history && reading.trusted(),
+    };
+    fields.finish(&AGENT, notes);
+    Some(definition)
+}
+
+fn description_and_prompt(
+    fields: &mut Fields,
+    body: String,
+    notes: &mut Notes<'_>,
+) -> Option<(String, String)> {
+    let prompt = fields.take("prompt").and_then(|field| field.text(notes));
+    let text = if body.is_empty() { prompt.unwrap_or_default() } else { body };
+    let given = fields.take("description");
+    if given.is_none() && text.trim().is_empty() {
+        notes.problem(
+            None,
+            "there is neither a description nor a prompt",
+            "write the prompt below the front matter",
+        );
+        return None;
+    }
+    let description = description(given, &text, notes);
+    if text.trim().is_empty() {
+        notes.problem(
+            None,
+            "there is no prompt; the description takes its place",
+            "write the prompt below the front matter",
+        );
+        return (!description.is_empty()).then(|| (description.clone(), description));
+    }
+    Some((description, text))
+}
+
+/// The tools with their rules, and the definitions that may be spawned.
+fn tools_and_spawns(
+    fields: &mut Fields,
+    reading: &Reading<'_>,
+    notes: &mut Notes<'_>,
+) -> (ToolList, Option<Vec<String>>) {
+    let every = ToolList::every(reading);
+    let listed = fields.take("tools").and_then(|field| tool_list::tools(&field, &every, reading, notes));
+    let mut list = listed.unwrap_or_else(|| ToolList { tools: every, ..ToolList::default() });
+    if let Some(field) = fields.take("permission") {
+        permission::apply(&field, &mut list, reading, notes);
+    }
+    if let Some(field) = fields.take("disallowedTools") {
+        tool_list::disallow(&field, &mut list, reading, notes);
+    }
+    plan_mode(fields.take("permissionMode"), &mut list, notes);
+    let spawns = references(fields.take("spawns"), Role::Spawns, notes);
+    let spawns = spawns.or_else(|| (!list.spawns.is_empty()).then(|| without_doubles(list.spawns.clone())));
+    let may_spawn = spawns.as_ref().is_some_and(|names| !names.is_empty());
+    if may_spawn && !list.tools.iter().any(|tool| tool == "task") {
+        let delegate =
+            tools(&[&DELEGATE]).into_iter().filter(|tool| reading.known_tools.contains(&tool.as_str()));
+        list.tools = without_doubles(list.tools.into_iter().chain(delegate));
+    }
+    (list, spawns)
+}
+
+/// `plan` narrows; every other mode would widen, or says what holds anyway.
+fn plan_mode(field: Option<Field>, list: &mut ToolList, notes: &mut Notes<'_>) {
+    let Some(field) = field else { return };
+    let line = field.line;
+    let Some(mode) = field.text(notes) else { return };
+    match mode.trim() {
+        "plan" => list.tools.retain(|tool| PLAN_TOOLS.contains(&tool.as_str())),
+        "default" | "dontAsk" | "manual" => {}
+        "acceptEdits" | "bypassPermissions" | "auto" => {
+            let problem = format!(
+                "permissionMode: {} is ignored: a definition cannot widen what it may do",
+                quoted(&mode)
+            );
+            notes.note(line, problem, "");
+        }
+        _ => {
+            let problem = format!("permissionMode: {} is not known; it is ignored", quoted(&mode));
+            notes.problem(line, problem, "write `plan`, or leave it out");
+        }
+    }
+}
+
+fn mode(field: Option<Field>, notes: &mut Notes<'_>) -> Mode {
+    let Some(field) = field else { return Mode::All };
+    let line = field.line;
+    let mode = field.text(notes).unwrap_or_default();
+    match mode.trim().to_ascii_lowercase().as_str() {
+        "primary" => Mode::Primary,
+        "all" | "subagent" => Mode::All,
+        _ => {
+            let problem = format!("mode: {} is none of primary, subagent and all", quoted(&mode));
+            notes.problem(line, problem, "`all` is used");
+            Mode::All
+        }
+    }
+}
+
+/// Rules in our own spelling, and what holds where none matches: a rule that cannot be read must not widen anything,
+/// so with one everything is asked about.
+fn rules(fields: &mut Fields, reading: &Reading<'_>, notes: &mut Notes<'_>) -> (Vec<Rule>, Decision) {
+    let Some(field) = fields.take("rules") else { return (Vec::new(), reading.default) };
+    match serde_json::from_value(field.node.into_json()) {
+        Ok(rules) => (rules, reading.default),
+        Err(error) => {
+            let fix = "write a list of `{pattern: \"bash:git push*\", decision: deny}`; until then every use of a tool asks";
+            notes.problem(field.line, format!("rules: {error}"), fix);
+            (Vec::new(), reading.default.min(Decision::Ask))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::builtin::{DELEGATE, LOOK, builtin, plain, tools};
+use super::names::{display_name, is_name, without_doubles};
+use super::tool_names::{self, ToolName};
 
 /// Largest text of definitions.
 pub const AGENTS_JSON_MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -23,7 +25,7 @@ pub const AGENTS_JSON_MAX_BYTES: usize = 4 * 1024 * 1024;
 const DESCRIPTION_MAX_CHARS: usize = 160;
 
 /// What may be written about a definition.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 14] = [
     "description",
     "prompt",
     "tools",
@@ -35,6 +37,9 @@ const KEYS: [&str; 11] = [
     "rules",
     "parallel",
     "mode",
+    "skills",
+    "background",
+    "may_share_history",
 ];
 
 /// Definitions that cannot be read.
@@ -52,6 +57,7 @@ pub struct DefinitionError {
 /// Reads definitions from JSON. `file` is what errors call it, `known_tools` the tools that exist.
 ///
 /// - `prompt` must be there; without `description` the prompt's first line takes its place.
+/// - `tools` may be spelled as other programs spell them (`Read`, `read_file`).
 /// - Without `tools` a definition may look at files: `read`, `glob`, `grep` and `list`.
 /// - Without `spawns` it may not spawn. With `spawns` it needs `task`: if that is not among its tools, all
 ///   tools for working with children are added.
@@ -117,8 +123,7 @@ impl<'a> Reader<'a> {
     fn definition(&self, name: String, value: &'a RawValue) -> Result<Read<'a>, DefinitionError> {
         let fields = self.fields(name, value)?;
         let prompt = fields.prompt()?;
-        let spawns: Option<Vec<String>> = fields.get("spawns")?;
-        let spawns = spawns.map(|names| without_doubles(names.iter().map(|name| name.to_ascii_lowercase())));
+        let spawns = fields.names("spawns")?;
         let definition = Definition {
             display_name: display_name(&fields.definition),
             description: fields.description(&prompt)?,
@@ -130,6 +135,9 @@ impl<'a> Reader<'a> {
             mode: fields.get("mode")?.unwrap_or(Mode::All),
             rules: fields.rules()?,
             parallel: fields.at_least_one("parallel")?,
+            skills: fields.names("skills")?,
+            background: fields.get("background")?.unwrap_or(false),
+            may_share_history: fields.get("may_share_history")?.unwrap_or(false),
             prompt,
             spawns,
             name: fields.definition.clone(),
@@ -156,8 +164,7 @@ impl<'a> Reader<'a> {
     }
 
     fn check_name(&self, name: &str, value: &RawValue) -> Result<(), DefinitionError> {
-        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
-        if (1..=DEFINITION_NAME_MAX).contains(&name.len()) && name.bytes().all(plain) {
+        if is_name(name, DEFINITION_NAME_MAX) {
             return Ok(());
         }
         let name: String = name.chars().take(DEFINITION_NAME_MAX).collect();
@@ -260,18 +267,24 @@ impl<'a> Fields<'_, 'a> {
     }
 
     fn tools(&self, spawns: bool) -> Result<Vec<String>, DefinitionError> {
+        let known = self.reader.known_tools;
+        let ours = |name: String| match tool_names::tool(&name, known) {
+            ToolName::Known(tool) => Ok(tool.to_owned()),
+            _ => Err(self.wrong("tools", &tool_names::unknown(&name, known))),
+        };
         let listed = self.get::<Vec<String>>("tools")?;
-        for tool in listed.iter().flatten() {
-            if !self.reader.known_tools.contains(&tool.as_str()) {
-                let hint = hint(nearest(tool, self.reader.known_tools.iter().copied()));
-                return Err(self.wrong("tools", &format!("there is no tool {tool:?}{hint}")));
-            }
-        }
+        let listed = listed.map(|names| names.into_iter().map(ours).collect::<Result<_, _>>()).transpose()?;
         let mut all = without_doubles(listed.unwrap_or_else(|| tools(&[&LOOK])));
         if spawns && !all.iter().any(|tool| tool == "task") {
             all = without_doubles(all.into_iter().chain(tools(&[&DELEGATE])));
         }
         Ok(all)
+    }
+
+    /// Names of others, in any case.
+    fn names(&self, key: &str) -> Result<Option<Vec<String>>, DefinitionError> {
+        let names = self.get::<Vec<String>>(key)?;
+        Ok(names.map(|names| without_doubles(names.iter().map(|name| name.to_ascii_lowercase()))))
     }
 
     fn at_least_one(&self, key: &str) -> Result<Option<u32>, DefinitionError> {
@@ -304,23 +317,6 @@ impl<'a> Fields<'_, 'a> {
         }
         Ok(rules)
     }
-}
-
-fn without_doubles(names: impl IntoIterator<Item = String>) -> Vec<String> {
-    let mut once: Vec<String> = Vec::new();
-    for name in names {
-        if !once.contains(&name) {
-            once.push(name);
-        }
-    }
-    once
-}
-
-/// `code-reviewer` is shown as `Code Reviewer`.
-fn display_name(name: &str) -> String {
-    let words = name.split(['-', '_']).filter(|word| !word.is_empty());
-    let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
-    words.map(capital).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

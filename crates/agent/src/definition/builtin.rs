@@ -92,12 +92,17 @@ fn coder(spawns: Vec<String>) -> Definition {
         description: "Takes a request about a codebase to its end, and gives parts of it to sub-agents."
             .into(),
         prompt: include_str!("prompts/coder.md").into(),
-        tools: tools(&[&LOOK, &CHANGE, &RUN, &WEB, &["todo"], &DELEGATE]),
+        tools: coder_tools(),
         rules: default_rules(),
         spawns: Some(spawns),
         mode: Mode::Primary,
         ..plain()
     }
+}
+
+/// What `coder` may use: the most that a definition gets that nobody has trusted.
+pub(super) fn coder_tools() -> Vec<String> {
+    tools(&[&LOOK, &CHANGE, &RUN, &WEB, &["todo"], &DELEGATE])
 }
 
 /// What a definition is where nothing else is said: it may use the tools it lists, and may not spawn.

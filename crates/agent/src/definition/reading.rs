@@ -110,7 +110,6 @@ impl fmt::Debug for Reading<'_> {
     }
 }
 
-#[expect(dead_code, reason = "used by the readers that follow")]
 impl Reading<'_> {
     /// Whether somebody trusted the content.
     pub(super) fn trusted(&self) -> bool {

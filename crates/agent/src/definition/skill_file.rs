@@ -1,15 +1,251 @@
 //! Skills: a `SKILL.md` with front matter, or one YAML file.
 
-use posse_domain::skill::Skill;
+use posse_domain::permission::RULES_MAX;
+use posse_domain::skill::{SKILL_NAME_MAX, Skill};
 
-use super::reading::{Loaded, Reading};
+use super::common::{description, model, references};
+use super::fields::{Field, Fields, Format};
+use super::front_matter::{Document, document, yaml_document};
+use super::names::{name, reference};
+use super::notes::{Notes, quoted};
+use super::reading::{Loaded, Reading, Role};
+use super::tool_list::{self, EVERY, ToolList};
+
+/// What may stand in the front matter of a `SKILL.md`.
+pub(super) const SKILL: Format = Format {
+    what: "front matter",
+    keys: &[
+        "name",
+        "description",
+        "allowed-tools",
+        "context",
+        "agent",
+        "model",
+        "max-iterations",
+        "max-depth",
+        "max-retries-per-tool",
+        "timeout-per-iteration",
+        "include_sub_agent_events",
+        "disable-model-invocation",
+        "user-invocable",
+        "argument-hint",
+        "background",
+        "temperature",
+        "sub_agents",
+    ],
+    ignored: &[
+        "license",
+        "compatibility",
+        "metadata",
+        "tags",
+        "version",
+        "author",
+        "category",
+        "keywords",
+        "title",
+        "display_name",
+        "icon",
+        "dependencies",
+        "requirements",
+        "created",
+        "updated",
+        "mode",
+    ],
+    not_here: &[
+        ("hooks", "hooks come from the user's settings only; these are not run"),
+        ("effort", "how much a model thinks is not set by skills"),
+        ("paths", "skills are not chosen by the files at hand"),
+        ("shell", "no command is run when a skill is loaded"),
+        ("disallowed-tools", "list the tools that it may use in `allowed-tools`"),
+    ],
+    texts: &["description", "when_to_use", "argument-hint", "compatibility"],
+};
+
+/// What may stand in a YAML skill.
+pub(super) const YAML_SKILL: Format = Format {
+    what: "skill",
+    keys: &[
+        "name",
+        "description",
+        "system_prompt",
+        "model",
+        "temperature",
+        "tools",
+        "sub_agents",
+        "max_iterations",
+        "max_depth",
+        "max_retries_per_tool",
+        "timeout_per_iteration",
+        "include_sub_agent_events",
+        "agent",
+        "background",
+    ],
+    ignored: &["version", "author", "license", "category", "tags", "metadata", "title", "display_name"],
+    not_here: &[],
+    texts: &["description", "system_prompt"],
+};
 
 /// Reads a skill from a `SKILL.md`. `folder` is the name of its folder, `dir` where that is, for the skill's files.
-pub fn read_skill(_bytes: &[u8], _folder: &str, _dir: Option<&str>, _reading: &Reading<'_>) -> Loaded<Skill> {
-    Loaded { value: None, warnings: Vec::new(), mentions: Vec::new() }
+pub fn read_skill(bytes: &[u8], folder: &str, dir: Option<&str>, reading: &Reading<'_>) -> Loaded<Skill> {
+    let mut notes = Notes::new(reading.file);
+    let value = skill(bytes, folder, dir, reading, &mut notes);
+    notes.loaded(value)
 }
 
 /// Reads a skill from YAML. `stem` is the file's name without its ending: the skill's name, if the text gives none.
-pub fn read_yaml_skill(_bytes: &[u8], _stem: &str, _reading: &Reading<'_>) -> Loaded<Skill> {
-    Loaded { value: None, warnings: Vec::new(), mentions: Vec::new() }
+/// Such a skill always makes a sub-agent: it describes one.
+pub fn read_yaml_skill(bytes: &[u8], stem: &str, reading: &Reading<'_>) -> Loaded<Skill> {
+    let mut notes = Notes::new(reading.file);
+    let value = yaml_skill(bytes, stem, reading, &mut notes);
+    notes.loaded(value)
+}
+
+fn skill(
+    bytes: &[u8],
+    folder: &str,
+    dir: Option<&str>,
+    reading: &Reading<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<Skill> {
+    let Document { mut fields, has_front_matter, body } = document(bytes, &SKILL, notes)?;
+    if !has_front_matter {
+        notes.problem(1, "there is no front matter", "begin with `---`, `name: …`, `description: …`, `---`");
+    }
+    if body.is_empty() {
+        notes.problem(None, "there are no instructions", "write them below the front matter");
+        return None;
+    }
+    let named = fields.take("name");
+    let name_line = named.as_ref().map(|field| field.line);
+    let name = name(named, folder, SKILL_NAME_MAX, notes)?;
+    if !name.eq_ignore_ascii_case(folder) {
+        let problem =
+            format!("the skill is called `{name}` and its folder {}; `{name}` counts", quoted(folder));
+        notes.problem(name_line, problem, "give both the same name");
+    }
+    let hint = fields.take("argument-hint").and_then(|field| field.text(notes));
+    let flag = |fields: &mut Fields, key: &str, notes: &mut Notes<'_>| {
+        fields.take(key).and_then(|field| field.flag(notes))
+    };
+    let skill = Skill {
+        description: description(fields.take("description"), &body, notes),
+        fork: fork(fields.take("context"), notes),
+        for_models: !flag(&mut fields, "disable-model-invocation", notes).unwrap_or(false),
+        for_people: flag(&mut fields, "user-invocable", notes).unwrap_or(true),
+        argument_hint: hint.map(|hint| hint.trim().to_owned()).filter(|hint| !hint.is_empty()),
+        dir: dir.map(ToOwned::to_owned),
+        ..common(name, body, "allowed-tools", &mut fields, reading, notes)?
+    };
+    shell_note(&skill.instructions, notes);
+    fields.finish(&SKILL, notes);
+    Some(skill)
+}
+
+fn yaml_skill(bytes: &[u8], stem: &str, reading: &Reading<'_>, notes: &mut Notes<'_>) -> Option<Skill> {
+    let mut fields = yaml_document(bytes, &YAML_SKILL, notes)?;
+    let name = name(fields.take("name"), stem, SKILL_NAME_MAX, notes)?;
+    let prompt = fields.take("system_prompt").and_then(|field| field.text(notes)).unwrap_or_default();
+    if prompt.trim().is_empty() {
+        notes.problem(
+            None,
+            "there is no `system_prompt`",
+            "write `system_prompt: |` and the text indented below",
+        );
+        return None;
+    }
+    let skill = Skill {
+        description: description(fields.take("description"), &prompt, notes),
+        fork: true,
+        ..common(name, prompt.trim().to_owned(), "tools", &mut fields, reading, notes)?
+    };
+    fields.finish(&YAML_SKILL, notes);
+    Some(skill)
+}
+
+/// What both kinds of files say alike.
+fn common(
+    name: String,
+    instructions: String,
+    tools_key: &str,
+    fields: &mut Fields,
+    reading: &Reading<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<Skill> {
+    let every = ToolList::every(reading);
+    let list = fields.take(tools_key).and_then(|field| tool_list::tools(&field, &every, reading, notes));
+    let has_list = list.is_some();
+    let mut list = list.unwrap_or_default();
+    list.within_trust(reading);
+    if list.rules.len() > RULES_MAX {
+        notes.problem(None, format!("more than the {RULES_MAX} rules accepted"), "use fewer, wider patterns");
+        return None;
+    }
+    let sub_agents = references(fields.take("sub_agents"), Role::SubAgent, notes);
+    let mut whole = |key: &str, least: u32| fields.take(key).and_then(|field| field.whole(least, notes));
+    let (max_iterations, max_depth) = (whole("max-iterations", 1), whole("max-depth", 0));
+    let max_retries_per_tool = whole("max-retries-per-tool", 0);
+    let mut flag = |key: &str| fields.take(key).and_then(|field| field.flag(notes)).unwrap_or(false);
+    let (include_sub_agent_events, background) = (flag("include_sub_agent_events"), flag("background"));
+    Some(Skill {
+        name,
+        description: String::new(),
+        instructions,
+        fork: false,
+        agent: agent(fields.take("agent"), notes),
+        tools: has_list.then_some(list.tools),
+        rules: list.rules,
+        sub_agents: sub_agents.filter(|names| !names.iter().any(|name| name == EVERY)),
+        model: model(fields.take("model"), reading, notes),
+        temperature: fields.take("temperature").and_then(|field| field.number(notes)),
+        max_iterations,
+        max_depth,
+        max_retries_per_tool,
+        turn_timeout_ms: fields.take("timeout-per-iteration").and_then(|field| field.duration_ms(notes)),
+        include_sub_agent_events,
+        for_models: true,
+        for_people: true,
+        argument_hint: None,
+        background,
+        default: reading.default,
+        dir: None,
+    })
+}
+
+fn agent(field: Option<Field>, notes: &mut Notes<'_>) -> Option<String> {
+    let field = field?;
+    let line = field.line;
+    let name = reference(&field.text(notes)?);
+    if name.is_empty() {
+        return None;
+    }
+    notes.mention(Role::Agent, &name, line);
+    Some(name)
+}
+
+fn fork(field: Option<Field>, notes: &mut Notes<'_>) -> bool {
+    let Some(field) = field else { return false };
+    let line = field.line;
+    let context = field.text(notes).unwrap_or_default();
+    match context.trim().to_ascii_lowercase().as_str() {
+        "fork" => true,
+        "inherit" | "inline" | "main" | "shared" => false,
+        _ => {
+            let problem =
+                format!("context: {} is not known; the skill enters the conversation", quoted(&context));
+            notes.problem(line, problem, "write `context: fork` for a sub-agent, or leave it out");
+            false
+        }
+    }
+}
+
+/// Other programs run what stands in `` !`…` `` while a skill is loaded.
+fn shell_note(instructions: &str, notes: &mut Notes<'_>) {
+    let runs = |line: &str| {
+        let mut at = line.match_indices("!`").map(|(at, _)| at);
+        at.any(|at| at == 0 || line[..at].ends_with([' ', '\t', ':', '(', '-', '*']))
+    };
+    if instructions.lines().any(runs) {
+        let problem = "commands in !`…` are not run when the skill is loaded; they stay as text";
+        notes.note(None, problem, "let the agent run them with its tools");
+    }
 }

@@ -3,7 +3,6 @@
 //! A problem in one field does not hide the next: the text is read into a tree, each field of it by itself, and
 //! what could be read is checked all the same.
 
-mod node;
 mod planner;
 mod read;
 mod syntax;
@@ -20,8 +19,8 @@ use posse_domain::plan::{
 };
 
 use crate::definition::Definitions;
+pub use crate::yaml::innermost;
 pub use planner::{document, first_request, second_request};
-pub use syntax::innermost;
 
 /// Largest text of a plan.
 pub const PLAN_MAX_BYTES: usize = 1024 * 1024;

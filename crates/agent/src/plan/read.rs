@@ -11,8 +11,8 @@ use posse_domain::plan::{
 };
 use posse_domain::text::first_line;
 
-use super::node::{Key, Node, Value};
 use super::{Lines, PlanProblem, PlanText};
+use crate::yaml::{Key, Node, Value};
 
 /// What a plan may say.
 pub(super) const PLAN_KEYS: &[&str] = &["goal", "on_failure", "integration", "unowned_writers", "steps"];

@@ -30,8 +30,8 @@ fn one(text: &str) -> Definition {
 #[test]
 fn every_field_is_read() {
     let lead = one(r#"{"lead": {
-        "description": "leads", "prompt": "You lead.", "tools": ["read", "task"],
-        "spawns": ["Explore", "explore"], "max_turns": 15, "model": "scripted/x.yaml", "temperature": 0.5,
+        "description": "leads", "prompt": "You lead.", "tools": ["Read", "read_file", "Task"],
+        "skills": ["Style"], "background": true, "may_share_history": true, "spawns": ["Explore", "explore"], "max_turns": 15, "model": "scripted/x.yaml", "temperature": 0.5,
         "top_p": 1, "rules": [{"pattern": "read:.env", "decision": "deny"}], "parallel": 4, "mode": "primary"
     }}"#);
     assert_eq!((lead.name.as_str(), lead.display_name.as_str()), ("lead", "Lead"));
@@ -44,6 +44,8 @@ fn every_field_is_read() {
         (Some("scripted/x.yaml"), Some(0.5), Some(1.0))
     );
     assert_eq!(lead.rules.len(), 1);
+    assert_eq!(lead.skills.as_deref(), Some(["style".to_owned()].as_slice()));
+    assert!(lead.background && lead.may_share_history);
     assert_eq!((lead.mode, lead.default), (Mode::Primary, Decision::Allow));
 }
 
@@ -113,8 +115,8 @@ fn a_mistake_is_named_with_file_line_and_field() {
         ("{\"a\": {\"prompt\": \"x\", \"top_p\": -0.1}}", "agents.json:1: a.top_p: must be at least 0"),
         ("{\"a\": {\"prompt\": \"x\", \"mode\": \"boss\"}}", "agents.json:1: a.mode: unknown variant `boss`"),
         (
-            "{\"a\": {\"prompt\": \"x\", \"tools\": [\n\"Read\"]}}",
-            "agents.json:1: a.tools: there is no tool \"Read\" (did you mean `read`?)",
+            "{\"a\": {\"prompt\": \"x\", \"tools\": [\n\"Reed\"]}}",
+            "agents.json:1: a.tools: there is no tool \"Reed\" (did you mean `read`?)",
         ),
         (
             "{\"a\": {\"prompt\": \"x\", \"tools\": [\n1]}}",

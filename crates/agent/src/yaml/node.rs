@@ -1,4 +1,4 @@
-//! A YAML document as a tree that still knows its lines, so that every field can be judged by itself.
+//! The tree: every value with its line, so that each field can be judged by itself.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use serde_saphyr::Spanned;
 
 /// A value and the line on which it begins.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) line: u64,
-    pub(super) value: Value,
+pub(crate) struct Node {
+    pub(crate) line: u64,
+    pub(crate) value: Value,
 }
 
 /// A map's key and the line on which it stands.
 #[derive(Debug)]
-pub(super) struct Key {
-    pub(super) line: u64,
-    pub(super) name: String,
+pub(crate) struct Key {
+    pub(crate) line: u64,
+    pub(crate) name: String,
 }
 
 /// What a value is.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Null,
     Bool(bool),
     Number(Number),
@@ -33,7 +33,7 @@ pub(super) enum Value {
 
 impl Node {
     /// What it is, in words.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "nothing",
             Value::Bool(_) => "true or false",
@@ -44,8 +44,31 @@ impl Node {
         }
     }
 
+    /// Moves it down by a number of lines: a part of a text was read, and the lines of the whole are meant.
+    pub(crate) fn move_down(&mut self, lines: u64) {
+        self.line += lines;
+        match &mut self.value {
+            Value::List(items) => items.iter_mut().for_each(|item| item.move_down(lines)),
+            Value::Map(entries) => {
+                for (key, value) in entries {
+                    key.line += lines;
+                    value.move_down(lines);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+        }
+    }
+
+    /// The entries, if it is a map.
+    pub(crate) fn into_entries(self) -> Vec<(Key, Node)> {
+        match self.value {
+            Value::Map(entries) => entries,
+            _ => Vec::new(),
+        }
+    }
+
     /// The same without its lines.
-    pub(super) fn into_json(self) -> serde_json::Value {
+    pub(crate) fn into_json(self) -> serde_json::Value {
         match self.value {
             Value::Null => serde_json::Value::Null,
             Value::Bool(value) => value.into(),

@@ -1,0 +1,88 @@
+//! What definitions and skills say alike.
+
+use posse_domain::skill::DESCRIPTION_MAX_CHARS;
+use posse_domain::text::first_line;
+
+use super::fields::Field;
+use super::names::{reference, without_doubles};
+use super::notes::{Notes, quoted};
+use super::reading::{Reading, Role};
+use super::tool_list::EVERY;
+
+/// Longest description made from a body's first line.
+const FIRST_LINE_MAX_CHARS: usize = 160;
+
+/// Names of other programs for the model that is chosen elsewhere.
+const NO_MODEL: [&str; 5] = ["inherit", "default", "parent", "auto", "none"];
+/// Short names of models that other programs know, and no provider.
+const SHORT_NAMES: [&str; 9] =
+    ["sonnet", "opus", "haiku", "opusplan", "best", "fast", "claude", "gpt", "gemini"];
+
+/// The description: as it is given, or the first line of the text.
+pub(super) fn description(given: Option<Field>, text: &str, notes: &mut Notes<'_>) -> String {
+    let line = given.as_ref().map(|field| field.line);
+    let given = given.and_then(|field| field.text(notes));
+    let given = given.map(|text| without_controls(text.trim())).filter(|text| !text.is_empty());
+    let Some(given) = given else {
+        let first = first_line(text.trim_start_matches(['#', ' ', '\n']), FIRST_LINE_MAX_CHARS);
+        let problem = "there is no description; the first line of the text takes its place";
+        notes.problem(line, problem, "write `description:` and when to use it");
+        return without_controls(&first);
+    };
+    let length = given.chars().count();
+    if length <= DESCRIPTION_MAX_CHARS {
+        return given;
+    }
+    let problem = format!(
+        "description: {length} characters, more than the {DESCRIPTION_MAX_CHARS} that models are told; the rest is cut"
+    );
+    notes.note(line, problem, "say in short when to use it, and the rest in the text");
+    given.chars().take(DESCRIPTION_MAX_CHARS - 1).chain(['…']).collect()
+}
+
+fn without_controls(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+}
+
+/// The model; none is the parent's, and so is one that cannot be used.
+pub(super) fn model(field: Option<Field>, reading: &Reading<'_>, notes: &mut Notes<'_>) -> Option<String> {
+    let field = field?;
+    let line = field.line;
+    let model = field.text(notes)?;
+    let model = model.trim();
+    let lower = model.to_ascii_lowercase();
+    if model.is_empty() || NO_MODEL.contains(&lower.as_str()) {
+        return None;
+    }
+    let as_parent = "its parent's is used; write it as provider/model";
+    // `sonnet[1m]` is one of them too.
+    if SHORT_NAMES.contains(&lower.split('[').next().unwrap_or_default()) {
+        let problem = format!("model: {} is a short name that no provider has", quoted(model));
+        notes.note(line, problem, as_parent);
+        return None;
+    }
+    if !reading.trusted() {
+        let problem = format!("model: {} is not used as long as nobody trusts the file", quoted(model));
+        notes.note(line, problem, "see `posse trust`");
+        return None;
+    }
+    match reading.model.map_or_else(|| Ok(model.to_owned()), |check| check(model)) {
+        Ok(model) => Some(model),
+        Err(why) => {
+            notes.problem(line, format!("model: {why}"), as_parent);
+            None
+        }
+    }
+}
+
+/// A list of names of other files; `*` and `all` are every one there is.
+pub(super) fn references(field: Option<Field>, role: Role, notes: &mut Notes<'_>) -> Option<Vec<String>> {
+    let names = field?.names(notes)?;
+    let mut all = Vec::with_capacity(names.len());
+    for (name, line) in names {
+        let name = if name.eq_ignore_ascii_case("all") { EVERY.to_owned() } else { reference(&name) };
+        notes.mention(role, &name, line);
+        all.push(name);
+    }
+    Some(without_doubles(all))
+}

@@ -1,0 +1,264 @@
+//! The fields of a file: each is taken by its key and read as what it is meant to be, as far as that is clear.
+
+use posse_domain::nearest::{hint, nearest};
+use serde_json::Number;
+
+use super::notes::{Notes, quoted};
+use crate::yaml::{Key, Node, Value};
+
+/// Largest whole number that a limit may be.
+const WHOLE_MAX: u64 = 1_000_000;
+/// Longest limit of time, in milliseconds: a week.
+const DURATION_MAX_MS: u64 = 7 * 24 * 3_600_000;
+
+/// What a file of one kind may say.
+#[derive(Debug)]
+pub(super) struct Format {
+    /// What warnings call it.
+    pub(super) what: &'static str,
+    /// The keys that are read.
+    pub(super) keys: &'static [&'static str],
+    /// Keys of other tools that change nothing here.
+    pub(super) ignored: &'static [&'static str],
+    /// Keys of other tools whose absence here is worth knowing, and why.
+    pub(super) not_here: &'static [(&'static str, &'static str)],
+    /// The keys whose values are running text, which is what people forget to put in quotes.
+    pub(super) texts: &'static [&'static str],
+}
+
+impl Format {
+    /// Whether the key means something.
+    pub(super) fn knows(&self, key: &str) -> bool {
+        self.all_keys().any(|known| same_key(known, key))
+    }
+
+    /// Whether the key's value is running text.
+    pub(super) fn is_text(&self, key: &str) -> bool {
+        self.texts.iter().any(|known| same_key(known, key))
+    }
+
+    fn all_keys(&self) -> impl Iterator<Item = &'static str> {
+        let not_here = self.not_here.iter().map(|(key, _)| *key);
+        self.keys.iter().chain(self.ignored).copied().chain(not_here)
+    }
+}
+
+/// `max-turns`, `max_turns` and `maxTurns` are one key.
+fn same_key(left: &str, right: &str) -> bool {
+    fn letters(key: &str) -> impl Iterator<Item = u8> {
+        key.bytes().filter(|b| !b"-_ ".contains(b)).map(|b| b.to_ascii_lowercase())
+    }
+    letters(left).eq(letters(right))
+}
+
+/// A key with its value.
+#[derive(Debug)]
+pub(super) struct Field {
+    /// The key, as it is written.
+    pub(super) key: String,
+    /// The line of the key.
+    pub(super) line: u64,
+    /// The value.
+    pub(super) node: Node,
+}
+
+/// The fields that were not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Fields(Vec<Field>);
+
+impl Fields {
+    /// The entries of a map; of two with one key the last counts.
+    pub(super) fn new(entries: Vec<(Key, Node)>, notes: &mut Notes<'_>) -> Self {
+        let mut fields: Vec<Field> = Vec::with_capacity(entries.len());
+        for (Key { line, name: key }, node) in entries {
+            if let Some(earlier) = fields.iter().position(|field| same_key(&field.key, &key)) {
+                let first = fields.remove(earlier).line;
+                let problem = format!("the key {} is written twice; the last one counts", quoted(&key));
+                notes.problem(line, problem, &format!("remove the one in line {first}"));
+            }
+            fields.push(Field { key, line, node });
+        }
+        Self(fields)
+    }
+
+    /// Takes the field of this key. A field without a value is one that is not there.
+    pub(super) fn take(&mut self, key: &str) -> Option<Field> {
+        let at = self.0.iter().position(|field| same_key(&field.key, key))?;
+        let field = self.0.remove(at);
+        (!matches!(field.node.value, Value::Null)).then_some(field)
+    }
+
+    /// Takes the fields of all these keys, which mean the same; the first that has a value counts.
+    pub(super) fn take_any(&mut self, keys: &[&str]) -> Option<Field> {
+        let mut taken = keys.iter().filter_map(|key| self.take(key)).collect::<Vec<_>>().into_iter();
+        taken.next()
+    }
+
+    /// Says which of the fields that nobody took mean nothing here.
+    pub(super) fn finish(self, format: &Format, notes: &mut Notes<'_>) {
+        for Field { key, line, node } in self.0 {
+            if matches!(node.value, Value::Null) || format.ignored.iter().any(|known| same_key(known, &key)) {
+                continue;
+            }
+            if let Some((_, why)) = format.not_here.iter().find(|(known, _)| same_key(known, &key)) {
+                notes.note(line, format!("{}: {why}", quoted(&key)), "");
+                continue;
+            }
+            let hint = hint(nearest(&key, format.keys.iter().copied()));
+            let problem = format!("unknown key {}{hint}; it is ignored", quoted(&key));
+            notes.problem(line, problem, "correct or remove it");
+        }
+    }
+}
+
+impl Field {
+    fn wrong(&self, expected: &str, notes: &mut Notes<'_>) {
+        let problem = format!("{}: expected {expected}, found {}", self.key, self.node.kind());
+        notes.problem(self.line, problem, "it is left out");
+    }
+
+    /// Text; a number or a word that YAML reads as something else is text too.
+    pub(super) fn text(self, notes: &mut Notes<'_>) -> Option<String> {
+        match self.node.value {
+            Value::Text(text) => Some(text),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(value) => Some(value.to_string()),
+            // `[file]` is what people write to show that something may be left out.
+            Value::List(ref items) if items.iter().all(|item| plain_text(item).is_some()) => {
+                let items: Vec<String> = items.iter().filter_map(plain_text).collect();
+                Some(format!("[{}]", items.join(", ")))
+            }
+            Value::List(_) | Value::Map(_) | Value::Null => {
+                self.wrong("text", notes);
+                None
+            }
+        }
+    }
+
+    /// True or false, however it is spelled.
+    pub(super) fn flag(&self, notes: &mut Notes<'_>) -> Option<bool> {
+        let flag = match &self.node.value {
+            Value::Bool(value) => Some(*value),
+            Value::Text(text) => match text.trim().to_ascii_lowercase().as_str() {
+                "true" | "yes" | "on" => Some(true),
+                "false" | "no" | "off" => Some(false),
+                _ => None,
+            },
+            Value::Number(number) => match number.as_u64() {
+                Some(0) => Some(false),
+                Some(1) => Some(true),
+                _ => None,
+            },
+            Value::Null | Value::List(_) | Value::Map(_) => None,
+        };
+        if flag.is_none() {
+            self.wrong("true or false", notes);
+        }
+        flag
+    }
+
+    /// A number that is not negative.
+    pub(super) fn number(&self, notes: &mut Notes<'_>) -> Option<f64> {
+        let number = self.any_number();
+        let number = number.filter(|number| number.is_finite() && *number >= 0.0);
+        if number.is_none() {
+            self.wrong("a number of at least 0", notes);
+        }
+        number
+    }
+
+    /// A whole number of at least `least`.
+    pub(super) fn whole(&self, least: u32, notes: &mut Notes<'_>) -> Option<u32> {
+        let number = match &self.node.value {
+            Value::Number(number) => whole(number),
+            Value::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        let fitting = number.filter(|number| (u64::from(least)..=WHOLE_MAX).contains(number));
+        if fitting.is_none() {
+            self.wrong(&format!("a whole number from {least} to {WHOLE_MAX}"), notes);
+        }
+        fitting.and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// A time in milliseconds, written as seconds or with its unit: `90`, `1.5`, `500ms`, `30s`, `5m`, `1h`.
+    pub(super) fn duration_ms(&self, notes: &mut Notes<'_>) -> Option<u64> {
+        let seconds = match &self.node.value {
+            Value::Text(text) => seconds(text),
+            _ => self.any_number(),
+        };
+        let ms = seconds.map(|seconds| (seconds * 1_000.0).round());
+        #[expect(clippy::cast_precision_loss, reason = "a week in milliseconds is exact")]
+        let longest = DURATION_MAX_MS as f64;
+        let Some(ms) = ms.filter(|ms| (1.0..=longest).contains(ms)) else {
+            self.wrong("a time such as `90` (seconds), `30s` or `5m`, a week at most", notes);
+            return None;
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 1 and a week")]
+        Some(ms as u64)
+    }
+
+    fn any_number(&self) -> Option<f64> {
+        match &self.node.value {
+            Value::Number(number) => number.as_f64(),
+            Value::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Names with their lines: a list, or text with commas or spaces between them.
+    pub(super) fn names(self, notes: &mut Notes<'_>) -> Option<Vec<(String, u64)>> {
+        let split = |text: &str, line: u64| {
+            let names = text.split([',', ' ', '\t', '\n', '[', ']', '"', '\'', '`']).map(str::trim);
+            names.filter(|name| !name.is_empty()).map(|name| (name.to_owned(), line)).collect::<Vec<_>>()
+        };
+        match &self.node.value {
+            Value::List(items) => {
+                let texts = items.iter().map(|item| (plain_text(item), item.line));
+                let names: Vec<_> =
+                    texts.filter_map(|(text, line)| Some((text?.trim().to_owned(), line))).collect();
+                if names.len() < items.len() {
+                    self.wrong("names", notes);
+                }
+                Some(names.into_iter().filter(|(name, _)| !name.is_empty()).collect())
+            }
+            Value::Map(_) => {
+                self.wrong("a list of names", notes);
+                None
+            }
+            _ => plain_text(&self.node).map(|text| split(&text, self.line)),
+        }
+    }
+}
+
+/// A single value as text.
+pub(super) fn plain_text(node: &Node) -> Option<String> {
+    match &node.value {
+        Value::Text(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Null | Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+/// `20` and `20.0` are whole.
+fn whole(number: &Number) -> Option<u64> {
+    let rounded = || number.as_f64().filter(|float| float.fract() == 0.0 && *float >= 0.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; it saturates")]
+    number.as_u64().or_else(|| rounded().map(|float| float as u64))
+}
+
+fn seconds(text: &str) -> Option<f64> {
+    let text = text.trim().to_ascii_lowercase();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let number: f64 = number.parse().ok()?;
+    let factor = match unit.trim() {
+        "ms" => 0.001,
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+        "h" | "hour" | "hours" => 3_600.0,
+        _ => return None,
+    };
+    Some(number * factor)
+}

@@ -1,0 +1,62 @@
+//! Collects what is odd about a file while it is read.
+
+use posse_domain::text::first_line;
+
+use super::reading::{Level, Loaded, Mention, Role, WARNINGS_MAX, Warning};
+
+/// Characters of a foreign text that a warning quotes.
+const QUOTED_MAX_CHARS: usize = 64;
+
+/// What was found so far.
+#[derive(Debug)]
+pub(super) struct Notes<'a> {
+    file: &'a str,
+    warnings: Vec<Warning>,
+    mentions: Vec<Mention>,
+}
+
+impl<'a> Notes<'a> {
+    /// About the file of this name.
+    pub(super) fn new(file: &'a str) -> Self {
+        Self { file, warnings: Vec::new(), mentions: Vec::new() }
+    }
+
+    /// Something is wrong; an empty `fix` is none.
+    pub(super) fn problem(&mut self, line: impl Into<Option<u64>>, problem: impl Into<String>, fix: &str) {
+        self.add(Level::Problem, line.into(), problem.into(), fix);
+    }
+
+    /// Something is worth knowing; an empty `fix` is none.
+    pub(super) fn note(&mut self, line: impl Into<Option<u64>>, problem: impl Into<String>, fix: &str) {
+        self.add(Level::Note, line.into(), problem.into(), fix);
+    }
+
+    fn add(&mut self, level: Level, line: Option<u64>, problem: String, fix: &str) {
+        let fix = (!fix.is_empty()).then(|| fix.to_owned());
+        let warning = Warning { level, file: self.file.to_owned(), line, problem, fix };
+        // The last place is for why a file cannot be used, which comes last.
+        if self.warnings.len() == WARNINGS_MAX {
+            self.warnings.pop();
+        }
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// The file gives the name of another.
+    pub(super) fn mention(&mut self, role: Role, name: &str, line: u64) {
+        self.mentions.push(Mention { role, name: name.to_owned(), line: Some(line) });
+    }
+
+    /// What came of the file.
+    pub(super) fn loaded<T>(mut self, value: Option<T>) -> Loaded<T> {
+        self.warnings.sort_by_key(|warning| warning.line);
+        Loaded { value, warnings: self.warnings, mentions: self.mentions }
+    }
+}
+
+/// A foreign text as a warning quotes it: one line, not too long, nothing that moves a cursor.
+pub(super) fn quoted(text: &str) -> String {
+    let plain: String = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
+    format!("`{}`", first_line(&plain, QUOTED_MAX_CHARS))
+}
