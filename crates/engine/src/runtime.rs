@@ -83,6 +83,7 @@ pub enum StopKind {
 
 /// A run to start.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct RunSpec {
     /// What the user asks for.
     pub request: String,

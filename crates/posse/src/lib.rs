@@ -42,6 +42,7 @@ mod info;
 mod names;
 mod new_run;
 mod replaying;
+mod reports;
 mod requests;
 mod secrets;
 mod system;

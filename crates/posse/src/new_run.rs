@@ -24,6 +24,7 @@ pub const DEFAULT_MAX_AGENTS: u64 = 200;
 
 /// Describes a run before it is started.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct NewRun {
     request: String,
     definition: String,

@@ -19,6 +19,7 @@ use posse_host::workspace::{self as host, Oid, RefusedCode, RunSpace, WorkspaceE
 use posse_tools::{WorkspaceView, WorkspaceViews};
 
 use crate::names::Names;
+use crate::reports::Reports;
 
 /// How long the set-up of a workspace may take.
 const SETUP_TIMEOUT: Duration = Duration::from_mins(10);
@@ -51,6 +52,7 @@ struct Inner {
     at_hand: Mutex<HashMap<String, Arc<AtHand>>>,
     /// One check at a time in each scratch directory: one that is stopped may still be ending.
     scratches: Mutex<HashMap<AgentId, Arc<tokio::sync::Mutex<()>>>>,
+    reports: Arc<Reports>,
 }
 
 /// What is known of a run's workspaces without looking again.
@@ -88,6 +90,7 @@ impl HostWorkspaces {
             cache_names: settings.caches.unwrap_or_else(usual),
             at_hand: Mutex::default(),
             scratches: Mutex::default(),
+            reports: Arc::default(),
         }))
     }
 
@@ -386,17 +389,7 @@ impl Workspaces for HostWorkspaces {
 
     fn report(&self, parent: &AgentId, path: String, report: Arc<str>) -> Doing<()> {
         let dir = self.0.runs.join(parent.run().as_str()).join("reports").join(parent.to_string());
-        blocking(move || {
-            let failed = |error: std::io::Error| format!("writing {path} beneath {}: {error}", dir.display());
-            let plain =
-                Path::new(&path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-            if !plain {
-                return Err(format!("`{path}` is not a path beneath the run's state"));
-            }
-            let file = dir.join(&path);
-            std::fs::create_dir_all(file.parent().unwrap_or(&dir)).map_err(failed)?;
-            std::fs::write(&file, report.as_bytes()).map_err(failed)
-        })
+        self.0.reports.write(dir, path, report)
     }
 }
 

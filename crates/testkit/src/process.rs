@@ -208,6 +208,19 @@ impl Running {
     }
 }
 
+/// What each thread of a process waits for, a line each: its name, state, kernel function and system call. For reports
+/// of a process that hangs.
+pub fn threads(pid: u32) -> String {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return String::new() };
+    let line = |task: &Path| {
+        let read = |name: &str| fs::read_to_string(task.join(name)).unwrap_or_default().trim().to_owned();
+        let stat = read("stat");
+        let state = stat.rsplit_once(')').map_or("?", |(_, rest)| rest.trim_start().get(..1).unwrap_or("?"));
+        format!("{} {state} {} {}", read("comm"), read("wchan"), read("syscall"))
+    };
+    tasks.flatten().map(|task| line(&task.path())).collect::<Vec<_>>().join("\n")
+}
+
 /// The processes whose environment has the tag.
 pub fn tagged(tag: &str) -> Vec<u32> {
     let wanted = format!("{}={tag}", variables::TAG);

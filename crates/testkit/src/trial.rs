@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::aftermath::{self, Aftermath};
 use crate::check::{Acknowledged, Breach, Findings, Harm};
 use crate::faults::Death;
-use crate::process::{Heard, Launch, Running, last_words};
+use crate::process::{Heard, Launch, Running, last_words, threads};
 use crate::scenario::Scenario;
 use crate::variables;
 
@@ -196,6 +196,8 @@ impl Trial {
                 Heard::Nothing => break true,
             }
         };
+        // Where it hangs is gone once it is killed.
+        let hangs = (struck && blow.is_none()).then(|| threads(running.id()));
         let (rest, status) = if struck { running.kill()? } else { running.finish()? };
         for line in &rest {
             self.take(line);
@@ -208,7 +210,11 @@ impl Trial {
         }
         match blow {
             Some(blow) if status.signal() == Some(SIGKILL) => self.report.struck.push(blow.clone()),
-            _ if struck => self.findings.add(Harm::Broken, format!("nothing was heard for {limit:?}")),
+            _ if struck => {
+                let threads = hangs.unwrap_or_default();
+                self.findings
+                    .add(Harm::Broken, format!("it did not end within {limit:?}; its threads:\n{threads}"));
+            }
             _ => {
                 let words = last_words(&self.launch.errors());
                 self.findings.add(Harm::Broken, format!("the process ended with {status}: {words}"));

@@ -1,4 +1,4 @@
-//! Small durable things on disk: files written whole or not at all, directories, locks.
+//! Small durable things on disk: files written whole or not at all, directories.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use super::WorkspaceError;
 
 /// Nobody but its owner looks into the state directory.
 const DIR_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
+pub(crate) const FILE_MODE: u32 = 0o600;
 /// What stands between a name and the process that uses it for a while.
 const TEMPORARY: &str = ".tmp-";
 /// What a temporary name ends with. Among refs git takes every file for one, but for these: what a killed process leaves
@@ -135,28 +135,6 @@ fn open_up(dir: &Path) -> Result<(), WorkspaceError> {
         }
     }
     Ok(())
-}
-
-/// A lock between processes and threads, held until it is dropped.
-#[derive(Debug)]
-pub struct Lock {
-    _file: File,
-}
-
-impl Lock {
-    /// Waits for the lock on the file at `path`.
-    pub(crate) fn wait(path: &Path) -> Result<Self, WorkspaceError> {
-        let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
-        let file = file.map_err(failed("opening", path))?;
-        loop {
-            match rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Self { _file: file }),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(WorkspaceError::io("locking", path, &error.into())),
-            }
-        }
-    }
 }
 
 /// What a directory and all it holds take on disk; what vanishes meanwhile takes nothing.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -35,6 +35,14 @@ pub enum WorkspaceError {
     /// The project is of a kind that is not supported, or too large; the text says what to do.
     #[error("{0}")]
     Unsupported(String),
+    /// Another process has had a lock for so long that it is not waited for.
+    #[error("another process has held {} for more than {seconds} s and may be stopped; `fuser` tells which one", .path.display())]
+    Held {
+        /// The lock.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// Something is not as Posse left it; the text says what.
     #[error("{0}")]
     Damaged(String),

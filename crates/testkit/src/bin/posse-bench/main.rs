@@ -19,7 +19,18 @@ use report::Report;
 pub(crate) struct Plan {
     dir: PathBuf,
     quick: bool,
+    /// The only group to measure, if one is named.
+    only: Option<String>,
 }
+
+impl Plan {
+    fn has(&self, group: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == group)
+    }
+}
+
+/// The names of the groups, in the order in which they are measured.
+const GROUPS: [&str; 6] = ["streams", "memory", "children", "http", "reopen", "command"];
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -28,27 +39,44 @@ fn main() {
         Some(http::STREAMS) => return runtime().block_on(http::streams(args)),
         _ => {}
     }
-    let mut plan = Plan { dir: PathBuf::from("."), quick: false };
+    let mut plan = Plan { dir: PathBuf::from("."), quick: false, only: None };
     let mut json = None;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--quick" => plan.quick = true,
+            "--only" => {
+                let group = args.next().filter(|group| GROUPS.contains(&group.as_str()));
+                plan.only =
+                    Some(group.unwrap_or_else(|| panic!("--only needs one of {}", GROUPS.join(", "))));
+            }
             "--dir" => plan.dir = args.next().expect("--dir needs a directory").into(),
             "--json" => json = Some(PathBuf::from(args.next().expect("--json needs a file"))),
             other => panic!("unknown argument {other}"),
         }
     }
     let mut report = Report::default();
-    http::memory(&plan, &mut report);
+    if plan.has("streams") {
+        http::memory(&plan, &mut report);
+    }
     runtime().block_on(async {
         // First, while the process is small: what others leave behind would hide what this takes.
-        memory::measure(&plan, &mut report).await;
-        children::measure(&plan, &mut report).await;
-        http::children(&plan, &mut report).await;
-        reopen::measure(&plan, &mut report).await;
+        if plan.has("memory") {
+            memory::measure(&plan, &mut report).await;
+        }
+        if plan.has("children") {
+            children::measure(&plan, &mut report).await;
+        }
+        if plan.has("http") {
+            http::children(&plan, &mut report).await;
+        }
+        if plan.has("reopen") {
+            reopen::measure(&plan, &mut report).await;
+        }
     });
-    command::measure(&plan, &mut report);
+    if plan.has("command") {
+        command::measure(&plan, &mut report);
+    }
     print!("{}", report.table());
     if let Some(path) = json {
         std::fs::write(path, report.json()).expect("the report is written");

@@ -1,0 +1,155 @@
+//! Locks on files, between threads and between processes.
+//!
+//! Threads of one process wait for each other without the kernel. A file's lock that another process has is tried until
+//! patience runs out: a blocking wait could not be given up, and a process that was stopped while it held the lock would
+//! hang every other for ever, without a word.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::WorkspaceError;
+use super::disk::{FILE_MODE, failed};
+
+/// The first pause between two tries; each is twice the one before.
+const PAUSE_FIRST: Duration = Duration::from_millis(1);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(16);
+/// How long another process may hold a lock. What is done under one takes seconds on a slow disk.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// The locks that threads of this process have or wait for. By path: two of its names would only try a little more.
+static GATES: Mutex<BTreeMap<PathBuf, Arc<Gate>>> = Mutex::new(BTreeMap::new());
+
+/// What threads of this process wait at.
+#[derive(Debug, Default)]
+struct Gate {
+    is_taken: Mutex<bool>,
+    freed: Condvar,
+}
+
+/// A lock between processes and threads, held until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    file: Option<File>,
+    gate: Arc<Gate>,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Waits for the lock on the file at `path`.
+    pub(crate) fn wait(path: &Path) -> Result<Self, WorkspaceError> {
+        Self::wait_for(path, PATIENCE)
+    }
+
+    fn wait_for(path: &Path, patience: Duration) -> Result<Self, WorkspaceError> {
+        let mut lock = Self { file: None, gate: Gate::enter(path), path: path.to_owned() };
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
+        let file = file.map_err(failed("opening", path))?;
+        let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
+        while !try_lock(&file).map_err(|error| WorkspaceError::io("locking", path, &error.into()))? {
+            if began.elapsed() >= patience {
+                return Err(WorkspaceError::Held { path: path.to_owned(), seconds: patience.as_secs() });
+            }
+            std::thread::park_timeout(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        lock.file = Some(file);
+        Ok(lock)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Freed before the next thread comes: it would have to wait for it as for another process's.
+        drop(self.file.take());
+        self.gate.leave();
+        let mut gates = gates();
+        // Here and in the list: nobody else waits.
+        if Arc::strong_count(&self.gate) == 2 {
+            gates.remove(&self.path);
+        }
+    }
+}
+
+fn try_lock(file: &File) -> Result<bool, Errno> {
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn gates() -> MutexGuard<'static, BTreeMap<PathBuf, Arc<Gate>>> {
+    GATES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gate {
+    /// Waits until no other thread has the lock.
+    fn enter(path: &Path) -> Arc<Self> {
+        let gate = gates().entry(path.to_owned()).or_default().clone();
+        let is_taken = gate.is_taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_taken =
+            gate.freed.wait_while(is_taken, |is_taken| *is_taken).unwrap_or_else(PoisonError::into_inner);
+        *is_taken = true;
+        drop(is_taken);
+        gate
+    }
+
+    fn leave(&self) {
+        *self.is_taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time_has_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("lock");
+        let inside = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let lock = Lock::wait(&path).expect("a lock");
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(lock);
+                    }
+                });
+            }
+        });
+        assert!(!gates().contains_key(&path), "nobody waits, and nothing is kept");
+    }
+
+    #[test]
+    fn who_holds_it_for_too_long_is_not_waited_for_in_silence() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("lock");
+        // Another open file is what another process has.
+        let other = File::create(&path).expect("a file");
+        flock(&other, FlockOperation::LockExclusive).expect("locked");
+        let error = Lock::wait_for(&path, Duration::from_millis(20)).expect_err("held");
+        assert!(error.to_string().contains("another process has held"), "{error}");
+        flock(&other, FlockOperation::Unlock).expect("freed");
+        drop(Lock::wait_for(&path, Duration::ZERO).expect("free"));
+        assert!(!gates().contains_key(&path));
+    }
+}
