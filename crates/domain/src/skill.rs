@@ -17,6 +17,7 @@ pub const DESCRIPTION_MAX_CHARS: usize = 1_024;
 /// What a skill is, and how it is carried out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Skill {
     /// Its name, `[a-z0-9_-]`.
     pub name: String,
