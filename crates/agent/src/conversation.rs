@@ -156,6 +156,17 @@ impl Conversation {
         &self.messages
     }
 
+    /// The calls whose results end the conversation, and these.
+    pub fn last_results(&self) -> Option<(&[ToolCall], &[CallResult])> {
+        match self.messages.as_slice() {
+            [.., asked, answered] => match (&**asked, &**answered) {
+                (Message::Assistant { calls, .. }, Message::Results(results)) => Some((calls, results)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Hash over all messages in their order.
     pub fn hash(&self) -> Hash {
         self.hash

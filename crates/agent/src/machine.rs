@@ -484,6 +484,8 @@ impl Machine {
                 self.told.low = true;
                 self.inbox.push(text);
             }
+            // Beside the results that it is about, whether or not others are still to come.
+            Sender::Host(HostNote::Hook) => self.inbox.push(text),
             Sender::Host(note) => {
                 let mend = matches!(note, HostNote::SchemaMismatch | HostNote::CriteriaUnanswered);
                 self.mended |= mend;
@@ -580,6 +582,29 @@ impl Machine {
     /// Whether the call at this place has its result.
     pub fn is_answered(&self, at: usize) -> bool {
         matches!(&self.phase, Phase::Calling { slots, .. } if matches!(slots.get(at), Some(Slot::Done { .. })))
+    }
+
+    /// The calls whose results no model has read, and these; without those a hook has objected to.
+    pub fn unread_results(&self) -> Vec<(&ToolCall, &CallResult)> {
+        let results: Vec<(&ToolCall, &CallResult)> = match (&self.phase, self.conversation.last_results()) {
+            (Phase::Calling { calls, slots, .. }, _) => calls
+                .iter()
+                .zip(slots)
+                .filter_map(|(call, slot)| match slot {
+                    Slot::Done { result, .. } => Some((call, result)),
+                    Slot::Open { .. } => None,
+                })
+                .collect(),
+            (Phase::Ready { .. }, Some((calls, results))) if self.call == 0 => {
+                calls.iter().zip(results).collect()
+            }
+            _ => Vec::new(),
+        };
+        let told = |call: &ToolCall| {
+            let opening = notes::hook_objects(&call.name, &call.id);
+            self.inbox.iter().any(|note| note.starts_with(&opening))
+        };
+        results.into_iter().filter(|(call, _)| !told(call)).collect()
     }
 
     /// The calls that have no result yet.

@@ -45,6 +45,11 @@ pub fn budget_low(what: &str) -> String {
     )
 }
 
+/// Begins the objection of a hook to what a call did; the reason follows.
+pub fn hook_objects(tool: &str, call_id: &str) -> String {
+    format!("A hook objects to what `{tool}` did (call {call_id}): ")
+}
+
 /// Tells what is wrong with a final answer.
 pub fn schema_mismatch(problems: &str) -> String {
     format!("Your final answer must be JSON that satisfies the result schema, but: {problems}")

@@ -401,6 +401,11 @@ impl EffectClass {
         matches!(self, EffectClass::Write | EffectClass::Exec)
     }
 
+    /// Whether a call of this class has to do with the files of its agent.
+    pub fn touches_files(self) -> bool {
+        matches!(self, EffectClass::Read | EffectClass::Write | EffectClass::Exec)
+    }
+
     /// Whether a call of this class is journalled before it starts. For a read the committed reply is the intent.
     pub fn needs_intent(self) -> bool {
         self != EffectClass::Read
@@ -607,6 +612,8 @@ pub enum HostNote {
     BudgetLow,
     /// Its reply was cut off before it called anything.
     CutOff,
+    /// A hook objects to what a call did.
+    Hook,
 }
 
 /// See [`super::EventBody::MessageReceived`].

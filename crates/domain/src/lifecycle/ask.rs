@@ -12,7 +12,7 @@ use super::{Decided, OpenAgent, OpenState, Request, RequestState, Run};
 use crate::event::{Answered, AnsweredBy, Event, InputAnswered, InputRequested};
 use crate::hash::Hash;
 use crate::id::AgentId;
-use crate::permission::{ANSWER_REASON_MAX_BYTES, Answer, OnAsk, Operation, Verdict};
+use crate::permission::{ANSWER_REASON_MAX_BYTES, Answer, LayerName, OnAsk, Operation, Verdict};
 use crate::text::Text;
 
 /// What a person is asked.
@@ -130,8 +130,12 @@ impl Run {
         if agent.requests.contains_key(&e.call_id) {
             return Err(illegal(event, "the call was asked about"));
         }
-        let request =
-            Request { operation: e.operation.clone(), approval: e.approval, state: RequestState::Open };
+        let request = Request {
+            operation: e.operation.clone(),
+            approval: e.approval,
+            by_hook: e.layer == Some(LayerName::Hook.to_string()),
+            state: RequestState::Open,
+        };
         agent.requests.insert(e.call_id.clone(), request);
         agent.deadline.wait(u64::try_from(event.at_ms).unwrap_or(0));
         self.asking.insert(event.agent.clone());

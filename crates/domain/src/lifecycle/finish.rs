@@ -1,6 +1,6 @@
 //! A child's work has ended well: waiting for merge, integration, close.
 
-use super::{Decided, FailKind, OpenState, Run, StateName};
+use super::{Decided, FailKind, OpenAgent, OpenState, Run, StateName};
 use crate::code::Code;
 use crate::event::{Change, IntegrationFailed, IntegrationPassed, SubagentWaitingForMerge};
 use crate::id::AgentId;
@@ -39,17 +39,32 @@ impl Run {
             change,
         };
         let mut decided = vec![(id.clone(), waiting.into())];
-        let in_place = self.base.is_none() && agent.changed;
+        if self.is_settled_by(agent, change) {
+            decided.push((id.clone(), passed(self.change_of(agent), Vec::new()).into()));
+        }
+        Some(decided)
+    }
+
+    /// Whether a child that waits for its merge has nothing to integrate, and so is accepted as it is.
+    pub fn has_nothing_to_merge(&self, id: &AgentId) -> bool {
+        self.open(id).is_some_and(|agent| self.is_settled_by(agent, agent.files.change))
+    }
+
+    fn is_settled_by(&self, agent: &OpenAgent, change: Option<ObjectId>) -> bool {
         // In an ordered plan also a step without a change waits for its place: what depends on it starts from what is
         // merged by then, and that is to be the same every time.
         let terms = &agent.contract.parent;
         let ordered = terms.message_id.is_none() && self.step_rank(terms.step_idx).is_some();
         let nothing = change.is_none() && agent.contract.checks().next().is_none() && !ordered;
-        if self.base.is_none() || nothing {
-            let change = if in_place { Change::InPlace } else { Change::None };
-            decided.push((id.clone(), passed(change, Vec::new()).into()));
+        self.base.is_none() || nothing
+    }
+
+    fn change_of(&self, agent: &OpenAgent) -> Change {
+        match (agent.files.merging.is_some(), self.base.is_none() && agent.changed) {
+            (true, _) => Change::Merged,
+            (false, true) => Change::InPlace,
+            (false, false) => Change::None,
         }
-        Some(decided)
     }
 
     /// Accepts the work of a child that waits for its merge. Nothing for any other.
@@ -58,8 +73,7 @@ impl Run {
         if !matches!(agent.state, OpenState::WaitingForMerge { .. }) {
             return None;
         }
-        let change = if agent.files.merging.is_some() { Change::Merged } else { Change::None };
-        Some((id.clone(), passed(change, kept).into()))
+        Some((id.clone(), passed(self.change_of(agent), kept).into()))
     }
 
     /// Refuses the work of a child that waits for its merge, unless it is merged already.

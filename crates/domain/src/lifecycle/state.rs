@@ -222,6 +222,8 @@ pub struct Request {
     pub operation: String,
     /// What an answer must name.
     pub approval: Hash,
+    /// Whether a hook asked: then no rule answers it.
+    pub by_hook: bool,
     /// Where it stands.
     pub state: RequestState,
 }

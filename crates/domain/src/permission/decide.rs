@@ -35,6 +35,8 @@ pub enum Source {
     Approval(Pattern),
     /// It asked, and a person said yes to this one call.
     Answer,
+    /// It said so of this one call, for this reason.
+    Said(String),
 }
 
 impl fmt::Display for Source {
@@ -44,6 +46,7 @@ impl fmt::Display for Source {
             Source::Default => f.write_str("by default"),
             Source::Approval(pattern) => write!(f, "because a person allowed `{pattern}`"),
             Source::Answer => f.write_str("because a person said yes"),
+            Source::Said(reason) => write!(f, "which said: {reason}"),
         }
     }
 }
@@ -81,6 +84,17 @@ pub enum Because {
 impl Verdict {
     pub(super) fn deny(because: Because) -> Self {
         Self { decision: Decision::Deny, because }
+    }
+
+    /// What a hook said of one call.
+    pub fn of_hook(decision: Decision, reason: String) -> Self {
+        Self { decision, because: Because::Layer(LayerName::Hook, Source::Said(reason)) }
+    }
+
+    /// The lower of two verdicts; of equals the other, because it was reached later.
+    #[must_use]
+    pub fn meet(self, other: Self) -> Self {
+        if self.decision < other.decision { self } else { other }
     }
 
     /// The layer that decided, if one did.
@@ -175,6 +189,22 @@ mod tests {
         let verdict = decide(&layers, &Approvals::none(), &Operation::parse("bash:ls"));
         assert_eq!(verdict.to_string(), "allow: definition coder, by default");
         assert_eq!(verdict.rule(), None);
+    }
+
+    #[test]
+    fn a_hook_can_lower_a_verdict_and_never_raise_it() {
+        let hook = |decision| Verdict::of_hook(decision, "not today".to_owned());
+        for (rules, said, lowest) in [
+            (Decision::Allow, Decision::Ask, Decision::Ask),
+            (Decision::Allow, Decision::Deny, Decision::Deny),
+            (Decision::Ask, Decision::Allow, Decision::Ask),
+            (Decision::Deny, Decision::Ask, Decision::Deny),
+            (Decision::Deny, Decision::Allow, Decision::Deny),
+        ] {
+            let verdict = decide([&definition(rules)], &Approvals::none(), &Operation::parse("bash:ls"));
+            assert_eq!(verdict.meet(hook(said)).decision, lowest, "{rules} and {said}");
+        }
+        assert_eq!(hook(Decision::Ask).to_string(), "ask: hook, which said: not today");
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub enum LayerName {
     },
     /// The agent's own contract.
     Contract,
+    /// A person's hook, which heard of this one call. It has no rules.
+    Hook,
 }
 
 impl LayerName {
@@ -61,6 +63,7 @@ impl fmt::Display for LayerName {
             LayerName::AncestorContract { agent } => write!(f, "ancestor {agent}, contract"),
             LayerName::Definition { definition } => write!(f, "definition {definition}"),
             LayerName::Contract => f.write_str("contract"),
+            LayerName::Hook => f.write_str("hook"),
         }
     }
 }

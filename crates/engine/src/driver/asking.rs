@@ -89,7 +89,7 @@ impl Driver {
                 Verdict { decision: Decision::Allow, .. } => Ok(Admission::Goes),
                 verdict => Err(denied(format!("`{}` is not allowed ({verdict})", brief(operation)))),
             },
-            (RequestState::Open, Decision::Allow) => {
+            (RequestState::Open, Decision::Allow) if !request.by_hook => {
                 // Somebody said "always" to the same operation of another call meanwhile.
                 self.answer_as_host(id, &call.id, &approval, Answer::Once);
                 Ok(Admission::Goes)

@@ -48,7 +48,7 @@ impl Driver {
             }
             let class = self.rt.tools.get(call.name.as_str()).map(|tool| tool.class);
             let Some(session) = self.sessions.get_mut(id) else { return };
-            if class.is_some_and(|class| session.calls.block(class)) {
+            if class.is_some_and(|class| session.blocks(class)) {
                 return;
             }
             session.cursor += 1;
@@ -61,8 +61,15 @@ impl Driver {
     }
 
     pub(super) fn dispatch_one(&mut self, id: &AgentId, call: &ToolCall) {
+        if !self.waits_for_hooks(id, call) {
+            self.dispatch_heard(id, call, None);
+        }
+    }
+
+    /// Dispatches a call whose hooks have answered, and what they said, if that was not simply yes.
+    pub(super) fn dispatch_heard(&mut self, id: &AgentId, call: &ToolCall, hooks: Option<Verdict>) {
         self.dispatching += 1;
-        self.dispatch(id, call);
+        self.dispatch(id, call, hooks);
         self.dispatching -= 1;
         // A call can lead to another agent's calls; only after the outermost has its answer may it be cut.
         if self.dispatching == 0 {
@@ -70,8 +77,8 @@ impl Driver {
         }
     }
 
-    fn dispatch(&mut self, id: &AgentId, call: &ToolCall) {
-        let admitted = self.admit(id, call);
+    fn dispatch(&mut self, id: &AgentId, call: &ToolCall, hooks: Option<Verdict>) {
+        let admitted = self.admit(id, call, hooks);
         if let Err(failure) = admitted {
             self.answer(id, &call.id, &call.name, Err(failure));
             return self.pump_if_turn_over(id);
@@ -99,7 +106,12 @@ impl Driver {
     }
 
     /// Whether a call may run at all. Any doubt is a no, with a reason the model can act on.
-    fn admit(&mut self, id: &AgentId, call: &ToolCall) -> Result<Admission, ToolFailure> {
+    fn admit(
+        &mut self,
+        id: &AgentId,
+        call: &ToolCall,
+        hooks: Option<Verdict>,
+    ) -> Result<Admission, ToolFailure> {
         let Some(agent) = self.run.open(id) else { return Err(ToolFailure::failed("the agent is not open")) };
         let Some(tool) = self.rt.tools.get(call.name.as_str()) else {
             let known =
@@ -128,6 +140,10 @@ impl Driver {
         let class = tool.class;
         let operation = Operation::new(tool.name, specifier.as_deref());
         let verdict = agent.authority.decide(&self.run.terms.approvals, &operation);
+        let verdict = match hooks {
+            Some(hooks) => verdict.meet(hooks),
+            None => verdict,
+        };
         let owns = &agent.contract.step.owns;
         let outside = class == EffectClass::Write
             && !owns.is_empty()
@@ -355,7 +371,7 @@ impl Driver {
                 Answer { call_id, tool: &name, result, child: None, seen: flight.seen.take(), elapsed_ms },
             );
         }
-        self.change_ended(id, held);
+        self.call_over(id, call_id, held);
         self.pump(id);
     }
 
@@ -407,6 +423,7 @@ impl Driver {
 
     /// The one place where a call gets its result.
     pub(super) fn finished(&mut self, id: &AgentId, answer: Answer<'_>) {
+        let heard = self.heard_after(id, &answer);
         let (ok, code, text, images) = match answer.result {
             Ok(ToolOutput { text, images }) => (true, None, text, images),
             Err(ToolFailure { code, text }) => (false, Some(code), format!("{code}: {text}"), Vec::new()),
@@ -423,6 +440,9 @@ impl Driver {
             elapsed_ms: answer.elapsed_ms,
         };
         self.emit(id.clone(), finished);
+        if let Some(call) = heard {
+            self.tell_after(id, call);
+        }
     }
 }
 

@@ -467,7 +467,9 @@ impl Driver {
         }
         let merging =
             self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }));
-        let blocked = if merging {
+        let blocked = if !session.hooks.is_empty() {
+            Some("a hook")
+        } else if merging {
             Some("its integration")
         } else if session.held {
             Some("another writer")

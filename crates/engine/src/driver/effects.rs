@@ -17,14 +17,15 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::Driver;
+use super::hooking::About;
 use super::session::CallStage;
 use super::waiting::Waited;
 use crate::deltas::CallSink;
 use crate::history::conversation_of;
 use crate::ports::{
-    CallContext, CheckRequest, EffectTool, Faults, MadeWorkspace, Mail, Merge, MergeRequest, Model,
-    ModelFailure, ModelReply, ModelRequest, Permit, Prepared, Recovered, Retry, Salvage, StopSignal,
-    StoreError, ToolFailure, ToolResult, Updated, Urgency, WorkspaceOf, WorkspaceProblem,
+    CallContext, CheckRequest, EffectTool, Faults, HookAnswer, HookCall, MadeWorkspace, Mail, Merge,
+    MergeRequest, Model, ModelFailure, ModelReply, ModelRequest, Permit, Prepared, Recovered, Retry, Salvage,
+    StopSignal, StoreError, ToolFailure, ToolResult, Updated, Urgency, WorkspaceOf, WorkspaceProblem,
 };
 
 /// How long an exec call may go on beyond its limit: it ends its programs gracefully, and reads what they still say.
@@ -62,6 +63,8 @@ pub(super) enum Effect {
     Update { child: AgentId, of: WorkspaceOf, old: ObjectId, new: ObjectId },
     /// Make the root's files the run's result.
     Deliver { approvals: Approvals },
+    /// Tell hooks, and wait for what they say.
+    Hook { about: About, call: Box<HookCall> },
     /// Write a report where people find it.
     Report { parent: AgentId, path: String, text: Arc<str> },
 }
@@ -145,6 +148,11 @@ pub(super) enum Input {
         updated: Result<Updated, WorkspaceProblem>,
     },
     Delivered(Result<Option<RunResult>, WorkspaceProblem>),
+    Hooked {
+        agent: AgentId,
+        about: About,
+        answer: HookAnswer,
+    },
     Mail(Vec<Mail>),
     Lost(StoreError),
 }
@@ -181,6 +189,7 @@ impl Driver {
                     });
                 }
                 Effect::History { agent, of } => self.read_history(agent, of),
+                Effect::Hook { about, call } => self.start_hooks(about, *call),
                 effect @ (Effect::Make { .. }
                 | Effect::Share { .. }
                 | Effect::Snapshot { .. }
@@ -261,6 +270,7 @@ impl Driver {
                 | Effect::Prepare { .. }
                 | Effect::Run { .. }
                 | Effect::Recover { .. }
+                | Effect::Hook { .. }
                 | Effect::History { .. } => return,
             };
             drop(sender.send(input));

@@ -25,7 +25,8 @@ pub(super) fn failure_of(broken: Broken) -> Failure {
 impl Session {
     /// Drops every task of this agent. For a driver that gives its run up; a write in progress ends by itself.
     pub(super) fn abort_all(&self) {
-        for task in [&self.asking, &self.waiting].into_iter().flatten() {
+        let hooks = self.hooks.iter().filter_map(|hooked| hooked.task.as_ref());
+        for task in [&self.asking, &self.waiting].into_iter().flatten().chain(hooks) {
             task.abort();
         }
         for call in self.calls.values() {
@@ -130,11 +131,16 @@ impl Driver {
         for call in session.calls.values() {
             call.hurry(urgency);
         }
+        for hooked in &session.hooks {
+            hooked.hurry(urgency);
+        }
         let mut slots = usize::from(asking);
         let dropped: Vec<Arc<str>> = session
             .calls
             .iter()
-            .filter(|(_, call)| match &call.stage {
+            .filter(|(call_id, call)| match &call.stage {
+                // Its files are free when its hooks have ended.
+                CallStage::Hooking => !session.hooks.iter().any(|hooked| hooked.is_about_call(call_id)),
                 CallStage::Running(_) => match call.class {
                     EffectClass::Read | EffectClass::Net => true,
                     EffectClass::Exec | EffectClass::Write | EffectClass::Delegate | EffectClass::Journal => {
@@ -160,7 +166,11 @@ impl Driver {
                     slots += 1;
                 }
                 CallStage::Committing => slots += 1,
-                CallStage::Queued | CallStage::Parked | CallStage::Waiting | CallStage::Asking => {}
+                CallStage::Queued
+                | CallStage::Parked
+                | CallStage::Waiting
+                | CallStage::Asking
+                | CallStage::Hooking => {}
             }
         }
         for _ in 0..held {
@@ -181,6 +191,9 @@ impl Driver {
         let Some(failure) = session.ending.clone() else { return };
         let Some(agent) = self.run.open(id) else { return };
         if matches!(agent.state, OpenState::WaitingForMerge { .. }) {
+            if !session.hooks.is_empty() {
+                return;
+            }
             // Its work has ended, only its integration is under way: that is given up, unless it is merged already.
             self.reject_as(id, failure.kind, failure.code, failure.reason);
             return;

@@ -203,7 +203,7 @@ impl Driver {
         self.after_files(&parent);
     }
 
-    fn waits_for_merge(&self, child: &AgentId) -> bool {
+    pub(super) fn waits_for_merge(&self, child: &AgentId) -> bool {
         self.run.open(child).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }))
     }
 
@@ -295,7 +295,7 @@ impl Driver {
         self.after_files(&of.agent);
     }
 
-    fn accept(&mut self, child: &AgentId, kept: Vec<String>) {
+    pub(super) fn accept(&mut self, child: &AgentId, kept: Vec<String>) {
         let told = named(&kept);
         if let Some((id, body)) = self.run.accept(child, kept) {
             self.emit(id, body);
@@ -306,7 +306,7 @@ impl Driver {
         }
     }
 
-    fn reject(&mut self, child: &AgentId, code: Code, reason: String) {
+    pub(super) fn reject(&mut self, child: &AgentId, code: Code, reason: String) {
         self.reject_as(child, FailKind::Integration, code, reason);
     }
 

@@ -11,6 +11,7 @@ mod delegate;
 mod delivering;
 mod effects;
 mod ending;
+mod hooking;
 mod integrating;
 mod mail;
 mod model;
@@ -363,6 +364,7 @@ impl Driver {
             Input::Checked { child, checks } => self.checks_run(&child, checks),
             Input::Updated { child, of, new, updated } => self.updated(&child, &of, new, updated),
             Input::Delivered(result) => self.result_delivered(result),
+            Input::Hooked { agent, about, answer } => self.hooked(&agent, &about, answer),
             Input::History { agent, conversation } => self.history_read(&agent, conversation),
             Input::Mail(mail) => self.take_mail(mail),
             Input::Lost(error) => self.poisoned = Some(Stop::Store(error)),
@@ -392,7 +394,7 @@ impl Driver {
             } else {
                 QueuedFor::Slot
             };
-            if session.needs_history || session.base == Base::Awaited {
+            if session.needs_history || session.base == Base::Awaited || !session.hooks.is_empty() {
                 continue;
             }
             if let Some((id, body)) = self.run.queue(&id, waits_for) {
@@ -519,8 +521,11 @@ impl Driver {
                 return;
             }
             let Some(session) = self.sessions.get(id) else { return };
+            let hooked = !session.hooks.is_empty();
             match session.machine.next(self.has_working_children(id) || self.plan_goes_on(id)) {
-                Step::CallModel { .. } | Step::Done { .. } if self.waits_for_recorded(id) => return,
+                // No result is read, and no first turn taken, before the hooks have answered.
+                Step::CallModel { .. } | Step::Done { .. } if hooked || self.waits_for_recorded(id) => return,
+                Step::CallModel { .. } if self.tell_start(id) => return,
                 Step::CallModel { .. } => return self.want_model(id),
                 Step::CallTools => return self.dispatch_calls(id),
                 Step::Wait | Step::Idle => return,
@@ -562,12 +567,14 @@ impl Driver {
         }
         let change = self.sessions.get(id).and_then(|session| session.change);
         let finish = Finish { report: report.clone().into(), turns_exhausted, change };
-        let Some(decided) = self.run.finish(id, finish) else { return };
+        let Some(mut decided) = self.run.finish(id, finish) else { return };
+        // Hooks hear of its end before it is integrated.
+        decided.truncate(if self.hears_stop(id) { 1 } else { decided.len() });
         let accepted = decided.len() > 1;
         for (id, body) in decided {
             self.emit(id, body);
         }
-        if accepted { self.settled(id) } else { self.wait_for_merge(id) }
+        if accepted { self.settled(id) } else { self.work_ended(id) }
     }
 
     /// Makes the session of an agent that is in the state.
@@ -614,6 +621,8 @@ impl Driver {
             needs_history: false,
             cursor: 0,
             calls: Calls::default(),
+            hooks: Vec::new(),
+            told_of_start: false,
             last_activity: "agent.subagent_created",
             ending: None,
             place: self.known_place(id),

@@ -74,9 +74,7 @@ impl Driver {
 
     /// Whether a call must wait before it may even queue for a slot: for its place, or for the files.
     fn must_wait(&mut self, id: &AgentId, class: EffectClass) -> bool {
-        if !self.run.is_isolated()
-            || !matches!(class, EffectClass::Read | EffectClass::Write | EffectClass::Exec)
-        {
+        if !self.run.is_isolated() || !class.touches_files() {
             return false;
         }
         let placed = |driver: &Self| {
@@ -119,10 +117,11 @@ impl Driver {
             return;
         }
         for call_id in std::mem::take(&mut session.parked) {
-            let class =
-                self.sessions.get(id).and_then(|session| session.calls.get(&call_id)).map(|call| call.class);
-            if let Some(class) = class {
-                self.queue_or_park(id, &call_id, class);
+            let call = self.sessions.get(id).and_then(|session| session.calls.get(&call_id));
+            match call.map(|call| (&call.stage, call.class)) {
+                Some((CallStage::Hooking, _)) => self.tell_before(id, &call_id),
+                Some((_, class)) => self.queue_or_park(id, &call_id, class),
+                None => {}
             }
         }
     }

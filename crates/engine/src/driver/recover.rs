@@ -91,6 +91,7 @@ impl Driver {
             for begun in self.begun_calls(id) {
                 self.resume_call(id, begun);
             }
+            self.resume_hooks(id);
             self.cut();
         }
         // A cancel that is durable is honoured before anything starts again.
@@ -99,8 +100,7 @@ impl Driver {
         self.keep_places();
         // Before anybody is merged: one whose merge is journalled comes first, whatever its number.
         for id in &order {
-            if self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }))
-            {
+            if self.waits_for_merge(id) && !self.hears_stop_again(id) {
                 self.wait_for_merge(id);
             }
         }
@@ -184,7 +184,10 @@ impl Driver {
         if self.run.is_cancelled(id) {
             return self.resume_cancel(id);
         }
-        if self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. })) {
+        if self.waits_for_merge(id) {
+            if self.hears_stop_again(id) {
+                self.work_ended(id);
+            }
             return;
         }
         let created = self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::Created { .. }));

@@ -11,6 +11,7 @@ use posse_domain::object_id::ObjectId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::hooking::Hooked;
 use super::place::Place;
 use super::preamble::ToolList;
 use super::waiting::Unanswered;
@@ -61,6 +62,8 @@ pub(crate) enum CallStage {
     Parked,
     /// Waits for a person, and keeps its place among the calls of its reply; holds no slot.
     Asking,
+    /// Waits for hooks: before it is admitted, or after its result; keeps its place, and holds no slot.
+    Hooking,
 }
 
 /// Everything ephemeral about one open agent.
@@ -91,6 +94,10 @@ pub(crate) struct Session {
     /// The first call of the reply that was not dispatched.
     pub(crate) cursor: usize,
     pub(crate) calls: Calls,
+    /// The hooks that have not answered yet.
+    pub(crate) hooks: Vec<Hooked>,
+    /// Whether hooks were told that it is about to start.
+    pub(crate) told_of_start: bool,
     /// The kind of its newest event.
     pub(crate) last_activity: &'static str,
     /// Why the attempt is ending, once it is.
@@ -130,9 +137,18 @@ pub(crate) enum Keeping {
 }
 
 impl Session {
+    /// Whether an unfinished call keeps one of `class` from starting. One that spawns also waits for the hooks of such a
+    /// call before it: children are numbered in the order in which they were asked for, whoever answers first.
+    pub(crate) fn blocks(&self, class: EffectClass) -> bool {
+        let spawns = |call: &CallInFlight| call.class == EffectClass::Delegate;
+        let hooked = || self.hooks.iter().filter_map(|hooked| self.calls.get(hooked.before()?));
+        self.calls.block(class) || (class == EffectClass::Delegate && hooked().any(spawns))
+    }
+
     /// Whether anything of this agent may still act on the outside.
     pub(crate) fn is_quiet(&self) -> bool {
         self.asking.is_none()
+            && self.hooks.is_empty()
             && self.keeping == Keeping::No
             && self.place != Place::Making
             && self.calls.values().all(|call| !matches!(call.stage, CallStage::Running(_)))

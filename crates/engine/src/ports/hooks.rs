@@ -1,15 +1,10 @@
-//! The port to a person's hooks: programs that hear of what agents do, and may object. They can only deny; nothing they
-//! say widens what an agent may do.
-
-use std::path::PathBuf;
-use std::sync::Arc;
+//! The port to a person's hooks: programs that hear of what agents do, and may object. They can only deny or ask;
+//! nothing they say widens what an agent may do.
 
 use futures::future::BoxFuture;
-use posse_domain::contract::ExecutionContext;
-use posse_domain::id::AgentId;
 use serde_json::Value;
 
-use super::StopSignal;
+use super::CallContext;
 
 /// What a hook hears of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,29 +19,55 @@ pub enum Moment {
     SubagentStop,
 }
 
+impl Moment {
+    /// All of them.
+    pub const ALL: [Moment; 4] =
+        [Moment::PreToolUse, Moment::PostToolUse, Moment::SubagentStart, Moment::SubagentStop];
+
+    /// Its name in settings and in what hooks read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Moment::PreToolUse => "PreToolUse",
+            Moment::PostToolUse => "PostToolUse",
+            Moment::SubagentStart => "SubagentStart",
+            Moment::SubagentStop => "SubagentStop",
+        }
+    }
+
+    /// Whether something waits for the answer that can still be kept from happening.
+    pub fn is_gate(self) -> bool {
+        self != Moment::PostToolUse
+    }
+}
+
+/// What of the agent's files a hook gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// The agent's own, to change: the call that the hook follows could change them, and still has them.
+    Change,
+    /// The agent's own, to look at.
+    Look,
+    /// Those of an agent above it, or the person's folder, because it has none of its own yet; to look at.
+    Borrowed,
+}
+
 /// One moment, with all that a hook is told.
 #[derive(Debug, Clone)]
 pub struct HookCall {
     /// Which moment.
     pub moment: Moment,
-    /// The agent: the caller of the tool, or the sub-agent.
-    pub agent: AgentId,
-    /// Its place in the tree.
-    pub context: Arc<ExecutionContext>,
-    /// Its definition.
+    /// The agent (the caller of the tool, or the sub-agent), and where the hook runs.
+    pub at: CallContext,
+    /// What it may do there.
+    pub reach: Reach,
+    /// The agent's definition.
     pub definition: String,
     /// The skill it was forked with.
     pub skill: Option<String>,
-    /// Where it works.
-    pub workspace: Arc<PathBuf>,
-    /// Whether that is its own; otherwise it is the person's folder.
-    pub isolated: bool,
     /// The call, for the moments that are about one.
     pub call: Option<HookedCall>,
     /// The sub-agent's report, at its end.
     pub report: Option<String>,
-    /// Says when it is to end early.
-    pub stop: StopSignal,
 }
 
 /// The tool call that a hook hears of.
@@ -58,8 +79,8 @@ pub struct HookedCall {
     pub tool: String,
     /// Its arguments.
     pub input: Value,
-    /// What came of it, after the call: the text, and whether it failed.
-    pub output: Option<(String, bool)>,
+    /// What came of it, after the call.
+    pub output: Option<String>,
 }
 
 /// What the hooks said.
@@ -67,7 +88,10 @@ pub struct HookedCall {
 pub enum HookAnswer {
     /// Nobody objects.
     Goes,
-    /// Somebody does, and this is why, for the model and for people.
+    /// A person is to decide, and this is why. Where nobody can be asked, and at every moment but before a tool, it
+    /// is an objection.
+    Asks(String),
+    /// Somebody objects, and this is why, for the model and for people.
     Denied(String),
 }
 
@@ -77,7 +101,8 @@ pub trait Hooks: Send + Sync + 'static {
     /// anything is done for it, on a hot path.
     fn wants(&self, moment: Moment, about: &str) -> bool;
 
-    /// Tells whoever wants to hear, and waits for what they say; bounded in time. Called again after a crash if what
-    /// it said was not journalled.
+    /// Tells whoever wants to hear, and waits for what they say; bounded in time, and ended early by the call's stop
+    /// signal. When it returns nothing of the hooks is alive. Called again after a crash if what they said was not
+    /// journalled.
     fn tell(&self, call: HookCall) -> BoxFuture<'static, HookAnswer>;
 }

@@ -38,7 +38,7 @@ fn attended(spec: RunSpec) -> RunSpec {
     RunSpec { attended: true, ..spec }
 }
 
-fn escalating(spec: RunSpec) -> RunSpec {
+pub(crate) fn escalating(spec: RunSpec) -> RunSpec {
     RunSpec { on_ask: OnAsk::Escalate, ..spec }
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn asked(world: &World, run: &RunId) -> (AgentId, InputRequeste
     }
 }
 
-async fn say(world: &World, (agent, asked): &(AgentId, InputRequested), answer: Answer) {
+pub(crate) async fn say(world: &World, (agent, asked): &(AgentId, InputRequested), answer: Answer) {
     let command = MailCommand::Answer {
         agent: agent.clone(),
         call_id: asked.call_id.clone(),

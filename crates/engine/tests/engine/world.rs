@@ -13,8 +13,8 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::Run;
 use posse_domain::permission::{Decision, OnAsk, Rules};
 use posse_engine::ports::{
-    Admission, CallSize, Faults, MailCommand, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest,
-    Permit, RunKey, Store, StreamSink, System, TenantId, Tool,
+    Admission, CallSize, Faults, Hooks, MailCommand, Model, ModelFacts, ModelFailure, ModelReply,
+    ModelRequest, Permit, RunKey, Store, StreamSink, System, TenantId, Tool,
 };
 use posse_engine::{Parts, Resumed, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions};
 use posse_models::Catalog;
@@ -116,6 +116,7 @@ pub(crate) struct World {
     more_tools: Vec<Tool>,
     hangs: Duration,
     workspaces: Option<MemoryWorkspaces>,
+    hooks: Option<Arc<dyn Hooks>>,
     pub(crate) asked: Arc<Mutex<Vec<ModelRequest>>>,
     pub(crate) outside: Outside,
     pub(crate) dir: TempDir,
@@ -140,6 +141,7 @@ impl World {
             more_tools: Vec::new(),
             hangs: HANGS,
             workspaces: None,
+            hooks: None,
             asked: Arc::default(),
             outside: Outside::default(),
             dir: TempDir::new().expect("a directory"),
@@ -170,6 +172,12 @@ impl World {
     /// Leases of so long, instead of the store's usual ones.
     pub(crate) fn with_lease(mut self, lease: Duration) -> Self {
         self.memory = self.memory.with_lease(lease);
+        self
+    }
+
+    /// Hooks that hear of what happens.
+    pub(crate) fn with_hooks(mut self, hooks: impl Hooks) -> Self {
+        self.hooks = Some(Arc::new(hooks));
         self
     }
 
@@ -222,7 +230,7 @@ impl World {
             system: self.system.clone(),
             workspaces,
             faults,
-            hooks: None,
+            hooks: self.hooks.clone(),
         }
     }
 

@@ -1,0 +1,393 @@
+//! Hooks: programs of a person that hear of what agents do, and may object.
+//!
+//! Whatever they hear of waits for them inside the engine, without a slot, in its place: a call before it is admitted,
+//! the next turn after a call's result, a child before its first turn and before it is integrated. Their answer is not
+//! journalled, what follows from it is; so after a crash those whose answer had no consequence yet are asked again. An
+//! ending agent ends its hooks, and is over only when they are.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse_agent::notes;
+use posse_domain::code::Code;
+use posse_domain::event::{EffectClass, HostNote};
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{FailKind, Failure, OpenState};
+use posse_domain::message::ToolCall;
+use posse_domain::permission::{Decision, Operation, PathRules, Verdict};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::Driver;
+use super::calls::Answer;
+use super::effects::{Effect, Input};
+use super::place::Place;
+use super::session::{CallInFlight, CallStage, SeenDuringCall};
+use crate::integrate::Fact;
+use crate::ports::{
+    CallContext, HookAnswer, HookCall, HookedCall, Moment, Reach, StopSignal, ToolFailure, Urgency,
+};
+
+/// What of an agent waits for hooks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum About {
+    /// A call, before it is admitted.
+    Before(Arc<str>),
+    /// A call's result, before the model reads it.
+    After(Arc<str>),
+    /// Its first turn.
+    Start,
+    /// Its integration.
+    Stop,
+}
+
+/// Hooks that were told and have not answered.
+#[derive(Debug)]
+pub(crate) struct Hooked {
+    about: About,
+    stop: watch::Sender<Urgency>,
+    /// Their task, once it has begun.
+    pub(super) task: Option<AbortHandle>,
+}
+
+impl Hooked {
+    pub(super) fn hurry(&self, urgency: Urgency) {
+        self.stop.send_if_modified(|now| std::mem::replace(now, urgency.max(*now)) < urgency);
+    }
+
+    /// The call that waits for them before it is admitted.
+    pub(crate) fn before(&self) -> Option<&str> {
+        match &self.about {
+            About::Before(call) => Some(call),
+            About::After(_) | About::Start | About::Stop => None,
+        }
+    }
+
+    pub(super) fn is_about_call(&self, id: &str) -> bool {
+        matches!(&self.about, About::Before(call) | About::After(call) if **call == *id)
+    }
+}
+
+impl Driver {
+    /// Whether hooks want to hear of it. A run without hooks pays this one look.
+    fn wants(&self, moment: Moment, about: &str) -> bool {
+        self.rt.parts.hooks.as_ref().is_some_and(|hooks| hooks.wants(moment, about))
+    }
+
+    /// Lets a call wait for the hooks that hear of it first; whether it does. Those of a call that a person was asked
+    /// about have answered.
+    pub(super) fn waits_for_hooks(&mut self, id: &AgentId, call: &ToolCall) -> bool {
+        if !self.wants(Moment::PreToolUse, &call.name) || !call.input.is_object() {
+            return false;
+        }
+        let Some(class) = self.tool(&call.name).map(|tool| tool.class) else { return false };
+        if self.run.open(id).is_none_or(|agent| agent.requests.contains_key(&call.id)) {
+            return false;
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        let call_id: Arc<str> = call.id.as_str().into();
+        let flight = CallInFlight::new(class, CallStage::Hooking, Arc::default());
+        session.calls.insert(call_id.clone(), flight);
+        self.tell_before(id, &call_id);
+        true
+    }
+
+    /// Tells the hooks of a call, once the files are there that it is about.
+    pub(super) fn tell_before(&mut self, id: &AgentId, call_id: &Arc<str>) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(class) = session.calls.get(call_id).map(|call| call.class) else { return };
+        let placed = |driver: &Self| {
+            driver.sessions.get(id).is_some_and(|session| matches!(session.place, Place::At(_)))
+        };
+        if class.touches_files() && !placed(self) {
+            self.want_place(id);
+            if !placed(self) {
+                if let Some(session) = self.sessions.get_mut(id) {
+                    session.parked.push(call_id.clone());
+                }
+                return;
+            }
+        }
+        let call = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id));
+        let Some(call) = call.map(|call| hooked_call(call, None)) else { return };
+        self.tell_hooks(id, About::Before(call_id.clone()), Some(call), None);
+    }
+
+    /// The call whose result hooks want to hear of: one that went well, of an agent that goes on.
+    pub(super) fn heard_after(&self, id: &AgentId, answer: &Answer<'_>) -> Option<HookedCall> {
+        let output = answer.result.as_ref().ok()?;
+        if !self.wants(Moment::PostToolUse, answer.tool) {
+            return None;
+        }
+        let session = self.sessions.get(id).filter(|session| session.ending.is_none())?;
+        Some(hooked_call(session.machine.call_of(answer.call_id)?, Some(output.text.clone())))
+    }
+
+    /// Tells the hooks of a result that is in the journal. The call keeps its place, and its files, until they answer.
+    pub(super) fn tell_after(&mut self, id: &AgentId, call: HookedCall) {
+        let Some(class) = self.tool(&call.tool).map(|tool| tool.class) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let call_id: Arc<str> = call.id.as_str().into();
+        let flight = CallInFlight::new(class, CallStage::Hooking, Arc::default());
+        session.calls.insert(call_id.clone(), flight);
+        self.tell_hooks(id, About::After(call_id), Some(call), None);
+    }
+
+    /// A call that has its result gives its files back, unless its hooks still have them.
+    pub(super) fn call_over(&mut self, id: &AgentId, call_id: &str, held: bool) {
+        match self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id)) {
+            Some(flight) => flight.holds = held,
+            None => self.change_ended(id, held),
+        }
+    }
+
+    /// Tells the hooks that a child is about to have its first turn; whether that waits for them.
+    pub(super) fn tell_start(&mut self, id: &AgentId) -> bool {
+        if self.rt.parts.hooks.is_none() || id.is_root() {
+            return false;
+        }
+        let Some(agent) = self.run.open(id) else { return false };
+        let created = matches!(agent.state, OpenState::Created { .. });
+        if !created || !self.wants(Moment::SubagentStart, &agent.kind.definition.name) {
+            return false;
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        !std::mem::replace(&mut session.told_of_start, true) && self.tell_hooks(id, About::Start, None, None)
+    }
+
+    /// Whether hooks hear of a child's end before it is integrated.
+    pub(super) fn hears_stop(&self, id: &AgentId) -> bool {
+        if self.rt.parts.hooks.is_none() || id.is_root() {
+            return false;
+        }
+        let definition = self.run.open(id).map(|agent| agent.kind.definition.name.as_str());
+        definition.is_some_and(|definition| self.wants(Moment::SubagentStop, definition))
+    }
+
+    /// A child waits for its merge: hooks hear of it, or it is integrated.
+    pub(super) fn work_ended(&mut self, id: &AgentId) {
+        let Some(agent) = self.run.open(id) else { return };
+        let OpenState::WaitingForMerge { report, .. } = &agent.state else { return };
+        // One whose merge is journalled was heard of before that.
+        let told = agent.files.merging.is_none() && self.hears_stop(id);
+        let report = told.then(|| report.to_shared().to_string());
+        if report.is_none() || !self.tell_hooks(id, About::Stop, None, report) {
+            self.integrate_child(id);
+        }
+    }
+
+    /// After a crash: whether a child that waits for its merge waits for hooks first, or did and has nothing to merge.
+    pub(super) fn hears_stop_again(&self, id: &AgentId) -> bool {
+        let merging = self.run.open(id).is_some_and(|agent| agent.files.merging.is_some());
+        !merging && (self.run.has_nothing_to_merge(id) || self.hears_stop(id))
+    }
+
+    fn integrate_child(&mut self, id: &AgentId) {
+        let settled = self.run.has_nothing_to_merge(id);
+        if settled { self.accept(id, Vec::new()) } else { self.wait_for_merge(id) }
+    }
+
+    /// Tells hooks; whether they were told.
+    fn tell_hooks(
+        &mut self,
+        id: &AgentId,
+        about: About,
+        call: Option<HookedCall>,
+        report: Option<String>,
+    ) -> bool {
+        let (stop, signal) = StopSignal::new();
+        let Some(call) = self.hook_call(id, &about, call, report, signal) else { return false };
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        session.hooks.push(Hooked { about: about.clone(), stop, task: None });
+        self.after_commit(Effect::Hook { about, call: Box::new(call) });
+        true
+    }
+
+    /// All that hooks are told.
+    fn hook_call(
+        &self,
+        id: &AgentId,
+        about: &About,
+        call: Option<HookedCall>,
+        report: Option<String>,
+        stop: StopSignal,
+    ) -> Option<HookCall> {
+        let agent = self.run.open(id)?;
+        let (moment, call_id) = match about {
+            About::Before(call_id) => (Moment::PreToolUse, call_id.clone()),
+            About::After(call_id) => (Moment::PostToolUse, call_id.clone()),
+            About::Start => (Moment::SubagentStart, "start".into()),
+            About::Stop => (Moment::SubagentStop, "stop".into()),
+        };
+        let (workspace, isolated, own) = self.place_for_hooks(id);
+        let class = call.as_ref().and_then(|call| self.tool(&call.tool)).map(|tool| tool.class);
+        let changes = moment == Moment::PostToolUse && class.is_some_and(EffectClass::changes_workspace);
+        let reach = match (own, changes) {
+            (false, _) => Reach::Borrowed,
+            (true, true) => Reach::Change,
+            (true, false) => Reach::Look,
+        };
+        let approvals = &self.run.terms.approvals;
+        let at = CallContext {
+            agent: id.clone(),
+            context: Arc::new(agent.contract.context.clone()),
+            call_id,
+            workspace,
+            isolated,
+            seen: Arc::new(SeenDuringCall::default()),
+            skills: Arc::default(),
+            rules: PathRules::default(),
+            approvals: approvals.clone(),
+            network: agent.authority.allows_network(approvals),
+            // Each hook has a limit of its own.
+            limit: Duration::MAX,
+            stop,
+        };
+        let definition = agent.kind.definition.name.clone();
+        Some(HookCall {
+            moment,
+            at,
+            reach,
+            definition,
+            skill: agent.contract.execution.skill.clone(),
+            call,
+            report,
+        })
+    }
+
+    /// Where the hooks of an agent run, whether that is a workspace of Posse's, and whether it is the agent's own. One
+    /// without files has those of the nearest agent above it, or else the person's folder.
+    fn place_for_hooks(&self, id: &AgentId) -> (Arc<PathBuf>, bool, bool) {
+        let isolated = self.run.is_isolated();
+        let mut at = Some(id.clone());
+        while let Some(agent) = at {
+            if let Some(Place::At(dir)) = self.sessions.get(&agent).map(|session| &session.place) {
+                let made = self.run.open(&agent).is_some_and(|agent| agent.files.made);
+                return (dir.clone(), isolated, agent == *id && (made || !isolated));
+            }
+            at = agent.parent();
+        }
+        (self.run_dir.clone(), false, false)
+    }
+
+    /// Starts the hooks that were told. Those of an agent that ends meanwhile are not.
+    pub(super) fn start_hooks(&mut self, about: About, call: HookCall) {
+        let agent = call.at.agent.clone();
+        let sender = self.sender.clone();
+        let Some(hooks) = self.rt.parts.hooks.clone() else { return };
+        let Some(session) = self.sessions.get_mut(&agent) else { return };
+        if session.ending.is_some() {
+            return drop(sender.send(Input::Hooked { agent, about, answer: HookAnswer::Goes }));
+        }
+        let Some(told) = session.hooks.iter_mut().find(|told| told.about == about) else { return };
+        let task = tokio::spawn(async move {
+            let answer = hooks.tell(call).await;
+            drop(sender.send(Input::Hooked { agent, about, answer }));
+        });
+        told.task = Some(task.abort_handle());
+    }
+
+    /// Hooks have answered, and nothing of them is alive.
+    pub(super) fn hooked(&mut self, id: &AgentId, about: &About, answer: HookAnswer) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(at) = session.hooks.iter().position(|told| told.about == *about) else { return };
+        session.hooks.swap_remove(at);
+        let ending = session.ending.is_some();
+        match about {
+            About::Before(call_id) if !ending => self.heard_before(id, call_id, answer),
+            About::Before(call_id) | About::After(call_id) => {
+                let flight = session.calls.remove(call_id);
+                if let (Some(reason), false) = (objection(answer), ending) {
+                    self.object(id, call_id, &reason);
+                }
+                self.change_ended(id, flight.is_some_and(|flight| flight.holds));
+            }
+            About::Start | About::Stop if ending => {}
+            About::Start => {
+                if let Some(reason) = objection(answer) {
+                    return self.end_attempt(id, not_started(&reason));
+                }
+            }
+            About::Stop => {
+                return match objection(answer) {
+                    Some(reason) => {
+                        self.reject(id, Code::ChecksFailed, format!("a hook objects to its work: {reason}"));
+                    }
+                    None => self.integrate_child(id),
+                };
+            }
+        }
+        // What is ending is concluded there.
+        self.pump(id);
+    }
+
+    /// The hooks of a call have answered: it goes on as if for the first time, or it is refused.
+    fn heard_before(&mut self, id: &AgentId, call_id: &Arc<str>, answer: HookAnswer) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.calls.remove(call_id);
+        let Some(call) = session.machine.call_of(call_id).cloned() else { return };
+        let verdict = match answer {
+            HookAnswer::Goes => return self.dispatch_heard(id, &call, None),
+            HookAnswer::Asks(reason) => {
+                let verdict = Verdict::of_hook(Decision::Ask, reason);
+                return self.dispatch_heard(id, &call, Some(verdict));
+            }
+            HookAnswer::Denied(reason) => Verdict::of_hook(Decision::Deny, reason),
+        };
+        let specifier = self.tool(&call.name).and_then(|tool| (tool.specifier)(&call.input));
+        let operation = Operation::new(&call.name, specifier.as_deref());
+        self.say_decided(id, &call.id, &operation, &verdict);
+        let text = format!("`{}` is not allowed ({verdict})", super::calls::brief(&operation));
+        self.answer(id, &call.id, &call.name, Err(ToolFailure { code: Code::PermissionDenied, text }));
+    }
+
+    /// Tells the model that a hook objects to what a call did.
+    fn object(&mut self, id: &AgentId, call_id: &str, reason: &str) {
+        let results = self.sessions.get(id).map(|session| session.machine.unread_results());
+        let tool = results.into_iter().flatten().find(|(call, _)| call.id == call_id);
+        let Some(tool) = tool.map(|(call, _)| call.name.clone()) else { return };
+        self.tell(id, HostNote::Hook, format!("{}{reason}", notes::hook_objects(&tool, call_id)));
+    }
+
+    /// After a crash: the hooks whose objection would be in the journal are asked again.
+    pub(super) fn resume_hooks(&mut self, id: &AgentId) {
+        if self.rt.parts.hooks.is_none() || self.run.is_cancelled(id) || self.run.attempt_of(id).is_none() {
+            return;
+        }
+        let Some(session) = self.sessions.get(id) else { return };
+        let unread = session.machine.unread_results().into_iter().filter(|(_, result)| result.ok);
+        let unread: Vec<HookedCall> =
+            unread.map(|(call, result)| hooked_call(call, Some(result.text.to_string()))).collect();
+        for call in unread {
+            if !self.wants(Moment::PostToolUse, &call.tool) {
+                continue;
+            }
+            let call_id = call.id.clone();
+            self.tell_after(id, call);
+            let Some(session) = self.sessions.get_mut(id) else { return };
+            let Some(flight) = session.calls.get_mut(&call_id) else { continue };
+            flight.holds = flight.class.changes_workspace() && self.run.is_isolated();
+            if flight.holds {
+                self.lane(id).apply(Fact::ChangeBegan);
+            }
+        }
+    }
+}
+
+fn hooked_call(call: &ToolCall, output: Option<String>) -> HookedCall {
+    HookedCall { id: call.id.clone(), tool: call.name.clone(), input: call.input.clone(), output }
+}
+
+/// Why hooks object, where a person cannot be asked.
+fn objection(answer: HookAnswer) -> Option<String> {
+    match answer {
+        HookAnswer::Goes => None,
+        HookAnswer::Asks(reason) | HookAnswer::Denied(reason) => Some(reason),
+    }
+}
+
+fn not_started(reason: &str) -> Failure {
+    let reason = format!("a hook does not let it start: {reason}");
+    Failure { kind: FailKind::Policy, code: Code::PermissionDenied, reason, report: None }
+}
