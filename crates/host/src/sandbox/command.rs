@@ -61,7 +61,7 @@ pub enum CacheShown {
 pub struct BoxedCommand {
     /// The program, and its arguments.
     pub argv: Vec<String>,
-    /// The only place on disk that it can change.
+    /// The only place on disk that it can change, if it can.
     pub workspace: PathBuf,
     /// Where programs see the workspace. Without namespaces they see it where it is.
     pub shown_as: PathBuf,
@@ -79,8 +79,14 @@ pub struct BoxedCommand {
     pub shown: Vec<(PathBuf, PathBuf)>,
     /// Where its init writes down that it is alive, so that [`end_recorded`](super::end_recorded) finds it.
     pub record: Option<PathBuf>,
+    /// Whether it can only look at the workspace. A cache with a layer can be changed all the same.
+    pub read_only: bool,
+    /// What it reads on its standard input; none is nothing.
+    pub input: Option<Vec<u8>>,
     /// What is kept of what it prints.
     pub output: OutputLimits,
+    /// What is kept of its standard error, if that is kept apart.
+    pub errors: Option<OutputLimits>,
 }
 
 impl BoxedCommand {
@@ -98,6 +104,9 @@ impl BoxedCommand {
             network: false,
             shown: Vec::new(),
             record: None,
+            read_only: false,
+            input: None,
+            errors: None,
             output: OutputLimits {
                 head_bytes: OUTPUT_BYTES,
                 tail_bytes: OUTPUT_BYTES,
@@ -150,6 +159,9 @@ impl BoxedCommand {
             caches: self.caches.iter().map(Cache::spec).collect::<Result<_, _>>()?,
             limits,
             record: self.record.as_deref().map(text).transpose()?,
+            read_only: self.read_only,
+            has_input: self.input.is_some(),
+            has_errors: self.errors.is_some(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The runtime's side of an init, and of a call that it carries out.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::task::JoinHandle;
 
@@ -39,6 +41,8 @@ pub struct Ended {
     pub exit: Exit,
     /// What was printed.
     pub output: Captured,
+    /// What was printed on its standard error, if that was kept apart.
+    pub errors: Option<Captured>,
     /// Whether the kernel ended a process of it because memory ran out.
     pub out_of_memory: bool,
     /// What it made in the workspace under protected names.
@@ -87,15 +91,15 @@ impl Slot {
     }
 
     /// An init that has taken a call over: one that waits, or a new one if that has died meanwhile.
-    fn taking(inner: &Inner, spec: &CallSpec, fds: [BorrowedFd<'_>; 2]) -> Result<Self, SandboxError> {
+    fn taking(inner: &Inner, spec: &CallSpec, fds: &[BorrowedFd<'_>]) -> Result<Self, SandboxError> {
         let waiting = inner.waiting();
         if let Some(slot) = waiting
-            && wire::send(&slot.socket, spec, &fds).is_ok()
+            && wire::send(&slot.socket, spec, fds).is_ok()
         {
             return Ok(slot);
         }
         let slot = Self::spawn(inner)?;
-        wire::send(&slot.socket, spec, &fds)?;
+        wire::send(&slot.socket, spec, fds)?;
         Ok(slot)
     }
 
@@ -104,11 +108,9 @@ impl Slot {
         &mut self,
         spec: &CallSpec,
         call: &UnixStream,
-        reader: &OwnedFd,
-        output: OutputLimits,
-    ) -> Result<(Heard, Over, Captured), SandboxError> {
-        let mut capture = Capture::new(output);
-        let heard = listen(call, reader, &mut capture)?;
+        mut prints: Vec<Print>,
+    ) -> Result<(Heard, Over, Vec<Captured>), SandboxError> {
+        let heard = listen(call, &mut prints)?;
         // From here on there is little left to do; an init that does not get it done is stuck.
         self.socket.set_read_timeout(Some(OVER_MAX))?;
         let Ok(Some((over, _))) = wire::receive::<Over>(&self.socket) else {
@@ -119,12 +121,12 @@ impl Slot {
             return Err(SandboxError::Lost);
         };
         self.socket.set_read_timeout(None)?;
-        // Nobody is left who could write: what is in the pipe is all there is.
-        drain(reader, &mut capture)?;
+        // Nobody is left who could write: what is in the pipes is all there is.
+        prints.iter_mut().try_for_each(Print::drain)?;
         if let Some(broken) = &over.broken {
             return Err(Unavailable::from_broken(broken).into());
         }
-        Ok((heard, over, capture.finish()))
+        Ok((heard, over, prints.into_iter().map(|print| print.capture.finish()).collect()))
     }
 }
 
@@ -145,20 +147,59 @@ struct Heard {
     exit: Option<Exit>,
 }
 
+/// One stream that the programs print to.
+struct Print {
+    reader: OwnedFd,
+    capture: Capture,
+    open: bool,
+}
+
+impl Print {
+    /// What is printed to the descriptor that is returned as well.
+    fn new(limits: OutputLimits) -> io::Result<(Self, OwnedFd)> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok((Self { reader, capture: Capture::new(limits), open: true }, writer))
+    }
+
+    fn take(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        let got = wire::retry(|| rustix::io::read(&self.reader, &mut *buffer))?;
+        self.capture.take(&buffer[..got]);
+        self.open = got > 0;
+        Ok(())
+    }
+
+    /// Takes what is left without waiting for more.
+    fn drain(&mut self) -> io::Result<()> {
+        rustix::io::ioctl_fionbio(&self.reader, true)?;
+        let mut buffer = vec![0; CHUNK];
+        self.open = true;
+        while self.open {
+            match self.take(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                taken => taken?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Reads what the programs print and what the init says, until the call's socket closes.
-fn listen(call: &UnixStream, reader: &OwnedFd, capture: &mut Capture) -> Result<Heard, SandboxError> {
+fn listen(call: &UnixStream, prints: &mut [Print]) -> Result<Heard, SandboxError> {
     let mut heard = Heard::default();
     let mut buffer = vec![0; CHUNK];
-    let mut printing = true;
     loop {
-        let mut fds = [PollFd::new(call, PollFlags::IN), PollFd::new(reader, PollFlags::IN)];
-        let watched = if printing { 2 } else { 1 };
-        wire::retry(|| poll(&mut fds[..watched], None))?;
-        let (spoken, printed) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
-        if printing && printed {
-            let got = wire::retry(|| rustix::io::read(reader, &mut buffer))?;
-            capture.take(&buffer[..got]);
-            printing = got > 0;
+        let open = prints.iter().filter(|print| print.open).map(|print| print.reader.as_fd());
+        let mut fds: Vec<PollFd<'_>> = std::iter::once(call.as_fd())
+            .chain(open)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        wire::retry(|| poll(&mut fds, None))?;
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
+        let spoken = ready.next().unwrap_or(false);
+        for (print, printed) in prints.iter_mut().filter(|print| print.open).zip(ready) {
+            if printed {
+                print.take(&mut buffer)?;
+            }
         }
         if spoken {
             match wire::receive::<Told>(call) {
@@ -181,20 +222,6 @@ fn hear(heard: &mut Heard, told: Told) -> Result<(), SandboxError> {
         Told::Broken(broken) => return Err(Unavailable::from_broken(&broken).into()),
     }
     Ok(())
-}
-
-/// Takes what is left in a pipe without waiting for more.
-fn drain(reader: &OwnedFd, capture: &mut Capture) -> io::Result<()> {
-    rustix::io::ioctl_fionbio(reader, true)?;
-    let mut buffer = vec![0; CHUNK];
-    loop {
-        match wire::retry(|| rustix::io::read(reader, &mut buffer)) {
-            Ok(0) => return Ok(()),
-            Ok(got) => capture.take(&buffer[..got]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// A call that is running. Dropping it ends it at once.
@@ -247,22 +274,41 @@ fn carry_out(
 ) -> Result<Ended, SandboxError> {
     let began = Instant::now();
     let spec = inner.spec(command)?;
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let mut slot = Slot::taking(inner, &spec, [theirs.as_fd(), writer.as_fd()])?;
-    drop((theirs, writer));
+    let input = command.input.as_deref().map(readable).transpose()?;
+    let (output, printed) = Print::new(command.output.clone())?;
+    let errors = command.errors.clone().map(Print::new).transpose()?;
+    let (errors, complained) = errors.unzip();
+    let fds: Vec<BorrowedFd<'_>> = [theirs.as_fd(), printed.as_fd()]
+        .into_iter()
+        .chain([&input, &complained].into_iter().flatten().map(AsFd::as_fd))
+        .collect();
+    let mut slot = Slot::taking(inner, &spec, &fds)?;
+    drop((theirs, printed, input, complained));
     let kills = slot.memory_kills();
-    let carried = slot.carry(&spec, call, &reader, command.output.clone());
+    let carried = slot.carry(&spec, call, std::iter::once(output).chain(errors).collect());
     let out_of_memory = slot.memory_kills() > kills;
     match &carried {
         // The init is as it was: it tells when a call cannot be carried out.
         Ok(_) => inner.keep(slot),
         Err(_) => drop(slot),
     }
-    let (heard, over, output) = carried?;
+    let (heard, over, printed) = carried?;
+    let mut printed = printed.into_iter();
+    let output = printed.next().ok_or(SandboxError::Lost)?;
+    let errors = printed.next();
     // Without a word from it, the first process was ended: by us, or with all the others.
     let exit = heard.exit.unwrap_or(Exit::Signal(libc::SIGKILL));
     let elapsed = began.elapsed();
-    Ok(Ended { exit, output, out_of_memory, refused: over.refused, caches: heard.caches, elapsed })
+    let (refused, caches) = (over.refused, heard.caches);
+    Ok(Ended { exit, output, errors, out_of_memory, refused, caches, elapsed })
+}
+
+/// A descriptor from which this can be read, and nothing else. It is in memory: nobody has to write while it is read.
+fn readable(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("posse-input", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file.into())
 }
 
 /// Makes a box with nothing in it.
@@ -288,13 +334,16 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
             caches: Vec::new(),
             limits: inner.options.limits,
             record: None,
+            read_only: false,
+            has_input: false,
+            has_errors: false,
         };
         let (call, theirs) = UnixStream::pair()?;
         let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let mut slot = Slot::taking(inner, &spec, [theirs.as_fd(), writer.as_fd()])?;
-        drop((theirs, writer));
-        let (heard, ..) = slot.carry(&spec, &call, &reader, output)?;
+        let (print, printed) = Print::new(output)?;
+        let mut slot = Slot::taking(inner, &spec, &[theirs.as_fd(), printed.as_fd()])?;
+        drop((theirs, printed));
+        let (heard, ..) = slot.carry(&spec, &call, vec![print])?;
         inner.keep(slot);
         Ok(heard.ready)
     };

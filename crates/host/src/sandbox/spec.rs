@@ -23,7 +23,7 @@ pub(super) struct CallSpec {
     pub(super) argv: Vec<String>,
     /// The whole environment.
     pub(super) env: Vec<(String, String)>,
-    /// The one place on disk that can be written.
+    /// The one place on disk that can be written, if any can.
     pub(super) workspace: String,
     /// Where programs see it.
     pub(super) shown_as: String,
@@ -51,6 +51,12 @@ pub(super) struct CallSpec {
     pub(super) limits: Limits,
     /// Where the init writes down that it is alive.
     pub(super) record: Option<String>,
+    /// Whether the workspace can only be read.
+    pub(super) read_only: bool,
+    /// Whether a descriptor for its standard input follows that of its output.
+    pub(super) has_input: bool,
+    /// Whether one for its standard error follows.
+    pub(super) has_errors: bool,
 }
 
 /// A directory that appears in the workspace.

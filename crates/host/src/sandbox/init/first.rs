@@ -17,7 +17,7 @@ use super::caches::Caches;
 use super::landlock::Reach;
 use super::scratch::Scratch;
 use super::seccomp::Sockets;
-use super::{broken, is_open, landlock, limits, mounts, seccomp, tree};
+use super::{Streams, broken, is_open, landlock, limits, mounts, seccomp, tree};
 
 /// How long programs have to end after they were asked to.
 const GRACE: Duration = Duration::from_secs(2);
@@ -31,13 +31,13 @@ pub(super) fn become_first(
     protected: &[&Path],
     ids: (Uid, Gid),
     call: &UnixStream,
-    output: OwnedFd,
+    streams: Streams,
 ) -> ! {
     // The init may have died before the death signal was set; then the runtime's end of the call is closed soon, and
     // nothing has been started yet.
     match build(spec, protected, ids) {
         Ok((layers, caches)) if is_open(call) => {
-            carry(spec, layers, &caches, &Place::OwnRoot, call, output);
+            carry(spec, layers, &caches, &Place::OwnRoot, call, streams);
         }
         Ok(_) => {}
         Err(broken) => drop(wire::send(call, &Told::Broken(broken), &[])),
@@ -46,14 +46,14 @@ pub(super) fn become_first(
 }
 
 /// The same without namespaces: this process keeps together what they would; never returns.
-pub(super) fn become_keeper(spec: &CallSpec, scratch: &Scratch, call: &UnixStream, output: OwnedFd) -> ! {
+pub(super) fn become_keeper(spec: &CallSpec, scratch: &Scratch, call: &UnixStream, streams: Streams) -> ! {
     tree::keep();
     let hidden =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).is_ok();
     match landlock::abi() {
         Some(version) if hidden && is_open(call) => {
             let layers = Layers { namespaces: false, landlock: Some(version), seccomp: true };
-            carry(spec, layers, &Caches::none(&spec.caches), &Place::TheMachines(scratch), call, output);
+            carry(spec, layers, &Caches::none(&spec.caches), &Place::TheMachines(scratch), call, streams);
         }
         Some(_) => {}
         None => {
@@ -122,7 +122,7 @@ fn carry(
     caches: &Caches,
     place: &Place<'_>,
     call: &UnixStream,
-    output: OwnedFd,
+    streams: Streams,
 ) {
     let Ok(children) = signals_of_children() else { return };
     if wire::send(call, &Told::Caches(caches.shown.clone()), &[]).is_err() {
@@ -134,7 +134,7 @@ fn carry(
     let main = match fork() {
         Ok(Some(main)) => main,
         Ok(None) => {
-            let problem = start(spec, place, output);
+            let problem = start(spec, place, streams);
             drop(wire::send(call, &problem, &[]));
             leave();
         }
@@ -142,7 +142,7 @@ fn carry(
             return drop(wire::send(call, &Told::Broken(broken("starting a process", &error)), &[]));
         }
     };
-    drop(output);
+    drop(streams);
     let _ = limits::drop_privileges(place.mode());
     if let Some(told) = wait(main, place, call, &children) {
         drop(wire::send(call, &told, &[]));
@@ -151,7 +151,7 @@ fn carry(
 }
 
 /// Becomes the program; returns only why it could not.
-fn start(spec: &CallSpec, place: &Place<'_>, output: OwnedFd) -> Told {
+fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
     let (scratch, environment) = match place {
         Place::OwnRoot => (Path::new(""), spec.env.clone()),
         Place::TheMachines(scratch) => (scratch.path(), scratch.environment(&spec.env)),
@@ -181,7 +181,8 @@ fn start(spec: &CallSpec, place: &Place<'_>, output: OwnedFd) -> Told {
         return Told::Broken(broken);
     }
     let (program, arguments) = spec.argv.split_first().map_or(("", &[][..]), |(p, a)| (p.as_str(), a));
-    let errors = match output.try_clone() {
+    let Streams { input, output, errors } = streams;
+    let errors = match errors.map_or_else(|| output.try_clone(), Ok) {
         Ok(errors) => errors,
         Err(error) => return Told::Broken(broken("sharing the output", &error)),
     };
@@ -190,7 +191,7 @@ fn start(spec: &CallSpec, place: &Place<'_>, output: OwnedFd) -> Told {
         .env_clear()
         .envs(environment)
         .current_dir(&spec.workdir)
-        .stdin(Stdio::null())
+        .stdin(input.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::from(output))
         .stderr(Stdio::from(errors))
         .exec();

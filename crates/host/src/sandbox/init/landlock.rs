@@ -1,5 +1,7 @@
 //! Landlock, a second layer: should a mount be other than it was meant to be, this still holds.
 
+use std::borrow::Cow;
+
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, Scope,
@@ -24,21 +26,29 @@ pub(in super::super) fn abi() -> Option<u8> {
 /// What can be read and run, and what can be changed too.
 pub(super) struct Reach<'a> {
     pub(super) read: Vec<&'a str>,
-    pub(super) write: Vec<&'a str>,
+    pub(super) write: Vec<Cow<'a, str>>,
 }
 
 impl<'a> Reach<'a> {
     /// In a root of our own everything visible can be read.
     pub(super) fn in_namespaces(spec: &'a CallSpec) -> Self {
-        let write = spec.scratch.iter().chain([&spec.shown_as]).map(String::as_str).collect();
+        let mut write: Vec<Cow<'a, str>> = spec.scratch.iter().map(Into::into).collect();
+        if spec.read_only {
+            let layered = spec.caches.iter().filter(|cache| cache.layer.is_some());
+            write.extend(layered.map(|cache| format!("{}/{}", spec.shown_as, cache.at).into()));
+        } else {
+            write.push((&spec.shown_as).into());
+        }
         Self { read: vec!["/"], write }
     }
 
     /// In the machine's root only what would be shown in ours.
     pub(super) fn alone(spec: &'a CallSpec, scratch: &'a str) -> Self {
         let shown = spec.shown.iter().map(|(source, _)| source);
-        let read = spec.read.iter().chain(shown).map(String::as_str).collect();
-        Self { read, write: vec![&spec.workspace, scratch] }
+        let own = spec.read_only.then_some(&spec.workspace);
+        let read = spec.read.iter().chain(shown).chain(own).map(String::as_str).collect();
+        let changed = (!spec.read_only).then_some(spec.workspace.as_str());
+        Self { read, write: changed.into_iter().chain([scratch]).map(Into::into).collect() }
     }
 }
 

@@ -94,14 +94,32 @@ fn serve(socket: &UnixStream) -> io::Result<()> {
     rustix::thread::set_name(c"posse-init")?;
     tree::keep();
     while let Some((spec, fds)) = wire::receive::<CallSpec>(socket)? {
-        let over = match <[OwnedFd; 2]>::try_from(fds) {
-            Ok([call, output]) => carry_out(socket, &spec, UnixStream::from(call), output),
-            Err(_) => Err(broken("receiving the call", &io::Error::from(io::ErrorKind::InvalidInput))),
+        let over = match Streams::of(&spec, fds) {
+            Some((call, streams)) => carry_out(socket, &spec, call, streams),
+            None => Err(broken("receiving the call", &io::Error::from(io::ErrorKind::InvalidInput))),
         };
         let over = over.unwrap_or_else(|broken| Over { broken: Some(broken), refused: Vec::new() });
         wire::send(socket, &over, &[])?;
     }
     Ok(())
+}
+
+/// What a program reads from and prints to.
+struct Streams {
+    input: Option<OwnedFd>,
+    output: OwnedFd,
+    errors: Option<OwnedFd>,
+}
+
+impl Streams {
+    /// The call's socket and its streams, of what came with it.
+    fn of(spec: &CallSpec, fds: Vec<OwnedFd>) -> Option<(UnixStream, Self)> {
+        let expected = 2 + usize::from(spec.has_input) + usize::from(spec.has_errors);
+        let mut fds = Some(fds).filter(|fds| fds.len() == expected)?.into_iter();
+        let (call, output) = (fds.next()?, fds.next()?);
+        let input = if spec.has_input { fds.next() } else { None };
+        Some((UnixStream::from(call), Self { input, output, errors: fds.next() }))
+    }
 }
 
 fn broken(step: &str, error: &io::Error) -> Broken {
@@ -113,7 +131,7 @@ fn carry_out(
     socket: &UnixStream,
     spec: &CallSpec,
     call: UnixStream,
-    output: OwnedFd,
+    streams: Streams,
 ) -> Result<Over, Broken> {
     let record = match &spec.record {
         Some(path) => Some(Record::open(path).map_err(|error| broken("writing the record", &error))?),
@@ -122,7 +140,7 @@ fn carry_out(
     let guard = Guard::new(&spec.workspace, &spec.protected, spec.isolation)
         .map_err(|error| broken("looking at protected names", &error))?;
     // Whatever happens, the guard is closed, and the record after it.
-    let carried = carry_guarded(socket, spec, &guard, record.as_ref(), call, output);
+    let carried = carry_guarded(socket, spec, &guard, record.as_ref(), call, streams);
     let refused = guard.close();
     if let Some(record) = record {
         record.close();
@@ -136,7 +154,7 @@ fn carry_guarded(
     guard: &Guard,
     record: Option<&Record>,
     call: UnixStream,
-    output: OwnedFd,
+    streams: Streams,
 ) -> Result<(), Broken> {
     wire::send(&call, &Told::Missing(guard.missing()), &[])
         .map_err(|error| broken("telling the runtime", &error))?;
@@ -159,14 +177,14 @@ fn carry_guarded(
     }
     let Some(first) = forked.map_err(|error| broken("making the namespaces", &error))? else {
         if let Some(scratch) = &scratch {
-            first::become_keeper(spec, scratch, &call, output);
+            first::become_keeper(spec, scratch, &call, streams);
         }
         // In the new namespaces. Only the call's own lifeline is held here.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         let protected: Vec<&Path> = guard.existing().collect();
-        first::become_first(spec, &protected, ids, &call, output);
+        first::become_first(spec, &protected, ids, &call, streams);
     };
-    drop((call, output));
+    drop((call, streams));
     if let Some(record) = record {
         record.note(Some(first));
     }

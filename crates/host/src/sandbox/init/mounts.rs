@@ -137,16 +137,17 @@ fn devices() -> Result<(), Failed> {
     made().map_err(step("making /dev"))
 }
 
-/// Shows the workspace, writable but for its protected names.
+/// Shows the workspace, read-only or writable but for its protected names.
 fn workspace(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
     let path = Path::new(&spec.shown_as);
     let shown = || -> io::Result<()> {
         target(path, true)?;
         mount_bind_recursive(old(&spec.workspace), path)?;
-        set_attributes(path, Attributes::PLAIN, true)
+        let attributes = if spec.read_only { Attributes::READ_ONLY } else { Attributes::PLAIN };
+        set_attributes(path, attributes, true)
     };
     shown().map_err(step("showing the workspace"))?;
-    for name in protected {
+    for name in protected.iter().filter(|_| !spec.read_only) {
         protect(path, name).map_err(step(format!("protecting {}", name.display())))?;
     }
     Ok(())
