@@ -191,9 +191,24 @@ impl Conversation {
 
     /// Adds a message.
     pub fn push(&mut self, message: Message) {
+        self.push_shared(Arc::new(message));
+    }
+
+    fn push_shared(&mut self, message: Arc<Message>) {
         self.bytes += message.bytes();
         self.hash = message.hash_after(&self.hash);
-        self.messages.push(Arc::new(message));
+        self.messages.push(message);
+    }
+
+    /// The conversation as it was when the model was asked for its last reply; none if it has not replied.
+    pub fn before_reply(&self) -> Option<Self> {
+        let is_reply = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
+        let reply = self.messages.iter().rposition(is_reply)?;
+        let mut before = Self::default();
+        for message in &self.messages[..reply] {
+            before.push_shared(message.clone());
+        }
+        Some(before)
     }
 
     /// The oldest outputs whose removal brings the conversation under `limit_tokens`; empty if it is, or if

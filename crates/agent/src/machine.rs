@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
+use posse_domain::definition::Definition;
 use posse_domain::event::{
     EventBody, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause, SeenFile, Sender,
     ToolFinished, WriteIntent,
@@ -27,7 +28,7 @@ pub use self::reply::accept;
 use self::reply::signature;
 use crate::answer::{self, SchemaVerdict};
 use crate::conversation::{CallResult, Conversation, Message};
-use crate::definition::{first_message, retry_note};
+use crate::definition::{first_message, handover, retry_note};
 use crate::notes;
 
 /// Replies in a row that may be empty or cut off: a model that goes on like that only spends.
@@ -177,7 +178,16 @@ pub struct Machine {
 impl Machine {
     /// A machine for a contract. `prior` is the conversation of the child it continues.
     pub fn new(contract: &Contract, prior: Conversation) -> Self {
-        let first: Arc<str> = first_message(contract).into();
+        Self::beginning(contract, prior, first_message(contract))
+    }
+
+    /// A machine for a contract whose agent begins with `shared`, its parent's conversation.
+    pub fn sharing(definition: &Definition, contract: &Contract, shared: Conversation) -> Self {
+        Self::beginning(contract, shared, handover(definition, contract))
+    }
+
+    fn beginning(contract: &Contract, prior: Conversation, first: String) -> Self {
+        let first: Arc<str> = first.into();
         let mut conversation = prior.clone();
         conversation.push(Message::User(first.clone()));
         Self {

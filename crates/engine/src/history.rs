@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use posse_agent::conversation::Conversation;
 use posse_agent::machine::Machine;
-use posse_domain::event::{CodecError, Event, EventBody, Stored};
+use posse_domain::contract::Contract;
+use posse_domain::definition::Definition;
+use posse_domain::event::{CodecError, Event, EventBody, RunStarted, Stored};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
-use posse_domain::text::BlobRef;
+use posse_domain::skill::Catalogue;
+use posse_domain::text::{BlobRef, Text};
 use thiserror::Error;
 
 use crate::ports::{READ_MAX_EVENTS, RunKey, Store, StoreError};
@@ -74,6 +77,115 @@ pub(crate) async fn first_event(store: &dyn Store, key: &RunKey) -> Result<Optio
     Ok(Some(event))
 }
 
+/// A reply, as contracts name it.
+pub(crate) fn message_id(attempt: u32, turn: u32) -> String {
+    match attempt {
+        1 => format!("m{turn}"),
+        _ => format!("m{attempt}.{turn}"),
+    }
+}
+
+/// The reply that came with an event, as contracts name it. A call without one has none.
+pub(crate) fn reply_id(body: &EventBody) -> Option<String> {
+    match body {
+        EventBody::ModelReplied(replied) if replied.reply.is_some() => {
+            Some(message_id(replied.attempt, replied.turn))
+        }
+        _ => None,
+    }
+}
+
+/// The events that came before a reply; all if it is not among them.
+pub(crate) fn before_reply<'a>(events: &'a [Event], reply: &str) -> &'a [Event] {
+    let at = events.iter().position(|event| reply_id(&event.body).is_some_and(|found| found == reply));
+    &events[..at.unwrap_or(events.len())]
+}
+
+/// Whose conversation an agent begins with, and before which reply it ends; none if it shares none.
+pub(crate) fn shared_from(contract: &Contract) -> Option<(&AgentId, &str)> {
+    let reply = contract.parent.message_id.as_deref().filter(|_| contract.execution.share_history)?;
+    Some((&contract.parent.agent_id, reply))
+}
+
+/// The machine of an agent as it begins. Its definition is asked for only if it begins with its parent's conversation.
+pub(crate) fn machine_of(
+    definition: Option<&Definition>,
+    contract: &Contract,
+    prior: Conversation,
+) -> Machine {
+    match definition.filter(|_| contract.execution.share_history) {
+        Some(definition) => Machine::sharing(definition, contract, prior),
+        None => Machine::new(contract, prior),
+    }
+}
+
+/// The definitions of a run, as its first event has them.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions(HashMap<String, Definition>);
+
+impl Definitions {
+    pub(crate) fn of(started: &RunStarted) -> Self {
+        let catalogue = started.catalogue.as_ref().map(Text::to_shared);
+        let found =
+            catalogue.and_then(|text| serde_json::from_str::<Catalogue>(&text).ok()).unwrap_or_default();
+        let all = started.definitions.iter().cloned().chain(found.definitions);
+        Self(all.map(|definition| (definition.name.clone(), definition)).collect())
+    }
+
+    pub(crate) fn get(&self, contract: &Contract) -> Option<&Definition> {
+        self.0.get(&contract.execution.definition)
+    }
+}
+
+/// One of the agents whose conversations make up another's.
+struct Link {
+    agent: AgentId,
+    events: Vec<Event>,
+}
+
+impl Link {
+    async fn read(
+        store: &dyn Store,
+        key: &RunKey,
+        agent: AgentId,
+        until: Option<String>,
+    ) -> Result<Self, HistoryError> {
+        let mut events = Vec::new();
+        read_events(store, key, 0, |stored| {
+            if stored.agent == agent {
+                let seq = stored.seq;
+                events.push(Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?);
+            }
+            Ok(())
+        })
+        .await?;
+        if let Some(until) = &until {
+            let count = before_reply(&events, until).len();
+            if count == events.len() {
+                return Err(HistoryError::Missing(format!("reply {until} of {agent} is not in the journal")));
+            }
+            events.truncate(count);
+        }
+        Ok(Self { agent, events })
+    }
+
+    fn contract(&self) -> Result<&Contract, HistoryError> {
+        match self.events.first().map(|event| &event.body) {
+            Some(EventBody::SubagentCreated(created)) => Ok(&created.contract),
+            Some(EventBody::RunStarted(started)) => Ok(&started.contract),
+            _ => Err(HistoryError::Missing(format!("{} is not in the journal", self.agent))),
+        }
+    }
+
+    /// Whose conversation this one begins with, and where that ends.
+    fn before(&self) -> Result<Option<(AgentId, Option<String>)>, HistoryError> {
+        let contract = self.contract()?;
+        let continued = contract.parent.continues.clone().map(|of| (of, None));
+        let shared = shared_from(contract).map(|(of, reply)| (of.clone(), Some(reply.to_owned())));
+        Ok(continued.or(shared))
+    }
+}
+
 /// The conversation of a closed child, as its last attempt left it.
 pub(crate) async fn conversation_of(
     store: &dyn Store,
@@ -81,38 +193,26 @@ pub(crate) async fn conversation_of(
     of: &AgentId,
 ) -> Result<Conversation, HistoryError> {
     let mut chain = Vec::new();
-    let mut next = Some(of.clone());
-    let mut events: HashMap<AgentId, Vec<Event>> = HashMap::new();
-    while let Some(id) = next {
+    let mut next = Some((of.clone(), None));
+    while let Some((agent, until)) = next {
         if chain.len() >= CONTINUES_MAX {
             return Err(HistoryError::Missing(format!(
                 "more than {CONTINUES_MAX} tasks continue one another"
             )));
         }
-        let mut own = Vec::new();
-        read_events(store, key, 0, |stored| {
-            if stored.agent == id {
-                let seq = stored.seq;
-                own.push(Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?);
-            }
-            Ok(())
-        })
-        .await?;
-        next = match own.first().map(|event| &event.body) {
-            Some(EventBody::SubagentCreated(created)) => created.contract.parent.continues.clone(),
-            _ => return Err(HistoryError::Missing(format!("{id} is not in the journal"))),
-        };
-        events.insert(id.clone(), own);
-        chain.push(id);
+        let link = Link::read(store, key, agent, until).await?;
+        next = link.before()?;
+        chain.push(link);
     }
+    let definitions = match first_event(store, key).await?.map(|event| event.body) {
+        Some(EventBody::RunStarted(started)) => Definitions::of(&started),
+        _ => Definitions::default(),
+    };
     let mut conversation = Conversation::default();
-    for id in chain.into_iter().rev() {
-        let mut own = events.remove(&id).unwrap_or_default();
-        let Some(EventBody::SubagentCreated(created)) = own.first().map(|event| event.body.clone()) else {
-            continue;
-        };
-        let mut machine = Machine::new(&created.contract, conversation);
-        for event in &mut own {
+    for mut link in chain.into_iter().rev() {
+        let contract = link.contract()?;
+        let mut machine = machine_of(definitions.get(contract), contract, conversation);
+        for event in &mut link.events {
             fill(store, key, event).await?;
             machine.apply(&event.body);
         }

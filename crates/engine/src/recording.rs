@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use posse_agent::conversation::{Conversation, Message};
-use posse_agent::machine::Machine;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::event::{
@@ -17,6 +16,8 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::Answer;
 use posse_domain::plan::Plan;
 use posse_domain::text::Text;
+
+use crate::history::{Definitions, before_reply, machine_of, shared_from};
 
 /// Longest chain of children that continue one another.
 const CONTINUES_MAX: usize = 64;
@@ -113,6 +114,7 @@ pub struct Recording {
     agents: BTreeMap<String, Agent>,
     /// The system prompts and the tools that were offered, by their hash.
     texts: HashMap<Hash, Text>,
+    definitions: Definitions,
     has_ended: bool,
     has_changed_texts: bool,
 }
@@ -131,6 +133,7 @@ impl Recording {
             plan: None,
             agents: BTreeMap::new(),
             texts: HashMap::new(),
+            definitions: Definitions::of(started),
             has_ended: false,
             has_changed_texts: false,
         };
@@ -259,11 +262,16 @@ impl Recording {
     fn conversation(&self, agent: &str, count: usize, depth: usize) -> Conversation {
         let known = self.agents.get(agent).and_then(|known| Some((known, known.contract.as_ref()?)));
         let Some((known, contract)) = known else { return Conversation::default() };
-        let prior = match &contract.parent.continues {
-            Some(of) if depth < CONTINUES_MAX => self.conversation(of.relative(), usize::MAX, depth + 1),
-            _ => Conversation::default(),
+        let prior = match (&contract.parent.continues, shared_from(contract)) {
+            _ if depth >= CONTINUES_MAX => Conversation::default(),
+            (Some(of), _) => self.conversation(of.relative(), usize::MAX, depth + 1),
+            (None, Some((of, reply))) => {
+                let events = self.agents.get(of.relative()).map_or(&[][..], |agent| &agent.events);
+                self.conversation(of.relative(), before_reply(events, reply).len(), depth + 1)
+            }
+            (None, None) => Conversation::default(),
         };
-        let mut machine = Machine::new(contract, prior);
+        let mut machine = machine_of(self.definitions.get(contract), contract, prior);
         for event in known.events.iter().take(count) {
             machine.apply(&event.body);
         }

@@ -32,4 +32,4 @@ pub use posse_domain::nearest::nearest;
 pub use reading::{Level, Loaded, Mention, ModelCheck, Reading, Role, WARNINGS_MAX, Warning};
 pub use render::render;
 pub use skill_file::{read_skill, read_yaml_skill};
-pub use system_prompt::{first_message, retry_note, system_prompt};
+pub use system_prompt::{first_message, handover, retry_note, system_prompt};

@@ -18,17 +18,42 @@ use posse_domain::permission::{Decision, Rule, ToolName};
 const AGENTS_MD_MAX_BYTES: usize = 64 * 1024;
 /// Most rules that are listed; the host enforces all of them either way.
 const RULES_SHOWN_MAX: usize = 20;
+/// What stands between a parent's conversation and the work of the child that begins with it.
+const HANDOVER: &str = "Everything above is the conversation of the agent that delegates work to you, up to the moment \
+                        at which it did. You may use what it says; you do not go on with it. From here on you are a \
+                        sub-agent with work of your own: what follows takes the place of all that was said above about \
+                        who you are, what you may do and what you are asked for.";
 /// Longest reason that a new attempt is given.
 const REASON_MAX_CHARS: usize = 2_000;
 
 /// The system prompt of an agent: the definition's prompt, the contract, the project's instructions.
 pub fn system_prompt(definition: &Definition, contract: &Contract, agents_md: Option<&str>) -> String {
+    let mut prompt = own_terms(definition, contract);
+    prompt.push_str(&project_instructions(agents_md));
+    prompt
+}
+
+/// The first message of an agent that begins with its parent's conversation.
+///
+/// System prompt and tools are its parent's, so that all that both requests begin with is the same and a provider
+/// finds it in its cache. What the agent is and may do is therefore said here.
+pub fn handover(definition: &Definition, contract: &Contract) -> String {
+    format!(
+        "{HANDOVER}\n\n{}\n# Your assignment\n\n{}",
+        own_terms(definition, contract),
+        first_message(contract)
+    )
+}
+
+/// The definition's prompt and the contract.
+fn own_terms(definition: &Definition, contract: &Contract) -> String {
     let mut prompt =
         format!("{}\n\n# Your contract\n\n{}\n", definition.prompt.trim(), who(definition, contract));
     let lines = [
         Some(tools(contract)),
         refused(definition, contract),
         Some(spawning(contract)),
+        spawnable(definition, contract),
         Some(files(contract)),
         Some(turns(contract)),
         time(contract),
@@ -41,7 +66,6 @@ pub fn system_prompt(definition: &Definition, contract: &Contract, agents_md: Op
     prompt.push('\n');
     prompt.push_str(&criteria(contract));
     prompt.push_str(&result_schema(contract));
-    prompt.push_str(&project_instructions(agents_md));
     prompt
 }
 
@@ -95,7 +119,8 @@ fn tools(contract: &Contract) -> String {
     if names.is_empty() {
         return "Tools: none. Answer from what you are told.".to_owned();
     }
-    format!("Tools: {}. Calls to any other are refused.", quoted(names))
+    let more = if contract.execution.share_history { ", also to those that are offered to you" } else { "" };
+    format!("Tools: {}. Calls to any other are refused{more}.", quoted(names))
 }
 
 /// Denials that the agent can know of beforehand, so that it does not spend turns on finding them out.
@@ -119,6 +144,20 @@ fn spawning(contract: &Contract) -> String {
             "Sub-agents: you may spawn them with `task`, and the tree may grow {levels} levels below you."
         ),
     }
+}
+
+/// Whom an agent with its parent's tools may spawn: the list that `task` shows is the parent's.
+fn spawnable(definition: &Definition, contract: &Contract) -> Option<String> {
+    let grant = &contract.permissions;
+    let spawns = definition
+        .spawns
+        .as_deref()
+        .filter(|_| grant.can_spawn_children && grant.max_delegation_depth > 0)?;
+    let names = quoted(spawns.iter().map(String::as_str));
+    contract
+        .execution
+        .share_history
+        .then(|| format!("Agents that you may spawn: {names}, whatever else `task` lists."))
 }
 
 fn files(contract: &Contract) -> String {

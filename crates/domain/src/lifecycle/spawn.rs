@@ -228,6 +228,11 @@ impl Run {
 
     fn continued(&self, caller: &AgentId, request: &SpawnRequest) -> Result<Option<AgentId>, Refusal> {
         let Some(text) = &request.continues else { return Ok(None) };
+        if request.share_history {
+            let reason = "`share_history` and `task_id` exclude each other: a task that is continued begins with its own \
+                          conversation; leave one of them out";
+            return Err(Refusal::new(Code::InvalidInput, reason));
+        }
         let id = self.own_child(caller, text)?;
         if self.closed(&id).is_none() {
             let reason =
@@ -344,7 +349,7 @@ impl Run {
             rules: crate::permission::Rules::default(),
             can_spawn_children: kind.definition.spawns.as_ref().is_some_and(|spawns| !spawns.is_empty()),
             max_delegation_depth: mine.max_delegation_depth.saturating_sub(1),
-            may_share_history: false,
+            may_share_history: kind.definition.may_share_history,
             on_ask: mine.on_ask,
         };
         let mut grant = Grant::meet(mine, &requested);

@@ -17,6 +17,7 @@ use super::Driver;
 use super::calls::Answer;
 use super::effects::Effect;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
+use crate::history::message_id;
 use crate::ports::{EngineRequest, ToolFailure, ToolOutput, ToolResult};
 
 /// Longest wait of one `task_status` call.
@@ -117,7 +118,9 @@ impl Driver {
 
     /// Opens the session of a child that was just created.
     pub(super) fn seat_child(&mut self, child: &AgentId) -> bool {
-        if let Err(reason) = self.open_session(child, posse_agent::conversation::Conversation::default()) {
+        let opened =
+            self.shared_now(child).and_then(|shared| self.open_session(child, shared.unwrap_or_default()));
+        if let Err(reason) = opened {
             self.poisoned = Some(super::Stop::Inconsistent(reason));
             return false;
         }
@@ -249,12 +252,8 @@ impl Driver {
 
     /// The id of the reply under way, as contracts name it.
     fn message_id(&self, id: &AgentId) -> String {
-        self.sessions.get(id).map_or_else(String::new, |session| {
-            match (session.machine.attempt(), session.machine.turn()) {
-                (1, turn) => format!("m{turn}"),
-                (attempt, turn) => format!("m{attempt}.{turn}"),
-            }
-        })
+        let machine = self.sessions.get(id).map(|session| &session.machine);
+        machine.map_or_else(String::new, |machine| message_id(machine.attempt(), machine.turn()))
     }
 
     /// A child has ended: its parent hears of it, exactly once.

@@ -21,6 +21,7 @@ mod preamble;
 mod recover;
 mod replaying;
 mod session;
+mod sharing;
 mod waiting;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -29,8 +30,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use posse_agent::conversation::Conversation;
-use posse_agent::definition::system_prompt;
-use posse_agent::machine::{Machine, Step};
+use posse_agent::machine::Step;
 use posse_domain::code::Code;
 use posse_domain::event::{CallError, Event, EventBody, QueuedFor, RunPlanned};
 use posse_domain::hash::Hash;
@@ -47,6 +47,7 @@ pub use self::replaying::Replay;
 use self::replaying::Replaying;
 use self::session::{Base, Calls, Keeping, Session};
 use crate::deltas::{DELTA_BATCH, DeltaHub};
+use crate::history::machine_of;
 use crate::integrate::Lane;
 use crate::ports::{
     Basis, Commit, Committed, Epoch, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, Pulse,
@@ -592,19 +593,12 @@ impl Driver {
                 Arc::new(NoModel)
             }
         };
-        let text = system_prompt(&agent.kind.definition, &contract, self.run.agents_md.as_deref());
-        let tools = self.tools_of(id);
-        let (system, text_hash) = if let Some(known) = self.system_texts.get(&text) {
-            known.clone()
-        } else {
-            let known: (Arc<str>, Hash) = (text.as_str().into(), Hash::of(text.as_bytes()));
-            self.system_texts.insert(text, known.clone());
-            known
-        };
+        let machine = machine_of(Some(&agent.kind.definition), &contract, prior);
+        let (system, text_hash, tools) = self.preamble_of(id)?;
         let preamble = preamble::of(&text_hash, &system, &tools);
         let facts = model.facts();
         let session = Session {
-            machine: Machine::new(&contract, prior),
+            machine,
             kind,
             model,
             facts,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use posse_agent::definition::system_prompt;
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::{EffectClass, Preamble};
 use posse_domain::hash::Hash;
@@ -51,6 +52,27 @@ impl Driver {
         let system_text = self.kept_texts.insert(system).then(|| session.system.clone().into());
         let tools_text = self.kept_texts.insert(tools).then(|| session.tools.text.clone().into());
         Some(Box::new(Preamble { system, system_text, tools, tools_text }))
+    }
+
+    /// What every request of an agent begins with: the text, its hash, the tools. One that begins with its parent's
+    /// conversation has its parent's, so that what a provider has cached of that is found.
+    pub(super) fn preamble_of(&mut self, id: &AgentId) -> Result<(Arc<str>, Hash, Arc<ToolList>), String> {
+        let agent = self.run.open(id).ok_or("the agent is not open")?;
+        if agent.contract.execution.share_history {
+            let parent = id.parent().and_then(|parent| self.sessions.get(&parent));
+            let parent = parent.ok_or("the agent whose conversation it begins with is not there")?;
+            return Ok((parent.system.clone(), parent.system_hash, parent.tools.clone()));
+        }
+        let text = system_prompt(&agent.kind.definition, &agent.contract, self.run.agents_md.as_deref());
+        let tools = self.tools_of(id);
+        let (system, hash) = if let Some(known) = self.system_texts.get(&text) {
+            known.clone()
+        } else {
+            let known: (Arc<str>, Hash) = (text.as_str().into(), Hash::of(text.as_bytes()));
+            self.system_texts.insert(text, known.clone());
+            known
+        };
+        Ok((system, hash, tools))
     }
 
     /// The tools an agent is offered. One list for all agents of a definition with the same tools.

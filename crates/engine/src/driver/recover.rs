@@ -50,14 +50,17 @@ impl Driver {
         if !self.rt.parts.system.has_dir(&self.run.dir) {
             self.missing = Some(format!("its working directory {} is gone", self.run.dir));
         }
+        let mut shared = self.shared_in_journal(&order);
         for id in &order {
-            let continues = self.run.open(id).and_then(|agent| agent.contract.parent.continues.clone());
-            let prior = match continues {
-                None => Ok(Conversation::default()),
-                Some(of) => {
+            let contract = self.run.open(id).map(|agent| agent.contract.clone());
+            let continues = contract.as_ref().and_then(|contract| contract.parent.continues.clone());
+            let prior = match (continues, contract) {
+                (Some(of), _) => {
                     let store = self.rt.parts.store.clone();
                     conversation_of(&*store, &self.key.clone(), &of).await.map_err(|error| error.to_string())
                 }
+                (None, Some(contract)) => shared.of(&contract).map(Option::unwrap_or_default),
+                (None, None) => Ok(Conversation::default()),
             };
             let opened = prior.and_then(|prior| self.open_session(id, prior));
             if let Err(reason) = opened {
@@ -69,6 +72,7 @@ impl Driver {
                     if let Some(replaying) = &mut self.replaying {
                         replaying.observe(&event);
                     }
+                    shared.look(id, &session.machine, &event.body);
                     session.machine.apply(&event.body);
                     self.projection.recall(&event);
                 }

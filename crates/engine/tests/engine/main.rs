@@ -22,6 +22,7 @@ mod records;
 mod repeatable;
 mod replaying;
 mod retries;
+mod share;
 mod simulation;
 mod tools;
 mod verifying;

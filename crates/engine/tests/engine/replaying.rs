@@ -31,7 +31,7 @@ fn replay_of(ended: &Ended) -> Replay {
 }
 
 /// Runs a recorded run again, in this world but without its model.
-async fn again(world: &World, spec: RunSpec, recorded: &Ended) -> Ended {
+pub(crate) async fn again(world: &World, spec: RunSpec, recorded: &Ended) -> Ended {
     let asked = world.asked.lock().expect("no panic while it is held").len();
     let replay = replay_of(recorded);
     let spec = RunSpec { attended: replay.recording.is_attended(), ..spec };
@@ -44,7 +44,7 @@ async fn again(world: &World, spec: RunSpec, recorded: &Ended) -> Ended {
 }
 
 /// The same events for each agent, and the same requests.
-fn assert_same(first: &Ended, second: &Ended) {
+pub(crate) fn assert_same(first: &Ended, second: &Ended) {
     let (expected, found) = (per_agent(first), per_agent(second));
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (agent, events) in &expected {

@@ -46,24 +46,27 @@ fn kinds() -> impl Strategy<Value = Vec<Definition>> {
         prop::option::weighted(0.8, subsequence(NAMES.to_vec(), 1..=NAMES.len())),
         rules(),
         decisions(),
+        any::<bool>(),
     );
     vec(one, NAMES.len()..=NAMES.len()).prop_map(|made| {
         made.into_iter()
             .zip(NAMES)
-            .map(|((tools, spawns, rules, default), name)| Definition {
+            .map(|((tools, spawns, rules, default, may_share_history), name)| Definition {
                 default,
                 rules,
+                may_share_history,
                 ..definition(name, &tools, spawns.as_deref())
             })
             .collect()
     })
 }
 
-/// Whom to ask for a child, of which definition, and whether it continues the last one that closed.
-type Ask = (Index, &'static str, bool);
+/// Whom to ask for a child, of which definition, whether it continues the last one that closed, and whether it begins
+/// with its parent's conversation.
+type Ask = (Index, &'static str, bool, bool);
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
-    vec((any::<Index>(), select(&NAMES[..]), any::<bool>()), 1..12)
+    vec((any::<Index>(), select(&NAMES[..]), any::<bool>(), any::<bool>()), 1..12)
 }
 
 /// The event as it is after a night in the journal.
@@ -91,7 +94,10 @@ fn never_wider(child: &OpenAgent, parent: &OpenAgent) -> usize {
     assert!(mine.allowed_tools.is_within(&above.allowed_tools));
     assert!(above.can_spawn_children || !mine.can_spawn_children);
     assert!(mine.max_delegation_depth < above.max_delegation_depth.max(1));
-    assert!(above.may_share_history || !mine.may_share_history);
+    let may_share = above.may_share_history && child.kind.definition.may_share_history;
+    assert!(may_share || !mine.may_share_history);
+    assert!(may_share == mine.may_share_history || child.contract.parent.continues.is_some());
+    assert!(above.may_share_history || !child.contract.execution.share_history);
     assert_eq!(*mine, child.contract.permissions, "the contract says what holds");
     let above_depth = parent.contract.context.depth;
     assert_eq!(child.contract.context.depth, above_depth + 1);
@@ -117,12 +123,12 @@ fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
         let mut live = Run::begin(&beginning).expect("begins");
         let mut loaded = Run::begin(&stored(&beginning)).expect("begins again");
         let mut closed = None;
-        for (parent, name, continues) in asks {
+        for (parent, name, continues, share_history) in asks {
             let open = live.open_in_order();
             let parent = parent.get(&open).clone();
             let asked = SpawnRequest {
                 continues: closed.clone().filter(|_| continues),
-                share_history: continues,
+                share_history,
                 ..request(name)
             };
             let from = SpawnFrom { parent: &parent, call_id: "c", message_id: Some("m"), step: None };

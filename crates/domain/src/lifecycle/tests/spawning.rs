@@ -1,9 +1,10 @@
 //! Spawning: who may, how deep, what the child's contract says, and what is refused.
 
-use super::fixture::{Played, class_of, definitions, id, request, started};
+use super::fixture::{Played, class_of, definition, definitions, id, request, started};
 use crate::budget::{Budget, DEFAULT_MAX_DEPTH};
 use crate::code::Code;
 use crate::contract::{CommandCriterion, Criterion};
+use crate::definition::Definition;
 use crate::event::EventBody;
 use crate::lifecycle::{Cancel, FailKind, OpenState, SpawnFrom, SpawnRequest, StateName};
 
@@ -144,6 +145,34 @@ fn what_cannot_be_honoured_is_refused() {
     let (code, reason) = refusal(&mut played, "0", &request("scout"));
     assert_eq!(code, Code::BudgetExhausted);
     assert!(reason.contains("3 agents"), "{reason}");
+}
+
+#[test]
+fn a_conversation_is_shared_by_whom_it_is_granted_to_and_never_with_a_continued_task() {
+    let may = |name: &str, may_share_history| Definition {
+        may_share_history,
+        ..definition(name, &["read"], Some(&["open", "shut"]))
+    };
+    let mut beginning = started(vec![may("open", true), may("shut", false)], 4, Budget::NONE);
+    if let EventBody::RunStarted(begun) = &mut beginning.body {
+        begun.contract.permissions.may_share_history = true;
+        begun.contract_hash = begun.contract.hash();
+    }
+    let mut played = Played::with(beginning);
+    let shared = |name| SpawnRequest { share_history: true, ..request(name) };
+    let open = played.try_spawn(&id("0"), &shared("open")).expect("the root may");
+    assert!(played.run.open(&open).expect("open").contract.execution.share_history);
+    played.start(&open);
+    let shut = played.try_spawn(&open, &shared("shut")).expect("its definition says so, and its parent may");
+    played.start(&shut);
+    assert_eq!(refusal(&mut played, shut.relative(), &shared("open")).0, Code::PermissionDenied);
+    // What is lost on the way down does not come back.
+    let below = played.try_spawn(&shut, &request("open")).expect("spawned");
+    assert!(!played.run.open(&below).expect("open").authority.grant().may_share_history);
+    let both = SpawnRequest { continues: Some("1".to_owned()), ..shared("open") };
+    let (code, reason) = refusal(&mut played, "0", &both);
+    assert_eq!(code, Code::InvalidInput);
+    assert!(reason.contains("`share_history` and `task_id` exclude each other"), "{reason}");
 }
 
 #[test]
