@@ -33,6 +33,7 @@ mod escape;
 mod models_keys;
 mod models_limits;
 mod models_run;
+mod models_share;
 mod models_text;
 mod models_world;
 mod support;

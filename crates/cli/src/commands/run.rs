@@ -33,6 +33,7 @@ const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The report is written to standard output, progress to standard error. The first Ctrl-C cancels the run; the
 /// second, or SIGTERM or SIGHUP, stops at once and leaves it to `posse resume`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct RunArgs {
     /// What to do; `-` reads it from standard input. With a plan file it may be left out: the plan's goal counts. So it
     /// may with a replay, which asks for what the recorded run did
@@ -87,6 +88,9 @@ pub(crate) struct RunArgs {
     /// `posse approve` [default: deny]
     #[arg(long, value_name = "deny|escalate", value_parser = on_ask)]
     on_ask: Option<OnAsk>,
+    /// Let agents give their whole conversation to sub-agents that they start, where they ask for it
+    #[arg(long)]
+    may_share_history: bool,
     /// Bring what it made into the checkout once it has completed, as `posse apply` does
     #[arg(long)]
     apply: bool,
@@ -193,6 +197,7 @@ impl RunArgs {
             ("--parallel", self.parallel.is_some()),
             ("--unowned-writers", self.unowned_writers.is_some()),
             ("--on-ask", self.on_ask.is_some()),
+            ("--may-share-history", self.may_share_history),
             ("--apply", self.apply),
         ];
         if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
@@ -224,6 +229,7 @@ impl RunArgs {
             max_tokens: Sourced::flag(self.max_tokens, "--max-tokens"),
             parallel: Sourced::flag(self.parallel, "--parallel"),
             on_ask: Sourced::flag(self.on_ask, "--on-ask"),
+            may_share_history: Sourced::flag(self.may_share_history.then_some(true), "--may-share-history"),
             ..Settings::default()
         }
     }

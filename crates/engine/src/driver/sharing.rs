@@ -15,8 +15,8 @@ impl Driver {
     /// The conversation that a child which is being created begins with, if it shares its parent's. The reply that asks
     /// for the child is the last thing its parent has said.
     pub(super) fn shared_now(&self, child: &AgentId) -> Result<Option<Conversation>, String> {
-        let shares = self.run.open(child).is_some_and(|agent| agent.contract.execution.share_history);
-        if !shares {
+        let agent = self.run.open(child).filter(|agent| agent.contract.execution.share_history);
+        if agent.is_none() {
             return Ok(None);
         }
         let parent = child.parent().and_then(|parent| self.sessions.get(&parent));

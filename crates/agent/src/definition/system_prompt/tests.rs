@@ -188,3 +188,31 @@ fn a_duration_is_said_in_its_largest_exact_unit() {
         assert_eq!(duration(ms), said);
     }
 }
+
+#[test]
+fn who_takes_over_a_conversation_reads_what_it_is_and_may_do_before_its_assignment() {
+    let shares = ("/execution/share_history", json!(true));
+    let told = handover(&definition("explore"), &contract(&[shares.clone()]));
+    let explore = definition("explore");
+    let parts = [
+        "Everything above is the conversation",
+        explore.prompt.trim(),
+        "# Your contract",
+        "you begin with its conversation",
+        "are refused, also to those that are offered to you.",
+        "# Your assignment\n\nPort the module.",
+    ];
+    let places: Vec<usize> = parts.iter().map(|part| told.find(part).expect(part)).collect();
+    assert!(places.is_sorted(), "{told}");
+    assert!(!told.contains("Agents that you may spawn"), "{told}");
+    let spawning = [
+        shares,
+        ("/permissions/can_spawn_children", json!(true)),
+        ("/permissions/max_delegation_depth", json!(1)),
+        ("/permissions/allowed_tools", json!(["task", "read"])),
+    ];
+    let told = handover(&definition("coder"), &contract(&spawning));
+    has(&told, "Agents that you may spawn: `general`");
+    let usual = system_prompt(&definition("coder"), &contract(&spawning[1..]), None);
+    assert!(!usual.contains("Agents that you may spawn"), "its own `task` lists them");
+}
