@@ -248,4 +248,4 @@ fn rules(fields: &mut Fields, reading: &Reading<'_>, notes: &mut Notes<'_>) -> (
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

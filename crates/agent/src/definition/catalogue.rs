@@ -8,6 +8,7 @@ use posse_domain::nearest::{hint, nearest};
 use thiserror::Error;
 
 use super::builtin::builtin;
+use super::names::without_doubles;
 
 /// A name that no definition has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -19,6 +20,28 @@ pub struct UnknownDefinition {
     pub nearest: Option<String>,
     /// All names, for people and models to choose from.
     pub known: String,
+}
+
+/// The built-in definition that other programs call `name`.
+pub(super) fn known_as(name: &str) -> Option<&'static str> {
+    match name {
+        "general-purpose" => Some("general"),
+        "explorer" => Some("explore"),
+        "plan" => Some("planner"),
+        _ => None,
+    }
+}
+
+/// Whether a name fits a pattern in which `*` is anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let Some(last) = pieces.next_back() else { return rest.is_empty() };
+    for piece in pieces {
+        let Some((_, after)) = rest.split_once(piece) else { return false };
+        rest = after;
+    }
+    rest.ends_with(last)
 }
 
 /// Definitions by name. Case does not matter when one is looked for.
@@ -33,7 +56,8 @@ impl Definitions {
         builtin().into_iter().collect()
     }
 
-    /// The built-in definitions and a person's own. One with the name of a built-in takes its place; the
+    /// The built-in definitions and a person's own, with the names that they may spawn made out: `*` and `review-*` are
+    /// every child whose name fits, and what other programs call a built-in definition is that one. One with the name of a built-in takes its place; the
     /// others can be spawned by the built-in primary definitions too, since whoever adds a definition to a run
     /// means it to be used there.
     pub fn builtin_and(own: Vec<Definition>) -> Self {
@@ -47,12 +71,31 @@ impl Definitions {
             }
             definition
         };
-        builtin().into_iter().map(offer).chain(own).collect()
+        let all: Self = builtin().into_iter().map(offer).chain(own).collect();
+        let made_out = |definition: &Definition| Definition {
+            spawns: definition.spawns.as_ref().map(|names| all.made_out(definition, names)),
+            ..definition.clone()
+        };
+        all.iter().map(|definition| made_out(definition)).collect()
+    }
+
+    fn made_out(&self, of: &Definition, names: &[String]) -> Vec<String> {
+        let one = |name: &String| -> Vec<String> {
+            if !name.contains('*') {
+                let known = self.get(name).map_or_else(|| name.clone(), |found| found.name.clone());
+                return vec![known];
+            }
+            let children = self.iter().filter(|child| child.mode != Mode::Primary && child.name != of.name);
+            children.filter(|child| fits(name, &child.name)).map(|child| child.name.clone()).collect()
+        };
+        without_doubles(names.iter().flat_map(one))
     }
 
     /// The definition of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Definition>> {
-        self.by_name.get(name).or_else(|| self.by_name.get(&name.to_ascii_lowercase()))
+        let lower = name.to_ascii_lowercase();
+        let by_name = |name: &str| self.by_name.get(name);
+        by_name(name).or_else(|| by_name(&lower)).or_else(|| by_name(known_as(&lower)?))
     }
 
     /// The definition of this name, or an error that helps to find the right one.
@@ -111,6 +154,45 @@ mod tests {
         let definitions = Definitions::builtin();
         assert_eq!(definitions.get("Explore").map(|found| found.name.as_str()), Some("explore"));
         assert!(definitions.get("nobody").is_none());
+    }
+
+    #[test]
+    fn what_other_programs_call_a_built_in_is_found_unless_a_person_has_one() {
+        let definitions = Definitions::builtin_and(vec![definition("plan", &["general-purpose"])]);
+        assert_eq!(definitions.get("General-Purpose").map(|found| found.name.as_str()), Some("general"));
+        assert_eq!(definitions.get("plan").map(|found| found.name.as_str()), Some("plan"));
+        assert_eq!(
+            definitions.get("plan").expect("plan").spawns.as_deref(),
+            Some(["general".to_owned()].as_slice())
+        );
+    }
+
+    #[test]
+    fn a_star_is_every_child_whose_name_fits() {
+        let definitions = Definitions::builtin_and(vec![
+            definition("lead", &["*"]),
+            definition("review-all", &["review-*", "explore"]),
+            definition("review-style", &[]),
+            definition("review-tests", &["nobody-*"]),
+        ]);
+        assert_eq!(
+            spawnable(&definitions, "lead"),
+            ["explore", "general", "planner", "researcher", "review-all", "review-style", "review-tests"]
+        );
+        assert_eq!(spawnable(&definitions, "review-all"), ["review-style", "review-tests", "explore"]);
+        assert_eq!(spawnable(&definitions, "review-tests"), [""; 0]);
+        for (pattern, name, expected) in [
+            ("*", "x", true),
+            ("a*c", "abc", true),
+            ("a*c", "ac", true),
+            ("a*a", "a", false),
+            ("*b*", "abc", true),
+            ("*b*c*", "acb", false),
+            ("a**b", "ab", true),
+            ("ab", "abc", false),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
     }
 
     #[test]

@@ -1,6 +1,13 @@
 //! What can be checked only when all files are read: that the names they give each other lead somewhere.
 
-use super::reading::{Mention, Warning};
+use std::collections::BTreeMap;
+
+use posse_domain::definition::Mode;
+use posse_domain::nearest::{hint, nearest};
+
+use super::builtin::builtin;
+use super::catalogue::known_as;
+use super::reading::{Level, Mention, Role, Warning};
 
 /// What a checked file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,6 +18,16 @@ pub enum Kind {
     Primary,
     /// A skill.
     Skill,
+}
+
+impl Kind {
+    fn is_skill(self) -> bool {
+        self == Kind::Skill
+    }
+
+    fn word(self) -> &'static str {
+        if self.is_skill() { "skill" } else { "definition" }
+    }
 }
 
 /// One file that was read.
@@ -28,7 +45,172 @@ pub struct Checked<'a> {
     pub mentions: &'a [Mention],
 }
 
-/// Checks all files against each other and against the built-in definitions.
-pub fn cross_check(_all: &[Checked<'_>]) -> Vec<Warning> {
-    Vec::new()
+/// Checks all files against each other and against the built-in definitions, in the order in which they are given:
+/// of two with one name in one place the first counts.
+///
+/// Nothing is taken away because of it: a name that leads nowhere can be neither spawned nor delegated to.
+pub fn cross_check(all: &[Checked<'_>]) -> Vec<Warning> {
+    let built_in: Vec<(String, Kind)> = builtin()
+        .into_iter()
+        .map(|one| (one.name, if one.mode == Mode::Primary { Kind::Primary } else { Kind::Definition }))
+        .collect();
+    let built_in = built_in.iter().map(|(name, kind)| (name.as_str(), *kind));
+    // The files' own come first: they shadow built-ins of the same name.
+    let known = all.iter().map(|one| (one.name, one.kind)).chain(built_in).collect();
+    let names = Names(known);
+    let mut files = BTreeMap::new();
+    let mut warnings = Vec::new();
+    for one in all {
+        let first = *files.entry((one.place, one.kind.is_skill(), one.name)).or_insert(one.file);
+        if first != one.file {
+            let problem = format!("the {} `{}` is in {first} too, which counts", one.kind.word(), one.name);
+            warnings.push(warning(one, None, problem, "give one of them another name"));
+        }
+        for mention in one.mentions {
+            if let Some((problem, fix)) = names.problem(one, mention) {
+                warnings.push(warning(one, mention.line, problem, fix));
+            }
+        }
+    }
+    warnings
+}
+
+fn warning(one: &Checked<'_>, line: Option<u64>, problem: String, fix: &str) -> Warning {
+    Warning { level: Level::Problem, file: one.file.to_owned(), line, problem, fix: Some(fix.to_owned()) }
+}
+
+/// Every name there is, with what it is the name of.
+struct Names<'a>(Vec<(&'a str, Kind)>);
+
+impl Names<'_> {
+    fn find(&self, name: &str, skill: bool) -> Option<Kind> {
+        let same = |known: &&(&str, Kind)| known.0.eq_ignore_ascii_case(name) && known.1.is_skill() == skill;
+        self.0.iter().find(same).map(|(_, kind)| *kind)
+    }
+
+    /// What is wrong with a mentioned name, and what to do.
+    fn problem(&self, one: &Checked<'_>, mention: &Mention) -> Option<(String, &'static str)> {
+        let Mention { role, name, .. } = mention;
+        if name.contains('*') {
+            return None;
+        }
+        let (key, wants_skill) = match role {
+            Role::Spawns => ("spawns", false),
+            Role::Agent => ("agent", false),
+            Role::Skill => ("skills", true),
+            Role::SubAgent => ("sub_agents", true),
+        };
+        if *name == one.name && wants_skill == one.kind.is_skill() {
+            return Some((
+                format!("{key}: the {} `{name}` lists itself", one.kind.word()),
+                "remove it there",
+            ));
+        }
+        let found = self.find(name, wants_skill).or_else(|| self.find(known_as(name)?, wants_skill));
+        match (found, role) {
+            (Some(Kind::Primary), Role::Spawns) => Some((
+                format!("{key}: `{name}` is a primary definition, which is never a child"),
+                "remove it there",
+            )),
+            (Some(_), _) => None,
+            (None, _) => Some(self.nowhere(key, name, wants_skill)),
+        }
+    }
+
+    fn nowhere(&self, key: &str, name: &str, wants_skill: bool) -> (String, &'static str) {
+        let word = if wants_skill { "skill" } else { "definition" };
+        if self.find(name, !wants_skill).is_some() {
+            let other = if wants_skill { "definition" } else { "skill" };
+            let problem = format!("{key}: there is no {word} `{name}`, only a {other} of that name");
+            return (problem, "correct or remove it");
+        }
+        let same_kind = self.0.iter().filter(|(_, kind)| kind.is_skill() == wants_skill);
+        let hint = hint(nearest(name, same_kind.map(|(name, _)| *name)));
+        let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
+        (format!("{key}: there is no {word} `{name}`{hint}"), "correct or remove it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mention(role: Role, name: &str) -> Mention {
+        Mention { role, name: name.to_owned(), line: Some(4) }
+    }
+
+    fn told(all: &[Checked<'_>]) -> Vec<String> {
+        cross_check(all).iter().map(ToString::to_string).collect()
+    }
+
+    fn checked<'a>(file: &'a str, kind: Kind, name: &'a str, mentions: &'a [Mention]) -> Checked<'a> {
+        Checked { file, place: "project", kind, name, mentions }
+    }
+
+    #[test]
+    fn names_that_lead_somewhere_say_nothing() {
+        let lead = [
+            mention(Role::Spawns, "explore"),
+            mention(Role::Spawns, "worker"),
+            mention(Role::Skill, "style"),
+        ];
+        let style = [mention(Role::Agent, "general-purpose"), mention(Role::SubAgent, "lint")];
+        let worker = [mention(Role::Spawns, "*"), mention(Role::Spawns, "review-*")];
+        let all = [
+            checked("lead.md", Kind::Primary, "lead", &lead),
+            checked("worker.md", Kind::Definition, "worker", &worker),
+            checked("style/SKILL.md", Kind::Skill, "style", &style),
+            checked("lint.yaml", Kind::Skill, "lint", &[]),
+        ];
+        assert_eq!(told(&all), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_leads_nowhere_is_told_with_the_nearest() {
+        let lead = [
+            mention(Role::Spawns, "explor"),
+            mention(Role::Spawns, "coder"),
+            mention(Role::Spawns, "lead"),
+            mention(Role::Skill, "stile"),
+        ];
+        let style = [
+            mention(Role::Agent, "zzz"),
+            mention(Role::SubAgent, "style"),
+            mention(Role::SubAgent, "lead"),
+            mention(Role::SubAgent, "sytle2"),
+        ];
+        let all = [
+            checked("lead.md", Kind::Definition, "lead", &lead),
+            checked("style/SKILL.md", Kind::Skill, "style", &style),
+        ];
+        assert_eq!(
+            told(&all),
+            [
+                "lead.md:4: spawns: there is no definition `explor` (did you mean `explore`?) (correct or remove it)",
+                "lead.md:4: spawns: `coder` is a primary definition, which is never a child (remove it there)",
+                "lead.md:4: spawns: the definition `lead` lists itself (remove it there)",
+                "lead.md:4: skills: there is no skill `stile` (did you mean `style`?) (correct or remove it)",
+                "style/SKILL.md:4: agent: there is no definition `zzz` (correct or remove it)",
+                "style/SKILL.md:4: sub_agents: the skill `style` lists itself (remove it there)",
+                "style/SKILL.md:4: sub_agents: there is no skill `lead`, only a definition of that name (correct or \
+                 remove it)",
+                "style/SKILL.md:4: sub_agents: there is no skill `sytle2` (correct or remove it)",
+            ]
+        );
+    }
+
+    #[test]
+    fn two_of_one_name_in_one_place_are_told() {
+        let elsewhere = Checked { place: "user", ..checked("c.md", Kind::Definition, "a", &[]) };
+        let all = [
+            checked("a.md", Kind::Definition, "a", &[]),
+            checked("b.md", Kind::Primary, "a", &[]),
+            checked("a/SKILL.md", Kind::Skill, "a", &[]),
+            elsewhere,
+        ];
+        assert_eq!(
+            told(&all),
+            ["b.md: the definition `a` is in a.md too, which counts (give one of them another name)"]
+        );
+    }
 }

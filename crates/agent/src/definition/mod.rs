@@ -13,8 +13,11 @@ mod front_matter;
 mod names;
 mod notes;
 mod permission;
+#[cfg(test)]
+mod properties;
 mod reading;
 mod render;
+mod schema;
 mod skill_file;
 mod specifier;
 mod system_prompt;
@@ -31,5 +34,6 @@ pub use front_matter::DEFINITION_MAX_BYTES;
 pub use posse_domain::nearest::nearest;
 pub use reading::{Level, Loaded, Mention, ModelCheck, Reading, Role, WARNINGS_MAX, Warning};
 pub use render::render;
+pub use schema::{agent_schema, skill_schema, yaml_skill_schema};
 pub use skill_file::{read_skill, read_yaml_skill};
 pub use system_prompt::{first_message, handover, retry_note, system_prompt};

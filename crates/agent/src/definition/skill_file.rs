@@ -249,3 +249,6 @@ fn shell_note(instructions: &str, notes: &mut Notes<'_>) {
         notes.note(None, problem, "let the agent run them with its tools");
     }
 }
+
+#[cfg(test)]
+mod tests;

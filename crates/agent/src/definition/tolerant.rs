@@ -162,13 +162,14 @@ fn raw_value(lines: &[&str], line: u64) -> Value {
     Value::Text(unquoted(&lines.collect::<Vec<_>>().join("\n")))
 }
 
-/// Without the quotes that were meant to stand around it.
+/// Without the quotes that were meant to stand around it, even if the second one was forgotten.
 fn unquoted(text: &str) -> String {
     let text = text.trim();
     for quote in ['"', '\''] {
-        if let Some(inner) = text.strip_prefix(quote) {
-            return inner.strip_suffix(quote).unwrap_or(inner).trim().to_owned();
-        }
+        let Some(inner) = text.strip_prefix(quote) else { continue };
+        let closed = inner.strip_suffix(quote);
+        let unclosed = (!inner.contains(quote)).then_some(inner);
+        return closed.or(unclosed).unwrap_or(text).trim().to_owned();
     }
     text.to_owned()
 }
@@ -201,6 +202,7 @@ mod tests {
         assert_eq!(unquoted(" \"a\" "), "a");
         assert_eq!(unquoted("'it"), "it");
         assert_eq!(unquoted("say \"x\""), "say \"x\"");
+        assert_eq!(unquoted("\"x\" and y"), "\"x\" and y");
         assert_eq!(unquoted("\""), "");
     }
 }
