@@ -7,7 +7,7 @@ use serde_saphyr::DuplicateKeyPolicy;
 
 use super::fields::{Fields, Format};
 use super::notes::Notes;
-use super::tolerant;
+use super::{plain_lines, tolerant};
 use crate::yaml::{self, Limits, Node, Value, YamlError};
 
 /// Largest file of a definition or a skill.
@@ -211,5 +211,10 @@ fn comments_in_texts(text: &str, lines_before: u64, format: &Format, notes: &mut
 
 /// Reads YAML as it should be.
 pub(super) fn strict(text: &str, format: &Format) -> Result<Node, YamlError> {
+    plain_lines::read(text).map_or_else(|| yaml(text, format), Ok)
+}
+
+/// Reads any YAML.
+pub(super) fn yaml(text: &str, format: &Format) -> Result<Node, YamlError> {
     yaml::read(text, format.what, LIMITS, DuplicateKeyPolicy::LastWins)
 }

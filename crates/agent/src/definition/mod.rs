@@ -13,6 +13,7 @@ mod front_matter;
 mod names;
 mod notes;
 mod permission;
+mod plain_lines;
 #[cfg(test)]
 mod properties;
 mod reading;

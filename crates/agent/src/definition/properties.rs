@@ -2,8 +2,11 @@
 
 use proptest::prelude::*;
 
+use super::agent_markdown::AGENT;
 use super::agent_markdown::tests::reading;
 use super::{Loaded, Warning, parse_agents, read_agent, read_skill, read_yaml_skill, render};
+use super::{front_matter, plain_lines};
+use crate::yaml::YamlError;
 
 /// Lines as people write them, good and bad.
 fn line() -> impl Strategy<Value = String> {
@@ -58,9 +61,13 @@ fn line() -> impl Strategy<Value = String> {
             "'it's'",
             "sonnet[1m]",
             "5m",
+            "[a, b-c]",
+            "[a,b ]",
+            "[no, x]",
         ])
         .prop_map(str::to_owned),
         "\\PC{0,24}",
+        "[a-zA-Z0-9 :#,.'\"(){}_/-]{1,24}",
     ];
     (key, value).prop_map(|(key, value)| format!("{key}: {value}"))
 }
@@ -139,5 +146,15 @@ proptest! {
         let read = loaded.value.expect("definition");
         prop_assert_eq!((read.name.as_str(), read.prompt.as_str()), ("one", "Body."));
         prop_assert_eq!(read.tools, ["read"]);
+    }
+
+    /// Each line by itself too, so that many of them are plain.
+    #[test]
+    fn plain_lines_are_read_as_the_yaml_reader_reads_them(lines in prop::collection::vec(line(), 1..4)) {
+        for text in lines.iter().map(String::as_str).chain([lines.join("\n").as_str()]) {
+            let Some(plain) = plain_lines::read(text) else { continue };
+            let yaml = front_matter::yaml(text, &AGENT);
+            prop_assert_eq!(format!("{:?}", Ok::<_, YamlError>(plain)), format!("{:?}", yaml), "{}", text);
+        }
     }
 }
