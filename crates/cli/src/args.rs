@@ -22,7 +22,8 @@ Runs and agents:
 Files:
   Runs are kept in $POSSE_HOME, else $XDG_STATE_HOME/posse, else ~/.local/state/posse.
   Settings are read from $XDG_CONFIG_HOME/posse/settings.yaml, else ~/.config/posse/settings.yaml,
-  then from variables such as POSSE_MODEL and POSSE_AGENT__MAX_DEPTH, then from flags.";
+  then from .posse/settings.yaml of the project, which may only narrow until you trust it, then from
+  variables such as POSSE_MODEL and POSSE_AGENT__MAX_DEPTH, then from flags.";
 
 /// Runs sub-agents under contract: durable, limited, resumable after any crash
 #[derive(Debug, Parser)]
@@ -57,6 +58,9 @@ pub(crate) enum Command {
     Explain(commands::explain::ExplainArgs),
     Export(commands::export::ExportArgs),
     Gc(commands::gc::GcArgs),
+    Settings(commands::settings::SettingsArgs),
+    Trust(commands::trust::TrustArgs),
+    Init(commands::init::InitArgs),
     Doctor(commands::doctor::DoctorArgs),
     Demo(commands::demo::DemoArgs),
     Completions(commands::completions::CompletionsArgs),

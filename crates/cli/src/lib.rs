@@ -28,6 +28,7 @@ mod own_files;
 mod permissions;
 mod places;
 mod plan_file;
+mod project_files;
 mod replay;
 mod runtime;
 mod settings;

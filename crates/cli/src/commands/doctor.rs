@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::runtime;
 use crate::settings::Settings;
+use crate::settings::project::ProjectFile;
 
 /// The oldest git that merges in the way workspaces need.
 const GIT_NEEDED: (u32, u32) = (2, 45);
@@ -117,6 +118,7 @@ impl Report {
         checks.push(Row::ok("sqlite", posse::sqlite_version()));
         checks.push(state(context));
         checks.push(settings(environment));
+        checks.extend(project_settings(context));
         checks.push(models::providers(&resolved, environment));
         checks.push(models::prices(&resolved, environment));
         checks.push(search(environment));
@@ -329,6 +331,27 @@ fn settings(environment: &Environment) -> Row {
         Err(error) => Row::short(name, Status::Missing, error.message(), "mend or remove the file"),
         Ok(_) if file.is_some_and(|file| file.exists()) => Row::ok(name, shown),
         Ok(_) => Row::ok(name, format!("defaults ({shown} is not there)")),
+    }
+}
+
+/// What is here of a project's settings, if anything.
+fn project_settings(context: &Context) -> Option<Row> {
+    let name = "project";
+    match ProjectFile::find(context, &context.environment.cwd) {
+        Err(error) => Some(Row::short(name, Status::Missing, error.message(), "mend or remove the file")),
+        Ok(file) => file.map(|file| match &file.said {
+            Err(error) if file.is_trusted() => {
+                Row::short(name, Status::Missing, error.message(), "mend or remove the file")
+            }
+            Err(error) => Row::short(name, Status::Note, error.message(), "its settings are ignored"),
+            Ok(_) if file.is_trusted() => Row::ok(name, format!("{} (trusted)", file.path.display())),
+            Ok(_) => Row::short(
+                name,
+                Status::Note,
+                format!("{} may only narrow", file.path.display()),
+                "`posse trust` shows what else it says, and lets it count",
+            ),
+        }),
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod gc;
+pub(crate) mod init;
 pub(crate) mod logs;
 pub(crate) mod plan;
 pub(crate) mod ps;
@@ -21,9 +22,11 @@ pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod salvage;
 pub(crate) mod send;
+pub(crate) mod settings;
 pub(crate) mod show;
 pub(crate) mod stats;
 pub(crate) mod trace;
+pub(crate) mod trust;
 pub(crate) mod verify;
 pub(crate) mod wait;
 
@@ -56,6 +59,9 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Explain(args) => explain::explain(&args, context),
         Command::Export(args) => export::export(&args, context),
         Command::Gc(args) => gc::gc(&args, context),
+        Command::Settings(args) => settings::settings(&args, context),
+        Command::Trust(args) => trust::trust(&args, context),
+        Command::Init(args) => init::init(&args, context),
         Command::Doctor(args) => doctor::doctor(&args, context),
         Command::Demo(args) => demo::demo(&args, context),
         Command::Completions(args) => completions::completions(&args),

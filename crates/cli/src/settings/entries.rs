@@ -130,7 +130,6 @@ mod tests {
     use std::path::Path;
 
     use super::super::file;
-    use super::*;
 
     #[test]
     fn no_secret_is_among_what_is_shown() {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use posse::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, OnAsk};
 use posse_domain::budget::{DEFAULT_BASE_TURNS, DEFAULT_MAX_DEPTH, DEFAULT_MAX_ORCHESTRATION_DEPTH};
 use posse_domain::contract::DEFAULT_IDLE_TIMEOUT_MS;
+use posse_domain::hash::Hash;
 
 use super::entries::Entry;
 use super::keys::{InProject, in_project};
@@ -30,6 +31,8 @@ pub(crate) struct ProjectFile {
     pub(crate) path: PathBuf,
     /// How it stands with the person.
     pub(crate) standing: Standing,
+    /// The hash of what it holds; none if that cannot be read.
+    pub(crate) hash: Option<Hash>,
     /// What it says, or what is wrong with it.
     pub(crate) said: Result<Settings, CliError>,
 }
@@ -38,24 +41,40 @@ impl ProjectFile {
     /// The settings file of the project that a directory is in.
     pub(crate) fn find(context: &Context, dir: &Path) -> Result<Option<Self>, CliError> {
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-        let own = context.environment.settings_file.as_deref();
-        for dir in places::project_dirs(&dir, context.environment.home.as_deref()) {
-            let path = dir.join(places::PROJECT_SETTINGS);
-            if path.symlink_metadata().is_err() || own == Some(path.as_path()) {
-                continue;
+        let dirs = places::project_dirs(&dir, context.environment.home.as_deref());
+        let Some(root) = dirs.last() else { return Ok(None) };
+        let nearest = dirs.iter().find(|dir| Self::is_in(dir));
+        nearest.map(|dir| Ok(Self::read(dir, root, &Trust::load(context)?))).transpose()
+    }
+
+    /// Whether a directory has one.
+    pub(crate) fn is_in(dir: &Path) -> bool {
+        dir.join(places::PROJECT_SETTINGS).symlink_metadata().is_ok()
+    }
+
+    /// That of a directory of the project with this root.
+    pub(crate) fn read(dir: &Path, root: &Path, trust: &Trust) -> Self {
+        let path = dir.join(places::PROJECT_SETTINGS);
+        let path = path.canonicalize().unwrap_or(path);
+        // A link to a file of the person's would have its lines shown as mistakes of this one.
+        let read = if path.starts_with(root) {
+            places::read(&path)
+        } else {
+            Err("it leads out of the project".to_owned())
+        };
+        match read {
+            Ok(bytes) => {
+                let bytes = bytes.unwrap_or_default();
+                let standing = trust.standing(&path, &bytes);
+                let hash = Some(Hash::of(&bytes));
+                let said = file::parse_bytes(bytes, &path);
+                Self { path, standing, hash, said }
             }
-            let path = path.canonicalize().unwrap_or(path);
-            let (standing, said) = match places::read(&path) {
-                Ok(bytes) => {
-                    let bytes = bytes.unwrap_or_default();
-                    let standing = Trust::load(context)?.standing(&path, &bytes);
-                    (standing, file::parse_bytes(bytes, &path))
-                }
-                Err(problem) => (Standing::New, Err(file::unreadable(&path, &problem))),
-            };
-            return Ok(Some(Self { path, standing, said }));
+            Err(problem) => {
+                let said = Err(file::unreadable(&path, &problem));
+                Self { path, standing: Standing::New, hash: None, said }
+            }
         }
-        Ok(None)
     }
 
     /// Whether the person trusts it as it is.
@@ -102,9 +121,12 @@ impl ProjectFile {
             }
         }
         if !waiting.is_empty() {
-            let changed = if self.standing == Standing::Changed { " has changed:" } else { ":" };
+            let standing = match self.standing {
+                Standing::Changed => "has changed since you trusted it",
+                _ => "is not trusted",
+            };
             notes.push(format!(
-                "note: {}{changed} {} counts once you trust the file; `posse trust` shows it",
+                "note: {} {standing}, so these do not count: {}; `posse trust` shows them",
                 self.path.display(),
                 waiting.join(", "),
             ));
@@ -233,3 +255,6 @@ impl Judge {
 fn is_variable<T>(own: Option<&Sourced<T>>) -> bool {
     matches!(own, Some(Sourced { origin: Origin::Variable(_), .. }))
 }
+
+#[cfg(test)]
+mod tests;

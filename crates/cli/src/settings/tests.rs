@@ -106,3 +106,32 @@ fn the_later_place_wins() {
     let parallel = flags.or(file("agent: {parallel: 2}").expect("settings")).parallel.expect("set");
     assert_eq!((parallel.value, parallel.origin.to_string().as_str()), (Limit(Some(9)), "--parallel"));
 }
+
+#[test]
+fn the_published_schema_is_current() {
+    let published = include_str!("../../../../docs/schemas/settings.schema.json");
+    let current = format!("{:#}\n", schema());
+    // On a difference the new text is shown whole, to be copied over the old one.
+    assert!(current == published, "docs/schemas/settings.schema.json should be:\n{current}");
+}
+
+#[test]
+fn the_schema_has_every_key_and_no_other() {
+    let schema = schema();
+    let parts = |value: &serde_json::Value| -> Vec<String> {
+        let properties = value["properties"].as_object().expect("properties");
+        properties.keys().cloned().collect()
+    };
+    let mut keys = Vec::new();
+    for top in parts(&schema) {
+        let inner = format!("Raw{}{}", top[..1].to_uppercase(), &top[1..]);
+        match schema["$defs"].get(&inner).filter(|_| top != "hooks") {
+            Some(inner) => keys.extend(parts(inner).into_iter().map(|key| format!("{top}.{key}"))),
+            None => keys.push(top),
+        }
+    }
+    let mut known: Vec<&str> = keys::names().collect();
+    keys.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(keys, known);
+}

@@ -1,0 +1,214 @@
+//! `posse settings`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::output::{Output, note};
+use crate::settings::entries::Entry;
+use crate::settings::keys::{self, KEYS};
+use crate::settings::project::{ProjectFile, counts};
+use crate::settings::{Origin, Resolved, schema};
+use crate::term;
+use crate::trust::Standing;
+
+/// Width of the column of keys.
+const KEY_WIDTH: usize = 31;
+
+/// Show every setting with where it was written
+///
+/// Your own file comes first, then the project's, which may only narrow until you trust it, then variables such as
+/// POSSE_MODEL; flags of a run come last. What does not count is shown with the reason. No key or password is shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SettingsArgs {
+    /// The directory of the project [default: the current one]
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print the JSON Schema of a settings file, for editors
+    #[arg(long, conflicts_with_all = ["dir", "json"])]
+    schema: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A setting with all that was said about it.
+#[derive(Debug, Serialize)]
+struct Row {
+    key: String,
+    value: Value,
+    origin: String,
+    /// Whose word it is: `default`, `user`, `project` or `variable`.
+    from: &'static str,
+    /// What was said and does not count.
+    unused: Vec<Unused>,
+}
+
+#[derive(Debug, Serialize)]
+struct Unused {
+    value: Value,
+    origin: String,
+    why: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    version: u32,
+    /// The person's own file, whether it is there or not.
+    user_file: Option<&'a Path>,
+    /// The project's file, if there is one.
+    project_file: Option<&'a Path>,
+    /// `trusted`, `changed` or `new`; none without a file.
+    project_trust: Option<Standing>,
+    settings: Vec<Row>,
+    notes: &'a [String],
+}
+
+/// Shows the settings.
+pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, CliError> {
+    let mut output = Output::new();
+    if args.schema {
+        output.own(&format!("{:#}\n", schema()))?;
+        output.flush()?;
+        return Ok(Exit::DONE);
+    }
+    let cwd = &context.environment.cwd;
+    let dir = args.dir.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
+    if !dir.is_dir() {
+        return Err(CliError::usage(format!("{}: is not a directory", dir.display())));
+    }
+    let resolved = Resolved::of(context, &dir)?;
+    let report = Report {
+        version: 1,
+        user_file: context.environment.settings_file.as_deref(),
+        project_file: resolved.project.as_ref().map(|project| project.path.as_path()),
+        project_trust: resolved.project.as_ref().map(|project| project.standing),
+        settings: rows(&resolved),
+        notes: &resolved.notes,
+    };
+    if args.json {
+        output.json(&report)?;
+    } else {
+        output.text(&page(&report))?;
+        output.flush()?;
+        for line in &resolved.notes {
+            note(line);
+        }
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+/// Every key, in the order of the table; those that nobody said with their default.
+fn rows(resolved: &Resolved) -> Vec<Row> {
+    let counting = resolved.settings.entries();
+    let unused = unused(resolved, &counting);
+    let mut rows = Vec::new();
+    for (key, _) in KEYS {
+        let said = counting.iter().filter(|entry| keys::family(&entry.key) == key);
+        let before = rows.len();
+        rows.extend(said.map(|entry| Row {
+            key: entry.key.clone(),
+            value: entry.value.clone(),
+            origin: entry.origin.to_string(),
+            from: from(&entry.origin, resolved.project.as_ref()),
+            unused: Vec::new(),
+        }));
+        if rows.len() == before {
+            rows.push(Row {
+                key: key.to_owned(),
+                value: keys::default(key).into(),
+                origin: "default".to_owned(),
+                from: "default",
+                unused: Vec::new(),
+            });
+        }
+    }
+    for (key, word) in unused {
+        let row = rows.iter_mut().rev().find(|row| row.key == key || row.key == keys::family(&key));
+        if let Some(row) = row {
+            row.unused.push(word);
+        }
+    }
+    rows
+}
+
+/// What was said and does not count, by its key.
+fn unused(resolved: &Resolved, counting: &[Entry]) -> Vec<(String, Unused)> {
+    let project = resolved.project.as_ref();
+    let of_project = project.and_then(|project| project.said.as_ref().ok()).map(|said| said.entries());
+    let all = [resolved.variables.entries(), of_project.unwrap_or_default(), resolved.file.entries()];
+    let mut unused = Vec::new();
+    for entry in all.into_iter().flatten().filter(|entry| !counts(entry, counting)) {
+        let winner = counting.iter().find(|other| other.key == entry.key);
+        let why = match (project, winner) {
+            (Some(project), _) if is_in(&entry.origin, project) => project.why_not(&entry.key).to_owned(),
+            (_, Some(winner)) => format!("{} counts before it", winner.origin),
+            (_, None) => "it does not count".to_owned(),
+        };
+        unused.push((entry.key, Unused { value: entry.value, origin: entry.origin.to_string(), why }));
+    }
+    unused
+}
+
+fn is_in(origin: &Origin, project: &ProjectFile) -> bool {
+    matches!(origin, Origin::File { path, .. } if *path == project.path)
+}
+
+fn from(origin: &Origin, project: Option<&ProjectFile>) -> &'static str {
+    match origin {
+        Origin::File { .. } if project.is_some_and(|project| is_in(origin, project)) => "project",
+        Origin::File { .. } => "user",
+        Origin::Variable(_) => "variable",
+        Origin::Flag(_) => "flag",
+    }
+}
+
+fn page(report: &Report<'_>) -> String {
+    let mut page = String::new();
+    let mut files = vec![("yours", report.user_file.map_or_else(|| "none".into(), there))];
+    if let (Some(path), Some(trust)) = (report.project_file, report.project_trust) {
+        files.push(("project", format!("{} ({})", path.display(), trust.words())));
+    }
+    for (whose, file) in files {
+        let _ = writeln!(page, "{whose:<8} {file}");
+    }
+    page.push('\n');
+    for row in &report.settings {
+        let _ = writeln!(page, "{:<KEY_WIDTH$} {}  [{}]", row.key, shown(&row.value), row.origin);
+        for Unused { value, origin, why } in &row.unused {
+            let _ = writeln!(page, "{:<KEY_WIDTH$} not {}  [{origin}]: {why}", "", shown(value));
+        }
+    }
+    page
+}
+
+/// A file, and whether it is there.
+fn there(path: &Path) -> String {
+    let absent = if path.exists() { "" } else { " (not there)" };
+    format!("{}{absent}", path.display())
+}
+
+/// A value on one line, with what a terminal would act on made visible.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => term::visible_line(text),
+        other => term::visible_line(&other.to_string()),
+    }
+}
+
+impl Standing {
+    /// For people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Standing::Trusted => "trusted",
+            Standing::Changed => "changed since you trusted it: `posse trust`",
+            Standing::New => "not trusted: `posse trust`",
+        }
+    }
+}

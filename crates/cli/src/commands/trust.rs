@@ -1,0 +1,168 @@
+//! `posse trust`.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use posse_domain::hash::Hash;
+use rustix::termios::{QueueSelector, tcflush};
+use serde::Serialize;
+
+use crate::asking::write_out;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::project_files::{Kind, ProjectFiles, ShownFile};
+use crate::term;
+use crate::text::plural;
+use crate::trust::{Standing, Trust};
+
+/// Say that you trust what is in this project
+///
+/// Shows every file of the project that could run code or widen something, with what it would do, and asks. Exactly this
+/// content is trusted; a file that changes is not, until you say so again. What a project says about providers, keys,
+/// addresses and prices never counts.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TrustArgs {
+    /// The directory of the project [default: the current one]
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Only show the files and how they stand
+    #[arg(long)]
+    list: bool,
+    /// Take trust back from everything in the project
+    #[arg(long, conflicts_with_all = ["list", "yes", "json"])]
+    revoke: bool,
+    /// Do not ask
+    #[arg(long, conflicts_with = "list")]
+    yes: bool,
+    /// With --list: print one JSON object
+    #[arg(long, requires = "list")]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Listing<'a> {
+    version: u32,
+    root: &'a Path,
+    files: Vec<ListedFile<'a>>,
+    passed_over: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+struct ListedFile<'a> {
+    path: &'a Path,
+    kind: Kind,
+    trust: Standing,
+    hash: Hash,
+    does: &'a [String],
+}
+
+impl<'a> ListedFile<'a> {
+    fn of(file: &'a ShownFile) -> Self {
+        Self { path: &file.path, kind: file.kind, trust: file.standing, hash: file.hash, does: &file.does }
+    }
+}
+
+/// Shows, asks, keeps.
+pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliError> {
+    let cwd = &context.environment.cwd;
+    let dir = args.dir.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
+    let wrong = |problem: String| CliError::usage(format!("{}: {problem}", dir.display()));
+    let whole = dir.canonicalize().map_err(|error| wrong(error.to_string()))?;
+    if !whole.is_dir() {
+        return Err(wrong("is not a directory".to_owned()));
+    }
+    if args.revoke {
+        return revoke(&whole, context);
+    }
+    let project = ProjectFiles::find(&whole, context)?;
+    let mut output = Output::new();
+    if args.json {
+        output.json(&listing(&project))?;
+        return Ok(Exit::DONE);
+    }
+    output.own(&page(&project))?;
+    output.flush()?;
+    if args.list {
+        return Ok(Exit::DONE);
+    }
+    let waiting: Vec<&ShownFile> =
+        project.files.iter().filter(|file| file.standing != Standing::Trusted).collect();
+    if waiting.is_empty() {
+        output.own("nothing waits for trust\n")?;
+        output.flush()?;
+        return Ok(Exit::DONE);
+    }
+    if !args.yes && !asked(waiting.len())? {
+        output.own("nothing was trusted\n")?;
+        output.flush()?;
+        return Ok(Exit::DONE);
+    }
+    let shown = waiting.iter().map(|file| (file.path.clone(), file.hash)).collect();
+    Trust::add(context.state_dir()?, shown)?;
+    output.own(&format!("trusted: {}, as shown\n", plural(waiting.len() as u64, "file")))?;
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+fn revoke(dir: &Path, context: &Context) -> Result<Exit, CliError> {
+    let dirs = crate::places::project_dirs(dir, context.environment.home.as_deref());
+    let root = dirs.last().map_or(dir, PathBuf::as_path);
+    let taken = Trust::revoke(context.state_dir()?, root)?;
+    let mut output = Output::new();
+    output.paragraph(&format!("taken back from {} in {}", plural(taken as u64, "file"), root.display()))?;
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+/// Asks the person at the terminal. Only a clear yes is one.
+fn asked(files: usize) -> Result<bool, CliError> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(CliError::usage("nobody can be asked here, and nothing was trusted")
+            .hint("read what is shown above, then say it with --yes"));
+    }
+    write_out(&format!("trust {} exactly as shown? [y/N] ", plural(files as u64, "file")));
+    // Whatever was typed before the question stood there is no answer to it.
+    let _ = tcflush(&stdin, QueueSelector::IFlush);
+    let mut line = String::new();
+    let read = stdin.lock().read_line(&mut line);
+    read.map_err(|error| CliError::failed(format!("the terminal cannot be read: {error}")))?;
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+fn listing(project: &ProjectFiles) -> Listing<'_> {
+    Listing {
+        version: 1,
+        root: &project.root,
+        files: project.files.iter().map(ListedFile::of).collect(),
+        passed_over: &project.passed_over,
+    }
+}
+
+/// Every file with what it would do; everything that a terminal would act on is made visible.
+fn page(project: &ProjectFiles) -> String {
+    let mut page = String::new();
+    if project.files.is_empty() {
+        let root = term::visible_line(&project.root.display().to_string());
+        let _ = writeln!(page, "{root} has nothing that needs trust");
+    }
+    for file in &project.files {
+        let path = file.path.strip_prefix(&project.root).unwrap_or(&file.path);
+        let standing = match file.standing {
+            Standing::Trusted => "trusted",
+            Standing::Changed => "changed",
+            Standing::New => "new",
+        };
+        let _ = writeln!(page, "{standing:<8} {}", term::visible_line(&path.display().to_string()));
+        for line in &file.does {
+            let _ = writeln!(page, "{:<12} {}", "", term::visible_line(line));
+        }
+    }
+    for line in &project.passed_over {
+        let _ = writeln!(page, "{:<8} {}", "ignored", term::visible_line(line));
+    }
+    page
+}

@@ -1,0 +1,243 @@
+//! The files of a project that could run code or widen something, and what each would do: what a person is shown before
+//! they trust it. They are in the places where everything else looks for them too.
+
+use std::path::{Path, PathBuf};
+
+use posse::discovery::{self, Form, FoundFile, Holds, Place};
+use posse::{Decision, Definition};
+use posse_agent::definition::{Loaded, Reading, read_agent, read_skill, read_yaml_skill};
+use posse_domain::hash::Hash;
+use posse_domain::skill::Skill;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::places::{self, PROJECT_AGENTS, PROJECT_SERVERS, PROJECT_SKILLS};
+use crate::settings::keys::{InProject, in_project};
+use crate::settings::project::ProjectFile;
+use crate::trust::{Standing, Trust};
+
+/// What kind of file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// Settings of the project.
+    Settings,
+    /// A definition.
+    Agent,
+    /// A skill.
+    Skill,
+    /// Servers.
+    Servers,
+}
+
+/// One file.
+#[derive(Debug)]
+pub(crate) struct ShownFile {
+    /// Its canonical path.
+    pub(crate) path: PathBuf,
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// The hash of the content that is shown.
+    pub(crate) hash: Hash,
+    /// How it stands with the person.
+    pub(crate) standing: Standing,
+    /// What it would do, a line each. Not yet fit for a terminal.
+    pub(crate) does: Vec<String>,
+}
+
+/// Everything of a project.
+#[derive(Debug)]
+pub(crate) struct ProjectFiles {
+    /// The root of the project.
+    pub(crate) root: PathBuf,
+    /// The files.
+    pub(crate) files: Vec<ShownFile>,
+    /// Files that cannot be read, and why. They are not used, so they need no trust.
+    pub(crate) passed_over: Vec<String>,
+}
+
+impl ProjectFiles {
+    /// Those of the project that `dir`, a canonical path, is in.
+    pub(crate) fn find(dir: &Path, context: &Context) -> Result<Self, CliError> {
+        let dirs = places::project_dirs(dir, context.environment.home.as_deref());
+        let Some(root) = dirs.last().cloned() else {
+            return Err(CliError::usage(format!("{}: this is your home, not a project", dir.display()))
+                .hint("name the directory of a project"));
+        };
+        let trust = Trust::load(context)?;
+        let mut all = Self { root, files: Vec::new(), passed_over: Vec::new() };
+        for dir in &dirs {
+            all.add_settings(dir, &trust);
+        }
+        all.add_discovered(&dirs, &trust, &context.tool_names());
+        for dir in &dirs {
+            all.add_servers(dir, &trust);
+        }
+        Ok(all)
+    }
+
+    fn add_settings(&mut self, dir: &Path, trust: &Trust) {
+        if !ProjectFile::is_in(dir) {
+            return;
+        }
+        let file = ProjectFile::read(dir, &self.root, trust);
+        let does = match &file.said {
+            Ok(said) => said.entries().iter().filter_map(|entry| setting(&entry.key, &entry.value)).collect(),
+            Err(error) => vec![format!("cannot be used: {}", error.message())],
+        };
+        match file.hash {
+            Some(hash) => self.files.push(ShownFile {
+                path: file.path,
+                kind: Kind::Settings,
+                hash,
+                standing: file.standing,
+                does,
+            }),
+            None => self.passed_over.push(format!("{}: {}", file.path.display(), does.concat())),
+        }
+    }
+
+    fn add_discovered(&mut self, dirs: &[PathBuf], trust: &Trust, tools: &[&str]) {
+        let place = |dir: &Path, folder: &&str, holds| Place {
+            dir: dir.join(folder),
+            holds,
+            within: Some(self.root.clone()),
+        };
+        let agents = |dir: &PathBuf| PROJECT_AGENTS.map(|folder| place(dir, &folder, Holds::Agents));
+        let skills = |dir: &PathBuf| PROJECT_SKILLS.map(|folder| place(dir, &folder, Holds::Skills));
+        let places: Vec<Place> =
+            dirs.iter().flat_map(|dir| agents(dir).into_iter().chain(skills(dir))).collect();
+        let found = discovery::discover(&places, |file| ShownFile {
+            kind: if file.form == Form::Agent { Kind::Agent } else { Kind::Skill },
+            hash: Hash::of(&file.content),
+            standing: trust.standing(&file.real, &file.content),
+            does: vec![described(&file, tools)],
+            path: file.real,
+        });
+        self.files.extend(found.found);
+        self.passed_over.extend(found.passed_over.iter().map(ToString::to_string));
+    }
+
+    fn add_servers(&mut self, dir: &Path, trust: &Trust) {
+        for name in PROJECT_SERVERS {
+            let path = dir.join(name);
+            match places::read(&path) {
+                Ok(None) => {}
+                Ok(Some(content)) => {
+                    let path = path.canonicalize().unwrap_or(path);
+                    let standing = trust.standing(&path, &content);
+                    let (hash, does) = (Hash::of(&content), servers(&content));
+                    self.files.push(ShownFile { path, kind: Kind::Servers, hash, standing, does });
+                }
+                Err(problem) => self.passed_over.push(format!("{}: {problem}", path.display())),
+            }
+        }
+    }
+}
+
+/// What a key of a project's settings would do, if trust makes a difference to it.
+fn setting(key: &str, value: &Value) -> Option<String> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    match (key, in_project(key)) {
+        (_, InProject::Lowers) => None,
+        (_, InProject::Never) => Some(format!("{key}: ignored, whether you trust it or not")),
+        ("hooks", _) => Some(format!("{}: runs {}", text("moment"), text("command"))),
+        ("workspace.setup", _) => Some(format!("{key}: runs {}", value.as_str().unwrap_or_default())),
+        _ => Some(format!("{key}: {value}")),
+    }
+}
+
+/// What a definition or a skill would be.
+fn described(file: &FoundFile, tools: &[&str]) -> String {
+    let name = file.path.display().to_string();
+    let reading = Reading { file: &name, known_tools: tools, default: Decision::Allow, model: None };
+    let stem = file.path.file_stem().unwrap_or_default().to_string_lossy();
+    match file.form {
+        Form::Agent => loaded(read_agent(&file.content, &stem, &reading), |agent| definition(&agent)),
+        Form::YamlSkill => loaded(read_yaml_skill(&file.content, &stem, &reading), |found| skill(&found)),
+        Form::SkillFolder => {
+            let folder = file.path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+            loaded(read_skill(&file.content, &folder, None, &reading), |found| skill(&found))
+        }
+    }
+}
+
+fn loaded<T>(loaded: Loaded<T>, describe: impl FnOnce(T) -> String) -> String {
+    let why = || loaded.warnings.first().map(|warning| warning.problem.clone()).unwrap_or_default();
+    match loaded.value {
+        Some(value) => describe(value),
+        None => format!("cannot be used: {}", why()),
+    }
+}
+
+fn definition(agent: &Definition) -> String {
+    let spawns = match &agent.spawns {
+        Some(names) if !names.is_empty() => format!("; spawns {}", names.join(", ")),
+        _ => String::new(),
+    };
+    let model = agent.model.as_ref().map(|model| format!("; model {model}")).unwrap_or_default();
+    format!("definition `{}`: uses {}{spawns}{model}", agent.name, list(&agent.tools))
+}
+
+fn skill(skill: &Skill) -> String {
+    let how = if skill.fork { "makes a sub-agent" } else { "is read by an agent" };
+    let tools = skill.tools.as_ref().map(|tools| format!("; uses {}", list(tools))).unwrap_or_default();
+    let model = skill.model.as_ref().map(|model| format!("; model {model}")).unwrap_or_default();
+    format!("skill `{}`: {how}{tools}{model}", skill.name)
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }
+}
+
+/// What servers a file names. Posse starts none of a project's.
+fn servers(content: &[u8]) -> Vec<String> {
+    let Ok(value) = serde_json::from_slice::<Value>(content) else {
+        return vec!["cannot be used: it is not JSON".to_owned()];
+    };
+    let servers = value.get("mcpServers").or_else(|| value.get("servers")).and_then(Value::as_object);
+    let described = |(name, server): (&String, &Value)| {
+        let text = |key: &str| server.get(key).and_then(Value::as_str);
+        let words = server.get("args").and_then(Value::as_array).into_iter().flatten();
+        let words: String = words.filter_map(Value::as_str).map(|word| format!(" {word}")).collect();
+        match (text("command"), text("url")) {
+            (Some(command), _) => format!("server `{name}`: would run {command}{words}; not started yet"),
+            (None, Some(url)) => format!("server `{name}`: would be reached at {url}; not used yet"),
+            (None, None) => format!("server `{name}`: says neither `command` nor `url`"),
+        }
+    };
+    servers.map(|servers| servers.iter().map(described).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_shown_with_what_they_would_run_or_reach() {
+        let text = r#"{"mcpServers": {"a": {"command": "sh", "args": ["-c", "evil"]}, "b": {"url": "http://x"}, "c": {}}}"#;
+        assert_eq!(
+            servers(text.as_bytes()),
+            [
+                "server `a`: would run sh -c evil; not started yet",
+                "server `b`: would be reached at http://x; not used yet",
+                "server `c`: says neither `command` nor `url`",
+            ]
+        );
+        assert_eq!(servers(b"{"), ["cannot be used: it is not JSON"]);
+        assert!(servers(b"{}").is_empty());
+    }
+
+    #[test]
+    fn only_what_trust_makes_a_difference_to_is_shown_of_settings() {
+        let value = serde_json::json!({"moment": "PreToolUse", "command": "./evil.sh"});
+        assert_eq!(setting("hooks", &value).as_deref(), Some("PreToolUse: runs ./evil.sh"));
+        assert_eq!(setting("workspace.setup", &"make".into()).as_deref(), Some("workspace.setup: runs make"));
+        assert_eq!(setting("agent.max_usd", &5.into()).as_deref(), Some("agent.max_usd: 5"));
+        assert_eq!(setting("rules", &value), None);
+        let ignored = setting("providers.lab", &value).expect("a line");
+        assert!(ignored.contains("ignored"), "{ignored}");
+    }
+}
