@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const VERBS: [&str; 23] = [
+const VERBS: [&str; 26] = [
     "run",
     "plan",
     "ps",
@@ -24,6 +24,9 @@ const VERBS: [&str; 23] = [
     "explain",
     "export",
     "gc",
+    "settings",
+    "trust",
+    "init",
     "demo",
     "completions",
 ];

@@ -122,7 +122,7 @@ fn rows(resolved: &Resolved) -> Vec<Row> {
         if rows.len() == before {
             rows.push(Row {
                 key: key.to_owned(),
-                value: keys::default(key).into(),
+                value: keys::default(key),
                 origin: "default".to_owned(),
                 from: "default",
                 unused: Vec::new(),

@@ -18,8 +18,8 @@ use crate::error::CliError;
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::places;
 
-/// Settings of Posse, for a person (`~/.config/posse/settings.yaml`) or a project (`.posse/settings.yaml`). A project's
-/// may only narrow until the person trusts it.
+/// Settings of a person (`~/.config/posse/settings.yaml`) or of a project (`.posse/settings.yaml`), which may only
+/// narrow until the person trusts it.
 // Every field here is a key that may be written, and there are no others.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -55,6 +55,7 @@ pub(super) struct RawSettings {
 /// Limits and defaults of runs.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "agent")]
 struct RawAgent {
     /// Deepest level of sub-agents of a run that says none; 0 allows none.
     max_depth: Option<Said<u32>>,

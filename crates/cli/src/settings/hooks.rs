@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::Origin;
 use super::said::Said;
 
-/// The shape of `hooks` in the file.
+/// Commands that hear of what agents do, and may object.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "hooks")]
 pub(super) struct RawHooks {
     /// Before a tool is used; a hook may refuse the call.
     #[serde(rename = "PreToolUse", default)]
@@ -31,6 +32,7 @@ pub(super) struct RawHooks {
 /// Hooks for some tools or sub-agents.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "hook_matcher")]
 struct RawMatcher {
     /// Names of tools or definitions with `|` between them, or a regular expression; all if it is left out.
     matcher: Option<String>,
@@ -41,6 +43,7 @@ struct RawMatcher {
 /// One command.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "hook")]
 struct RawHook {
     /// The kind of hook.
     #[serde(rename = "type")]
@@ -54,6 +57,7 @@ struct RawHook {
 /// The kinds of hooks there are.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "hook_kind")]
 enum HookKind {
     Command,
 }

@@ -6,6 +6,8 @@ use posse::{Cleaning, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, WorkspaceOptions};
 use posse_domain::budget::{DEFAULT_BASE_TURNS, DEFAULT_MAX_DEPTH, DEFAULT_MAX_ORCHESTRATION_DEPTH};
 use posse_domain::contract::DEFAULT_IDLE_TIMEOUT_MS;
 
+use serde_json::Value;
+
 use crate::age::Age;
 
 /// Bytes of the unit in which sizes are written.
@@ -84,8 +86,13 @@ pub(crate) fn in_project(key: &str) -> InProject {
     found.map_or(Never, |(_, class)| *class)
 }
 
-/// What counts where nobody says anything, in words.
-pub(crate) fn default(key: &str) -> String {
+/// What counts where nobody says anything: a value, or words about it.
+pub(crate) fn default(key: &str) -> Value {
+    let text = default_text(key);
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+fn default_text(key: &str) -> String {
     let number = |number: u64| number.to_string();
     let (boxed, workspace, cleaning) =
         (BoxLimits::default(), WorkspaceOptions::default(), Cleaning::default());

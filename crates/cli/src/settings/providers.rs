@@ -48,9 +48,10 @@ impl TryFrom<String> for ProviderName {
     }
 }
 
-/// The shape of one of `providers` in the file.
+/// One provider of models.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "provider")]
 pub(super) struct RawProvider {
     /// The wire format that it speaks.
     format: Option<RawFormat>,
@@ -74,9 +75,10 @@ pub(super) struct RawProvider {
     max_output_tokens: Option<NonZeroU64>,
 }
 
-/// A price as people write it: dollars for a million tokens. For the schema alone.
+/// What a model costs, in dollars for a million tokens.
+// The shape of `PriceTag`, which knows no schemas.
 #[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, rename = "price")]
 #[expect(dead_code, reason = "only its shape is used")]
 pub(super) struct PriceShape {
     /// Input that was not in a cache.
@@ -93,6 +95,7 @@ pub(super) struct PriceShape {
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "format")]
 enum RawFormat {
     Anthropic,
     Responses,
@@ -102,6 +105,7 @@ enum RawFormat {
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "tools")]
 enum RawTools {
     Native,
     Text,

@@ -15,9 +15,10 @@ use crate::error::CliError;
 const SECRET_ENDINGS: [&str; 8] =
     ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_PASS", "_PAT", "_CREDENTIALS"];
 
-/// The shape of `sandbox` in the file.
+/// What commands of agents see and may use.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "sandbox")]
 pub(super) struct RawSandbox {
     /// What a box must at least be made of.
     level: Option<Said<LevelWanted>>,
@@ -36,6 +37,7 @@ pub(super) struct RawSandbox {
 /// What a box must at least be made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "level")]
 enum LevelWanted {
     Namespaces,
     Landlock,

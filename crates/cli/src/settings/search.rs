@@ -11,9 +11,10 @@ use super::said::{Said, sourced};
 use super::{Origin, Sourced};
 use crate::error::CliError;
 
-/// The shape of `search` in the file.
+/// Who is asked when an agent searches the web.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "search")]
 pub(super) struct RawSearch {
     /// Who is asked.
     provider: Option<Said<Provider>>,
@@ -41,6 +42,7 @@ pub(crate) struct SearchSettings {
 /// A search provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "search_provider")]
 enum Provider {
     Searxng,
     Brave,

@@ -15,9 +15,10 @@ use crate::error::CliError;
 /// Bytes of the unit that sizes are written in.
 const MB: u64 = 1 << 20;
 
-/// The shape of `workspace` in the file.
+/// How workspaces are made.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "workspace")]
 pub(super) struct RawWorkspace {
     /// Globs of ignored files to bring along.
     copy: Option<Said<Vec<String>>>,
@@ -33,9 +34,10 @@ pub(super) struct RawWorkspace {
     max_file_mb: Option<Said<u64>>,
 }
 
-/// The shape of `gc` in the file.
+/// When workspaces and salvaged work go.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "gc")]
 pub(super) struct RawGc {
     /// How old the workspaces of a run that has ended must be to go.
     workspaces: Option<Said<Age>>,
