@@ -149,6 +149,17 @@ struct Told {
     low: bool,
 }
 
+/// Whether an agent only passes on what its one child says, and asks no model itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Relay {
+    /// It asks a model like any other.
+    No,
+    /// The child has not said anything yet.
+    Waiting,
+    /// The child said this.
+    Said(Arc<str>),
+}
+
 /// The state of one agent's conversation with its model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
@@ -165,6 +176,8 @@ pub struct Machine {
     tags: Arc<BTreeMap<String, u32>>,
     seen: Arc<BTreeMap<String, Hash>>,
     active_ms: u64,
+    /// Working time of the turn that was last begun.
+    turn_ms: u64,
     mended: bool,
     told: Told,
     /// Whether the model said in this turn that the conversation is too long.
@@ -173,6 +186,7 @@ pub struct Machine {
     fruitless: u32,
     /// Whether the host carries out a plan: the model is asked only if somebody writes to it.
     planned: bool,
+    relay: Relay,
 }
 
 impl Machine {
@@ -204,16 +218,30 @@ impl Machine {
             tags: Arc::default(),
             seen: Arc::default(),
             active_ms: 0,
+            turn_ms: 0,
             mended: false,
             told: Told::default(),
             overflowed: false,
             fruitless: 0,
             planned: false,
+            relay: Relay::No,
         }
+    }
+
+    /// A machine that asks no model: its report is what its one child says.
+    pub fn relaying(self) -> Self {
+        Self { relay: Relay::Waiting, ..self }
     }
 
     /// What to do next. `open_children` says whether a child is neither completed nor failed.
     pub fn next(&self, open_children: bool) -> Step {
+        match &self.relay {
+            Relay::Said(said) if !open_children => {
+                return Step::Done { report: self.report(said), turns_exhausted: false };
+            }
+            Relay::Said(_) | Relay::Waiting => return Step::Idle,
+            Relay::No => {}
+        }
         match &self.phase {
             Phase::Ready { mend } => self.ask(*mend),
             Phase::Asking { .. } => Step::Wait,
@@ -342,6 +370,9 @@ impl Machine {
     }
 
     fn model_called(&mut self, called: &ModelCalled) {
+        if (called.attempt, called.turn) != (self.attempt, self.turn) {
+            self.turn_ms = 0;
+        }
         self.attempt = called.attempt;
         self.turn = called.turn;
         self.call = called.call;
@@ -369,6 +400,7 @@ impl Machine {
             *Arc::make_mut(&mut self.tags).entry(tag.clone()).or_default() += 1;
         }
         self.active_ms += replied.elapsed_ms;
+        self.turn_ms += replied.elapsed_ms;
         let Phase::Asking { purpose, cause } = self.phase else { return };
         match (&replied.error, &replied.reply) {
             (Some(error), _) if error.again || error.code == Code::Interrupted => {
@@ -461,6 +493,7 @@ impl Machine {
             results.push(result);
         }
         self.active_ms += longest_ms;
+        self.turn_ms += longest_ms;
         let mut worst: Option<(u32, usize)> = None;
         for (signature, (ok, at)) in outcomes {
             if ok {
@@ -504,7 +537,10 @@ impl Machine {
             }
             Sender::Person => self.inbox.push(notes::from_person(&text).into()),
             Sender::Agent(_) => self.inbox.push(notes::from_parent(&text).into()),
-            Sender::Child(_) => self.inbox.push(text),
+            Sender::Child(_) => match &mut self.relay {
+                Relay::No => self.inbox.push(text),
+                relay => *relay = Relay::Said(text),
+            },
         }
     }
 
@@ -527,11 +563,13 @@ impl Machine {
             tags: std::mem::take(&mut self.tags),
             seen: Arc::default(),
             active_ms: 0,
+            turn_ms: 0,
             mended: false,
             told: Told::default(),
             overflowed: false,
             fruitless: 0,
             planned: self.planned,
+            relay: if self.relay == Relay::No { Relay::No } else { Relay::Waiting },
         };
     }
 
@@ -548,6 +586,11 @@ impl Machine {
     /// Working time of this attempt so far.
     pub fn active_ms(&self) -> u64 {
         self.active_ms
+    }
+
+    /// Working time of the turn that was last begun, as far as what it did has ended.
+    pub fn turn_ms(&self) -> u64 {
+        self.turn_ms
     }
 
     /// The conversation.

@@ -69,17 +69,21 @@ impl Skill {
     pub fn definition(&self, base: &Definition) -> Definition {
         let instructions = format!(
             "You carry out the skill `{}`. Do it on your own from start to finish, and report what came of it.\n\n\
-             # Instructions of the skill\n\n{}",
+             # Instructions of the skill\n\n{}{}",
             self.name,
-            self.instructions.trim()
+            self.instructions.trim(),
+            self.about_arguments(),
         );
         let prompt = match &self.agent {
             Some(_) => format!("{}\n\n{instructions}", base.prompt.trim()),
             None => instructions,
         };
+        // One that names its tools and not `task` among them does without what comes with the right to spawn.
+        let spawns = self.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == "task"));
         Definition {
             prompt,
             tools: self.tools.clone().unwrap_or_else(|| base.tools.clone()),
+            spawns: base.spawns.clone().filter(|_| spawns),
             max_turns: self.max_iterations.or(base.max_turns),
             model: self.model.clone().or_else(|| base.model.clone()),
             temperature: self.temperature.or(base.temperature),
@@ -89,7 +93,20 @@ impl Skill {
             ..base.clone()
         }
     }
+
+    /// All sub-agents of a skill are told the same, so what a text leaves open for its arguments is explained instead
+    /// of filled in.
+    fn about_arguments(&self) -> String {
+        if self.instructions.contains(ARGUMENTS) {
+            format!("\n\n`{ARGUMENTS}` above stands for the work that you are given.")
+        } else {
+            String::new()
+        }
+    }
 }
+
+/// What stands in a skill's text for what it is called with.
+pub const ARGUMENTS: &str = "$ARGUMENTS";
 
 /// Everything that was found beyond the built-in definitions, as it was when a run started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ mod projection;
 mod recording;
 mod runtime;
 mod scheduler;
+mod skill_report;
 mod task_view;
 mod verify;
 

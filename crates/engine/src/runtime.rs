@@ -16,7 +16,8 @@ use posse_domain::event::{
 };
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
-use posse_domain::lifecycle::{Outcome, Run, TASK_PROMPT_MAX_BYTES};
+use posse_domain::lifecycle::{Outcome, Run, SkillRights, TASK_PROMPT_MAX_BYTES};
+use posse_domain::nearest::{hint, nearest};
 use posse_domain::permission::{Approvals, Grant, OnAsk, Rules, ToolSet};
 use posse_domain::plan::Plan;
 use posse_domain::skill::Catalogue;
@@ -544,8 +545,24 @@ impl Runtime {
         let Ok(tools) = ToolSet::parse(kind_tools.iter().map(String::as_str)) else {
             return invalid("agent", format!("`{}` lists a tool whose name is none", definition.name));
         };
+        let tools = SkillRights::new(definition, None).tools(&tools, spec.catalogue.skills.iter());
+        check_skill(spec)?;
         Ok(RootTerms { definition: definition.clone(), tools })
     }
+}
+
+/// A run that is one skill needs one that is there, and is nothing else.
+fn check_skill(spec: &RunSpec) -> Result<(), RuntimeError> {
+    let Some(name) = &spec.skill else { return Ok(()) };
+    let invalid = |problem| Err(RuntimeError::Invalid { field: "skill", problem });
+    if spec.plan.is_some() {
+        return invalid("a run carries out a plan or a skill, not both".to_owned());
+    }
+    let names = || spec.catalogue.skills.iter().map(|skill| skill.name.as_str());
+    if names().any(|known| known.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    invalid(format!("there is no skill `{name}`{}", hint(nearest(name, names()))))
 }
 
 /// What the root's contract takes from its definition.
@@ -584,7 +601,8 @@ async fn open_events(
 
 fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnapshot>) -> RunStarted {
     let definition = &terms.definition;
-    let spawns = definition.spawns.as_ref().is_some_and(|spawns| !spawns.is_empty());
+    let rights = SkillRights::new(definition, None);
+    let spawns = spec.skill.is_some() || rights.can_spawn(&terms.tools, spec.catalogue.skills.iter());
     let clipped = &spec.request[..spec.request.floor_char_boundary(TASK_PROMPT_MAX_BYTES)];
     let contract = Contract {
         version: CONTRACT_VERSION,

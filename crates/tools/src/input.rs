@@ -89,6 +89,17 @@ impl Check {
         Ok(())
     }
 
+    /// A text that may be left out; models that must say something for every field leave it empty.
+    pub(crate) fn optional(
+        self,
+        field: &str,
+        text: Option<String>,
+        max_bytes: usize,
+    ) -> Result<Option<String>, ToolFailure> {
+        let text = text.filter(|text| !text.trim().is_empty());
+        text.map(|text| self.text(field, text, max_bytes)).transpose()
+    }
+
     /// The id of a task.
     pub(crate) fn task_id(self, field: &str, id: String) -> Result<String, ToolFailure> {
         let id = self.text(field, id, TASK_ID_MAX_BYTES)?;

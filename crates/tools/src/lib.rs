@@ -12,6 +12,7 @@
 mod answer;
 mod bash;
 mod change;
+mod delegate_to_agent;
 mod edit;
 mod glob;
 mod grep;
@@ -20,6 +21,7 @@ mod list;
 mod outputs;
 mod picture;
 mod read;
+mod skill;
 mod space;
 mod spec;
 mod task;
@@ -87,6 +89,8 @@ pub fn builtin(hands: Hands) -> Vec<Tool> {
         webfetch(egress.clone()),
         websearch(egress, search),
         todo::tool(),
+        skill::tool(),
+        delegate_to_agent::tool(),
         task::tool(),
         task_status::tool(),
         task_send::tool(),

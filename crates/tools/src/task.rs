@@ -1,8 +1,8 @@
 //! `task`: hands a piece of work to a sub-agent.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
+use posse_agent::definition::{Listed, list};
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::budget::{Budget, Usd};
 use posse_domain::contract::{CommandCriterion, Criterion};
@@ -124,11 +124,11 @@ fn describe(plain: &ToolSpec, spawnable: &[Spawnable]) -> ToolSpec {
         return spec;
     }
     spec.description.push_str("\n\nKinds of agents that you may start:\n");
-    for kind in spawnable {
-        let spawns = if kind.may_spawn { " It may delegate in turn." } else { "" };
-        // Writing to a string cannot fail.
-        let _ = write!(spec.description, "\n- `{}`: {}{spawns}", kind.name, kind.description.trim());
-    }
+    spec.description.push_str(&list(spawnable.iter().map(|kind| Listed {
+        name: &kind.name,
+        description: &kind.description,
+        note: if kind.may_spawn { " It may delegate in turn." } else { "" },
+    })));
     let names: Vec<&str> = spawnable.iter().map(|kind| kind.name.as_str()).collect();
     if let Some(field) = spec.input_schema.pointer_mut("/properties/subagent_type") {
         field["enum"] = json!(names);
@@ -154,10 +154,10 @@ impl RequestTool for Task {
             success_criteria: criteria(check, input.success_criteria.unwrap_or_default())?,
             required: input.required.unwrap_or(false),
             repairs: task_id(check, "repairs", input.repairs)?,
-            extra_context: optional(check, "context", input.context, PROMPT_MAX_BYTES)?,
+            extra_context: check.optional("context", input.context, PROMPT_MAX_BYTES)?,
             share_history: input.share_history.unwrap_or(false),
             continues: task_id(check, "task_id", input.task_id)?,
-            model: optional(check, "model", input.model, NAME_MAX_BYTES)?,
+            model: check.optional("model", input.model, NAME_MAX_BYTES)?,
             ..SpawnRequest::default()
         })))
     }
@@ -167,17 +167,6 @@ impl RequestTool for Task {
 fn title(check: Check, text: String) -> Result<String, ToolFailure> {
     let text = check.text("description", text, TITLE_MAX_BYTES)?;
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-/// A text that may be left out; models that must say something for every field leave it empty.
-fn optional(
-    check: Check,
-    field: &str,
-    text: Option<String>,
-    max_bytes: usize,
-) -> Result<Option<String>, ToolFailure> {
-    let text = text.filter(|text| !text.trim().is_empty());
-    text.map(|text| check.text(field, text, max_bytes)).transpose()
 }
 
 fn task_id(check: Check, field: &str, id: Option<String>) -> Result<Option<String>, ToolFailure> {

@@ -1,6 +1,7 @@
 //! The definitions that are always there.
 
 use posse_domain::definition::{Definition, Mode};
+use posse_domain::lifecycle::{DELEGATE_TO_AGENT, SKILL_TOOL};
 use posse_domain::permission::Decision;
 
 use super::default_rules::default_rules;
@@ -13,6 +14,8 @@ const CHANGE: [&str; 2] = ["write", "edit"];
 const RUN: [&str; 1] = ["bash"];
 /// Tools that reach the web.
 const WEB: [&str; 2] = ["webfetch", "websearch"];
+/// Tools for skills; an agent of a run without skills has none of them.
+const SKILLS: [&str; 2] = [SKILL_TOOL, DELEGATE_TO_AGENT];
 /// Tools for working with children.
 pub(super) const DELEGATE: [&str; 5] = ["task", "task_status", "task_send", "task_cancel", "task_close"];
 
@@ -102,7 +105,7 @@ fn coder(spawns: Vec<String>) -> Definition {
 
 /// What `coder` may use: the most that a definition gets that nobody has trusted.
 pub(super) fn coder_tools() -> Vec<String> {
-    tools(&[&LOOK, &CHANGE, &RUN, &WEB, &["todo"], &DELEGATE])
+    tools(&[&LOOK, &CHANGE, &RUN, &WEB, &["todo"], &SKILLS, &DELEGATE])
 }
 
 /// What a definition is where nothing else is said: it may use the tools it lists, and may not spawn.
@@ -151,7 +154,7 @@ mod tests {
             (
                 "coder",
                 "Coder",
-                "read glob grep list write edit bash webfetch websearch todo task task_status task_send task_cancel task_close",
+                "read glob grep list write edit bash webfetch websearch todo skill delegate_to_agent task task_status task_send task_cancel task_close",
                 None,
             ),
         ];

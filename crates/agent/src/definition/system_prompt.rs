@@ -12,6 +12,7 @@ use posse_domain::budget::Budget;
 use posse_domain::canonical::Canonical;
 use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
+use posse_domain::lifecycle::{DELEGATE_TO_AGENT, SKILL_TOOL};
 use posse_domain::permission::{Decision, Rule, ToolName};
 
 /// Longest part of an `AGENTS.md` that is passed on.
@@ -23,6 +24,8 @@ const HANDOVER: &str = "Everything above is the conversation of the agent that d
                         at which it did. You may use what it says; you do not go on with it. From here on you are a \
                         sub-agent with work of your own: what follows takes the place of all that was said above about \
                         who you are, what you may do and what you are asked for.";
+/// The tools that an agent has sub-agents with, in the order in which it is told of them.
+const SPAWNING: [&str; 3] = ["task", DELEGATE_TO_AGENT, SKILL_TOOL];
 /// Longest reason that a new attempt is given.
 const REASON_MAX_CHARS: usize = 2_000;
 
@@ -135,13 +138,16 @@ fn refused(definition: &Definition, contract: &Contract) -> Option<String> {
 fn spawning(contract: &Contract) -> String {
     let grant = &contract.permissions;
     let levels_left = contract.context.max_depth.saturating_sub(contract.context.depth);
+    let with: Vec<String> =
+        SPAWNING.iter().filter(|tool| grant.covers(tool)).map(|tool| format!("`{tool}`")).collect();
+    let with = with.join(" and ");
     match grant.max_delegation_depth.min(levels_left) {
-        levels if levels == 0 || !grant.can_spawn_children || !grant.covers("task") => {
+        levels if levels == 0 || !grant.can_spawn_children || with.is_empty() => {
             "Sub-agents: you cannot spawn any. What you were given you do yourself.".to_owned()
         }
-        1 => "Sub-agents: you may spawn them with `task`; they cannot spawn in turn.".to_owned(),
+        1 => format!("Sub-agents: you may spawn them with {with}; they cannot spawn in turn."),
         levels => format!(
-            "Sub-agents: you may spawn them with `task`, and the tree may grow {levels} levels below you."
+            "Sub-agents: you may spawn them with {with}, and the tree may grow {levels} levels below you."
         ),
     }
 }

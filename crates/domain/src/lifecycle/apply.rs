@@ -262,8 +262,11 @@ impl Run {
         }
         let parent_id = id.parent().ok_or_else(|| illegal(event, "the root is not created by a parent"))?;
         let number = id.number().unwrap_or(0);
-        let kind = self.kind(&created.definition).cloned();
+        let kind = self.kind_of(contract).cloned();
         let kind = kind.ok_or_else(|| illegal(event, format!("no definition `{}`", created.definition)))?;
+        if created.definition != kind.definition.name || created.skill != contract.execution.skill {
+            return Err(illegal(event, "it is not of the kind that its contract names"));
+        }
         let Some(Node::Open(parent)) = self.agents.get_mut(&parent_id) else {
             return Err(illegal(event, "its parent is not open"));
         };

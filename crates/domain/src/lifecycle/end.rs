@@ -98,9 +98,12 @@ impl Run {
         figures: Figures,
         result: Option<RunResult>,
     ) -> crate::event::EventBody {
+        // Where the child is all there is, the run fails as it did.
+        let alone = self.is_run_skill(&child.id);
+        let kind = self.closed(&child.id).and_then(|closed| closed.fail_kind).filter(|_| alone);
         RunFailed {
-            kind: FailKind::Execution,
-            code: Code::SubagentError,
+            kind: kind.unwrap_or(FailKind::Execution),
+            code: if alone { child.code } else { Code::SubagentError },
             reason: format!("required sub-agent {} failed: {}", child.id.relative(), child.reason),
             text: Some(report),
             failed: self.failed.clone(),

@@ -13,6 +13,7 @@ mod end;
 mod fail;
 mod finish;
 mod plan;
+mod skills;
 mod spawn;
 mod start;
 mod state;
@@ -24,6 +25,7 @@ pub use end::{EndBlocked, RunEnd};
 pub use fail::Attempt;
 pub use finish::Finish;
 pub use plan::{FailedStep, Planned};
+pub use skills::{DELEGATE_TO_AGENT, SKILL_TOOL, SkillRights};
 pub use spawn::{Refusal, SpawnFrom, SpawnRequest, TASK_PROMPT_MAX_BYTES};
 pub use state::{
     Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, ProviderWait, Request,

@@ -78,7 +78,7 @@ impl Run {
 
     /// The step that a new child is for, if it is for one.
     pub(super) fn planned_step(&self, event: &Event, contract: &Contract) -> Result<Option<usize>, Illegal> {
-        if contract.parent.message_id.is_some() {
+        if contract.parent.message_id.is_some() || self.begins_run_skill(&event.agent, contract) {
             return Ok(None);
         }
         let step = contract.parent.step_idx as usize;
@@ -87,7 +87,7 @@ impl Run {
         if free && contract.context.depth == 1 {
             Ok(Some(step))
         } else {
-            Err(illegal(event, "nobody asked for it: no reply, and no step of a plan"))
+            Err(illegal(event, "nobody asked for it: no reply, no step of a plan, no skill of the run"))
         }
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::skills::{SkillRights, Wanted};
 use super::{Decided, Kind, OpenAgent, OpenState, Run, StateName};
 use crate::budget::{Budget, turn_limit};
 use crate::code::Code;
@@ -110,7 +111,10 @@ impl Run {
             return Err(Refusal::new(Code::Cancelled, "this agent is ending and starts nothing any more"));
         }
         may_spawn(parent)?;
-        let kind = self.spawnable(parent, &request.definition)?;
+        let wanted = match &request.skill {
+            Some(skill) => self.wanted_skill(from, parent, skill)?,
+            None => Wanted { kind: self.spawnable(parent, &request.definition)?, skill: None },
+        };
         let continues = self.continued(from.parent, request)?;
         let repairs = self.repaired_child(from.parent, request)?;
         check_terms(parent, request)?;
@@ -123,7 +127,7 @@ impl Run {
         self.ledger
             .check_spawn(&id, &request.budget.unwrap_or_default())
             .map_err(|exhausted| Refusal::new(Code::BudgetExhausted, exhausted.to_string()))?;
-        let contract = self.child_contract(from, parent, kind, request, (continues, repairs))?;
+        let contract = self.child_contract(from, parent, wanted, request, (continues, repairs))?;
         let writer = contract
             .permissions
             .allowed_tools
@@ -131,8 +135,8 @@ impl Run {
             .any(|tool| class_of(tool.as_str()).is_some_and(EffectClass::changes_workspace));
         let created = SubagentCreated {
             to: StateName::Created,
-            definition: kind.definition.name.clone(),
-            skill: None,
+            definition: contract.execution.definition.clone(),
+            skill: contract.execution.skill.clone(),
             depth: contract.context.depth,
             parent_id: from.parent.clone(),
             root_id: self.id.root(),
@@ -182,8 +186,9 @@ impl Run {
     fn check_model(&self, request: &SpawnRequest) -> Result<(), Refusal> {
         let Some(name) = &request.model else { return Ok(()) };
         let root = self.open(&self.id.root()).map(|root| root.contract.execution.model.as_str());
-        let named: BTreeSet<&str> =
-            self.kinds.values().filter_map(|kind| kind.definition.model.as_deref()).chain(root).collect();
+        let of_skills = self.all_skills().filter_map(|skill| skill.model.as_deref());
+        let of_kinds = self.kinds.values().filter_map(|kind| kind.definition.model.as_deref());
+        let named: BTreeSet<&str> = of_kinds.chain(of_skills).chain(root).collect();
         if named.contains(name.as_str()) {
             return Ok(());
         }
@@ -256,12 +261,12 @@ impl Run {
         &self,
         from: SpawnFrom<'_>,
         parent: &OpenAgent,
-        kind: &Kind,
+        wanted: Wanted<'_>,
         request: &SpawnRequest,
         (continues, repairs): (Option<AgentId>, Option<AgentId>),
     ) -> Result<Contract, Refusal> {
         let context = parent.contract.context.create_child_context(from.parent);
-        let definition = &kind.definition;
+        let (definition, skill) = (&wanted.kind.definition, wanted.skill);
         let max_turns =
             turn_limit(context.depth, self.terms.base_turns, definition.max_turns, request.max_turns);
         let result_schema = match &request.result_schema {
@@ -296,10 +301,10 @@ impl Run {
                 },
                 required: request.required,
             },
-            permissions: self.child_grant(parent, kind, continues.as_ref(), request.tools.as_deref()),
+            permissions: self.child_grant(parent, wanted, continues.as_ref(), request.tools.as_deref()),
             execution: ExecutionTerms {
                 definition: definition.name.clone(),
-                skill: None,
+                skill: skill.map(|skill| skill.name.clone()),
                 model: request
                     .model
                     .clone()
@@ -308,7 +313,7 @@ impl Run {
                 temperature: definition.temperature,
                 top_p: definition.top_p,
                 max_turns,
-                turn_timeout_ms: None,
+                turn_timeout_ms: skill.and_then(|skill| skill.turn_timeout_ms),
                 // A model may only shorten it.
                 attempt_timeout_ms: Some(match (request.timeout_ms, from.step) {
                     (None, _) => DEFAULT_ATTEMPT_TIMEOUT_MS,
@@ -318,7 +323,9 @@ impl Run {
                 // The run's: how long a model may be silent depends on where it runs.
                 idle_timeout_ms: parent.contract.execution.idle_timeout_ms,
                 max_retries: request.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
-                max_retries_per_tool: DEFAULT_MAX_RETRIES_PER_TOOL,
+                max_retries_per_tool: skill
+                    .and_then(|skill| skill.max_retries_per_tool)
+                    .unwrap_or(DEFAULT_MAX_RETRIES_PER_TOOL),
                 close_on_completion: self.terms.close_on_completion,
                 share_history: request.share_history,
                 extra_context: request.extra_context.clone(),
@@ -339,16 +346,21 @@ impl Run {
     fn child_grant(
         &self,
         parent: &OpenAgent,
-        kind: &Kind,
+        Wanted { kind, skill }: Wanted<'_>,
         continues: Option<&AgentId>,
         fewer: Option<&[String]>,
     ) -> Grant {
         let mine = parent.authority.grant();
+        let rights = SkillRights::new(&kind.definition, skill);
+        let tools = rights.tools(&kind.tools.meet(&mine.allowed_tools), self.all_skills());
+        // Below the root the depth that a skill names only lowers how far the tree may still grow.
+        let depth = parent.contract.context.depth.saturating_add(1);
+        let levels = skill.and_then(|skill| skill.max_depth).map(|deepest| deepest.saturating_sub(depth));
         let requested = Grant {
-            allowed_tools: kind.tools.clone(),
+            can_spawn_children: rights.can_spawn(&tools, self.all_skills()),
+            allowed_tools: tools,
             rules: crate::permission::Rules::default(),
-            can_spawn_children: kind.definition.spawns.as_ref().is_some_and(|spawns| !spawns.is_empty()),
-            max_delegation_depth: mine.max_delegation_depth.saturating_sub(1),
+            max_delegation_depth: mine.max_delegation_depth.saturating_sub(1).min(levels.unwrap_or(u32::MAX)),
             may_share_history: kind.definition.may_share_history,
             on_ask: mine.on_ask,
         };
@@ -405,6 +417,6 @@ fn check_terms(parent: &OpenAgent, request: &SpawnRequest) -> Result<(), Refusal
 }
 
 /// Keeps a hostile text from filling an error.
-fn clip(text: &str) -> String {
+pub(super) fn clip(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, PermissionDecided, ToolFinished, ToolIntended, ToolInterrupted};
 use posse_domain::id::AgentId;
+use posse_domain::lifecycle::DELEGATE_TO_AGENT;
 use posse_domain::message::ToolCall;
 use posse_domain::ownership;
 use posse_domain::permission::{Because, Decision, Doubt, Operation, Verdict};
@@ -22,9 +23,10 @@ use crate::ports::{
     CallContext, EffectTool, Handler, Prepared, Recovered, ToolFailure, ToolOutput, ToolResult,
     WORKSPACE_SHOWN_AT,
 };
+use crate::skill_report::not_delegated;
 
 /// Most bytes of one tool result that a conversation takes; the rest is cut with a mark.
-const OUTPUT_MAX_BYTES: usize = 256 * 1024;
+pub(super) const OUTPUT_MAX_BYTES: usize = 256 * 1024;
 
 /// Longest part of an operation that an answer repeats.
 const OPERATION_SHOWN_MAX_CHARS: usize = 400;
@@ -130,7 +132,7 @@ impl Driver {
         }
         // The right to spawn has codes of its own, the same whether or not the tool was offered.
         if tool.class == EffectClass::Delegate && !agent.authority.grant().covers(tool.name) {
-            if tool.name == "task" {
+            if ["task", DELEGATE_TO_AGENT].contains(&tool.name) {
                 return Ok(Admission::Goes);
             }
             let text = "this agent may not have children, so it has no tasks".to_owned();
@@ -234,8 +236,7 @@ impl Driver {
         let flight = session.calls.get(call_id)?;
         let Handler::Effect(tool) = &self.tool(&call.name)?.handler else { return None };
         let execution = &agent.contract.execution;
-        let left =
-            execution.attempt_timeout_ms.map(|limit| limit.saturating_sub(session.machine.active_ms()));
+        let left = session.time_left_ms(execution);
         let own = tool.timeout(&call.input);
         // A call that gives no sign of life before it ends is idle for all of its time.
         let mut time = Duration::from_millis(left.unwrap_or(u64::MAX).min(execution.idle_timeout_ms));
@@ -268,7 +269,7 @@ impl Driver {
             network: flight.class == EffectClass::Exec && agent.authority.allows_network(approvals),
             limit,
             stop: flight.signal(),
-            skills: Arc::default(),
+            skills: self.sessions.get(id)?.tools.skills.dirs.clone(),
         })
     }
 
@@ -426,7 +427,12 @@ impl Driver {
         let heard = self.heard_after(id, &answer);
         let (ok, code, text, images) = match answer.result {
             Ok(ToolOutput { text, images }) => (true, None, text, images),
-            Err(ToolFailure { code, text }) => (false, Some(code), format!("{code}: {text}"), Vec::new()),
+            Err(ToolFailure { code, text }) => {
+                let text = format!("{code}: {text}");
+                // What this one answers is JSON, also where it did not do it.
+                let json = answer.tool == DELEGATE_TO_AGENT;
+                (false, Some(code), if json { not_delegated(&text, id) } else { text }, Vec::new())
+            }
         };
         let finished = ToolFinished {
             call_id: answer.call_id.to_owned(),

@@ -17,6 +17,7 @@ use super::Driver;
 use super::calls::Answer;
 use super::effects::Effect;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
+use super::skills::{answer_of, message_of};
 use crate::history::message_id;
 use crate::ports::{EngineRequest, ToolFailure, ToolOutput, ToolResult};
 
@@ -47,6 +48,9 @@ impl Driver {
     ) {
         let result = match request {
             EngineRequest::Spawn(spawn) => return self.spawn(id, call, &spawn),
+            EngineRequest::Skill { name, arguments } => {
+                return self.use_skill(id, call, &name, &arguments);
+            }
             EngineRequest::Status { task_id, wait_ms } => {
                 match self.status(id, call, task_id.as_deref(), wait_ms) {
                     Some(result) => result,
@@ -66,19 +70,21 @@ impl Driver {
         self.answer(id, &call.id, &call.name, result);
     }
 
-    fn spawn(&mut self, id: &AgentId, call: &ToolCall, request: &SpawnRequest) {
+    pub(super) fn spawn(&mut self, id: &AgentId, call: &ToolCall, request: &SpawnRequest) {
         let message_id = self.message_id(id);
         let from = SpawnFrom { parent: id, call_id: &call.id, message_id: Some(&message_id), step: None };
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
         let decided = self.run.spawn(from, request, &class_of).and_then(|decided| {
             self.check_child_model(id, request)?;
+            self.check_granted(id, call)?;
             Ok(decided)
         });
+        let named: String = request.skill.as_ref().unwrap_or(&request.definition).chars().take(64).collect();
         let intended = ToolIntended {
             call_id: call.id.clone(),
             tool: call.name.clone(),
             class: EffectClass::Delegate,
-            specifier: Some(request.definition.chars().take(64).collect()),
+            specifier: Some(named.clone()),
             write: None,
             sandbox: None,
         };
@@ -89,8 +95,7 @@ impl Driver {
                 self.child_created(id, call, &child, request);
             }
             Err(refusal) => {
-                let definition: String = request.definition.chars().take(64).collect();
-                let (parent, body) = self.run.refuse(from, &definition, &refusal);
+                let (parent, body) = self.run.refuse(from, &named, &refusal);
                 self.emit(parent, body);
                 let failure = ToolFailure { code: refusal.code, text: refusal.reason };
                 self.answer(id, &call.id, &call.name, Err(failure));
@@ -98,10 +103,23 @@ impl Driver {
         }
     }
 
+    /// A delegate tool that is not granted has come this far for the codes of spawning, and no further.
+    fn check_granted(&self, id: &AgentId, call: &ToolCall) -> Result<(), Refusal> {
+        if self.run.open(id).is_some_and(|agent| agent.authority.grant().covers(&call.name)) {
+            return Ok(());
+        }
+        let reason = format!("`{}` is not among this agent's tools", call.name);
+        Err(Refusal { code: Code::SpawnNotAllowed, reason })
+    }
+
     /// Whether the child's model is there, and has a price if money is limited.
     fn check_child_model(&self, parent: &AgentId, request: &SpawnRequest) -> Result<(), Refusal> {
         let invalid = |reason| Refusal { code: Code::InvalidInput, reason };
-        let definition = self.run.kind(&request.definition).and_then(|kind| kind.definition.model.as_deref());
+        let kind = match &request.skill {
+            Some(skill) => self.run.skill(skill).and_then(|skill| skill.kind.as_ref()),
+            None => self.run.kind(&request.definition),
+        };
+        let definition = kind.and_then(|kind| kind.definition.model.as_deref());
         let own = self.sessions.get(parent).map(|session| session.facts);
         // A replay is answered from its record, whatever the model is called.
         let named = request.model.as_deref().or(definition).filter(|_| self.replaying.is_none());
@@ -139,7 +157,7 @@ impl Driver {
                 "Started in the background.\n- task_id: {}\n- type: {}\n- description: {}\n\nIts result reaches you as a \
                  message. Use task_status to look at it meanwhile.",
                 child.relative(),
-                request.definition,
+                request.skill.as_ref().unwrap_or(&request.definition),
                 request.title
             );
             self.answer(id, &call.id, &call.name, Ok(ToolOutput::text(text)));
@@ -257,25 +275,21 @@ impl Driver {
     }
 
     /// A child has ended: its parent hears of it, exactly once.
-    pub(super) fn deliver(&mut self, child: &AgentId, ended: Ended) {
+    pub(super) fn deliver(&mut self, child: &AgentId, mut ended: Ended) {
         let Some(parent) = child.parent() else { return };
-        let Ended { call_id, background, definition, result } = ended;
-        let result = match self.in_the_way.remove(child) {
-            None => result,
-            Some(files) => result.map(|report| {
+        if let Some(files) = self.in_the_way.remove(child) {
+            ended.result = ended.result.map(|report| {
                 format!("{report}\n\nFiles of yours were in the way of its work and were kept as they are: {files}").into()
-            }),
-        };
-        if self.run.is_step(child) {
-            return self.step_ended(child, &result);
+            });
         }
-        if background {
-            let text = match result {
-                Ok(report) => format!("Task {} ({definition}) has completed.\n\n{report}", child.relative()),
-                Err((code, reason)) => {
-                    format!("Task {} ({definition}) has failed: {code}: {reason}", child.relative())
-                }
-            };
+        if self.run.is_step(child) {
+            return self.step_ended(child, &ended.result);
+        }
+        if self.run.is_run_skill(child) {
+            return self.run_skill_ended(child, &ended);
+        }
+        if ended.background {
+            let text = message_of(child, &ended);
             if self.sessions.contains_key(&parent)
                 && let Some(received) = self.in_turn(&parent, Sender::Child(child.clone()), text.into())
             {
@@ -283,26 +297,14 @@ impl Driver {
             }
             return;
         }
-        let result = match result {
-            Ok(report) => {
-                let text = format!(
-                    "## Subagent Result ({definition})\n\n{report}\n\n(task_id: {})",
-                    child.relative()
-                );
-                Ok(ToolOutput::text(text))
-            }
-            Err((code, reason)) => {
-                let text = format!("sub-agent {definition} (task_id: {}) failed: {reason}", child.relative());
-                Err(ToolFailure { code, text })
-            }
-        };
         if let Some(session) = self.sessions.get_mut(&parent) {
-            session.calls.remove(&call_id);
-            let tool = session.machine.call_of(&call_id).map(|call| call.name.clone()).unwrap_or_default();
+            session.calls.remove(&ended.call_id);
+            let call = session.machine.call_of(&ended.call_id);
+            let tool = call.map(|call| call.name.clone()).unwrap_or_default();
             let answer = Answer {
-                call_id: &call_id,
+                call_id: &ended.call_id,
                 tool: &tool,
-                result,
+                result: answer_of(&tool, child, &ended),
                 child: Some(child.clone()),
                 seen: Vec::new(),
                 elapsed_ms: 0,
@@ -490,9 +492,17 @@ pub(super) struct Ended {
     pub(super) call_id: Arc<str>,
     pub(super) background: bool,
     pub(super) definition: String,
+    pub(super) skill: Option<String>,
     pub(super) result: Result<Arc<str>, (Code, String)>,
 }
 
-fn refused(refusal: Refusal) -> ToolFailure {
+impl Ended {
+    /// Its report, or why it failed.
+    pub(super) fn words(&self) -> Result<&str, &str> {
+        self.result.as_deref().map_err(|(_, reason)| reason.as_str())
+    }
+}
+
+pub(super) fn refused(refusal: Refusal) -> ToolFailure {
     ToolFailure { code: refusal.code, text: refusal.reason }
 }

@@ -272,8 +272,9 @@ impl Driver {
             OpenState::Failed(failure) => Err((failure.code, failed_text(failure))),
             _ => return,
         };
+        let skill = agent.contract.execution.skill.clone();
         let ended =
-            Ended { call_id: agent.call_id.clone(), background: agent.background, definition, result };
+            Ended { call_id: agent.call_id.clone(), background: agent.background, definition, skill, result };
         let close =
             agent.contract.execution.close_on_completion || matches!(agent.state, OpenState::Failed(_));
         let writer = agent.writer;

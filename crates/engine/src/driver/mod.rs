@@ -22,6 +22,7 @@ mod recover;
 mod replaying;
 mod session;
 mod sharing;
+mod skills;
 mod waiting;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -253,6 +254,7 @@ impl Driver {
             self.emit(root.clone(), Box::new(RunPlanned { plan }));
             self.advance_plan();
         }
+        self.begin_run_skill();
         self.pump(&root);
         self.drive().await;
     }
@@ -597,8 +599,9 @@ impl Driver {
         let (system, text_hash, tools) = self.preamble_of(id)?;
         let preamble = preamble::of(&text_hash, &system, &tools);
         let facts = model.facts();
+        let relays = id.is_root() && self.run.terms.skill.is_some();
         let session = Session {
-            machine,
+            machine: if relays { machine.relaying() } else { machine },
             kind,
             model,
             facts,

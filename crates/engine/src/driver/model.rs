@@ -122,13 +122,18 @@ impl Driver {
         }
     }
 
-    /// Whether the attempt has used up its working time.
+    /// Whether the attempt, or the turn before this call, has used up its working time.
     fn out_of_time(&self, id: &AgentId) -> Option<Failure> {
-        let limit_ms = self.run.open(id)?.contract.execution.attempt_timeout_ms?;
-        if self.sessions.get(id)?.machine.active_ms() < limit_ms {
-            return None;
-        }
-        let reason = format!("the attempt took longer than {limit_ms} ms");
+        let terms = &self.run.open(id)?.contract.execution;
+        let machine = &self.sessions.get(id)?.machine;
+        let used_up = |limit_ms: &u64, used_ms: u64| used_ms >= *limit_ms;
+        let attempt = terms.attempt_timeout_ms.filter(|limit| used_up(limit, machine.active_ms()));
+        let turn = terms.turn_timeout_ms.filter(|limit| used_up(limit, machine.turn_ms()));
+        let reason = match (attempt, turn) {
+            (Some(limit_ms), _) => format!("the attempt took longer than {limit_ms} ms"),
+            (None, Some(limit_ms)) => format!("turn {} took longer than {limit_ms} ms", machine.turn()),
+            (None, None) => return None,
+        };
         Some(Failure { kind: FailKind::Timeout, code: Code::Timeout, reason, report: None })
     }
 
@@ -241,13 +246,8 @@ impl Driver {
             top_p: contract.execution.top_p,
             tags: session.machine.tags().clone(),
         };
-        let left = contract
-            .execution
-            .attempt_timeout_ms
-            .map(|limit| limit.saturating_sub(session.machine.active_ms()));
-        let total =
-            [left, contract.execution.turn_timeout_ms].into_iter().flatten().min().map(Duration::from_millis);
-        let total = total.map_or(CALL_MAX, |total| total.min(CALL_MAX));
+        let left = session.time_left_ms(&contract.execution).map(Duration::from_millis);
+        let total = left.map_or(CALL_MAX, |left| left.min(CALL_MAX));
         let effect = ModelEffect {
             model: session.model.clone(),
             request,

@@ -7,8 +7,10 @@ use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::{EffectClass, Preamble};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
+use posse_domain::lifecycle::SKILL_TOOL;
 
 use super::Driver;
+use super::skills::{self, KnownSkills};
 use crate::ports::Spawnable;
 
 /// The tools of an agent, with what is worked out once for all agents that have the same.
@@ -20,20 +22,22 @@ pub(crate) struct ToolList {
     text: Arc<str>,
     /// Its hash.
     hash: Hash,
+    /// What these agents know of skills.
+    pub(super) skills: KnownSkills,
 }
 
 impl Default for ToolList {
     fn default() -> Self {
-        Self::new(Arc::new([]))
+        Self::new(Arc::new([]), KnownSkills::default())
     }
 }
 
 impl ToolList {
-    pub(super) fn new(specs: Arc<[Arc<ToolSpec>]>) -> Self {
+    fn new(specs: Arc<[Arc<ToolSpec>]>, skills: KnownSkills) -> Self {
         // Plain data with text keys: it always has a JSON form.
         let text: Arc<str> = serde_json::to_string(&specs).unwrap_or_default().into();
         let hash = Hash::of(text.as_bytes());
-        Self { specs, text, hash }
+        Self { specs, text, hash, skills }
     }
 }
 
@@ -63,8 +67,9 @@ impl Driver {
             let parent = parent.ok_or("the agent whose conversation it begins with is not there")?;
             return Ok((parent.system.clone(), parent.system_hash, parent.tools.clone()));
         }
-        let text = system_prompt(&agent.kind.definition, &agent.contract, self.run.agents_md.as_deref());
+        let mut text = system_prompt(&agent.kind.definition, &agent.contract, self.run.agents_md.as_deref());
         let tools = self.tools_of(id);
+        text.push_str(&tools.skills.section);
         let (system, hash) = if let Some(known) = self.system_texts.get(&text) {
             known.clone()
         } else {
@@ -88,14 +93,17 @@ impl Driver {
             let tool = self.rt.tools.get(name);
             tool.is_some_and(|tool| spawns || tool.class != EffectClass::Delegate)
         });
-        let key = format!("{}\0{}", agent.kind.definition.name, names.join("\0"));
+        let skill = agent.contract.execution.skill.as_deref().unwrap_or_default();
+        let key = format!("{}\0{skill}\0{}", agent.kind.definition.name, names.join("\0"));
         if let Some(list) = self.tool_lists.get(&key) {
             return list.clone();
         }
+        let skills = skills::known(&self.run, agent, spawns);
+        names.retain(|name| *name != SKILL_TOOL || skills.any_to_load);
         let spawnable = if spawns { self.spawnable(id) } else { Vec::new() };
         let describe =
             |name: &&str| self.rt.tools.get(name).map(|tool| Arc::new((tool.describe)(&spawnable)));
-        let list = Arc::new(ToolList::new(names.iter().filter_map(describe).collect()));
+        let list = Arc::new(ToolList::new(names.iter().filter_map(describe).collect(), skills));
         self.tool_lists.insert(key, list.clone());
         list
     }

@@ -121,6 +121,7 @@ impl Driver {
             self.cut();
         }
         self.advance_plan();
+        self.begin_run_skill();
         for id in &order {
             self.pump_lane(id);
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use posse_agent::machine::Machine;
+use posse_domain::contract::ExecutionTerms;
 use posse_domain::event::{EffectClass, SeenFile};
 use posse_domain::hash::Hash;
 use posse_domain::lifecycle::Failure;
@@ -143,6 +144,13 @@ impl Session {
         let spawns = |call: &CallInFlight| call.class == EffectClass::Delegate;
         let hooked = || self.hooks.iter().filter_map(|hooked| self.calls.get(hooked.before()?));
         self.calls.block(class) || (class == EffectClass::Delegate && hooked().any(spawns))
+    }
+
+    /// Working time that the attempt and the turn under way still have; none if neither is limited.
+    pub(crate) fn time_left_ms(&self, terms: &ExecutionTerms) -> Option<u64> {
+        let attempt = terms.attempt_timeout_ms.map(|limit| limit.saturating_sub(self.machine.active_ms()));
+        let turn = terms.turn_timeout_ms.map(|limit| limit.saturating_sub(self.machine.turn_ms()));
+        [attempt, turn].into_iter().flatten().min()
     }
 
     /// Whether anything of this agent may still act on the outside.

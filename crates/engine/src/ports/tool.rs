@@ -225,6 +225,13 @@ pub enum EngineRequest {
     },
     /// Replaces the agent's own list.
     Todo(Vec<TodoItem>),
+    /// A skill: its text, or what its sub-agent makes of it.
+    Skill {
+        /// Which.
+        name: String,
+        /// What it is called with; may be empty.
+        arguments: String,
+    },
 }
 
 /// A tool that asks the engine.

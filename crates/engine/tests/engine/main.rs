@@ -24,6 +24,7 @@ mod replaying;
 mod retries;
 mod share;
 mod simulation;
+mod skills;
 mod tools;
 mod verifying;
 mod workspaces;

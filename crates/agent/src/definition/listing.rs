@@ -1,0 +1,127 @@
+//! Lists of definitions and skills for models: what there is to choose from, within a limit. A machine may have
+//! hundreds of them, and each request carries the list.
+
+use std::fmt::Write;
+
+use posse_domain::skill::{DESCRIPTION_MAX_CHARS, Skill};
+
+/// Most bytes that the lines of one list have together; what does not fit is named without its description.
+pub const LIST_MAX_BYTES: usize = 16 * 1024;
+/// Most bytes that those names have together; further ones are only counted.
+const NAMES_MAX_BYTES: usize = 8 * 1024;
+
+/// One entry of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// When to use it.
+    pub description: &'a str,
+    /// What is said after that.
+    pub note: &'a str,
+}
+
+/// A list in Markdown, one entry a line.
+pub fn list<'a>(entries: impl IntoIterator<Item = Listed<'a>>) -> String {
+    let mut text = String::new();
+    let mut names = String::new();
+    let mut uncounted = 0_usize;
+    for Listed { name, description, note } in entries {
+        let line = format!("\n- `{name}`: {}{note}", one_line(description));
+        // Once one did not fit, the order of the rest is kept by naming all of them.
+        if names.is_empty() && text.len() + line.len() <= LIST_MAX_BYTES {
+            text.push_str(&line);
+        } else if names.len() + name.len() <= NAMES_MAX_BYTES {
+            let comma = if names.is_empty() { "" } else { ", " };
+            let _ = write!(names, "{comma}`{name}`");
+        } else {
+            uncounted += 1;
+        }
+    }
+    if !names.is_empty() {
+        let more = if uncounted == 0 { String::new() } else { format!(" and {uncounted} more") };
+        let _ = write!(text, "\n- further ones, by name only: {names}{more}");
+    }
+    text
+}
+
+fn one_line(text: &str) -> String {
+    let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = words.char_indices().nth(DESCRIPTION_MAX_CHARS) {
+        words.truncate(end);
+        words.push('…');
+    }
+    words
+}
+
+/// How an agent can ask for the skills that it is told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SkillTools {
+    /// With `skill`.
+    pub loads: bool,
+    /// With `delegate_to_agent`.
+    pub delegates: bool,
+}
+
+/// The part of a system prompt that names the skills an agent may use; empty if there are none.
+pub fn skills_section<'a>(skills: impl IntoIterator<Item = &'a Skill>, tools: SkillTools) -> String {
+    let entries = skills.into_iter().map(|skill| {
+        let note = if skill.fork { " (carried out by a sub-agent)" } else { "" };
+        Listed { name: &skill.name, description: &skill.description, note }
+    });
+    let list = list(entries);
+    if list.is_empty() {
+        return String::new();
+    }
+    let how = match tools {
+        SkillTools { loads: true, delegates: false } => {
+            "When one of these fits what you are doing, call `skill` with its name first: you get its instructions."
+        }
+        SkillTools { loads: false, .. } => {
+            "Each of these can be given work: call `delegate_to_agent` with its name, and a sub-agent does it."
+        }
+        SkillTools { loads: true, delegates: true } => {
+            "When one of these fits what you are doing, call `skill` with its name first: you get its instructions. To \
+             have a sub-agent do a piece of work by one, call `delegate_to_agent`."
+        }
+    };
+    format!("\n# Skills\n\n{how}\n{list}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed<'a>(name: &'a str, description: &'a str) -> Listed<'a> {
+        Listed { name, description, note: "" }
+    }
+
+    #[test]
+    fn a_short_list_is_shown_whole_and_each_entry_is_one_line() {
+        let text =
+            list([listed("a", " does\n  one\tthing "), Listed { note: " Really.", ..listed("b", "B.") }]);
+        assert_eq!(text, "\n- `a`: does one thing\n- `b`: B. Really.");
+        assert_eq!(list([]), "");
+    }
+
+    #[test]
+    fn a_long_description_is_cut() {
+        let text = list([listed("a", &"é".repeat(DESCRIPTION_MAX_CHARS + 1))]);
+        assert_eq!(text.chars().filter(|letter| *letter == 'é').count(), DESCRIPTION_MAX_CHARS);
+        assert!(text.ends_with('…'));
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_ends_in_names_and_those_in_a_count() {
+        let names: Vec<String> = (0..2_000).map(|number| format!("skill-{number:04}")).collect();
+        let long = "word ".repeat(40);
+        let text = list(names.iter().map(|name| listed(name, &long)));
+        assert!(text.len() < LIST_MAX_BYTES + NAMES_MAX_BYTES + 100, "{}", text.len());
+        let (whole, rest) = text.split_once("\n- further ones, by name only: ").expect("a rest");
+        let shown = whole.lines().count() - 1;
+        let (named, more) = rest.rsplit_once(" and ").expect("a count");
+        let counted: usize = more.trim_end_matches(" more").parse().expect("a number");
+        assert_eq!(shown + named.split(", ").count() + counted, names.len(), "none is lost");
+        assert!(shown > 50 && counted > 0);
+    }
+}

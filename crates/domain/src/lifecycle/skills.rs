@@ -1,0 +1,201 @@
+//! Skills and the agents that carry them out: who may use which, and what the sub-agent of one is.
+
+use std::sync::Arc;
+
+use super::spawn::{Refusal, clip};
+use super::{Decided, Kind, OpenAgent, Run, SpawnFrom, SpawnRequest};
+use crate::code::Code;
+use crate::contract::Contract;
+use crate::definition::{Definition, Mode};
+use crate::event::EffectClass;
+use crate::id::AgentId;
+use crate::nearest::{hint, nearest};
+use crate::permission::ToolSet;
+use crate::skill::{DEFAULT_SKILL_AGENT, Skill};
+
+/// The tool that takes a skill in.
+pub const SKILL_TOOL: &str = "skill";
+/// The tool that hands work to a skill's sub-agent.
+pub const DELEGATE_TO_AGENT: &str = "delegate_to_agent";
+
+/// What the child of a run whose root is one skill is asked for by: there is no tool call.
+const RUN_SKILL_CALL: &str = "skill";
+/// Most names that a refusal lists.
+const NAMES_SHOWN_MAX: usize = 20;
+
+/// What an agent may do with skills: by its definition, and by the skill that it carries out itself.
+#[derive(Debug, Clone, Copy)]
+pub struct SkillRights<'a> {
+    definition: &'a Definition,
+    own: Option<&'a Skill>,
+}
+
+impl<'a> SkillRights<'a> {
+    /// Of an agent of this definition that carries out this skill, if any.
+    pub fn new(definition: &'a Definition, own: Option<&'a Skill>) -> Self {
+        Self { definition, own }
+    }
+
+    /// Whether it may give work to a sub-agent of this skill.
+    pub fn may_delegate_to(&self, skill: &Skill) -> bool {
+        self.may_use(skill) && self.own.is_none_or(|own| is_listed(own.sub_agents.as_deref(), skill))
+    }
+
+    /// Whether it may ask for this skill with the `skill` tool, to take it in or to have it carried out.
+    pub fn may_load(&self, skill: &Skill) -> bool {
+        if skill.fork { self.may_delegate_to(skill) } else { self.may_use(skill) }
+    }
+
+    fn may_use(&self, skill: &Skill) -> bool {
+        skill.for_models && is_listed(self.definition.skills.as_deref(), skill)
+    }
+
+    /// Those of its tools that are of any use to it: without a skill that it may use, it has no tool for skills.
+    pub fn tools<'s>(&self, tools: &ToolSet, skills: impl Iterator<Item = &'s Skill> + Clone) -> ToolSet {
+        let useless = |name: &str| match name {
+            SKILL_TOOL => !skills.clone().any(|skill| self.may_load(skill)),
+            DELEGATE_TO_AGENT => !skills.clone().any(|skill| self.may_delegate_to(skill)),
+            _ => false,
+        };
+        if tools.iter().any(|name| useless(name.as_str())) {
+            tools.iter().filter(|name| !useless(name.as_str())).cloned().collect::<ToolSet>()
+        } else {
+            tools.clone()
+        }
+    }
+
+    /// Whether an agent with these tools may have children.
+    pub fn can_spawn<'s>(&self, tools: &ToolSet, mut skills: impl Iterator<Item = &'s Skill>) -> bool {
+        let by_name = self.definition.spawns.as_ref().is_some_and(|spawns| !spawns.is_empty());
+        let delegates = tools.contains(DELEGATE_TO_AGENT);
+        let forks = tools.contains(SKILL_TOOL);
+        by_name
+            || (delegates || forks)
+                && skills.any(|skill| (delegates || skill.fork) && self.may_delegate_to(skill))
+    }
+}
+
+/// Whether a list, which is of every skill if there is none, names this one.
+fn is_listed(names: Option<&[String]>, skill: &Skill) -> bool {
+    names.is_none_or(|names| names.iter().any(|name| name.eq_ignore_ascii_case(&skill.name)))
+}
+
+/// What a request for a child comes down to.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) kind: &'a Arc<Kind>,
+    pub(super) skill: Option<&'a Skill>,
+}
+
+impl Run {
+    /// What an agent may do with skills.
+    pub fn skill_rights<'a>(&'a self, agent: &'a OpenAgent) -> SkillRights<'a> {
+        let own = agent.contract.execution.skill.as_deref().and_then(|name| self.skill(name));
+        SkillRights::new(&agent.kind.definition, own.map(|own| &own.skill))
+    }
+
+    /// Every skill of the run, by name.
+    pub fn all_skills(&self) -> impl Iterator<Item = &Skill> + Clone {
+        self.skills.values().map(|kind| &kind.skill)
+    }
+
+    /// The skill that a model named, or a refusal that helps to find the right one.
+    pub fn find_skill(&self, agent: &OpenAgent, name: &str) -> Result<&Skill, Refusal> {
+        if let Some(found) = self.skill(name) {
+            return Ok(&found.skill);
+        }
+        let rights = self.skill_rights(agent);
+        let usable = self.all_skills().filter(|skill| rights.may_use(skill)).map(|skill| skill.name.as_str());
+        let meant = hint(nearest(name, usable.clone()));
+        let known: Vec<&str> = usable.clone().take(NAMES_SHOWN_MAX).collect();
+        let known = match (known.as_slice(), usable.count().saturating_sub(NAMES_SHOWN_MAX)) {
+            ([], _) => "there are none here".to_owned(),
+            (names, 0) => format!("known are {}", names.join(", ")),
+            (names, more) => format!("known are {} and {more} more", names.join(", ")),
+        };
+        let reason = format!("there is no skill `{}`{meant}; {known}", clip(name));
+        Err(Refusal { code: Code::UnknownSkill, reason })
+    }
+
+    /// The kind of a sub-agent that carries out a skill. What a person asked for needs no right of the parent.
+    pub(super) fn wanted_skill<'a>(
+        &'a self,
+        from: SpawnFrom<'_>,
+        parent: &'a OpenAgent,
+        name: &str,
+    ) -> Result<Wanted<'a>, Refusal> {
+        let skill = self.find_skill(parent, name)?;
+        let by_model = from.message_id.is_some();
+        if by_model && !self.skill_rights(parent).may_delegate_to(skill) {
+            let caller = parent.contract.execution.skill.as_deref();
+            let caller = caller.unwrap_or(&parent.kind.definition.name);
+            let reason = format!("`{caller}` may not delegate to the skill `{}`", skill.name);
+            return Err(Refusal { code: Code::SpawnNotAllowed, reason });
+        }
+        let kind = self.skill(name).and_then(|skill| skill.kind.as_ref());
+        let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT);
+        let kind = kind.ok_or_else(|| Refusal {
+            code: Code::UnknownAgent,
+            reason: format!(
+                "the skill `{}` is for the agent `{}`, which does not exist",
+                skill.name,
+                clip(agent)
+            ),
+        })?;
+        if kind.definition.mode == Mode::Primary {
+            let reason = format!("the skill `{}` is for `{agent}`, which is never a sub-agent", skill.name);
+            return Err(Refusal { code: Code::SpawnNotAllowed, reason });
+        }
+        Ok(Wanted { kind, skill: Some(skill) })
+    }
+
+    /// The kind that a contract names: its skill's, or its definition.
+    pub(super) fn kind_of(&self, contract: &Contract) -> Option<&Arc<Kind>> {
+        match &contract.execution.skill {
+            Some(skill) => self.skills.get(skill)?.kind.as_ref(),
+            None => self.kind(&contract.execution.definition),
+        }
+    }
+
+    /// Decides on the one child of a run whose root only has a skill carried out.
+    pub fn spawn_run_skill(
+        &self,
+        class_of: &dyn Fn(&str) -> Option<EffectClass>,
+    ) -> Result<Decided, Refusal> {
+        let root = self.id.root();
+        let step = self.open(&root).map(|agent| &agent.contract.step);
+        let request = SpawnRequest {
+            skill: self.terms.skill.clone(),
+            prompt: step.map(|step| step.description.clone()).unwrap_or_default(),
+            title: step.map(|step| step.title.clone()).unwrap_or_default(),
+            // No call of the root waits for it.
+            background: true,
+            required: true,
+            ..SpawnRequest::default()
+        };
+        self.spawn(run_skill_call(&root), &request, class_of)
+    }
+
+    /// The event that records why that child may not be.
+    pub fn refuse_run_skill(&self, refusal: &Refusal) -> Decided {
+        let root = self.id.root();
+        let skill = self.terms.skill.as_deref().unwrap_or_default();
+        self.refuse(run_skill_call(&root), &clip(skill), refusal)
+    }
+
+    /// Whether this agent is the one child of such a run.
+    pub fn is_run_skill(&self, child: &AgentId) -> bool {
+        self.terms.skill.is_some() && *child == self.id.root().child(1)
+    }
+
+    /// Whether a new child is that one.
+    pub(super) fn begins_run_skill(&self, child: &AgentId, contract: &Contract) -> bool {
+        let named = self.terms.skill.as_deref().and_then(|name| self.skill(name));
+        let named = named.map(|named| named.skill.name.as_str());
+        self.is_run_skill(child) && named.is_some() && contract.execution.skill.as_deref() == named
+    }
+}
+
+fn run_skill_call(root: &AgentId) -> SpawnFrom<'_> {
+    SpawnFrom { parent: root, call_id: RUN_SKILL_CALL, message_id: None, step: None }
+}

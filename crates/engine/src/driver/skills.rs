@@ -1,0 +1,214 @@
+//! Skills: taken in by whoever asks, carried out by a sub-agent, or all that a run does.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use posse_agent::definition::{SkillTools, render, skills_section};
+use posse_domain::code::Code;
+use posse_domain::event::Sender;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{
+    DELEGATE_TO_AGENT, FailKind, Failure, OpenAgent, Refusal, Run, SKILL_TOOL, SpawnRequest,
+};
+use posse_domain::message::ToolCall;
+use posse_domain::permission::{Decision, Operation};
+use posse_domain::skill::Skill;
+
+use super::Driver;
+use super::calls::OUTPUT_MAX_BYTES;
+use super::delegate::{Ended, refused};
+use crate::ports::{SkillDirs, ToolFailure, ToolOutput, ToolResult};
+use crate::skill_report::{delegated, parts};
+
+/// What a forked skill is told to do where nothing is said.
+const NO_ARGUMENTS: &str = "Carry out the skill.";
+
+/// What all agents of one kind with the same tools are told of skills.
+#[derive(Debug, Default)]
+pub(super) struct KnownSkills {
+    /// The part of their system prompt.
+    pub(super) section: String,
+    /// Where the files of the ones they may use are.
+    pub(super) dirs: Arc<SkillDirs>,
+    /// Whether there is one that they can ask for with `skill`.
+    pub(super) any_to_load: bool,
+}
+
+/// What an agent is told of skills; `spawns` says whether it can have a child.
+pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool) -> KnownSkills {
+    let grant = agent.authority.grant();
+    if run.skills.is_empty() {
+        return KnownSkills::default();
+    }
+    let tools =
+        SkillTools { loads: grant.covers(SKILL_TOOL), delegates: spawns && grant.covers(DELEGATE_TO_AGENT) };
+    let rights = run.skill_rights(agent);
+    let loads = |skill: &Skill| tools.loads && rights.may_load(skill) && (spawns || !skill.fork);
+    let told =
+        run.all_skills().filter(|skill| loads(skill) || tools.delegates && rights.may_delegate_to(skill));
+    let own = agent.contract.execution.skill.as_deref();
+    let readable = run.all_skills().filter(|skill| loads(skill) || own == Some(skill.name.as_str()));
+    let dirs = readable.filter_map(|skill| Some((skill.name.clone(), PathBuf::from(skill.dir.as_ref()?))));
+    KnownSkills {
+        section: skills_section(told, tools),
+        dirs: Arc::new(dirs.collect::<BTreeMap<_, _>>()),
+        any_to_load: run.all_skills().any(loads),
+    }
+}
+
+impl Driver {
+    /// `skill`: the text of an inline one at once, or the sub-agent of a forked one.
+    pub(super) fn use_skill(&mut self, id: &AgentId, call: &ToolCall, name: &str, arguments: &str) {
+        match self.loadable(id, name) {
+            Err(refusal) => self.answer(id, &call.id, &call.name, Err(refused(refusal))),
+            Ok(skill) if skill.fork => {
+                let request = forked(skill, arguments);
+                self.spawn(id, call, &request);
+            }
+            Ok(skill) => {
+                let reads = self.run.open(id).is_some_and(|agent| agent.authority.grant().covers("read"));
+                let text = inline(skill, arguments, reads);
+                self.answer(id, &call.id, &call.name, Ok(ToolOutput::text(text)));
+            }
+        }
+    }
+
+    fn loadable(&self, id: &AgentId, name: &str) -> Result<&Skill, Refusal> {
+        let agent = self
+            .run
+            .open(id)
+            .ok_or_else(|| Refusal { code: Code::UnknownTask, reason: "the agent is not open".to_owned() })?;
+        let skill = self.run.find_skill(agent, name)?;
+        // Whether a forked one may be is decided with its child.
+        if skill.fork || self.run.skill_rights(agent).may_load(skill) {
+            return Ok(skill);
+        }
+        let reason = format!("`{}` may not use the skill `{}`", agent.kind.definition.name, skill.name);
+        Err(Refusal { code: Code::PermissionDenied, reason })
+    }
+
+    /// Starts the child that is all a run does, if it is one of those and has not yet.
+    pub(super) fn begin_run_skill(&mut self) {
+        let root = self.run.id.root();
+        let due = self.run.open(&root).is_some_and(|agent| agent.children == 0);
+        let ending = self.sessions.get(&root).is_none_or(|session| session.ending.is_some());
+        if self.run.terms.skill.is_none() || !due || ending || self.poisoned.is_some() {
+            return;
+        }
+        let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
+        let decided = self.allowed_run_skill().and_then(|()| self.run.spawn_run_skill(&class_of));
+        match decided {
+            Ok((child, body)) => {
+                self.emit(child.clone(), body);
+                if self.seat_child(&child) {
+                    self.begin_child(&child);
+                }
+            }
+            Err(refusal) => {
+                let (root, body) = self.run.refuse_run_skill(&refusal);
+                self.emit(root.clone(), body);
+                let kind = match refusal.code {
+                    Code::BudgetExhausted => FailKind::Budget,
+                    Code::MaxDepthExceeded | Code::SpawnNotAllowed | Code::PermissionDenied => {
+                        FailKind::Policy
+                    }
+                    _ => FailKind::Execution,
+                };
+                let Refusal { code, reason } = refusal;
+                self.end_attempt(&root, Failure { kind, code, reason, report: None });
+            }
+        }
+    }
+
+    /// A person asked for the skill, so no right of the root is needed; a rule that denies it still binds.
+    fn allowed_run_skill(&self) -> Result<(), Refusal> {
+        let (Some(name), Some(root)) = (&self.run.terms.skill, self.run.open(&self.run.id.root())) else {
+            return Ok(());
+        };
+        let operation = Operation::new(SKILL_TOOL, Some(name));
+        let verdict = root.authority.decide(&self.run.terms.approvals, &operation);
+        if verdict.decision == Decision::Deny && verdict.rule().is_some() {
+            let reason = format!("`{operation}` is not allowed ({verdict})");
+            return Err(Refusal { code: Code::PermissionDenied, reason });
+        }
+        Ok(())
+    }
+
+    /// The child that was all a run did has ended: what became of it is the root's report.
+    pub(super) fn run_skill_ended(&mut self, child: &AgentId, ended: &Ended) {
+        let root = self.run.id.root();
+        // People look a trace up by its whole id.
+        let text = parts(ended.words(), child).join("\n\n");
+        if self.sessions.contains_key(&root)
+            && let Some(received) = self.in_turn(&root, Sender::Child(child.clone()), text.into())
+        {
+            self.emit(root, received);
+        }
+    }
+}
+
+/// What the caller of a foreground child is answered; `tool` is what it called.
+pub(super) fn answer_of(tool: &str, child: &AgentId, ended: &Ended) -> ToolResult {
+    let id = child.relative();
+    match (tool, &ended.skill, &ended.result) {
+        (DELEGATE_TO_AGENT, Some(skill), Ok(report)) => {
+            Ok(ToolOutput::text(delegated(skill, report, child, OUTPUT_MAX_BYTES)))
+        }
+        (DELEGATE_TO_AGENT, Some(skill), Err((code, reason))) => {
+            let text = format!("the sub-agent for `{skill}` (task_id: {id}) failed: {reason}");
+            Err(ToolFailure { code: *code, text })
+        }
+        (_, Some(_), Ok(_)) => Ok(ToolOutput::text(parts(ended.words(), id).join("\n\n"))),
+        (_, Some(_), Err((code, _))) => {
+            Err(ToolFailure { code: *code, text: parts(ended.words(), id).join("\n\n") })
+        }
+        (_, None, Ok(report)) => {
+            let text = format!("## Subagent Result ({})\n\n{report}\n\n(task_id: {id})", ended.definition);
+            Ok(ToolOutput::text(text))
+        }
+        (_, None, Err((code, reason))) => {
+            let text = format!("sub-agent {} (task_id: {id}) failed: {reason}", ended.definition);
+            Err(ToolFailure { code: *code, text })
+        }
+    }
+}
+
+/// What the parent of a background child is told.
+pub(super) fn message_of(child: &AgentId, ended: &Ended) -> String {
+    let (id, definition) = (child.relative(), &ended.definition);
+    match (&ended.skill, &ended.result) {
+        (Some(skill), _) => {
+            format!("Task {id} (skill {skill}) has ended.\n\n{}", parts(ended.words(), id).join("\n\n"))
+        }
+        (None, Ok(report)) => format!("Task {id} ({definition}) has completed.\n\n{report}"),
+        (None, Err((code, reason))) => format!("Task {id} ({definition}) has failed: {code}: {reason}"),
+    }
+}
+
+/// The request for the sub-agent of a forked skill.
+fn forked(skill: &Skill, arguments: &str) -> SpawnRequest {
+    let arguments = arguments.trim();
+    SpawnRequest {
+        skill: Some(skill.name.clone()),
+        prompt: if arguments.is_empty() { NO_ARGUMENTS } else { arguments }.to_owned(),
+        title: format!("skill {}", skill.name),
+        background: skill.background,
+        ..SpawnRequest::default()
+    }
+}
+
+/// What an agent reads that takes a skill in. It comes from the run's state: no file is read, and it is the same after a
+/// crash whatever became of the file.
+fn inline(skill: &Skill, arguments: &str, reads: bool) -> String {
+    let mut text = format!("# Skill: {}\n\n{}\n", skill.name, render(skill, arguments).trim());
+    if reads && skill.dir.is_some() {
+        let _ = write!(
+            text,
+            "\nFiles that it speaks of are beside it: read them with `read`, as `skill://{}/PATH`.\n",
+            skill.name
+        );
+    }
+    text
+}
