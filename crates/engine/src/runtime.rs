@@ -545,7 +545,7 @@ impl Runtime {
         let Ok(tools) = ToolSet::parse(kind_tools.iter().map(String::as_str)) else {
             return invalid("agent", format!("`{}` lists a tool whose name is none", definition.name));
         };
-        let tools = SkillRights::new(definition, None).tools(&tools, spec.catalogue.skills.iter());
+        let tools = SkillRights::new(definition, None).tools(&tools, &spec.catalogue.skills.iter());
         check_skill(spec)?;
         Ok(RootTerms { definition: definition.clone(), tools })
     }

@@ -11,7 +11,7 @@ use posse_domain::definition::Definition;
 use posse_domain::event::{GivenBaseUrl, UnownedWriters};
 use posse_domain::permission::{Approvals, OnAsk, Rules};
 use posse_domain::plan::Plan;
-use posse_domain::skill::Catalogue;
+use posse_domain::skill::{Catalogue, Skill};
 use posse_engine::RunSpec;
 
 use crate::Error;
@@ -302,6 +302,10 @@ impl NewRun {
         }
         let Known { definitions, catalogue, root } =
             known(self.definitions, self.catalogue, &self.definition)?;
+        // What the root skill says counts as if the run said it.
+        let named =
+            |skill: &&Skill| self.skill.as_ref().is_some_and(|name| skill.name.eq_ignore_ascii_case(name));
+        let of_skill = catalogue.skills.iter().find(named).and_then(|skill| skill.max_depth);
         Ok(RunSpec {
             definition: root.name.clone(),
             request: self.request,
@@ -310,7 +314,7 @@ impl NewRun {
             session_id: self.session_id,
             base_turns: self.base_turns,
             max_depth: effective_max_depth(
-                self.max_depth,
+                self.max_depth.or(of_skill),
                 self.default_max_depth,
                 self.max_orchestration_depth,
             ),

@@ -7,12 +7,14 @@ use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::hash::Hash;
 use posse_domain::message::Image;
+use posse_domain::skill::SKILL_NAME_MAX;
 use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
 use posse_host::files::{Beneath, RelPath, is_binary, line_range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::{Answer, count};
@@ -31,6 +33,9 @@ const LINE_MAX_CHARS: usize = 2_000;
 /// Largest file that is read without a thread of its own, if the system has it in memory. Such a read takes
 /// about as long as handing it to another thread would.
 const INLINE_MAX_BYTES: usize = 64 * 1024;
+
+/// What the path of a skill's file begins with; the skill's name follows.
+const OF_SKILL: &str = "skill://";
 
 /// Endings of names of pictures.
 const PICTURES: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "ico", "tif", "tiff", "avif"];
@@ -64,6 +69,8 @@ struct Wanted {
     path: RelPath,
     first: usize,
     lines: usize,
+    /// Whether it is a file of the workspace, which the agent may change once it has seen it.
+    in_workspace: bool,
 }
 
 impl EffectTool for Read {
@@ -79,7 +86,11 @@ impl EffectTool for Read {
                 let file = file.ok_or_else(|| no_such_output(name))?;
                 return Ok(look(read_output(file, name.to_owned(), first, lines)));
             }
-            let wanted = Wanted { path: path(check, &call, &text)?, first, lines };
+            if let Some(rest) = text.strip_prefix(OF_SKILL) {
+                let (call, path) = of_skill(check, call, rest)?;
+                return Ok(look(read_file(call, Wanted { path, first, lines, in_workspace: false })));
+            }
+            let wanted = Wanted { path: path(check, &call, &text)?, first, lines, in_workspace: true };
             Ok(look(read_file(call, wanted)))
         })
     }
@@ -118,6 +129,25 @@ fn no_such_output(name: &str) -> ToolFailure {
     ))
 }
 
+/// The same call beneath the directory of a skill that the agent may use, and the path there.
+fn of_skill(check: Check, call: CallContext, rest: &str) -> Result<(CallContext, RelPath), ToolFailure> {
+    let (name, file) = rest.split_once('/').unwrap_or((rest, ""));
+    let Some(dir) = call.skills.get(name) else {
+        let name = shorten(name, SKILL_NAME_MAX);
+        let known = call.skills.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let known =
+            if known.is_empty() { "there are none".to_owned() } else { format!("there are: {known}") };
+        let text = format!("There is no skill `{name}` with files that you may read; {known}.");
+        return Err(ToolFailure { code: Code::UnknownSkill, text });
+    };
+    if file.is_empty() {
+        return Err(check.field("path", format!("names no file of the skill: write `{OF_SKILL}{name}/PATH`")));
+    }
+    let call = CallContext { workspace: Arc::new(dir.clone()), isolated: false, ..call.clone() };
+    let path = path(check, &call, file)?;
+    Ok((call, path))
+}
+
 async fn read_file(call: CallContext, wanted: Wanted) -> ToolResult {
     if let Some(bytes) = read_from_memory(&call, &wanted.path)? {
         return answer(&call, &wanted, &bytes);
@@ -145,7 +175,9 @@ fn answer(call: &CallContext, wanted: &Wanted, bytes: &[u8]) -> ToolResult {
         (true, Some(picture)) => shown(&wanted.path, picture, bytes)?,
         (true, None) => return Err(not_text(&wanted.path, bytes.len())),
     };
-    call.seen.note(&wanted.path.text(), Hash::of(bytes));
+    if wanted.in_workspace {
+        call.seen.note(&wanted.path.text(), Hash::of(bytes));
+    }
     Ok(output)
 }
 

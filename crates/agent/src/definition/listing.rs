@@ -119,9 +119,9 @@ mod tests {
         assert!(text.len() < LIST_MAX_BYTES + NAMES_MAX_BYTES + 100, "{}", text.len());
         let (whole, rest) = text.split_once("\n- further ones, by name only: ").expect("a rest");
         let shown = whole.lines().count() - 1;
-        let (named, more) = rest.rsplit_once(" and ").expect("a count");
+        let (bare, more) = rest.rsplit_once(" and ").expect("a count");
         let counted: usize = more.trim_end_matches(" more").parse().expect("a number");
-        assert_eq!(shown + named.split(", ").count() + counted, names.len(), "none is lost");
+        assert_eq!(shown + bare.split(", ").count() + counted, names.len(), "none is lost");
         assert!(shown > 50 && counted > 0);
     }
 }

@@ -264,9 +264,6 @@ impl Run {
         let number = id.number().unwrap_or(0);
         let kind = self.kind_of(contract).cloned();
         let kind = kind.ok_or_else(|| illegal(event, format!("no definition `{}`", created.definition)))?;
-        if created.definition != kind.definition.name || created.skill != contract.execution.skill {
-            return Err(illegal(event, "it is not of the kind that its contract names"));
-        }
         let Some(Node::Open(parent)) = self.agents.get_mut(&parent_id) else {
             return Err(illegal(event, "its parent is not open"));
         };
@@ -276,6 +273,7 @@ impl Run {
         // Depth and lineage come from the parent; a contract that says otherwise was not made here.
         if contract.context != parent.contract.context.create_child_context(&parent_id)
             || contract.execution.definition != kind.definition.name
+            || (&created.definition, &created.skill) != (&kind.definition.name, &contract.execution.skill)
         {
             return Err(illegal(event, "its contract is not one of a child of its parent"));
         }

@@ -51,7 +51,10 @@ impl<'a> SkillRights<'a> {
     }
 
     /// Those of its tools that are of any use to it: without a skill that it may use, it has no tool for skills.
-    pub fn tools<'s>(&self, tools: &ToolSet, skills: impl Iterator<Item = &'s Skill> + Clone) -> ToolSet {
+    pub fn tools<'s, S>(&self, tools: &ToolSet, skills: &S) -> ToolSet
+    where
+        S: Iterator<Item = &'s Skill> + Clone,
+    {
         let useless = |name: &str| match name {
             SKILL_TOOL => !skills.clone().any(|skill| self.may_load(skill)),
             DELEGATE_TO_AGENT => !skills.clone().any(|skill| self.may_delegate_to(skill)),

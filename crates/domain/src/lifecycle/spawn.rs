@@ -352,7 +352,7 @@ impl Run {
     ) -> Grant {
         let mine = parent.authority.grant();
         let rights = SkillRights::new(&kind.definition, skill);
-        let tools = rights.tools(&kind.tools.meet(&mine.allowed_tools), self.all_skills());
+        let tools = rights.tools(&kind.tools.meet(&mine.allowed_tools), &self.all_skills());
         // Below the root the depth that a skill names only lowers how far the tree may still grow.
         let depth = parent.contract.context.depth.saturating_add(1);
         let levels = skill.and_then(|skill| skill.max_depth).map(|deepest| deepest.saturating_sub(depth));

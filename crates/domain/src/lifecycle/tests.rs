@@ -6,4 +6,5 @@ mod grants;
 mod illegal;
 mod outcome;
 mod random;
+mod skills;
 mod spawning;

@@ -269,7 +269,7 @@ impl Driver {
             network: flight.class == EffectClass::Exec && agent.authority.allows_network(approvals),
             limit,
             stop: flight.signal(),
-            skills: self.sessions.get(id)?.tools.skills.dirs.clone(),
+            skills: self.sessions.get(id)?.skill_dirs.clone(),
         })
     }
 

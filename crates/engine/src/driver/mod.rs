@@ -597,6 +597,9 @@ impl Driver {
         };
         let machine = machine_of(Some(&agent.kind.definition), &contract, prior);
         let (system, text_hash, tools) = self.preamble_of(id)?;
+        // One that begins with its parent's conversation is offered its parent's tools, which is no right to use them.
+        let own = if contract.execution.share_history { self.tools_of(id) } else { tools.clone() };
+        let skill_dirs = own.skills.dirs.clone();
         let preamble = preamble::of(&text_hash, &system, &tools);
         let facts = model.facts();
         let relays = id.is_root() && self.run.terms.skill.is_some();
@@ -608,6 +611,7 @@ impl Driver {
             system,
             system_hash: text_hash,
             tools,
+            skill_dirs,
             preamble,
             asking: None,
             permit: None,

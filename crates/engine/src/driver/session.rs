@@ -16,7 +16,7 @@ use super::hooking::Hooked;
 use super::place::Place;
 use super::preamble::ToolList;
 use super::waiting::Unanswered;
-use crate::ports::{Model, ModelFacts, Permit, SeenFiles, StopSignal, Urgency};
+use crate::ports::{Model, ModelFacts, Permit, SeenFiles, SkillDirs, StopSignal, Urgency};
 
 /// A tool call that was dispatched and has no result yet.
 #[derive(Debug)]
@@ -76,6 +76,8 @@ pub(crate) struct Session {
     pub(crate) system: Arc<str>,
     pub(crate) system_hash: Hash,
     pub(crate) tools: Arc<ToolList>,
+    /// Where the files of the skills are that it may use.
+    pub(crate) skill_dirs: Arc<SkillDirs>,
     /// Hash and size of what every request of this agent begins with.
     pub(crate) preamble: (Hash, u64),
     /// The task of the model call under way.

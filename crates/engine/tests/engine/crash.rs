@@ -202,22 +202,34 @@ fn ends_well(ended: &Ended, world: &World, what: &str) {
     assert_eq!(read("built.txt"), "by the child", "{what}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_survives_death_at_every_pass_of_every_point() {
+/// Lets a run die at every pass of every point that it passes, and go on; how often that was.
+pub(crate) async fn survives_everywhere(
+    make: impl Fn() -> World,
+    spec: impl Fn(&World) -> RunSpec,
+    ends_well: impl Fn(&Ended, &World, &str),
+) -> u64 {
     // How often each point is passed when nobody dies.
-    let world = busy();
-    let (process, run, ended) = start(&world, world.spec(), None).await;
+    let world = make();
+    let (process, run, ended) = start(&world, spec(&world), None).await;
     assert!(ended);
     ends_well(&world.look(&run.expect("a run")).await, &world, "undisturbed");
     let passes = process.power.expect("mortal").passes();
+    let mut deaths = 0;
     for point in FAULT_POINTS {
         for pass in 1..=passes.get(point).copied().unwrap_or(0) {
-            let world = busy();
-            let ended = dies_at(&world, world.spec(), &[Death { point, pass }]).await;
+            let world = make();
+            let ended = dies_at(&world, spec(&world), &[Death { point, pass }]).await;
             // After the last commit there is nothing left to go wrong; a command that was cut off is no failure.
             ends_well(&ended, &world, &format!("{point} {pass}"));
+            deaths += 1;
         }
     }
+    deaths
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_survives_death_at_every_pass_of_every_point() {
+    survives_everywhere(busy, World::spec, ends_well).await;
 }
 
 /// Going on is where it dies again, and again.

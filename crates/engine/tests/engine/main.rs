@@ -22,6 +22,7 @@ mod records;
 mod repeatable;
 mod replaying;
 mod retries;
+mod run_skill;
 mod share;
 mod simulation;
 mod skills;

@@ -8,6 +8,7 @@ use posse_domain::code::Code;
 use posse_domain::event::{CallError, Purpose};
 use posse_domain::id::RunId;
 use posse_domain::permission::{Answer, Decision, OnAsk, Rule};
+use posse_domain::skill::Skill;
 use posse_engine::ports::{
     Admission, MailCommand, ModelFacts, ModelRequest, Notice, Permit, Retry, Store, Waiting,
 };
@@ -19,6 +20,7 @@ use tokio::sync::Semaphore;
 use crate::asking::Person;
 use crate::crash::{dies_at, go_on};
 use crate::power::Death;
+use crate::skills::{self, skill};
 use crate::world::{World, background, child};
 
 /// Chance that can be drawn again: what a model says depends on who asks and when, never on what came before.
@@ -107,7 +109,7 @@ fn call(chance: &mut Chance, turn: u32) -> ScriptedCall {
         }
         input
     };
-    let (name, input) = match chance.below(18) {
+    let (name, input) = match chance.below(21) {
         0..=3 => {
             let kind = chance.pick(&kinds);
             ("task", spawned(chance, child(kind, "part")))
@@ -131,6 +133,11 @@ fn call(chance: &mut Chance, turn: u32) -> ScriptedCall {
             "put",
             json!({"path": format!("{}/{}", chance.below(3), chance.below(2)), "text": format!("{}", chance.below(4))}),
         ),
+        16 => ("skill", json!({"name": chance.pick(&["deep", "aside", "inline", "none"])})),
+        17 | 18 => {
+            let skill = chance.pick(&["deep", "aside", "inline", "none"]);
+            ("delegate_to_agent", json!({"skill_name": skill, "task": "part"}))
+        }
         _ => ("probe", json!({"turn": turn})),
     };
     // Ids come again from turn to turn, but for commands: those are counted by their ids.
@@ -146,7 +153,10 @@ fn world_of(seed: u64, answer: fn(u64, &ModelRequest) -> ScriptedAnswer) -> (Wor
     let mut chance = Chance::of(seed, &["world"]);
     let facts = ModelFacts { context_tokens: 6_000, max_output_tokens: 500, price: None };
     let world = World::new(move |request| answer(seed, request)).with_facts(facts);
-    let mut spec = world.spec();
+    let aside = Skill { background: true, tools: Some(vec!["probe".to_owned()]), ..skill("aside") };
+    let inline = Skill { fork: false, agent: Some("crew".to_owned()), ..skill("inline") };
+    let mut spec = skills::spec(&world, [skill("deep"), aside, inline]);
+    spec.skill = chance.one_in(6).then(|| "deep".to_owned());
     spec.parallel = 1 + u32::try_from(chance.below(4)).expect("small");
     spec.max_depth = u32::try_from(chance.below(4)).expect("small");
     spec.base_turns = Some(2 + u32::try_from(chance.below(6)).expect("small"));

@@ -15,6 +15,8 @@ fn good() -> Vec<(&'static str, Value)> {
         ("webfetch", json!({"url": "https://docs.rs/"})),
         ("websearch", json!({"query": "x"})),
         ("todo", json!({"items": [{"text": "x", "status": "pending"}]})),
+        ("skill", json!({"name": "review"})),
+        ("delegate_to_agent", json!({"skill_name": "review", "task": "Review it."})),
         ("task", json!({"subagent_type": "explore", "prompt": "Find it.", "description": "find it"})),
         ("task_status", json!({})),
         ("task_send", json!({"task_id": "1", "message": "x"})),

@@ -8,6 +8,7 @@ mod outside;
 mod read;
 mod recover;
 mod rules;
+mod skills;
 mod specifier;
 mod ssrf;
 mod web;

@@ -50,6 +50,11 @@ fn delegation_is_about_definitions_and_tasks() {
     for name in ["task_status", "task_send", "task_cancel", "task_close"] {
         assert_eq!(specifier(name, &json!({"task_id": "2.1"})).as_deref(), Some("2.1"));
     }
+    // A rule about a skill cannot be dodged by how its name is written.
+    for name in ["review", "Review", " /REVIEW "] {
+        assert_eq!(specifier("skill", &json!({"name": name})).as_deref(), Some("review"));
+        assert_eq!(specifier("delegate_to_agent", &json!({"skill_name": name})).as_deref(), Some("review"));
+    }
     assert_eq!(specifier("todo", &json!({"items": []})), None);
 }
 

@@ -18,6 +18,7 @@ use crate::lifecycle::{
 };
 use crate::message::Reply;
 use crate::permission::{Decision, Grant, OnAsk, Rules, ToolSet};
+use crate::skill::{Catalogue, Skill};
 
 pub(super) fn run_id() -> RunId {
     "k3f9ab2c".parse().expect("run id")
@@ -155,6 +156,49 @@ pub(super) fn started(definitions: Vec<Definition>, max_depth: u32, budget: Budg
         catalogue: None,
     };
     Event { agent: run_id().root(), at_ms: 1_000, body: Box::new(started).into() }
+}
+
+/// The same with skills.
+pub(super) fn started_with(
+    definitions: Vec<Definition>,
+    skills: Vec<Skill>,
+    max_depth: u32,
+    budget: Budget,
+) -> Event {
+    let mut event = started(definitions, max_depth, budget);
+    if let EventBody::RunStarted(begun) = &mut event.body {
+        begun.contract.permissions.can_spawn_children = true;
+        begun.contract_hash = begun.contract.hash();
+        begun.catalogue = Some(Catalogue { definitions: Vec::new(), skills }.to_json().into());
+    }
+    event
+}
+
+/// A forked skill of the agent `lead` that says nothing special.
+pub(super) fn skill(name: &str) -> Skill {
+    Skill {
+        name: name.to_owned(),
+        description: String::new(),
+        instructions: "Do it.".to_owned(),
+        fork: true,
+        agent: Some("lead".to_owned()),
+        tools: None,
+        rules: Vec::new(),
+        sub_agents: None,
+        model: None,
+        temperature: None,
+        max_iterations: None,
+        max_depth: None,
+        max_retries_per_tool: None,
+        turn_timeout_ms: None,
+        include_sub_agent_events: false,
+        for_models: true,
+        for_people: true,
+        argument_hint: None,
+        background: false,
+        default: Decision::Allow,
+        dir: None,
+    }
 }
 
 /// A run with everything that happened to it.

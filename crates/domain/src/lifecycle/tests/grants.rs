@@ -5,15 +5,17 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use proptest::test_runner::{Config, TestRunner};
 
-use super::fixture::{class_of, definition, id, request, root_contract, started};
+use super::fixture::{class_of, definition, id, request, root_contract, skill, started, started_with};
 use crate::budget::Budget;
 use crate::definition::Definition;
 use crate::event::{Event, EventBody, Stored};
 use crate::hash::Hash;
-use crate::lifecycle::{OpenAgent, Run, SpawnFrom, SpawnRequest};
+use crate::lifecycle::{DELEGATE_TO_AGENT, OpenAgent, Run, SKILL_TOOL, SpawnFrom, SpawnRequest};
 use crate::permission::{Approvals, Decision, Operation, Rule};
+use crate::skill::Skill;
 
-const TOOLS: [&str; 5] = ["read", "write", "bash", "edit", "webfetch"];
+const TOOLS: [&str; 7] = ["read", "write", "bash", "edit", "webfetch", SKILL_TOOL, DELEGATE_TO_AGENT];
+const SKILLS: [&str; 3] = ["fix", "look", "lead"];
 const NAMES: [&str; 4] = ["ann", "bob", "cid", "dot"];
 const PATTERNS: [&str; 8] =
     ["*", "bash", "bash:git *", "read:src/**", "write", "write:src/**", "task:bob", "edit:**"];
@@ -61,12 +63,41 @@ fn kinds() -> impl Strategy<Value = Vec<Definition>> {
     })
 }
 
-/// Whom to ask for a child, of which definition, whether it continues the last one that closed, and whether it begins
-/// with its parent's conversation.
-type Ask = (Index, &'static str, bool, bool);
+fn skills() -> impl Strategy<Value = Vec<Skill>> {
+    let one = (
+        (any::<bool>(), any::<bool>(), prop::option::of(select(&NAMES[..]))),
+        prop::option::of(subsequence(TOOLS.to_vec(), 0..=TOOLS.len())),
+        prop::option::of(subsequence(SKILLS.to_vec(), 0..=SKILLS.len())),
+        prop::option::of(0..5_u32),
+        rules(),
+        decisions(),
+    );
+    let list = |names: Vec<&str>| names.into_iter().map(ToOwned::to_owned).collect::<Vec<String>>();
+    vec(one, SKILLS.len()..=SKILLS.len()).prop_map(move |made| {
+        made.into_iter()
+            .zip(SKILLS)
+            .map(|(((fork, for_models, agent), tools, sub_agents, max_depth, rules, default), name)| Skill {
+                fork,
+                for_models,
+                agent: Some(agent.unwrap_or("ann").to_owned()),
+                tools: tools.map(list),
+                sub_agents: sub_agents.map(list),
+                max_depth,
+                rules,
+                default,
+                ..skill(name)
+            })
+            .collect()
+    })
+}
+
+/// Whom to ask for a child, of which definition or skill, whether it continues the last one that closed, and
+/// whether it begins with its parent's conversation.
+type Ask = (Index, Result<&'static str, &'static str>, bool, bool);
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
-    vec((any::<Index>(), select(&NAMES[..]), any::<bool>(), any::<bool>()), 1..12)
+    let of = prop_oneof![select(&NAMES[..]).prop_map(Ok), select(&SKILLS[..]).prop_map(Err)];
+    vec((any::<Index>(), of, any::<bool>(), any::<bool>()), 1..12)
 }
 
 /// The event as it is after a night in the journal.
@@ -82,7 +113,12 @@ fn stored(event: &Event) -> Event {
         payload: encoded.payload,
         hash: Hash::ZERO,
     };
-    Event::decode(&stored).expect("decoded")
+    let mut decoded = Event::decode(&stored).expect("decoded");
+    // Long texts are fetched before a run begins.
+    if let (EventBody::RunStarted(begun), EventBody::RunStarted(before)) = (&mut decoded.body, &event.body) {
+        begun.catalogue.clone_from(&before.catalogue);
+    }
+    decoded
 }
 
 fn lowest(agent: &OpenAgent, operation: &str) -> Decision {
@@ -112,9 +148,10 @@ fn never_wider(child: &OpenAgent, parent: &OpenAgent) -> usize {
 fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
     let samples = std::cell::Cell::new(0_usize);
     let mut runner = TestRunner::new(Config { cases: 3_500, failure_persistence: None, ..Config::default() });
-    let strategy = (kinds(), asks(), 0..4_u32);
-    let checked = runner.run(&strategy, |(kinds, asks, max_depth)| {
-        let mut beginning = started(kinds, max_depth, Budget::NONE);
+    let strategy = (kinds(), skills(), asks(), 0..4_u32);
+    let forked = std::cell::Cell::new(0_usize);
+    let checked = runner.run(&strategy, |(kinds, skills, asks, max_depth)| {
+        let mut beginning = started_with(kinds, skills, max_depth, Budget::NONE);
         // A root that may hand its conversation on, so that there is something to lose.
         if let EventBody::RunStarted(begun) = &mut beginning.body {
             begun.contract.permissions.may_share_history = true;
@@ -129,10 +166,12 @@ fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
             let asked = SpawnRequest {
                 continues: closed.clone().filter(|_| continues),
                 share_history,
-                ..request(name)
+                skill: name.err().map(ToOwned::to_owned),
+                ..request(name.unwrap_or_default())
             };
             let from = SpawnFrom { parent: &parent, call_id: "c", message_id: Some("m"), step: None };
             let Ok((child, body)) = live.spawn(from, &asked, &class_of) else { continue };
+            forked.set(forked.get() + usize::from(asked.skill.is_some()));
             let created = Event { agent: child.clone(), at_ms: 2_000, body };
             live.apply(&created).expect("legal");
             loaded.apply(&stored(&created)).expect("legal after a round trip");
@@ -165,6 +204,7 @@ fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
     });
     checked.expect("never wider");
     assert!(samples.get() >= 100_000, "{} samples", samples.get());
+    assert!(forked.get() >= 500, "{} children of skills", forked.get());
 }
 
 fn finish() -> crate::lifecycle::Finish {

@@ -1,0 +1,159 @@
+//! Skills: whose sub-agents may be, what they are, and a run that is nothing but one.
+
+use super::fixture::{Played, class_of, definition, failure, id, skill, started_with};
+use crate::budget::Budget;
+use crate::code::Code;
+use crate::event::{Event, EventBody};
+use crate::lifecycle::{
+    DELEGATE_TO_AGENT, FailKind, Outcome, Run, RunEnd, SKILL_TOOL, SkillRights, SpawnRequest,
+};
+use crate::permission::ToolSet;
+use crate::skill::Skill;
+
+fn asked(skill: &str) -> SpawnRequest {
+    SpawnRequest { skill: Some(skill.to_owned()), prompt: "do it".to_owned(), ..SpawnRequest::default() }
+}
+
+fn beginning(skills: Vec<Skill>, max_depth: u32) -> Event {
+    let tools = ["read", "write", SKILL_TOOL, DELEGATE_TO_AGENT];
+    let kinds = vec![definition("boss", &tools, Some(&["lead"])), definition("lead", &tools, None)];
+    started_with(kinds, skills, max_depth, Budget::NONE)
+}
+
+/// A run of one skill.
+fn relay(skills: Vec<Skill>, name: &str, max_depth: u32) -> Played {
+    let mut event = beginning(skills, max_depth);
+    if let EventBody::RunStarted(begun) = &mut event.body {
+        begun.terms.skill = Some(name.to_owned());
+    }
+    Played::with(event)
+}
+
+fn refusal(played: &mut Played, parent: &str, name: &str) -> (Code, String) {
+    let refusal = played.try_spawn(&id(parent), &asked(name)).expect_err("refused");
+    (refusal.code, refusal.reason)
+}
+
+#[test]
+fn a_skills_turns_take_the_place_of_its_definitions_and_halve_with_depth() {
+    let long = Skill { max_iterations: Some(12), ..skill("long") };
+    let mut played = Played::with(beginning(vec![long], 3));
+    let mut turns = Vec::new();
+    let mut parent = id("0");
+    for _ in 0..3 {
+        let child = played.try_spawn(&parent, &asked("long")).expect("spawned");
+        played.start(&child);
+        turns.push(played.run.open(&child).expect("open").contract.execution.max_turns);
+        parent = child;
+    }
+    // Of 15 and 12 at the first level: 7, then 3, and never below 3.
+    assert_eq!(turns, [Some(7), Some(3), Some(3)]);
+}
+
+#[test]
+fn a_skill_is_found_in_any_case_and_never_replaced_by_another() {
+    let orphan = Skill { agent: Some("nobody".to_owned()), ..skill("orphan") };
+    let mut played = Played::with(beginning(vec![skill("review"), orphan], 2));
+    let child = played.try_spawn(&id("0"), &asked("REVIEW")).expect("spawned");
+    assert_eq!(played.run.open(&child).expect("open").contract.execution.skill.as_deref(), Some("review"));
+    let (code, reason) = refusal(&mut played, "0", "revew");
+    assert_eq!(code, Code::UnknownSkill);
+    assert_eq!(reason, "there is no skill `revew` (did you mean `review`?); known are orphan, review");
+    let (code, reason) = refusal(&mut played, "0", &"x".repeat(500));
+    assert!(code == Code::UnknownSkill && reason.len() < 200, "{reason}");
+    assert_eq!(refusal(&mut played, "0", "orphan").0, Code::UnknownAgent);
+}
+
+#[test]
+fn tools_for_skills_are_only_there_with_a_skill_to_use_them_on() {
+    let kind = definition("lead", &["read", SKILL_TOOL, DELEGATE_TO_AGENT], None);
+    let tools = ToolSet::parse(kind.tools.iter().map(String::as_str)).expect("tools");
+    let own = Skill { sub_agents: Some(Vec::new()), ..skill("own") };
+    let inline = Skill { fork: false, ..skill("inline") };
+    let hidden = Skill { for_models: false, ..skill("hidden") };
+    let none: &[&str] = &["read"];
+    let both: &[&str] = &[DELEGATE_TO_AGENT, "read", SKILL_TOOL];
+    for (own, skills, left, spawns) in [
+        (None, vec![], none, false),
+        (None, vec![hidden], none, false),
+        (None, vec![inline.clone()], both, true),
+        (None, vec![skill("forked")], both, true),
+        (Some(&own), vec![skill("forked")], none, false),
+        (Some(&own), vec![skill("forked"), inline], &["read", SKILL_TOOL], false),
+    ] {
+        let rights = SkillRights::new(&kind, own);
+        let useful = rights.tools(&tools, &skills.iter());
+        assert_eq!(useful.iter().map(|tool| tool.as_str()).collect::<Vec<_>>(), left, "{skills:?}");
+        assert_eq!(rights.can_spawn(&useful, skills.iter()), spawns, "{skills:?}");
+    }
+}
+
+#[test]
+fn a_definition_that_names_its_skills_may_use_no_others() {
+    let mut kind = definition("lead", &[SKILL_TOOL], None);
+    kind.skills = Some(vec!["Review".to_owned()]);
+    let rights = SkillRights::new(&kind, None);
+    assert!(rights.may_load(&skill("review")) && !rights.may_load(&skill("other")));
+    assert!(!rights.may_delegate_to(&skill("other")));
+}
+
+#[test]
+fn a_run_of_one_skill_has_that_child_once_and_no_other_without_a_reply() {
+    let mut played = relay(vec![skill("deep"), skill("other")], "Deep", 2);
+    let decided = played.run.spawn_run_skill(&class_of).expect("spawned");
+    let EventBody::SubagentCreated(created) = &decided.1 else { panic!("created") };
+    assert_eq!((created.skill.as_deref(), created.contract.step.required), (Some("deep"), true));
+    let mut other = created.clone();
+    other.contract.execution.skill = Some("other".to_owned());
+    other.skill = Some("other".to_owned());
+    other.contract_hash = other.contract.hash();
+    let wrong = Event { agent: id("1"), at_ms: 2_000, body: other.into() };
+    assert!(Run::begin(&played.events[0]).expect("begins").apply(&wrong).is_err(), "not the run's skill");
+    played.put(decided);
+    assert!(played.run.is_run_skill(&id("1")) && !played.run.is_run_skill(&id("2")));
+    let again = played.run.spawn_run_skill(&class_of).expect("decided");
+    let again = Event { agent: again.0, at_ms: 2_000, body: again.1 };
+    assert!(played.run.apply(&again).is_err(), "once");
+}
+
+#[test]
+fn a_contract_that_names_another_skill_than_its_event_is_refused() {
+    let played = Played::with(beginning(vec![skill("deep"), skill("other")], 2));
+    let mut changed = played;
+    let child = changed.try_spawn(&id("0"), &asked("deep")).expect("spawned");
+    let created = changed.events.iter().find(|event| event.agent == child).expect("created").clone();
+    let EventBody::SubagentCreated(created) = created.body else { panic!("created") };
+    for skill in [None, Some("other".to_owned()), Some("none".to_owned())] {
+        let mut tampered = created.clone();
+        tampered.skill = skill;
+        let event = Event { agent: child.clone(), at_ms: 2_000, body: tampered.into() };
+        assert!(Run::begin(&changed.events[0]).expect("begins").apply(&event).is_err());
+    }
+}
+
+#[test]
+fn a_run_of_one_skill_fails_as_its_child_did() {
+    let mut played = relay(vec![skill("deep")], "deep", 2);
+    let decided = played.run.spawn_run_skill(&class_of).expect("spawned");
+    let child = decided.0.clone();
+    played.put(decided);
+    played.start(&child);
+    assert!(played.call(&child) && played.reply(&child, false));
+    let budget = played.run.fail(&child, failure(FailKind::Budget));
+    let Some(crate::lifecycle::Attempt::Over(decided)) = budget else { panic!("over") };
+    played.put(decided);
+    assert!(played.close(&child));
+    let end = RunEnd::Done { report: "Failed: x".into(), turns_exhausted: false };
+    let decided = played.run.end(end, None, played.now_ms()).expect("it can end");
+    played.put(decided);
+    let Some(Outcome::Failed { kind, code, .. }) = &played.run.outcome else { panic!("failed") };
+    assert_eq!((*kind, *code), (FailKind::Budget, Code::BudgetExhausted));
+}
+
+#[test]
+fn a_run_of_one_skill_keeps_to_the_depth() {
+    let played = relay(vec![skill("deep")], "deep", 0);
+    let refusal = played.run.spawn_run_skill(&class_of).expect_err("refused");
+    assert_eq!(refusal.code, Code::MaxDepthExceeded);
+    assert_eq!(refusal.reason, "maximum depth 0 reached: an agent at depth 0 cannot spawn");
+}

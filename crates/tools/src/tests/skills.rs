@@ -1,0 +1,109 @@
+//! Skills: asked for, delegated to, and their files.
+
+use std::os::unix::fs::symlink;
+
+use posse_engine::ports::SpawnRequest;
+
+use super::*;
+
+/// A skill `review` with files, and one without a name in the context.
+fn bench() -> Bench {
+    let mut bench = Bench::new();
+    let dir = bench.top.path().join("skills/review");
+    fs::create_dir_all(dir.join("deep")).unwrap();
+    fs::write(dir.join("list.md"), "one\ntwo\n").unwrap();
+    fs::write(dir.join("deep/more.md"), "more\n").unwrap();
+    fs::write(bench.top.path().join("skills/other.md"), "SECRET\n").unwrap();
+    symlink("deep/more.md", dir.join("inside")).unwrap();
+    symlink("../other.md", dir.join("outside")).unwrap();
+    symlink("/etc/passwd", dir.join("far")).unwrap();
+    bench.call.skills = Arc::new([("review".to_owned(), dir)].into());
+    bench
+}
+
+#[test]
+fn the_files_of_a_skill_are_read_by_its_name() {
+    let bench = bench();
+    for (path, line) in [
+        ("list.md", "2\ttwo"),
+        ("deep/more.md", "1\tmore"),
+        ("deep/../list.md", "1\tone"),
+        ("inside", "1\tmore"),
+    ] {
+        let text = bench.ok("read", json!({"path": format!("skill://review/{path}")}));
+        assert!(text.contains(line), "{path}: {text}");
+    }
+}
+
+#[test]
+fn nothing_outside_a_skills_directory_is_reached_by_its_name() {
+    let bench = bench();
+    for path in
+        ["../other.md", "../../ws-evil/secret.txt", "/etc/passwd", "outside", "far", "deep/../../other.md"]
+    {
+        let text =
+            bench.fails("read", json!({"path": format!("skill://review/{path}")}), Code::PermissionDenied);
+        assert!(!text.contains("SECRET"), "{path}: {text}");
+    }
+    let absent = bench.fails("read", json!({"path": "skill://review/none.md"}), Code::ToolError);
+    assert!(absent.contains("none.md"), "{absent}");
+}
+
+#[test]
+fn only_skills_that_the_agent_may_use_have_files_for_it() {
+    let bench = bench();
+    let text = bench.fails("read", json!({"path": "skill://deploy/list.md"}), Code::UnknownSkill);
+    assert_eq!(text, "There is no skill `deploy` with files that you may read; there are: review.");
+    let text = bench.fails("read", json!({"path": "skill://review"}), Code::InvalidInput);
+    assert!(text.contains("`skill://review/PATH`"), "{text}");
+}
+
+#[test]
+fn having_seen_a_skills_file_is_no_reason_to_replace_one_of_the_workspace() {
+    let bench = bench();
+    bench.file("list.md", "one\ntwo\n");
+    bench.ok("read", json!({"path": "skill://review/list.md"}));
+    let text = bench.call("write", json!({"path": "list.md", "content": "x"})).unwrap_err().text;
+    assert!(text.contains("read"), "{text}");
+    assert_eq!(bench.content("list.md"), "one\ntwo\n");
+}
+
+#[test]
+fn a_skill_is_asked_for_by_name_in_any_case() {
+    let asked = |input| request("skill", input).unwrap();
+    let expected =
+        |arguments: &str| EngineRequest::Skill { name: "review".into(), arguments: arguments.into() };
+    assert_eq!(asked(json!({"name": "/Review", "arguments": "src"})), expected("src"));
+    assert_eq!(asked(json!({"name": "review", "arguments": " "})), expected(""));
+    for (input, problem) in [
+        (json!({"name": " "}), "`name` must not be empty"),
+        (json!({"name": "x".repeat(65)}), "`name` has 65 bytes"),
+        (json!({"name": "x", "file": "y"}), "unknown field `file`"),
+    ] {
+        let text = request("skill", input).unwrap_err().text;
+        assert!(text.contains(problem), "{text}");
+    }
+}
+
+#[test]
+fn a_delegation_is_a_child_of_the_skill_and_takes_no_other_terms() {
+    let input = json!({"skill_name": "Review", "task": "Go.", "context": "c", "timeout_ms": 9});
+    let expected = SpawnRequest {
+        skill: Some("review".into()),
+        prompt: "Go.".into(),
+        title: "skill review".into(),
+        extra_context: Some("c".into()),
+        timeout_ms: Some(9),
+        ..SpawnRequest::default()
+    };
+    assert_eq!(request("delegate_to_agent", input), Ok(EngineRequest::Spawn(Box::new(expected))));
+    for (input, problem) in [
+        (json!({"skill_name": "x", "task": ""}), "`task` must not be empty"),
+        (json!({"skill_name": "x", "task": "y", "timeout_ms": 0}), "`timeout_ms` must be at least 1"),
+        (json!({"skill_name": "x", "task": "y", "share_history": true}), "unknown field `share_history`"),
+        (json!({"skill_name": "x", "task": "y", "depth": 0}), "unknown field `depth`"),
+    ] {
+        let text = request("delegate_to_agent", input).unwrap_err().text;
+        assert!(text.contains(problem), "{text}");
+    }
+}
