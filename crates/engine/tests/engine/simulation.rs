@@ -342,7 +342,7 @@ fn asking_world(seed: u64) -> (World, RunSpec, Chance, Person) {
 #[tokio::test(flavor = "multi_thread")]
 async fn random_trees_that_ask_always_end_with_one_slot() {
     let mut asked = 0;
-    for seed in 0..200 {
+    for seed in 0..300 {
         let (world, spec, _, person) = asking_world(seed);
         let ended = world.run(spec).await;
         drop(person);
