@@ -87,7 +87,7 @@ impl EffectTool for Read {
                 return Ok(look(read_output(file, name.to_owned(), first, lines)));
             }
             if let Some(rest) = text.strip_prefix(OF_SKILL) {
-                let (call, path) = of_skill(check, call, rest)?;
+                let (call, path) = of_skill(check, &call, rest)?;
                 return Ok(look(read_file(call, Wanted { path, first, lines, in_workspace: false })));
             }
             let wanted = Wanted { path: path(check, &call, &text)?, first, lines, in_workspace: true };
@@ -130,7 +130,7 @@ fn no_such_output(name: &str) -> ToolFailure {
 }
 
 /// The same call beneath the directory of a skill that the agent may use, and the path there.
-fn of_skill(check: Check, call: CallContext, rest: &str) -> Result<(CallContext, RelPath), ToolFailure> {
+fn of_skill(check: Check, call: &CallContext, rest: &str) -> Result<(CallContext, RelPath), ToolFailure> {
     let (name, file) = rest.split_once('/').unwrap_or((rest, ""));
     let Some(dir) = call.skills.get(name) else {
         let name = shorten(name, SKILL_NAME_MAX);

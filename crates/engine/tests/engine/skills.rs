@@ -167,7 +167,8 @@ async fn a_skill_sets_its_sub_agents_terms_and_only_narrows_what_its_parent_has(
     let world = world(|| vec![delegate("deep", "Go.")], "found");
     let ended = world.run(RunSpec { base_turns: Some(15), ..spec(&world, [deep]) }).await;
     let contract = contract(&ended, "1");
-    let tools: Vec<&str> = contract.permissions.allowed_tools.iter().map(|tool| tool.as_str()).collect();
+    let tools: Vec<&str> =
+        contract.permissions.allowed_tools.iter().map(posse_domain::permission::ToolName::as_str).collect();
     assert_eq!(tools, ["probe"], "the root has no bash and no webfetch");
     let terms = &contract.execution;
     assert_eq!(terms.max_turns, Some(7), "15 halved, below the skill's 9");

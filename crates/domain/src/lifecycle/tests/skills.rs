@@ -83,7 +83,11 @@ fn tools_for_skills_are_only_there_with_a_skill_to_use_them_on() {
     ] {
         let rights = SkillRights::new(&kind, own);
         let useful = rights.tools(&tools, &skills.iter());
-        assert_eq!(useful.iter().map(|tool| tool.as_str()).collect::<Vec<_>>(), left, "{skills:?}");
+        assert_eq!(
+            useful.iter().map(crate::permission::ToolName::as_str).collect::<Vec<_>>(),
+            left,
+            "{skills:?}"
+        );
         assert_eq!(rights.can_spawn(&useful, skills.iter()), spawns, "{skills:?}");
     }
 }
