@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::builtin::{DELEGATE, LOOK, builtin, plain, tools};
+use super::catalogue::known_as;
 use super::names::{display_name, is_name, without_doubles};
 use super::tool_names::{self, ToolName};
 
@@ -61,13 +62,24 @@ pub struct DefinitionError {
 /// - Without `tools` a definition may look at files: `read`, `glob`, `grep` and `list`.
 /// - Without `spawns` it may not spawn. With `spawns` it needs `task`: if that is not among its tools, all
 ///   tools for working with children are added.
-/// - Names in `spawns` are those of built-in definitions and of the same file, in any case.
+/// - Names in `spawns` are those of built-in definitions and of the same file, in any case; `*` and `review-*` are every
+///   child whose name fits.
 pub fn parse_agents(
     text: &str,
     file: &str,
     known_tools: &[&str],
 ) -> Result<Vec<Definition>, DefinitionError> {
-    let reader = Reader { text, file, known_tools };
+    parse_agents_among(text, file, known_tools, &[])
+}
+
+/// The same where other definitions were found, which can be spawned too.
+pub fn parse_agents_among(
+    text: &str,
+    file: &str,
+    known_tools: &[&str],
+    found: &[Definition],
+) -> Result<Vec<Definition>, DefinitionError> {
+    let reader = Reader { text, file, known_tools, found };
     if text.len() > AGENTS_JSON_MAX_BYTES {
         let problem = format!("{} bytes, more than the {AGENTS_JSON_MAX_BYTES} accepted", text.len());
         return Err(reader.error(1, problem));
@@ -117,6 +129,7 @@ struct Reader<'a> {
     text: &'a str,
     file: &'a str,
     known_tools: &'a [&'a str],
+    found: &'a [Definition],
 }
 
 impl<'a> Reader<'a> {
@@ -178,14 +191,15 @@ impl<'a> Reader<'a> {
     fn check_spawns(&self, read: &[Read<'a>]) -> Result<(), DefinitionError> {
         let built_in = builtin();
         let own = read.iter().map(|(definition, _)| definition);
-        // The file's own come first: they shadow built-ins of the same name.
-        let known: Vec<&Definition> = own.chain(&built_in).collect();
+        // The file's own come first: they shadow others of the same name.
+        let known: Vec<&Definition> = own.chain(self.found).chain(&built_in).collect();
+        let find = |name: &str| known.iter().find(|known| known.name == name);
         for (definition, at) in read {
             let (Some(names), Some(at)) = (&definition.spawns, *at) else { continue };
-            for name in names {
+            for name in names.iter().filter(|name| !name.contains('*')) {
                 let wrong =
                     |problem: String| Err(self.at(at, format!("{}.spawns: {problem}", definition.name)));
-                match known.iter().find(|known| known.name == *name) {
+                match find(name).or_else(|| find(known_as(name)?)) {
                     None => {
                         let hint = hint(nearest(name, known.iter().map(|known| known.name.as_str())));
                         return wrong(format!("there is no definition {name:?}{hint}"));

@@ -36,7 +36,7 @@ pub(super) fn description(given: Option<Field>, text: &str, notes: &mut Notes<'_
     let problem = format!(
         "description: {length} characters, more than the {DESCRIPTION_MAX_CHARS} that models are told; the rest is cut"
     );
-    notes.note(line, problem, "say in short when to use it, and the rest in the text");
+    notes.problem(line, problem, "say in short when to use it, and the rest in the text");
     given.chars().take(DESCRIPTION_MAX_CHARS - 1).chain(['…']).collect()
 }
 

@@ -182,7 +182,7 @@ fn common(
     }
     let sub_agents = references(fields.take("sub_agents"), Role::SubAgent, notes);
     let mut whole = |key: &str, least: u32| fields.take(key).and_then(|field| field.whole(least, notes));
-    let (max_iterations, max_depth) = (whole("max-iterations", 1), whole("max-depth", 0));
+    let max_iterations = whole("max-iterations", 1);
     let max_retries_per_tool = whole("max-retries-per-tool", 0);
     let mut flag = |key: &str| fields.take(key).and_then(|field| field.flag(notes)).unwrap_or(false);
     let (include_sub_agent_events, background) = (flag("include_sub_agent_events"), flag("background"));
@@ -198,7 +198,7 @@ fn common(
         model: model(fields.take("model"), reading, notes),
         temperature: fields.take("temperature").and_then(|field| field.number(notes)),
         max_iterations,
-        max_depth,
+        max_depth: max_depth(fields.take("max-depth"), reading, notes),
         max_retries_per_tool,
         turn_timeout_ms: fields.take("timeout-per-iteration").and_then(|field| field.duration_ms(notes)),
         include_sub_agent_events,
@@ -209,6 +209,17 @@ fn common(
         default: reading.default,
         dir: None,
     })
+}
+
+/// Of a root skill it can raise the limit of a run, so it counts only if somebody trusts the file.
+fn max_depth(field: Option<Field>, reading: &Reading<'_>, notes: &mut Notes<'_>) -> Option<u32> {
+    let field = field?;
+    if !reading.trusted() {
+        let problem = format!("{} is not used as long as nobody trusts the file", quoted(&field.key));
+        notes.note(field.line, problem, "see `posse trust`");
+        return None;
+    }
+    field.whole(0, notes)
 }
 
 fn agent(field: Option<Field>, notes: &mut Notes<'_>) -> Option<String> {

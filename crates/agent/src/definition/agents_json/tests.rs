@@ -74,6 +74,15 @@ fn whoever_may_spawn_has_the_tool_for_it() {
 }
 
 #[test]
+fn what_was_found_can_be_spawned_too() {
+    let found = Definition { name: "helper".into(), ..plain() };
+    let text = r#"{"lead": {"prompt": "x", "spawns": ["helper", "review-*", "general-purpose"]}}"#;
+    assert!(parse(text).expect_err("helper").contains("there is no definition \"helper\""));
+    let read = parse_agents_among(text, "agents.json", TOOLS, &[found]).expect("definitions");
+    assert_eq!(read[0].spawns.as_ref().map(Vec::len), Some(3));
+}
+
+#[test]
 fn a_definition_of_the_file_shadows_a_primary_built_in() {
     let text = r#"{"coder": {"prompt": "x"}, "lead": {"prompt": "y", "spawns": ["coder"]}}"#;
     assert_eq!(parse(text).expect("definitions").len(), 2);

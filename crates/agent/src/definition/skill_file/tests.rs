@@ -175,9 +175,9 @@ fn commands_in_the_text_stay_text_and_a_note_says_so() {
 #[test]
 fn nobody_trusted_means_ask() {
     let reading = Reading { default: Decision::Ask, ..reading("SKILL.md") };
-    let text = with("allowed-tools: Bash(git:*)\nmodel: scripted/x.yaml");
+    let text = with("allowed-tools: Bash(git:*)\nmodel: scripted/x.yaml\nmax-depth: 3");
     let read = read_skill(text.as_bytes(), "folder", None, &reading).value.expect("skill");
-    assert_eq!((read.default, read.model), (Decision::Ask, None));
+    assert_eq!((read.default, read.model, read.max_depth), (Decision::Ask, None, None));
     let decisions: Vec<Decision> = read.rules.iter().map(|rule| rule.decision).collect();
     assert_eq!(decisions, [Decision::Deny, Decision::Ask, Decision::Ask]);
 }
