@@ -1,7 +1,7 @@
 //! A limit as it is typed: a number, or `none`. Zero means zero, never unlimited.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -236,7 +236,7 @@ pub(crate) fn typed(time: Duration) -> String {
     let mut text = String::new();
     for (unit, seconds) in [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)] {
         if rest >= seconds {
-            text.push_str(&format!("{}{unit}", rest / seconds));
+            let _ = write!(text, "{}{unit}", rest / seconds);
             rest %= seconds;
         }
     }

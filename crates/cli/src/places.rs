@@ -82,10 +82,10 @@ mod tests {
         let deep = home.join("work/repo/a/b");
         std::fs::create_dir_all(&deep).expect("folders");
         let dirs = |dir: &Path| project_dirs(dir, Some(&home));
-        assert_eq!(dirs(&deep), [deep.clone()], "no repository");
+        assert_eq!(dirs(&deep), std::slice::from_ref(&deep), "no repository");
         assert_eq!(dirs(&home), Vec::<PathBuf>::new(), "the home is no project");
         std::fs::create_dir(home.join(".git")).expect("a repository around the home");
-        assert_eq!(dirs(&deep), [deep.clone()], "which is not the project's");
+        assert_eq!(dirs(&deep), std::slice::from_ref(&deep), "which is not the project's");
         std::fs::write(home.join("work/repo/.git"), "gitdir: elsewhere\n").expect("a linked worktree");
         assert_eq!(dirs(&deep), [deep.clone(), home.join("work/repo/a"), home.join("work/repo")]);
         assert_eq!(project_dirs(&home.join("work"), None).len(), 2, "nobody's home");

@@ -201,9 +201,9 @@ fn servers(content: &[u8]) -> Vec<String> {
     let described = |(name, server): (&String, &Value)| {
         let text = |key: &str| server.get(key).and_then(Value::as_str);
         let words = server.get("args").and_then(Value::as_array).into_iter().flatten();
-        let words: String = words.filter_map(Value::as_str).map(|word| format!(" {word}")).collect();
+        let words: Vec<&str> = text("command").into_iter().chain(words.filter_map(Value::as_str)).collect();
         match (text("command"), text("url")) {
-            (Some(command), _) => format!("server `{name}`: would run {command}{words}; not started yet"),
+            (Some(_), _) => format!("server `{name}`: would run {}; not started yet", words.join(" ")),
             (None, Some(url)) => format!("server `{name}`: would be reached at {url}; not used yet"),
             (None, None) => format!("server `{name}`: says neither `command` nor `url`"),
         }

@@ -13,7 +13,7 @@ use crate::output::{Output, note};
 use crate::settings::entries::Entry;
 use crate::settings::keys::{self, KEYS};
 use crate::settings::project::{ProjectFile, counts};
-use crate::settings::{Origin, Resolved, schema};
+use crate::settings::{Origin, Resolved, Settings, schema};
 use crate::term;
 use crate::trust::Standing;
 
@@ -23,7 +23,7 @@ const KEY_WIDTH: usize = 31;
 /// Show every setting with where it was written
 ///
 /// Your own file comes first, then the project's, which may only narrow until you trust it, then variables such as
-/// POSSE_MODEL; flags of a run come last. What does not count is shown with the reason. No key or password is shown.
+/// `POSSE_MODEL`; flags of a run come last. What does not count is shown with the reason. No key or password is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SettingsArgs {
     /// The directory of the project [default: the current one]
@@ -141,7 +141,7 @@ fn rows(resolved: &Resolved) -> Vec<Row> {
 /// What was said and does not count, by its key.
 fn unused(resolved: &Resolved, counting: &[Entry]) -> Vec<(String, Unused)> {
     let project = resolved.project.as_ref();
-    let of_project = project.and_then(|project| project.said.as_ref().ok()).map(|said| said.entries());
+    let of_project = project.and_then(|project| project.said.as_ref().ok()).map(Settings::entries);
     let all = [resolved.variables.entries(), of_project.unwrap_or_default(), resolved.file.entries()];
     let mut unused = Vec::new();
     for entry in all.into_iter().flatten().filter(|entry| !counts(entry, counting)) {

@@ -24,6 +24,7 @@ use crate::trust::{Standing, Trust};
 /// content is trusted; a file that changes is not, until you say so again. What a project says about providers, keys,
 /// addresses and prices never counts.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct TrustArgs {
     /// The directory of the project [default: the current one]
     #[arg(value_name = "DIR")]

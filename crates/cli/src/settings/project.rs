@@ -111,11 +111,9 @@ impl ProjectFile {
                     notes.push(format!("warning: {}: {} is ignored: {NEVER}", entry.origin, entry.key));
                 }
                 InProject::Trusted | InProject::Narrows
-                    if !self.is_trusted() && !counts(&entry, &counting) =>
+                    if !self.is_trusted() && !counts(&entry, &counting) && !waiting.contains(&entry.key) =>
                 {
-                    if !waiting.contains(&entry.key) {
-                        waiting.push(entry.key);
-                    }
+                    waiting.push(entry.key);
                 }
                 _ => {}
             }
@@ -184,13 +182,13 @@ impl Settings {
             max_time: may.limit(own.max_time, u64::MAX, said.max_time),
             idle_timeout: may.limit(own.idle_timeout, silence, said.idle_timeout),
             parallel: may.limit(own.parallel, DEFAULT_PARALLEL.into(), said.parallel),
-            may_share_history: may.word(own.may_share_history, said.may_share_history, true),
+            may_share_history: may.word(own.may_share_history, said.may_share_history, &true),
             include_sub_agent_events: may.word(
                 own.include_sub_agent_events,
                 said.include_sub_agent_events,
-                true,
+                &true,
             ),
-            on_ask: may.word(own.on_ask, said.on_ask, OnAsk::Escalate),
+            on_ask: may.word(own.on_ask, said.on_ask, &OnAsk::Escalate),
             search,
             sandbox,
             workspace,
@@ -243,10 +241,10 @@ impl Judge {
         self,
         own: Option<Sourced<T>>,
         said: Option<Sourced<T>>,
-        wide: T,
+        wide: &T,
     ) -> Option<Sourced<T>> {
         match said {
-            Some(said) if said.value != wide => Some(said),
+            Some(said) if said.value != *wide => Some(said),
             said => self.choose(own, said),
         }
     }

@@ -33,8 +33,9 @@ fn counting(settings: &Settings, key: &str) -> Option<(String, String)> {
     Some((entry.value.to_string(), whose))
 }
 
-fn found(value: &str, whose: &str) -> Option<(String, String)> {
-    Some((value.to_owned(), whose.to_owned()))
+/// The same as it is expected.
+fn said(value: &str, whose: &str) -> (String, String) {
+    (value.to_owned(), whose.to_owned())
 }
 
 #[test]
@@ -169,10 +170,10 @@ fn variables_come_before_a_trusted_project_and_the_person_s_file_after_it() {
         PROJECT,
     );
     let settings = Settings::layered(variables, user, project, true);
-    assert_eq!(counting(&settings, "model"), found("\"mine/x\"", "POSSE_MODEL"));
-    assert_eq!(counting(&settings, "workspace.setup"), found("\"make\"", "POSSE_WORKSPACE__SETUP"));
-    assert_eq!(counting(&settings, "workspace.caches"), found("[\"theirs\"]", "project"));
-    assert_eq!(counting(&settings, "workspace.copy"), found("[\".env\"]", "project"));
+    assert_eq!(counting(&settings, "model"), Some(said("\"mine/x\"", "POSSE_MODEL")));
+    assert_eq!(counting(&settings, "workspace.setup"), Some(said("\"make\"", "POSSE_WORKSPACE__SETUP")));
+    assert_eq!(counting(&settings, "workspace.caches"), Some(said("[\"theirs\"]", "project")));
+    assert_eq!(counting(&settings, "workspace.copy"), Some(said("[\".env\"]", "project")));
     assert_eq!(settings.max_turns.map(|it| it.value), Some(Limit(Some(50))), "raised by nobody");
     let hooks: Vec<&str> = settings.hooks.iter().map(|hook| hook.command.as_str()).collect();
     assert_eq!(hooks, ["own", "theirs"], "everybody is asked");
