@@ -157,7 +157,7 @@ fn description_and_prompt(
         );
         return None;
     }
-    let description = description(given, &text, notes);
+    let description = description(given, None, &text, notes);
     if text.trim().is_empty() {
         notes.problem(
             None,

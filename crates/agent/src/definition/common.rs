@@ -18,10 +18,17 @@ const NO_MODEL: [&str; 5] = ["inherit", "default", "parent", "auto", "none"];
 const SHORT_NAMES: [&str; 9] =
     ["sonnet", "opus", "haiku", "opusplan", "best", "fast", "claude", "gpt", "gemini"];
 
-/// The description: as it is given, or the first line of the text.
-pub(super) fn description(given: Option<Field>, text: &str, notes: &mut Notes<'_>) -> String {
+/// The description: as it is given, with `more` behind it, or the first line of the text.
+pub(super) fn description(
+    given: Option<Field>,
+    more: Option<&str>,
+    text: &str,
+    notes: &mut Notes<'_>,
+) -> String {
     let line = given.as_ref().map(|field| field.line);
     let given = given.and_then(|field| field.text(notes));
+    let parts = given.as_deref().into_iter().chain(more).map(str::trim).filter(|part| !part.is_empty());
+    let given = Some(parts.collect::<Vec<_>>().join("\n"));
     let given = given.map(|text| without_controls(text.trim())).filter(|text| !text.is_empty());
     let Some(given) = given else {
         let first = first_line(text.trim_start_matches(['#', ' ', '\n']), FIRST_LINE_MAX_CHARS);

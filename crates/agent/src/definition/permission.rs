@@ -73,6 +73,10 @@ fn entry(
         spawning(node, list, notes);
         return;
     }
+    if key.name.contains('*') {
+        // `server_*`: tools of MCP servers, of which none is here.
+        return;
+    }
     let Some(tool) = resolve(&key.name, key.line, reading, notes) else { return };
     // There, `edit` is every way of changing a file.
     let tools: &[&str] = if tool == "edit" { &["edit", "write"] } else { &[tool] };

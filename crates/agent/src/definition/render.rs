@@ -4,22 +4,36 @@ use posse_domain::skill::Skill;
 
 /// The place of all arguments.
 const ALL: &str = "$ARGUMENTS";
+/// The place of the skill's directory, as another program calls it.
+const DIRECTORY: &str = "${CLAUDE_SKILL_DIR}";
 /// What arguments stand under in a text that has no place for them.
 const HEADING: &str = "## Arguments";
 
-/// The instructions of a skill with `$ARGUMENTS` and `$1` to `$9` filled in. If the text has no place for them,
-/// arguments follow under a heading of their own. What is filled in is not looked at again, so arguments with a `$`
-/// stay as they are; a `$5` or `$10` that is a price does too, unless so many arguments were given.
+/// The instructions of a skill with its arguments filled in. If the text has no place for them, they follow under a
+/// heading of their own.
+///
+/// - `$ARGUMENTS` is all of them, `$ARGUMENTS[0]` the first word, and `$1` to `$9` are the words; in a text with a `$0`
+///   that one is the first. Words in quotes are one. Prices (`$5`, `$1.50`) stay, unless so many words were given.
+/// - `${CLAUDE_SKILL_DIR}` is where `read` finds the skill's files.
+/// - What is filled in is not looked at again, so arguments with a `$` stay as they are.
 pub fn render(skill: &Skill, arguments: &str) -> String {
     let arguments = arguments.trim();
-    let words = words(arguments);
+    let places = Places {
+        arguments,
+        words: words(arguments),
+        first: u8::from(!counts_from_zero(&skill.instructions)),
+        directory: format!("skill://{}", skill.name),
+    };
     let mut rendered = String::with_capacity(skill.instructions.len() + arguments.len());
     let mut rest = skill.instructions.as_str();
     let mut found_place = false;
     while let Some(at) = rest.find('$') {
         let (before, from) = rest.split_at(at);
         rendered.push_str(before);
-        if let Some((text, after)) = place(from, arguments, &words) {
+        if let Some(after) = from.strip_prefix(DIRECTORY) {
+            rendered.push_str(&places.directory);
+            rest = after;
+        } else if let Some((text, after)) = places.argument(from) {
             found_place = true;
             rendered.push_str(text);
             rest = after;
@@ -36,20 +50,47 @@ pub fn render(skill: &Skill, arguments: &str) -> String {
     rendered
 }
 
-/// What a place stands for, and what follows it.
-fn place<'t>(from: &'t str, arguments: &'t str, words: &[&'t str]) -> Option<(&'t str, &'t str)> {
-    if let Some(after) = from.strip_prefix(ALL) {
-        let is_longer_name = after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        return (!is_longer_name).then_some((arguments, after));
+/// What can be filled in.
+struct Places<'t> {
+    arguments: &'t str,
+    words: Vec<&'t str>,
+    /// The number of the first word.
+    first: u8,
+    directory: String,
+}
+
+impl<'t> Places<'t> {
+    /// What the place that a text begins with stands for, and what follows it.
+    fn argument<'r>(&self, from: &'r str) -> Option<(&'t str, &'r str)> {
+        if let Some(after) = from.strip_prefix(ALL) {
+            if let Some((number, after)) = after.strip_prefix('[').and_then(|after| after.split_once(']'))
+                && let Ok(number) = number.parse::<usize>()
+            {
+                return Some((self.words.get(number).copied().unwrap_or_default(), after));
+            }
+            let is_longer_name = after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+            return (!is_longer_name).then_some((self.arguments, after));
+        }
+        let (number, after) = number(from)?;
+        let word = self.words.get(usize::from(number.checked_sub(self.first)?))?;
+        Some((*word, after))
     }
-    let number = from.get(1..2)?.parse::<usize>().ok()?;
+}
+
+fn counts_from_zero(text: &str) -> bool {
+    text.match_indices('$')
+        .any(|(at, _)| number(text.get(at..).unwrap_or_default()).is_some_and(|(n, _)| n == 0))
+}
+
+/// The number of a `$1`, unless it is a price.
+fn number(from: &str) -> Option<(u8, &str)> {
+    let number = from.get(1..2)?.parse().ok()?;
     let after = from.get(2..)?;
     let is_price = after.starts_with(|c: char| c.is_ascii_digit())
         || after
             .strip_prefix(['.', ','])
             .is_some_and(|cents| cents.starts_with(|c: char| c.is_ascii_digit()));
-    let word = words.get(number.checked_sub(1)?)?;
-    (!is_price).then_some((*word, after))
+    (!is_price).then_some((number, after))
 }
 
 /// The words of a text; what stands in quotes is one.
@@ -89,7 +130,10 @@ mod tests {
             ("All: $ARGUMENTS", "$1 $ARGUMENTS", "All: $1 $ARGUMENTS"),
             ("It costs $5 and $10, $1.50.", "a", "It costs $5 and $10, $1.50.\n\n## Arguments\n\na"),
             ("$ARGUMENTS_LIST and $", "a", "$ARGUMENTS_LIST and $\n\n## Arguments\n\na"),
-            ("$0 $1", "\"open", "$0 \"open"),
+            ("$0 then $1", "a b", "a then b"),
+            ("$1", "\"open", "\"open"),
+            ("$ARGUMENTS[1] of $ARGUMENTS[0], $ARGUMENTS[7]", "a b", "b of a, "),
+            ("See ${CLAUDE_SKILL_DIR}/x.md", "a", "See skill://x/x.md\n\n## Arguments\n\na"),
             ("run !`ls` on $1", "ä ö", "run !`ls` on ä"),
         ] {
             assert_eq!(rendered(text, arguments), expected, "{text} <- {arguments}");

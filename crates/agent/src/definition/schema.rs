@@ -179,6 +179,9 @@ struct SkillFrontMatter {
     /// When to use it, as models read it.
     #[schemars(length(max = DESCRIPTION_MAX_CHARS))]
     description: String,
+    /// More on when to use it; models read it behind the description.
+    #[schemars(rename = "when_to_use")]
+    when_to_use: Option<String>,
     /// The tools of its sub-agent.
     allowed_tools: Option<Tools>,
     /// Whether it makes a sub-agent.

@@ -17,6 +17,7 @@ pub(super) const SKILL: Format = Format {
     keys: &[
         "name",
         "description",
+        "when_to_use",
         "allowed-tools",
         "context",
         "agent",
@@ -56,6 +57,7 @@ pub(super) const SKILL: Format = Format {
         ("effort", "how much a model thinks is not set by skills"),
         ("paths", "skills are not chosen by the files at hand"),
         ("shell", "no command is run when a skill is loaded"),
+        ("arguments", "arguments have no names; they are `$ARGUMENTS` and `$1` to `$9`"),
         ("disallowed-tools", "list the tools that it may use in `allowed-tools`"),
     ],
     texts: &["description", "when_to_use", "argument-hint", "compatibility"],
@@ -127,8 +129,9 @@ fn skill(
     let flag = |fields: &mut Fields, key: &str, notes: &mut Notes<'_>| {
         fields.take(key).and_then(|field| field.flag(notes))
     };
+    let when = fields.take("when_to_use").and_then(|field| field.text(notes));
     let skill = Skill {
-        description: description(fields.take("description"), &body, notes),
+        description: description(fields.take("description"), when.as_deref(), &body, notes),
         fork: fork(fields.take("context"), notes),
         for_models: !flag(&mut fields, "disable-model-invocation", notes).unwrap_or(false),
         for_people: flag(&mut fields, "user-invocable", notes).unwrap_or(true),
@@ -154,7 +157,7 @@ fn yaml_skill(bytes: &[u8], stem: &str, reading: &Reading<'_>, notes: &mut Notes
         return None;
     }
     let skill = Skill {
-        description: description(fields.take("description"), &prompt, notes),
+        description: description(fields.take("description"), None, &prompt, notes),
         fork: true,
         ..common(name, prompt.trim().to_owned(), "tools", &mut fields, reading, notes)?
     };

@@ -31,9 +31,21 @@ const NAMES: &[(&str, &[&str])] = &[
             "notebookread",
         ],
     ),
-    ("list", &["ls", "listdir", "listdirectory", "listfiles", "readfolder"]),
+    ("list", &["ls", "listdir", "listdirectory", "listfiles", "readfolder", "directorytree"]),
     ("glob", &["find", "findfiles", "filesearch", "globsearch", "searchfilenames"]),
-    ("grep", &["search", "searchfiles", "searchfilecontent", "searchcode", "grepsearch", "ripgrep", "rg"]),
+    (
+        "grep",
+        &[
+            "search",
+            "searchfiles",
+            "searchfilecontent",
+            "searchcode",
+            "searchcontent",
+            "grepsearch",
+            "ripgrep",
+            "rg",
+        ],
+    ),
     ("write", &["writefile", "writetofile", "createfile", "filewrite", "create"]),
     (
         "edit",

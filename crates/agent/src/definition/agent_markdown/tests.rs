@@ -79,7 +79,7 @@ fn an_opencode_agent_is_read_with_every_key() {
     assert_eq!((read.temperature, read.top_p, read.max_turns), (Some(0.1), Some(1.0), Some(7)));
     assert_eq!(
         read.tools.join(" "),
-        "read glob grep list bash webfetch websearch todo task task_status task_send task_cancel task_close"
+        "read glob grep list bash webfetch websearch skill todo task task_status task_send task_cancel task_close"
     );
     assert_eq!(rules(&read), "task:explore -> allow; bash -> ask; bash:git log* -> allow; webfetch -> ask");
     assert_eq!(read.spawns.as_deref(), Some(["explore".to_owned()].as_slice()));
@@ -332,7 +332,7 @@ fn a_permission_that_is_not_understood_denies() {
     let read = one(&with("tools: Bash, Read\npermission: {bash: alow}"));
     assert_eq!(read.tools, ["read"]);
     assert_eq!(one(&with("tools: Bash, Read\npermission: [x]")).tools, [""; 0]);
-    let some = one(&with("tools: Bash\npermission: {bash: {'*': allow, 'rm *': dney}}"));
+    let some = one(&with("tools: Bash\npermission: {bash: {'*': allow, 'rm *': dney}, 'mcp_*': allow}"));
     assert_eq!(rules(&some), "bash:rm -> deny; bash:rm * -> deny");
     let last = one(&with("tools: Bash, Read\npermission: {bash: allow, '*': deny, read: ask}"));
     assert_eq!((last.tools.join(" ").as_str(), rules(&last).as_str()), ("read", "read -> ask"));

@@ -157,6 +157,12 @@ fn oddities_are_told_and_nothing_is_hidden() {
 }
 
 #[test]
+fn when_to_use_stands_behind_the_description() {
+    assert_eq!(one(&with("when_to_use: When asked.")).description, "d\nWhen asked.");
+    assert_eq!(one("---\nname: folder\nwhen_to_use: When asked.\n---\nDo it.").description, "When asked.");
+}
+
+#[test]
 fn a_hint_in_brackets_is_kept_as_it_is_written() {
     assert_eq!(one(&with("argument-hint: [pr-number]")).argument_hint.as_deref(), Some("[pr-number]"));
     assert_eq!(one(&with("argument-hint: <file>")).argument_hint.as_deref(), Some("<file>"));
