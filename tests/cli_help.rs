@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 28] = [
     "run",
     "plan",
     "ps",
@@ -23,6 +23,8 @@ const VERBS: [&str; 26] = [
     "verify",
     "explain",
     "export",
+    "agents",
+    "skills",
     "gc",
     "settings",
     "trust",

@@ -39,6 +39,14 @@ impl Home {
         path
     }
 
+    /// Writes a file of the person's own, beneath their home.
+    pub(crate) fn write_own(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
     /// Writes the settings file.
     pub(crate) fn write_settings(&self, text: &str) {
         let folder = self.dir.path().join(".config/posse");

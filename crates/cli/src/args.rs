@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Verify(commands::verify::VerifyArgs),
     Explain(commands::explain::ExplainArgs),
     Export(commands::export::ExportArgs),
+    Agents(commands::agents::AgentsArgs),
+    Skills(commands::skills::SkillsArgs),
     Gc(commands::gc::GcArgs),
     Settings(commands::settings::SettingsArgs),
     Trust(commands::trust::TrustArgs),

@@ -1,6 +1,6 @@
 //! What every verb needs: the environment, what a test binary adds, and the state directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use posse::sandbox::{Environment as Passed, SandboxOptions};
@@ -49,10 +49,21 @@ impl Context {
 
     /// Opens the state directory to start or carry runs; makes it if need be.
     pub(crate) fn open(&self, models: Catalog, settings: &Settings) -> Result<Posse, CliError> {
+        self.open_with_skills(models, settings, &[])
+    }
+
+    /// The same for a run whose skills have files in these folders: commands may read them.
+    pub(crate) fn open_with_skills(
+        &self,
+        models: Catalog,
+        settings: &Settings,
+        folders: &[PathBuf],
+    ) -> Result<Posse, CliError> {
         let mut builder = self.builder().state_dir(self.state_dir()?).models(Arc::new(models));
         let search = settings.search.search(&self.environment.variables)?;
-        builder =
-            builder.sandbox(self.sandbox(settings)?).search(search).workspaces(self.workspaces(settings)?);
+        let mut sandbox = self.sandbox(settings)?;
+        show_skills(&mut sandbox, folders);
+        builder = builder.sandbox(sandbox).search(search).workspaces(self.workspaces(settings)?);
         for tool in &self.extras.tools {
             builder = builder.tool(tool.clone());
         }
@@ -100,6 +111,23 @@ impl Context {
             None => builder,
         }
     }
+}
+
+/// Lets commands read folders of skills. One may lie beside the person's settings, in a folder that is hidden as a
+/// whole: then everything else in it is.
+fn show_skills(sandbox: &mut SandboxOptions, folders: &[PathBuf]) {
+    let hidden = std::mem::take(&mut sandbox.hidden);
+    for hidden in hidden {
+        if folders.iter().any(|folder| folder.starts_with(&hidden)) {
+            let inside = std::fs::read_dir(&hidden).into_iter().flatten().flatten().map(|entry| entry.path());
+            sandbox
+                .hidden
+                .extend(inside.filter(|path| !folders.iter().any(|folder| folder.starts_with(path))));
+        } else {
+            sandbox.hidden.push(hidden);
+        }
+    }
+    sandbox.read.extend(folders.iter().cloned());
 }
 
 fn log_to_stderr(filter: &str) -> Result<(), CliError> {

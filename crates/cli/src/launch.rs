@@ -12,11 +12,13 @@ use posse::{
 use posse_domain::budget::DEFAULT_BASE_TURNS;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use posse_domain::plan::{Plan, UnownedWriters};
+use posse_domain::skill::Catalogue;
 use serde::{Deserialize, Serialize};
 
 use crate::approvals;
 use crate::context::Context;
 use crate::error::CliError;
+use crate::found::{Called, Found};
 use crate::limit::Limit;
 use crate::models;
 use crate::own_files;
@@ -39,6 +41,12 @@ pub(crate) struct Wanted {
     pub(crate) definition: Option<String>,
     /// More definitions: a file, or JSON itself.
     pub(crate) agents: Option<String>,
+    /// What was found on the machine.
+    pub(crate) found: Found,
+    /// The skill that the request names.
+    pub(crate) called: Option<Called>,
+    /// The project's instructions for agents.
+    pub(crate) agents_md: Option<String>,
     /// The working directory, if one was named.
     pub(crate) dir: Option<PathBuf>,
     /// What the run itself says about its depth.
@@ -63,6 +71,12 @@ pub(crate) struct Launch {
     request: String,
     definition: String,
     definitions: Vec<Definition>,
+    catalogue: Catalogue,
+    agents_md: Option<String>,
+    prompt: Option<String>,
+    skill: Option<String>,
+    /// Folders of skills that commands may read.
+    pub(crate) skill_folders: Vec<PathBuf>,
     model: String,
     dir: String,
     base_turns: Option<u32>,
@@ -94,6 +108,9 @@ impl Launch {
             request,
             definition,
             agents,
+            found,
+            called,
+            agents_md,
             dir,
             max_depth,
             permissions,
@@ -115,22 +132,31 @@ impl Launch {
             }
         }
         let base_url = models::given(&settings, context)?;
-        let known = Definitions::builtin_and(definitions.clone());
+        let known = Definitions::builtin_and(found.and_given(&definitions));
         let root = definition.as_deref().unwrap_or(DEFAULT_ROOT);
         let root = known.find(root).map_err(|unknown| CliError::usage(format!("--agent: {unknown}")))?;
+        let skill = called.as_ref().map(|called| &called.skill);
+        let catalogue = found.catalogue(&known, root, skill);
+        if !catalogue.is_empty() || Found::concerns(root) {
+            found.tell(root, skill);
+        }
         let model = match own_model.map(str::to_owned).or_else(|| root.model.clone()) {
             Some(model) => model,
             None => model_of(&settings, context, models)?,
         };
         if let Some(limit) = settings.max_usd.as_ref().filter(|limit| limit.value.0.is_some()) {
             let steps = plan.iter().flat_map(|plan| &plan.steps).filter_map(|step| step.model.as_deref());
-            let own = definitions.iter().filter_map(|definition| definition.model.as_deref());
-            priced(std::iter::once(model.as_str()).chain(own).chain(steps), &limit.origin, models)?;
+            let own = definitions.iter().chain(&catalogue.definitions);
+            let own = own.filter_map(|definition| definition.model.as_deref());
+            let skills = catalogue.skills.iter().filter_map(|skill| skill.model.as_deref());
+            let named = std::iter::once(model.as_str()).chain(own).chain(skills).chain(steps);
+            priced(named, &limit.origin, models)?;
         }
         let dir = working_dir(dir, cwd)?;
         permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
         note_ceiling(max_depth, settings.max_orchestration_depth.as_ref());
+        let max_depth = max_depth.or_else(|| skill.and_then(|skill| skill.max_depth));
         let project_rules = settings.project_rules();
         let operator_rules = own_files::closed(settings.rules(), Path::new(&dir), context.state_dir()?);
         let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));
@@ -138,6 +164,11 @@ impl Launch {
             request,
             definition: root.name.clone(),
             definitions,
+            skill_folders: found.own_folders(&catalogue.skills),
+            catalogue,
+            agents_md,
+            prompt: called.as_ref().map(Called::prompt),
+            skill: skill.filter(|skill| skill.fork).map(|skill| skill.name.clone()),
             model,
             dir,
             base_turns: settings.max_turns.map_or(Some(DEFAULT_BASE_TURNS), |limit| limit.value.as_u32()),
@@ -181,6 +212,11 @@ impl Launch {
             request: request.unwrap_or_default(),
             definition: DEFAULT_ROOT.to_owned(),
             definitions: Vec::new(),
+            catalogue: Catalogue::default(),
+            agents_md: None,
+            prompt: None,
+            skill: None,
+            skill_folders: Vec::new(),
             model,
             dir: dir.unwrap_or_default(),
             base_turns: None,
@@ -224,6 +260,7 @@ impl Launch {
         let run = NewRun::new(self.request)
             .definition(self.definition)
             .definitions(self.definitions)
+            .catalogue(self.catalogue)
             .model(self.model)
             .dir(self.dir)
             .base_turns(self.base_turns)
@@ -249,6 +286,18 @@ impl Launch {
         };
         let run = match self.base_url {
             Some(given) => run.base_url(given.provider, given.url),
+            None => run,
+        };
+        let run = match self.agents_md {
+            Some(text) => run.agents_md(text),
+            None => run,
+        };
+        let run = match self.prompt {
+            Some(prompt) => run.prompt(prompt),
+            None => run,
+        };
+        let run = match self.skill {
+            Some(skill) => run.skill(skill),
             None => run,
         };
         match self.max_depth {

@@ -17,6 +17,7 @@ mod context;
 mod env;
 mod error;
 mod exit;
+mod found;
 mod ids;
 mod json;
 mod kept;

@@ -11,6 +11,7 @@ use posse_domain::plan::{Plan, PlanContext};
 
 use crate::context::Context;
 use crate::error::CliError;
+use crate::found::Found;
 use crate::launch::{self, DEFAULT_ROOT};
 use crate::term;
 use crate::text::plural;
@@ -37,12 +38,12 @@ pub(crate) struct Judge {
 
 impl Judge {
     /// Finds the definitions and the tools.
-    pub(crate) fn new(args: &KnownArgs, context: &Context) -> Result<Self, CliError> {
+    pub(crate) fn new(args: &KnownArgs, found: &Found, context: &Context) -> Result<Self, CliError> {
         let own = match &args.agents {
             Some(agents) => launch::read_agents(agents, &context.environment.cwd, &context.tool_names())?,
             None => Vec::new(),
         };
-        let definitions = Definitions::builtin_and(own);
+        let definitions = Definitions::builtin_and(found.and_given(&own));
         let root = definitions.find(args.agent.as_deref().unwrap_or(DEFAULT_ROOT));
         let root = root.map_err(|unknown| CliError::usage(format!("--agent: {unknown}")))?;
         let root = Definition::clone(root);

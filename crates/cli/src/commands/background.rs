@@ -39,7 +39,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
             let launch = read_launch()?;
             let settings = Settings::resolve(context, launch.dir())?;
             let models = models::catalog(&settings, launch.base_url.as_ref(), context)?;
-            let posse = context.open(models, &settings)?;
+            let posse = context.open_with_skills(models, &settings, &launch.skill_folders)?;
             let apply = launch.apply;
             let handle = posse.start(launch.into_new_run()).await?;
             Ok((signals, posse, handle, apply))

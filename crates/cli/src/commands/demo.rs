@@ -18,6 +18,7 @@ use crate::carry::carry_and_tell;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::found::Found;
 use crate::launch::{Launch, Wanted};
 use crate::output::note;
 use crate::plan_file::{Judge, KnownArgs};
@@ -85,7 +86,7 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
 
 /// The demo's plan. Where nothing can be run in a sandbox, nothing is checked either, and that is said.
 fn plan(context: &Context, models: &posse::Catalog) -> Result<Plan, CliError> {
-    let judge = Judge::new(&KnownArgs::default(), context)?;
+    let judge = Judge::new(&KnownArgs::default(), &Found::default(), context)?;
     let mut plan = judge.judge(PLAN, &context.environment.cwd, models).map_err(|problems| {
         CliError::failed(format!("the demo's plan: {problems:?}")).hint("this is a mistake in Posse")
     })?;

@@ -1,5 +1,6 @@
 //! One file for each verb: its arguments, whose doc comments are its help, and one function.
 
+pub(crate) mod agents;
 mod answering;
 pub(crate) mod apply;
 pub(crate) mod approve;
@@ -24,6 +25,7 @@ pub(crate) mod salvage;
 pub(crate) mod send;
 pub(crate) mod settings;
 pub(crate) mod show;
+pub(crate) mod skills;
 pub(crate) mod stats;
 pub(crate) mod trace;
 pub(crate) mod trust;
@@ -58,6 +60,8 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Verify(args) => verify::verify(&args, context),
         Command::Explain(args) => explain::explain(&args, context),
         Command::Export(args) => export::export(&args, context),
+        Command::Agents(args) => agents::agents(&args, context),
+        Command::Skills(args) => skills::skills(&args, context),
         Command::Gc(args) => gc::gc(&args, context),
         Command::Settings(args) => settings::settings(&args, context),
         Command::Trust(args) => trust::trust(&args, context),

@@ -5,7 +5,7 @@ mod making;
 pub(crate) use making::{MakeArgs, plan_for};
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use posse_agent::plan::PlanProblem;
 use posse_domain::plan::Plan;
@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::found::Found;
+use crate::launch::working_dir;
 use crate::models;
 use crate::output::Output;
 use crate::plan_file::{self, Judge, KnownArgs};
@@ -76,8 +78,10 @@ fn schema() -> Result<Exit, CliError> {
 }
 
 fn check(args: &CheckArgs, context: &Context) -> Result<Exit, CliError> {
-    let judge = Judge::new(&args.known, context)?;
     let models = models::usual(context)?;
+    let found =
+        Found::load(Path::new(&working_dir(None, &context.environment.cwd)?), Some(&models), context)?;
+    let judge = Judge::new(&args.known, &found, context)?;
     let mut output = Output::new();
     if args.json {
         let (text, base) = plan_file::read(&args.file, context)?;

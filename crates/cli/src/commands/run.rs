@@ -13,7 +13,8 @@ use crate::commands::plan::{MakeArgs, plan_for};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{Launch, Wanted};
+use crate::found::{self, Called, Found, named_skill};
+use crate::launch::{Launch, Wanted, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
 use crate::output::Output;
@@ -37,7 +38,7 @@ const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) struct RunArgs {
     /// What to do; `-` reads it from standard input. With a plan file it may be left out: the plan's goal counts. So it
     /// may with a replay, which asks for what the recorded run did
-    #[arg(required_unless_present_any = ["plan", "model"], value_name = "REQUEST")]
+    #[arg(required_unless_present_any = ["plan", "model", "skill"], value_name = "REQUEST")]
     request: Vec<String>,
     /// Carry out a plan: a file, or `auto` to let the planner write one for the request
     #[arg(long, value_name = "FILE|auto")]
@@ -55,6 +56,9 @@ pub(crate) struct RunArgs {
     /// More definitions: a JSON file, or the JSON itself
     #[arg(long, value_name = "FILE|JSON")]
     agents: Option<String>,
+    /// Let a skill carry out the request, as `/NAME` at its beginning does; `posse skills` lists them
+    #[arg(long, value_name = "NAME", conflicts_with = "plan")]
+    skill: Option<String>,
     /// The working directory [default: the current one]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -91,6 +95,9 @@ pub(crate) struct RunArgs {
     /// Let agents give their whole conversation to sub-agents that they start, where they ask for it
     #[arg(long)]
     may_share_history: bool,
+    /// Tell whoever follows an agent what the sub-agents below it do, too
+    #[arg(long)]
+    include_sub_agent_events: bool,
     /// Bring what it made into the checkout once it has completed, as `posse apply` does
     #[arg(long)]
     apply: bool,
@@ -108,16 +115,17 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
     if let Some(replay) = args.replay()? {
         return replay::run(&replay, context);
     }
-    let dir = context.environment.cwd.join(args.dir.as_deref().unwrap_or(Path::new(".")));
+    let dir = PathBuf::from(working_dir(args.dir.clone(), &context.environment.cwd)?);
     let settings = args.settings().or(Settings::resolve_and_tell(context, &dir)?);
     let models = models::catalog(&settings, models::given(&settings, context)?.as_ref(), context)?;
-    let plan = match args.planned(&models, context)? {
+    let found = Found::load(&dir, Some(&models), context)?;
+    let plan = match args.planned(&found, &models, context)? {
         Planned::Nothing => None,
         Planned::Plan(plan) => Some(*plan),
         Planned::Ended(exit) => return Ok(exit),
     };
     let opened = settings.clone();
-    let launch = Launch::new(args.wanted(plan, settings)?, context, &models)?;
+    let launch = Launch::new(args.wanted(plan, settings, found, context)?, context, &models)?;
     if detach {
         let run = background::detach(&launch, context)?;
         let mut output = Output::new();
@@ -132,7 +140,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
     let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(models, &opened)?;
+        let posse = context.open_with_skills(models, &opened, &launch.skill_folders)?;
         let attended = asking::attended(json);
         let apply = launch.apply;
         let handle = posse.start(launch.into_new_run().attended(attended)).await?;
@@ -155,7 +163,7 @@ enum Planned {
 }
 
 impl RunArgs {
-    fn planned(&mut self, models: &Catalog, context: &Context) -> Result<Planned, CliError> {
+    fn planned(&mut self, found: &Found, models: &Catalog, context: &Context) -> Result<Planned, CliError> {
         let known = KnownArgs { agent: self.agent.clone(), agents: self.agents.clone() };
         match self.plan.as_deref() {
             None => Ok(Planned::Nothing),
@@ -172,7 +180,7 @@ impl RunArgs {
                 Ok(plan.map_or_else(Planned::Ended, |plan| Planned::Plan(Box::new(plan))))
             }
             Some(file) => {
-                let plan = Judge::new(&known, context)?.load(Path::new(file), context, models)?;
+                let plan = Judge::new(&known, found, context)?.load(Path::new(file), context, models)?;
                 Ok(Planned::Plan(Box::new(plan)))
             }
         }
@@ -187,6 +195,7 @@ impl RunArgs {
             ("--plan", self.plan.is_some()),
             ("--agent", self.agent.is_some()),
             ("--agents", self.agents.is_some()),
+            ("--skill", self.skill.is_some()),
             ("--max-turns", self.max_turns.is_some()),
             ("--max-depth", self.max_depth.is_some()),
             ("--max-agents", self.max_agents.is_some()),
@@ -198,6 +207,7 @@ impl RunArgs {
             ("--unowned-writers", self.unowned_writers.is_some()),
             ("--on-ask", self.on_ask.is_some()),
             ("--may-share-history", self.may_share_history),
+            ("--include-sub-agent-events", self.include_sub_agent_events),
             ("--apply", self.apply),
         ];
         if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
@@ -230,17 +240,40 @@ impl RunArgs {
             parallel: Sourced::flag(self.parallel, "--parallel"),
             on_ask: Sourced::flag(self.on_ask, "--on-ask"),
             may_share_history: Sourced::flag(self.may_share_history.then_some(true), "--may-share-history"),
+            include_sub_agent_events: Sourced::flag(
+                self.include_sub_agent_events.then_some(true),
+                "--include-sub-agent-events",
+            ),
             ..Settings::default()
         }
     }
 
-    fn wanted(self, plan: Option<Plan>, settings: Settings) -> Result<Wanted, CliError> {
+    fn wanted(
+        self,
+        plan: Option<Plan>,
+        settings: Settings,
+        found: Found,
+        context: &Context,
+    ) -> Result<Wanted, CliError> {
+        let request = match (&plan, &self.skill, self.request.is_empty()) {
+            (Some(plan), _, true) => plan.goal.clone(),
+            (None, Some(skill), true) => Called::request(skill),
+            _ => typed("request", &self.request)?,
+        };
+        let called = match (&plan, &self.skill) {
+            (Some(_), _) => None,
+            (None, None) => found.called(&request),
+            (None, Some(name)) => {
+                let arguments = if self.request.is_empty() { String::new() } else { request.clone() };
+                Some(Called { skill: named_skill(&found, name)?, arguments })
+            }
+        };
         Ok(Wanted {
             settings,
-            request: match (&plan, self.request.is_empty()) {
-                (Some(plan), true) => plan.goal.clone(),
-                _ => typed("request", &self.request)?,
-            },
+            request,
+            found,
+            called,
+            agents_md: found::agents_md(self.dir.as_ref(), context)?,
             definition: self.agent,
             agents: self.agents,
             dir: self.dir,

@@ -184,7 +184,7 @@ fn colour(bytes: &mut Vec<u8>, colour: Color, text: &str) -> std::io::Result<()>
 }
 
 /// The beginning of a text that fits, and how many columns it takes; a cut is marked.
-fn clip(text: &str, width: usize) -> (String, usize) {
+pub(crate) fn clip(text: &str, width: usize) -> (String, usize) {
     let mut cut = String::new();
     let mut used = 0;
     for c in text.chars() {

@@ -18,6 +18,7 @@ use crate::output::{Output, note};
 use crate::term;
 use crate::text::{bytes, plural, spent_by_run};
 use live::Live;
+pub(crate) use live::clip;
 
 /// Most paths that the end of a run lists as left out.
 const LEFT_OUT_SHOWN_MAX: usize = 10;

@@ -170,6 +170,14 @@ pub fn discover<T: Send>(places: &[Place], take: impl Fn(FoundFile) -> T + Sync)
     Discovery { found, passed_over }
 }
 
+/// Reads one file that a person named.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, Why> {
+    match Reach::Anywhere.open_file(path)? {
+        Some(opened) => opened.read(FILE_MAX_BYTES),
+        None => Err(Why::Unreadable("there is no such file".to_owned())),
+    }
+}
+
 /// Reads a file; none if it is gone, or if a folder turns out to be no skill.
 fn read(reach: &Reach, candidate: &Candidate, total: &AtomicU64) -> Result<Option<FoundFile>, Why> {
     let Some(opened) = reach.open_file(&candidate.path)? else { return Ok(None) };

@@ -15,7 +15,8 @@ use crate::commands::run::typed;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{Launch, Wanted};
+use crate::found::{self, Found};
+use crate::launch::{Launch, Wanted, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
 use crate::output::{Output, note};
@@ -85,8 +86,10 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
         Some(file) => Some(Target::new(file, args.force, context)?),
         None => None,
     };
-    let judge = Judge::new(&args.known, context)?;
-    match ask_planner(&goal, args, &judge, context)? {
+    let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
+    let found = Found::load(Path::new(&dir), Some(&models::usual(context)?), context)?;
+    let judge = Judge::new(&args.known, &found, context)?;
+    match ask_planner(&goal, args, &judge, found, context)? {
         Asked::Ended(exit) => Ok(exit),
         Asked::Answer(answer) => hand_over(&answer, target),
     }
@@ -99,8 +102,10 @@ pub(crate) fn plan_for(
     models: &Catalog,
     context: &Context,
 ) -> Result<Result<Plan, Exit>, CliError> {
-    let judge = Judge::new(&args.known, context)?;
-    let answer = match ask_planner(goal, args, &judge, context)? {
+    let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
+    let found = Found::load(Path::new(&dir), Some(models), context)?;
+    let judge = Judge::new(&args.known, &found, context)?;
+    let answer = match ask_planner(goal, args, &judge, found, context)? {
         Asked::Ended(exit) => return Ok(Err(exit)),
         Asked::Answer(answer) => answer,
     };
@@ -118,9 +123,15 @@ pub(crate) fn plan_for(
 }
 
 /// Asks the planner, once more if its first answer has problems. An answer that comes back has none.
-fn ask_planner(goal: &str, args: MakeArgs, judge: &Judge, context: &Context) -> Result<Asked, CliError> {
+fn ask_planner(
+    goal: &str,
+    args: MakeArgs,
+    judge: &Judge,
+    found: Found,
+    context: &Context,
+) -> Result<Asked, CliError> {
     let request = first_request(goal, &judge.definitions, &judge.root);
-    let wanted = args.wanted(request.clone(), context)?;
+    let wanted = Wanted { found, ..args.wanted(request.clone(), context)? };
     let settings = wanted.settings.clone();
     let given = models::given(&wanted.settings, context)?;
     let models = models::catalog(&wanted.settings, given.as_ref(), context)?;
@@ -190,6 +201,7 @@ impl MakeArgs {
             request,
             definition: Some(PLANNER.to_owned()),
             agents: self.known.agents,
+            agents_md: found::agents_md(self.dir.as_ref(), context)?,
             dir: self.dir,
             max_depth: Some(0),
             permissions: PermissionArgs { rules: only_looking(context)?, ..PermissionArgs::default() },

@@ -1,0 +1,80 @@
+//! Skills that a person names: with `--skill`, or with `/NAME` at the beginning of a request.
+
+use posse_agent::definition::{nearest, render};
+use posse_domain::nearest::hint;
+use posse_domain::skill::Skill;
+
+use super::Found;
+use crate::error::CliError;
+use crate::output::note;
+use crate::term;
+
+/// Begins the name of a skill in a request.
+const MARK: char = '/';
+
+/// A skill with what was written after its name.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Called {
+    /// The skill.
+    pub(crate) skill: Skill,
+    /// What it is to be done with; may be empty.
+    pub(crate) arguments: String,
+}
+
+impl Called {
+    /// The request of a run that was given nothing but the skill's name.
+    pub(crate) fn request(name: &str) -> String {
+        format!("{MARK}{name}")
+    }
+
+    /// What the agent that carries it out is told to do: the skill itself, or, if its instructions are the agent's own
+    /// already, what to do with them.
+    pub(crate) fn prompt(&self) -> String {
+        match (self.skill.fork, self.arguments.as_str()) {
+            (false, arguments) => render(&self.skill, arguments),
+            (true, "") => format!("Carry out the skill `{}`.", self.skill.name),
+            (true, arguments) => arguments.to_owned(),
+        }
+    }
+}
+
+/// The skill of this name that `--skill` means.
+pub(crate) fn named_skill(found: &Found, name: &str) -> Result<Skill, CliError> {
+    let wanted = name.strip_prefix(MARK).unwrap_or(name).to_ascii_lowercase();
+    let counting = || found.skills.iter().filter(|entry| entry.counts()).map(|entry| &entry.value);
+    if let Some(skill) = counting().find(|skill| skill.name == wanted) {
+        return Ok(skill.clone());
+    }
+    let near = nearest(&wanted, counting().map(|skill| skill.name.as_str()));
+    Err(CliError::usage(format!("--skill: there is no skill `{}`{}", term::line(name), hint(near)))
+        .hint("`posse skills` lists what there is, and where from"))
+}
+
+impl Found {
+    /// The skill that a request begins with, if it begins with one. Only the exact name of a skill that is for people
+    /// counts: everything else is a request like any other, such as one about a path.
+    pub(crate) fn called(&self, request: &str) -> Option<Called> {
+        let typed = request.trim_start().strip_prefix(MARK)?;
+        let (name, arguments) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
+        if name.is_empty() || name.contains(MARK) {
+            return None;
+        }
+        let for_people = || {
+            self.skills
+                .iter()
+                .filter(|entry| entry.counts() && entry.value.for_people)
+                .map(|entry| &entry.value)
+        };
+        let wanted = name.to_ascii_lowercase();
+        if let Some(skill) = for_people().find(|skill| skill.name == wanted) {
+            return Some(Called { skill: skill.clone(), arguments: arguments.trim().to_owned() });
+        }
+        if let Some(near) = nearest(&wanted, for_people().map(|skill| skill.name.as_str())) {
+            note(&format!(
+                "note: there is no skill `/{}` (did you mean `/{near}`?); it is taken as a plain request",
+                term::line(name)
+            ));
+        }
+        None
+    }
+}

@@ -1,0 +1,212 @@
+//! Definitions and skills that are found on the machine: where they are looked for, what they say, and which of one
+//! name counts.
+//!
+//! They are looked for when a run starts, and what the run can reach goes into its journal: it keeps what it started
+//! with, whatever becomes of the files.
+
+mod called;
+mod list;
+mod notes;
+mod places;
+mod ranks;
+mod reached;
+mod reading;
+mod validate;
+
+use std::path::{Path, PathBuf};
+
+use posse::discovery;
+use posse::{Catalog, Definition};
+use posse_agent::definition::{Checked, Kind, Level, Mention, Warning, cross_check};
+use posse_domain::definition::Mode;
+use posse_domain::skill::Skill;
+
+pub(crate) use called::{Called, named_skill};
+pub(crate) use list::List;
+pub(crate) use places::{FoundPlace, Origin, Shown};
+pub(crate) use ranks::Standing;
+pub(crate) use reached::reaches_skills;
+use reading::{How, read_path};
+pub(crate) use reading::{Read, Value};
+pub(crate) use validate::validate;
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::launch::working_dir;
+use crate::output::note;
+use crate::places::{AGENTS_MD, project_dirs};
+
+/// Largest `AGENTS.md` that is read. Models are told less of it; this keeps the rest out of memory.
+const AGENTS_MD_MAX_BYTES: u64 = 256 * 1024;
+
+/// A definition or a skill that was found.
+#[derive(Debug)]
+pub(crate) struct Entry<T> {
+    /// What it says.
+    pub(crate) value: T,
+    /// Its place, as a position in [`Found::places`].
+    pub(crate) place: usize,
+    /// Its file.
+    pub(crate) path: PathBuf,
+    /// Whether the person trusts what it says: it is theirs, or they said so.
+    pub(crate) trusted: bool,
+    /// What becomes of it.
+    pub(crate) standing: Standing,
+    /// What is odd about it.
+    pub(crate) warnings: Vec<Warning>,
+    mentions: Vec<Mention>,
+}
+
+impl<T> Entry<T> {
+    /// Whether it is what its name stands for.
+    pub(crate) fn counts(&self) -> bool {
+        self.standing == Standing::Counts
+    }
+}
+
+/// A file that cannot be used.
+#[derive(Debug)]
+pub(crate) struct Unusable {
+    /// The file, as people are told of it.
+    pub(crate) file: String,
+    /// Why; never empty.
+    pub(crate) warnings: Vec<Warning>,
+    /// Whether it was looked for as a skill.
+    pub(crate) is_skill: bool,
+}
+
+impl Unusable {
+    /// Whether something is wrong with it; one that its writer switched off is as it should be.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.warnings.iter().any(|warning| warning.level == Level::Problem)
+    }
+}
+
+/// Everything that was found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Where it was looked for, in falling precedence.
+    pub(crate) places: Vec<FoundPlace>,
+    /// Definitions, by place and path.
+    pub(crate) agents: Vec<Entry<Definition>>,
+    /// Skills, by place and path.
+    pub(crate) skills: Vec<Entry<Skill>>,
+    /// Files that cannot be used.
+    pub(crate) unusable: Vec<Unusable>,
+    /// How paths are shown.
+    pub(crate) shown: Shown,
+}
+
+impl Found {
+    /// Looks for what a run in `dir`, a whole path, would find. With `models`, a definition whose model cannot be used
+    /// goes without one.
+    pub(crate) fn load(dir: &Path, models: Option<&Catalog>, context: &Context) -> Result<Self, CliError> {
+        Self::look(dir, How::AsRun(models), context)
+    }
+
+    /// The same, with everything read as if it were trusted: for judging the texts alone.
+    pub(crate) fn strictly(dir: &Path, context: &Context) -> Result<Self, CliError> {
+        Self::look(dir, How::Strictly, context)
+    }
+
+    fn look(dir: &Path, how: How<'_>, context: &Context) -> Result<Self, CliError> {
+        let mut found = Self {
+            places: places::of(dir, &context.environment),
+            shown: Shown::new(dir, context.environment.home.as_deref()),
+            ..Self::default()
+        };
+        let places: Vec<discovery::Place> = found.places.iter().map(FoundPlace::to_look_in).collect();
+        let reader = reading::Reader::new(how, context, &found.shown);
+        let discovered = discovery::discover(&places, |file| reader.read(&found.places[file.place], file));
+        reader.finish()?;
+        for passed in discovered.passed_over {
+            let is_skill = places[passed.place].holds == discovery::Holds::Skills;
+            let file = found.shown.path(&passed.path);
+            let warnings = vec![notes::passed_over(&file, &passed.why)];
+            found.unusable.push(Unusable { file, warnings, is_skill });
+        }
+        for read in discovered.found {
+            found.take(read);
+        }
+        ranks::rank(
+            &mut found.agents,
+            &posse::builtin().iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
+        );
+        ranks::rank(&mut found.skills, &[]);
+        Ok(found)
+    }
+
+    /// Adds what was read from a file.
+    fn take(&mut self, read: Read) {
+        let Read { place, path, file, trusted, value, warnings, mentions, is_skill } = read;
+        let standing = Standing::Counts;
+        match value {
+            Some(Value::Agent(value)) => {
+                self.agents.push(Entry { value: *value, place, path, trusted, standing, warnings, mentions });
+            }
+            Some(Value::Skill(value)) => {
+                self.skills.push(Entry { value: *value, place, path, trusted, standing, warnings, mentions });
+            }
+            None => self.unusable.push(Unusable { file, warnings, is_skill }),
+        }
+    }
+
+    /// What is wrong with names that files give each other.
+    pub(crate) fn cross_check(&self, more: &[Read]) -> Vec<Warning> {
+        let files: Vec<(String, &Path)> = self.entries().collect();
+        let more_files = more.iter().filter_map(|read| Some((read, read.value.as_ref()?)));
+        let dirs: Vec<String> = self.places.iter().map(|place| place.dir.display().to_string()).collect();
+        let agents = self
+            .agents
+            .iter()
+            .map(|entry| (kind(&entry.value), &entry.value.name, &entry.mentions, entry.place));
+        let skills =
+            self.skills.iter().map(|entry| (Kind::Skill, &entry.value.name, &entry.mentions, entry.place));
+        let found = agents.chain(skills).zip(&files).map(|((kind, name, mentions, place), (file, _))| {
+            Checked { file, place: &dirs[place], kind, name, mentions }
+        });
+        let parents: Vec<String> = more_files
+            .clone()
+            .map(|(read, _)| read.path.parent().unwrap_or(&read.path).display().to_string())
+            .collect();
+        let named = more_files.zip(&parents).map(|((read, value), place)| {
+            let (kind, name) = match value {
+                Value::Agent(value) => (kind(value), &value.name),
+                Value::Skill(value) => (Kind::Skill, &value.name),
+            };
+            Checked { file: &read.file, place, kind, name, mentions: &read.mentions }
+        });
+        cross_check(&found.chain(named).collect::<Vec<_>>())
+    }
+
+    /// The files of all entries, agents first.
+    fn entries(&self) -> impl Iterator<Item = (String, &Path)> {
+        let agents = self.agents.iter().map(|entry| entry.path.as_path());
+        let paths = agents.chain(self.skills.iter().map(|entry| entry.path.as_path()));
+        paths.map(|path| (self.shown.path(path), path))
+    }
+
+    /// Where a file or definition is from.
+    pub(crate) fn origin(&self, place: usize) -> Origin {
+        self.places[place].origin
+    }
+}
+
+fn kind(definition: &Definition) -> Kind {
+    if definition.mode == Mode::Primary { Kind::Primary } else { Kind::Definition }
+}
+
+/// The project's instructions for agents that are nearest to `dir`; a file that cannot be used is told.
+pub(crate) fn agents_md(dir: Option<&PathBuf>, context: &Context) -> Result<Option<String>, CliError> {
+    let dir = PathBuf::from(working_dir(dir.cloned(), &context.environment.cwd)?);
+    let home = context.environment.home.as_deref();
+    let dirs = project_dirs(&dir, home);
+    let root = dirs.last().unwrap_or(&dir);
+    Ok(match discovery::nearest_file(&dir, root, AGENTS_MD, AGENTS_MD_MAX_BYTES) {
+        Ok(found) => found.map(|found| found.text).filter(|text| !text.trim().is_empty()),
+        Err(passed) => {
+            note(&format!("note: {}: {}", Shown::new(&dir, home).path(&passed.path), passed.why));
+            None
+        }
+    })
+}

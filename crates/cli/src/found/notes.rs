@@ -1,0 +1,77 @@
+//! What a run tells of what was found: what cannot be used, and what waits for trust. Everything else is told by
+//! `posse agents validate` and `posse skills validate`.
+
+use posse::Definition;
+use posse::discovery::Why;
+use posse_agent::definition::{Level, Warning};
+use posse_domain::skill::Skill;
+
+use super::{Entry, Found, Standing, Unusable};
+use crate::output::note;
+use crate::text::plural;
+
+/// Most files that cannot be used and are told one by one.
+const UNUSABLE_SHOWN: usize = 3;
+/// Most names in one note.
+const NAMES_SHOWN: usize = 5;
+
+/// A file that was not even read.
+pub(super) fn passed_over(file: &str, why: &Why) -> Warning {
+    Warning { level: Level::Problem, file: file.to_owned(), line: None, problem: why.to_string(), fix: None }
+}
+
+impl Found {
+    /// Tells what a run should know that can reach all of this; `root` and `skill` are named by the person, so what is
+    /// odd about them is told too.
+    pub(crate) fn tell(&self, root: &Definition, skill: Option<&Skill>) {
+        let root = self.agents.iter().find(|entry| entry.counts() && entry.value.name == root.name);
+        let skill = skill.and_then(|skill| {
+            self.skills.iter().find(|entry| entry.counts() && entry.value.name == skill.name)
+        });
+        let of_root = root.iter().flat_map(|entry| &entry.warnings);
+        for warning in of_root.chain(skill.iter().flat_map(|entry| &entry.warnings)) {
+            note(&format!("note: {warning}"));
+        }
+        let wrong: Vec<&Unusable> = self.unusable.iter().filter(|unusable| unusable.is_wrong()).collect();
+        for first in wrong.iter().take(UNUSABLE_SHOWN).filter_map(|unusable| unusable.warnings.first()) {
+            note(&format!("note: {first}"));
+        }
+        if let Some(more) = wrong.len().checked_sub(UNUSABLE_SHOWN).filter(|more| *more > 0) {
+            let files = plural(more as u64, "more file");
+            note(&format!(
+                "note: {files} cannot be used; `posse agents validate` and `posse skills validate` say why"
+            ));
+        }
+        if let Some(text) = self.untrusted() {
+            note(&text);
+        }
+    }
+
+    /// What the project brings that the person has not trusted, in one line.
+    fn untrusted(&self) -> Option<String> {
+        let agents = self.agents.iter().filter_map(|entry| untrusted(entry, &entry.value.name));
+        let skills = self.skills.iter().filter_map(|entry| untrusted(entry, &entry.value.name));
+        let (waiting, limited): (Vec<_>, Vec<_>) = agents.chain(skills).partition(|(_, waits)| *waits);
+        let says = |names: &[(&str, bool)], what: &str| {
+            let shown: Vec<String> =
+                names.iter().take(NAMES_SHOWN).map(|(name, _)| format!("`{name}`")).collect();
+            let more = names.len().checked_sub(NAMES_SHOWN).filter(|more| *more > 0);
+            let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+            (!names.is_empty()).then(|| format!("{}{more} {what}", shown.join(", ")))
+        };
+        let parts = [
+            says(&limited, "of this project may use nothing without asking"),
+            says(&waiting, "of this project would take the place of another and is not used"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| {
+            format!("note: not trusted yet: {}; `posse trust` shows and trusts them", parts.join("; "))
+        })
+    }
+}
+
+/// The name of something that nobody trusted, and whether it waits for that.
+fn untrusted<'a, T>(entry: &Entry<T>, name: &'a str) -> Option<(&'a str, bool)> {
+    let waits = entry.standing == Standing::WaitsForTrust;
+    (!entry.trusted && (waits || entry.counts())).then_some((name, waits))
+}

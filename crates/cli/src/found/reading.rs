@@ -1,0 +1,153 @@
+//! Files become definitions and skills, as a run would take them or as a strict check does.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use posse::discovery::{Form, FoundFile, read_file};
+use posse::{Catalog, Decision, Definition};
+use posse_agent::definition::{
+    Loaded, Mention, ModelCheck, Reading, Warning, read_agent, read_skill, read_yaml_skill,
+};
+use posse_domain::skill::Skill;
+
+use super::{FoundPlace, Origin, Shown, notes};
+use crate::context::Context;
+use crate::error::CliError;
+use crate::launch::settle_model;
+use crate::trust::Trust;
+
+/// How files are read.
+#[derive(Clone, Copy)]
+pub(crate) enum How<'a> {
+    /// As a run takes them: what is trusted is told apart, and models have to be there if they are given.
+    AsRun(Option<&'a Catalog>),
+    /// As texts alone.
+    Strictly,
+}
+
+/// What a file turned out to be.
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// A definition.
+    Agent(Box<Definition>),
+    /// A skill.
+    Skill(Box<Skill>),
+}
+
+/// What came of a file.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(super) place: usize,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// What people are told it is called.
+    pub(crate) file: String,
+    pub(super) trusted: bool,
+    /// What it says; none if it cannot be used, and then a warning says why.
+    pub(crate) value: Option<Value>,
+    /// What is odd about it.
+    pub(crate) warnings: Vec<Warning>,
+    pub(super) mentions: Vec<Mention>,
+    pub(super) is_skill: bool,
+}
+
+/// Reads files, several at once.
+pub(super) struct Reader<'a> {
+    how: How<'a>,
+    context: &'a Context,
+    shown: &'a Shown,
+    tools: Vec<&'static str>,
+    /// Looked up when the first file of a project is met; most runs meet none.
+    trust: OnceLock<Result<Trust, CliError>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(how: How<'a>, context: &'a Context, shown: &'a Shown) -> Self {
+        Self { how, context, shown, tools: context.tool_names(), trust: OnceLock::new() }
+    }
+
+    /// What a file of this place says.
+    pub(super) fn read(&self, place: &FoundPlace, found: FoundFile) -> Read {
+        let FoundFile { place: number, path, real, form, content } = found;
+        let trusted = match (self.how, place.origin) {
+            (How::AsRun(_), Origin::Project) => self.trusts(&real, &content),
+            _ => true,
+        };
+        let file = self.shown.path(&path);
+        let (value, warnings, mentions) = self.understand(form, &path, &real, &content, &file, trusted);
+        Read { place: number, path, file, trusted, value, warnings, mentions, is_skill: form != Form::Agent }
+    }
+
+    fn trusts(&self, file: &Path, content: &[u8]) -> bool {
+        let trust = self.trust.get_or_init(|| Trust::load(self.context));
+        trust.as_ref().is_ok_and(|trust| trust.holds(file, content))
+    }
+
+    /// Whether it could be found out what the person trusts.
+    pub(super) fn finish(self) -> Result<(), CliError> {
+        self.trust.into_inner().transpose().map(drop)
+    }
+
+    fn understand(
+        &self,
+        form: Form,
+        path: &Path,
+        real: &Path,
+        content: &[u8],
+        file: &str,
+        trusted: bool,
+    ) -> (Option<Value>, Vec<Warning>, Vec<Mention>) {
+        let base = real.parent().unwrap_or(real);
+        let check = |name: &str| match self.how {
+            How::AsRun(Some(models)) => settle_model(name, base, models),
+            _ => Ok(name.to_owned()),
+        };
+        let check: &ModelCheck<'_> = &check;
+        let reading = Reading {
+            file,
+            known_tools: &self.tools,
+            default: if trusted { Decision::Allow } else { Decision::Ask },
+            model: matches!(self.how, How::AsRun(Some(_))).then_some(check),
+        };
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        match form {
+            Form::Agent => taken(read_agent(content, &stem, &reading), |value| Value::Agent(Box::new(value))),
+            Form::YamlSkill => {
+                taken(read_yaml_skill(content, &stem, &reading), |value| Value::Skill(Box::new(value)))
+            }
+            Form::SkillFolder => {
+                let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+                let skill = read_skill(content, &folder, base.to_str(), &reading);
+                taken(skill, |value| Value::Skill(Box::new(value)))
+            }
+        }
+    }
+}
+
+fn taken<T>(loaded: Loaded<T>, value: impl Fn(T) -> Value) -> (Option<Value>, Vec<Warning>, Vec<Mention>) {
+    (loaded.value.map(value), loaded.warnings, loaded.mentions)
+}
+
+/// Reads one file that a person named, strictly.
+pub(crate) fn read_path(path: &Path, form: Form, file: String, context: &Context) -> Read {
+    let shown = Shown::default();
+    let reader = Reader::new(How::Strictly, context, &shown);
+    let read = Read {
+        place: usize::MAX,
+        path: path.to_owned(),
+        file,
+        trusted: true,
+        value: None,
+        warnings: Vec::new(),
+        mentions: Vec::new(),
+        is_skill: form != Form::Agent,
+    };
+    match read_file(path) {
+        Err(why) => Read { warnings: vec![notes::passed_over(&read.file, &why)], ..read },
+        Ok(bytes) => {
+            let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            let (value, warnings, mentions) = reader.understand(form, path, &whole, &bytes, &read.file, true);
+            Read { value, warnings, mentions, ..read }
+        }
+    }
+}

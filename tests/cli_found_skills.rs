@@ -1,0 +1,123 @@
+//! Skills that are found on the machine: listed, shown, checked, and named by people.
+
+use serde_json::json;
+
+use crate::support::{Home, run_of};
+
+fn furnished() -> Home {
+    let home = Home::new();
+    home.write(
+        ".agents/skills/changelog/SKILL.md",
+        "---\nname: changelog\ndescription: Writes an entry of the changelog.\nargument-hint: VERSION\n---\n\
+         Write the entry for $ARGUMENTS.\n",
+    );
+    home.write_own(
+        ".claude/skills/review/SKILL.md",
+        "---\nname: review\ndescription: Reviews code.\ncontext: fork\nagent: Explore\nallowed-tools: Read, Grep\n\
+         max-iterations: 6\nmax-depth: 3\n---\nReview what you are given.\n",
+    );
+    home.write_own(
+        ".claude/skills/hidden/SKILL.md",
+        "---\nname: hidden\ndescription: Background knowledge.\nuser-invocable: false\n---\nKnow this.\n",
+    );
+    home.write_own(
+        ".config/posse/skills/digest.yaml",
+        "name: digest\ndescription: Makes it short.\nsystem_prompt: Make it short.\ntools: [read]\n",
+    );
+    home.write_own(
+        ".agents/skills/changelog/SKILL.md",
+        "---\nname: changelog\ndescription: Mine.\n---\nMine: $ARGUMENTS\n",
+    );
+    home.write(
+        "script.yaml",
+        "- when: {contains: 'Mine: 1.2'}\n  reply: {text: Mine was done.}\n- reply: {text: Plain.}\n",
+    );
+    home
+}
+
+#[test]
+fn the_list_tells_what_there_is_and_where_from() {
+    let home = furnished();
+    insta::assert_snapshot!(home.posse(&["skills"]).exits(0).screen(&home, "--------"));
+    let list = home.posse(&["skills", "--json"]).exits(0).json();
+    let names: Vec<_> =
+        list["skills"].as_array().expect("a list").iter().map(|skill| &skill["name"]).collect();
+    assert_eq!(names, ["changelog", "digest", "changelog", "hidden", "review"]);
+}
+
+#[test]
+fn one_is_shown_with_what_it_comes_to() {
+    let home = furnished();
+    insta::assert_snapshot!(
+        "skills_show_forked",
+        home.posse(&["skills", "show", "review"]).exits(0).screen(&home, "--------")
+    );
+    insta::assert_snapshot!(
+        "skills_show_inline",
+        home.posse(&["skills", "show", "/changelog"]).exits(0).screen(&home, "--------")
+    );
+    let unknown = home.posse(&["skills", "show", "reviw"]).exits(2);
+    assert!(unknown.stderr.contains("did you mean `review`?"), "{unknown:?}");
+}
+
+#[test]
+fn the_check_finds_what_is_wrong() {
+    let home = furnished();
+    home.posse(&["skills", "validate"]).exits(0);
+    home.write(".posse/skills/folder/SKILL.md", "---\nname: another\ndescription: d\n---\nx\n");
+    let done = home.posse(&["skills", "validate"]).exits(1);
+    assert!(done.stdout.contains(".posse/skills/folder/SKILL.md:"), "{done:?}");
+    home.posse(&["skills", "validate", ".agents/skills"]).exits(0);
+    home.posse(&["skills", "validate", ".posse/skills/folder"]).exits(1);
+}
+
+#[test]
+fn a_request_that_begins_with_a_skills_name_is_carried_out_by_it() {
+    let home = furnished();
+    let run = |args: &[&str]| {
+        let mut all = vec!["run", "--json", "--model", "scripted/script.yaml"];
+        all.extend_from_slice(args);
+        home.posse(&all).exits(0)
+    };
+    for args in [&["/changelog 1.2"][..], &["/Changelog", "1.2"], &["--skill", "changelog", "1.2"]] {
+        let done = run(args);
+        assert_eq!(done.result()["text"], "Mine was done.", "{args:?}: {done:?}");
+    }
+    // What is no skill's exact name is a request like any other.
+    for (request, near) in
+        [("/tmp/changelog is broken", false), ("/changelo 1.2", true), ("/hidden it", false)]
+    {
+        let done = run(&[request]);
+        assert_eq!(done.result()["text"], "Plain.", "{request}");
+        assert_eq!(done.stderr.contains("did you mean `/changelog`?"), near, "{request}: {done:?}");
+    }
+    let started = home.posse(&["ps", "--json", "-n", "1"]).exits(0).json();
+    assert_eq!(started["request"], "/hidden it", "the request stays as it was typed: {started}");
+}
+
+#[test]
+fn an_unknown_skill_is_a_mistake_with_the_nearest_name() {
+    let home = furnished();
+    let run = |args: &[&str]| home.posse(&[&["run", "--model", "scripted/script.yaml"], args].concat());
+    let done = run(&["--skill", "reviw", "x"]).exits(2);
+    assert!(done.stderr.contains("there is no skill `reviw` (did you mean `review`?)"), "{done:?}");
+    run(&["--skill", "review", "--plan", "plan.yaml"]).exits(2);
+}
+
+#[test]
+fn a_root_skill_says_how_deep_its_run_may_go() {
+    let home = furnished();
+    let depth = |args: &[&str]| {
+        let done =
+            home.posse(&[&["run", "--json", "--model", "scripted/script.yaml"], args].concat()).exits(0);
+        let events = home.posse(&["logs", "--json", &run_of(&done.result())]).exits(0).json_lines();
+        events[0]["detail"]["contract"]["context"]["max_depth"].clone()
+    };
+    home.write_own(
+        ".claude/skills/deep/SKILL.md",
+        "---\nname: deep\ndescription: d\nmax-depth: 3\n---\nGo deep.\n",
+    );
+    assert_eq!(depth(&["Plain."]), json!(2));
+    assert_eq!(depth(&["/deep"]), json!(3));
+    assert_eq!(depth(&["--max-depth", "1", "/deep"]), json!(1), "the run's own word goes before");
+}
