@@ -18,6 +18,7 @@ mod env;
 mod error;
 mod exit;
 mod found;
+mod hooks;
 mod ids;
 mod json;
 mod kept;

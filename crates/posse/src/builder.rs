@@ -9,6 +9,7 @@ use posse_engine::{Parts, Runtime, RuntimeOptions};
 use posse_host::sandbox::{Sandbox, SandboxOptions};
 use posse_models::{Catalog, Prices, Providers};
 use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
+use posse_tools::hooks::{CommandHooks, Hook};
 use posse_tools::{Hands, Outputs, Search};
 
 use crate::replaying::ReplayHome;
@@ -42,6 +43,7 @@ pub struct PosseBuilder {
     workspaces: Option<WorkspaceSettings>,
     search: Search,
     hooks: Option<Arc<dyn Hooks>>,
+    command_hooks: Vec<Hook>,
     options: RuntimeOptions,
 }
 
@@ -62,6 +64,7 @@ impl Default for PosseBuilder {
             workspaces: Some(WorkspaceSettings::default()),
             search: Search::default(),
             hooks: None,
+            command_hooks: Vec::new(),
             options: RuntimeOptions::default(),
         }
     }
@@ -199,6 +202,12 @@ impl PosseBuilder {
         self
     }
 
+    /// The same as commands that run in the sandbox, unless there are [hooks](Self::hooks) of the embedder's own.
+    pub fn command_hooks(mut self, hooks: Vec<Hook>) -> Self {
+        self.command_hooks = hooks;
+        self
+    }
+
     /// Opens it.
     pub fn open(self) -> Result<Posse, Error> {
         // What runs leave beside the journal: long outputs, and who is alive.
@@ -259,6 +268,12 @@ impl PosseBuilder {
         if let Some(workspaces) = &workspaces {
             hands.views = Arc::new(workspaces.clone());
         }
+        let commands = self.command_hooks;
+        let hooks = self.hooks.or_else(|| {
+            // Without hooks there is nobody to ask whether they want to hear of anything.
+            let hooks = (!commands.is_empty()).then(|| CommandHooks::new(hands.clone(), commands));
+            hooks.map(|hooks| Arc::new(hooks) as Arc<dyn Hooks>)
+        });
         let mut tools = posse_tools::builtin(hands);
         for tool in self.tools {
             tools.retain(|known| known.name != tool.name);
@@ -268,8 +283,7 @@ impl PosseBuilder {
         let tenant = self.options.tenant.clone();
         let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
         let workspaces = workspaces.map(|all| Arc::new(all) as Arc<dyn posse_engine::ports::Workspaces>);
-        let parts =
-            Parts { store, models, tools, system, workspaces, hooks: self.hooks, faults: self.faults };
+        let parts = Parts { store, models, tools, system, workspaces, hooks, faults: self.faults };
         Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared, files, replays))
     }
 }

@@ -83,7 +83,7 @@ pub use posse_models::{
     ProviderError, ProviderWords, Providers, Proxy, TextModels, ToolCalls, ollama_models, prices_taken,
     scripted,
 };
-pub use posse_tools::Search;
+pub use posse_tools::{Search, hooks};
 pub use replaying::{Recorded, replayed};
 pub use requests::Request;
 pub use waits::ProviderWait;

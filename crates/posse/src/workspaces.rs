@@ -399,21 +399,24 @@ impl WorkspaceViews for HostWorkspaces {
     }
 
     fn view(&self, call: &CallContext) -> WorkspaceView {
-        if !call.isolated {
-            return WorkspaceView::default();
-        }
-        let Ok(at_hand) = self.0.at_hand(call.agent.run().as_str()) else {
-            return WorkspaceView { isolation: Isolation::Own, ..WorkspaceView::default() };
+        let bare = self.bare(call);
+        let Some(at_hand) = self.0.at_hand(call.agent.run().as_str()).ok().filter(|_| call.isolated) else {
+            return bare;
         };
         // The attempt is part of the workspace's path: `<attempt>/files`.
         let attempt =
             call.workspace.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok());
         let layers = at_hand.space.layers(&call.agent.to_string(), attempt.unwrap_or(1), &at_hand.caches);
-        WorkspaceView {
-            isolation: Isolation::Own,
-            objects: Some(at_hand.space.objects_dir()),
-            caches: layers.unwrap_or_default(),
+        WorkspaceView { caches: layers.unwrap_or_default(), ..bare }
+    }
+
+    fn bare(&self, call: &CallContext) -> WorkspaceView {
+        if !call.isolated {
+            return WorkspaceView::default();
         }
+        let at_hand = self.0.at_hand(call.agent.run().as_str());
+        let objects = at_hand.ok().map(|at_hand| at_hand.space.objects_dir());
+        WorkspaceView { isolation: Isolation::Own, objects, caches: Vec::new() }
     }
 }
 

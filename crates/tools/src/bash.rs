@@ -9,7 +9,7 @@ use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::permission::{SPECIFIER_MAX_BYTES, still_protected};
 use posse_engine::ports::{
-    CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult, Urgency,
+    CallContext, EffectTool, Prepared, StopSignal, Tool, ToolFailure, ToolOutput, ToolResult, Urgency,
 };
 use posse_host::files::Beneath;
 use posse_host::process::{Captured, OutputLimits};
@@ -172,25 +172,29 @@ async fn run(hands: Hands, call: CallContext, view: WorkspaceView, wanted: Wante
         ..command
     };
     let mut running = hands.sandbox.start(turn, command).map_err(|error| no_result(&error))?;
-    let (ended, cut) = wait(&mut running, &call).await;
+    let (ended, cut) = wait(&mut running, &call.stop, call.limit).await;
     answer(&ended.map_err(|error| no_result(&error))?, &at, cut, call.limit)
 }
 
 /// Why a command was ended before it ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
+pub(crate) enum Cut {
     TimeLimit,
     Asked,
 }
 
 /// Waits for a command, and ends it when its time is up or somebody says so.
-async fn wait(running: &mut Running, call: &CallContext) -> (Result<Ended, SandboxError>, Option<Cut>) {
-    let (mut gently, mut at_once) = (call.stop.clone(), call.stop.clone());
+pub(crate) async fn wait(
+    running: &mut Running,
+    stop: &StopSignal,
+    limit: Duration,
+) -> (Result<Ended, SandboxError>, Option<Cut>) {
+    let (mut gently, mut at_once) = (stop.clone(), stop.clone());
     let cut = tokio::select! {
         biased;
         ended = running.ended() => return (ended, None),
         () = gently.at_least(Urgency::Gently) => Cut::Asked,
-        () = tokio::time::sleep(call.limit) => Cut::TimeLimit,
+        () = tokio::time::sleep(limit) => Cut::TimeLimit,
     };
     running.terminate();
     tokio::select! {
@@ -326,7 +330,7 @@ mod tests {
     use posse_domain::contract::ExecutionContext;
     use posse_domain::hash::Hash;
     use posse_domain::permission::{Approvals, PathRules};
-    use posse_engine::ports::{SeenFiles, StopSignal};
+    use posse_engine::ports::SeenFiles;
     use serde_json::json;
 
     use super::*;

@@ -16,6 +16,7 @@ mod delegate_to_agent;
 mod edit;
 mod glob;
 mod grep;
+pub mod hooks;
 mod input;
 mod list;
 mod outputs;

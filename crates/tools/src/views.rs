@@ -12,6 +12,8 @@ pub trait WorkspaceViews: fmt::Debug + Send + Sync {
     fn isolation(&self) -> Isolation;
     /// How the programs of a call see its workspace. Asked once for each call, before it waits for its turn.
     fn view(&self, call: &CallContext) -> WorkspaceView;
+    /// How programs see a workspace that is another agent's, or shared: without anything that is kept for its owner.
+    fn bare(&self, call: &CallContext) -> WorkspaceView;
 }
 
 /// How the programs of a call see its workspace.
@@ -56,6 +58,10 @@ impl WorkspaceViews for InPlace {
     }
 
     fn view(&self, _: &CallContext) -> WorkspaceView {
+        WorkspaceView::default()
+    }
+
+    fn bare(&self, _: &CallContext) -> WorkspaceView {
         WorkspaceView::default()
     }
 }

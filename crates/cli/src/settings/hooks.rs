@@ -80,7 +80,7 @@ pub(crate) struct Hook {
 /// A hook as `posse settings` shows it.
 #[derive(Serialize)]
 pub(super) struct ShownHook<'a> {
-    moment: String,
+    moment: &'static str,
     matcher: Option<&'a str>,
     command: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ impl Hook {
     /// The same for people and programs to read.
     pub(super) fn shown(&self) -> ShownHook<'_> {
         ShownHook {
-            moment: format!("{:?}", self.moment),
+            moment: self.moment.name(),
             matcher: self.matcher.as_deref(),
             command: &self.command,
             timeout: self.timeout_seconds,

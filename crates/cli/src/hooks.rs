@@ -1,0 +1,88 @@
+//! The hooks of the settings, ready to be run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use posse::hooks::{HOOK_TIMEOUT_DEFAULT, HOOK_TIMEOUT_MAX, HOOKS_MAX, Hook, Matcher};
+
+use crate::error::CliError;
+use crate::settings::Settings;
+use crate::settings::hooks::Hook as Written;
+
+/// Beginnings of a word that stand for the home directory.
+const HOMES: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
+
+/// What the settings say, checked: a hook that could never be heard is a mistake now and not at the first call.
+pub(crate) fn runnable(settings: &Settings, home: Option<&Path>) -> Result<Vec<Hook>, CliError> {
+    if settings.hooks.len() > HOOKS_MAX {
+        return Err(CliError::usage(format!("hooks: there are more than {HOOKS_MAX}")));
+    }
+    settings.hooks.iter().map(|hook| checked(hook, home)).collect()
+}
+
+fn checked(written: &Written, home: Option<&Path>) -> Result<Hook, CliError> {
+    let Written { moment, matcher, command, timeout_seconds, origin } = written;
+    let wrong = |problem: String| CliError::usage(format!("{origin}: hooks.{}: {problem}", moment.name()));
+    if command.trim().is_empty() {
+        return Err(wrong("the command is empty".to_owned()));
+    }
+    if command.contains('\0') {
+        return Err(wrong("the command contains a NUL byte, which no program can be given".to_owned()));
+    }
+    let timeout =
+        timeout_seconds.map_or(HOOK_TIMEOUT_DEFAULT, |seconds| Duration::from_secs(seconds.get().into()));
+    if timeout > HOOK_TIMEOUT_MAX {
+        let most = HOOK_TIMEOUT_MAX.as_secs();
+        return Err(wrong(format!("a timeout is in seconds, and at most {most}")));
+    }
+    Ok(Hook {
+        moment: *moment,
+        matcher: Matcher::parse(matcher.as_deref()).map_err(wrong)?,
+        command: command.clone(),
+        timeout,
+        files: home.map(|home| files(command, home)).unwrap_or_default(),
+        origin: origin.to_string(),
+    })
+}
+
+/// The files in the home directory that a command names: programs do not see that directory, and scripts live there.
+fn files(command: &str, home: &Path) -> Vec<PathBuf> {
+    let separates = |c: char| {
+        c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '&' | '|' | '(' | ')' | '<' | '>' | '=')
+    };
+    let whole = |word: &str| {
+        let beneath = HOMES.iter().find_map(|start| word.strip_prefix(start));
+        beneath.map_or_else(|| PathBuf::from(word), |rest| home.join(rest))
+    };
+    let mut files: Vec<PathBuf> =
+        command.split(separates).map(whole).filter(|path| path.starts_with(home) && path.is_file()).collect();
+    files.sort();
+    files.dedup();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_in_the_home_directory_are_found_however_they_are_written() {
+        let home = tempfile::tempdir().expect("a directory");
+        let dir = home.path().join("hooks");
+        std::fs::create_dir(&dir).expect("made");
+        for name in ["a.sh", "b.py"] {
+            std::fs::write(dir.join(name), "").expect("written");
+        }
+        let (a, b) = (dir.join("a.sh"), dir.join("b.py"));
+        let whole = format!("{} --strict", a.display());
+        for (command, expected) in [
+            ("~/hooks/a.sh", vec![a.clone()]),
+            ("\"$HOME/hooks/a.sh\" | python3 ${HOME}/hooks/b.py", vec![a.clone(), b.clone()]),
+            ("CONFIG=~/hooks/b.py ~/hooks/a.sh; ~/hooks/a.sh", vec![a.clone(), b]),
+            (whole.as_str(), vec![a]),
+            ("~/hooks ~/hooks/none.sh /etc/passwd ./check.sh", Vec::new()),
+        ] {
+            assert_eq!(files(command, home.path()), expected, "{command}");
+        }
+    }
+}

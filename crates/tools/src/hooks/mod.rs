@@ -1,0 +1,181 @@
+//! A person's hooks: commands that hear of what agents do, as JSON on their standard input, and may object.
+//!
+//! They run in the sandbox that `bash` runs in, see the files as the agent's own programs do, and are over, with all
+//! that they started, before anybody goes on. Several that hear of the same moment run one after the other, in the
+//! order of the settings, until one objects. What cannot be heard is an objection wherever something can still be kept
+//! from happening: a check that does not run must not look like one that passed.
+
+mod matcher;
+mod said;
+mod told;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use posse_domain::permission::still_protected;
+use posse_engine::ports::{HookAnswer, HookCall, Hooks, Moment, Reach, Urgency};
+use posse_host::process::OutputLimits;
+use posse_host::sandbox::{BoxedCommand, Ended, Exit};
+
+pub use self::matcher::Matcher;
+use self::said::Said;
+use crate::Hands;
+use crate::bash::{Cut, wait};
+use crate::outputs::plain_name;
+
+/// How long a hook may take if its settings do not say.
+pub const HOOK_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
+/// How long a hook may take at most.
+pub const HOOK_TIMEOUT_MAX: Duration = Duration::from_mins(10);
+/// Most hooks of one process.
+pub const HOOKS_MAX: usize = 256;
+/// Most bytes of an answer; a longer one is none.
+const ANSWER_MAX_BYTES: usize = 64 * 1024;
+/// Most bytes of standard error that are kept, for a reason.
+const ERRORS_MAX_BYTES: usize = 16 * 1024;
+/// The variable in which scripts that were written for other tools look for the project.
+const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
+
+/// One hook.
+#[derive(Debug, Clone)]
+pub struct Hook {
+    /// What it hears of.
+    pub moment: Moment,
+    /// Which tools or sub-agents it hears of.
+    pub matcher: Matcher,
+    /// What is run, by a shell.
+    pub command: String,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Files of the machine that it needs, shown to it where they are.
+    pub files: Vec<PathBuf>,
+    /// Where it was written, for whoever reads its objection.
+    pub origin: String,
+}
+
+/// Hooks that are commands.
+pub struct CommandHooks {
+    hands: Hands,
+    hooks: Arc<[Hook]>,
+}
+
+impl CommandHooks {
+    /// Runs these with the hands that tools have.
+    pub fn new(hands: Hands, hooks: impl IntoIterator<Item = Hook>) -> Self {
+        Self { hands, hooks: hooks.into_iter().take(HOOKS_MAX).collect() }
+    }
+}
+
+fn hears(hook: &Hook, moment: Moment, about: &str) -> bool {
+    hook.moment == moment && hook.matcher.matches(about)
+}
+
+impl Hooks for CommandHooks {
+    fn wants(&self, moment: Moment, about: &str) -> bool {
+        self.hooks.iter().any(|hook| hears(hook, moment, about))
+    }
+
+    fn tell(&self, call: HookCall) -> BoxFuture<'static, HookAnswer> {
+        let (hands, hooks) = (self.hands.clone(), self.hooks.clone());
+        Box::pin(async move {
+            let about = call.call.as_ref().map_or(&call.definition, |hooked| &hooked.tool);
+            let mut asked = None;
+            for (number, hook) in hooks.iter().enumerate().filter(|(_, hook)| hears(hook, call.moment, about))
+            {
+                match answer(hook, &call, said(&hands, hook, number, &call).await) {
+                    HookAnswer::Goes => {}
+                    asks @ HookAnswer::Asks(_) => asked = asked.or(Some(asks)),
+                    denied @ HookAnswer::Denied(_) => return denied,
+                }
+            }
+            asked.unwrap_or(HookAnswer::Goes)
+        })
+    }
+}
+
+/// What follows from what a hook said.
+fn answer(hook: &Hook, call: &HookCall, said: Said) -> HookAnswer {
+    let Hook { command, origin, .. } = hook;
+    let (agent, moment) = (&call.at.agent, call.moment.name());
+    match said {
+        Said::Goes => HookAnswer::Goes,
+        Said::Asks(reason) => HookAnswer::Asks(reason),
+        Said::Denied(reason) => HookAnswer::Denied(reason),
+        Said::Complained(problem) => {
+            tracing::warn!(agent_id = %agent, moment, hook = %origin, command, problem, "a hook failed and was passed over");
+            HookAnswer::Goes
+        }
+        Said::Unheard(problem) if call.moment.is_gate() => {
+            HookAnswer::Denied(format!("the hook of {origin} could not be heard: {problem}"))
+        }
+        Said::Unheard(problem) => {
+            tracing::warn!(agent_id = %agent, moment, hook = %origin, command, problem, "a hook could not be heard");
+            HookAnswer::Goes
+        }
+    }
+}
+
+/// Runs one hook to its end.
+async fn said(hands: &Hands, hook: &Hook, number: usize, call: &HookCall) -> Said {
+    if let Err(error) = hands.sandbox.level().await {
+        return Said::Unheard(error.to_string());
+    }
+    let at = &call.at;
+    let view = match call.reach {
+        Reach::Change | Reach::Look => hands.views.view(at),
+        Reach::Borrowed => hands.views.bare(at),
+    };
+    let mut stop = at.stop.clone();
+    let turn = tokio::select! {
+        turn = hands.sandbox.turn_with(&view.caches) => turn,
+        () = stop.at_least(Urgency::Gently) => return Said::Unheard("the agent is to end".to_owned()),
+    };
+    let cwd = view.shown_as(at).display().to_string();
+    let shell = ["bash", "--noprofile", "--norc", "-c", &hook.command];
+    let argv = ["env".to_owned(), format!("{PROJECT_VARIABLE}={cwd}")];
+    let argv = argv.into_iter().chain(shell.map(str::to_owned)).collect();
+    let command = view.command(argv, at);
+    let record = hands.outputs.as_ref().map(|outputs| {
+        let name = format!("{}-{}-{}-{number}", at.agent, call.moment.name(), plain_name(&at.call_id));
+        outputs.records(&at.agent).join(name)
+    });
+    let files = hook.files.iter().map(|file| (file.clone(), file.clone()));
+    let kept = |bytes| OutputLimits { head_bytes: bytes, tail_bytes: 0, spill: None, spill_bytes: 0 };
+    let command = BoxedCommand {
+        protected: still_protected(&at.approvals).map(str::to_owned).collect(),
+        network: at.network,
+        shown: command.shown.iter().cloned().chain(files).collect(),
+        record,
+        read_only: call.reach != Reach::Change,
+        input: Some(told::input(call, &cwd)),
+        output: kept(ANSWER_MAX_BYTES),
+        errors: Some(kept(ERRORS_MAX_BYTES)),
+        ..command
+    };
+    let mut running = match hands.sandbox.start(turn, command) {
+        Ok(running) => running,
+        Err(error) => return Said::Unheard(error.to_string()),
+    };
+    let limit = hook.timeout.min(HOOK_TIMEOUT_MAX);
+    match wait(&mut running, &at.stop, limit).await {
+        (_, Some(Cut::Asked)) => Said::Unheard("the agent is to end".to_owned()),
+        (_, Some(Cut::TimeLimit)) => {
+            Said::Unheard(format!("it took longer than {} s and was ended", limit.as_secs()))
+        }
+        (Err(error), None) => Said::Unheard(error.to_string()),
+        (Ok(ended), None) => heard(call.moment, &ended),
+    }
+}
+
+/// What a hook said that ended by itself.
+fn heard(moment: Moment, ended: &Ended) -> Said {
+    if ended.out_of_memory {
+        return Said::Unheard("its memory limit was reached".to_owned());
+    }
+    match ended.exit {
+        Exit::Code(code) => said::read(moment, code, &ended.output, ended.errors.as_ref()),
+        Exit::Signal(signal) => Said::Unheard(format!("it was ended by signal {signal}")),
+    }
+}
