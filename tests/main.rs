@@ -13,6 +13,7 @@ mod cli_found_agents;
 mod cli_found_skills;
 mod cli_gc;
 mod cli_help;
+mod cli_hooks;
 mod cli_hostile_project;
 mod cli_logs;
 mod cli_look;

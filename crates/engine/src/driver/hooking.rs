@@ -177,6 +177,23 @@ impl Driver {
         }
     }
 
+    /// Ends the hooks of a child whose work is refused; whether there are any. It is refused again once they have ended.
+    pub(super) fn ends_hooks_first(
+        &mut self,
+        id: &AgentId,
+        kind: FailKind,
+        code: Code,
+        reason: &str,
+    ) -> bool {
+        let session = self.sessions.get_mut(id).filter(|session| !session.hooks.is_empty());
+        let Some(session) = session else { return false };
+        for hooked in &session.hooks {
+            hooked.hurry(Urgency::AtOnce);
+        }
+        session.ending = Some(Failure { kind, code, reason: reason.to_owned(), report: None });
+        true
+    }
+
     /// After a crash: whether a child that waits for its merge waits for hooks first, or did and has nothing to merge.
     pub(super) fn hears_stop_again(&self, id: &AgentId) -> bool {
         let merging = self.run.open(id).is_some_and(|agent| agent.files.merging.is_some());

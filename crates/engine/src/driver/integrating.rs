@@ -312,6 +312,9 @@ impl Driver {
 
     /// Refuses a child's work, unless it is merged; whether it was refused.
     pub(super) fn reject_as(&mut self, child: &AgentId, kind: FailKind, code: Code, reason: String) -> bool {
+        if self.ends_hooks_first(child, kind, code, &reason) {
+            return true;
+        }
         let Some((id, body)) = self.run.reject(child, kind, code, reason) else { return false };
         self.emit(id, body);
         self.settled(child);

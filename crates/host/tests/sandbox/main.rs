@@ -7,6 +7,7 @@ mod isolated;
 mod kills;
 mod owners;
 mod processes;
+mod streams;
 mod users;
 
 use std::fs;
