@@ -527,7 +527,7 @@ impl Machine {
                 self.told.low = true;
                 self.inbox.push(text);
             }
-            // Beside the results that it is about, whether or not others are still to come.
+            // A hook's is read beside the results that it is about, whether or not others are still to come.
             Sender::Host(HostNote::Hook) => self.inbox.push(text),
             Sender::Host(note) => {
                 let mend = matches!(note, HostNote::SchemaMismatch | HostNote::CriteriaUnanswered);

@@ -23,7 +23,7 @@ use super::Driver;
 use super::calls::Answer;
 use super::effects::{Effect, Input};
 use super::place::Place;
-use super::session::{CallInFlight, CallStage, SeenDuringCall};
+use super::session::{CallInFlight, CallStage, SeenDuringCall, Start};
 use crate::integrate::Fact;
 use crate::ports::{
     CallContext, HookAnswer, HookCall, HookedCall, Moment, Reach, StopSignal, ToolFailure, Urgency,
@@ -153,7 +153,8 @@ impl Driver {
             return false;
         }
         let Some(session) = self.sessions.get_mut(id) else { return false };
-        !std::mem::replace(&mut session.told_of_start, true) && self.tell_hooks(id, About::Start, None, None)
+        let told = std::mem::replace(&mut session.start, Start::Told);
+        told == Start::Untold && self.tell_hooks(id, About::Start, None, None)
     }
 
     /// Whether hooks hear of a child's end before it is integrated.

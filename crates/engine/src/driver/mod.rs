@@ -46,7 +46,7 @@ use self::effects::{Effect, Input};
 pub(crate) use self::recover::OpenEvents;
 pub use self::replaying::Replay;
 use self::replaying::Replaying;
-use self::session::{Base, Calls, Keeping, Session};
+use self::session::{Base, Calls, Keeping, Session, Start};
 use crate::deltas::{DELTA_BATCH, DeltaHub};
 use crate::history::machine_of;
 use crate::integrate::Lane;
@@ -623,7 +623,7 @@ impl Driver {
             cursor: 0,
             calls: Calls::default(),
             hooks: Vec::new(),
-            told_of_start: false,
+            start: Start::Untold,
             last_activity: "agent.subagent_created",
             ending: None,
             place: self.known_place(id),

@@ -99,8 +99,8 @@ pub(crate) struct Session {
     pub(crate) calls: Calls,
     /// The hooks that have not answered yet.
     pub(crate) hooks: Vec<Hooked>,
-    /// Whether hooks were told that it is about to start.
-    pub(crate) told_of_start: bool,
+    /// Whether hooks have heard that it is about to start.
+    pub(crate) start: Start,
     /// The kind of its newest event.
     pub(crate) last_activity: &'static str,
     /// Why the attempt is ending, once it is.
@@ -117,6 +117,15 @@ pub(crate) struct Session {
     pub(crate) change: Option<ObjectId>,
     /// Whether its files are being kept, or for the root delivered.
     pub(crate) keeping: Keeping,
+}
+
+/// Whether hooks have heard of an agent's start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// They have not.
+    Untold,
+    /// They have, or are hearing of it.
+    Told,
 }
 
 /// The snapshot of its parent's files that a child starts from.

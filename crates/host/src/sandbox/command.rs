@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::SandboxError;
-use super::spec::{CacheSpec, CallSpec, Limits, Mode};
+use super::spec::{CacheSpec, CallSpec, Further, Limits, Mode};
 use super::view::View;
 use crate::process::OutputLimits;
 
@@ -160,8 +160,7 @@ impl BoxedCommand {
             limits,
             record: self.record.as_deref().map(text).transpose()?,
             read_only: self.read_only,
-            has_input: self.input.is_some(),
-            has_errors: self.errors.is_some(),
+            further: Further { input: self.input.is_some(), errors: self.errors.is_some() },
         })
     }
 

@@ -15,7 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
-use super::spec::{CallSpec, Layers, Mode, Over, Refused, TERMINATE, Told};
+use super::spec::{CallSpec, Further, Layers, Mode, Over, Refused, TERMINATE, Told};
 use super::{BoxedCommand, CacheShown, Inner, Isolation, SandboxError, Turn, Unavailable, init, wire};
 use crate::process::{Capture, Captured, OutputLimits};
 
@@ -335,8 +335,7 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
             limits: inner.options.limits,
             record: None,
             read_only: false,
-            has_input: false,
-            has_errors: false,
+            further: Further::default(),
         };
         let (call, theirs) = UnixStream::pair()?;
         let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };

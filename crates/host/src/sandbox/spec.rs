@@ -53,10 +53,17 @@ pub(super) struct CallSpec {
     pub(super) record: Option<String>,
     /// Whether the workspace can only be read.
     pub(super) read_only: bool,
-    /// Whether a descriptor for its standard input follows that of its output.
-    pub(super) has_input: bool,
-    /// Whether one for its standard error follows.
-    pub(super) has_errors: bool,
+    /// The descriptors that follow that of its output.
+    pub(super) further: Further,
+}
+
+/// Streams of a program that it need not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Further {
+    /// Its standard input.
+    pub(super) input: bool,
+    /// Its standard error, apart from its output.
+    pub(super) errors: bool,
 }
 
 /// A directory that appears in the workspace.

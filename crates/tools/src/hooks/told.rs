@@ -133,15 +133,15 @@ mod tests {
         serde_json::from_slice(&input(&call, "/workspace")).expect("JSON")
     }
 
-    fn call(tool: &str, input: Value, output: Option<&str>) -> Option<HookedCall> {
+    fn call(tool: &str, input: Value, output: Option<&str>) -> HookedCall {
         let (id, tool) = ("c1".to_owned(), tool.to_owned());
-        Some(HookedCall { id, tool, input, output: output.map(str::to_owned) })
+        HookedCall { id, tool, input, output: output.map(str::to_owned) }
     }
 
     #[test]
     fn a_hook_is_told_in_the_shape_that_scripts_know() {
         let edit = json!({"path": "a.rs", "old_text": "x", "new_text": "y"});
-        let told_of = told("k3f9ab2c.2", Moment::PreToolUse, call("edit", edit, None), None);
+        let told_of = told("k3f9ab2c.2", Moment::PreToolUse, Some(call("edit", edit, None)), None);
         let expected = json!({
             "session_id": "k3f9ab2c", "transcript_path": "", "cwd": "/workspace", "permission_mode": "default",
             "hook_event_name": "PreToolUse", "agent_id": "k3f9ab2c.2", "agent_type": "builder",
@@ -158,11 +158,11 @@ mod tests {
     #[test]
     fn what_came_of_a_call_and_of_a_sub_agent_is_told() {
         let bash = call("bash", json!({"command": "ls"}), Some("a\n[exit code 0]"));
-        let told_of = told("k3f9ab2c", Moment::PostToolUse, bash, None);
+        let told_of = told("k3f9ab2c", Moment::PostToolUse, Some(bash), None);
         assert_eq!(told_of["tool_response"]["stdout"], "a\n[exit code 0]");
         assert!(told_of.get("agent_id").is_none(), "as elsewhere, only sub-agents have one");
         let long = "ü".repeat(RESPONSE_MAX_BYTES);
-        let told_of = told("k3f9ab2c", Moment::PostToolUse, call("odd", json!({}), Some(&long)), None);
+        let told_of = told("k3f9ab2c", Moment::PostToolUse, Some(call("odd", json!({}), Some(&long))), None);
         assert_eq!(
             (told_of["tool_name"].as_str(), &told_of["tool_response"]["cut"]),
             (Some("odd"), &json!(true))

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::spec::{Broken, CallSpec, Mode, Over, Told};
+use super::spec::{Broken, CallSpec, Further, Mode, Over, Told};
 use super::wire;
 use guard::Guard;
 use record::Record;
@@ -114,10 +114,11 @@ struct Streams {
 impl Streams {
     /// The call's socket and its streams, of what came with it.
     fn of(spec: &CallSpec, fds: Vec<OwnedFd>) -> Option<(UnixStream, Self)> {
-        let expected = 2 + usize::from(spec.has_input) + usize::from(spec.has_errors);
+        let Further { input, errors } = spec.further;
+        let expected = 2 + usize::from(input) + usize::from(errors);
         let mut fds = Some(fds).filter(|fds| fds.len() == expected)?.into_iter();
         let (call, output) = (fds.next()?, fds.next()?);
-        let input = if spec.has_input { fds.next() } else { None };
+        let input = if input { fds.next() } else { None };
         Some((UnixStream::from(call), Self { input, output, errors: fds.next() }))
     }
 }
