@@ -71,12 +71,19 @@ impl Definitions {
             }
             definition
         };
-        let all: Self = builtin().into_iter().map(offer).chain(own).collect();
-        let made_out = |definition: &Definition| Definition {
-            spawns: definition.spawns.as_ref().map(|names| all.made_out(definition, names)),
-            ..definition.clone()
+        let mut all: Self = builtin().into_iter().map(offer).chain(own).collect();
+        let changed = |definition: &Arc<Definition>| {
+            let names = definition.spawns.as_ref()?;
+            let made_out = all.made_out(definition, names);
+            (made_out != *names).then(|| (definition.name.clone(), made_out))
         };
-        all.iter().map(|definition| made_out(definition)).collect()
+        let changed: Vec<(String, Vec<String>)> = all.iter().filter_map(changed).collect();
+        for (name, spawns) in changed {
+            if let Some(definition) = all.by_name.get_mut(&name) {
+                Arc::make_mut(definition).spawns = Some(spawns);
+            }
+        }
+        all
     }
 
     fn made_out(&self, of: &Definition, names: &[String]) -> Vec<String> {

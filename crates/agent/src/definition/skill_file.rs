@@ -1,5 +1,6 @@
 //! Skills: a `SKILL.md` with front matter, or one YAML file.
 
+use posse_domain::lifecycle::DELEGATE_TO_AGENT;
 use posse_domain::permission::RULES_MAX;
 use posse_domain::skill::{SKILL_NAME_MAX, Skill};
 
@@ -184,6 +185,10 @@ fn common(
         return None;
     }
     let sub_agents = references(fields.take("sub_agents"), Role::SubAgent, notes);
+    let delegates = sub_agents.as_ref().is_some_and(|names| !names.is_empty());
+    if delegates && !list.tools.iter().any(|tool| tool == DELEGATE_TO_AGENT) {
+        list.tools.push(DELEGATE_TO_AGENT.to_owned());
+    }
     let mut whole = |key: &str, least: u32| fields.take(key).and_then(|field| field.whole(least, notes));
     let max_iterations = whole("max-iterations", 1);
     let max_retries_per_tool = whole("max-retries-per-tool", 0);

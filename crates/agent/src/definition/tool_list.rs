@@ -1,5 +1,6 @@
 //! A list of tools as people write it: text, a list or a map, with what stands in brackets after a name.
 
+use posse_domain::lifecycle::DELEGATE_TO_AGENT;
 use posse_domain::permission::{Decision, Pattern, Rule};
 
 use super::builtin::{DELEGATE, coder_tools};
@@ -89,7 +90,7 @@ impl ToolList {
     /// spawning.
     pub(super) fn every(reading: &Reading<'_>) -> Vec<String> {
         let is_here = |tool: &String| reading.known_tools.contains(&tool.as_str());
-        let spawns = |tool: &String| DELEGATE.contains(&tool.as_str()) || tool == "delegate_to_agent";
+        let spawns = |tool: &String| DELEGATE.contains(&tool.as_str()) || tool == DELEGATE_TO_AGENT;
         coder_tools().into_iter().filter(|tool| is_here(tool) && !spawns(tool)).collect()
     }
 

@@ -210,6 +210,16 @@ fn a_yaml_skill_is_read_with_every_key() {
 }
 
 #[test]
+fn whoever_lists_sub_agents_has_the_tool_for_it() {
+    let tools = |sub_agents: &str| {
+        let text = format!("description: d\nsystem_prompt: x\ntools: [read]\nsub_agents: {sub_agents}\n");
+        load_yaml(&text).value.expect("skill").tools.map(|tools| tools.join(" "))
+    };
+    assert_eq!(tools("[other]").as_deref(), Some("read delegate_to_agent"));
+    assert_eq!(tools("[]").as_deref(), Some("read"));
+}
+
+#[test]
 fn a_yaml_skill_may_list_no_one() {
     let of = |value: &str| {
         let text = format!("description: d\nsystem_prompt: x\nsub_agents: {value}\n");

@@ -15,11 +15,17 @@ fn is_read(text: &str) -> bool {
     match parse(text).check(&world()) {
         Ok(plan) => !plan.steps.is_empty(),
         Err(problems) => {
-            let lines = text.lines().count().max(1) as u64 + 1;
+            // In YAML a carriage return ends a line too, with or without a line feed.
+            let lines = text.matches(['\n', '\r']).count() as u64 + 2;
             !problems.is_empty()
                 && problems.iter().all(|problem| problem.line.is_none_or(|line| line <= lines))
         }
     }
+}
+
+#[test]
+fn a_text_of_nothing_but_line_ends_is_a_problem() {
+    assert!(is_read("\r\r") && is_read("\n\n") && is_read(""));
 }
 
 proptest! {
