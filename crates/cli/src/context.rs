@@ -64,8 +64,6 @@ impl Context {
         let mut sandbox = self.sandbox(settings)?;
         show_skills(&mut sandbox, folders);
         builder = builder.sandbox(sandbox).search(search).workspaces(self.workspaces(settings)?);
-        builder =
-            builder.sandbox(self.sandbox(settings)?).search(search).workspaces(self.workspaces(settings)?);
         builder = builder.command_hooks(crate::hooks::runnable(settings, self.environment.home.as_deref())?);
         for tool in &self.extras.tools {
             builder = builder.tool(tool.clone());
