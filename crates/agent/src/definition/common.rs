@@ -4,7 +4,7 @@ use posse_domain::skill::DESCRIPTION_MAX_CHARS;
 use posse_domain::text::first_line;
 
 use super::fields::Field;
-use super::names::{reference, without_doubles};
+use super::names::{NAMES_MAX, reference, without_doubles};
 use super::notes::{Notes, quoted};
 use super::reading::{Reading, Role};
 use super::tool_list::EVERY;
@@ -84,9 +84,16 @@ pub(super) fn model(field: Option<Field>, reading: &Reading<'_>, notes: &mut Not
 
 /// A list of names of other files; `*` and `all` are every one there is.
 pub(super) fn references(field: Option<Field>, role: Role, notes: &mut Notes<'_>) -> Option<Vec<String>> {
-    let names = field?.names(notes)?;
-    let mut all = Vec::with_capacity(names.len());
-    for (name, line) in names {
+    let field = field?;
+    let (key, line) = (field.key.clone(), field.line);
+    let names = field.names(notes)?;
+    if names.len() > NAMES_MAX {
+        let problem =
+            format!("{key}: {} names, more than the {NAMES_MAX} accepted; the rest is left out", names.len());
+        notes.problem(line, problem, "remove what is not needed");
+    }
+    let mut all = Vec::new();
+    for (name, line) in names.into_iter().take(NAMES_MAX) {
         let name = if name.eq_ignore_ascii_case("all") { EVERY.to_owned() } else { reference(&name) };
         notes.mention(role, &name, line);
         all.push(name);

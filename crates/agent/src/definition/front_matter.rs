@@ -14,6 +14,8 @@ use crate::yaml::{self, Limits, Node, Value, YamlError};
 pub const DEFINITION_MAX_BYTES: usize = 512 * 1024;
 /// Largest front matter.
 const FRONT_MATTER_MAX_BYTES: usize = 64 * 1024;
+/// Most keys.
+const KEYS_MAX: usize = 256;
 /// Two or three levels are used; servers and hooks of other tools have some more.
 const LIMITS: Limits = Limits { nodes: 20_000, aliased_nodes: 1_000, depth: 32 };
 /// Lines after which a front matter without its first mark would have ended.
@@ -191,6 +193,11 @@ fn fields(text: &str, lines_before: u64, format: &Format, notes: &mut Notes<'_>)
         }
         Err(error) => tolerant::entries(text, lines_before, &error, format, notes)?,
     };
+    if entries.len() > KEYS_MAX {
+        let problem = format!("{} keys, more than the {KEYS_MAX} accepted", entries.len());
+        notes.problem(None, problem, "remove what is not needed");
+        return None;
+    }
     Some(Fields::new(entries, notes))
 }
 

@@ -3,6 +3,9 @@
 use super::fields::Field;
 use super::notes::{Notes, quoted};
 
+/// Most names of others that a file may give at one place.
+pub(super) const NAMES_MAX: usize = 1_000;
+
 /// Whether the text is a name: `[a-z0-9_-]`, at most `max` of them.
 pub(super) fn is_name(text: &str, max: usize) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';

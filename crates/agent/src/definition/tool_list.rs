@@ -5,7 +5,7 @@ use posse_domain::permission::{Decision, Pattern, Rule};
 
 use super::builtin::{DELEGATE, coder_tools};
 use super::fields::{Field, plain_text};
-use super::names::{reference, without_doubles};
+use super::names::{NAMES_MAX, reference, without_doubles};
 use super::notes::{Notes, quoted};
 use super::reading::{Reading, Role};
 use super::specifier::{Stars, patterns};
@@ -13,7 +13,7 @@ use super::tool_names::{ToolName, tool, unknown};
 use crate::yaml::Value;
 
 /// Most entries of a list.
-const ENTRIES_MAX: usize = 256;
+const ENTRIES_MAX: usize = 1_000;
 /// Names that stand for any definition or skill.
 pub(super) const EVERY: &str = "*";
 
@@ -81,6 +81,8 @@ pub(super) fn tools(
         }
     }
     list.narrow(narrowed);
+    list.spawns.truncate(NAMES_MAX);
+    list.skills.truncate(NAMES_MAX);
     list.tools = without_doubles(list.tools);
     Some(list)
 }

@@ -420,6 +420,21 @@ fn a_long_description_is_cut() {
 }
 
 #[test]
+fn keys_and_names_have_a_limit() {
+    let keys: Vec<String> = (0..300).map(|n| format!("key{n}: x")).collect();
+    let loaded = load(&with(&keys.join("\n")));
+    assert_eq!(loaded.value, None);
+    assert_eq!(
+        loaded.warnings[0].to_string(),
+        "a.md: 301 keys, more than the 256 accepted (remove what is not needed)"
+    );
+    let names: Vec<String> = (0..2_000).map(|n| format!("n{n}")).collect();
+    let read = one(&with(&format!("tools: Task({})\nskills: [{}]", names.join(", "), names.join(", "))));
+    assert_eq!(read.spawns.map(|spawns| spawns.len()), Some(1_000));
+    assert_eq!(read.skills.map(|skills| skills.len()), Some(1_000));
+}
+
+#[test]
 fn warnings_have_a_limit_and_the_last_stays() {
     let keys: Vec<String> = (0..200).map(|n| format!("key{n}: x")).collect();
     let loaded = load(&format!("---\n{}\n---\n", keys.join("\n")));
