@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Home, run_of};
+use crate::support::{Done, Home, run_of};
 
 /// There is no run whose id would have to be hidden.
 const NO_RUN: &str = "(no run)";
@@ -25,10 +25,10 @@ fn disagreement() -> Home {
     home
 }
 
-fn settings(home: &Home, args: &[&str]) -> crate::support::Done {
+fn settings(home: &Home, args: &[&str]) -> Done {
     let mut command = home.command(&[&["settings"], args].concat());
     command.env("POSSE_AGENT__PARALLEL", "4");
-    crate::support::Done::of(command).exits(0)
+    Done::of(command).exits(0)
 }
 
 #[test]
@@ -63,6 +63,24 @@ fn programs_get_the_same_as_people() {
     assert_eq!(row("agent.max_agents")["from"], "default");
     assert_eq!(row("proxy")["unused"][0]["why"], "a project cannot say it, only your own settings can");
     assert_eq!(row("search.key")["value"], "set");
+    assert!(!report.to_string().contains("canary"), "{report}");
+}
+
+#[test]
+fn keys_and_the_proxy_of_the_environment_are_shown_by_the_names_of_their_variables() {
+    let home = Home::new();
+    home.write_settings("search: {provider: brave}\n");
+    let mut command = home.command(&["settings", "--json"]);
+    command.env("ANTHROPIC_API_KEY", "canary").env("BRAVE_API_KEY", "canary");
+    command.env("HTTPS_PROXY", "http://me:canary@proxy.example:3128");
+    let report = Done::of(command).exits(0).json();
+    let value = |key: &str| -> Value {
+        let rows = report["settings"].as_array().expect("rows");
+        rows.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{key}"))["value"].clone()
+    };
+    assert_eq!(value("providers.anthropic.key"), "set in ANTHROPIC_API_KEY");
+    assert_eq!(value("search.key"), "set in BRAVE_API_KEY");
+    assert_eq!(value("proxy"), "http://…@proxy.example:3128");
     assert!(!report.to_string().contains("canary"), "{report}");
 }
 
@@ -189,7 +207,7 @@ fn a_project_lowers_the_depth_and_never_raises_it() {
         ];
         let mut command = home.command(&run);
         command.envs(variables.iter().copied());
-        let result = crate::support::Done::of(command).exits(0).result();
+        let result = Done::of(command).exits(0).result();
         let show = home.posse(&["show", "--json", &run_of(&result)]).json();
         show["by_depth"].as_array().expect("depths").len() - 1
     };
@@ -280,7 +298,7 @@ fn a_key_in_the_wrong_place_and_a_variable_with_a_typo_are_named() {
     ] {
         let mut command = home.command(&["run", "--model", "scripted/script.yaml", "x"]);
         command.env(name, value);
-        let failed = crate::support::Done::of(command).exits(2).stderr;
+        let failed = Done::of(command).exits(2).stderr;
         assert!(failed.starts_with(&format!("error: {name}: ")) && failed.contains(part), "{failed}");
     }
 }

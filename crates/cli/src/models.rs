@@ -127,19 +127,26 @@ pub(crate) fn problem(origin: &str, error: &ProviderError) -> CliError {
     if error.is_about_key() { CliError::unauthenticated(message) } else { CliError::usage(message) }
 }
 
+/// The first of two spellings of a variable that is set.
+fn variable(names: [&'static str; 2], context: &Context) -> Option<(&'static str, String)> {
+    let set = |name: &&str| {
+        let found = context.environment.variables.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
+    };
+    names.iter().find_map(|name| Some((*name, set(name)?)))
+}
+
+/// The proxy of the environment: the variable, and what it says.
+pub(crate) fn usual_proxy(context: &Context) -> Option<(&'static str, String)> {
+    variable(HTTPS_PROXY, context)
+}
+
 /// The HTTP of models: through the proxy of the settings, else that of the environment.
 fn http(settings: &Settings, context: &Context) -> Result<Http, CliError> {
-    let variable = |names: [&'static str; 2]| {
-        let set = |name: &&str| {
-            let found = context.environment.variables.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
-        };
-        names.iter().find_map(|name| Some((*name, set(name)?)))
-    };
     let said = settings.proxy.as_ref().map(|proxy| (proxy.origin.to_string(), proxy.value.clone()));
-    let said = said.or_else(|| variable(HTTPS_PROXY).map(|(name, url)| (name.to_owned(), url)));
+    let said = said.or_else(|| usual_proxy(context).map(|(name, url)| (name.to_owned(), url)));
     let Some((origin, url)) = said else { return Ok(Http::new()) };
-    let except = variable(NO_PROXY).map_or_else(String::new, |(_, hosts)| format!(",{hosts}"));
+    let except = variable(NO_PROXY, context).map_or_else(String::new, |(_, hosts)| format!(",{hosts}"));
     let proxy = Proxy { url, except: Some(format!("{OWN_MACHINE}{except}")) };
     // Not with what the library says: a proxy's address may have a password in it.
     Http::through(&proxy).map_err(|_| {

@@ -37,7 +37,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
         let started = async {
             let signals = Signals::listen()?;
             let launch = read_launch()?;
-            let settings = Settings::resolve(context, launch.dir())?;
+            let settings = Settings::resolve(context, &context.environment.cwd.join(launch.dir()))?;
             let models = models::catalog(&settings, launch.base_url.as_ref(), context)?;
             let posse = context.open_with_skills(models, &settings, &launch.skill_folders)?;
             let apply = launch.apply;

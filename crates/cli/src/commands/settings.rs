@@ -9,8 +9,9 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::models::usual_proxy;
 use crate::output::{Output, note};
-use crate::settings::entries::Entry;
+use crate::settings::entries::{Entry, without_secrets};
 use crate::settings::keys::{self, KEYS};
 use crate::settings::project::{ProjectFile, counts};
 use crate::settings::{Origin, Resolved, Settings, schema};
@@ -88,7 +89,7 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
         user_file: context.environment.settings_file.as_deref(),
         project_file: resolved.project.as_ref().map(|project| project.path.as_path()),
         project_trust: resolved.project.as_ref().map(|project| project.standing),
-        settings: rows(&resolved),
+        settings: rows(&resolved, context),
         notes: &resolved.notes,
     };
     if args.json {
@@ -105,8 +106,9 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
 }
 
 /// Every key, in the order of the table; those that nobody said with their default.
-fn rows(resolved: &Resolved) -> Vec<Row> {
+fn rows(resolved: &Resolved, context: &Context) -> Vec<Row> {
     let counting = resolved.settings.entries();
+    let usual = usual(resolved, context);
     let unused = unused(resolved, &counting);
     let mut rows = Vec::new();
     for (key, _) in KEYS {
@@ -117,6 +119,13 @@ fn rows(resolved: &Resolved) -> Vec<Row> {
             value: entry.value.clone(),
             origin: entry.origin.to_string(),
             from: from(&entry.origin, resolved.project.as_ref()),
+            unused: Vec::new(),
+        }));
+        rows.extend(usual.iter().filter(|(known, ..)| *known == key).map(|(_, name, value, variable)| Row {
+            key: name.clone(),
+            value: value.as_str().into(),
+            origin: variable.clone(),
+            from: "variable",
             unused: Vec::new(),
         }));
         if rows.len() == before {
@@ -136,6 +145,31 @@ fn rows(resolved: &Resolved) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// What is taken from the usual variables of others: keys and the proxy. A key of the table each, with the name of the row,
+/// what is shown and the variable.
+fn usual(resolved: &Resolved, context: &Context) -> Vec<(&'static str, String, String, String)> {
+    let variables = &context.environment.variables;
+    let providers = resolved.settings.providers.providers(variables);
+    let mut usual = Vec::new();
+    for name in providers.names() {
+        let origin = providers.key_origin(name).ok().flatten();
+        if let Some(variable) = origin.filter(|origin| variables.iter().any(|(known, _)| known == origin)) {
+            let shown = format!("set in {variable}");
+            usual.push(("providers", format!("providers.{name}.key"), shown, variable));
+        }
+    }
+    if let Some(variable) = resolved.settings.search.key_variable(variables) {
+        let shown = format!("set in {variable}");
+        usual.push(("search.key", "search.key".to_owned(), shown, variable.to_owned()));
+    }
+    if resolved.settings.proxy.is_none()
+        && let Some((variable, url)) = usual_proxy(context)
+    {
+        usual.push(("proxy", "proxy".to_owned(), without_secrets(&url), variable.to_owned()));
+    }
+    usual
 }
 
 /// What was said and does not count, by its key.

@@ -82,7 +82,7 @@ impl Settings {
 }
 
 /// An address without the parts in which people put passwords and keys.
-pub(super) fn without_secrets(url: &str) -> String {
+pub(crate) fn without_secrets(url: &str) -> String {
     let (plain, query) = url.split_once('?').map_or((url, ""), |(plain, _)| (plain, "?…"));
     let (scheme, rest) = plain.split_once("://").unwrap_or(("", plain));
     let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));

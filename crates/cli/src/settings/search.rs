@@ -11,6 +11,10 @@ use super::said::{Said, sourced};
 use super::{Origin, Sourced};
 use crate::error::CliError;
 
+/// The usual variables of keys.
+const BRAVE_KEY: &str = "BRAVE_API_KEY";
+const TAVILY_KEY: &str = "TAVILY_API_KEY";
+
 /// Who is asked when an agent searches the web.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -130,11 +134,11 @@ impl SearchSettings {
                 };
                 Search::searxng(url.ok_or_else(missing)?)
             }
-            Provider::Brave => match self.key("BRAVE_API_KEY", variables) {
+            Provider::Brave => match self.key(BRAVE_KEY, variables) {
                 Ok(key) => Search::brave(key, url),
                 Err(name) => return Ok(without_key("brave", name)),
             },
-            Provider::Tavily => match self.key("TAVILY_API_KEY", variables) {
+            Provider::Tavily => match self.key(TAVILY_KEY, variables) {
                 Ok(key) => Search::tavily(key, url),
                 Err(name) => return Ok(without_key("tavily", name)),
             },
@@ -143,6 +147,17 @@ impl SearchSettings {
             let origin = self.url.as_ref().map_or(&provider.origin, |url| &url.origin);
             CliError::usage(format!("{origin}: search.url {problem}"))
         })
+    }
+
+    /// The variable that the key of the named provider is taken from, if it is there.
+    pub(crate) fn key_variable<'a>(&'a self, variables: &'a [(String, String)]) -> Option<&'a str> {
+        let usual = match self.provider.as_ref()?.value {
+            Provider::Searxng => return None,
+            Provider::Brave => BRAVE_KEY,
+            Provider::Tavily => TAVILY_KEY,
+        };
+        let name = self.key_env.as_ref().map_or(usual, |name| name.value.as_str());
+        (self.key.is_none() && self.key(usual, variables).is_ok()).then_some(name)
     }
 
     /// The key, or the name of the variable that lacks it.
