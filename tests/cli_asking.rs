@@ -11,7 +11,7 @@ use crate::cli_permissions::check_explained;
 use crate::support::Home;
 
 /// A command on a terminal of its own, with somebody at the keyboard.
-struct Terminal {
+pub(crate) struct Terminal {
     child: Child,
     screen: File,
     written: String,
@@ -19,7 +19,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn open(mut command: Command) -> Self {
+    pub(crate) fn open(mut command: Command) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&terminal).expect("granted");
         unlockpt(&terminal).expect("unlocked");
@@ -32,7 +32,7 @@ impl Terminal {
 
     /// Reads on until this is written, after what was waited for before; gives what stands in between.
     #[track_caller]
-    fn until(&mut self, text: &str) -> String {
+    pub(crate) fn until(&mut self, text: &str) -> String {
         loop {
             if let Some(at) = self.written[self.seen..].find(text) {
                 let from = self.seen;
@@ -56,11 +56,11 @@ impl Terminal {
         }
     }
 
-    fn types(&mut self, line: &str) {
+    pub(crate) fn types(&mut self, line: &str) {
         self.screen.write_all(line.as_bytes()).expect("typed");
     }
 
-    fn ends(mut self) -> (String, Option<i32>) {
+    pub(crate) fn ends(mut self) -> (String, Option<i32>) {
         while self.read() {}
         let code = self.child.wait().expect("it ends").code();
         (self.written.clone(), code)

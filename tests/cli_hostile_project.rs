@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -187,13 +187,33 @@ fn nothing_of_a_hostile_project_is_run_or_asked_before_it_is_trusted() {
     {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
-    for args in
-        [&["settings"][..], &["settings", "--json"], &["trust", "--list"], &["ps"], &["gc", "--dry-run"]]
-    {
+    for args in [
+        &["agents"][..],
+        &["agents", "show", "coder"],
+        &["skills"],
+        &["skills", "show", "helpful"],
+        &["settings"],
+        &["settings", "--json"],
+        &["trust", "--list"],
+        &["ps"],
+        &["gc", "--dry-run"],
+    ] {
         ground.is_inert(args, &[]).exits(0);
     }
-    // What is missing on this machine is not what is asked here.
+    // What is missing on this machine, or odd about the files, is not what is asked here.
     ground.is_inert(&["doctor"], &[OLLAMA_PORT]);
+    ground.is_inert(&["agents", "validate"], &[]);
+    ground.is_inert(&["skills", "validate"], &[]);
+}
+
+#[test]
+fn a_skill_that_is_named_before_it_is_trusted_runs_nothing_by_itself() {
+    let ground = Ground::new();
+    for skill in [&["--skill", "helpful", "go"][..], &["/helpful go"]] {
+        let run = ground.is_inert(&[&RUN[..4], skill].concat(), &[]);
+        // Whatever becomes of the run: it was begun, and its model answered.
+        assert!(run.json_lines().iter().any(|event| event["kind"] == "agent.model_replied"), "{run:#?}");
+    }
 }
 
 #[test]
@@ -214,6 +234,8 @@ fn no_key_of_a_person_goes_where_a_project_wants_it() {
         String::from_utf8_lossy(&read[..length]).into_owned()
     });
     ground.is_inert(&["run", "--model", "lab/x", "hello"], &[address.port()]).exits(4);
+    // Whoever still waits for a caller need not: what it then reads is no key.
+    drop(TcpStream::connect(address));
     assert!(answering.join().expect("no panic").contains("canary"), "the person's own provider is asked");
 }
 
@@ -226,17 +248,30 @@ workspace: {setup: sh ./evil-run}
 hooks: {PreToolUse: [{hooks: [{type: command, command: sh ./evil-hook}]}]}
 ";
     ground.home.write(SETTINGS, tame);
+    let agent = "---\nname: coder\ndescription: Ours.\ntools: Bash, Read\n---\nWork.\n";
+    ground.home.write(".posse/agents/coder.md", agent);
+    let standing = || {
+        let all = ground.is_inert(&["agents", "--json"], &[]).exits(0).json();
+        let all = all["agents"].as_array().expect("agents").iter();
+        let of_project = all.filter(|one| one["name"] == "coder" && one["origin"] == "project");
+        of_project.map(|one| one["standing"].as_str().expect("a standing").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(standing(), ["waits_for_trust"]);
     ground.is_inert(&RUN, &[]).exits(0);
     let shown = ground.is_inert(&["trust", "--yes"], &[]).exits(0).stdout;
     assert!(shown.contains("workspace.setup: runs sh ./evil-run"), "{shown}");
     let (done, trace) = ground.traced(&RUN);
     done.exits(0);
     assert!(trace.started("evil-run"), "the set-up is run: {:#?}", trace.started);
+    assert!(trace.started("evil-hook"), "the hook is asked: {:#?}", trace.started);
     assert!(trace.ports.is_empty());
+    assert_eq!(standing(), ["used"]);
     ground.home.write(SETTINGS, &format!("{tame}# changed\n"));
     ground.is_inert(&RUN, &[]).exits(0);
     ground.home.write(SETTINGS, tame);
     assert!(ground.traced(&RUN).1.started("evil-run"), "the trusted content is trusted again");
+    ground.home.write(".posse/agents/coder.md", &format!("{agent}Work harder.\n"));
+    assert_eq!(standing(), ["waits_for_trust"], "each file for itself");
     ground.is_inert(&["trust", "--revoke"], &[]).exits(0);
     ground.is_inert(&RUN, &[]).exits(0);
 }

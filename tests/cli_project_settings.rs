@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::cli_asking::Terminal;
 use crate::support::{Done, Home, run_of};
 
 /// There is no run whose id would have to be hidden.
@@ -151,6 +152,22 @@ fn exactly_what_was_shown_is_trusted_and_a_change_asks_again() {
     let taken = home.posse(&["trust", "--revoke"]).exits(0).stdout;
     assert!(taken.starts_with("taken back from 4 files"), "{taken}");
     assert_eq!(standings(), ["settings new", "agent new", "skill new", "servers new"]);
+}
+
+#[test]
+fn only_a_clear_yes_at_a_terminal_is_trust() {
+    let home = Home::new();
+    home.write(SETTINGS, "workspace: {setup: make deps}\n");
+    for (typed, said) in
+        [("\n", "nothing was trusted"), ("maybe\n", "nothing was trusted"), ("y\n", "trusted: 1 file")]
+    {
+        let mut terminal = Terminal::open(home.command(&["trust"]));
+        let shown = terminal.until("exactly as shown? [y/N] ");
+        assert!(shown.contains("runs make deps"), "{shown}");
+        terminal.types(typed);
+        let (written, code) = terminal.ends();
+        assert!(written.contains(said) && code == Some(0), "{typed:?}: {written}");
+    }
 }
 
 #[test]

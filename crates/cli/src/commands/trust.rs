@@ -125,9 +125,9 @@ fn asked(files: usize) -> Result<bool, CliError> {
         return Err(CliError::usage("nobody can be asked here, and nothing was trusted")
             .hint("read what is shown above, then say it with --yes"));
     }
-    write_out(&format!("trust {} exactly as shown? [y/N] ", plural(files as u64, "file")));
     // Whatever was typed before the question stood there is no answer to it.
     let _ = tcflush(&stdin, QueueSelector::IFlush);
+    write_out(&format!("trust {} exactly as shown? [y/N] ", plural(files as u64, "file")));
     let mut line = String::new();
     let read = stdin.lock().read_line(&mut line);
     read.map_err(|error| CliError::failed(format!("the terminal cannot be read: {error}")))?;

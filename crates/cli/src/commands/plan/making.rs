@@ -87,6 +87,7 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
         None => None,
     };
     let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
+    Settings::resolve_and_tell(context, Path::new(&dir))?;
     let found = Found::load(Path::new(&dir), Some(&models::usual(context)?), context)?;
     let judge = Judge::new(&args.known, &found, context)?;
     match ask_planner(&goal, args, &judge, found, context)? {
