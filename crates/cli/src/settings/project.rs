@@ -21,6 +21,8 @@ use crate::limit::Measured;
 use crate::places;
 use crate::trust::{Standing, Trust};
 
+/// Most warnings about keys that never count; a project may write any number of them.
+const WARNINGS_MAX: usize = 10;
 /// Milliseconds of a second.
 const SECOND_MS: u64 = 1_000;
 
@@ -117,6 +119,10 @@ impl ProjectFile {
                 }
                 _ => {}
             }
+        }
+        if let Some(more) = notes.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
+            notes.truncate(WARNINGS_MAX);
+            notes.push(format!("warning: {more} more are ignored; `posse settings` shows them"));
         }
         if !waiting.is_empty() {
             let standing = match self.standing {
