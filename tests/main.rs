@@ -31,6 +31,7 @@ mod cli_salvage;
 mod cli_send;
 mod cli_settings;
 mod cli_signals;
+mod cli_skills;
 mod cli_store;
 mod cli_terminal;
 mod cli_web;

@@ -1,9 +1,11 @@
 //! Skills: delegated to, forked, taken in, and what their sub-agents are.
 
+use std::time::Duration;
+
 use posse_agent::conversation::Message;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
-use posse_domain::event::EventBody;
+use posse_domain::event::{EffectClass, EventBody};
 use posse_domain::permission::Decision;
 use posse_domain::skill::{Catalogue, Skill};
 use posse_engine::RunSpec;
@@ -11,7 +13,7 @@ use posse_engine::ports::ModelRequest;
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
-use crate::tools::Gate;
+use crate::tools::{Gate, slow_to_act};
 use crate::world::{Ended, World, definition, definitions, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -415,4 +417,40 @@ async fn a_forked_skill_that_fails_says_so_with_its_trace() {
     let (ok, result) = ended.result("0");
     assert!(!ok);
     assert_eq!(result, "MODEL_ERROR: Failed: the model broke\n\nFull trace: 1");
+}
+
+/// A turn is one model call and its tool calls; both count, waiting for children does not.
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_a_turn_ends_the_attempt_as_a_timeout() {
+    let hasty = Skill { turn_timeout_ms: Some(1_000), ..skill("hasty") };
+    let slow = |ms| Duration::from_millis(ms);
+    // The model takes longer than the turn may.
+    let world = World::new(move |request| match request.depth {
+        0 if request.turn == 1 => text("").calls([delegate("hasty", "Go.")]),
+        0 => text("done"),
+        _ => text("late").latency(slow(1_500)),
+    })
+    .in_virtual_time();
+    let ended = world.run(spec(&world, [hasty.clone()])).await;
+    let error = json_of(&ended.result("0").1)["error"].as_str().expect("text").to_owned();
+    assert!(error.starts_with("TIMEOUT: ") && error.contains("no reply within 1000 ms"), "{error}");
+    assert_eq!(world.asked_by("1").len(), 2, "it is tried again, as every timeout is");
+    // The model and its tool together do, and each of them alone does not.
+    let gate = Gate::closed();
+    let world = World::new(move |request| match (request.depth, request.turn) {
+        (0, 1) => text("").calls([delegate("hasty", "Go.")]),
+        (0, _) => text("done"),
+        (_, 1) => text("").call("hold", json!({})).latency(slow(600)),
+        _ => text("never"),
+    })
+    .with_tool(|outside| slow_to_act("hold", EffectClass::Read, outside, &gate))
+    .in_virtual_time();
+    let mut spec = spec(&world, [hasty]);
+    let general = spec.definitions.iter_mut().find(|kind| kind.name == "general").expect("general");
+    general.tools.push("hold".to_owned());
+    let ended = world.run(spec).await;
+    let held = &ended.results("1")[0];
+    assert_eq!(held.2, "TIMEOUT: the call took longer than 400 ms and was ended");
+    let error = json_of(&ended.result("0").1)["error"].as_str().expect("text").to_owned();
+    assert!(error.starts_with("TIMEOUT: ") && error.contains("turn 1 took longer than 1000 ms"), "{error}");
 }
