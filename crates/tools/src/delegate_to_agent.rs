@@ -51,6 +51,8 @@ impl RequestTool for Delegate {
             title: format!("skill {skill}"),
             skill: Some(skill),
             extra_context,
+            // Its answer is the result.
+            background: Some(false),
             timeout_ms: check.at_least_one("timeout_ms", timeout_ms)?,
             ..SpawnRequest::default()
         })))

@@ -146,7 +146,7 @@ impl RequestTool for Task {
             definition: check.text("subagent_type", input.subagent_type, NAME_MAX_BYTES)?,
             prompt: check.text("prompt", input.prompt, PROMPT_MAX_BYTES)?,
             title: title(check, input.description)?,
-            background: input.run_in_background.unwrap_or(false),
+            background: input.run_in_background,
             max_turns: check.at_least_one("max_turns", input.max_turns)?,
             timeout_ms: check.at_least_one("timeout_ms", input.timeout_ms)?,
             budget: input.budget.map(|budget| budget.read(check)).transpose()?,

@@ -179,7 +179,7 @@ impl Run {
             definition: wanted.agent.clone(),
             prompt: wanted.description.clone(),
             title: wanted.title.clone(),
-            background: true,
+            background: Some(true),
             max_turns: wanted.max_turns,
             timeout_ms: wanted.timeout_ms,
             budget: Some(wanted.budget),

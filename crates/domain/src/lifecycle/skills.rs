@@ -172,7 +172,7 @@ impl Run {
             prompt: step.map(|step| step.description.clone()).unwrap_or_default(),
             title: step.map(|step| step.title.clone()).unwrap_or_default(),
             // No call of the root waits for it.
-            background: true,
+            background: Some(true),
             required: true,
             ..SpawnRequest::default()
         };

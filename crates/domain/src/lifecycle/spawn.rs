@@ -50,8 +50,8 @@ pub struct SpawnRequest {
     pub prompt: String,
     /// Three to five words, for display.
     pub title: String,
-    /// Whether the caller goes on without waiting.
-    pub background: bool,
+    /// Whether the caller goes on without waiting; none leaves that to the definition.
+    pub background: Option<bool>,
     /// Fewer turns.
     pub max_turns: Option<u32>,
     /// A shorter attempt.
@@ -142,7 +142,7 @@ impl Run {
             root_id: self.id.root(),
             turn_limit: contract.execution.max_turns,
             call_id: from.call_id.to_owned(),
-            background: request.background,
+            background: request.background.unwrap_or(wanted.kind.definition.background),
             writer,
             contract_hash: contract.hash(),
             contract,

@@ -152,7 +152,7 @@ impl Driver {
         if !self.seat_child(child) {
             return;
         }
-        if request.background {
+        if self.run.open(child).is_some_and(|agent| agent.background) {
             let text = format!(
                 "Started in the background.\n- task_id: {}\n- type: {}\n- description: {}\n\nIts result reaches you as a \
                  message. Use task_status to look at it meanwhile.",

@@ -194,7 +194,7 @@ fn forked(skill: &Skill, arguments: &str) -> SpawnRequest {
         skill: Some(skill.name.clone()),
         prompt: if arguments.is_empty() { NO_ARGUMENTS } else { arguments }.to_owned(),
         title: format!("skill {}", skill.name),
-        background: skill.background,
+        background: Some(skill.background),
         ..SpawnRequest::default()
     }
 }

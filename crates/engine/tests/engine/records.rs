@@ -9,6 +9,7 @@ use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span;
 
+use crate::skills;
 use crate::world::{World, child};
 
 type Record = BTreeMap<String, String>;
@@ -97,4 +98,17 @@ async fn spawning_and_closing_are_records_with_their_fields() {
         assert!(closed[0].contains_key(field), "{field}");
     }
     assert_eq!((closed[0]["turns"].as_str(), closed[0]["tool_calls"].as_str()), ("2", "1"));
+    assert_eq!(created[0].get("skill"), None, "it carries out none");
+}
+
+#[tokio::test]
+async fn the_record_of_a_skills_sub_agent_names_the_skill() {
+    let keeper = Keeper::default();
+    let _guard = tracing::subscriber::set_default(keeper.clone());
+    let world = World::new(|_| ScriptedAnswer::text("done"));
+    let spec = skills::spec(&world, [skills::skill("deep")]);
+    world.run(posse_engine::RunSpec { skill: Some("deep".to_owned()), ..spec }).await;
+    let records = keeper.0.lock().expect("no panic while it is held").clone();
+    let named = records.iter().filter_map(|record| Some((record.get("skill")?, record.get("depth")?)));
+    assert_eq!(named.collect::<Vec<_>>(), [(&"\"deep\"".to_owned(), &"1".to_owned())]);
 }

@@ -83,7 +83,7 @@ fn a_task_is_asked_for_with_everything() {
         definition: "general".into(),
         prompt: "Port it.".into(),
         title: "port auth".into(),
-        background: true,
+        background: Some(true),
         max_turns: Some(5),
         timeout_ms: Some(60_000),
         budget: Some(Budget {

@@ -93,6 +93,7 @@ fn a_delegation_is_a_child_of_the_skill_and_takes_no_other_terms() {
         prompt: "Go.".into(),
         title: "skill review".into(),
         extra_context: Some("c".into()),
+        background: Some(false),
         timeout_ms: Some(9),
         ..SpawnRequest::default()
     };

@@ -271,3 +271,17 @@ fn only_a_failed_child_can_be_repaired() {
     assert_eq!(refusal(&mut played, "0", &repairs(&well)).0, Code::InvalidInput);
     assert!(played.try_spawn(&id("0"), &repairs(&badly)).is_ok());
 }
+
+#[test]
+fn a_child_works_in_the_background_if_its_definition_says_so_and_its_caller_nothing() {
+    for (of_definition, asked, expected) in
+        [(true, None, true), (true, Some(false), false), (false, None, false), (false, Some(true), true)]
+    {
+        let mut kinds = definitions();
+        kinds.iter_mut().for_each(|kind| kind.background = of_definition);
+        let mut played = Played::with(started(kinds, 2, Budget::NONE));
+        let asked = SpawnRequest { background: asked, ..request("scout") };
+        let child = played.try_spawn(&id("0"), &asked).expect("spawned");
+        assert_eq!(played.run.open(&child).expect("open").background, expected);
+    }
+}
