@@ -92,11 +92,11 @@ fn the_data_analyst_delegates_one_figure_after_the_other() {
 }
 
 /// Every agent delegates to a skill until it is refused.
-const DEEPER: &str = r#"
+const DEEPER: &str = r"
 - when: {turn: 1}
   reply: {tool_calls: [{name: delegate_to_agent, input: {skill_name: deeper, task: go deeper}}]}
 - reply: {text: back}
-"#;
+";
 const DEEPER_SKILL: &str =
     "name: deeper\ndescription: goes deeper\ntools: [delegate_to_agent]\nsystem_prompt: Go deeper.\n";
 
