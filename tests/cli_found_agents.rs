@@ -84,6 +84,29 @@ fn the_check_is_strict_and_says_file_line_and_remedy() {
     home.posse(&["agents", "validate", "notes.txt"]).exits(2);
 }
 
+#[test]
+fn names_that_lead_nowhere_are_found_by_the_check() {
+    let home = Home::new();
+    home.write("more/odd.md", "---\nname: odd\ndescription: x\nspawns: [nobody]\n---\nx\n");
+    let odd = home.posse(&["agents", "validate", "more/odd.md"]).exits(1);
+    assert!(odd.stdout.starts_with("more/odd.md:") && odd.stdout.contains("`nobody`"), "{odd:?}");
+    home.write(".claude/agents/one.md", &agent("same", "d", ""));
+    home.write(".claude/agents/two.md", &agent("same", "d", ""));
+    let twice = home.posse(&["agents", "validate"]).exits(1);
+    assert!(twice.stdout.contains(".claude/agents/two.md"), "{twice:?}");
+}
+
+#[test]
+fn a_projects_definition_takes_its_place_when_it_is_trusted_and_loses_it_with_every_change() {
+    let home = furnished();
+    home.posse(&["trust", "--yes"]).exits(0);
+    let origin = || home.posse(&["agents", "show", "reviewer", "--json"]).exits(0).json()["origin"].clone();
+    assert_eq!(origin(), "project");
+    assert_eq!(home.posse(&["agents", "show", "coder", "--json"]).exits(0).json()["origin"], "project");
+    home.write(".claude/agents/reviewer.md", &agent("reviewer", "Changed since.", ""));
+    assert_eq!(origin(), "user");
+}
+
 const SCRIPT: &str = "
 - when: {definition: coder, turn: 1}
   reply:

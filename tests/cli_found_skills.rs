@@ -121,3 +121,34 @@ fn a_root_skill_says_how_deep_its_run_may_go() {
     assert_eq!(depth(&["/deep"]), json!(3));
     assert_eq!(depth(&["--max-depth", "1", "/deep"]), json!(1), "the run's own word goes before");
 }
+
+#[test]
+fn commands_can_read_the_files_of_the_persons_skills_and_not_their_settings() {
+    let home = furnished();
+    home.write_settings("model: scripted/script.yaml\n");
+    for folder in [".config/posse/skills/own", ".claude/skills/other"] {
+        let name = folder.rsplit('/').next().expect("a name");
+        home.write_own(
+            &format!("{folder}/SKILL.md"),
+            &format!("---\nname: {name}\ndescription: d\n---\nRun it.\n"),
+        );
+        home.write_own(&format!("{folder}/say.sh"), &format!("echo said-by-{name}\n"));
+    }
+    let call = "for f in ~/.config/posse/skills/own ~/.claude/skills/other; do bash $f/say.sh; done; \
+                cat ~/.config/posse/settings.yaml ~/.config/posse/skills/digest.yaml && echo LEAKED; true";
+    home.write(
+        "script.yaml",
+        &format!(
+            "- when: {{turn: 1}}\n  reply: {{tool_calls: [{{name: bash, input: {{command: {}}}}}]}}\n- reply: {{text: Done.}}\n",
+            json!(call)
+        ),
+    );
+    let settings = home.project().join("script.yaml");
+    let model = format!("scripted/{}", settings.display());
+    let done = home.posse(&["run", "--json", "--model", &model, "Run them."]).exits(0);
+    let events = home.posse(&["logs", "--json", &run_of(&done.result())]).exits(0).json_lines();
+    let finished =
+        events.iter().find(|event| event["kind"] == "agent.tool_finished").expect("a result").to_string();
+    assert!(finished.contains("said-by-own") && finished.contains("said-by-other"), "{finished}");
+    assert!(!finished.contains("LEAKED"), "{finished}");
+}

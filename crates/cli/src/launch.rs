@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::approvals;
 use crate::context::Context;
 use crate::error::CliError;
-use crate::found::{Called, Found};
+use crate::found::{Called, Found, folders_outside};
 use crate::limit::Limit;
 use crate::models;
 use crate::own_files;
@@ -164,7 +164,7 @@ impl Launch {
             request,
             definition: root.name.clone(),
             definitions,
-            skill_folders: found.own_folders(&catalogue.skills),
+            skill_folders: folders_outside(&catalogue.skills, Path::new(&dir)),
             catalogue,
             agents_md,
             prompt: called.as_ref().map(Called::prompt),

@@ -69,6 +69,7 @@ pub use posse_domain::id::{AgentId, RunId};
 pub use posse_domain::permission::{
     Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules,
 };
+pub use posse_domain::skill::{Catalogue, Skill};
 pub use posse_engine::ports;
 pub use posse_engine::{Delta, DeltaPart, RunHandle, TaskEvent, TaskState, Verified, VerifyError};
 pub use posse_host::discovery;
@@ -261,6 +262,17 @@ impl Posse {
             Some(EventBody::RunStarted(started)) => started.terms.base_url,
             _ => None,
         })
+    }
+
+    /// The skills that a run can use, as they were when it started.
+    pub async fn skills(&self, run: &RunId) -> Result<Vec<Skill>, Error> {
+        let first = self.events(run, 0).next().await?;
+        let EventBody::RunStarted(started) = first.body else { return Ok(Vec::new()) };
+        let Some(text) = started.catalogue else { return Ok(Vec::new()) };
+        let catalogue: Catalogue = serde_json::from_str(&text.to_shared()).map_err(|error| {
+            HistoryError::Missing(format!("what run {run} found on the machine cannot be read: {error}"))
+        })?;
+        Ok(catalogue.skills)
     }
 
     /// Waits until a run has ended, whichever process carries it.

@@ -10,6 +10,7 @@ use crate::carry::{carry_and_apply, tell};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::found::folders_outside;
 use crate::ids::RunArg;
 use crate::models;
 use crate::runtime;
@@ -42,10 +43,11 @@ pub(crate) struct ResumeArgs {
 /// Goes on with a run.
 pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
     let looking = context.look()?;
-    let (found, given) = runtime::looking(async {
+    let (found, given, folders) = runtime::looking(async {
         let found = find(&looking, args).await?;
         let given = looking.base_url(&found.run).await?;
-        Ok((found, given))
+        let folders = folders_outside(&looking.skills(&found.run).await?, Path::new(&found.dir));
+        Ok((found, given, folders))
     })?;
     drop(looking);
     let settings = Settings::resolve_and_tell(context, Path::new(&found.dir))?;
@@ -55,7 +57,7 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
     let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(models, &settings)?;
+        let posse = context.open_with_skills(models, &settings, &folders)?;
         let mut view = View::new(args.json, context);
         let attended = asking::attended(args.json);
         let resumed = if attended { posse.resume_attended(&run).await? } else { posse.resume(&run).await? };

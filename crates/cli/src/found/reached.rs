@@ -1,13 +1,13 @@
 //! What of all that was found a run can reach.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use posse::{Definition, Definitions};
 use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
 
-use super::{Found, Origin};
+use super::Found;
 
 /// The tools that reach skills.
 const SKILL_TOOLS: [&str; 2] = ["skill", "delegate_to_agent"];
@@ -62,15 +62,12 @@ impl Found {
     pub(crate) fn concerns(root: &Definition) -> bool {
         root.spawns.is_some() || reaches_skills(&root.tools)
     }
+}
 
-    /// The folders of the person's own skills among these: what is in them may be read by commands. Those of a project
-    /// are in the workspace.
-    pub(crate) fn own_folders(&self, skills: &[Skill]) -> Vec<PathBuf> {
-        let own =
-            self.skills.iter().filter(|entry| entry.counts() && self.origin(entry.place) == Origin::User);
-        let used = own.filter(|entry| skills.iter().any(|skill| skill.name == entry.value.name));
-        used.filter_map(|entry| entry.value.dir.as_ref().map(PathBuf::from)).collect()
-    }
+/// The folders of skills that are not in the workspace of a run in `dir`: its commands may read them.
+pub(crate) fn folders_outside(skills: &[Skill], dir: &Path) -> Vec<PathBuf> {
+    let folders = skills.iter().filter_map(|skill| skill.dir.as_ref().map(PathBuf::from));
+    folders.filter(|folder| !folder.starts_with(dir)).collect()
 }
 
 struct Reached<'a> {

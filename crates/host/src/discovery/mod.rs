@@ -23,7 +23,7 @@ pub const PLACE_MAX_FILES: usize = 2_000;
 /// Most entries of one directory that are looked at.
 pub const DIR_MAX_ENTRIES: usize = 10_000;
 /// Largest file that is read.
-pub const FILE_MAX_BYTES: u64 = 256 * 1024;
+pub const FILE_MAX_BYTES: u64 = 512 * 1024;
 /// Most bytes of all places together.
 pub const TOTAL_MAX_BYTES: u64 = 64 * 1024 * 1024;
 

@@ -28,7 +28,7 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) {
 }
 
 /// The command, where cargo puts it.
-fn beside_this() -> Option<PathBuf> {
+pub(crate) fn beside_this() -> Option<PathBuf> {
     let posse = std::env::current_exe().ok()?.with_file_name("posse");
     posse.exists().then_some(posse)
 }
@@ -60,6 +60,6 @@ fn once(posse: &Path, home: &Path, server: &Server) -> Duration {
     took.saturating_sub(server.stats().cpu.saturating_sub(before.cpu))
 }
 
-fn ms(time: Duration) -> f64 {
+pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

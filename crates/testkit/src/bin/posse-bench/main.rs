@@ -5,6 +5,7 @@
 
 mod children;
 mod command;
+mod found;
 mod http;
 mod memory;
 mod reopen;
@@ -76,6 +77,7 @@ fn main() {
     });
     if plan.has("command") {
         command::measure(&plan, &mut report);
+        found::measure(&plan, &mut report);
     }
     print!("{}", report.table());
     if let Some(path) = json {
