@@ -33,6 +33,11 @@ const STAGES: &[Stage] = &[
         run: crate::faults::short,
     },
     Stage {
+        name: "fuzz",
+        promise: "no front matter that a fuzzer finds breaks its readers",
+        run: || crate::fuzz::run(&[]),
+    },
+    Stage {
         name: "sdks",
         promise: "the official SDKs understand the mock model server",
         run: || crate::sdks::run(&[]),

@@ -15,13 +15,17 @@ use crate::{Failure, Outcome};
 /// The only place dependencies may come from, as cargo spells it in the lock file.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
+/// A workspace of its own.
+const FUZZ_MANIFEST: &str = "fuzz/Cargo.toml";
+
 /// Fails on the first look at anything that the policy does not allow, naming all of it.
 pub(crate) fn run(_: &[String]) -> Outcome {
     let path = root().join("deny.toml");
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Failure::new(format!("cannot read deny.toml: {error}")))?;
     let policy = Policy::parse(&text)?;
-    let packages = packages(&metadata(&[])?)?;
+    let mut packages = packages(&metadata(&[])?)?;
+    packages.extend(self::packages(&metadata(&["--manifest-path", FUZZ_MANIFEST])?)?);
     let breaches: Vec<String> = packages.iter().flat_map(|package| policy.breaches(package)).collect();
     if !breaches.is_empty() {
         return Err(Failure::new(format!(

@@ -8,6 +8,7 @@ mod bench;
 mod ci;
 mod command;
 mod faults;
+mod fuzz;
 mod licences;
 mod sdks;
 mod tidy;
@@ -34,6 +35,11 @@ const VERBS: &[Verb] = &[
         name: "faults",
         about: "kills and resumes: [--points] [--random N] [--short] [--seed S] [--json FILE]; --power [--rounds N]",
         run: faults::run,
+    },
+    Verb {
+        name: "fuzz",
+        about: "reads front matter that a fuzzer makes up: [--seconds N]; [--input FILE] reads one file again",
+        run: fuzz::run,
     },
     Verb {
         name: "sdks",

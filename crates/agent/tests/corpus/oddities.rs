@@ -1,0 +1,398 @@
+//! What is odd about files found in the wild. Each is one change to a file in the making, and to what it is read as.
+
+use posse_agent::definition::Level::{Note, Problem};
+
+use crate::made::Made;
+use crate::promises::every_tool;
+use crate::styles::Kind;
+
+/// One oddity. `change` tells whether it fits the file.
+pub(crate) struct Oddity {
+    pub(crate) name: &'static str,
+    pub(crate) change: fn(&mut Made) -> bool,
+}
+
+macro_rules! oddities {
+    ($($name:literal => |$made:ident| $change:block),* $(,)?) => {
+        pub(crate) const ODDITIES: &[Oddity] =
+            &[$(Oddity { name: $name, change: |$made: &mut Made| $change }),*];
+    };
+}
+
+oddities! {
+    "nothing" => |_made| { true },
+
+    // How the file is written.
+    "bom" => |made| { made.encode = |text| format!("\u{feff}{text}").into_bytes(); true },
+    "crlf" => |made| { made.encode = |text| text.replace('\n', "\r\n").into_bytes(); true },
+    "bom-and-crlf" => |made| {
+        made.encode = |text| format!("\u{feff}{}", text.replace('\n', "\r\n")).into_bytes();
+        true
+    },
+    "old-mac-lines" => |made| { made.encode = |text| text.replace('\n', "\r").into_bytes(); true },
+    "utf-16-le" => |made| {
+        made.encode = |text| text.encode_utf16().fold(vec![0xff, 0xfe], |mut bytes, unit| {
+            bytes.extend(unit.to_le_bytes());
+            bytes
+        });
+        made.warns(Problem, None, "UTF-16");
+        true
+    },
+    "utf-16-be" => |made| {
+        made.encode = |text| text.encode_utf16().fold(vec![0xfe, 0xff], |mut bytes, unit| {
+            bytes.extend(unit.to_be_bytes());
+            bytes
+        });
+        made.warns(Problem, None, "UTF-16");
+        true
+    },
+    "no-utf-8" => |made| {
+        made.body = "caf\u{e9} au lait".to_owned();
+        made.expect().body = "caf\u{fffd} au lait".to_owned();
+        made.encode = |text| text.chars().map(|c| if c == '\u{e9}' { 0xe9 } else { c as u8 }).collect();
+        let line = made.lines.len() + if made.kind.is_markdown() { 4 } else { 2 };
+        made.warns(Problem, line, "not UTF-8");
+        true
+    },
+    "no-end-of-line" => |made| { made.encode = |text| text.trim_end().to_owned().into_bytes(); true },
+    "blank-lines-first" => |made| {
+        made.encode = |text| format!("\n\n{text}").into_bytes();
+        true
+    },
+    "spaces-after-marks" => |made| {
+        (made.open, made.close) = ("---  \n", "--- \t\n");
+        made.kind.is_markdown()
+    },
+    "rules-in-the-body" => |made| {
+        made.body = "First.\n\n---\n\nname: not-a-key\n\n---\n\nLast.".to_owned();
+        made.expect().body = made.body.clone();
+        made.kind.is_markdown()
+    },
+    "many-languages" => |made| {
+        made.put("description", &["description: 审查代码 🚀 — проверка кода, مراجعة"]);
+        made.expect().description = "审查代码 🚀 — проверка кода, مراجعة".to_owned();
+        true
+    },
+
+    // How the front matter is marked.
+    "no-end" => |made| {
+        made.close = "";
+        made.warns(Problem, 1, "no end");
+        // What follows must not look like a key.
+        made.body = "You do it.".to_owned();
+        made.expect().body = made.body.clone();
+        made.kind.is_markdown()
+    },
+    "no-beginning" => |made| {
+        made.open = "";
+        made.warns(Problem, 1, "no beginning");
+        made.kind.is_markdown()
+    },
+
+    // Descriptions.
+    "colon" => |made| {
+        let line = made.put("description", &["description: Use when: the tests fail, or: it is slow"]);
+        made.expect().description = "Use when: the tests fail, or: it is slow".to_owned();
+        made.warns(Problem, line, "description: the value is not valid YAML");
+        true
+    },
+    "examples" => |made| {
+        let text = "Use it often. Examples:\n<example>\nuser: \"Check: this\"\nassistant: \"I do\"\n</example>";
+        let lines: Vec<String> = format!("description: {text}").lines().map(ToOwned::to_owned).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let line = made.put("description", &lines);
+        made.expect().description = text.to_owned();
+        made.warns(Problem, line, "description: the value is not valid YAML");
+        true
+    },
+    "backslash-n" => |made| {
+        let line = made.put("description", &[r"description: First: this.\nThen: that."]);
+        made.expect().description = r"First: this.\nThen: that.".to_owned();
+        made.warns(Problem, line, "not valid YAML");
+        true
+    },
+    "half-quoted" => |made| {
+        let line = made.put("description", &["description: \"Quick\" checks: now"]);
+        made.expect().description = "\"Quick\" checks: now".to_owned();
+        made.warns(Problem, line, "not valid YAML");
+        true
+    },
+    "at-sign" => |made| {
+        let line = made.put("description", &["description: @reviewer for pull requests"]);
+        made.expect().description = "@reviewer for pull requests".to_owned();
+        made.warns(Problem, line, "not valid YAML");
+        true
+    },
+    "double-quotes" => |made| {
+        made.put("description", &["description: \"Use when: it \\\"breaks\\\" # now\""]);
+        made.expect().description = "Use when: it \"breaks\" # now".to_owned();
+        true
+    },
+    "single-quotes" => |made| {
+        made.put("description", &["description: 'It''s for: this'"]);
+        made.expect().description = "It's for: this".to_owned();
+        true
+    },
+    "block" => |made| {
+        made.put("description", &["description: |", "  One: line.", "  Another."]);
+        made.expect().description = "One: line.\nAnother.".to_owned();
+        true
+    },
+    "folded" => |made| {
+        made.put("description", &["description: >-", "  One line", "  and: its end."]);
+        made.expect().description = "One line and: its end.".to_owned();
+        true
+    },
+    "over-lines" => |made| {
+        made.put("description", &["description: One line", "  and its end."]);
+        made.expect().description = "One line and its end.".to_owned();
+        true
+    },
+    "comment" => |made| {
+        let line = made.put("description", &["description: Fixes issue #12 at once"]);
+        made.expect().description = "Fixes issue".to_owned();
+        made.warns(Problem, line, "is a comment");
+        true
+    },
+    "too-long" => |made| {
+        let long = "x".repeat(1_500);
+        let line = made.put("description", &[&format!("description: {long}")]);
+        made.expect().description = format!("{}…", "x".repeat(1_023));
+        made.warns(Note, line, "1500 characters, more than the 1024");
+        true
+    },
+    "no-description" => |made| {
+        made.put("description", &[]);
+        let first = made.body.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_owned();
+        made.expect().description = first;
+        made.warns(Problem, None, "there is no description");
+        true
+    },
+    "empty-description" => |made| {
+        let line = made.put("description", &["description: \"\""]);
+        let first = made.body.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_owned();
+        made.expect().description = first;
+        made.warns(Problem, line, "there is no description");
+        true
+    },
+
+    // Names.
+    "no-name" => |made| { made.put("name", &[]); true },
+    "capitals" => |made| {
+        let line = made.put("name", &[&format!("name: {}", made.name.to_uppercase().replace('-', " "))]);
+        made.warns(Problem, line, "is written as a name should not be");
+        true
+    },
+    "foreign-name" => |made| {
+        let line = made.put("name", &["name: 审查"]);
+        made.warns(Problem, line, "cannot be a name, so the file's name takes its place");
+        true
+    },
+    "other-folder" => |made| {
+        "elsewhere".clone_into(&mut made.stem);
+        let line = made.line_of(0);
+        made.warns(Problem, line, "and its folder `elsewhere`");
+        made.kind == Kind::Skill
+    },
+    "no-possible-name" => |made| {
+        made.put("name", &[]);
+        "…".clone_into(&mut made.stem);
+        made.expected = None;
+        made.warns(Problem, None, "cannot be a name, and the text gives none");
+        true
+    },
+
+    // Keys.
+    "unknown-key" => |made| {
+        let line = made.put("favourite", &["favourite: blue"]);
+        made.warns(Problem, line, "unknown key `favourite`");
+        true
+    },
+    "unknown-map" => |made| {
+        let line = made.put("x-config", &["x-config:", "  deep: [1, {a: b}]"]);
+        made.warns(Problem, line, "unknown key `x-config`");
+        true
+    },
+    "slip" => |made| {
+        let line = made.put("descripton", &["descripton: a slip"]);
+        made.warns(Problem, line, "did you mean `description`?");
+        true
+    },
+    "key-twice" => |made| {
+        made.lines.push("description: The last one counts.".to_owned());
+        made.expect().description = "The last one counts.".to_owned();
+        let line = made.line_of(made.lines.len() - 1);
+        made.warns(Problem, line, "`description` is written twice; the last one counts");
+        true
+    },
+    "other-spelling" => |made| {
+        made.put("description", &["Description: Written otherwise."]);
+        made.expect().description = "Written otherwise.".to_owned();
+        true
+    },
+    "comments" => |made| {
+        made.lines.insert(1, "# what it is for".to_owned());
+        made.lines.push("tags: [a] # more".to_owned());
+        !made.lines.iter().any(|line| line.starts_with("tags:") && !line.ends_with("# more"))
+    },
+    "anchors" => |made| {
+        made.put("metadata", &["metadata: {a: &one [x, y], b: *one}"]);
+        true
+    },
+    "empty-keys" => |made| { made.put("color", &["color:", "icon:"]); true },
+    "quoted-keys" => |made| {
+        made.put("description", &["\"description\": Quoted."]);
+        made.expect().description = "Quoted.".to_owned();
+        true
+    },
+    "foreign-keys" => |made| {
+        let line = made.put("hooks", &["hooks:", "  PreToolUse: [{matcher: Bash, command: rm}]"]);
+        made.warns(Note, line, "hooks come from the user's settings only");
+        made.kind.is_markdown()
+    },
+    "wrong-limit" => |made| {
+        let key = made.kind.limit_key();
+        let line = made.put(key, &[&format!("{key}: many")]);
+        made.warns(Problem, line, "expected a whole number from 1");
+        true
+    },
+    "zero-limit" => |made| {
+        let key = made.kind.limit_key();
+        let line = made.put(key, &[&format!("{key}: 0")]);
+        made.warns(Problem, line, "expected a whole number from 1");
+        true
+    },
+    "limit-in-quotes" => |made| { let key = made.kind.limit_key(); made.put(key, &[&format!("{key}: \"9\"")]); true },
+
+    // Models.
+    "inherit" => |made| { made.put("model", &["model: inherit"]); true },
+    "model" => |made| {
+        made.put("model", &["model: anthropic/claude-sonnet-4-5"]);
+        made.expect().model = Some("anthropic/claude-sonnet-4-5".to_owned());
+        true
+    },
+    "short-model" => |made| {
+        let line = made.put("model", &["model: sonnet"]);
+        made.warns(Note, line, "is a short name that no provider has");
+        true
+    },
+    "model-as-list" => |made| {
+        let line = made.put("model", &["model: {name: x}"]);
+        made.warns(Problem, line, "expected text");
+        true
+    },
+
+    // Tools.
+    "tools-as-text" => |made| { tools(made, &["{}: Read, Write,Bash"], &["read", "write", "bash"]); true },
+    "tools-with-spaces" => |made| { tools(made, &["{}: Read Write Bash"], &["read", "write", "bash"]); true },
+    "tools-in-brackets" => |made| { tools(made, &["{}: [Read, \"Write\", 'Bash']"], &["read", "write", "bash"]); true },
+    "tools-listed" => |made| { tools(made, &["{}:", "- Read", "- Bash"], &["read", "bash"]); true },
+    "tools-as-map" => |made| {
+        let off = ["write", "edit", "bash", "webfetch", "websearch", "todo", "skill"];
+        let map: Vec<String> = off.iter().map(|tool| format!("{tool}: false")).collect();
+        tools(made, &[&format!("{{}}: {{{}}}", map.join(", "))], &["read", "glob", "grep", "list"]);
+        true
+    },
+    "tools-empty" => |made| { tools(made, &["{}: []"], &[]); true },
+    "tools-null" => |made| {
+        tools(made, &["{}:"], &[]);
+        made.expect().tools = (made.kind == Kind::Agent).then(every_tool);
+        true
+    },
+    "tools-twice" => |made| { tools(made, &["{}: Read, read, read_file, View"], &["read"]); true },
+    "foreign-tools" => |made| {
+        let ours = ["bash", "edit", "list", "todo"];
+        tools(made, &["{}: run_shell_command, str_replace_editor, list_directory, TodoWrite"], &ours);
+        true
+    },
+    "unknown-tool" => |made| {
+        let line = tools(made, &["{}: Read, Teleport"], &["read"]);
+        made.warns(Problem, line, "there is no tool \"Teleport\"");
+        true
+    },
+    "tool-slip" => |made| {
+        let line = tools(made, &["{}: Reed, Bash"], &["bash"]);
+        made.warns(Problem, line, "did you mean `read`?");
+        true
+    },
+    "tool-not-here" => |made| {
+        let line = tools(made, &["{}: Read, AskUserQuestion"], &["read"]);
+        made.warns(Note, line, "AskUserQuestion");
+        true
+    },
+    "mcp-tools" => |made| {
+        let line = tools(made, &["{}: Read, mcp__github__create_issue, mcp__docs__search"], &["read", "docs__search"]);
+        made.warns(Note, line, "mcp__github__create_issue");
+        true
+    },
+    "narrowed-tools" => |made| { tools(made, &["{}: Read, Bash(git diff:*), Bash(npm test)"], &["read", "bash"]); true },
+    "tools-as-number" => |made| {
+        let line = tools(made, &["{}: 7"], &[]);
+        made.warns(Problem, line, "there is no tool \"7\"");
+        true
+    },
+    "tabs" => |made| {
+        let line = tools(made, &["{}:", "\t- Read", "\t- Bash"], &["read", "bash"]);
+        made.warns(Problem, line, "tabs cannot indent YAML");
+        true
+    },
+
+    // What is refused.
+    "alias-bomb" => |made| {
+        let line = made.line_of(made.lines.len());
+        made.lines.push("a: &a [x, x, x, x, x, x, x, x, x, x]".to_owned());
+        for (before, name) in [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "f")] {
+            made.lines.push(format!("{name}: &{name} [{}]", vec![format!("*{before}"); 10].join(", ")));
+        }
+        refused(made, line, "larger than can be read safely")
+    },
+    "deep-nesting" => |made| {
+        let line = made.put("metadata", &[&format!("metadata: {}{}", "[".repeat(200), "]".repeat(200))]);
+        refused(made, line, "nested too deeply")
+    },
+    "giant-file" => |made| { made.body = "x ".repeat(300 * 1024); refused(made, None, "more than the 524288 accepted") },
+    "giant-front-matter" => |made| {
+        made.lines.push(format!("notes: {}", "x ".repeat(40 * 1024)));
+        let line = made.line_of(0);
+        made.kind.is_markdown() && refused(made, line, "more than the 65536 accepted")
+    },
+    "empty-file" => |made| { made.encode = |_| Vec::new(); refused(made, None, "the file is empty") },
+    "blank-file" => |made| { made.encode = |_| b" \n\n\t\n".to_vec(); refused(made, None, "the file is empty") },
+    "no-instructions" => |made| {
+        made.body.clear();
+        made.kind == Kind::Skill && refused(made, None, "there are no instructions")
+    },
+    "no-system-prompt" => |made| {
+        made.body.clear();
+        made.kind == Kind::Yaml && refused(made, None, "there is no `system_prompt`")
+    },
+    "no-prompt" => |made| {
+        made.body.clear();
+        made.expect().body = made.expect().description.clone();
+        made.warns(Problem, None, "there is no prompt; the description takes its place");
+        made.kind == Kind::Agent
+    },
+    "disabled" => |made| {
+        made.lines.push("disable: true".to_owned());
+        made.expected = None;
+        made.warns(Note, None, "disabled by its file");
+        made.kind == Kind::Agent
+    },
+}
+
+/// Other lines for tools; `{}` is the key. Gives their line.
+fn tools(made: &mut Made, lines: &[&str], expected: &[&str]) -> usize {
+    let key = made.kind.tools_key();
+    let lines: Vec<String> = lines.iter().map(|line| line.replacen("{}", key, 1)).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let line = made.put(key, &lines);
+    made.expect().tools = Some(expected.iter().map(ToString::to_string).collect());
+    line
+}
+
+/// It cannot be read, and says why.
+fn refused(made: &mut Made, line: impl Into<Option<usize>>, says: &'static str) -> bool {
+    made.expected = None;
+    made.warns(Problem, line, says);
+    true
+}

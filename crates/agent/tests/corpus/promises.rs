@@ -1,0 +1,129 @@
+//! What holds for every text that is read as a definition or as a skill, whatever is in it. The corpus test and the fuzz
+//! target check the same.
+
+use posse_agent::definition::{
+    Loaded, Reading, WARNINGS_MAX, builtin, read_agent, read_skill, read_yaml_skill,
+};
+use posse_domain::definition::Definition;
+use posse_domain::permission::{Decision, Rule};
+use posse_domain::skill::{DESCRIPTION_MAX_CHARS, Skill};
+
+/// The tools that exist.
+pub(crate) const TOOLS: &[&str] = &[
+    "read",
+    "list",
+    "glob",
+    "grep",
+    "write",
+    "edit",
+    "bash",
+    "webfetch",
+    "websearch",
+    "todo",
+    "skill",
+    "task",
+    "task_status",
+    "task_send",
+    "task_cancel",
+    "task_close",
+    "delegate_to_agent",
+    "docs__search",
+];
+
+/// Longest name.
+const NAME_MAX: usize = 64;
+/// Longest warning: it quotes, it does not repeat.
+const WARNING_MAX_CHARS: usize = 1_000;
+
+/// How a file is read that somebody trusts, or nobody.
+pub(crate) fn reading(file: &str, default: Decision) -> Reading<'_> {
+    Reading { file, known_tools: TOOLS, default, model: None }
+}
+
+/// What a definition that says nothing of tools may use: all that `coder` may, but for spawning.
+pub(crate) fn every_tool() -> Vec<String> {
+    let spawns = |tool: &String| tool.starts_with("task") || tool == "delegate_to_agent";
+    coder_tools().into_iter().filter(|tool| !spawns(tool)).collect()
+}
+
+/// Reads a text in every way there is. Panics if a promise is broken.
+pub(crate) fn kept(bytes: &[u8]) {
+    for default in [Decision::Allow, Decision::Ask] {
+        let reading = reading("a-file.md", default);
+        definition(bytes, &read_agent(bytes, "a-file", &reading), default);
+        skill(bytes, &read_skill(bytes, "a-folder", Some("/skills/a-folder"), &reading), default);
+        skill(bytes, &read_yaml_skill(bytes, "a-file", &reading), default);
+    }
+}
+
+/// What holds for a definition.
+pub(crate) fn definition(bytes: &[u8], loaded: &Loaded<Definition>, default: Decision) {
+    warnings(bytes, loaded);
+    let Some(found) = &loaded.value else { return };
+    named(&found.name, &found.description);
+    assert!(!found.prompt.trim().is_empty(), "a definition without a prompt");
+    assert!(found.default <= default, "more than its reader allowed");
+    exist(&found.tools);
+    if default != Decision::Allow {
+        untrusted(&found.tools, &found.rules, found.model.as_ref());
+        assert!(!found.may_share_history, "nobody trusted it");
+    }
+}
+
+/// What holds for a skill.
+pub(crate) fn skill(bytes: &[u8], loaded: &Loaded<Skill>, default: Decision) {
+    warnings(bytes, loaded);
+    let Some(found) = &loaded.value else { return };
+    named(&found.name, &found.description);
+    assert!(!found.instructions.trim().is_empty(), "a skill without instructions");
+    assert!(found.default <= default, "more than its reader allowed");
+    let tools = found.tools.as_deref().unwrap_or_default();
+    exist(tools);
+    if default != Decision::Allow {
+        untrusted(tools, &found.rules, found.model.as_ref());
+    }
+}
+
+fn warnings<T>(bytes: &[u8], loaded: &Loaded<T>) {
+    assert!(loaded.value.is_some() || !loaded.warnings.is_empty(), "refused without a word");
+    assert!(loaded.warnings.len() <= WARNINGS_MAX, "{} warnings", loaded.warnings.len());
+    // Each way to end a line ends one, whatever the encoding.
+    let lines = bytes.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count() as u64 + 1;
+    for warning in &loaded.warnings {
+        let text = warning.to_string();
+        assert!(!text.chars().any(|c| c.is_control()), "{text:?} has control characters");
+        assert!(text.chars().count() <= WARNING_MAX_CHARS, "{text}");
+        assert!(warning.line.is_none_or(|line| (1..=lines).contains(&line)), "{text}: it has {lines} lines");
+    }
+}
+
+fn named(name: &str, description: &str) {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    assert!((1..=NAME_MAX).contains(&name.len()) && name.bytes().all(plain), "{name:?} is no name");
+    assert!(
+        description.chars().count() <= DESCRIPTION_MAX_CHARS,
+        "{} characters",
+        description.chars().count()
+    );
+}
+
+fn exist(tools: &[String]) {
+    for (at, tool) in tools.iter().enumerate() {
+        assert!(TOOLS.contains(&tool.as_str()), "there is no tool {tool:?}");
+        assert!(!tools[..at].contains(tool), "{tool} is listed twice");
+    }
+}
+
+fn untrusted(tools: &[String], rules: &[Rule], model: Option<&String>) {
+    let coder = coder_tools();
+    for tool in tools {
+        assert!(coder.contains(tool), "{tool} is more than `coder` has");
+    }
+    assert!(rules.iter().all(|rule| rule.decision != Decision::Allow), "nobody trusted it: {rules:?}");
+    assert_eq!(model, None, "nobody trusted it");
+}
+
+fn coder_tools() -> Vec<String> {
+    let coder = builtin().into_iter().find(|known| known.name == "coder");
+    coder.map(|coder| coder.tools).unwrap_or_default()
+}

@@ -1,0 +1,134 @@
+//! How people write definitions and skills when nothing is odd about them, in the style of public collections.
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Agent Markdown.
+    Agent,
+    /// A `SKILL.md`.
+    Skill,
+    /// A YAML skill.
+    Yaml,
+}
+
+impl Kind {
+    /// Its key for tools.
+    pub(crate) fn tools_key(self) -> &'static str {
+        if self == Kind::Skill { "allowed-tools" } else { "tools" }
+    }
+
+    /// Its key for the limit of turns.
+    pub(crate) fn limit_key(self) -> &'static str {
+        match self {
+            Kind::Agent => "maxTurns",
+            Kind::Skill => "max-iterations",
+            Kind::Yaml => "max_iterations",
+        }
+    }
+
+    /// Whether it has front matter and a body.
+    pub(crate) fn is_markdown(self) -> bool {
+        self != Kind::Yaml
+    }
+}
+
+/// A way to write a file, with what it says.
+pub(crate) struct Style {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// The lines of front matter beyond name, description and tools.
+    pub(crate) more: &'static [&'static str],
+    /// The lines of the tools.
+    pub(crate) tools: &'static [&'static str],
+    /// The tools that these are; none if nothing is said about tools.
+    pub(crate) expected_tools: Option<&'static [&'static str]>,
+    pub(crate) body: &'static str,
+}
+
+pub(crate) const STYLES: &[Style] = &[
+    Style {
+        name: "claude-plain",
+        kind: Kind::Agent,
+        more: &["model: inherit", "color: blue"],
+        tools: &["tools: Read, Grep, Glob, Bash"],
+        expected_tools: Some(&["read", "grep", "glob", "bash"]),
+        body: "You are a senior engineer.\n\n## When invoked\n\n1. Run git diff.\n2. Read what changed.\n\n---\n\nBe brief.",
+    },
+    Style {
+        name: "claude-listed",
+        kind: Kind::Agent,
+        more: &["permissionMode: default", "maxTurns: 12", "version: 1.2.0", "tags: [review, quality]"],
+        tools: &["tools:", "  - Read", "  - Edit", "  - MultiEdit", "  - WebFetch"],
+        expected_tools: Some(&["read", "edit", "webfetch"]),
+        body: "# Purpose\n\nYou change code with care.\n\n```yaml\nname: not-front-matter\n```",
+    },
+    Style {
+        name: "claude-bare",
+        kind: Kind::Agent,
+        more: &[],
+        tools: &[],
+        expected_tools: None,
+        body: "Answer from the docs. Quote what you found.",
+    },
+    Style {
+        name: "opencode-switches",
+        kind: Kind::Agent,
+        more: &["mode: subagent", "temperature: 0.1", "permission:", "  bash: ask", "hidden: false"],
+        tools: &[
+            "tools:",
+            "  write: false",
+            "  edit: false",
+            "  patch: false",
+            "  todowrite: false",
+            "  skill: false",
+        ],
+        expected_tools: Some(&["read", "glob", "grep", "list", "bash", "webfetch", "websearch"]),
+        body: "You only look.",
+    },
+    Style {
+        name: "skill-inline",
+        kind: Kind::Skill,
+        more: &["license: Apache-2.0", "metadata:", "  author: someone", "  version: \"1.0\""],
+        tools: &["allowed-tools: Read Grep Glob"],
+        expected_tools: Some(&["read", "grep", "glob"]),
+        body: "# How to do it\n\nRead [the notes](references/notes.md) first.\n\n- [ ] Then do it.",
+    },
+    Style {
+        name: "skill-forked",
+        kind: Kind::Skill,
+        more: &[
+            "context: fork",
+            "agent: Explore",
+            "max-iterations: 8",
+            "argument-hint: \"[file] [what]\"",
+            "user-invocable: true",
+        ],
+        tools: &["allowed-tools:", "  - Read", "  - LS"],
+        expected_tools: Some(&["read", "list"]),
+        body: "Look at $ARGUMENTS and say what is there.",
+    },
+    Style {
+        name: "skill-bare",
+        kind: Kind::Skill,
+        more: &["compatibility: needs git"],
+        tools: &[],
+        expected_tools: None,
+        body: "Write a commit message in the imperative.",
+    },
+    Style {
+        name: "yaml-skill",
+        kind: Kind::Yaml,
+        more: &["model: inherit", "temperature: 0.3", "sub_agents: []", "max_iterations: 6"],
+        tools: &["tools: [read_file, list_directory]"],
+        expected_tools: Some(&["read", "list"]),
+        body: "You summarise documents.\nKeep to what they say.",
+    },
+    Style {
+        name: "yaml-bare",
+        kind: Kind::Yaml,
+        more: &["sub_agents:", "  - summarize"],
+        tools: &[],
+        expected_tools: None,
+        body: "You help with whatever comes.",
+    },
+];

@@ -1,0 +1,185 @@
+//! `cargo xtask fuzz`: whether anything that a coverage-guided fuzzer makes up breaks the readers of definitions and skills.
+//!
+//! The target is a crate of its own in `fuzz/`. It is built with counters that tell the fuzzer which code an input
+//! reaches, which stable compilers can add, and begins with the files of the corpus test; what it finds is kept
+//! beneath the target directory, so that the next run goes on from there. libFuzzer is C++: without a compiler for it
+//! the check is skipped with a word.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::command::{capture, cargo, metadata, root, run as run_command};
+use crate::{Failure, Outcome};
+
+/// How long it looks, if nobody says otherwise.
+const SECONDS: u64 = 60;
+/// Longest that one input may take. The largest that is read takes milliseconds.
+const INPUT_SECONDS: u64 = 10;
+/// Memory that one input may take, in MiB.
+const INPUT_MIB: u64 = 1_024;
+/// Largest input that is made up: oddities show in small ones.
+const INPUT_BYTES: u64 = 16 * 1024;
+/// Most of a broken input that is printed.
+const SHOWN_BYTES: usize = 2_000;
+/// The crate, and the target in it.
+const MANIFEST: &str = "fuzz/Cargo.toml";
+const TARGET: &str = "front_matter";
+/// Where it begins.
+const SEEDS: &str = "crates/agent/tests/corpus/files";
+/// Counters at every edge, and a table of where they are.
+const COVERAGE: [&str; 6] = [
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Clink-dead-code",
+    "--cfg=fuzzing",
+];
+
+/// What is wanted.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    /// To look for so many seconds.
+    Look(u64),
+    /// To read one file again.
+    Again(String),
+}
+
+/// Builds the target and lets it look for inputs that break a promise.
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let wanted = wanted(args)?;
+    if !has_compiler() {
+        println!("fuzz: skipped: libFuzzer needs a C++ compiler (`c++`), and there is none");
+        return Ok(());
+    }
+    let place = place()?;
+    let program = built(&place)?;
+    match wanted {
+        Wanted::Again(file) => run_command(Command::new(&program).arg(&file)),
+        Wanted::Look(seconds) => look(&place, &program, seconds),
+    }
+}
+
+fn wanted(args: &[String]) -> Result<Wanted, Failure> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        [] => Ok(Wanted::Look(SECONDS)),
+        ["--input", file] => Ok(Wanted::Again((*file).to_owned())),
+        ["--seconds", seconds] => match seconds.parse() {
+            Ok(seconds) if seconds > 0 => Ok(Wanted::Look(seconds)),
+            _ => Err(Failure::new(format!("--seconds: `{seconds}` is no whole number above 0"))),
+        },
+        _ => Err(Failure::new("usage: cargo xtask fuzz [--seconds N | --input FILE]")),
+    }
+}
+
+fn has_compiler() -> bool {
+    let mut version = Command::new("c++");
+    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    version.status().is_ok_and(|status| status.success())
+}
+
+/// Where everything of it is: a build with other flags, inputs that were found, inputs that broke something.
+fn place() -> Result<PathBuf, Failure> {
+    let metadata = metadata(&["--no-deps"])?;
+    let target = metadata["target_directory"].as_str().unwrap_or("target");
+    Ok(Path::new(target).join("fuzz"))
+}
+
+/// The program. The target triple is named so that build scripts and macros are built without counters.
+fn built(place: &Path) -> Result<PathBuf, Failure> {
+    let about = capture(Command::new("rustc").arg("-vV"))?;
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.ok_or_else(|| Failure::new("rustc does not say what it builds for"))?;
+    let mut build = cargo(&["build", "--release", "--locked", "--manifest-path", MANIFEST, "--target", host]);
+    run_command(build.arg("--target-dir").arg(place).env("RUSTFLAGS", COVERAGE.join(" ")))?;
+    Ok(place.join(host).join("release").join(TARGET))
+}
+
+fn look(place: &Path, program: &Path, seconds: u64) -> Outcome {
+    let (found, broken) = (place.join("found"), place.join("broken"));
+    for dir in [&found, &broken] {
+        fs::create_dir_all(dir).map_err(|error| Failure::new(format!("{}: {error}", dir.display())))?;
+    }
+    let before = files(&broken);
+    let mut command = Command::new(program);
+    command.current_dir(root()).arg(&found).arg(SEEDS);
+    command.args([
+        format!("-max_total_time={seconds}"),
+        format!("-timeout={INPUT_SECONDS}"),
+        format!("-rss_limit_mb={INPUT_MIB}"),
+        format!("-max_len={INPUT_BYTES}"),
+        format!("-artifact_prefix={}/", broken.display()),
+        "-print_final_stats=1".to_owned(),
+        "-verbosity=0".to_owned(),
+    ]);
+    let outcome = run_command(&mut command);
+    let new: Vec<PathBuf> = files(&broken).into_iter().filter(|file| !before.contains(file)).collect();
+    match (outcome, new.first()) {
+        (Ok(()), _) => {
+            println!("fuzz: {seconds} s, {} inputs kept, nothing broken", files(&found).len());
+            Ok(())
+        }
+        (Err(failure), None) => Err(failure),
+        (Err(_), Some(input)) => Err(Failure::new(told(input))),
+    }
+}
+
+/// What broke, and how to see it again.
+fn told(input: &Path) -> String {
+    let bytes = fs::read(input).unwrap_or_default();
+    let shown = bytes.get(..SHOWN_BYTES).unwrap_or(&bytes);
+    let more = if shown.len() < bytes.len() {
+        format!(" … ({} bytes in all)", bytes.len())
+    } else {
+        String::new()
+    };
+    format!(
+        "this input broke the reader:\n  {}{more}\nagain: cargo xtask fuzz --input {}",
+        shown.escape_ascii(),
+        input.display()
+    )
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_understood_or_told() {
+        let typed = |text: &str| {
+            let args: Vec<String> = text.split_whitespace().map(ToOwned::to_owned).collect();
+            wanted(&args).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(typed(""), Ok(Wanted::Look(SECONDS)));
+        assert_eq!(typed("--seconds 5"), Ok(Wanted::Look(5)));
+        assert_eq!(typed("--input a.md"), Ok(Wanted::Again("a.md".to_owned())));
+        for wrong in ["--seconds 0", "--seconds soon", "--seconds", "a.md"] {
+            assert!(typed(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_broken_input_is_shown_with_the_command_that_repeats_it() {
+        let dir = std::env::temp_dir().join(format!("posse-fuzz-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let file = dir.join("crash-1");
+        fs::write(&file, b"---\n\x00name").unwrap();
+        let told = told(&file);
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(told.contains(r"---\n\x00name"), "{told}");
+        assert!(told.ends_with(&format!("again: cargo xtask fuzz --input {}", file.display())), "{told}");
+    }
+
+    #[test]
+    fn there_is_something_to_begin_with() {
+        assert!(!files(&root().join(SEEDS).join("claude")).is_empty());
+        assert!(root().join(MANIFEST).is_file());
+    }
+}
