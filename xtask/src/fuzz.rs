@@ -28,13 +28,14 @@ const TARGET: &str = "front_matter";
 /// Where it begins.
 const SEEDS: &str = "crates/agent/tests/corpus/files";
 /// Counters at every edge, and a table of where they are.
-const COVERAGE: [&str; 6] = [
+const COVERAGE: [&str; 7] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Clink-dead-code",
-    "--cfg=fuzzing",
+    "--cfg",
+    "fuzzing",
 ];
 
 /// What is wanted.
