@@ -12,6 +12,7 @@ use posse_domain::permission::{Decision, Rule};
 use posse_domain::skill::Skill;
 
 use crate::promises;
+use crate::styles::every_tool;
 
 /// Files that have to be there; a walk that finds none would pass.
 const FILES_MIN: usize = 30;
@@ -89,10 +90,7 @@ fn definition(read: &Definition) -> String {
         ("name", Some(read.name.clone())),
         ("description", Some(read.description.clone())),
         ("prompt", Some(read.prompt.clone())),
-        (
-            "tools",
-            Some(if read.tools == promises::every_tool() { "every".to_owned() } else { list(&read.tools) }),
-        ),
+        ("tools", Some(if read.tools == every_tool() { "every".to_owned() } else { list(&read.tools) })),
         ("rules", rules(&read.rules)),
         ("spawns", read.spawns.as_deref().map(list)),
         ("skills", read.skills.as_deref().map(list)),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use posse_agent::definition::{Level, Loaded, Warning, read_agent, read_skill, read_yaml_skill};
+use posse_agent::definition::{Level, Warning, read_agent, read_skill, read_yaml_skill};
 use posse_domain::permission::Decision;
 
 use crate::oddities::{ODDITIES, Oddity};
 use crate::promises;
-use crate::styles::{Kind, STYLES, Style};
+use crate::styles::{Kind, STYLES, Style, every_tool};
 
 /// The lines of a warning's place: front matter begins on the second.
 const FRONT_MATTER_BEGINS: usize = 2;
@@ -57,7 +57,7 @@ impl Made {
         let mut lines = vec![format!("name: {name}"), format!("description: {DESCRIPTION}")];
         lines.extend(style.tools.iter().chain(style.more).map(ToString::to_string));
         let listed = |tools: &[&str]| tools.iter().map(ToString::to_string).collect();
-        let every = || (style.kind == Kind::Agent).then(promises::every_tool);
+        let every = || (style.kind == Kind::Agent).then(every_tool);
         Self {
             kind: style.kind,
             name: name.to_owned(),
@@ -103,6 +103,17 @@ impl Made {
         self.line_of(at)
     }
 
+    /// Lets it be read with this description.
+    pub(crate) fn described(&mut self, description: &str) {
+        description.clone_into(&mut self.expect().description);
+    }
+
+    /// Gives it this body.
+    pub(crate) fn instructs(&mut self, body: &str) {
+        body.clone_into(&mut self.body);
+        body.clone_into(&mut self.expect().body);
+    }
+
     pub(crate) fn expect(&mut self) -> &mut Expected {
         self.expected.as_mut().expect("it is to be read")
     }
@@ -128,19 +139,16 @@ impl Made {
         let reading = promises::reading("made.md", default);
         match self.kind {
             Kind::Agent => {
-                let Loaded { value, warnings, .. } = {
-                    let loaded = read_agent(&bytes, &self.stem, &reading);
-                    promises::definition(&bytes, &loaded, default);
-                    loaded
-                };
-                let found = value.map(|found| Expected {
+                let loaded = read_agent(&bytes, &self.stem, &reading);
+                promises::definition(&bytes, &loaded, default);
+                let found = loaded.value.map(|found| Expected {
                     name: found.name,
                     description: found.description,
                     tools: Some(found.tools),
                     body: found.prompt,
                     model: found.model,
                 });
-                (found, warnings)
+                (found, loaded.warnings)
             }
             Kind::Skill | Kind::Yaml => {
                 let loaded = match self.kind {

@@ -2,9 +2,8 @@
 
 use posse_agent::definition::Level::{Note, Problem};
 
-use crate::made::Made;
-use crate::promises::every_tool;
-use crate::styles::Kind;
+use crate::made::{DESCRIPTION, Made};
+use crate::styles::{Kind, every_tool};
 
 /// One oddity. `change` tells whether it fits the file.
 pub(crate) struct Oddity {
@@ -47,8 +46,8 @@ oddities! {
         true
     },
     "no-utf-8" => |made| {
-        made.body = "caf\u{e9} au lait".to_owned();
-        made.expect().body = "caf\u{fffd} au lait".to_owned();
+        made.instructs("caf\u{e9} au lait");
+        made.expect().body = made.body.replace('\u{e9}', "\u{fffd}");
         made.encode = |text| text.chars().map(|c| if c == '\u{e9}' { 0xe9 } else { c as u8 }).collect();
         let line = made.lines.len() + if made.kind.is_markdown() { 4 } else { 2 };
         made.warns(Problem, line, "not UTF-8");
@@ -64,13 +63,12 @@ oddities! {
         made.kind.is_markdown()
     },
     "rules-in-the-body" => |made| {
-        made.body = "First.\n\n---\n\nname: not-a-key\n\n---\n\nLast.".to_owned();
-        made.expect().body = made.body.clone();
+        made.instructs("First.\n\n---\n\nname: not-a-key\n\n---\n\nLast.");
         made.kind.is_markdown()
     },
     "many-languages" => |made| {
         made.put("description", &["description: 审查代码 🚀 — проверка кода, مراجعة"]);
-        made.expect().description = "审查代码 🚀 — проверка кода, مراجعة".to_owned();
+        made.described("审查代码 🚀 — проверка кода, مراجعة");
         true
     },
 
@@ -79,8 +77,7 @@ oddities! {
         made.close = "";
         made.warns(Problem, 1, "no end");
         // What follows must not look like a key.
-        made.body = "You do it.".to_owned();
-        made.expect().body = made.body.clone();
+        made.instructs("You do it.");
         made.kind.is_markdown()
     },
     "no-beginning" => |made| {
@@ -92,7 +89,7 @@ oddities! {
     // Descriptions.
     "colon" => |made| {
         let line = made.put("description", &["description: Use when: the tests fail, or: it is slow"]);
-        made.expect().description = "Use when: the tests fail, or: it is slow".to_owned();
+        made.described("Use when: the tests fail, or: it is slow");
         made.warns(Problem, line, "description: the value is not valid YAML");
         true
     },
@@ -101,56 +98,56 @@ oddities! {
         let lines: Vec<String> = format!("description: {text}").lines().map(ToOwned::to_owned).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let line = made.put("description", &lines);
-        made.expect().description = text.to_owned();
+        made.described(text);
         made.warns(Problem, line, "description: the value is not valid YAML");
         true
     },
     "backslash-n" => |made| {
         let line = made.put("description", &[r"description: First: this.\nThen: that."]);
-        made.expect().description = r"First: this.\nThen: that.".to_owned();
+        made.described(r"First: this.\nThen: that.");
         made.warns(Problem, line, "not valid YAML");
         true
     },
     "half-quoted" => |made| {
         let line = made.put("description", &["description: \"Quick\" checks: now"]);
-        made.expect().description = "\"Quick\" checks: now".to_owned();
+        made.described("\"Quick\" checks: now");
         made.warns(Problem, line, "not valid YAML");
         true
     },
     "at-sign" => |made| {
         let line = made.put("description", &["description: @reviewer for pull requests"]);
-        made.expect().description = "@reviewer for pull requests".to_owned();
+        made.described("@reviewer for pull requests");
         made.warns(Problem, line, "not valid YAML");
         true
     },
     "double-quotes" => |made| {
         made.put("description", &["description: \"Use when: it \\\"breaks\\\" # now\""]);
-        made.expect().description = "Use when: it \"breaks\" # now".to_owned();
+        made.described("Use when: it \"breaks\" # now");
         true
     },
     "single-quotes" => |made| {
         made.put("description", &["description: 'It''s for: this'"]);
-        made.expect().description = "It's for: this".to_owned();
+        made.described("It's for: this");
         true
     },
     "block" => |made| {
         made.put("description", &["description: |", "  One: line.", "  Another."]);
-        made.expect().description = "One: line.\nAnother.".to_owned();
+        made.described("One: line.\nAnother.");
         true
     },
     "folded" => |made| {
         made.put("description", &["description: >-", "  One line", "  and: its end."]);
-        made.expect().description = "One line and: its end.".to_owned();
+        made.described("One line and: its end.");
         true
     },
     "over-lines" => |made| {
         made.put("description", &["description: One line", "  and its end."]);
-        made.expect().description = "One line and its end.".to_owned();
+        made.described("One line and its end.");
         true
     },
     "comment" => |made| {
         let line = made.put("description", &["description: Fixes issue #12 at once"]);
-        made.expect().description = "Fixes issue".to_owned();
+        made.described("Fixes issue");
         made.warns(Problem, line, "is a comment");
         true
     },
@@ -220,14 +217,14 @@ oddities! {
     },
     "key-twice" => |made| {
         made.lines.push("description: The last one counts.".to_owned());
-        made.expect().description = "The last one counts.".to_owned();
+        made.described("The last one counts.");
         let line = made.line_of(made.lines.len() - 1);
         made.warns(Problem, line, "`description` is written twice; the last one counts");
         true
     },
     "other-spelling" => |made| {
         made.put("description", &["Description: Written otherwise."]);
-        made.expect().description = "Written otherwise.".to_owned();
+        made.described("Written otherwise.");
         true
     },
     "comments" => |made| {
@@ -242,7 +239,7 @@ oddities! {
     "empty-keys" => |made| { made.put("color", &["color:", "icon:"]); true },
     "quoted-keys" => |made| {
         made.put("description", &["\"description\": Quoted."]);
-        made.expect().description = "Quoted.".to_owned();
+        made.described("Quoted.");
         true
     },
     "foreign-keys" => |made| {
@@ -368,7 +365,8 @@ oddities! {
     },
     "no-prompt" => |made| {
         made.body.clear();
-        made.expect().body = made.expect().description.clone();
+        made.instructs(DESCRIPTION);
+        made.body.clear();
         made.warns(Problem, None, "there is no prompt; the description takes its place");
         made.kind == Kind::Agent
     },

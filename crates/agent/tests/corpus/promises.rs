@@ -40,12 +40,6 @@ pub(crate) fn reading(file: &str, default: Decision) -> Reading<'_> {
     Reading { file, known_tools: TOOLS, default, model: None }
 }
 
-/// What a definition that says nothing of tools may use: all that `coder` may, but for spawning.
-pub(crate) fn every_tool() -> Vec<String> {
-    let spawns = |tool: &String| tool.starts_with("task") || tool == "delegate_to_agent";
-    coder_tools().into_iter().filter(|tool| !spawns(tool)).collect()
-}
-
 /// Reads a text in every way there is. Panics if a promise is broken.
 pub(crate) fn kept(bytes: &[u8]) {
     for default in [Decision::Allow, Decision::Ask] {
@@ -91,7 +85,7 @@ fn warnings<T>(bytes: &[u8], loaded: &Loaded<T>) {
     let lines = bytes.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count() as u64 + 1;
     for warning in &loaded.warnings {
         let text = warning.to_string();
-        assert!(!text.chars().any(|c| c.is_control()), "{text:?} has control characters");
+        assert!(!text.chars().any(char::is_control), "{text:?} has control characters");
         assert!(text.chars().count() <= WARNING_MAX_CHARS, "{text}");
         assert!(warning.line.is_none_or(|line| (1..=lines).contains(&line)), "{text}: it has {lines} lines");
     }
@@ -123,7 +117,8 @@ fn untrusted(tools: &[String], rules: &[Rule], model: Option<&String>) {
     assert_eq!(model, None, "nobody trusted it");
 }
 
-fn coder_tools() -> Vec<String> {
+/// The tools of the built-in `coder`.
+pub(crate) fn coder_tools() -> Vec<String> {
     let coder = builtin().into_iter().find(|known| known.name == "coder");
     coder.map(|coder| coder.tools).unwrap_or_default()
 }

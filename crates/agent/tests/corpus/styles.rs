@@ -1,5 +1,13 @@
 //! How people write definitions and skills when nothing is odd about them, in the style of public collections.
 
+use crate::promises::coder_tools;
+
+/// What a definition that says nothing of tools may use: all that `coder` may, but for spawning.
+pub(crate) fn every_tool() -> Vec<String> {
+    let spawns = |tool: &String| tool.starts_with("task") || tool == "delegate_to_agent";
+    coder_tools().into_iter().filter(|tool| !spawns(tool)).collect()
+}
+
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {

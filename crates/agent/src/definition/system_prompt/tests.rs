@@ -192,7 +192,7 @@ fn a_duration_is_said_in_its_largest_exact_unit() {
 #[test]
 fn who_takes_over_a_conversation_reads_what_it_is_and_may_do_before_its_assignment() {
     let shares = ("/execution/share_history", json!(true));
-    let told = handover(&definition("explore"), &contract(&[shares.clone()]));
+    let told = handover(&definition("explore"), &contract(std::slice::from_ref(&shares)));
     let explore = definition("explore");
     let parts = [
         "Everything above is the conversation",
