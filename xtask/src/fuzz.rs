@@ -103,7 +103,6 @@ fn look(place: &Path, program: &Path, seconds: u64) -> Outcome {
     for dir in [&found, &broken] {
         fs::create_dir_all(dir).map_err(|error| Failure::new(format!("{}: {error}", dir.display())))?;
     }
-    let before = files(&broken);
     let mut command = Command::new(program);
     command.current_dir(root()).arg(&found).arg(SEEDS);
     command.args([
@@ -116,14 +115,15 @@ fn look(place: &Path, program: &Path, seconds: u64) -> Outcome {
         "-verbosity=0".to_owned(),
     ]);
     let outcome = run_command(&mut command);
-    let new: Vec<PathBuf> = files(&broken).into_iter().filter(|file| !before.contains(file)).collect();
-    match (outcome, new.first()) {
+    // The same input may have broken it before: its file is written anew.
+    let written = |file: &PathBuf| file.metadata().and_then(|about| about.modified()).ok();
+    match (outcome, files(&broken).into_iter().max_by_key(written)) {
         (Ok(()), _) => {
             println!("fuzz: {seconds} s, {} inputs kept, nothing broken", files(&found).len());
             Ok(())
         }
         (Err(failure), None) => Err(failure),
-        (Err(_), Some(input)) => Err(Failure::new(told(input, &fs::read(input).unwrap_or_default()))),
+        (Err(_), Some(input)) => Err(Failure::new(told(&input, &fs::read(&input).unwrap_or_default()))),
     }
 }
 

@@ -364,7 +364,6 @@ oddities! {
         made.kind == Kind::Yaml && refused(made, None, "there is no `system_prompt`")
     },
     "no-prompt" => |made| {
-        made.body.clear();
         made.instructs(DESCRIPTION);
         made.body.clear();
         made.warns(Problem, None, "there is no prompt; the description takes its place");
