@@ -23,7 +23,7 @@ const INPUT_BYTES: u64 = 16 * 1024;
 /// Most of a broken input that is printed.
 const SHOWN_BYTES: usize = 2_000;
 /// The crate, and the target in it.
-const MANIFEST: &str = "fuzz/Cargo.toml";
+pub(crate) const MANIFEST: &str = "fuzz/Cargo.toml";
 const TARGET: &str = "front_matter";
 /// Where it begins.
 const SEEDS: &str = "crates/agent/tests/corpus/files";

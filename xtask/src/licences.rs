@@ -15,9 +15,6 @@ use crate::{Failure, Outcome};
 /// The only place dependencies may come from, as cargo spells it in the lock file.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// A workspace of its own.
-const FUZZ_MANIFEST: &str = "fuzz/Cargo.toml";
-
 /// Fails on the first look at anything that the policy does not allow, naming all of it.
 pub(crate) fn run(_: &[String]) -> Outcome {
     let path = root().join("deny.toml");
@@ -25,7 +22,7 @@ pub(crate) fn run(_: &[String]) -> Outcome {
         .map_err(|error| Failure::new(format!("cannot read deny.toml: {error}")))?;
     let policy = Policy::parse(&text)?;
     let mut packages = packages(&metadata(&[])?)?;
-    packages.extend(self::packages(&metadata(&["--manifest-path", FUZZ_MANIFEST])?)?);
+    packages.extend(self::packages(&metadata(&["--manifest-path", crate::fuzz::MANIFEST])?)?);
     let breaches: Vec<String> = packages.iter().flat_map(|package| policy.breaches(package)).collect();
     if !breaches.is_empty() {
         return Err(Failure::new(format!(

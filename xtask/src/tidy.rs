@@ -30,14 +30,18 @@ struct Breach {
 }
 
 pub(crate) fn run(_: &[String]) -> Outcome {
-    let metadata = metadata(&["--no-deps"])?;
+    let metadata = self::metadata(&["--no-deps"])?;
     let texts = texts_of_the_project()?;
     let mut sources: Vec<Source> =
         texts.iter().filter(|(path, _)| is_rust(path)).map(|(path, text)| Source::new(path, text)).collect();
 
     let workspace = metadata["workspace_root"].as_str().unwrap_or_default();
     let mut breaches = layers::check(&metadata);
-    breaches.extend(modules::check(&modules::targets(&metadata, workspace), &mut sources));
+    let mut targets = modules::targets(&metadata, workspace);
+    // A workspace of its own.
+    let fuzz = self::metadata(&["--no-deps", "--manifest-path", crate::fuzz::MANIFEST])?;
+    targets.extend(modules::targets(&fuzz, workspace));
+    breaches.extend(modules::check(&targets, &mut sources));
     breaches.extend(sources.iter().flat_map(absences::check));
     breaches.extend(sources.iter().flat_map(shape::check));
     breaches.extend(texts.iter().flat_map(|(path, text)| texts::check(path, text)));

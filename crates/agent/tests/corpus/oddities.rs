@@ -155,7 +155,7 @@ oddities! {
         let long = "x".repeat(1_500);
         let line = made.put("description", &[&format!("description: {long}")]);
         made.expect().description = format!("{}…", "x".repeat(1_023));
-        made.warns(Note, line, "1500 characters, more than the 1024");
+        made.warns(Problem, line, "1500 characters, more than the 1024");
         true
     },
     "no-description" => |made| {
@@ -383,7 +383,10 @@ fn tools(made: &mut Made, lines: &[&str], expected: &[&str]) -> usize {
     let lines: Vec<String> = lines.iter().map(|line| line.replacen("{}", key, 1)).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let line = made.put(key, &lines);
-    made.expect().tools = Some(expected.iter().map(ToString::to_string).collect());
+    // Who names others to delegate to has the tool for that.
+    let delegates = made.lines.iter().any(|line| line == "sub_agents:");
+    let delegate = delegates.then_some(&"delegate_to_agent");
+    made.expect().tools = Some(expected.iter().chain(delegate).map(ToString::to_string).collect());
     line
 }
 
