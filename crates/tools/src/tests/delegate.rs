@@ -21,8 +21,8 @@ fn every_tool_has_its_class() {
     assert_eq!(
         classes,
         [
-            Read, Read, Read, Read, Write, Write, Exec, Net, Net, Journal, Delegate, Delegate, Delegate,
-            Delegate, Delegate
+            Read, Read, Read, Read, Write, Write, Exec, Net, Net, Journal, Read, Delegate, Delegate,
+            Delegate, Delegate, Delegate, Delegate
         ]
     );
 }
