@@ -49,7 +49,7 @@ fn requests() -> impl Strategy<Value = SpawnRequest> {
     );
     (definition, any::<bool>(), prop::bool::weighted(0.3), budget).prop_map(
         |(definition, background, required, budget)| SpawnRequest {
-            background,
+            background: Some(background),
             budget,
             required,
             ..request(definition)
