@@ -31,7 +31,7 @@ pub struct Skill {
     pub agent: Option<String>,
     /// The tools of that sub-agent; none means its definition's.
     pub tools: Option<Vec<String>>,
-    /// Rules that narrow those tools.
+    /// Rules that narrow those tools: part of the sub-agent's contract, beside what its definition says.
     pub rules: Vec<Rule>,
     /// The skills that its agent may delegate to; none means every skill that its grant allows.
     pub sub_agents: Option<Vec<String>>,
@@ -69,10 +69,11 @@ impl Skill {
     pub fn definition(&self, base: &Definition) -> Definition {
         let instructions = format!(
             "You carry out the skill `{}`. Do it on your own from start to finish, and report what came of it.\n\n\
-             # Instructions of the skill\n\n{}{}",
+             # Instructions of the skill\n\n{}{}{}",
             self.name,
-            self.instructions.trim(),
+            self.instructions.trim().replace(SKILL_DIRECTORY, &self.place()),
             self.about_arguments(),
+            self.about_files(),
         );
         let prompt = match &self.agent {
             Some(_) => format!("{}\n\n{instructions}", base.prompt.trim()),
@@ -82,28 +83,62 @@ impl Skill {
         let spawns = self.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == "task"));
         Definition {
             prompt,
-            tools: self.tools.clone().unwrap_or_else(|| base.tools.clone()),
+            tools: self.tools_of(base),
             spawns: base.spawns.clone().filter(|_| spawns),
             max_turns: self.max_iterations.or(base.max_turns),
             model: self.model.clone().or_else(|| base.model.clone()),
             temperature: self.temperature.or(base.temperature),
-            rules: base.rules.iter().chain(&self.rules).cloned().collect(),
             default: self.default.min(base.default),
             background: self.background,
             ..base.clone()
         }
     }
 
+    /// Where `read` finds its files.
+    pub fn place(&self) -> String {
+        format!("skill://{}", self.name)
+    }
+
+    /// The tools that it names, or else its definition's. Who names skills to delegate to can delegate.
+    fn tools_of(&self, base: &Definition) -> Vec<String> {
+        let mut tools = self.tools.clone().unwrap_or_else(|| base.tools.clone());
+        let delegates = self.sub_agents.as_ref().is_some_and(|names| !names.is_empty());
+        if delegates && !tools.iter().any(|tool| tool == DELEGATE_TO_AGENT) {
+            tools.push(DELEGATE_TO_AGENT.to_owned());
+        }
+        tools
+    }
+
     /// All sub-agents of a skill are told the same, so what a text leaves open for its arguments is explained instead
     /// of filled in.
     fn about_arguments(&self) -> String {
+        let mut text = String::new();
         if self.instructions.contains(ARGUMENTS) {
-            format!("\n\n`{ARGUMENTS}` above stands for the work that you are given.")
-        } else {
-            String::new()
+            text.push_str("\n\n`$ARGUMENTS` above stands for the work that you are given.");
+        }
+        if self.instructions.contains("$1") || self.instructions.contains("$0") {
+            text.push_str(
+                "\n\nA `$` with a digit above stands for that word of the work that you are given.",
+            );
+        }
+        text
+    }
+
+    fn about_files(&self) -> String {
+        match &self.dir {
+            None => String::new(),
+            Some(_) => format!(
+                "\n\nFiles that these instructions speak of are read with `read`, as `{}/PATH`.",
+                self.place()
+            ),
         }
     }
 }
+
+/// What stands in a skill's text for its directory, as another program calls it.
+pub const SKILL_DIRECTORY: &str = "${CLAUDE_SKILL_DIR}";
+/// The tool that hands work to a skill's sub-agent.
+pub const DELEGATE_TO_AGENT: &str = "delegate_to_agent";
 
 /// What stands in a skill's text for what it is called with.
 pub const ARGUMENTS: &str = "$ARGUMENTS";

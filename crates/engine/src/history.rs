@@ -129,7 +129,12 @@ impl Definitions {
         let found =
             catalogue.and_then(|text| serde_json::from_str::<Catalogue>(&text).ok()).unwrap_or_default();
         let all = started.definitions.iter().cloned().chain(found.definitions);
-        Self(all.map(|definition| (definition.name.clone(), definition)).collect())
+        let mut named = HashMap::new();
+        for definition in all {
+            // Of one name the first counts, as in the run itself.
+            named.entry(definition.name.clone()).or_insert(definition);
+        }
+        Self(named)
     }
 
     pub(crate) fn get(&self, contract: &Contract) -> Option<&Definition> {

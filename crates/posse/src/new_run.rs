@@ -362,9 +362,12 @@ fn known(given: Vec<Definition>, found: Catalogue, root: &str) -> Result<Known, 
         all.iter().map(|definition| &**definition).partition(is_found);
     let definitions = definitions.into_iter().cloned().collect();
     let found_definitions = found_definitions.into_iter().cloned().collect();
-    Ok(Known {
-        definitions,
-        catalogue: Catalogue { definitions: found_definitions, skills: found.skills },
-        root,
-    })
+    // Other programs have names of their own for the built-in definitions; the journal has only ours.
+    let ours = |mut skill: Skill| {
+        let agent = skill.agent.as_deref().and_then(|agent| all.get(agent)).map(|found| found.name.clone());
+        skill.agent = agent.or(skill.agent);
+        skill
+    };
+    let skills = found.skills.into_iter().map(ours).collect();
+    Ok(Known { definitions, catalogue: Catalogue { definitions: found_definitions, skills }, root })
 }

@@ -132,7 +132,8 @@ fn no_such_output(name: &str) -> ToolFailure {
 /// The same call beneath the directory of a skill that the agent may use, and the path there.
 fn of_skill(check: Check, call: &CallContext, rest: &str) -> Result<(CallContext, RelPath), ToolFailure> {
     let (name, file) = rest.split_once('/').unwrap_or((rest, ""));
-    let Some(dir) = call.skills.get(name) else {
+    // A skill is found whatever the case of its name.
+    let Some(dir) = call.skills.get(name).or_else(|| call.skills.get(&name.to_ascii_lowercase())) else {
         let name = shorten(name, SKILL_NAME_MAX);
         let known = call.skills.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         let known =

@@ -6,6 +6,8 @@ use posse_domain::skill::Skill;
 const ALL: &str = "$ARGUMENTS";
 /// The place of the skill's directory, as another program calls it.
 const DIRECTORY: &str = "${CLAUDE_SKILL_DIR}";
+/// Longest text that filling in makes; what would go beyond it is left out.
+const RENDERED_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// What arguments stand under in a text that has no place for them.
 const HEADING: &str = "## Arguments";
 
@@ -30,6 +32,11 @@ pub fn render(skill: &Skill, arguments: &str) -> String {
     while let Some(at) = rest.find('$') {
         let (before, from) = rest.split_at(at);
         rendered.push_str(before);
+        if rendered.len() > RENDERED_MAX_BYTES {
+            rendered.truncate(rendered.floor_char_boundary(RENDERED_MAX_BYTES));
+            rendered.push_str("\n\n[the rest is left out: with its arguments the text is too long]");
+            return rendered;
+        }
         if let Some(after) = from.strip_prefix(DIRECTORY) {
             rendered.push_str(&places.directory);
             rest = after;
@@ -117,6 +124,13 @@ mod tests {
         let text = format!("---\nname: x\ndescription: d\n---\n{instructions}");
         let skill = read_skill(text.as_bytes(), "x", None, &reading("x")).value.expect("skill");
         render(&skill, arguments)
+    }
+
+    #[test]
+    fn what_is_filled_in_has_a_limit() {
+        let text = rendered(&"$1".repeat(1_000), &"x".repeat(64 * 1024));
+        assert!(text.len() < RENDERED_MAX_BYTES + 200, "{}", text.len());
+        assert!(text.ends_with("[the rest is left out: with its arguments the text is too long]"));
     }
 
     #[test]

@@ -359,7 +359,7 @@ impl Run {
         let requested = Grant {
             can_spawn_children: rights.can_spawn(&tools, self.all_skills()),
             allowed_tools: tools,
-            rules: crate::permission::Rules::default(),
+            rules: skill.map(|skill| skill.rules.clone().into()).unwrap_or_default(),
             max_delegation_depth: mine.max_delegation_depth.saturating_sub(1).min(levels.unwrap_or(u32::MAX)),
             may_share_history: kind.definition.may_share_history,
             on_ask: mine.on_ask,

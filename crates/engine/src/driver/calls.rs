@@ -50,7 +50,7 @@ impl Driver {
             }
             let class = self.rt.tools.get(call.name.as_str()).map(|tool| tool.class);
             let Some(session) = self.sessions.get_mut(id) else { return };
-            if class.is_some_and(|class| session.blocks(class)) {
+            if class.is_some_and(|class| session.blocks(call, class)) {
                 return;
             }
             session.cursor += 1;

@@ -94,7 +94,7 @@ impl Driver {
             tool.is_some_and(|tool| spawns || tool.class != EffectClass::Delegate)
         });
         let skill = agent.contract.execution.skill.as_deref().unwrap_or_default();
-        let key = format!("{}\0{skill}\0{}", agent.kind.definition.name, names.join("\0"));
+        let key = format!("{}\0{skill}\0{spawns}\0{}", agent.kind.definition.name, names.join("\0"));
         if let Some(list) = self.tool_lists.get(&key) {
             return list.clone();
         }

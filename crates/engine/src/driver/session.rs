@@ -7,7 +7,8 @@ use posse_agent::machine::Machine;
 use posse_domain::contract::ExecutionTerms;
 use posse_domain::event::{EffectClass, SeenFile};
 use posse_domain::hash::Hash;
-use posse_domain::lifecycle::Failure;
+use posse_domain::lifecycle::{Failure, SKILL_TOOL};
+use posse_domain::message::ToolCall;
 use posse_domain::object_id::ObjectId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -151,10 +152,15 @@ pub(crate) enum Keeping {
 impl Session {
     /// Whether an unfinished call keeps one of `class` from starting. One that spawns also waits for the hooks of such a
     /// call before it: children are numbered in the order in which they were asked for, whoever answers first.
-    pub(crate) fn blocks(&self, class: EffectClass) -> bool {
-        let spawns = |call: &CallInFlight| call.class == EffectClass::Delegate;
-        let hooked = || self.hooks.iter().filter_map(|hooked| self.calls.get(hooked.before()?));
-        self.calls.block(class) || (class == EffectClass::Delegate && hooked().any(spawns))
+    pub(crate) fn blocks(&self, call: &ToolCall, class: EffectClass) -> bool {
+        // A skill may be one that forks.
+        let spawns = |call: &ToolCall, class| class == EffectClass::Delegate || call.name == SKILL_TOOL;
+        let asked_before = |id: &str| {
+            let call = self.machine.call_of(id).zip(self.calls.get(id));
+            call.is_some_and(|(call, flight)| spawns(call, flight.class))
+        };
+        let mut hooked = self.hooks.iter().filter_map(Hooked::before);
+        self.calls.block(class) || (spawns(call, class) && hooked.any(|id| asked_before(id)))
     }
 
     /// Working time that the attempt and the turn under way still have; none if neither is limited.

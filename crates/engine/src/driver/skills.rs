@@ -127,6 +127,7 @@ impl Driver {
         let (Some(name), Some(root)) = (&self.run.terms.skill, self.run.open(&self.run.id.root())) else {
             return Ok(());
         };
+        let name = self.run.skill(name).map_or(name, |found| &found.skill.name);
         let operation = Operation::new(SKILL_TOOL, Some(name));
         let verdict = root.authority.decide(&self.run.terms.approvals, &operation);
         if verdict.decision == Decision::Deny && verdict.rule().is_some() {

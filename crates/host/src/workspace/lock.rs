@@ -24,8 +24,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(16);
 /// How long another process may hold a lock. What is done under one takes seconds on a slow disk.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The locks that threads of this process have or wait for. By path: two of its names would only try a little more.
-static GATES: Mutex<BTreeMap<PathBuf, Arc<Gate>>> = Mutex::new(BTreeMap::new());
+/// The locks that threads of this process have or wait for, and how many do. By path: two of its names would only try a
+/// little more.
+static GATES: Mutex<BTreeMap<PathBuf, (Arc<Gate>, usize)>> = Mutex::new(BTreeMap::new());
 
 /// What threads of this process wait at.
 #[derive(Debug, Default)]
@@ -72,9 +73,11 @@ impl Drop for Lock {
         drop(self.file.take());
         self.gate.leave();
         let mut gates = gates();
-        // Here and in the list: nobody else waits.
-        if Arc::strong_count(&self.gate) == 2 {
-            gates.remove(&self.path);
+        if let Some((_, users)) = gates.get_mut(&self.path) {
+            *users -= 1;
+            if *users == 0 {
+                gates.remove(&self.path);
+            }
         }
     }
 }
@@ -90,14 +93,19 @@ fn try_lock(file: &File) -> Result<bool, Errno> {
     }
 }
 
-fn gates() -> MutexGuard<'static, BTreeMap<PathBuf, Arc<Gate>>> {
+fn gates() -> MutexGuard<'static, BTreeMap<PathBuf, (Arc<Gate>, usize)>> {
     GATES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Gate {
     /// Waits until no other thread has the lock.
     fn enter(path: &Path) -> Arc<Self> {
-        let gate = gates().entry(path.to_owned()).or_default().clone();
+        let gate = {
+            let mut gates = gates();
+            let (gate, users) = gates.entry(path.to_owned()).or_default();
+            *users += 1;
+            gate.clone()
+        };
         let is_taken = gate.is_taken.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_taken =
             gate.freed.wait_while(is_taken, |is_taken| *is_taken).unwrap_or_else(PoisonError::into_inner);

@@ -47,10 +47,7 @@ impl Rights {
             return Err(Error::invalid("--allow", problem));
         }
         let mut definitions = started.definitions.clone();
-        let text = started.catalogue.as_ref().map(Text::to_shared);
-        let catalogue = text.map_or_else(|| Ok(Catalogue::default()), |text| serde_json::from_str(&text));
-        let mut catalogue: Catalogue = catalogue
-            .map_err(|error| Error::invalid("replay", format!("the recorded catalogue: {error}")))?;
+        let mut catalogue = found(started)?;
         if is_bundle {
             definitions.iter_mut().chain(&mut catalogue.definitions).for_each(close_network);
             // The directories were somebody else's.
@@ -58,6 +55,13 @@ impl Rights {
         }
         Ok(Self { definitions, catalogue, run_rules, approvals })
     }
+}
+
+/// What the recorded run had found on its machine.
+fn found(started: &RunStarted) -> Result<Catalogue, Error> {
+    let text = started.catalogue.as_ref().map(Text::to_shared);
+    let found = text.map_or_else(|| Ok(Catalogue::default()), |text| serde_json::from_str(&text));
+    found.map_err(|error| Error::invalid("replay", format!("the recorded catalogue: {error}")))
 }
 
 /// The recorded rules, of a bundle those that narrow, and then the ones of now.
@@ -87,7 +91,8 @@ pub(super) fn note(started: &RunStarted, allowed: &Approvals) -> String {
                     --allow opens what was allowed then"
         .to_owned();
     let mut then: Vec<&str> = started.terms.approvals.iter().map(Pattern::as_str).collect();
-    if started.definitions.iter().any(opens_network) && !then.contains(&NETWORK) {
+    let found = found(started).unwrap_or_default().definitions;
+    if started.definitions.iter().chain(&found).any(opens_network) && !then.contains(&NETWORK) {
         then.push(NETWORK);
     }
     then.retain(|pattern| !allowed.iter().any(|own| own.as_str() == *pattern));

@@ -3,11 +3,12 @@
 use super::fixture::{Played, class_of, definition, failure, id, skill, started_with};
 use crate::budget::Budget;
 use crate::code::Code;
+use crate::definition::Definition;
 use crate::event::{Event, EventBody};
 use crate::lifecycle::{
     DELEGATE_TO_AGENT, FailKind, Outcome, Run, RunEnd, SKILL_TOOL, SkillRights, SpawnRequest,
 };
-use crate::permission::ToolSet;
+use crate::permission::{Approvals, Decision, Operation, Rule, ToolSet};
 use crate::skill::Skill;
 
 fn asked(skill: &str) -> SpawnRequest {
@@ -99,6 +100,53 @@ fn a_definition_that_names_its_skills_may_use_no_others() {
     let rights = SkillRights::new(&kind, None);
     assert!(rights.may_load(&skill("review")) && !rights.may_load(&skill("other")));
     assert!(!rights.may_delegate_to(&skill("other")));
+}
+
+/// What a skill says of its tools stands beside what its definition says: neither lifts a no of the other, and who
+/// continues the work is bound by both.
+#[test]
+fn a_skill_narrows_and_never_lifts_what_its_definition_denies() {
+    let rule = |pattern: &str, decision| Rule { pattern: pattern.parse().expect("a pattern"), decision };
+    let boss = definition("boss", &["bash", SKILL_TOOL], Some(&["lead"]));
+    let lead = definition("lead", &["bash"], None);
+    let lead = Definition { rules: vec![rule("bash:git push*", Decision::Deny)], ..lead };
+    let only_git = vec![rule("bash:*", Decision::Deny), rule("bash:git *", Decision::Allow)];
+    let git = Skill { rules: only_git, ..skill("git") };
+    let mut played = Played::with(started_with(vec![boss, lead], vec![git], 2, Budget::NONE));
+    let child = played.try_spawn(&id("0"), &asked("git")).expect("spawned");
+    let decide = |played: &Played, child, command| {
+        let authority = &played.run.open(child).expect("open").authority;
+        authority.decide(&Approvals::none(), &Operation::new("bash", Some(command))).decision
+    };
+    assert_eq!(decide(&played, &child, "git status"), Decision::Allow);
+    assert_eq!(decide(&played, &child, "git push origin"), Decision::Deny, "the definition's no");
+    assert_eq!(decide(&played, &child, "rm -r x"), Decision::Deny, "the skill's no");
+}
+
+#[test]
+fn who_names_skills_to_delegate_to_can_delegate() {
+    let tools = ["read", DELEGATE_TO_AGENT];
+    let kinds = vec![definition("boss", &tools, Some(&["lead"])), definition("lead", &["read"], None)];
+    let lists = Skill { sub_agents: Some(vec!["other".to_owned()]), ..skill("lists") };
+    let beginning = started_with(kinds, vec![lists, skill("other")], 2, Budget::NONE);
+    let mut played = Played::with(beginning);
+    let child = played.try_spawn(&id("0"), &asked("lists")).expect("spawned");
+    let grant = &played.run.open(&child).expect("open").contract.permissions;
+    assert!(grant.covers(DELEGATE_TO_AGENT) && grant.can_spawn_children);
+    let child = played.try_spawn(&id("0"), &asked("other")).expect("spawned");
+    assert!(!played.run.open(&child).expect("open").contract.permissions.covers(DELEGATE_TO_AGENT));
+}
+
+#[test]
+fn a_forked_skill_is_told_where_its_files_are() {
+    let base = definition("lead", &["read"], None);
+    let instructions = "Run ${CLAUDE_SKILL_DIR}/x.py on $1.".to_owned();
+    let with_files = Skill { instructions, dir: Some("/s/deep".to_owned()), ..skill("deep") };
+    let prompt = with_files.definition(&base).prompt;
+    assert!(prompt.contains("Run skill://deep/x.py on $1."), "{prompt}");
+    assert!(prompt.contains("A `$` with a digit above stands for that word"), "{prompt}");
+    assert!(prompt.contains("read with `read`, as `skill://deep/PATH`"), "{prompt}");
+    assert!(!skill("plain").definition(&base).prompt.contains("skill://"));
 }
 
 #[test]
