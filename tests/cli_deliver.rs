@@ -69,6 +69,26 @@ fn a_txt(home: &Home) -> String {
     fs::read_to_string(home.project().join("a.txt")).expect("a.txt")
 }
 
+/// Two levels of delegating: the agent in between touches no file itself.
+#[test]
+fn what_a_grandchild_made_arrives_though_its_parent_only_delegated() {
+    let home = folder(
+        r#"
+- when: {definition: coder, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: lead, description: lead it, prompt: "have b written"}}]}
+- when: {definition: lead, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: general, description: write b, prompt: "write b"}}]}
+- when: {definition: general, turn: 1}
+  reply: {tool_calls: [{name: write, input: {path: b.txt, content: "bee\n"}}]}
+- reply: {text: Done.}
+"#,
+    );
+    let lead = r#"{"lead": {"prompt": "You lead.", "tools": ["read", "write", "edit", "bash"], "spawns": ["general"]}}"#;
+    let args = ["run", "--apply", "--agents", lead, "--model", "scripted/../script.yaml", "do it"];
+    home.posse(&args).exits(0);
+    assert_eq!(fs::read_to_string(home.project().join("b.txt")).expect("b.txt"), "bee\n");
+}
+
 #[test]
 fn the_end_of_a_run_says_where_the_work_is_and_what_to_type_next() {
     let home = repository(SCRIPT);

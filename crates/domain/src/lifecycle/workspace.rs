@@ -106,8 +106,13 @@ impl Run {
         ended: &SubagentWaitingForMerge,
     ) -> Result<(), Illegal> {
         let agent = self.resting(event)?;
-        if ended.change.is_some() && !(agent.files.made && agent.files.salvaged) {
-            return Err(illegal(event, "its change is in no workspace that was salvaged"));
+        let files = &agent.files;
+        let is_kept = if files.made { files.salvaged } else { files.merged == ended.change };
+        if ended.change.is_some() && !is_kept {
+            return Err(illegal(
+                event,
+                "its change is neither in a workspace that was salvaged nor what was merged",
+            ));
         }
         match &mut agent.state {
             state @ OpenState::Running { .. } => {

@@ -568,7 +568,7 @@ impl Driver {
             let end = RunEnd::Done { report: self.with_plan(report).into(), turns_exhausted };
             return self.end_run(end);
         }
-        let change = self.sessions.get(id).and_then(|session| session.change);
+        let change = self.change_of(id);
         let finish = Finish { report: report.clone().into(), turns_exhausted, change };
         let Some(mut decided) = self.run.finish(id, finish) else { return };
         // Hooks hear of its end before it is integrated.

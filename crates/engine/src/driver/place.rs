@@ -301,6 +301,16 @@ impl Driver {
         if ending { self.conclude(id) } else { self.pump(id) }
     }
 
+    /// What a child made of its files. One that never had a workspace has what its own children made.
+    pub(super) fn change_of(&self, id: &AgentId) -> Option<ObjectId> {
+        let files = &self.run.open(id)?.files;
+        if files.made {
+            self.sessions.get(id)?.change
+        } else {
+            files.merged.filter(|merged| files.base != Some(*merged))
+        }
+    }
+
     /// Whether everything in the agent's workspace is kept; if not, it is being seen to.
     pub(super) fn files_are_kept(&mut self, id: &AgentId) -> bool {
         let Some(agent) = self.run.open(id) else { return true };

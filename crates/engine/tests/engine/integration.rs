@@ -83,6 +83,25 @@ async fn a_childs_change_is_merged_into_what_the_run_delivers() {
     assert_eq!(report.as_deref(), Some("I put it there."));
 }
 
+/// An agent between two others that never needed files of its own: what its child made is its change.
+#[tokio::test]
+async fn what_is_merged_into_one_that_only_delegates_goes_up_with_it() {
+    let script = |request: &ModelRequest| match (&*request.definition, request.turn) {
+        ("boss", 1) => calls([task(child("crew", "have it done"))]),
+        ("crew", 1) => calls([task(build("src/a=1", &[]))]),
+        ("boss" | "crew", _) => ScriptedAnswer::text("All is done."),
+        _ => builder(request),
+    };
+    let world = World::new(script).isolated();
+    let ended = world.run(world.spec()).await;
+    assert_eq!(ended.status(), "completed");
+    let kinds = kinds_of(&ended, "1");
+    assert!(!kinds.contains(&"agent.workspace_made"), "it had no files: {kinds:?}");
+    assert!(kinds.contains(&"agent.worktree_merged"), "{kinds:?}");
+    let files = world.workspaces().result(&ended.run.id).expect("a result");
+    assert_eq!(files.get("src/a").map(String::as_str), Some("1"));
+}
+
 #[tokio::test]
 async fn writers_of_different_paths_work_at_once_and_are_merged_in_the_order_they_were_asked_for() {
     let gate = Gate::closed();
