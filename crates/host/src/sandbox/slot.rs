@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::task::JoinHandle;
 
@@ -305,9 +305,12 @@ fn carry_out(
 
 /// A descriptor from which this can be read, and nothing else. It is in memory: nobody has to write while it is read.
 fn readable(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create("posse-input", MemfdFlags::CLOEXEC)?);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("posse-input", flags)?);
     file.write_all(bytes)?;
     file.seek(SeekFrom::Start(0))?;
+    // It is open for writing, and can be opened once more by its name: only a seal keeps what it says as it is.
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())
 }
 

@@ -34,6 +34,16 @@ async fn input_is_read_to_its_end_however_long_it_is() {
 }
 
 #[tokio::test]
+async fn input_cannot_be_changed_by_the_program_that_reads_it() {
+    let bench = Bench::new();
+    let script = "for how in '>&0' '1<>/dev/stdin' '>/dev/stdin' '>>/dev/stdin'; do \
+                  (eval \"printf XYZ $how\") 2>/dev/null && echo \"changed by $how\"; done; cat";
+    let ended =
+        run(&bench, BoxedCommand { input: Some(b"as it was".to_vec()), ..bench.command(script) }).await;
+    assert_eq!((text(&ended.output).as_str(), ended.exit), ("as it was", Exit::Code(0)));
+}
+
+#[tokio::test]
 async fn input_that_nobody_reads_holds_nothing_up() {
     let bench = Bench::new();
     let input = Some(vec![b'x'; 8 << 20]);
