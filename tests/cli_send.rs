@@ -58,3 +58,35 @@ fn a_message_to_a_run_that_nobody_carries_waits_for_it() {
     let received = |event: &&serde_json::Value| event["kind"] == "agent.message_received";
     assert_eq!(done.json_lines().iter().filter(received).count(), 1);
 }
+
+#[test]
+fn a_message_to_a_run_of_one_skill_reaches_the_sub_agent_that_works() {
+    let home = Home::new();
+    home.write_own(
+        ".config/posse/skills/asker.yaml",
+        "name: asker\ndescription: asks\ntools: [delegate_to_agent]\nsystem_prompt: Ask.\n",
+    );
+    home.write(
+        "script.yaml",
+        r"
+- when: {depth: 2}
+  reply: {text: never}
+  latency_ms: 3600000
+- when: {turn: 1}
+  reply: {tool_calls: [{name: delegate_to_agent, input: {skill_name: asker, task: ask}}]}
+- when: {contains: look in b.rs}
+  reply: {text: I was told to look in b.rs.}
+- reply: {text: nobody told me anything}
+",
+    );
+    let args = ["run", "--json", "--skill", "asker", "--model", "scripted/script.yaml", "ask"];
+    let mut going = home.start(&args);
+    let run = run_of(&going.until_event(".1.1", "agent.model_called"));
+    home.posse(&["send", &run, "look in b.rs"]).exits(0);
+    let received = going.until_event(".1", "agent.message_received");
+    assert_eq!(received["summary"], "message: look in b.rs");
+    home.posse(&["cancel", &format!("{run}.1.1")]).exits(0);
+    let result = going.finish().exits(0).result();
+    let text = result["text"].as_str().expect("text");
+    assert!(text.contains("I was told to look in b.rs."), "{text}");
+}

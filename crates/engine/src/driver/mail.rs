@@ -70,7 +70,10 @@ impl Driver {
         }
     }
 
+    /// A root that only runs a skill asks no model, and would never read a message: the one who works does.
     fn deliver_mail(&mut self, agent: &AgentId, text: String) {
+        let worker = agent.child(1);
+        let agent = if agent.is_root() && self.run.is_run_skill(&worker) { &worker } else { agent };
         if self.takes_messages(agent) {
             self.receive(agent, Sender::Person, text.into());
         } else {
