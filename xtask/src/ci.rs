@@ -1,13 +1,14 @@
 //! `cargo xtask ci`: every check a change has to pass, cheapest first, stopping at the first that fails.
 //!
-//! It needs Rust and git and nothing else. Tools that make it better (cargo-nextest, cargo-deny) are used
-//! when they are there; without them cargo's own runner and the project's own check stand in. All stages
-//! share the workspace's target directory and the same flags, so that no stage rebuilds another's work.
+//! It needs Rust and git; what the tests need besides is installed where it is missing. Tools that make it
+//! better (cargo-nextest, cargo-deny) are used when they are there; without them cargo's own runner and the
+//! project's own check stand in. All stages share the workspace's target directory and the same flags, so that
+//! no stage rebuilds another's work.
 
 use std::time::{Duration, Instant};
 
 use crate::command::{cargo, cargo_has, run as run_command};
-use crate::{Failure, Outcome, licences, tidy};
+use crate::{Failure, Outcome, licences, packages, tidy};
 
 /// One row of the table; the order of the rows is the order of the run.
 struct Stage {
@@ -125,6 +126,7 @@ fn needs_component(verb: &str, component: &str) -> Outcome {
 
 /// All failures at once, as with clippy.
 fn test() -> Outcome {
+    packages::ready()?;
     if cargo_has(&["nextest", "--version"]) {
         run_command(&mut cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]))
     } else {

@@ -10,6 +10,7 @@ mod command;
 mod faults;
 mod fuzz;
 mod licences;
+mod packages;
 mod sdks;
 mod tidy;
 

@@ -1,0 +1,131 @@
+//! What the tests need of the machine beyond Rust and git, installed where it is missing.
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::command::run as run_command;
+use crate::{Failure, Outcome};
+
+/// A program, and the package that has it.
+struct Program {
+    name: &'static str,
+    package: &'static str,
+}
+
+/// `strace` shows what a hostile project does not get to run.
+const NEEDED: &[Program] = &[Program { name: "strace", package: "strace" }];
+/// `-n`: nobody is there to type a password.
+const SUDO: [&str; 2] = ["sudo", "-n"];
+
+/// Installs what is missing.
+pub(crate) fn ready() -> Outcome {
+    #[expect(clippy::disallowed_methods, reason = "PATH is where programs are looked for")]
+    let path = env::var_os("PATH").unwrap_or_default();
+    // Whoever we are owns what the kernel says about us.
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    install(&path, is_root, run_command)
+}
+
+/// Installs what is missing on this path, by commands that `run` carries out.
+fn install(path: &OsStr, is_root: bool, mut run: impl FnMut(&mut Command) -> Outcome) -> Outcome {
+    let missing: Vec<&Program> = NEEDED.iter().filter(|program| find(path, program.name).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let may_install = is_root
+        || find(path, SUDO[0]).is_some_and(|sudo| run(Command::new(sudo).args([SUDO[1], "true"])).is_ok());
+    let Some(apt) = find(path, "apt-get").filter(|_| may_install) else {
+        return Err(by_hand(&missing, "it cannot be installed from here"));
+    };
+    let mut apt_get = |args: &[&str]| {
+        let mut command = if is_root { Command::new(&apt) } else { Command::new(SUDO[0]) };
+        if !is_root {
+            command.arg(SUDO[1]).arg(&apt);
+        }
+        run(command.args(args).stdin(Stdio::null()))
+    };
+    let packages: Vec<&str> = missing.iter().map(|program| program.package).collect();
+    let options = ["install", "--yes", "--quiet", "--no-install-recommends"];
+    apt_get(&["update", "--quiet"])
+        .and_then(|()| apt_get(&[&options, &packages[..]].concat()))
+        .map_err(|failure| by_hand(&missing, &failure.to_string()))
+}
+
+/// What a person has to do, and why.
+fn by_hand(missing: &[&Program], why: &str) -> Failure {
+    let list = |part: fn(&Program) -> &'static str| -> String {
+        missing.iter().map(|program| part(program)).collect::<Vec<_>>().join(" ")
+    };
+    Failure::new(format!(
+        "the tests need {}, which is missing ({why}); install it with the tool of your system, such as \
+         `sudo apt-get install {}`",
+        list(|program| program.name),
+        list(|program| program.package),
+    ))
+}
+
+fn find(path: &OsStr, program: &str) -> Option<PathBuf> {
+    env::split_paths(path).map(|dir| dir.join(program)).find(|file| {
+        file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// What is run on a machine that has these programs and no others, and how it ends. `fails` is in what fails.
+    fn on_machine(programs: &[&str], is_root: bool, fails: &str) -> (Vec<String>, Result<(), String>) {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in programs {
+            fs::write(dir.path().join(name), "").expect("a program");
+            fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(0o755)).expect("its mode");
+        }
+        let mut ran = Vec::new();
+        let ended = install(dir.path().as_os_str(), is_root, |command| {
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            let names = words.map(|word| PathBuf::from(word).file_name().unwrap_or(word).to_owned());
+            let line: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+            ran.push(line.join(" "));
+            let failed = !fails.is_empty() && line.join(" ").contains(fails);
+            if failed { Err(Failure::new("it failed")) } else { Ok(()) }
+        });
+        (ran, ended.map_err(|failure| failure.to_string()))
+    }
+
+    const INSTALL: &str = "apt-get install --yes --quiet --no-install-recommends strace";
+
+    #[test]
+    fn what_is_missing_is_installed_by_whoever_may() {
+        assert_eq!(on_machine(&["strace"], false, ""), (vec![], Ok(())), "nothing is missing");
+        assert_eq!(
+            on_machine(&["apt-get"], true, ""),
+            (vec!["apt-get update --quiet".to_owned(), INSTALL.to_owned()], Ok(()))
+        );
+        let sudo = |line: &str| format!("sudo -n {line}");
+        assert_eq!(
+            on_machine(&["apt-get", "sudo"], false, ""),
+            (vec![sudo("true"), sudo("apt-get update --quiet"), sudo(INSTALL)], Ok(()))
+        );
+    }
+
+    #[test]
+    fn where_nothing_can_be_installed_a_person_is_told_what_to_install() {
+        for (programs, is_root, fails) in [
+            (&["sudo"][..], true, ""),
+            (&["apt-get"][..], false, ""),
+            (&["apt-get", "sudo"][..], false, "true"),
+            (&["apt-get"][..], true, "update"),
+            (&["apt-get"][..], true, "install"),
+        ] {
+            let (_, ended) = on_machine(programs, is_root, fails);
+            let told = ended.expect_err("nothing was installed");
+            assert!(told.contains("need strace") && told.contains("apt-get install strace"), "{told}");
+        }
+    }
+}
