@@ -15,11 +15,27 @@ pub(super) enum ToolName<'a> {
     Unknown,
 }
 
-/// Ours, and what others call it, in small letters without `_`, `-` and spaces.
-const NAMES: &[(&str, &[&str])] = &[
-    (
-        "read",
-        &[
+/// A tool of ours, and what others call it.
+struct Named {
+    ours: &'static str,
+    /// As scripts that were written for Claude Code spell it; the first is the name that such a script is told.
+    spelled: &'static [&'static str],
+    /// What else it is called, in small letters without `_`, `-` and spaces.
+    others: &'static [&'static str],
+}
+
+impl Named {
+    /// Whether the plain spelling is one of others.
+    fn is_called(&self, plain: &str) -> bool {
+        self.others.contains(&plain) || self.spelled.iter().any(|name| plain_eq(name, plain))
+    }
+}
+
+const NAMES: &[Named] = &[
+    Named {
+        ours: "read",
+        spelled: &["Read"],
+        others: &[
             "readfile",
             "readfiles",
             "readmanyfiles",
@@ -30,12 +46,21 @@ const NAMES: &[(&str, &[&str])] = &[
             "openfile",
             "notebookread",
         ],
-    ),
-    ("list", &["ls", "listdir", "listdirectory", "listfiles", "readfolder", "directorytree"]),
-    ("glob", &["find", "findfiles", "filesearch", "globsearch", "searchfilenames"]),
-    (
-        "grep",
-        &[
+    },
+    Named {
+        ours: "list",
+        spelled: &["LS"],
+        others: &["listdir", "listdirectory", "listfiles", "readfolder", "directorytree"],
+    },
+    Named {
+        ours: "glob",
+        spelled: &["Glob"],
+        others: &["find", "findfiles", "filesearch", "globsearch", "searchfilenames"],
+    },
+    Named {
+        ours: "grep",
+        spelled: &["Grep"],
+        others: &[
             "search",
             "searchfiles",
             "searchfilecontent",
@@ -45,12 +70,16 @@ const NAMES: &[(&str, &[&str])] = &[
             "ripgrep",
             "rg",
         ],
-    ),
-    ("write", &["writefile", "writetofile", "createfile", "filewrite", "create"]),
-    (
-        "edit",
-        &[
-            "multiedit",
+    },
+    Named {
+        ours: "write",
+        spelled: &["Write"],
+        others: &["writefile", "writetofile", "createfile", "filewrite", "create"],
+    },
+    Named {
+        ours: "edit",
+        spelled: &["Edit", "MultiEdit"],
+        others: &[
             "editfile",
             "editfiles",
             "fileedit",
@@ -66,10 +95,11 @@ const NAMES: &[(&str, &[&str])] = &[
             "searchreplace",
             "update",
         ],
-    ),
-    (
-        "bash",
-        &[
+    },
+    Named {
+        ours: "bash",
+        spelled: &["Bash"],
+        others: &[
             "shell",
             "sh",
             "terminal",
@@ -84,13 +114,21 @@ const NAMES: &[(&str, &[&str])] = &[
             "localshell",
             "powershell",
         ],
-    ),
-    ("webfetch", &["fetch", "fetchurl", "urlfetch", "readurl", "browse"]),
-    ("websearch", &["googlewebsearch", "searchweb", "web", "internetsearch"]),
-    (
-        "todo",
-        &[
-            "todowrite",
+    },
+    Named {
+        ours: "webfetch",
+        spelled: &["WebFetch"],
+        others: &["fetch", "fetchurl", "urlfetch", "readurl", "browse"],
+    },
+    Named {
+        ours: "websearch",
+        spelled: &["WebSearch"],
+        others: &["googlewebsearch", "searchweb", "web", "internetsearch"],
+    },
+    Named {
+        ours: "todo",
+        spelled: &["TodoWrite"],
+        others: &[
             "todoread",
             "todos",
             "todolist",
@@ -101,13 +139,21 @@ const NAMES: &[(&str, &[&str])] = &[
             "tasklist",
             "taskget",
         ],
-    ),
-    ("skill", &["skills", "slashcommand", "useskill", "activateskill"]),
-    ("task", &["agent", "agents", "subagent", "runsubagent", "newtask", "dispatchagent", "spawnagent"]),
-    ("task_status", &["taskoutput", "agentoutput"]),
-    ("task_cancel", &["taskstop", "killtask"]),
-    ("task_send", &["sendmessage", "sendinput"]),
-    ("delegate_to_agent", &["delegate"]),
+    },
+    Named {
+        ours: "skill",
+        spelled: &["Skill"],
+        others: &["skills", "slashcommand", "useskill", "activateskill"],
+    },
+    Named {
+        ours: "task",
+        spelled: &["Task", "Agent"],
+        others: &["agents", "subagent", "runsubagent", "newtask", "dispatchagent", "spawnagent"],
+    },
+    Named { ours: "task_status", spelled: &[], others: &["taskoutput", "agentoutput"] },
+    Named { ours: "task_cancel", spelled: &[], others: &["taskstop", "killtask"] },
+    Named { ours: "task_send", spelled: &[], others: &["sendmessage", "sendinput"] },
+    Named { ours: "delegate_to_agent", spelled: &[], others: &["delegate"] },
 ];
 
 /// Tools of others that have no counterpart, spelled likewise.
@@ -155,6 +201,11 @@ const NOT_HERE: &[&str] = &[
     "viewimage",
 ];
 
+/// How scripts that were written for Claude Code spell a tool of ours; the first is the name that they are told.
+pub fn spelled_elsewhere(ours: &str) -> &'static [&'static str] {
+    NAMES.iter().find(|named| named.ours == ours).map_or(&[], |named| named.spelled)
+}
+
 /// What `name` stands for among the tools that exist.
 pub(super) fn tool<'a>(name: &str, known: &[&'a str]) -> ToolName<'a> {
     let exact = |name: &str| known.iter().copied().find(|tool| *tool == name);
@@ -168,8 +219,8 @@ pub(super) fn tool<'a>(name: &str, known: &[&'a str]) -> ToolName<'a> {
         name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).map(|c| c.to_ascii_lowercase()).collect();
     let own = known.iter().copied().find(|tool| plain_eq(tool, &plain));
     let mapped = || {
-        let (ours, _) = NAMES.iter().find(|(_, others)| others.contains(&plain.as_str()))?;
-        exact(ours)
+        let named = NAMES.iter().find(|named| named.is_called(&plain))?;
+        exact(named.ours)
     };
     match own.or_else(mapped) {
         Some(tool) => ToolName::Known(tool),
@@ -181,11 +232,11 @@ pub(super) fn tool<'a>(name: &str, known: &[&'a str]) -> ToolName<'a> {
 /// Whether the plain spelling is a tool of ours that is not among the known ones, or one that has no counterpart.
 fn is_named_here(plain: &str) -> bool {
     NOT_HERE.contains(&plain)
-        || NAMES.iter().any(|(ours, others)| plain_eq(ours, plain) || others.contains(&plain))
+        || NAMES.iter().any(|named| plain_eq(named.ours, plain) || named.is_called(plain))
 }
 
 fn plain_eq(name: &str, plain: &str) -> bool {
-    name.bytes().filter(|b| *b != b'_').eq(plain.bytes())
+    name.bytes().filter(|b| *b != b'_').map(|b| b.to_ascii_lowercase()).eq(plain.bytes())
 }
 
 /// What is wrong with a name that stands for no tool.
@@ -231,8 +282,8 @@ mod tests {
 
     #[test]
     fn no_name_stands_for_two_tools() {
-        let mut all: Vec<&str> = NAMES.iter().flat_map(|(_, others)| others.iter().copied()).collect();
-        all.extend(NOT_HERE);
+        let names = NAMES.iter().flat_map(|named| named.spelled.iter().chain(named.others));
+        let mut all: Vec<String> = names.chain(NOT_HERE).map(|name| name.to_ascii_lowercase()).collect();
         let count = all.len();
         all.sort_unstable();
         all.dedup();

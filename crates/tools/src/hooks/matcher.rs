@@ -2,32 +2,12 @@
 
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use posse_agent::definition::spelled_elsewhere;
 
 /// Longest matcher.
 const MATCHER_MAX_BYTES: usize = 4 * 1024;
 /// Most memory that a compiled expression may take.
 const REGEX_MAX_BYTES: usize = 1024 * 1024;
-
-/// Our tools, and how scripts that were written for other tools know them; the first is the name that a hook is told.
-const FOREIGN: &[(&str, &[&str])] = &[
-    ("bash", &["Bash"]),
-    ("read", &["Read"]),
-    ("write", &["Write"]),
-    ("edit", &["Edit", "MultiEdit"]),
-    ("glob", &["Glob"]),
-    ("grep", &["Grep"]),
-    ("list", &["LS"]),
-    ("webfetch", &["WebFetch"]),
-    ("websearch", &["WebSearch"]),
-    ("todo", &["TodoWrite"]),
-    ("task", &["Task", "Agent"]),
-    ("skill", &["Skill"]),
-];
-
-/// What others call a tool of ours.
-pub(super) fn foreign(tool: &str) -> &'static [&'static str] {
-    FOREIGN.iter().find(|(ours, _)| *ours == tool).map_or(&[], |(_, theirs)| theirs)
-}
 
 /// Which tools or sub-agents a hook hears of.
 #[derive(Debug, Clone)]
@@ -70,7 +50,7 @@ impl Matcher {
             Kind::Names(names) => names.iter().any(|known| known == name),
             Kind::Regex(regex) => regex.is_match(name.as_bytes()).unwrap_or(true),
         };
-        one(name) || foreign(name).iter().any(|name| one(name))
+        one(name) || spelled_elsewhere(name).iter().any(|name| one(name))
     }
 }
 

@@ -5,10 +5,9 @@
 
 use std::path::Path;
 
+use posse_agent::definition::spelled_elsewhere;
 use posse_engine::ports::{HookCall, HookedCall};
 use serde_json::{Map, Value, json};
-
-use super::matcher::foreign;
 
 /// Most bytes of a result that a hook is told.
 const RESPONSE_MAX_BYTES: usize = 256 * 1024;
@@ -40,7 +39,7 @@ pub(super) fn input(call: &HookCall, cwd: &str) -> Vec<u8> {
         tell("agent_type", json!(call.definition));
     }
     if let Some(hooked) = &call.call {
-        let name = foreign(&hooked.tool).first().map_or(hooked.tool.as_str(), |name| name);
+        let name = spelled_elsewhere(&hooked.tool).first().map_or(hooked.tool.as_str(), |name| name);
         tell("tool_name", json!(name));
         tell("posse_tool", json!(hooked.tool));
         tell("tool_use_id", json!(hooked.id));
