@@ -46,7 +46,7 @@ fn every_setting_is_shown_with_its_origin_and_what_does_not_count_with_the_reaso
 fn programs_get_the_same_as_people() {
     let home = disagreement();
     let report = settings(&home, &["--json"]).json();
-    assert_eq!((&report["version"], &report["project_trust"]), (&1.into(), &"new".into()));
+    assert_eq!((&report["version"], &report["project_files"][0]["trust"]), (&1.into(), &"new".into()));
     let row = |key: &str| -> Value {
         let rows = report["settings"].as_array().expect("rows");
         rows.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{key}")).clone()
@@ -321,18 +321,20 @@ fn a_key_in_the_wrong_place_and_a_variable_with_a_typo_are_named() {
 }
 
 #[test]
-fn the_nearest_file_up_to_the_root_of_the_repository_counts() {
+fn every_file_up_to_the_root_of_the_repository_counts_the_nearest_first() {
     let home = Home::new();
-    let origin = |dir: &str| {
+    let files = |dir: &str| -> Vec<String> {
         let report = home.posse(&["settings", "--json", dir]).exits(0).json();
-        report["project_file"].as_str().map(|file| file.rsplit("/project/").next().unwrap_or(file).to_owned())
+        let files = report["project_files"].as_array().expect("files").iter();
+        let paths = files.map(|file| file["path"].as_str().expect("a path"));
+        paths.map(|path| path.rsplit("/project/").next().unwrap_or(path).to_owned()).collect()
     };
     home.write("a/b/x", "");
     home.write(SETTINGS, "agent: {max_depth: 1}\n");
-    assert_eq!(origin(".").as_deref(), Some(SETTINGS));
-    assert_eq!(origin("a/b"), None, "without a repository, a project is its directory alone");
+    assert_eq!(files("."), [SETTINGS]);
+    assert!(files("a/b").is_empty(), "without a repository, a project is its directory alone");
     home.write(".git/HEAD", "ref: refs/heads/main\n");
-    assert_eq!(origin("a/b").as_deref(), Some(SETTINGS));
+    assert_eq!(files("a/b"), [SETTINGS]);
     home.write("a/.posse/settings.yaml", "agent: {max_depth: 2}\n");
-    assert_eq!(origin("a/b").as_deref(), Some("a/.posse/settings.yaml"));
+    assert_eq!(files("a/b"), ["a/.posse/settings.yaml", SETTINGS]);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use posse::ports::Models as _;
 use posse::{
     Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
-    NewRun, OnAsk, Rules,
+    NewRun, OnAsk, ProjectRules, Rules,
 };
 use posse_domain::budget::DEFAULT_BASE_TURNS;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
@@ -87,7 +87,7 @@ pub(crate) struct Launch {
     idle_timeout: Option<Duration>,
     parallel: u32,
     operator_rules: Rules,
-    project_rules: Rules,
+    project_rules: ProjectRules,
     run_rules: Rules,
     approvals: Approvals,
     on_ask: OnAsk,
@@ -227,7 +227,7 @@ impl Launch {
             idle_timeout: None,
             parallel: DEFAULT_PARALLEL,
             operator_rules,
-            project_rules: Rules::default(),
+            project_rules: ProjectRules::default(),
             may_share_history: false,
             include_sub_agent_events: false,
             run_rules,

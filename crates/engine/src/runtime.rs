@@ -18,7 +18,7 @@ use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Outcome, Run, SkillRights, TASK_PROMPT_MAX_BYTES};
 use posse_domain::nearest::{hint, nearest};
-use posse_domain::permission::{Approvals, Grant, OnAsk, Rules, ToolSet};
+use posse_domain::permission::{Approvals, Grant, OnAsk, ProjectRules, Rules, ToolSet};
 use posse_domain::plan::Plan;
 use posse_domain::skill::Catalogue;
 use posse_domain::text::first_line;
@@ -125,7 +125,7 @@ pub struct RunSpec {
     /// Rules of the user's settings.
     pub operator_rules: Rules,
     /// Rules of the project's settings.
-    pub project_rules: Rules,
+    pub project_rules: ProjectRules,
     /// Rules of this run.
     pub run_rules: Rules,
     /// Where a person said that a provider is, for this run.
@@ -511,6 +511,9 @@ impl Runtime {
         }
         if spec.request.len() > REQUEST_MAX_BYTES {
             return invalid("request", format!("has more than {REQUEST_MAX_BYTES} bytes"));
+        }
+        if spec.prompt.as_ref().is_some_and(|prompt| prompt.len() > REQUEST_MAX_BYTES) {
+            return invalid("prompt", format!("has more than {REQUEST_MAX_BYTES} bytes"));
         }
         let known = || spec.definitions.iter().chain(&spec.catalogue.definitions);
         let Some(definition) = known().find(|d| d.name.eq_ignore_ascii_case(&spec.definition)) else {

@@ -67,7 +67,7 @@ pub use posse_domain::definition::Definition;
 pub use posse_domain::event::{EventBody, GivenBaseUrl, OrderChecker, RunResult};
 pub use posse_domain::id::{AgentId, RunId};
 pub use posse_domain::permission::{
-    Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, Rule, Rules,
+    Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, ProjectRules, Rule, Rules,
 };
 pub use posse_domain::skill::{Catalogue, Skill};
 pub use posse_engine::ports;

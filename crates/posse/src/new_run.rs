@@ -9,7 +9,7 @@ use posse_agent::definition::Definitions;
 use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
 use posse_domain::definition::Definition;
 use posse_domain::event::{GivenBaseUrl, UnownedWriters};
-use posse_domain::permission::{Approvals, OnAsk, Rules};
+use posse_domain::permission::{Approvals, OnAsk, ProjectRules, Rules};
 use posse_domain::plan::Plan;
 use posse_domain::skill::{Catalogue, Skill};
 use posse_engine::RunSpec;
@@ -38,7 +38,7 @@ pub struct NewRun {
     agents_md: Option<String>,
     may_share_history: bool,
     include_sub_agent_events: bool,
-    project_rules: Rules,
+    project_rules: ProjectRules,
     base_turns: Option<u32>,
     max_depth: Option<u32>,
     default_max_depth: Option<u32>,
@@ -73,7 +73,7 @@ impl NewRun {
             agents_md: None,
             may_share_history: false,
             include_sub_agent_events: false,
-            project_rules: Rules::default(),
+            project_rules: ProjectRules::default(),
             base_turns: Some(DEFAULT_BASE_TURNS),
             max_depth: None,
             default_max_depth: None,
@@ -164,8 +164,8 @@ impl NewRun {
         self
     }
 
-    /// Rules of the project's settings: one more layer, which can only narrow.
-    pub fn project_rules(mut self, rules: Rules) -> Self {
+    /// Rules of the project's settings: one more layer for each file, which can only narrow.
+    pub fn project_rules(mut self, rules: ProjectRules) -> Self {
         self.project_rules = rules;
         self
     }

@@ -335,23 +335,24 @@ fn settings(environment: &Environment) -> Row {
 }
 
 /// What is here of a project's settings, if anything.
-fn project_settings(context: &Context) -> Option<Row> {
+fn project_settings(context: &Context) -> Vec<Row> {
     let name = "project";
+    let row = |file: &ProjectFile| match &file.said {
+        Err(error) if file.is_trusted() => {
+            Row::short(name, Status::Missing, error.message(), "mend or remove the file")
+        }
+        Err(error) => Row::short(name, Status::Note, error.message(), "its settings are ignored"),
+        Ok(_) if file.is_trusted() => Row::ok(name, format!("{} (trusted)", file.path.display())),
+        Ok(_) => Row::short(
+            name,
+            Status::Note,
+            format!("{} may only narrow", file.path.display()),
+            "`posse trust` shows what else it says, and lets it count",
+        ),
+    };
     match ProjectFile::find(context, &context.environment.cwd) {
-        Err(error) => Some(Row::short(name, Status::Missing, error.message(), "mend or remove the file")),
-        Ok(file) => file.map(|file| match &file.said {
-            Err(error) if file.is_trusted() => {
-                Row::short(name, Status::Missing, error.message(), "mend or remove the file")
-            }
-            Err(error) => Row::short(name, Status::Note, error.message(), "its settings are ignored"),
-            Ok(_) if file.is_trusted() => Row::ok(name, format!("{} (trusted)", file.path.display())),
-            Ok(_) => Row::short(
-                name,
-                Status::Note,
-                format!("{} may only narrow", file.path.display()),
-                "`posse trust` shows what else it says, and lets it count",
-            ),
-        }),
+        Err(error) => vec![Row::short(name, Status::Missing, error.message(), "mend or remove the file")],
+        Ok(files) => files.iter().map(row).collect(),
     }
 }
 

@@ -23,7 +23,7 @@ const KEY_WIDTH: usize = 31;
 
 /// Show every setting with where it was written
 ///
-/// Your own file comes first, then the project's, which may only narrow until you trust it, then variables such as
+/// Your own file comes first, then the project's, which may only narrow until you trust them, then variables such as
 /// `POSSE_MODEL`; flags of a run come last. What does not count is shown with the reason. No key or password is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SettingsArgs {
@@ -62,12 +62,26 @@ struct Report<'a> {
     version: u32,
     /// The person's own file, whether it is there or not.
     user_file: Option<&'a Path>,
-    /// The project's file, if there is one.
-    project_file: Option<&'a Path>,
-    /// `trusted`, `changed` or `new`; none without a file.
-    project_trust: Option<Standing>,
+    /// The project's files, the nearest first.
+    project_files: Vec<ProjectPart<'a>>,
     settings: Vec<Row>,
     notes: &'a [String],
+}
+
+/// One settings file of the project.
+#[derive(Debug, Serialize)]
+struct ProjectPart<'a> {
+    path: &'a Path,
+    /// `trusted`, `changed` or `new`.
+    trust: Standing,
+    /// Whether it can be read; one that cannot is ignored.
+    usable: bool,
+}
+
+impl<'a> ProjectPart<'a> {
+    fn of(file: &'a ProjectFile) -> Self {
+        Self { path: &file.path, trust: file.standing, usable: file.said.is_ok() }
+    }
 }
 
 /// Shows the settings.
@@ -87,8 +101,7 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
     let report = Report {
         version: 1,
         user_file: context.environment.settings_file.as_deref(),
-        project_file: resolved.project.as_ref().map(|project| project.path.as_path()),
-        project_trust: resolved.project.as_ref().map(|project| project.standing),
+        project_files: resolved.project.iter().map(ProjectPart::of).collect(),
         settings: rows(&resolved, context),
         notes: &resolved.notes,
     };
@@ -118,7 +131,7 @@ fn rows(resolved: &Resolved, context: &Context) -> Vec<Row> {
             key: entry.key.clone(),
             value: entry.value.clone(),
             origin: entry.origin.to_string(),
-            from: from(&entry.origin, resolved.project.as_ref()),
+            from: from(&entry.origin, &resolved.project),
             unused: Vec::new(),
         }));
         rows.extend(usual.iter().filter(|(known, ..)| *known == key).map(|(_, name, value, variable)| Row {
@@ -174,14 +187,14 @@ fn usual(resolved: &Resolved, context: &Context) -> Vec<(&'static str, String, S
 
 /// What was said and does not count, by its key.
 fn unused(resolved: &Resolved, counting: &[Entry]) -> Vec<(String, Unused)> {
-    let project = resolved.project.as_ref();
-    let of_project = project.and_then(|project| project.said.as_ref().ok()).map(Settings::entries);
-    let all = [resolved.variables.entries(), of_project.unwrap_or_default(), resolved.file.entries()];
+    let files = &resolved.project;
+    let of_project = files.iter().filter_map(|file| file.said.as_ref().ok()).flat_map(Settings::entries);
+    let all = resolved.variables.entries().into_iter().chain(of_project).chain(resolved.file.entries());
     let mut unused = Vec::new();
-    for entry in all.into_iter().flatten().filter(|entry| !counts(entry, counting)) {
+    for entry in all.filter(|entry| !counts(entry, counting)) {
         let winner = counting.iter().find(|other| other.key == entry.key);
-        let why = match (project, winner) {
-            (Some(project), _) if is_in(&entry.origin, project) => project.why_not(&entry.key).to_owned(),
+        let why = match (files.iter().find(|file| file.has(&entry.origin)), winner) {
+            (Some(file), _) => file.why_not(&entry.key, counting, files),
             (_, Some(winner)) => format!("{} counts before it", winner.origin),
             (_, None) => "it does not count".to_owned(),
         };
@@ -190,13 +203,9 @@ fn unused(resolved: &Resolved, counting: &[Entry]) -> Vec<(String, Unused)> {
     unused
 }
 
-fn is_in(origin: &Origin, project: &ProjectFile) -> bool {
-    matches!(origin, Origin::File { path, .. } if *path == project.path)
-}
-
-fn from(origin: &Origin, project: Option<&ProjectFile>) -> &'static str {
+fn from(origin: &Origin, project: &[ProjectFile]) -> &'static str {
     match origin {
-        Origin::File { .. } if project.is_some_and(|project| is_in(origin, project)) => "project",
+        Origin::File { .. } if project.iter().any(|file| file.has(origin)) => "project",
         Origin::File { .. } => "user",
         Origin::Variable(_) => "variable",
         Origin::Flag(_) => "flag",
@@ -206,9 +215,10 @@ fn from(origin: &Origin, project: Option<&ProjectFile>) -> &'static str {
 fn page(report: &Report<'_>) -> String {
     let mut page = String::new();
     let mut files = vec![("yours", report.user_file.map_or_else(|| "none".into(), there))];
-    if let (Some(path), Some(trust)) = (report.project_file, report.project_trust) {
-        files.push(("project", format!("{} ({})", path.display(), trust.words())));
-    }
+    files.extend(report.project_files.iter().map(|ProjectPart { path, trust, usable }| {
+        let standing = if *usable { trust.words() } else { "cannot be read" };
+        ("project", format!("{} ({standing})", path.display()))
+    }));
     for (whose, file) in files {
         let _ = writeln!(page, "{whose:<8} {file}");
     }

@@ -34,10 +34,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::launch::working_dir;
 use crate::output::note;
-use crate::places::{AGENTS_MD, project_dirs};
-
-/// Largest `AGENTS.md` that is read. Models are told less of it; this keeps the rest out of memory.
-const AGENTS_MD_MAX_BYTES: u64 = 256 * 1024;
+use crate::places::{AGENTS_MD, FILE_MAX_BYTES, project_dirs};
 
 /// A definition or a skill that was found.
 #[derive(Debug)]
@@ -202,7 +199,7 @@ pub(crate) fn agents_md(dir: Option<&PathBuf>, context: &Context) -> Result<Opti
     let home = context.environment.home.as_deref();
     let dirs = project_dirs(&dir, home);
     let root = dirs.last().unwrap_or(&dir);
-    Ok(match discovery::nearest_file(&dir, root, AGENTS_MD, AGENTS_MD_MAX_BYTES) {
+    Ok(match discovery::nearest_file(&dir, root, AGENTS_MD, FILE_MAX_BYTES) {
         Ok(found) => found.map(|found| found.text).filter(|text| !text.trim().is_empty()),
         Err(passed) => {
             note(&format!("note: {}: {}", Shown::new(&dir, home).path(&passed.path), passed.why));

@@ -76,7 +76,9 @@ impl Settings {
             all.0.push(Entry { key: "hooks".to_owned(), value, origin: hook.origin.clone() });
         }
         all.add("rules", self.rules.as_ref());
-        all.add("rules", self.project_rules.as_ref());
+        for rules in &self.project_rules {
+            all.add("rules", Some(rules));
+        }
         all.0
     }
 }

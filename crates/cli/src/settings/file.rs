@@ -139,6 +139,6 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Settings, CliError> {
         gc: raw.gc.unwrap_or_default().sourced(path),
         hooks: raw.hooks.unwrap_or_default().sourced(path),
         rules: sourced(raw.rules, path),
-        project_rules: None,
+        project_rules: Vec::new(),
     })
 }

@@ -19,7 +19,7 @@ mod workspace;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use posse::{OnAsk, Rules};
+use posse::{OnAsk, ProjectRules, Rules};
 
 use self::hooks::Hook;
 use self::project::ProjectFile;
@@ -122,8 +122,8 @@ pub(crate) struct Settings {
     pub(crate) hooks: Vec<Hook>,
     /// `rules`: the operator's layer.
     pub(crate) rules: Option<Sourced<Rules>>,
-    /// `rules` of the project: one more layer, which can only narrow.
-    pub(crate) project_rules: Option<Sourced<Rules>>,
+    /// `rules` of the project: one more layer for each of its files, which can only narrow.
+    pub(crate) project_rules: Vec<Sourced<Rules>>,
 }
 
 /// Settings with all that they were made from.
@@ -135,9 +135,9 @@ pub(crate) struct Resolved {
     pub(crate) file: Settings,
     /// What variables say.
     pub(crate) variables: Settings,
-    /// The project's file, if there is one.
-    pub(crate) project: Option<ProjectFile>,
-    /// What a person should know about the project's file.
+    /// The project's files, the nearest first.
+    pub(crate) project: Vec<ProjectFile>,
+    /// What a person should know about the project's files.
     pub(crate) notes: Vec<String>,
 }
 
@@ -146,10 +146,7 @@ impl Resolved {
     pub(crate) fn of(context: &Context, dir: &Path) -> Result<Self, CliError> {
         let (variables, file) = own(&context.environment)?;
         let project = ProjectFile::find(context, dir)?;
-        let (settings, notes) = match &project {
-            Some(project) => project.put_between(variables.clone(), file.clone())?,
-            None => (variables.clone().or(file.clone()), Vec::new()),
-        };
+        let (settings, notes) = project::put_between(&project, variables.clone(), file.clone())?;
         Ok(Self { settings, file, variables, project, notes })
     }
 }
@@ -190,8 +187,8 @@ impl Settings {
     }
 
     /// The rules of the project.
-    pub(crate) fn project_rules(&self) -> Rules {
-        self.project_rules.as_ref().map(|rules| rules.value.clone()).unwrap_or_default()
+    pub(crate) fn project_rules(&self) -> ProjectRules {
+        self.project_rules.iter().map(|rules| rules.value.clone()).collect()
     }
 
     /// These settings, and where they are silent the others.
@@ -219,7 +216,11 @@ impl Settings {
             gc: self.gc.or(other.gc),
             hooks: if self.hooks.is_empty() { other.hooks } else { self.hooks },
             rules: self.rules.or(other.rules),
-            project_rules: self.project_rules.or(other.project_rules),
+            project_rules: if self.project_rules.is_empty() {
+                other.project_rules
+            } else {
+                self.project_rules
+            },
         }
     }
 }
@@ -236,12 +237,6 @@ pub(crate) fn on_ask(text: &str) -> Result<OnAsk, String> {
 /// The JSON Schema of a settings file.
 pub(crate) fn schema() -> serde_json::Value {
     schemars::schema_for!(file::RawSettings).to_value()
-}
-
-/// The key that was probably meant, as an error adds it; empty if there is none.
-fn meant<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let near = posse_agent::definition::nearest(key, known);
-    near.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
 #[cfg(test)]

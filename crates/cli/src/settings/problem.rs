@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use posse_agent::plan::innermost;
+use posse_domain::nearest::{hint, nearest};
 use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
 
-use super::meant;
 use crate::error::CliError;
 
 /// Longest unknown key that an error repeats whole.
@@ -36,8 +36,8 @@ pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> CliError {
 fn describe(error: &Error) -> String {
     match error {
         Error::SerdeUnknownField { field, expected, .. } => {
-            let hint = meant(field, expected.iter().copied());
-            format!("unknown key `{}`{hint}; known are {}", shown(field), expected.join(", "))
+            let meant = hint(nearest(field, expected.iter().copied()));
+            format!("unknown key `{}`{meant}; known are {}", shown(field), expected.join(", "))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
             format!("`{}` is not one of {}", shown(variant), expected.join(", "))

@@ -1,9 +1,9 @@
-//! A project's settings: `.posse/settings.yaml` in the directory of the run, or the nearest above it up to the root of
-//! the repository.
+//! A project's settings: every `.posse/settings.yaml` from the directory of the run up to the root of the repository.
 //!
-//! Whoever wrote the project wrote this file, so it may only narrow. What could run code, widen a grant or spend more
-//! counts once the person trusts exactly this content, and what says where keys and data go never does. A file with
-//! mistakes keeps nobody from working: until it is trusted, it is said and ignored.
+//! Whoever wrote the project wrote these files, so they may only narrow, and each of them does: none hides another. What
+//! could run code, widen a grant or spend more counts once the person trusts exactly this content, and what says where
+//! keys and data go never does. A file with mistakes keeps nobody from working: until it is trusted, it is said and
+//! ignored.
 
 use std::path::{Path, PathBuf};
 
@@ -40,13 +40,22 @@ pub(crate) struct ProjectFile {
 }
 
 impl ProjectFile {
-    /// The settings file of the project that a directory is in.
-    pub(crate) fn find(context: &Context, dir: &Path) -> Result<Option<Self>, CliError> {
+    /// The settings files of the project that a directory is in, the nearest first.
+    pub(crate) fn find(context: &Context, dir: &Path) -> Result<Vec<Self>, CliError> {
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         let dirs = places::project_dirs(&dir, context.environment.home.as_deref());
-        let Some(root) = dirs.last() else { return Ok(None) };
-        let nearest = dirs.iter().find(|dir| Self::is_in(dir));
-        nearest.map(|dir| Ok(Self::read(dir, root, &Trust::load(context)?))).transpose()
+        let having: Vec<&PathBuf> = dirs.iter().filter(|dir| Self::is_in(dir)).collect();
+        let (Some(root), false) = (dirs.last(), having.is_empty()) else { return Ok(Vec::new()) };
+        let trust = Trust::load(context)?;
+        let mut files: Vec<Self> = Vec::new();
+        for dir in having {
+            let file = Self::read(dir, root, &trust);
+            // One may be a link to another, and its hooks are to run once.
+            if files.iter().all(|known| known.path != file.path) {
+                files.push(file);
+            }
+        }
+        Ok(files)
     }
 
     /// Whether a directory has one.
@@ -84,72 +93,97 @@ impl ProjectFile {
         self.standing == Standing::Trusted
     }
 
-    /// The person's settings with what the project may say put in, and what a person should know about the rest.
-    pub(super) fn put_between(
-        &self,
-        variables: Settings,
-        file: Settings,
-    ) -> Result<(Settings, Vec<String>), CliError> {
-        let said = match &self.said {
-            Ok(said) => said,
-            Err(error) if self.is_trusted() => return Err(error.clone()),
-            Err(error) => {
-                let note = format!("warning: {}; the project's settings are ignored", error.message());
-                return Ok((variables.or(file), vec![note]));
-            }
-        };
-        let settings = Settings::layered(variables, file, said.clone(), self.is_trusted());
-        let notes = self.notes(said, &settings);
-        Ok((settings, notes))
+    /// Whether something was written in it.
+    pub(crate) fn has(&self, origin: &Origin) -> bool {
+        matches!(origin, Origin::File { path, .. } if *path == self.path)
     }
 
-    fn notes(&self, said: &Settings, settings: &Settings) -> Vec<String> {
-        let counting = settings.entries();
-        let mut notes = Vec::new();
+    /// What counts in the place of something that it says, if a file of the project says that.
+    fn other_file<'a>(&self, key: &str, counting: &'a [Entry], files: &[Self]) -> Option<&'a Origin> {
+        let winner = counting.iter().find(|other| other.key == key)?;
+        files.iter().any(|file| file.has(&winner.origin)).then_some(&winner.origin)
+    }
+
+    /// Why something that the file says does not count.
+    pub(crate) fn why_not(&self, key: &str, counting: &[Entry], files: &[Self]) -> String {
+        let class = in_project(key);
+        let other = self.other_file(key, counting, files);
+        let why = match (class, other) {
+            (InProject::Never, _) => NEVER,
+            (InProject::Lowers | InProject::Narrows, Some(other)) => {
+                return format!("{other} counts before it");
+            }
+            (_, Some(other)) if self.is_trusted() => return format!("{other} counts before it"),
+            (InProject::Lowers, _) => "a project may only lower it",
+            _ if self.standing == Standing::Changed => {
+                "the file has changed since you trusted it: `posse trust`"
+            }
+            _ if !self.is_trusted() => "counts once you trust the file: `posse trust`",
+            _ => "yours counts before it",
+        };
+        why.to_owned()
+    }
+
+    /// What it says that would count if the person trusted it.
+    fn waiting(&self, counting: &[Entry], files: &[Self]) -> Vec<String> {
+        let said = self.said.as_ref().map(Settings::entries).unwrap_or_default();
         let mut waiting = Vec::new();
-        for entry in said.entries() {
-            match in_project(&entry.key) {
-                InProject::Never => {
-                    notes.push(format!("warning: {}: {} is ignored: {NEVER}", entry.origin, entry.key));
-                }
-                InProject::Trusted | InProject::Narrows
-                    if !self.is_trusted() && !counts(&entry, &counting) && !waiting.contains(&entry.key) =>
-                {
-                    waiting.push(entry.key);
-                }
-                _ => {}
+        for entry in said.into_iter().filter(|entry| !self.is_trusted() && !counts(entry, counting)) {
+            let waits = match in_project(&entry.key) {
+                InProject::Trusted => true,
+                // A smaller limit of another file would count all the same.
+                InProject::Narrows => self.other_file(&entry.key, counting, files).is_none(),
+                InProject::Lowers | InProject::Never => false,
+            };
+            if waits && !waiting.contains(&entry.key) {
+                waiting.push(entry.key);
             }
         }
-        if let Some(more) = notes.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
-            notes.truncate(WARNINGS_MAX);
-            notes.push(format!("warning: {more} more are ignored; `posse settings` shows them"));
+        waiting
+    }
+}
+
+/// The person's settings with what the files of a project may say put in, and what a person should know about the rest.
+/// The nearest file is the first.
+pub(super) fn put_between(
+    files: &[ProjectFile],
+    variables: Settings,
+    own: Settings,
+) -> Result<(Settings, Vec<String>), CliError> {
+    let mut notes = Vec::new();
+    let mut said = Vec::new();
+    for file in files {
+        match &file.said {
+            Ok(settings) => said.push((settings, file.is_trusted())),
+            Err(error) if file.is_trusted() => return Err(error.clone()),
+            Err(error) => notes.push(format!("warning: {}; the file is ignored", error.message())),
         }
+    }
+    let settings = Settings::layered(variables, own, &said);
+    notes.extend(said.iter().flat_map(|(said, _)| said.entries()).filter_map(|entry| {
+        let never = in_project(&entry.key) == InProject::Never;
+        never.then(|| format!("warning: {}: {} is ignored: {NEVER}", entry.origin, entry.key))
+    }));
+    if let Some(more) = notes.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
+        notes.truncate(WARNINGS_MAX);
+        notes.push(format!("warning: {more} more are ignored; `posse settings` shows them"));
+    }
+    let counting = settings.entries();
+    for file in files {
+        let waiting = file.waiting(&counting, files);
         if !waiting.is_empty() {
-            let standing = match self.standing {
+            let standing = match file.standing {
                 Standing::Changed => "has changed since you trusted it",
                 _ => "is not trusted",
             };
             notes.push(format!(
                 "note: {} {standing}, so these do not count: {}; `posse trust` shows them",
-                self.path.display(),
+                file.path.display(),
                 waiting.join(", "),
             ));
         }
-        notes
     }
-
-    /// Why something that the file says does not count.
-    pub(crate) fn why_not(&self, key: &str) -> &'static str {
-        match in_project(key) {
-            InProject::Never => NEVER,
-            InProject::Lowers => "a project may only lower it",
-            _ if !self.is_trusted() && self.standing == Standing::Changed => {
-                "the file has changed since you trusted it: `posse trust`"
-            }
-            _ if !self.is_trusted() => "counts once you trust the file: `posse trust`",
-            _ => "yours counts before it",
-        }
-    }
+    Ok((settings, notes))
 }
 
 /// Why some keys of a project never count.
@@ -161,98 +195,107 @@ pub(crate) fn counts(entry: &Entry, counting: &[Entry]) -> bool {
 }
 
 impl Settings {
-    /// A person's variables and file with what a project may say put in.
-    fn layered(variables: Settings, file: Settings, said: Settings, trusted: bool) -> Settings {
-        let may = Judge { trusted };
-        let chosen = if trusted { said.clone() } else { Settings::default() };
-        let search = variables.search.clone().or(chosen.search.provider_alone()).or(file.search.clone());
-        let sandbox = variables.sandbox.clone().or(chosen.sandbox).or(file.sandbox.clone());
-        let workspace = variables.workspace.clone().or(chosen.workspace).or(file.workspace.clone());
+    /// A person's variables and file with what the files of a project may say put in; each with whether it is trusted,
+    /// the nearest first.
+    fn layered(variables: Settings, file: Settings, files: &[(&Settings, bool)]) -> Settings {
+        let trusted = files.iter().filter(|(_, trusted)| *trusted).map(|(said, _)| (*said).clone());
+        let chosen = trusted.clone().fold(Settings::default(), Settings::or);
+        let hooks = trusted.rev().flat_map(|said| said.hooks);
+        let project = Project { chosen: &chosen, files };
+        let search = variables.search.clone().or(chosen.search.clone().provider_alone());
+        let search = search.or(file.search.clone());
+        let sandbox = variables.sandbox.clone().or(chosen.sandbox.clone()).or(file.sandbox.clone());
+        let workspace = variables.workspace.clone().or(chosen.workspace.clone()).or(file.workspace.clone());
         let own = variables.or(file);
         // The ceiling alone is the default of the depth too.
         let depth = own.max_orchestration_depth.as_ref().map_or(DEFAULT_MAX_DEPTH, |ceiling| ceiling.value);
         let ceiling = DEFAULT_MAX_ORCHESTRATION_DEPTH;
+        let (turns, parallel) = (DEFAULT_BASE_TURNS.into(), DEFAULT_PARALLEL.into());
         let silence = DEFAULT_IDLE_TIMEOUT_MS / SECOND_MS;
         Settings {
-            model: may.choose(own.model, said.model),
-            max_depth: lowered(own.max_depth, depth, said.max_depth),
-            max_orchestration_depth: lowered(
-                own.max_orchestration_depth,
-                ceiling,
-                said.max_orchestration_depth,
-            ),
-            max_turns: may.limit(own.max_turns, DEFAULT_BASE_TURNS.into(), said.max_turns),
-            max_agents: may.limit(own.max_agents, DEFAULT_MAX_AGENTS, said.max_agents),
-            max_tokens: may.limit(own.max_tokens, u64::MAX, said.max_tokens),
-            max_usd: may.limit(own.max_usd, u64::MAX, said.max_usd),
-            max_time: may.limit(own.max_time, u64::MAX, said.max_time),
-            idle_timeout: may.limit(own.idle_timeout, silence, said.idle_timeout),
-            parallel: may.limit(own.parallel, DEFAULT_PARALLEL.into(), said.parallel),
-            may_share_history: may.word(own.may_share_history, said.may_share_history, &true),
-            include_sub_agent_events: may.word(
-                own.include_sub_agent_events,
-                said.include_sub_agent_events,
-                &true,
-            ),
-            on_ask: may.word(own.on_ask, said.on_ask, &OnAsk::Escalate),
+            model: choose(own.model, chosen.model.as_ref()),
+            max_depth: project.depth(own.max_depth, depth, |said| said.max_depth.as_ref()),
+            max_orchestration_depth: project
+                .depth(own.max_orchestration_depth, ceiling, |said| said.max_orchestration_depth.as_ref()),
+            max_turns: project.limit(own.max_turns, turns, |said| said.max_turns.as_ref()),
+            max_agents: project.limit(own.max_agents, DEFAULT_MAX_AGENTS, |said| said.max_agents.as_ref()),
+            max_tokens: project.limit(own.max_tokens, u64::MAX, |said| said.max_tokens.as_ref()),
+            max_usd: project.limit(own.max_usd, u64::MAX, |said| said.max_usd.as_ref()),
+            max_time: project.limit(own.max_time, u64::MAX, |said| said.max_time.as_ref()),
+            idle_timeout: project.limit(own.idle_timeout, silence, |said| said.idle_timeout.as_ref()),
+            parallel: project.limit(own.parallel, parallel, |said| said.parallel.as_ref()),
+            may_share_history: project
+                .word(own.may_share_history, &true, |said| said.may_share_history.as_ref()),
+            include_sub_agent_events: project
+                .word(own.include_sub_agent_events, &true, |said| said.include_sub_agent_events.as_ref()),
+            on_ask: project.word(own.on_ask, &OnAsk::Escalate, |said| said.on_ask.as_ref()),
             search,
             sandbox,
             workspace,
-            hooks: [own.hooks, chosen.hooks].concat(),
-            project_rules: said.rules,
+            hooks: own.hooks.into_iter().chain(hooks).collect(),
+            project_rules: files.iter().filter_map(|(said, _)| said.rules.clone()).collect(),
             ..own
         }
     }
 }
 
-/// The smaller of two depths. One that is not smaller says nothing at all: a ceiling that is said is the default of the
-/// depth too, and would raise that.
-fn lowered(own: Option<Sourced<u32>>, usual: u32, said: Option<Sourced<u32>>) -> Option<Sourced<u32>> {
-    let current = own.as_ref().map_or(usual, |own| own.value);
-    said.filter(|said| said.value < current).or(own)
-}
+/// How one key is looked up.
+type Key<T> = fn(&Settings) -> Option<&Sourced<T>>;
 
-/// Which of two values counts: the person's standing one, or the project's.
+/// What a project says.
 #[derive(Clone, Copy)]
-struct Judge {
-    /// Whether the person trusts the project's file, so that it may raise and choose.
-    trusted: bool,
+struct Project<'a> {
+    /// What the files say that the person trusts, the nearest before the others.
+    chosen: &'a Settings,
+    /// All files, the nearest first.
+    files: &'a [(&'a Settings, bool)],
 }
 
-impl Judge {
-    /// The project's value if the person trusts it and has no variable of their own.
-    fn choose<T>(self, own: Option<Sourced<T>>, said: Option<Sourced<T>>) -> Option<Sourced<T>> {
-        match said {
-            Some(said) if self.trusted && !is_variable(own.as_ref()) => Some(said),
-            _ => own,
-        }
+impl Project<'_> {
+    /// What each file says of a key. The nearest is the last, so that it is named where several say the same.
+    fn all<'a, T: 'a>(&'a self, key: Key<T>) -> impl Iterator<Item = &'a Sourced<T>> {
+        self.files.iter().rev().filter_map(move |(said, _)| key(said))
     }
 
-    /// The smaller limit; a larger one of the project's only if it may be chosen.
-    fn limit<T: Measured>(
+    /// The smallest depth. One that is not smaller says nothing at all: a ceiling that is said is the default of the
+    /// depth too, and would raise that.
+    fn depth(self, own: Option<Sourced<u32>>, usual: u32, key: Key<u32>) -> Option<Sourced<u32>> {
+        self.all(key).fold(own, |least, said| {
+            let current = least.as_ref().map_or(usual, |least| least.value);
+            if said.value < current { Some(said.clone()) } else { least }
+        })
+    }
+
+    /// The smallest limit; a larger one than the person's only if it may be chosen.
+    fn limit<T: Measured + Clone>(
         self,
         own: Option<Sourced<T>>,
         usual: u64,
-        said: Option<Sourced<T>>,
+        key: Key<T>,
     ) -> Option<Sourced<T>> {
-        let current = own.as_ref().map_or(usual, |own| own.value.measure());
-        match said {
-            Some(said) if said.value.measure() <= current => Some(said),
-            said => self.choose(own, said),
-        }
+        self.all(key).fold(choose(own, key(self.chosen)), |least, said| {
+            let current = least.as_ref().map_or(usual, |least| least.value.measure());
+            if said.value.measure() <= current { Some(said.clone()) } else { least }
+        })
     }
 
-    /// The narrower of two words; the wide one of the project's only if it may be chosen.
-    fn word<T: PartialEq>(
+    /// The narrow word if any file says it; the wide one only if it may be chosen.
+    fn word<T: PartialEq + Clone>(
         self,
         own: Option<Sourced<T>>,
-        said: Option<Sourced<T>>,
         wide: &T,
+        key: Key<T>,
     ) -> Option<Sourced<T>> {
-        match said {
-            Some(said) if said.value != *wide => Some(said),
-            said => self.choose(own, said),
-        }
+        let narrow = self.all(key).filter(|said| said.value != *wide).last().cloned();
+        narrow.or_else(|| choose(own, key(self.chosen)))
+    }
+}
+
+/// What a trusted file says, if the person has no variable of their own.
+fn choose<T: Clone>(own: Option<Sourced<T>>, said: Option<&Sourced<T>>) -> Option<Sourced<T>> {
+    match said {
+        Some(said) if !is_variable(own.as_ref()) => Some(said.clone()),
+        _ => own,
     }
 }
 

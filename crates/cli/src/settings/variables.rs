@@ -2,8 +2,10 @@
 
 use std::str::FromStr;
 
+use posse_domain::nearest::{hint, nearest};
+
 use super::keys;
-use super::{Origin, Settings, Sourced, meant, on_ask};
+use super::{Origin, Settings, Sourced, on_ask};
 use crate::env::{POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
 use crate::error::CliError;
 use crate::limit::Limit;
@@ -33,9 +35,9 @@ pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, CliError>
 
 fn check_unknown(name: &str, key: &str) -> Result<(), CliError> {
     let variables: Vec<String> = keys::names().map(variable).collect();
-    let hint = meant(name, variables.iter().map(String::as_str));
-    if key.contains('.') || !hint.is_empty() {
-        return Err(CliError::usage(format!("{name}: there is no such setting{hint}")));
+    let meant = nearest(name, variables.iter().map(String::as_str));
+    if key.contains('.') || meant.is_some() {
+        return Err(CliError::usage(format!("{name}: there is no such setting{}", hint(meant))));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::id::AgentId;
 use crate::lifecycle::{FailKind, StateName};
 use crate::message::Image;
 use crate::object_id::ObjectId;
-use crate::permission::{Approvals, Decision, Rule, Rules};
+use crate::permission::{Approvals, Decision, ProjectRules, Rule, Rules};
 use crate::plan::Plan;
 pub use crate::plan::UnownedWriters;
 use crate::text::Text;
@@ -41,8 +41,8 @@ pub struct RunTerms {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<GivenBaseUrl>,
     /// Rules of the project's settings.
-    #[serde(default, skip_serializing_if = "<[Rule]>::is_empty")]
-    pub project_rules: Rules,
+    #[serde(default, skip_serializing_if = "<[Rules]>::is_empty")]
+    pub project_rules: ProjectRules,
     /// The forked skill that is all the root does: no model is asked there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skill: Option<String>,

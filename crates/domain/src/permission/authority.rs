@@ -12,6 +12,7 @@ use super::meet::Grant;
 use super::operation::{NETWORK, Operation};
 use super::path_rules::PathRules;
 use super::pattern::Pattern;
+use super::project::ProjectRules;
 use super::rule::{Decision, Rules};
 use crate::id::{AgentId, RunId};
 
@@ -21,8 +22,8 @@ use crate::id::{AgentId, RunId};
 pub struct RunLayers {
     /// The user's settings.
     pub operator: Rules,
-    /// The project's settings.
-    pub project: Rules,
+    /// The project's settings, a layer for each file.
+    pub project: ProjectRules,
     /// The run's own rules.
     pub run: Rules,
 }
@@ -161,7 +162,7 @@ impl Authority {
         own || match &self.0.above {
             Above::Parent(parent) => parent.restrains_paths(),
             Above::Run(RunLayers { operator, project, run }) => {
-                [operator, project, run].into_iter().any(|rules| restrains_paths(rules, None))
+                [operator, run].into_iter().chain(project.iter()).any(|rules| restrains_paths(rules, None))
             }
         }
     }
@@ -169,13 +170,14 @@ impl Authority {
     /// Every layer that binds this agent: the run's, each ancestor's from the root down, its own.
     pub fn layers(&self) -> Vec<Layer> {
         let (run, chain) = self.chain();
-        let shared = [
-            (LayerName::Operator, &run.operator),
-            (LayerName::Project, &run.project),
-            (LayerName::Run, &run.run),
-        ];
-        let plain = |(name, rules): (LayerName, &Rules)| Layer { name, rules: rules.clone(), default: None };
-        let mut layers: Vec<Layer> = shared.into_iter().map(plain).collect();
+        let plain = |name, rules: &Rules| Layer { name, rules: rules.clone(), default: None };
+        let mut layers = vec![plain(LayerName::Operator, &run.operator)];
+        layers.extend(run.project.iter().map(|rules| plain(LayerName::Project, rules)));
+        if run.project.is_empty() {
+            // Who asks for an explanation is shown that it has no say.
+            layers.push(plain(LayerName::Project, &Rules::default()));
+        }
+        layers.push(plain(LayerName::Run, &run.run));
         layers.extend(chain.into_iter().flat_map(|terms| terms.layers(terms.agent == *self.agent())));
         layers
     }

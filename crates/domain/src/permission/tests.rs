@@ -75,9 +75,9 @@ fn rule_lists() -> impl Strategy<Value = Rules> {
 }
 
 fn run_layers() -> impl Strategy<Value = RunLayers> {
-    [rule_lists(), rule_lists(), rule_lists()].prop_map(|[operator, project, run]| RunLayers {
+    (rule_lists(), vec(rule_lists(), 0..3), rule_lists()).prop_map(|(operator, project, run)| RunLayers {
         operator,
-        project,
+        project: project.into_iter().collect(),
         run,
     })
 }

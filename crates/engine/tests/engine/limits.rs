@@ -228,6 +228,7 @@ async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
     let table: Vec<(&str, posse_engine::RunSpec)> = vec![
         ("request", posse_engine::RunSpec { request: "  ".to_owned(), ..spec.clone() }),
         ("request", posse_engine::RunSpec { request: "x".repeat(5 << 20), ..spec.clone() }),
+        ("prompt", posse_engine::RunSpec { prompt: Some("x".repeat(5 << 20)), ..spec.clone() }),
         ("agent", posse_engine::RunSpec { definition: "nobody".to_owned(), ..spec.clone() }),
         ("model", posse_engine::RunSpec { model: "nobody/nothing".to_owned(), ..spec.clone() }),
         ("max-turns", posse_engine::RunSpec { base_turns: Some(0), ..spec.clone() }),

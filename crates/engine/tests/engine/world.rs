@@ -11,7 +11,7 @@ use posse_domain::definition::{Definition, Mode};
 use posse_domain::event::{EffectClass, Event, EventBody};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::Run;
-use posse_domain::permission::{Decision, OnAsk, Rules};
+use posse_domain::permission::{Decision, OnAsk, ProjectRules, Rules};
 use posse_engine::ports::{
     Admission, CallSize, Faults, Hooks, MailCommand, Model, ModelFacts, ModelFailure, ModelReply,
     ModelRequest, Permit, RunKey, Store, StreamSink, System, TenantId, Tool,
@@ -280,7 +280,7 @@ impl World {
             catalogue: posse_domain::skill::Catalogue::default(),
             include_sub_agent_events: false,
             may_share_history: false,
-            project_rules: Rules::default(),
+            project_rules: ProjectRules::default(),
             prompt: None,
             skill: None,
         }

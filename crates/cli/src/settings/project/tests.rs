@@ -14,7 +14,7 @@ fn parsed(text: &str, path: &str) -> Settings {
 }
 
 fn layered(user: &str, project: &str, trusted: bool) -> Settings {
-    Settings::layered(Settings::default(), parsed(user, USER), parsed(project, PROJECT), trusted)
+    Settings::layered(Settings::default(), parsed(user, USER), &[(&parsed(project, PROJECT), trusted)])
 }
 
 fn set(set: &[(&str, &str)]) -> Settings {
@@ -85,7 +85,7 @@ fn a_project_only_ever_lowers_the_depth() {
         );
         let variables = set(&[("POSSE_AGENT__MAX_DEPTH", "2")]);
         let project = parsed("agent: {max_depth: 1}", PROJECT);
-        let settings = Settings::layered(variables, Settings::default(), project, trusted);
+        let settings = Settings::layered(variables, Settings::default(), &[(&project, trusted)]);
         assert_eq!(settings.max_depth.map(|it| it.value), Some(1), "a variable is lowered too");
     }
 }
@@ -128,7 +128,7 @@ fn before_trust_a_project_that_says_everything_changes_nothing_but_its_own_layer
         assert!(said.iter().any(|known| known == key), "{key} is not tried");
     }
     let settings = layered("", EVERYTHING, false);
-    let unchanged = Settings { project_rules: all.rules.clone(), ..Settings::default() };
+    let unchanged = Settings { project_rules: all.rules.iter().cloned().collect(), ..Settings::default() };
     // Unlimited is the default of these three.
     let unlimited =
         Settings { max_tokens: all.max_tokens, max_usd: all.max_usd, max_time: all.max_time, ..unchanged };
@@ -169,7 +169,7 @@ fn variables_come_before_a_trusted_project_and_the_person_s_file_after_it() {
         "model: their/x\nworkspace: {setup: npm ci, caches: [theirs], copy: [.env]}\nagent: {max_turns: 90}\nhooks: {PreToolUse: [{hooks: [{type: command, command: theirs}]}]}\n",
         PROJECT,
     );
-    let settings = Settings::layered(variables, user, project, true);
+    let settings = Settings::layered(variables, user, &[(&project, true)]);
     assert_eq!(counting(&settings, "model"), Some(said("\"mine/x\"", "POSSE_MODEL")));
     assert_eq!(counting(&settings, "workspace.setup"), Some(said("\"make\"", "POSSE_WORKSPACE__SETUP")));
     assert_eq!(counting(&settings, "workspace.caches"), Some(said("[\"theirs\"]", "project")));
@@ -187,7 +187,7 @@ fn project(text: &str, standing: Standing) -> ProjectFile {
 #[test]
 fn what_does_not_count_is_said_once() {
     let put = |text: &str, standing| {
-        project(text, standing).put_between(Settings::default(), Settings::default()).expect("settings").1
+        put_between(&[project(text, standing)], Settings::default(), Settings::default()).expect("settings").1
     };
     let text = "model: x\nproxy: http://evil\nhooks: {PreToolUse: [{hooks: [{type: command, command: a}, {type: command, command: b}]}]}\nagent: {max_turns: 5}\n";
     assert_eq!(
@@ -216,7 +216,7 @@ fn what_does_not_count_is_said_once() {
 fn a_file_with_mistakes_is_ignored_until_it_is_trusted() {
     let text = "agent: {max_turns: 5}\nmodell: x\n";
     let own = || parsed("agent: {max_turns: 9}", USER);
-    let put = |standing| project(text, standing).put_between(Settings::default(), own());
+    let put = |standing| put_between(&[project(text, standing)], Settings::default(), own());
     let (settings, notes) = put(Standing::New).expect("it keeps nobody from working");
     assert_eq!(settings, own());
     assert!(

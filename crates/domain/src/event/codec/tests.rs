@@ -27,7 +27,7 @@ use crate::id::AgentId;
 use crate::lifecycle::{FailKind, StateName};
 use crate::message::{Image, MediaType, RawReply, Reply, ToolCall};
 use crate::object_id::ObjectId;
-use crate::permission::{Decision, Rule, Rules};
+use crate::permission::{Decision, ProjectRules, Rule, Rules};
 use crate::plan::{IntegrationOrder, OnFailure, Plan, Step};
 
 fn agent() -> AgentId {
@@ -142,7 +142,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             unowned_writers: UnownedWriters::Parallel,
             base_url: Some(GivenBaseUrl { provider: text.to_owned(), url: text.to_owned() }),
             include_sub_agent_events: false,
-            project_rules: Rules::default(),
+            project_rules: ProjectRules::default(),
             skill: None,
         },
         definitions: vec![definition(text)],

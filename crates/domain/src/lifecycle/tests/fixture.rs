@@ -17,7 +17,7 @@ use crate::lifecycle::{
     Attempt, Decided, FailKind, Failure, Finish, Refusal, Run, SpawnFrom, SpawnRequest, tools_of,
 };
 use crate::message::Reply;
-use crate::permission::{Decision, Grant, OnAsk, Rules, ToolSet};
+use crate::permission::{Decision, Grant, OnAsk, ProjectRules, Rules, ToolSet};
 use crate::skill::{Catalogue, Skill};
 
 pub(super) fn run_id() -> RunId {
@@ -147,7 +147,7 @@ pub(super) fn started(definitions: Vec<Definition>, max_depth: u32, budget: Budg
             unowned_writers: crate::event::UnownedWriters::Queue,
             base_url: None,
             include_sub_agent_events: false,
-            project_rules: Rules::default(),
+            project_rules: ProjectRules::default(),
             skill: None,
         },
         definitions,
