@@ -98,8 +98,8 @@ impl ProjectFile {
         matches!(origin, Origin::File { path, .. } if *path == self.path)
     }
 
-    /// What counts in the place of something that it says, if a file of the project says that.
-    fn other_file<'a>(&self, key: &str, counting: &'a [Entry], files: &[Self]) -> Option<&'a Origin> {
+    /// What counts for a key, if one of these files says it.
+    fn counting_of<'a>(files: &[Self], key: &str, counting: &'a [Entry]) -> Option<&'a Origin> {
         let winner = counting.iter().find(|other| other.key == key)?;
         files.iter().any(|file| file.has(&winner.origin)).then_some(&winner.origin)
     }
@@ -107,7 +107,7 @@ impl ProjectFile {
     /// Why something that the file says does not count.
     pub(crate) fn why_not(&self, key: &str, counting: &[Entry], files: &[Self]) -> String {
         let class = in_project(key);
-        let other = self.other_file(key, counting, files);
+        let other = Self::counting_of(files, key, counting);
         let why = match (class, other) {
             (InProject::Never, _) => NEVER,
             (InProject::Lowers | InProject::Narrows, Some(other)) => {
@@ -132,7 +132,7 @@ impl ProjectFile {
             let waits = match in_project(&entry.key) {
                 InProject::Trusted => true,
                 // A smaller limit of another file would count all the same.
-                InProject::Narrows => self.other_file(&entry.key, counting, files).is_none(),
+                InProject::Narrows => Self::counting_of(files, &entry.key, counting).is_none(),
                 InProject::Lowers | InProject::Never => false,
             };
             if waits && !waiting.contains(&entry.key) {

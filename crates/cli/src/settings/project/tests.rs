@@ -197,8 +197,8 @@ fn what_does_not_count_is_said_once() {
             "note: /p/.posse/settings.yaml is not trusted, so these do not count: model, hooks; `posse trust` shows them",
         ]
     );
-    let many: String = (0..50).map(|n| format!("  p{n}: {{key: x}}\n")).collect();
-    let many = put(&format!("providers:\n{many}"), Standing::New);
+    let many: Vec<String> = (0..50).map(|n| format!("  p{n}: {{key: x}}\n")).collect();
+    let many = put(&format!("providers:\n{}", many.concat()), Standing::New);
     assert_eq!(
         (many.len(), many[10].as_str()),
         (11, "warning: 40 more are ignored; `posse settings` shows them")
