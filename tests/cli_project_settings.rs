@@ -155,6 +155,48 @@ fn exactly_what_was_shown_is_trusted_and_a_change_asks_again() {
 }
 
 #[test]
+fn what_a_definition_or_a_skill_opens_and_replaces_is_shown_before_trust() {
+    let home = Home::new();
+    home.write_own(".config/posse/agents/mine.md", "---\nname: mine\ndescription: Mine.\n---\nWork.\n");
+    home.write_own(
+        ".config/posse/skills/tidy.yaml",
+        "name: tidy\ndescription: Mine.\nsystem_prompt: Tidy.\n",
+    );
+    let agent = |name: &str, keys: &str| {
+        let text = format!("---\nname: {name}\ndescription: Helps.\n{keys}---\nHelp.\n");
+        home.write(&format!(".posse/agents/{name}.md"), &text);
+    };
+    agent(
+        "explore",
+        "tools: Read, Bash\npermission: {network: allow, bash: {'git *': allow, 'rm *': deny}}\n",
+    );
+    agent("mine", "may_share_history: true\n");
+    agent("other", "");
+    home.write(
+        ".posse/skills/tidy/SKILL.md",
+        "---\nname: tidy\ndescription: Tidies.\ncontext: fork\nagent: mine\nmax-depth: 3\n---\nTidy.\n",
+    );
+    insta::assert_snapshot!("trust_opens", home.posse(&["trust", "--list"]).exits(0).screen(&home, NO_RUN));
+}
+
+#[test]
+fn a_hook_that_agents_could_change_is_warned_about() {
+    let home = Home::new();
+    home.write("script.yaml", "- reply: {text: done}\n");
+    home.write("scripts/check.sh", "exit 0\n");
+    home.write(".posse/hooks/check.sh", "exit 0\n");
+    let settings = |command: &str| {
+        let hook = format!("hooks: {{PreToolUse: [{{hooks: [{{type: command, command: '{command}'}}]}}]}}\n");
+        home.write_settings(&hook);
+        home.posse(&["run", "--model", "scripted/script.yaml", "x"]).exits(0).stderr
+    };
+    let warned = settings("sh ./scripts/check.sh");
+    assert!(warned.contains("hooks.PreToolUse: `./scripts/check.sh` is in the workspace"), "{warned}");
+    let fine = settings("sh .posse/hooks/check.sh");
+    assert!(!fine.contains("is in the workspace"), "{fine}");
+}
+
+#[test]
 fn only_a_clear_yes_at_a_terminal_is_trust() {
     let home = Home::new();
     home.write(SETTINGS, "workspace: {setup: make deps}\n");

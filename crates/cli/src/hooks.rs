@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use posse::hooks::{HOOK_TIMEOUT_DEFAULT, HOOK_TIMEOUT_MAX, HOOKS_MAX, Hook, Matcher};
+use posse_domain::permission::protected;
 
 use crate::error::CliError;
 use crate::settings::Settings;
@@ -11,6 +12,8 @@ use crate::settings::hooks::Hook as Written;
 
 /// Beginnings of a word that stand for the home directory.
 const HOMES: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
+/// Beginnings of a word that stand for the workspace, in which a hook starts.
+const WORKSPACES: [&str; 3] = ["$CLAUDE_PROJECT_DIR/", "${CLAUDE_PROJECT_DIR}/", "/workspace/"];
 
 /// What the settings say, checked: a hook that could never be heard is a mistake now and not at the first call.
 pub(crate) fn runnable(settings: &Settings, home: Option<&Path>) -> Result<Vec<Hook>, CliError> {
@@ -45,17 +48,52 @@ fn checked(written: &Written, home: Option<&Path>) -> Result<Hook, CliError> {
     })
 }
 
-/// The files in the home directory that a command names: programs do not see that directory, and scripts live there.
-fn files(command: &str, home: &Path) -> Vec<PathBuf> {
+/// What a person should know about hooks of a run in `dir`: an agent that can change a hook's script can make it agree
+/// to anything. `root` is that of the project.
+pub(crate) fn warnings(hooks: &[Written], dir: &Path, root: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    for hook in hooks {
+        for file in words(&hook.command).filter(|word| is_changeable(word, dir, root)) {
+            let warning = format!(
+                "warning: {}: hooks.{}: `{file}` is in the workspace, where agents can change it; a script of a hook \
+                 belongs beneath .posse",
+                hook.origin,
+                hook.moment.name(),
+            );
+            if !all.contains(&warning) {
+                all.push(warning);
+            }
+        }
+    }
+    all
+}
+
+/// Whether a word of a command names a file of the project that is not protected, wherever its links lead.
+fn is_changeable(word: &str, dir: &Path, root: &Path) -> bool {
+    let beneath = WORKSPACES.iter().find_map(|start| word.strip_prefix(start)).unwrap_or(word);
+    let file = Path::new(beneath);
+    let Ok(file) = dir.join(file).canonicalize() else { return false };
+    let of_project =
+        file.strip_prefix(root).ok().filter(|_| file.is_file() && Path::new(beneath).is_relative());
+    of_project.is_some_and(|path| protected(&path.to_string_lossy()).is_none())
+}
+
+/// The words of a command, with what a shell puts between and around them left out.
+fn words(command: &str) -> impl Iterator<Item = &str> {
     let separates = |c: char| {
         c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '&' | '|' | '(' | ')' | '<' | '>' | '=')
     };
+    command.split(separates).filter(|word| !word.is_empty())
+}
+
+/// The files in the home directory that a command names: programs do not see that directory, and scripts live there.
+fn files(command: &str, home: &Path) -> Vec<PathBuf> {
     let whole = |word: &str| {
         let beneath = HOMES.iter().find_map(|start| word.strip_prefix(start));
         beneath.map_or_else(|| PathBuf::from(word), |rest| home.join(rest))
     };
     let mut files: Vec<PathBuf> =
-        command.split(separates).map(whole).filter(|path| path.starts_with(home) && path.is_file()).collect();
+        words(command).map(whole).filter(|path| path.starts_with(home) && path.is_file()).collect();
     files.sort();
     files.dedup();
     files
@@ -64,6 +102,40 @@ fn files(command: &str, home: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_script_that_agents_can_change_is_found_however_it_is_written() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().canonicalize().expect("a path");
+        for name in ["scripts/check.sh", ".posse/hooks/check.sh", "part/x"] {
+            std::fs::create_dir_all(root.join(name).parent().expect("a folder")).expect("made");
+            std::fs::write(root.join(name), "").expect("written");
+        }
+        std::os::unix::fs::symlink("../../scripts/check.sh", root.join(".posse/hooks/link.sh"))
+            .expect("a link");
+        let warned = |command: &str, dir: &Path| words(command).any(|word| is_changeable(word, dir, &root));
+        for command in [
+            "./scripts/check.sh",
+            "bash scripts/check.sh --strict",
+            "\"$CLAUDE_PROJECT_DIR/scripts/check.sh\"",
+            "CHECK=/workspace/scripts/check.sh; $CHECK",
+            ".posse/../scripts/check.sh",
+            ".posse/hooks/link.sh",
+        ] {
+            assert!(warned(command, &root), "{command}");
+        }
+        for command in [
+            ".posse/hooks/check.sh",
+            "npx prettier --write .",
+            "~/hooks/check.sh",
+            "scripts/none.sh",
+            "ls scripts",
+        ] {
+            assert!(!warned(command, &root), "{command}");
+        }
+        assert!(warned("../scripts/check.sh", &root.join("part")));
+        assert!(!warned("../.posse/hooks/check.sh", &root.join("part")));
+    }
 
     #[test]
     fn scripts_in_the_home_directory_are_found_however_they_are_written() {

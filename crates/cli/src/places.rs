@@ -7,6 +7,8 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use posse::discovery::{Holds, Place};
+
 /// Posse's folder in a project.
 pub(crate) const OWN_FOLDER: &str = ".posse";
 /// The settings file of a project.
@@ -15,8 +17,7 @@ pub(crate) const PROJECT_SETTINGS: &str = ".posse/settings.yaml";
 pub(crate) const PROJECT_AGENTS: [&str; 5] =
     [".posse/agents", ".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agents"];
 /// Folders of skills in a project, in falling precedence.
-pub(crate) const PROJECT_SKILLS: [&str; 4] =
-    [".posse/skills", ".agents/skills", ".claude/skills", ".opencode/skills"];
+const PROJECT_SKILLS: [&str; 4] = [".posse/skills", ".agents/skills", ".claude/skills", ".opencode/skills"];
 /// Files of a project that name servers to be started or contacted, whoever reads them.
 pub(crate) const PROJECT_SERVERS: [&str; 2] = [".mcp.json", ".posse/mcp.json"];
 /// The instruction file of a project.
@@ -45,6 +46,18 @@ pub(crate) fn project_dirs(dir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let root = above.iter().position(|dir| dir.join(REPOSITORY).symlink_metadata().is_ok());
     let levels = root.map_or(1, |root| root + 1);
     above.into_iter().take(levels).map(Path::to_owned).collect()
+}
+
+/// Where definitions and skills are looked for in these directories of a project, in falling precedence. Nothing that
+/// lies outside its root is taken from there.
+pub(crate) fn project_places(dirs: &[PathBuf]) -> Vec<Place> {
+    let agents = PROJECT_AGENTS.map(|folder| (folder, Holds::Agents));
+    let folders = agents.into_iter().chain(PROJECT_SKILLS.map(|folder| (folder, Holds::Skills)));
+    let in_dir = |dir: &PathBuf| -> Vec<Place> {
+        let place = |(folder, holds)| Place { dir: dir.join(folder), holds, within: dirs.last().cloned() };
+        folders.clone().map(place).collect()
+    };
+    dirs.iter().flat_map(in_dir).collect()
 }
 
 /// What a small file holds; none if there is none. Whoever wrote it may be hostile: what is no regular file is not

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use posse::discovery::{self, Form, FoundFile, Holds, Place};
-use posse::{Decision, Definition};
+use posse::discovery::{self, Form, FoundFile};
+use posse::{Decision, Definition, Rule};
 use posse_agent::definition::{Loaded, Reading, read_agent, read_skill, read_yaml_skill};
 use posse_domain::hash::Hash;
 use posse_domain::skill::Skill;
@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::places::{self, PROJECT_AGENTS, PROJECT_SERVERS, PROJECT_SKILLS};
+use crate::found::{Found, Origin};
+use crate::places::{self, PROJECT_SERVERS};
 use crate::settings::keys::{InProject, in_project};
 use crate::settings::project::ProjectFile;
 use crate::trust::{Standing, Trust};
@@ -62,6 +63,7 @@ impl ProjectFiles {
     /// Those of the project that `dir`, a canonical path, is in.
     pub(crate) fn find(dir: &Path, context: &Context) -> Result<Self, CliError> {
         let dirs = places::project_dirs(dir, context.environment.home.as_deref());
+        let own = OwnNames::of(&Found::strictly(dir, context)?);
         let Some(root) = dirs.last().cloned() else {
             return Err(CliError::usage(format!("{}: this is your home, not a project", dir.display()))
                 .hint("name the directory of a project"));
@@ -71,7 +73,7 @@ impl ProjectFiles {
         for dir in &dirs {
             all.add_settings(dir, &trust);
         }
-        all.add_discovered(&dirs, &trust, &context.tool_names());
+        all.add_discovered(&dirs, &trust, &context.tool_names(), &own);
         for dir in &dirs {
             all.add_servers(dir, &trust);
         }
@@ -99,21 +101,12 @@ impl ProjectFiles {
         }
     }
 
-    fn add_discovered(&mut self, dirs: &[PathBuf], trust: &Trust, tools: &[&str]) {
-        let place = |dir: &Path, folder: &&str, holds| Place {
-            dir: dir.join(folder),
-            holds,
-            within: Some(self.root.clone()),
-        };
-        let agents = |dir: &PathBuf| PROJECT_AGENTS.map(|folder| place(dir, &folder, Holds::Agents));
-        let skills = |dir: &PathBuf| PROJECT_SKILLS.map(|folder| place(dir, &folder, Holds::Skills));
-        let places: Vec<Place> =
-            dirs.iter().flat_map(|dir| agents(dir).into_iter().chain(skills(dir))).collect();
-        let found = discovery::discover(&places, |file| ShownFile {
+    fn add_discovered(&mut self, dirs: &[PathBuf], trust: &Trust, tools: &[&str], own: &OwnNames) {
+        let found = discovery::discover(&places::project_places(dirs), |file| ShownFile {
             kind: if file.form == Form::Agent { Kind::Agent } else { Kind::Skill },
             hash: Hash::of(&file.content),
             standing: trust.standing(&file.real, &file.content),
-            does: vec![described(&file, tools)],
+            does: described(&file, tools, own),
             path: file.real,
         });
         self.files.extend(found.found);
@@ -149,43 +142,89 @@ fn setting(key: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// What a definition or a skill would be.
-fn described(file: &FoundFile, tools: &[&str]) -> String {
-    let name = file.path.display().to_string();
-    let reading = Reading { file: &name, known_tools: tools, default: Decision::Allow, model: None };
-    let stem = file.path.file_stem().unwrap_or_default().to_string_lossy();
-    match file.form {
-        Form::Agent => loaded(read_agent(&file.content, &stem, &reading), |agent| definition(&agent)),
-        Form::YamlSkill => loaded(read_yaml_skill(&file.content, &stem, &reading), |found| skill(&found)),
-        Form::SkillFolder => {
-            let folder = file.path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-            loaded(read_skill(&file.content, &folder, None, &reading), |found| skill(&found))
+/// The names that a project's file can take from what the person has already.
+struct OwnNames {
+    agents: Vec<String>,
+    skills: Vec<String>,
+}
+
+impl OwnNames {
+    fn of(found: &Found) -> Self {
+        let is_own = |place: usize| found.origin(place) == Origin::User;
+        let agents = found.agents.iter().filter(|entry| is_own(entry.place));
+        let skills = found.skills.iter().filter(|entry| is_own(entry.place));
+        Self {
+            agents: agents.map(|entry| entry.value.name.clone()).collect(),
+            skills: skills.map(|entry| entry.value.name.clone()).collect(),
         }
     }
 }
 
-fn loaded<T>(loaded: Loaded<T>, describe: impl FnOnce(T) -> String) -> String {
-    let why = || loaded.warnings.first().map(|warning| warning.problem.clone()).unwrap_or_default();
-    match loaded.value {
-        Some(value) => describe(value),
-        None => format!("cannot be used: {}", why()),
+/// What a definition or a skill would be, and what it would open.
+fn described(file: &FoundFile, tools: &[&str], own: &OwnNames) -> Vec<String> {
+    let name = file.path.display().to_string();
+    let reading = Reading { file: &name, known_tools: tools, default: Decision::Allow, model: None };
+    let stem = file.path.file_stem().unwrap_or_default().to_string_lossy();
+    match file.form {
+        Form::Agent => loaded(read_agent(&file.content, &stem, &reading), |agent| definition(&agent, own)),
+        Form::YamlSkill => {
+            loaded(read_yaml_skill(&file.content, &stem, &reading), |found| skill(&found, own))
+        }
+        Form::SkillFolder => {
+            let folder = file.path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+            loaded(read_skill(&file.content, &folder, None, &reading), |found| skill(&found, own))
+        }
     }
 }
 
-fn definition(agent: &Definition) -> String {
+fn loaded<T>(loaded: Loaded<T>, describe: impl FnOnce(T) -> Vec<String>) -> Vec<String> {
+    let why = || loaded.warnings.first().map(|warning| warning.problem.clone()).unwrap_or_default();
+    match loaded.value {
+        Some(value) => describe(value),
+        None => vec![format!("cannot be used: {}", why())],
+    }
+}
+
+fn definition(agent: &Definition, own: &OwnNames) -> Vec<String> {
     let spawns = match &agent.spawns {
         Some(names) if !names.is_empty() => format!("; spawns {}", names.join(", ")),
         _ => String::new(),
     };
     let model = agent.model.as_ref().map(|model| format!("; model {model}")).unwrap_or_default();
-    format!("definition `{}`: uses {}{spawns}{model}", agent.name, list(&agent.tools))
+    let mut lines = vec![format!("definition `{}`: uses {}{spawns}{model}", agent.name, list(&agent.tools))];
+    lines.extend(allowed(&agent.rules));
+    if agent.may_share_history {
+        lines.push("may_share_history: may give its conversation to sub-agents".to_owned());
+    }
+    let is_built_in = || posse::builtin().iter().any(|known| known.name == agent.name);
+    if own.agents.contains(&agent.name) {
+        lines.push(format!("takes the place of your own agent `{}`", agent.name));
+    } else if is_built_in() {
+        lines.push(format!("takes the place of the built-in agent `{}`", agent.name));
+    }
+    lines
 }
 
-fn skill(skill: &Skill) -> String {
+fn skill(skill: &Skill, own: &OwnNames) -> Vec<String> {
     let how = if skill.fork { "makes a sub-agent" } else { "is read by an agent" };
+    let agent = skill.agent.as_ref().map(|agent| format!(" of the definition `{agent}`")).unwrap_or_default();
     let tools = skill.tools.as_ref().map(|tools| format!("; uses {}", list(tools))).unwrap_or_default();
     let model = skill.model.as_ref().map(|model| format!("; model {model}")).unwrap_or_default();
-    format!("skill `{}`: {how}{tools}{model}", skill.name)
+    let mut lines = vec![format!("skill `{}`: {how}{agent}{tools}{model}", skill.name)];
+    lines.extend(allowed(&skill.rules));
+    if let Some(depth) = skill.max_depth {
+        lines.push(format!("max-depth: a run of it may go {depth} deep, up to your ceiling"));
+    }
+    if own.skills.contains(&skill.name) {
+        lines.push(format!("takes the place of your own skill `{}`", skill.name));
+    }
+    lines
+}
+
+/// What rules open, a line each.
+fn allowed(rules: &[Rule]) -> impl Iterator<Item = String> {
+    let opening = rules.iter().filter(|rule| rule.decision == Decision::Allow);
+    opening.map(|rule| format!("allows {}", rule.pattern))
 }
 
 fn list(names: &[String]) -> String {

@@ -6,7 +6,7 @@ use posse::discovery::{Form, Holds, Place, discover};
 use serde::Serialize;
 
 use crate::env::Environment;
-use crate::places::{HOME_AGENTS, HOME_SKILLS, PROJECT_AGENTS, PROJECT_SKILLS, project_dirs};
+use crate::places::{HOME_AGENTS, HOME_SKILLS, project_dirs, project_places};
 
 /// The folders beside the person's settings.
 const OWN_AGENTS: &str = "agents";
@@ -47,6 +47,10 @@ pub(crate) struct FoundPlace {
 }
 
 impl FoundPlace {
+    fn new(Place { dir, holds, within }: Place, origin: Origin) -> Self {
+        Self { dir, origin, holds, within }
+    }
+
     /// What the host looks in.
     pub(super) fn to_look_in(&self) -> Place {
         Place { dir: self.dir.clone(), holds: self.holds, within: self.within.clone() }
@@ -56,20 +60,9 @@ impl FoundPlace {
 /// All places for a run in `dir`, in falling precedence: the project's from `dir` up to its root, then the person's.
 pub(super) fn of(dir: &Path, environment: &Environment) -> Vec<FoundPlace> {
     let home = environment.home.as_deref();
-    let dirs = project_dirs(dir, home);
-    let within = dirs.last().cloned();
-    let mut places = Vec::new();
-    for dir in &dirs {
-        let agents = PROJECT_AGENTS.iter().map(|folder| (folder, Holds::Agents));
-        for (folder, holds) in agents.chain(PROJECT_SKILLS.iter().map(|folder| (folder, Holds::Skills))) {
-            places.push(FoundPlace {
-                dir: dir.join(folder),
-                origin: Origin::Project,
-                holds,
-                within: within.clone(),
-            });
-        }
-    }
+    let of_project = project_places(&project_dirs(dir, home));
+    let mut places: Vec<FoundPlace> =
+        of_project.into_iter().map(|place| FoundPlace::new(place, Origin::Project)).collect();
     let own = environment.settings_file.as_deref().and_then(Path::parent);
     let own = own
         .into_iter()
@@ -78,9 +71,8 @@ pub(super) fn of(dir: &Path, environment: &Environment) -> Vec<FoundPlace> {
         let agents = HOME_AGENTS.iter().map(|folder| (home.join(folder), Holds::Agents));
         agents.chain(HOME_SKILLS.iter().map(|folder| (home.join(folder), Holds::Skills)))
     });
-    for (dir, holds) in own.chain(in_home) {
-        places.push(FoundPlace { dir, origin: Origin::User, holds, within: None });
-    }
+    let of_person = own.chain(in_home).map(|(dir, holds)| Place { dir, holds, within: None });
+    places.extend(of_person.map(|place| FoundPlace::new(place, Origin::User)));
     places
 }
 

@@ -32,6 +32,7 @@ use crate::env::Environment;
 use crate::error::CliError;
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::output::note;
+use crate::places;
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,7 +147,10 @@ impl Resolved {
     pub(crate) fn of(context: &Context, dir: &Path) -> Result<Self, CliError> {
         let (variables, file) = own(&context.environment)?;
         let project = ProjectFile::find(context, dir)?;
-        let (settings, notes) = project::put_between(&project, variables.clone(), file.clone())?;
+        let (settings, mut notes) = project::put_between(&project, variables.clone(), file.clone())?;
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        let dirs = places::project_dirs(&dir, context.environment.home.as_deref());
+        notes.extend(crate::hooks::warnings(&settings.hooks, &dir, dirs.last().unwrap_or(&dir)));
         Ok(Self { settings, file, variables, project, notes })
     }
 }
