@@ -168,7 +168,7 @@ fn what_a_definition_or_a_skill_opens_and_replaces_is_shown_before_trust() {
     };
     agent(
         "explore",
-        "tools: Read, Bash\npermission: {network: allow, bash: {'git *': allow, 'rm *': deny}}\n",
+        "tools: Read, Bash\npermission: {bash: {'git *': allow, 'rm *': deny}}\nrules: [{pattern: network, decision: allow}]\n",
     );
     agent("mine", "may_share_history: true\n");
     agent("other", "");
