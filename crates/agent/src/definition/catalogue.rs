@@ -8,7 +8,7 @@ use posse_domain::nearest::{hint, nearest};
 use thiserror::Error;
 
 use super::builtin::builtin;
-use super::names::without_doubles;
+use super::names::{NAMES_MAX, without_doubles};
 
 /// A name that no definition has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -22,18 +22,26 @@ pub struct UnknownDefinition {
     pub known: String,
 }
 
+/// Most patterns of one definition that are made out; the rest stands for nothing.
+const PATTERNS_MAX: usize = 16;
+
+/// What other programs call built-in definitions, and which ones.
+const OTHER_NAMES: [(&str, &str); 3] =
+    [("general-purpose", "general"), ("explorer", "explore"), ("plan", "planner")];
+
 /// The built-in definition that other programs call `name`.
 pub(super) fn known_as(name: &str) -> Option<&'static str> {
-    match name {
-        "general-purpose" => Some("general"),
-        "explorer" => Some("explore"),
-        "plan" => Some("planner"),
-        _ => None,
-    }
+    OTHER_NAMES.iter().find(|(other, _)| *other == name).map(|(_, own)| *own)
+}
+
+/// Every name under which a built-in definition is found.
+pub fn builtin_names() -> Vec<String> {
+    let others = OTHER_NAMES.iter().map(|(other, _)| (*other).to_owned());
+    builtin().into_iter().map(|one| one.name).chain(others).collect()
 }
 
 /// Whether a name fits a pattern in which `*` is anything.
-fn fits(pattern: &str, name: &str) -> bool {
+pub(super) fn fits(pattern: &str, name: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };
     let Some(last) = pieces.next_back() else { return rest.is_empty() };
@@ -65,9 +73,7 @@ impl Definitions {
         let children: Vec<String> = children.map(|definition| definition.name.clone()).collect();
         let offer = |mut definition: Definition| {
             if let (Mode::Primary, Some(spawns)) = (definition.mode, &mut definition.spawns) {
-                let new = children.iter().filter(|name| !spawns.contains(name));
-                let new: Vec<String> = new.cloned().collect();
-                spawns.extend(new);
+                *spawns = without_doubles(std::mem::take(spawns).into_iter().chain(children.iter().cloned()));
             }
             definition
         };
@@ -86,14 +92,21 @@ impl Definitions {
         all
     }
 
+    /// The cost is bounded, whoever wrote the files: everybody listing everybody is the square of their number.
     fn made_out(&self, of: &Definition, names: &[String]) -> Vec<String> {
+        let mut patterns = 0;
         let one = |name: &String| -> Vec<String> {
             if !name.contains('*') {
                 let known = self.get(name).map_or_else(|| name.clone(), |found| found.name.clone());
                 return vec![known];
             }
+            patterns += 1;
+            if patterns > PATTERNS_MAX {
+                return Vec::new();
+            }
             let children = self.iter().filter(|child| child.mode != Mode::Primary && child.name != of.name);
-            children.filter(|child| fits(name, &child.name)).map(|child| child.name.clone()).collect()
+            let fitting = children.filter(|child| fits(name, &child.name)).map(|child| child.name.clone());
+            fitting.take(NAMES_MAX).collect()
         };
         without_doubles(names.iter().flat_map(one))
     }
@@ -200,6 +213,25 @@ mod tests {
         ] {
             assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn thousands_that_may_spawn_each_other_are_made_out() {
+        let own = (0..2_000).map(|number| definition(&format!("agent-{number:04}"), &["*", "agent-0001"]));
+        let definitions = Definitions::builtin_and(own.collect());
+        let spawns =
+            |name: &str| definitions.get(name).and_then(|one| one.spawns.as_ref()).expect(name).len();
+        assert_eq!(spawns("coder"), 4 + 2_000, "what was found is offered in full");
+        assert_eq!(spawns("agent-1999"), NAMES_MAX);
+    }
+
+    #[test]
+    fn every_name_of_a_built_in_is_known() {
+        let definitions = Definitions::builtin();
+        for name in builtin_names() {
+            assert!(definitions.get(&name).is_some(), "{name}");
+        }
+        assert!(["coder", "plan"].iter().all(|name| builtin_names().iter().any(|known| known == name)));
     }
 
     #[test]

@@ -7,7 +7,9 @@ use posse_domain::nearest::{hint, nearest};
 
 use super::builtin::builtin;
 use super::catalogue::known_as;
+use super::notes::quoted;
 use super::reading::{Level, Mention, Role, Warning};
+use super::tool_list::EVERY;
 
 /// What a checked file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,15 +93,21 @@ impl Names<'_> {
     /// What is wrong with a mentioned name, and what to do.
     fn problem(&self, one: &Checked<'_>, mention: &Mention) -> Option<(String, &'static str)> {
         let Mention { role, name, .. } = mention;
-        if name.contains('*') {
-            return None;
-        }
         let (key, wants_skill) = match role {
             Role::Spawns => ("spawns", false),
             Role::Agent => ("agent", false),
             Role::Skill => ("skills", true),
             Role::SubAgent => ("sub_agents", true),
         };
+        if name.contains('*') {
+            let means_nothing = match role {
+                Role::Spawns => false,
+                Role::Agent => true,
+                Role::Skill | Role::SubAgent => name != EVERY,
+            };
+            let problem = || format!("{key}: {} is a pattern, which matches nothing here", quoted(name));
+            return means_nothing.then(|| (problem(), "name each of them"));
+        }
         if *name == one.name && wants_skill == one.kind.is_skill() {
             return Some((
                 format!("{key}: the {} `{name}` lists itself", one.kind.word()),
@@ -178,6 +186,10 @@ mod tests {
             mention(Role::SubAgent, "style"),
             mention(Role::SubAgent, "lead"),
             mention(Role::SubAgent, "sytle2"),
+            mention(Role::SubAgent, "review-*"),
+            mention(Role::SubAgent, "*"),
+            mention(Role::Skill, "st*"),
+            mention(Role::Agent, "*"),
         ];
         let all = [
             checked("lead.md", Kind::Definition, "lead", &lead),
@@ -195,6 +207,9 @@ mod tests {
                 "style/SKILL.md:4: sub_agents: there is no skill `lead`, only a definition of that name (correct or \
                  remove it)",
                 "style/SKILL.md:4: sub_agents: there is no skill `sytle2` (correct or remove it)",
+                "style/SKILL.md:4: sub_agents: `review-*` is a pattern, which matches nothing here (name each of them)",
+                "style/SKILL.md:4: skills: `st*` is a pattern, which matches nothing here (name each of them)",
+                "style/SKILL.md:4: agent: `*` is a pattern, which matches nothing here (name each of them)",
             ]
         );
     }

@@ -104,9 +104,13 @@ impl Fields {
                 notes.note(line, format!("{}: {why}", quoted(&key)), "");
                 continue;
             }
-            let hint = hint(nearest(&key, format.keys.iter().copied()));
-            let problem = format!("unknown key {}{hint}; it is ignored", quoted(&key));
-            notes.problem(line, problem, "correct or remove it");
+            let near = nearest(&key, format.keys.iter().copied());
+            let problem = format!("unknown key {}{}; it is ignored", quoted(&key), hint(near));
+            // Collections have keys of their own, which mean nothing here; only a slip is a mistake.
+            match near {
+                Some(_) => notes.problem(line, problem, "correct or remove it"),
+                None => notes.note(line, problem, ""),
+            }
         }
     }
 }
@@ -261,4 +265,25 @@ fn seconds(text: &str) -> Option<f64> {
         _ => return None,
     };
     Some(number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::agent_markdown::tests::reading;
+    use super::super::{Level, read_agent};
+
+    #[test]
+    fn keys_of_other_collections_are_notes_and_slips_are_problems() {
+        let text = "---\ndescription: d\ntier: 2\nlevel: senior\ndesription: x\n---\nYou do it.";
+        let loaded = read_agent(text.as_bytes(), "stem", &reading("a.md"));
+        let told: Vec<_> = loaded.warnings.iter().map(|one| (one.level, one.problem.as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                (Level::Note, "unknown key `tier`; it is ignored"),
+                (Level::Note, "unknown key `level`; it is ignored"),
+                (Level::Problem, "unknown key `desription` (did you mean `description`?); it is ignored"),
+            ]
+        );
+    }
 }

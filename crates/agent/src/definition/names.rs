@@ -1,5 +1,7 @@
 //! Names of definitions and skills: how they are written, and what is made of those that are written otherwise.
 
+use std::collections::BTreeSet;
+
 use super::fields::Field;
 use super::notes::{Notes, quoted};
 
@@ -91,13 +93,8 @@ pub(super) fn display_name(name: &str) -> String {
 
 /// Each name once, in their order.
 pub(super) fn without_doubles(names: impl IntoIterator<Item = String>) -> Vec<String> {
-    let mut once: Vec<String> = Vec::new();
-    for name in names {
-        if !once.contains(&name) {
-            once.push(name);
-        }
-    }
-    once
+    let mut seen = BTreeSet::new();
+    names.into_iter().filter(|name| seen.insert(name.clone())).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use posse_domain::permission::{Decision, Rule};
 
+use super::catalogue::fits;
 use super::fields::Field;
 use super::names::reference;
 use super::notes::{Notes, quoted};
@@ -73,18 +74,43 @@ fn entry(
         spawning(node, list, notes);
         return;
     }
-    if key.name.contains('*') {
-        // `server_*`: tools of MCP servers, of which none is here.
-        return;
-    }
-    let Some(tool) = resolve(&key.name, key.line, reading, notes) else { return };
+    let mut tools = if key.name.contains('*') {
+        fitting(key, reading, notes)
+    } else {
+        resolve(&key.name, key.line, reading, notes).into_iter().collect()
+    };
     // There, `edit` is every way of changing a file.
-    let tools: &[&str] = if tool == "edit" { &["edit", "write"] } else { &[tool] };
+    if tools.contains(&"edit") {
+        tools.push("write");
+    }
+    if tools.contains(&"task") && !matches!(node.value, Value::Map(_)) {
+        narrow_spawning(understood(key, node, notes), list);
+    }
     for one in all.iter_mut().filter(|one| tools.contains(&one.tool.as_str())) {
         match &node.value {
             Value::Map(entries) => uses(entries, one, notes),
             _ => one.decide(understood(key, node, notes)),
         }
+    }
+}
+
+/// The tools whose names fit a pattern; `server_*` are tools of an MCP server, of which none is here.
+fn fitting<'a>(key: &Key, reading: &Reading<'a>, notes: &mut Notes<'_>) -> Vec<&'a str> {
+    let pattern = key.name.to_ascii_lowercase();
+    let tools: Vec<&str> = reading.known_tools.iter().copied().filter(|tool| fits(&pattern, tool)).collect();
+    if tools.is_empty() {
+        let problem = format!("permission: no tool has a name like {}; it is ignored", quoted(&key.name));
+        notes.note(key.line, problem, "");
+    }
+    tools
+}
+
+/// A pattern that fits `task` among others allows no spawning that was not allowed.
+fn narrow_spawning(decision: Decision, list: &mut ToolList) {
+    match decision {
+        Decision::Deny => list.spawns.clear(),
+        Decision::Ask => list.rules.extend(all_of("task", decision)),
+        Decision::Allow => {}
     }
 }
 
@@ -153,4 +179,42 @@ fn decision(node: &Node) -> Option<Decision> {
 fn wrong(key: &str, line: u64, notes: &mut Notes<'_>) {
     let problem = format!("permission: {}: expected allow, ask or deny", quoted(key));
     notes.problem(line, problem, "until then it is denied");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::agent_markdown::tests::reading;
+    use super::super::{Level, Loaded, read_agent};
+    use posse_domain::definition::Definition;
+
+    fn load(front_matter: &str) -> Loaded<Definition> {
+        let text = format!("---\ndescription: d\n{front_matter}\n---\nYou do it.");
+        read_agent(text.as_bytes(), "stem", &reading("a.md"))
+    }
+
+    fn tools(front_matter: &str) -> Vec<String> {
+        load(front_matter).value.expect("a definition").tools
+    }
+
+    #[test]
+    fn a_pattern_decides_for_every_tool_that_fits() {
+        assert_eq!(tools("tools: Read, Write, WebFetch\npermission: {'W*': deny}"), ["read"]);
+        assert_eq!(tools("tools: Read, Write, Edit\npermission: {'edit*': deny}"), ["read"]);
+        assert_eq!(
+            tools("tools: {'w*': false, 'r*': true}\npermission: {'*b*': deny, 'e*': deny}"),
+            ["read", "grep", "list", "todo", "skill"]
+        );
+        let asks = load("tools: Read, Bash\npermission: {'ba*': ask}").value.expect("a definition");
+        assert_eq!(asks.rules.iter().map(ToString::to_string).collect::<Vec<_>>(), ["bash -> ask"]);
+        assert_eq!(load("tools: Read, Task(x)\npermission: {'ta*': deny}").value.expect("one").spawns, None);
+        assert_eq!(load("tools: Read\npermission: {'ta*': allow}").value.expect("one").spawns, None);
+    }
+
+    #[test]
+    fn a_pattern_that_fits_nothing_is_told() {
+        let loaded = load("tools: Read\npermission: {'db_*': deny}");
+        let told: Vec<_> = loaded.warnings.iter().map(|one| (one.level, one.to_string())).collect();
+        let expected = "a.md:4: permission: no tool has a name like `db_*`; it is ignored";
+        assert_eq!(told, [(Level::Note, expected.to_owned())]);
+    }
 }

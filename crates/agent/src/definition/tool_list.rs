@@ -4,6 +4,7 @@ use posse_domain::lifecycle::DELEGATE_TO_AGENT;
 use posse_domain::permission::{Decision, Pattern, Rule};
 
 use super::builtin::{DELEGATE, coder_tools};
+use super::catalogue::fits;
 use super::fields::{Field, plain_text};
 use super::names::{NAMES_MAX, reference, without_doubles};
 use super::notes::{Notes, quoted};
@@ -143,9 +144,12 @@ fn switches(field: &Field, every: &[String], reading: &Reading<'_>, notes: &mut 
         if key.name == EVERY {
             list.tools = if on { every.to_vec() } else { Vec::new() };
         } else if key.name.contains('*') {
-            // `server_*`: tools of MCP servers, of which none is here.
+            // `server_*` are tools of MCP servers, of which none is here; what is switched off may fit ours too.
             if on {
                 notes.note(key.line, not_connected(&key.name), "");
+            } else {
+                let pattern = key.name.to_ascii_lowercase();
+                list.tools.retain(|tool| !fits(&pattern, tool));
             }
         } else if let Some(tool) = resolve(&key.name, key.line, reading, notes) {
             list.tools.retain(|listed| listed != tool);

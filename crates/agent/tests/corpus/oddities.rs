@@ -202,12 +202,12 @@ oddities! {
     // Keys.
     "unknown-key" => |made| {
         let line = made.put("favourite", &["favourite: blue"]);
-        made.warns(Problem, line, "unknown key `favourite`");
+        made.warns(Note, line, "unknown key `favourite`");
         true
     },
     "unknown-map" => |made| {
         let line = made.put("x-config", &["x-config:", "  deep: [1, {a: b}]"]);
-        made.warns(Problem, line, "unknown key `x-config`");
+        made.warns(Note, line, "unknown key `x-config`");
         true
     },
     "slip" => |made| {
