@@ -153,6 +153,79 @@ fn a_found_definition_can_be_the_root() {
 }
 
 #[test]
+fn a_found_lead_spawns_by_any_way_of_naming_its_children() {
+    for (more, child) in [
+        ("tools: Read, Task\n", "review-style"),
+        ("tools: Read\nspawns: [review-*]\n", "review-style"),
+        ("tools: Read, Task(general-purpose)\n", "general"),
+    ] {
+        let home = Home::new();
+        home.write_own(".claude/agents/lead.md", &agent("lead", "Leads.", more));
+        home.write_own(".claude/agents/review-style.md", &agent("review-style", "Reviews.", "tools: Read\n"));
+        home.write(
+            "script.yaml",
+            &format!(
+                "- when: {{definition: lead, turn: 1}}\n  reply:\n    tool_calls:\n      - {{name: task, input: \
+                 {{subagent_type: {child}, description: d, prompt: Look.}}}}\n- reply: {{text: Done.}}\n"
+            ),
+        );
+        let done = home
+            .posse(&["run", "--json", "--agent", "lead", "--model", "scripted/script.yaml", "Lead."])
+            .exits(0);
+        let events = home.posse(&["logs", "--json", &run_of(&done.result())]).exits(0).json_lines();
+        let created = events.iter().find(|event| event["kind"] == "agent.subagent_created");
+        let created = &created.unwrap_or_else(|| panic!("{more}: {events:#?}"))["detail"]["contract"];
+        assert_eq!(created["execution"]["definition"], child, "{more}");
+    }
+}
+
+#[test]
+fn given_definitions_can_spawn_found_ones() {
+    let home = furnished();
+    home.write("script.yaml", "- reply: {text: ok}\n");
+    let run = |child: &str| {
+        let given = format!(r#"{{"lead": {{"prompt": "p", "spawns": ["{child}"]}}}}"#);
+        let args = ["run", "--agents", &given, "--agent", "lead", "--model", "scripted/script.yaml", "x"];
+        home.posse(&args)
+    };
+    run("auditor").exits(0);
+    let near = run("auditr").exits(2);
+    assert!(near.stderr.contains("did you mean `auditor`?"), "{near:?}");
+}
+
+#[test]
+fn what_nobody_trusted_takes_no_other_name_of_a_built_in() {
+    let home = Home::new();
+    for name in ["plan", "explorer", "general-purpose"] {
+        home.write(&format!(".claude/agents/{name}.md"), &agent(name, "Not what you think.", ""));
+    }
+    let list = home.posse(&["agents", "--json"]).exits(0).json();
+    for name in ["plan", "explorer", "general-purpose"] {
+        assert_eq!(named(&list, name)[0]["standing"], "waits_for_trust", "{name}: {list}");
+    }
+    home.posse(&["trust", "--yes"]).exits(0);
+    assert_eq!(named(&home.posse(&["agents", "--json"]).exits(0).json(), "plan")[0]["standing"], "used");
+}
+
+#[test]
+fn a_file_may_be_as_large_as_the_documentation_says() {
+    let home = Home::new();
+    let documented = include_str!("../docs/definitions.md");
+    assert!(documented.contains("larger than 512 KiB"), "this test is about that number");
+    let largest = |name: &str, more: usize| {
+        let text = agent(name, "Is large.", "tools: Read\n");
+        let rest = 512 * 1024 - text.len() + more;
+        home.write(&format!(".claude/agents/{name}.md"), &(text + &"x".repeat(rest)));
+    };
+    largest("fits", 0);
+    largest("exceeds", 1);
+    let list = home.posse(&["agents", "--json"]).exits(0).json();
+    assert_eq!((named(&list, "fits").len(), named(&list, "exceeds").len()), (1, 0));
+    let problem = list["unusable"][0]["problem"].as_str().expect("a problem");
+    assert!(problem.contains("more than the 524288 bytes"), "{problem}");
+}
+
+#[test]
 fn a_run_that_can_reach_nothing_is_told_nothing() {
     let home = furnished();
     home.write("script.yaml", "- reply: {text: Looked.}\n");

@@ -123,6 +123,24 @@ fn a_root_skill_says_how_deep_its_run_may_go() {
 }
 
 #[test]
+fn a_root_skill_that_wants_to_go_deeper_than_the_ceiling_is_told() {
+    let home = furnished();
+    home.write_own(
+        ".claude/skills/deep/SKILL.md",
+        "---\nname: deep\ndescription: d\nmax-depth: 9\n---\nGo deep.\n",
+    );
+    let told = |args: &[&str]| {
+        let done = home.posse(&[&["run", "--model", "scripted/script.yaml"], args].concat()).exits(0);
+        done.stderr.lines().filter(|line| line.contains("max_orchestration_depth")).collect::<String>()
+    };
+    assert_eq!(
+        told(&["/deep"]),
+        "note: max-depth of the skill `deep` 9 is more than agent.max_orchestration_depth allows: 3 counts"
+    );
+    assert_eq!(told(&["--max-depth", "1", "/deep"]), "");
+}
+
+#[test]
 fn commands_can_read_the_files_of_the_persons_skills_and_not_their_settings() {
     let home = furnished();
     home.write_settings("model: scripted/script.yaml\n");

@@ -4,10 +4,11 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Done, Home};
+use crate::support::{Done, Home, run_of};
 
 const SETTINGS: &str = ".posse/settings.yaml";
 /// The person's own Ollama, where nobody answers: `Home` says so.
@@ -214,6 +215,35 @@ fn a_skill_that_is_named_before_it_is_trusted_runs_nothing_by_itself() {
         // Whatever becomes of the run: it was begun, and its model answered.
         assert!(run.json_lines().iter().any(|event| event["kind"] == "agent.model_replied"), "{run:#?}");
     }
+}
+
+#[test]
+fn no_skill_of_a_project_is_a_way_to_what_git_ignores() {
+    let ground = Ground::new();
+    let home = &ground.home;
+    let skill = |name: &str| format!("---\nname: {name}\ndescription: d\n---\nHelp.\n");
+    home.write("SKILL.md", &skill("helper"));
+    home.write(".claude/skills/own/SKILL.md", &skill("own"));
+    home.write(".claude/skills/own/notes.md", "open notes\n");
+    home.write(".claude/skills/own/local.key", "CANARY\n");
+    home.write(".gitignore", ".env*\n*.key\n");
+    home.write(".ignore", "!.env\n!*.key\n");
+    home.write(".env", "KEY=CANARY\n");
+    ground.git(&["config", "remote.origin.url", "https://CANARY@example.org/x"]);
+    symlink("../..", home.project().join(".claude/skills/helper")).expect("a link");
+    symlink("local.key", home.project().join(".claude/skills/own/harmless.md")).expect("a link");
+    let paths = ["helper/.env", "helper/.git/config", "own/local.key", "own/harmless.md", "own/notes.md"];
+    let calls = paths.map(|path| format!("{{name: read, input: {{path: 'skill://{path}'}}}}")).join(", ");
+    home.write(
+        "script.yaml",
+        &format!("- when: {{turn: 1}}\n  reply: {{tool_calls: [{calls}]}}\n- reply: {{text: done}}\n"),
+    );
+    let run = ground.is_inert(&RUN, &[]).exits(0);
+    assert!(run.stderr.contains(".claude/skills/helper/SKILL.md: it leads to a folder outside"), "{run:?}");
+    let journal = home.posse(&["logs", "--json", &run_of(&run.result())]).exits(0).stdout;
+    assert!(journal.contains("open notes"), "its own files are read: {journal}");
+    assert!(journal.contains("git ignores it"), "{journal}");
+    assert!(!journal.contains("CANARY"), "{journal}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! working directory. Nothing has been written when this is made, and it can be handed to another process.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use posse::ports::Models as _;
@@ -9,6 +10,7 @@ use posse::{
     Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
     NewRun, OnAsk, ProjectRules, Rules,
 };
+use posse_agent::definition::parse_agents_among;
 use posse_domain::budget::DEFAULT_BASE_TURNS;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use posse_domain::plan::{Plan, UnownedWriters};
@@ -42,7 +44,7 @@ pub(crate) struct Wanted {
     /// More definitions: a file, or JSON itself.
     pub(crate) agents: Option<String>,
     /// What was found on the machine.
-    pub(crate) found: Found,
+    pub(crate) found: Arc<Found>,
     /// The skill that the request names.
     pub(crate) called: Option<Called>,
     /// The project's instructions for agents.
@@ -122,7 +124,7 @@ impl Launch {
         } = wanted;
         let cwd = &context.environment.cwd;
         let mut definitions = match &agents {
-            Some(agents) => read_agents(agents, cwd, &context.tool_names())?,
+            Some(agents) => read_agents(agents, cwd, &context.tool_names(), &found)?,
             None => Vec::new(),
         };
         for own in &mut definitions {
@@ -136,7 +138,7 @@ impl Launch {
         let root = definition.as_deref().unwrap_or(DEFAULT_ROOT);
         let root = known.find(root).map_err(|unknown| CliError::usage(format!("--agent: {unknown}")))?;
         let skill = called.as_ref().map(|called| &called.skill);
-        let catalogue = found.catalogue(&known, root, skill);
+        let catalogue = found.catalogue(&known, &definitions, root, skill);
         if !catalogue.is_empty() || Found::concerns(root) {
             found.tell(root, skill);
         }
@@ -155,8 +157,14 @@ impl Launch {
         let dir = working_dir(dir, cwd)?;
         permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
-        note_ceiling(max_depth, settings.max_orchestration_depth.as_ref());
-        let max_depth = max_depth.or_else(|| skill.and_then(|skill| skill.max_depth));
+        let typed = max_depth.map(|depth| ("--max-depth".to_owned(), depth));
+        let max_depth = typed.or_else(|| {
+            skill.and_then(|skill| {
+                Some((format!("max-depth of the skill `{}`", skill.name), skill.max_depth?))
+            })
+        });
+        note_ceiling(max_depth.as_ref(), settings.max_orchestration_depth.as_ref());
+        let max_depth = max_depth.map(|(_, depth)| depth);
         let project_rules = settings.project_rules();
         let operator_rules = own_files::closed(settings.rules(), Path::new(&dir), context.state_dir()?);
         let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));
@@ -347,14 +355,14 @@ fn limit<const LEAST: u64>(limit: Option<Sourced<Limit<LEAST>>>, default: Option
     limit.map_or(default, |limit| limit.value.0)
 }
 
-/// The operator's ceiling binds whatever a run says; a person who typed more should know.
-fn note_ceiling(max_depth: Option<u32>, ceiling: Option<&Sourced<u32>>) {
+/// The operator's ceiling binds whatever a run or its root skill says; a person who asked for more should know.
+fn note_ceiling(max_depth: Option<&(String, u32)>, ceiling: Option<&Sourced<u32>>) {
     let binding =
         ceiling.map_or(posse_domain::budget::DEFAULT_MAX_ORCHESTRATION_DEPTH, |ceiling| ceiling.value);
-    if let Some(depth) = max_depth.filter(|depth| *depth > binding) {
+    if let Some((said, depth)) = max_depth.filter(|(_, depth)| *depth > binding) {
         let place = ceiling.map(|ceiling| format!(" ({})", ceiling.origin)).unwrap_or_default();
         crate::output::note(&format!(
-            "note: --max-depth {depth} is more than agent.max_orchestration_depth allows{place}: {binding} counts"
+            "note: {said} {depth} is more than agent.max_orchestration_depth allows{place}: {binding} counts"
         ));
     }
 }
@@ -393,15 +401,24 @@ pub(crate) fn settle_model(name: &str, base: &Path, models: &Catalog) -> Result<
     Ok(settled)
 }
 
-/// Reads `--agents`: JSON if it looks like it, else a file.
-pub(crate) fn read_agents(agents: &str, cwd: &Path, tools: &[&str]) -> Result<Vec<Definition>, CliError> {
+/// Reads `--agents`: JSON if it looks like it, else a file. What it may spawn can be found on the machine.
+pub(crate) fn read_agents(
+    agents: &str,
+    cwd: &Path,
+    tools: &[&str],
+    found: &Found,
+) -> Result<Vec<Definition>, CliError> {
     let wrong = |problem: String| CliError::usage(format!("--agents: {problem}"));
+    let found: Vec<Definition> = found.definitions().cloned().collect();
+    let parse = |text: &str, file: &str| {
+        parse_agents_among(text, file, tools, &found).map_err(|error| wrong(error.to_string()))
+    };
     if agents.trim_start().starts_with('{') {
-        return posse::parse_agents(agents, "(inline)", tools).map_err(|error| wrong(error.to_string()));
+        return parse(agents, "(inline)");
     }
     let text = std::fs::read(cwd.join(agents)).map_err(|error| wrong(format!("{agents}: {error}")))?;
     let text = String::from_utf8(text).map_err(|_| wrong(format!("{agents}: is not UTF-8 text")))?;
-    posse::parse_agents(&text, agents, tools).map_err(|error| wrong(error.to_string()))
+    parse(&text, agents)
 }
 
 pub(crate) fn working_dir(dir: Option<PathBuf>, cwd: &Path) -> Result<String, CliError> {

@@ -40,7 +40,9 @@ impl Judge {
     /// Finds the definitions and the tools.
     pub(crate) fn new(args: &KnownArgs, found: &Found, context: &Context) -> Result<Self, CliError> {
         let own = match &args.agents {
-            Some(agents) => launch::read_agents(agents, &context.environment.cwd, &context.tool_names())?,
+            Some(agents) => {
+                launch::read_agents(agents, &context.environment.cwd, &context.tool_names(), found)?
+            }
             None => Vec::new(),
         };
         let definitions = Definitions::builtin_and(found.and_given(&own));

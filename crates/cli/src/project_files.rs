@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use posse::discovery::{self, Form, FoundFile};
 use posse::{Decision, Definition, Rule};
-use posse_agent::definition::{Loaded, Reading, read_agent, read_skill, read_yaml_skill};
+use posse_agent::definition::{
+    DEFINITION_MAX_BYTES, Loaded, Reading, builtin_names, read_agent, read_skill, read_yaml_skill,
+};
 use posse_domain::hash::Hash;
 use posse_domain::skill::Skill;
 use serde::Serialize;
@@ -102,13 +104,14 @@ impl ProjectFiles {
     }
 
     fn add_discovered(&mut self, dirs: &[PathBuf], trust: &Trust, tools: &[&str], own: &OwnNames) {
-        let found = discovery::discover(&places::project_places(dirs), |file| ShownFile {
-            kind: if file.form == Form::Agent { Kind::Agent } else { Kind::Skill },
-            hash: Hash::of(&file.content),
-            standing: trust.standing(&file.real, &file.content),
-            does: described(&file, tools, own),
-            path: file.real,
-        });
+        let found =
+            discovery::discover(&places::project_places(dirs), DEFINITION_MAX_BYTES, |file| ShownFile {
+                kind: if file.form == Form::Agent { Kind::Agent } else { Kind::Skill },
+                hash: Hash::of(&file.content),
+                standing: trust.standing(&file.real, &file.content),
+                does: described(&file, tools, own),
+                path: file.real,
+            });
         self.files.extend(found.found);
         self.passed_over.extend(found.passed_over.iter().map(ToString::to_string));
     }
@@ -196,7 +199,7 @@ fn definition(agent: &Definition, own: &OwnNames) -> Vec<String> {
     if agent.may_share_history {
         lines.push("may_share_history: may give its conversation to sub-agents".to_owned());
     }
-    let is_built_in = || posse::builtin().iter().any(|known| known.name == agent.name);
+    let is_built_in = || builtin_names().contains(&agent.name);
     if own.agents.contains(&agent.name) {
         lines.push(format!("takes the place of your own agent `{}`", agent.name));
     } else if is_built_in() {

@@ -61,6 +61,9 @@ pub struct Skill {
     pub default: Decision,
     /// The directory with its files; none if it is one file.
     pub dir: Option<String>,
+    /// The project that those files are part of: what its git ignores is not read. None if they are the person's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
 }
 
 impl Skill {

@@ -69,8 +69,17 @@ struct Wanted {
     path: RelPath,
     first: usize,
     lines: usize,
-    /// Whether it is a file of the workspace, which the agent may change once it has seen it.
-    in_workspace: bool,
+    whose: Whose,
+}
+
+/// What a file belongs to.
+enum Whose {
+    /// The workspace: the agent may change it once it has seen it.
+    Workspace,
+    /// A skill of the person's.
+    Person,
+    /// A skill of this project.
+    Project(PathBuf),
 }
 
 impl EffectTool for Read {
@@ -87,10 +96,10 @@ impl EffectTool for Read {
                 return Ok(look(read_output(file, name.to_owned(), first, lines)));
             }
             if let Some(rest) = text.strip_prefix(OF_SKILL) {
-                let (call, path) = of_skill(check, &call, rest)?;
-                return Ok(look(read_file(call, Wanted { path, first, lines, in_workspace: false })));
+                let (call, path, whose) = of_skill(check, &call, rest)?;
+                return Ok(look(read_file(call, Wanted { path, first, lines, whose })));
             }
-            let wanted = Wanted { path: path(check, &call, &text)?, first, lines, in_workspace: true };
+            let wanted = Wanted { path: path(check, &call, &text)?, first, lines, whose: Whose::Workspace };
             Ok(look(read_file(call, wanted)))
         })
     }
@@ -129,8 +138,12 @@ fn no_such_output(name: &str) -> ToolFailure {
     ))
 }
 
-/// The same call beneath the directory of a skill that the agent may use, and the path there.
-fn of_skill(check: Check, call: &CallContext, rest: &str) -> Result<(CallContext, RelPath), ToolFailure> {
+/// The same call beneath the directory of a skill that the agent may use, the path there, and whose skill it is.
+fn of_skill(
+    check: Check,
+    call: &CallContext,
+    rest: &str,
+) -> Result<(CallContext, RelPath, Whose), ToolFailure> {
     let (name, file) = rest.split_once('/').unwrap_or((rest, ""));
     // A skill is found whatever the case of its name.
     let Some(dir) = call.skills.get(name).or_else(|| call.skills.get(&name.to_ascii_lowercase())) else {
@@ -144,18 +157,25 @@ fn of_skill(check: Check, call: &CallContext, rest: &str) -> Result<(CallContext
     if file.is_empty() {
         return Err(check.field("path", format!("names no file of the skill: write `{OF_SKILL}{name}/PATH`")));
     }
-    let call = CallContext { workspace: Arc::new(dir.clone()), isolated: false, ..call.clone() };
+    let call = CallContext { workspace: Arc::new(dir.path.clone()), isolated: false, ..call.clone() };
     let path = path(check, &call, file)?;
-    Ok((call, path))
+    Ok((call, path, dir.project.clone().map_or(Whose::Person, Whose::Project)))
 }
 
 async fn read_file(call: CallContext, wanted: Wanted) -> ToolResult {
-    if let Some(bytes) = read_from_memory(&call, &wanted.path)? {
+    // What git ignores has to be looked up, which may wait for a disk.
+    if !matches!(wanted.whose, Whose::Project(_))
+        && let Some(bytes) = read_from_memory(&call, &wanted.path)?
+    {
         return answer(&call, &wanted, &bytes);
     }
     let context = call.clone();
     blocking(&call, NAME, move |beneath, _| {
-        let bytes = beneath.read(&wanted.path).map_err(|error| failure(&error))?;
+        let bytes = match &wanted.whose {
+            Whose::Project(project) => beneath.read_of_project(&wanted.path, &context.workspace, project),
+            Whose::Workspace | Whose::Person => beneath.read(&wanted.path),
+        };
+        let bytes = bytes.map_err(|error| failure(&error))?;
         answer(&context, &wanted, &bytes)
     })
     .await
@@ -176,7 +196,7 @@ fn answer(call: &CallContext, wanted: &Wanted, bytes: &[u8]) -> ToolResult {
         (true, Some(picture)) => shown(&wanted.path, picture, bytes)?,
         (true, None) => return Err(not_text(&wanted.path, bytes.len())),
     };
-    if wanted.in_workspace {
+    if matches!(wanted.whose, Whose::Workspace) {
         call.seen.note(&wanted.path.text(), Hash::of(bytes));
     }
     Ok(output)

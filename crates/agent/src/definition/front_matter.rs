@@ -10,8 +10,8 @@ use super::notes::Notes;
 use super::{plain_lines, tolerant};
 use crate::yaml::{self, Limits, Node, Value, YamlError};
 
-/// Largest file of a definition or a skill.
-pub const DEFINITION_MAX_BYTES: usize = 512 * 1024;
+/// Largest file of a definition or a skill, here and for whoever looks for them.
+pub const DEFINITION_MAX_BYTES: u64 = 512 * 1024;
 /// Largest front matter.
 const FRONT_MATTER_MAX_BYTES: usize = 64 * 1024;
 /// Most keys.
@@ -59,7 +59,7 @@ pub(super) fn yaml_document(bytes: &[u8], format: &Format, notes: &mut Notes<'_>
 
 /// UTF-8 with the line ends of Unix, whatever the file has.
 fn decode(bytes: &[u8], notes: &mut Notes<'_>) -> Option<String> {
-    if bytes.len() > DEFINITION_MAX_BYTES {
+    if bytes.len() as u64 > DEFINITION_MAX_BYTES {
         let problem = format!("{} bytes, more than the {DEFINITION_MAX_BYTES} accepted", bytes.len());
         notes.problem(None, problem, "keep what is rarely needed in files of its own");
         return None;

@@ -196,6 +196,7 @@ struct SkillFrontMatter {
     /// Deepest depth of the tree; below the root it only lowers.
     max_depth: Option<u32>,
     /// How often in a row the same call may fail.
+    #[schemars(range(min = 1))]
     max_retries_per_tool: Option<u32>,
     /// Limit of one turn.
     timeout_per_iteration: Option<Duration>,
@@ -245,6 +246,7 @@ struct YamlSkill {
     /// Deepest depth of the tree; below the root it only lowers.
     max_depth: Option<u32>,
     /// How often in a row the same call may fail.
+    #[schemars(range(min = 1))]
     max_retries_per_tool: Option<u32>,
     /// Limit of one turn.
     timeout_per_iteration: Option<Duration>,

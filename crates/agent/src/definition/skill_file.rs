@@ -1,5 +1,6 @@
 //! Skills: a `SKILL.md` with front matter, or one YAML file.
 
+use posse_domain::contract::DEFAULT_MAX_RETRIES_PER_TOOL;
 use posse_domain::lifecycle::DELEGATE_TO_AGENT;
 use posse_domain::permission::RULES_MAX;
 use posse_domain::skill::{SKILL_NAME_MAX, Skill};
@@ -191,7 +192,9 @@ fn common(
     }
     let mut whole = |key: &str, least: u32| fields.take(key).and_then(|field| field.whole(least, notes));
     let max_iterations = whole("max-iterations", 1);
-    let max_retries_per_tool = whole("max-retries-per-tool", 0);
+    let max_retries_per_tool = whole("max-retries-per-tool", 1);
+    // Before anybody trusts the file it only lowers.
+    let most_retries = if reading.trusted() { u32::MAX } else { DEFAULT_MAX_RETRIES_PER_TOOL };
     let mut flag = |key: &str| fields.take(key).and_then(|field| field.flag(notes)).unwrap_or(false);
     let (include_sub_agent_events, background) = (flag("include_sub_agent_events"), flag("background"));
     Some(Skill {
@@ -207,7 +210,7 @@ fn common(
         temperature: fields.take("temperature").and_then(|field| field.number(notes)),
         max_iterations,
         max_depth: max_depth(fields.take("max-depth"), reading, notes),
-        max_retries_per_tool,
+        max_retries_per_tool: max_retries_per_tool.map(|retries| retries.min(most_retries)),
         turn_timeout_ms: fields.take("timeout-per-iteration").and_then(|field| field.duration_ms(notes)),
         include_sub_agent_events,
         for_models: true,
@@ -216,6 +219,7 @@ fn common(
         background,
         default: reading.default,
         dir: None,
+        project: None,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use posse::{Catalog, OnAsk};
 use posse_domain::plan::{Plan, UnownedWriters};
@@ -118,7 +119,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
     let dir = PathBuf::from(working_dir(args.dir.clone(), &context.environment.cwd)?);
     let settings = args.settings().or(Settings::resolve_and_tell(context, &dir)?);
     let models = models::catalog(&settings, models::given(&settings, context)?.as_ref(), context)?;
-    let found = Found::load(&dir, Some(&models), context)?;
+    let found = Arc::new(Found::load(&dir, Some(&models), context)?);
     let plan = match args.planned(&found, &models, context)? {
         Planned::Nothing => None,
         Planned::Plan(plan) => Some(*plan),
@@ -163,7 +164,12 @@ enum Planned {
 }
 
 impl RunArgs {
-    fn planned(&mut self, found: &Found, models: &Catalog, context: &Context) -> Result<Planned, CliError> {
+    fn planned(
+        &mut self,
+        found: &Arc<Found>,
+        models: &Catalog,
+        context: &Context,
+    ) -> Result<Planned, CliError> {
         let known = KnownArgs { agent: self.agent.clone(), agents: self.agents.clone() };
         match self.plan.as_deref() {
             None => Ok(Planned::Nothing),
@@ -176,7 +182,7 @@ impl RunArgs {
                 self.request = vec![goal.clone()];
                 let reached = (self.model.clone(), self.base_url.clone());
                 let args = MakeArgs::of_run(reached, known, self.dir.clone());
-                let plan = plan_for(&goal, args, models, context)?;
+                let plan = plan_for(&goal, args, found, models, context)?;
                 Ok(plan.map_or_else(Planned::Ended, |plan| Planned::Plan(Box::new(plan))))
             }
             Some(file) => {
@@ -252,7 +258,7 @@ impl RunArgs {
         self,
         plan: Option<Plan>,
         settings: Settings,
-        found: Found,
+        found: Arc<Found>,
         context: &Context,
     ) -> Result<Wanted, CliError> {
         let request = match (&plan, &self.skill, self.request.is_empty()) {

@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 
 use posse::discovery;
 use posse::{Catalog, Definition};
-use posse_agent::definition::{Checked, Kind, Level, Mention, Warning, cross_check};
+use posse_agent::definition::{
+    Checked, DEFINITION_MAX_BYTES, Kind, Level, Mention, Warning, builtin_names, cross_check,
+};
 use posse_domain::definition::Mode;
 use posse_domain::skill::Skill;
 
@@ -114,7 +116,9 @@ impl Found {
         };
         let places: Vec<discovery::Place> = found.places.iter().map(FoundPlace::to_look_in).collect();
         let reader = reading::Reader::new(how, context, &found.shown);
-        let discovered = discovery::discover(&places, |file| reader.read(&found.places[file.place], file));
+        let discovered = discovery::discover(&places, DEFINITION_MAX_BYTES, |file| {
+            reader.read(&found.places[file.place], file)
+        });
         reader.finish()?;
         for passed in discovered.passed_over {
             let is_skill = places[passed.place].holds == discovery::Holds::Skills;
@@ -125,10 +129,7 @@ impl Found {
         for read in discovered.found {
             found.take(read);
         }
-        ranks::rank(
-            &mut found.agents,
-            &posse::builtin().iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
-        );
+        ranks::rank(&mut found.agents, &builtin_names());
         ranks::rank(&mut found.skills, &[]);
         Ok(found)
     }

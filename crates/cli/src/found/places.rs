@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use posse::discovery::{Form, Holds, Place, discover};
+use posse_agent::definition::DEFINITION_MAX_BYTES;
 use serde::Serialize;
 
 use crate::env::Environment;
@@ -43,7 +44,8 @@ pub(crate) struct FoundPlace {
     /// Whose it is.
     pub(crate) origin: Origin,
     holds: Holds,
-    within: Option<PathBuf>,
+    /// The project that it belongs to, if it is one's.
+    pub(super) within: Option<PathBuf>,
 }
 
 impl FoundPlace {
@@ -79,7 +81,7 @@ pub(super) fn of(dir: &Path, environment: &Environment) -> Vec<FoundPlace> {
 /// The files in a folder that a person named, those included that cannot be read: whoever reads them is told why.
 pub(super) fn files_in(dir: &Path, holds: Holds) -> Vec<(PathBuf, Form)> {
     let place = Place { dir: dir.to_owned(), holds, within: None };
-    let found = discover(&[place], |file| (file.path, file.form));
+    let found = discover(&[place], DEFINITION_MAX_BYTES, |file| (file.path, file.form));
     let form = if holds == Holds::Agents { Form::Agent } else { Form::SkillFolder };
     let unread = found.passed_over.into_iter().map(|passed| (passed.path, form));
     found.found.into_iter().chain(unread).collect()

@@ -38,8 +38,8 @@ impl Named for Skill {
 /// Decides for all of them. They are in falling precedence, and the built-in ones come after all.
 ///
 /// Of one name the first that is trusted counts. If none is, the first one does, unless that would take the place of a
-/// built-in one: what nobody trusted adds something new at most.
-pub(super) fn rank<T: Named>(entries: &mut [Entry<T>], built_in: &[&str]) {
+/// built-in one, under whichever of its names: what nobody trusted adds something new at most.
+pub(super) fn rank<T: Named>(entries: &mut [Entry<T>], built_in: &[String]) {
     let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
         by_name.entry(entry.value.name()).or_default().push(at);
@@ -47,7 +47,8 @@ pub(super) fn rank<T: Named>(entries: &mut [Entry<T>], built_in: &[&str]) {
     let mut standings = vec![Standing::Counts; entries.len()];
     for (name, all) in by_name {
         let trusted = all.iter().copied().find(|at| entries[*at].trusted);
-        let winner = trusted.or_else(|| all.first().copied().filter(|_| !built_in.contains(&name)));
+        let winner =
+            trusted.or_else(|| all.first().copied().filter(|_| !built_in.iter().any(|own| own == name)));
         for at in all {
             standings[at] = match winner {
                 Some(winner) if at == winner => Standing::Counts,
@@ -82,7 +83,7 @@ mod tests {
             mentions: Vec::new(),
         };
         let mut entries: Vec<Entry<&'static str>> = entries.iter().map(entry).collect();
-        rank(&mut entries, built_in);
+        rank(&mut entries, &built_in.iter().map(ToString::to_string).collect::<Vec<_>>());
         entries.into_iter().map(|entry| entry.standing).collect()
     }
 

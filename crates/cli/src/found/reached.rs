@@ -1,8 +1,7 @@
 //! What of all that was found a run can reach.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use posse::{Definition, Definitions};
 use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
@@ -20,8 +19,13 @@ impl Found {
 
     /// The definitions that count beside those that were given to a run, which come first, and those too.
     pub(crate) fn and_given(&self, given: &[Definition]) -> Vec<Definition> {
-        let is_given = |found: &&Definition| given.iter().any(|given| given.name == found.name);
-        self.definitions().filter(|found| !is_given(found)).chain(given).cloned().collect()
+        self.beside(given).chain(given).cloned().collect()
+    }
+
+    /// The definitions that count and in whose place none was given.
+    fn beside<'a>(&'a self, given: &'a [Definition]) -> impl Iterator<Item = &'a Definition> {
+        let given: BTreeSet<&str> = given.iter().map(|given| given.name.as_str()).collect();
+        self.definitions().filter(move |found| !given.contains(found.name.as_str()))
     }
 
     /// The skills that count.
@@ -29,31 +33,36 @@ impl Found {
         self.skills.iter().filter(|entry| entry.counts()).map(|entry| &entry.value)
     }
 
-    /// What a run with this root can reach, sorted by name; `known` are all definitions of the run, and `skill` is the
-    /// one that it carries out. A root that can neither spawn nor use skills reaches nothing.
+    /// What a run with this root can reach, sorted by name; `known` are all definitions of the run, `given` those that
+    /// were not found, and `skill` is the one that it carries out. A root that can neither spawn nor use skills reaches
+    /// nothing.
     pub(crate) fn catalogue(
         &self,
         known: &Definitions,
+        given: &[Definition],
         root: &Definition,
         skill: Option<&Skill>,
     ) -> Catalogue {
         let usable = self.usable_skills().map(|skill| (skill.name.as_str(), skill)).collect();
-        let mut reached = Reached { known, usable, kinds: BTreeMap::new(), skills: BTreeMap::new() };
-        reached.add_kind(root);
+        let mut reached = Reached {
+            known,
+            usable,
+            kinds: BTreeMap::new(),
+            skills: BTreeMap::new(),
+            to_follow: Vec::new(),
+            has_all_skills: false,
+        };
+        reached.add_kind(&root.name);
         if let Some(skill) = skill {
-            reached.add_skill(skill);
+            reached.add_skill(&skill.name);
         }
+        reached.finish();
         let Reached { kinds, skills, .. } = reached;
-        // One that was given to the run in its place is not among what was found.
-        let own: BTreeMap<&str, &Definition> =
-            self.definitions().map(|own| (own.name.as_str(), own)).collect();
-        let found = |kind: &Definition| own.get(kind.name.as_str()).is_some_and(|own| *own == kind);
+        // By name alone, and as the file says it: among all that is known, the names to spawn are made out.
+        let found: BTreeMap<&str, &Definition> =
+            self.beside(given).map(|own| (own.name.as_str(), own)).collect();
         Catalogue {
-            definitions: kinds
-                .into_values()
-                .filter(|kind| found(kind))
-                .map(|kind| Definition::clone(&kind))
-                .collect(),
+            definitions: kinds.into_keys().filter_map(|name| found.get(name).copied().cloned()).collect(),
             skills: skills.into_values().cloned().collect(),
         }
     }
@@ -70,48 +79,69 @@ pub(crate) fn folders_outside(skills: &[Skill], dir: &Path) -> Vec<PathBuf> {
     folders.filter(|folder| !folder.starts_with(dir)).collect()
 }
 
+/// What is reached, with what was not followed from there yet: a list, because files of anybody's say how long a way is.
 struct Reached<'a> {
     known: &'a Definitions,
     usable: BTreeMap<&'a str, &'a Skill>,
-    kinds: BTreeMap<String, Arc<Definition>>,
-    skills: BTreeMap<String, &'a Skill>,
+    kinds: BTreeMap<&'a str, &'a Definition>,
+    skills: BTreeMap<&'a str, &'a Skill>,
+    to_follow: Vec<Step<'a>>,
+    has_all_skills: bool,
+}
+
+enum Step<'a> {
+    Kind(&'a Definition),
+    Skill(&'a Skill),
 }
 
 impl Reached<'_> {
-    fn add_kind(&mut self, definition: &Definition) {
-        let Some(own) = self.known.get(&definition.name) else { return };
-        if self.kinds.insert(own.name.clone(), Arc::clone(own)).is_some() {
-            return;
+    fn finish(&mut self) {
+        while let Some(step) = self.to_follow.pop() {
+            match step {
+                Step::Kind(kind) => {
+                    for child in self.known.spawnable(kind) {
+                        self.add_kind(&child.name);
+                    }
+                    if reaches_skills(&kind.tools) {
+                        self.add_skills(kind.skills.as_deref());
+                    }
+                }
+                Step::Skill(skill) => {
+                    self.add_kind(skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT));
+                    if skill.tools.as_deref().is_some_and(reaches_skills) || skill.sub_agents.is_some() {
+                        self.add_skills(skill.sub_agents.as_deref());
+                    }
+                }
+            }
         }
-        for child in self.known.spawnable(definition) {
-            self.add_kind(child);
-        }
-        if reaches_skills(&definition.tools) {
-            self.add_skills(definition.skills.as_deref());
+    }
+
+    fn add_kind(&mut self, name: &str) {
+        let Some(kind) = self.known.get(name) else { return };
+        if self.kinds.insert(&kind.name, kind).is_none() {
+            self.to_follow.push(Step::Kind(kind));
         }
     }
 
     /// The named skills, or all of them.
     fn add_skills(&mut self, names: Option<&[String]>) {
-        let usable = self.usable.values().copied();
-        let meant: Vec<&Skill> =
-            usable.filter(|skill| names.is_none_or(|names| names.contains(&skill.name))).collect();
-        for skill in meant {
-            self.add_skill(skill);
+        if let Some(names) = names {
+            for name in names {
+                self.add_skill(name);
+            }
+        } else if !self.has_all_skills {
+            self.has_all_skills = true;
+            let all: Vec<&str> = self.usable.keys().copied().collect();
+            for name in all {
+                self.add_skill(name);
+            }
         }
     }
 
-    fn add_skill(&mut self, skill: &Skill) {
-        let Some(own) = self.usable.get(skill.name.as_str()).copied() else { return };
-        if self.skills.insert(own.name.clone(), own).is_some() {
-            return;
-        }
-        if let Some(kind) = self.known.get(own.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT)) {
-            self.add_kind(&Arc::clone(kind));
-        }
-        let delegates = own.tools.as_deref().is_some_and(reaches_skills);
-        if delegates || own.sub_agents.is_some() {
-            self.add_skills(own.sub_agents.as_deref());
+    fn add_skill(&mut self, name: &str) {
+        let Some(skill) = self.usable.get(name).copied() else { return };
+        if self.skills.insert(&skill.name, skill).is_none() {
+            self.to_follow.push(Step::Skill(skill));
         }
     }
 }

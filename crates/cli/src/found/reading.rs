@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use posse::discovery::{Form, FoundFile, read_file};
 use posse::{Catalog, Decision, Definition};
 use posse_agent::definition::{
-    Loaded, Mention, ModelCheck, Reading, Warning, read_agent, read_skill, read_yaml_skill,
+    DEFINITION_MAX_BYTES, Loaded, Mention, ModelCheck, Reading, Warning, read_agent, read_skill,
+    read_yaml_skill,
 };
 use posse_domain::skill::Skill;
 
@@ -74,7 +75,10 @@ impl<'a> Reader<'a> {
             _ => true,
         };
         let file = self.shown.path(&path);
-        let (value, warnings, mentions) = self.understand(form, &path, &real, &content, &file, trusted);
+        let (mut value, warnings, mentions) = self.understand(form, &path, &real, &content, &file, trusted);
+        if let Some(Value::Skill(skill)) = &mut value {
+            skill.project = place.within.as_ref().and_then(|within| within.to_str().map(str::to_owned));
+        }
         Read { place: number, path, file, trusted, value, warnings, mentions, is_skill: form != Form::Agent }
     }
 
@@ -142,7 +146,7 @@ pub(crate) fn read_path(path: &Path, form: Form, file: String, context: &Context
         mentions: Vec::new(),
         is_skill: form != Form::Agent,
     };
-    match read_file(path) {
+    match read_file(path, DEFINITION_MAX_BYTES) {
         Err(why) => Read { warnings: vec![notes::passed_over(&read.file, &why)], ..read },
         Ok(bytes) => {
             let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());

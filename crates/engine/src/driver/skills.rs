@@ -19,7 +19,7 @@ use posse_domain::skill::Skill;
 use super::Driver;
 use super::calls::OUTPUT_MAX_BYTES;
 use super::delegate::{Ended, refused};
-use crate::ports::{SkillDirs, ToolFailure, ToolOutput, ToolResult};
+use crate::ports::{SkillDir, SkillDirs, ToolFailure, ToolOutput, ToolResult};
 use crate::skill_report::{delegated, parts};
 
 /// What a forked skill is told to do where nothing is said.
@@ -50,7 +50,10 @@ pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool) -> KnownSkills {
         run.all_skills().filter(|skill| loads(skill) || tools.delegates && rights.may_delegate_to(skill));
     let own = agent.contract.execution.skill.as_deref();
     let readable = run.all_skills().filter(|skill| loads(skill) || own == Some(skill.name.as_str()));
-    let dirs = readable.filter_map(|skill| Some((skill.name.clone(), PathBuf::from(skill.dir.as_ref()?))));
+    let dirs = readable.filter_map(|skill| {
+        let project = skill.project.as_ref().map(PathBuf::from);
+        Some((skill.name.clone(), SkillDir { path: PathBuf::from(skill.dir.as_ref()?), project }))
+    });
     KnownSkills {
         section: skills_section(told, tools),
         dirs: Arc::new(dirs.collect::<BTreeMap<_, _>>()),

@@ -56,7 +56,16 @@ pub struct CallContext {
 }
 
 /// Where the files of skills are: `skill://NAME/PATH` is the file `PATH` beneath the directory of `NAME`.
-pub type SkillDirs = BTreeMap<String, PathBuf>;
+pub type SkillDirs = BTreeMap<String, SkillDir>;
+
+/// The directory of a skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillDir {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The project that it is part of: what its git ignores is not read. None if it is the person's own.
+    pub project: Option<PathBuf>,
+}
 
 /// How much a call is asked to hurry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

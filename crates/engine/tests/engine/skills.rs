@@ -43,6 +43,7 @@ pub(crate) fn skill(name: &str) -> Skill {
         background: false,
         default: Decision::Allow,
         dir: None,
+        project: None,
     }
 }
 

@@ -22,8 +22,6 @@ use reach::Reach;
 pub const PLACE_MAX_FILES: usize = 2_000;
 /// Most entries of one directory that are looked at.
 pub const DIR_MAX_ENTRIES: usize = 10_000;
-/// Largest file that is read.
-pub const FILE_MAX_BYTES: u64 = 512 * 1024;
 /// Most bytes of all places together.
 pub const TOTAL_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -95,14 +93,17 @@ pub enum Why {
     /// A link leads to something that is no part of the project.
     #[error("it leads to a file that git ignores, so it is not read; put a copy in its place")]
     Ignored,
+    /// A link makes another folder a skill, whose files could then be read.
+    #[error(
+        "it leads to a folder outside the project's folders of skills, so it is not read; put a copy in its place"
+    )]
+    NoSkill,
     /// It is a directory, a pipe or the like.
     #[error("it is no regular file, so it is not read")]
     NotRegular,
-    /// It is too large.
-    #[error(
-        "it has more than the {FILE_MAX_BYTES} bytes accepted; shorten it, or move parts into other files"
-    )]
-    TooLarge,
+    /// It is larger than this.
+    #[error("it has more than the {0} bytes accepted; shorten it, or move parts into other files")]
+    TooLarge(u64),
     /// All that was found together is too large.
     #[error("all files together have more than the {TOTAL_MAX_BYTES} bytes accepted; remove some")]
     TotalTooLarge,
@@ -123,8 +124,13 @@ pub struct Discovery<T> {
     pub passed_over: Vec<PassedOver>,
 }
 
-/// Looks in all places, and makes something of each file that is there. Files are read and taken by several threads.
-pub fn discover<T: Send>(places: &[Place], take: impl Fn(FoundFile) -> T + Sync) -> Discovery<T> {
+/// Looks in all places, and makes something of each file that is there and has at most `max_bytes`. Files are read and
+/// taken by several threads.
+pub fn discover<T: Send>(
+    places: &[Place],
+    max_bytes: u64,
+    take: impl Fn(FoundFile) -> T + Sync,
+) -> Discovery<T> {
     let mut passed_over = Vec::new();
     let mut reaches: Vec<(Option<&Path>, Reach)> = Vec::new();
     let mut all: Vec<(usize, Candidate)> = Vec::new();
@@ -151,7 +157,7 @@ pub fn discover<T: Send>(places: &[Place], take: impl Fn(FoundFile) -> T + Sync)
     let total = AtomicU64::new(0);
     let read = parallel::map(all.len(), |at| {
         let (reach, candidate) = &all[at];
-        let read = read(&reaches[*reach].1, candidate, &total);
+        let read = read(&reaches[*reach].1, candidate, places, max_bytes, &total);
         Ok::<_, std::convert::Infallible>(read.map(|file| file.map(&take)).map_err(|why| PassedOver {
             place: candidate.place,
             path: candidate.path.clone(),
@@ -170,18 +176,30 @@ pub fn discover<T: Send>(places: &[Place], take: impl Fn(FoundFile) -> T + Sync)
     Discovery { found, passed_over }
 }
 
-/// Reads one file that a person named.
-pub fn read_file(path: &Path) -> Result<Vec<u8>, Why> {
+/// Reads one file that a person named, of at most `max_bytes`.
+pub fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Why> {
     match Reach::Anywhere.open_file(path)? {
-        Some(opened) => opened.read(FILE_MAX_BYTES),
+        Some(opened) => opened.read(max_bytes),
         None => Err(Why::Unreadable("there is no such file".to_owned())),
     }
 }
 
 /// Reads a file; none if it is gone, or if a folder turns out to be no skill.
-fn read(reach: &Reach, candidate: &Candidate, total: &AtomicU64) -> Result<Option<FoundFile>, Why> {
+fn read(
+    reach: &Reach,
+    candidate: &Candidate,
+    places: &[Place],
+    max_bytes: u64,
+    total: &AtomicU64,
+) -> Result<Option<FoundFile>, Why> {
     let Some(opened) = reach.open_file(&candidate.path)? else { return Ok(None) };
-    let content = opened.read(FILE_MAX_BYTES)?;
+    if candidate.form == Form::SkillFolder
+        && let Some(real) = &opened.real
+        && !may_be_skill(real, &places[candidate.place], places)
+    {
+        return Err(Why::NoSkill);
+    }
+    let content = opened.read(max_bytes)?;
     let length = content.len() as u64;
     if total.fetch_add(length, Ordering::Relaxed).saturating_add(length) > TOTAL_MAX_BYTES {
         return Err(Why::TotalTooLarge);
@@ -193,6 +211,17 @@ fn read(reach: &Reach, candidate: &Candidate, total: &AtomicU64) -> Result<Optio
         form: candidate.form,
         content,
     }))
+}
+
+/// Whether the folder of this file may be a skill of a place: one of a project stays in the folders for skills, because
+/// everything in a skill's folder can be read by its name.
+fn may_be_skill(file: &Path, place: &Place, places: &[Place]) -> bool {
+    let is_in = |other: &Place| {
+        let folder = file.parent().and_then(|folder| folder.strip_prefix(&other.dir).ok());
+        folder.is_some_and(|folder| !folder.as_os_str().is_empty())
+    };
+    let alike = |other: &&Place| other.holds == Holds::Skills && other.within == place.within;
+    place.within.is_none() || places.iter().filter(alike).any(is_in)
 }
 
 #[cfg(test)]

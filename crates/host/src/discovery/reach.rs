@@ -114,14 +114,14 @@ impl Opened {
         let stat = fstat(&self.fd).map_err(unreadable)?;
         let size = u64::try_from(stat.st_size).unwrap_or_default();
         if size > max_bytes {
-            return Err(Why::TooLarge);
+            return Err(Why::TooLarge(max_bytes));
         }
         // One more than it says, so that its end is known without growing.
         let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
         let file = File::from(self.fd.try_clone().map_err(|error| Why::Unreadable(error.to_string()))?);
         let read = file.take(max_bytes + 1).read_to_end(&mut content);
         read.map_err(|error| Why::Unreadable(error.to_string()))?;
-        if content.len() as u64 > max_bytes { Err(Why::TooLarge) } else { Ok(content) }
+        if content.len() as u64 > max_bytes { Err(Why::TooLarge(max_bytes)) } else { Ok(content) }
     }
 }
 

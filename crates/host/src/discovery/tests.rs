@@ -46,13 +46,15 @@ impl Tree {
     /// The paths that are found, and those that are passed over with the reason.
     fn look(&self, places: &[Place]) -> (Vec<String>, Vec<(String, Why)>) {
         let shown = |path: &Path| path.strip_prefix(&self.top).unwrap_or(path).display().to_string();
-        let found = discover(places, |file| shown(&file.path));
+        let found = discover(places, MAX_BYTES, |file| shown(&file.path));
         let passed = found.passed_over.iter().map(|passed| (shown(&passed.path), passed.why.clone()));
         (found.found, passed.collect())
     }
 }
 
 const PROJECT: Option<&str> = Some("p");
+/// Largest file that is read here.
+const MAX_BYTES: u64 = 1_000;
 
 #[test]
 fn files_come_by_place_and_then_by_path() {
@@ -95,7 +97,7 @@ fn skills_are_folders_with_their_file_or_yaml() {
 fn the_content_and_the_form_are_given() {
     let tree = Tree::new(&[("p/a/x.md", "hello"), ("p/s/x/SKILL.md", "skill"), ("p/s/y.yml", "y: 1")]);
     let places = [tree.place("p/a", Holds::Agents, PROJECT), tree.place("p/s", Holds::Skills, PROJECT)];
-    let found = discover(&places, |file| (file.place, file.form, file.content, file.real));
+    let found = discover(&places, MAX_BYTES, |file| (file.place, file.form, file.content, file.real));
     assert_eq!(
         found.found,
         vec![
@@ -134,20 +136,57 @@ fn links_within_a_project_are_followed_unless_git_ignores_what_they_lead_to() {
         ("p/private/notes.md", ""),
         ("p/.git/config", "token"),
         ("p/shared/one.md", "one"),
-        ("p/shared/skill/SKILL.md", "skill"),
+        ("p/t/skill/SKILL.md", "skill"),
     ]);
     tree.link("p/a/one.md", "../shared/one.md");
     tree.link("p/a/env.md", "../.env");
     tree.link("p/a/notes.md", tree.at("p/private/notes.md"));
     tree.link("p/a/token.md", "../.git/config");
-    tree.link("p/s/skill", "../shared/skill");
-    let places = [tree.place("p/a", Holds::Agents, PROJECT), tree.place("p/s", Holds::Skills, PROJECT)];
+    tree.link("p/s/skill", "../t/skill");
+    let places = [
+        tree.place("p/a", Holds::Agents, PROJECT),
+        tree.place("p/s", Holds::Skills, PROJECT),
+        tree.place("p/t", Holds::Skills, PROJECT),
+    ];
     let (found, passed) = tree.look(&places);
-    assert_eq!(found, ["p/a/one.md", "p/s/skill/SKILL.md"]);
+    assert_eq!(found, ["p/a/one.md", "p/s/skill/SKILL.md", "p/t/skill/SKILL.md"]);
     let ignored = ["p/a/env.md", "p/a/notes.md", "p/a/token.md"];
     assert_eq!(passed, ignored.map(|path| (path.to_owned(), Why::Ignored)));
-    let real = discover(&places, |file| file.real).found;
-    assert_eq!(real, [tree.at("p/shared/one.md"), tree.at("p/shared/skill/SKILL.md")]);
+    let real = discover(&places, MAX_BYTES, |file| file.real).found;
+    let skill = tree.at("p/t/skill/SKILL.md");
+    assert_eq!(real, [tree.at("p/shared/one.md"), skill.clone(), skill]);
+}
+
+#[test]
+fn no_link_makes_another_folder_of_a_project_a_skill() {
+    let tree = Tree::new(&[
+        ("p/SKILL.md", ""),
+        ("p/src/SKILL.md", ""),
+        ("p/s/SKILL.md", ""),
+        ("p/s/good/SKILL.md", ""),
+        ("p/t/other/deep/SKILL.md", ""),
+        ("p/lib/more/SKILL.md", ""),
+    ]);
+    tree.link("p/s/root", "../");
+    tree.link("p/s/place", ".");
+    tree.link("p/s/src", "../src");
+    tree.link("p/s/file/SKILL.md", "../../SKILL.md");
+    tree.link("p/s/deep", "../t/other/deep");
+    tree.link("p/linked", "lib");
+    let places = ["p/s", "p/t", "p/linked"].map(|dir| tree.place(dir, Holds::Skills, PROJECT));
+    let (found, passed) = tree.look(&places);
+    assert_eq!(found, ["p/s/deep/SKILL.md", "p/s/good/SKILL.md"]);
+    let refused = ["p/s/file", "p/s/place", "p/s/root", "p/s/src", "p/linked/more"];
+    assert_eq!(passed, refused.map(|path| (format!("{path}/SKILL.md"), Why::NoSkill)));
+}
+
+#[test]
+fn another_programs_ignore_file_does_not_let_in_what_git_ignores() {
+    let tree = Tree::new(&[("p/.gitignore", ".env\n"), ("p/.ignore", "!.env\n"), ("p/.env", "KEY=1")]);
+    tree.link("p/a/env.md", "../.env");
+    let (found, passed) = tree.look(&[tree.place("p/a", Holds::Agents, PROJECT)]);
+    assert_eq!(found, [""; 0]);
+    assert_eq!(passed, [("p/a/env.md".to_owned(), Why::Ignored)]);
 }
 
 #[test]
@@ -176,13 +215,14 @@ fn one_bad_file_hides_no_other() {
     )
     .expect("a pipe");
     let listener = std::os::unix::net::UnixListener::bind(tree.at("a/socket.md")).expect("a socket");
-    let giant = usize::try_from(FILE_MAX_BYTES).expect("fits") + 1;
-    tree.write("a/giant.md", &"x".repeat(giant));
+    let most = usize::try_from(MAX_BYTES).expect("fits");
+    tree.write("a/giant.md", &"x".repeat(most + 1));
+    tree.write("a/large.md", &"x".repeat(most));
     tree.link("a/zero.md", "/dev/zero");
     let (found, passed) = tree.look(&[tree.place("a", Holds::Agents, None)]);
-    assert_eq!(found, ["a/one.md", "a/two.md"]);
+    assert_eq!(found, ["a/large.md", "a/one.md", "a/two.md"]);
     let expected = [
-        ("a/giant.md", Why::TooLarge),
+        ("a/giant.md", Why::TooLarge(MAX_BYTES)),
         ("a/pipe.md", Why::NotRegular),
         ("a/socket.md", Why::NotRegular),
         ("a/zero.md", Why::NotRegular),
@@ -219,5 +259,5 @@ fn the_nearest_instructions_count_up_to_the_root() {
     tree.link("p/c/AGENTS.md", tree.at("AGENTS.md"));
     assert_eq!(nearest("p/c", "p"), Err(Why::LeadsOut));
     tree.write("p/a/b/AGENTS.md", &"x".repeat(101));
-    assert_eq!(nearest("p/a/b", "p"), Err(Why::TooLarge));
+    assert_eq!(nearest("p/a/b", "p"), Err(Why::TooLarge(100)));
 }

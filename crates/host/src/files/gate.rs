@@ -97,7 +97,7 @@ impl Beneath {
 
     /// Where something that was opened beneath this directory really is, in the workspace. Whatever makes the
     /// system's answer doubtful is an error.
-    fn real_path(&self, path: &RelPath, opened: &impl AsFd) -> Result<RelPath, FileError> {
+    pub(super) fn real_path(&self, path: &RelPath, opened: &impl AsFd) -> Result<RelPath, FileError> {
         let failed = |errno| FileError::of(&self.shown(path), errno);
         let opened = place(opened).map_err(failed)?;
         let root = place(self.directory()).map_err(failed)?;

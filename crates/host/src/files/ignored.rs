@@ -18,6 +18,8 @@ const IGNORE_MAX_RULES: usize = 2_000;
 
 /// Ignore files of a directory, the later ones outranking the earlier.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+/// Those that git knows: what another one lets in again stays out for whoever asks about git.
+const GIT_IGNORE_FILES: [&str; 1] = [".gitignore"];
 /// The repository's own list, at the top only.
 const EXCLUDE_FILE: &str = ".git/info/exclude";
 
@@ -42,10 +44,14 @@ impl Ignored {
 
     /// Adds the rules of `dir`, the next directory down. Rules that cannot be read are no rules.
     pub(super) fn enter(&mut self, tree: &Beneath, dir: &RelPath) {
+        self.enter_by(&IGNORE_FILES, tree, dir);
+    }
+
+    fn enter_by(&mut self, files: &[&str], tree: &Beneath, dir: &RelPath) {
         let mut builder = GitignoreBuilder::new(anchored(&tree.shown(dir)));
         let mut rules = 0;
         let exclude = self.levels.is_empty().then_some(EXCLUDE_FILE);
-        for name in exclude.into_iter().chain(IGNORE_FILES) {
+        for name in exclude.iter().chain(files) {
             let text = read_small(tree, &dir.join(OsStr::new(name))).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
             for line in text.trim_start_matches('\u{feff}').lines().take(IGNORE_MAX_RULES - rules) {
@@ -88,7 +94,7 @@ impl Beneath {
         let mut at = RelPath::root();
         let names: Vec<&OsStr> = path.iter().collect();
         names.iter().enumerate().any(|(number, name)| {
-            ignored.enter(self, &at);
+            ignored.enter_by(&GIT_IGNORE_FILES, self, &at);
             at = at.join(name);
             is_hidden(name) || ignored.leaves_out(&at, is_dir || number + 1 < names.len())
         })

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{IoSliceMut, Read};
+use std::path::Path;
 
 use rustix::io::{ReadWriteFlags, preadv2};
 
@@ -23,6 +24,20 @@ impl Beneath {
     /// Reads a regular file of at most [`READ_MAX_BYTES`].
     pub fn read(&self, path: &RelPath) -> Result<Vec<u8>, FileError> {
         let (file, stat) = self.open_admitted(path, Links::Inside)?;
+        self.read_open(path, file, size(stat.st_size), READ_MAX_BYTES)
+    }
+
+    /// The same where this is the directory `dir` of a project: what git ignores there is not read, however a link gets
+    /// to it.
+    pub fn read_of_project(&self, path: &RelPath, dir: &Path, project: &Path) -> Result<Vec<u8>, FileError> {
+        let (file, stat) = self.open_admitted(path, Links::Inside)?;
+        let outside = |_| FileError::Outside { path: self.shown(path) };
+        let at = dir.strip_prefix(project).map_err(outside)?;
+        let real = at.join(self.real_path(path, &file)?.as_path());
+        if Beneath::open(project)?.is_ignored(&real, false) {
+            let reason = "git ignores it, so it is no part of the project".to_owned();
+            return Err(FileError::Refused { path: self.shown(path), reason });
+        }
         self.read_open(path, file, size(stat.st_size), READ_MAX_BYTES)
     }
 

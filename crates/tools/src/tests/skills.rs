@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use posse_engine::ports::SpawnRequest;
+use posse_engine::ports::{SkillDir, SpawnRequest};
 
 use super::*;
 
@@ -17,8 +17,31 @@ fn bench() -> Bench {
     symlink("deep/more.md", dir.join("inside")).unwrap();
     symlink("../other.md", dir.join("outside")).unwrap();
     symlink("/etc/passwd", dir.join("far")).unwrap();
+    let dir = SkillDir { path: dir, project: None };
     bench.call.skills = Arc::new([("review".to_owned(), dir)].into());
     bench
+}
+
+#[test]
+fn what_git_ignores_is_not_read_as_a_file_of_a_projects_skill() {
+    let mut bench = bench();
+    let project = bench.top.path().to_owned();
+    fs::write(project.join(".gitignore"), "*.key\n").unwrap();
+    let dir = project.join("skills/review");
+    fs::write(dir.join("deep/own.key"), "SECRET\n").unwrap();
+    symlink("deep/own.key", dir.join("harmless")).unwrap();
+    fs::create_dir(dir.join(".git")).unwrap();
+    fs::write(dir.join(".git/config"), "SECRET\n").unwrap();
+    let own = bench.ok("read", json!({"path": "skill://review/harmless"}));
+    assert!(own.contains("SECRET"), "a person's own files are theirs to show: {own}");
+    let of_project = SkillDir { path: dir, project: Some(project) };
+    bench.call.skills = Arc::new([("review".to_owned(), of_project)].into());
+    for path in ["deep/own.key", "harmless", ".git/config"] {
+        let text =
+            bench.fails("read", json!({"path": format!("skill://review/{path}")}), Code::PermissionDenied);
+        assert!(text.contains("git ignores it") && !text.contains("SECRET"), "{path}: {text}");
+    }
+    assert!(bench.ok("read", json!({"path": "skill://review/inside"})).contains("more"));
 }
 
 #[test]

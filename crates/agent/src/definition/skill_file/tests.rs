@@ -58,6 +58,7 @@ fn a_skill_is_read_with_every_key() {
         background: true,
         default: Decision::Allow,
         dir: Some("/skills/folder".into()),
+        project: None,
     };
     assert_eq!(read, expected);
     // `[file] [--all]` is no YAML, and what was meant is plain.
@@ -142,6 +143,7 @@ fn without_a_description_the_first_line_takes_its_place() {
 fn oddities_are_told_and_nothing_is_hidden() {
     for (extra, warning) in [
         ("context: forked", "SKILL.md:4: context: `forked` is not known; the skill enters the conversation"),
+        ("max-retries-per-tool: 0", "SKILL.md:4: max-retries-per-tool: expected a whole number from 1 to"),
         ("max-iterations: 0", "SKILL.md:4: max-iterations: expected a whole number from 1 to 1000000"),
         ("allowed-tools: Reed", "SKILL.md:4: there is no tool \"Reed\" (did you mean `read`?)"),
         ("alowed-tools: Read", "SKILL.md:4: unknown key `alowed-tools` (did you mean `allowed-tools`?)"),
@@ -186,6 +188,18 @@ fn nobody_trusted_means_ask() {
     assert_eq!((read.default, read.model, read.max_depth), (Decision::Ask, None, None));
     let decisions: Vec<Decision> = read.rules.iter().map(|rule| rule.decision).collect();
     assert_eq!(decisions, [Decision::Deny, Decision::Ask, Decision::Ask]);
+}
+
+#[test]
+fn nobody_trusted_means_no_more_retries_than_usual() {
+    let retries = |number: u32, default| {
+        let reading = Reading { default, ..reading("SKILL.md") };
+        let text = with(&format!("max-retries-per-tool: {number}"));
+        read_skill(text.as_bytes(), "folder", None, &reading).value.expect("skill").max_retries_per_tool
+    };
+    assert_eq!(retries(1_000, Decision::Ask), Some(3));
+    assert_eq!(retries(1, Decision::Ask), Some(1));
+    assert_eq!(retries(1_000, Decision::Allow), Some(1_000));
 }
 
 #[test]

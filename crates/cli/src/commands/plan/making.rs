@@ -4,6 +4,7 @@ use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use posse::{Catalog, Decision, Finished, Posse, Rule};
 use posse_agent::plan::{PlanProblem, document, first_request, second_request};
@@ -88,9 +89,9 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
     };
     let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
     Settings::resolve_and_tell(context, Path::new(&dir))?;
-    let found = Found::load(Path::new(&dir), Some(&models::usual(context)?), context)?;
+    let found = Arc::new(Found::load(Path::new(&dir), Some(&models::usual(context)?), context)?);
     let judge = Judge::new(&args.known, &found, context)?;
-    match ask_planner(&goal, args, &judge, found, context)? {
+    match ask_planner(&goal, args, &judge, &found, context)? {
         Asked::Ended(exit) => Ok(exit),
         Asked::Answer(answer) => hand_over(&answer, target),
     }
@@ -100,12 +101,11 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
 pub(crate) fn plan_for(
     goal: &str,
     args: MakeArgs,
+    found: &Arc<Found>,
     models: &Catalog,
     context: &Context,
 ) -> Result<Result<Plan, Exit>, CliError> {
-    let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
-    let found = Found::load(Path::new(&dir), Some(models), context)?;
-    let judge = Judge::new(&args.known, &found, context)?;
+    let judge = Judge::new(&args.known, found, context)?;
     let answer = match ask_planner(goal, args, &judge, found, context)? {
         Asked::Ended(exit) => return Ok(Err(exit)),
         Asked::Answer(answer) => answer,
@@ -128,11 +128,11 @@ fn ask_planner(
     goal: &str,
     args: MakeArgs,
     judge: &Judge,
-    found: Found,
+    found: &Arc<Found>,
     context: &Context,
 ) -> Result<Asked, CliError> {
     let request = first_request(goal, &judge.definitions, &judge.root);
-    let wanted = Wanted { found, ..args.wanted(request.clone(), context)? };
+    let wanted = Wanted { found: Arc::clone(found), ..args.wanted(request.clone(), context)? };
     let settings = wanted.settings.clone();
     let given = models::given(&wanted.settings, context)?;
     let models = models::catalog(&wanted.settings, given.as_ref(), context)?;

@@ -198,6 +198,7 @@ pub(super) fn skill(name: &str) -> Skill {
         background: false,
         default: Decision::Allow,
         dir: None,
+        project: None,
     }
 }
 
