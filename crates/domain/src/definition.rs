@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::permission::{Decision, Rule};
+use crate::permission::{Decision, NETWORK, Operation, Rule};
 
 /// Longest name of a definition.
 pub const DEFINITION_NAME_MAX: usize = 64;
@@ -59,4 +59,21 @@ pub struct Definition {
     /// Whether its agents may give their conversation to children, if their parent may.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_share_history: bool,
+}
+
+impl Definition {
+    /// Whether its rules open the network.
+    pub fn opens_network(&self) -> bool {
+        let network = Operation::new(NETWORK, None);
+        let last = self.rules.iter().rev().find(|rule| rule.pattern.matches(&network));
+        last.is_some_and(|rule| rule.decision == Decision::Allow)
+    }
+
+    /// Lets it ask for the network where its rules would open it: what a file says is not what a person says.
+    pub fn close_network(&mut self) {
+        let asking = NETWORK.parse().map(|pattern| Rule { pattern, decision: Decision::Ask });
+        if self.opens_network() {
+            self.rules.extend(asking);
+        }
+    }
 }

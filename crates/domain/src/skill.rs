@@ -64,6 +64,9 @@ pub struct Skill {
     /// The project that those files are part of: what its git ignores is not read. None if they are the person's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
+    /// Where commands see that directory; none if they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown_dir: Option<String>,
 }
 
 impl Skill {
@@ -74,7 +77,7 @@ impl Skill {
             "You carry out the skill `{}`. Do it on your own from start to finish, and report what came of it.\n\n\
              # Instructions of the skill\n\n{}{}{}",
             self.name,
-            self.instructions.trim().replace(SKILL_DIRECTORY, &self.place()),
+            self.instructions.trim().replace(SKILL_DIRECTORY, &self.directory()),
             self.about_arguments(),
             self.about_files(),
         );
@@ -127,13 +130,25 @@ impl Skill {
         text
     }
 
-    fn about_files(&self) -> String {
-        match &self.dir {
-            None => String::new(),
-            Some(_) => format!(
-                "\n\nFiles that these instructions speak of are read with `read`, as `{}/PATH`.",
-                self.place()
-            ),
+    /// Where its files are, for whoever runs commands, or else for `read`.
+    pub fn directory(&self) -> String {
+        self.shown_dir.clone().unwrap_or_else(|| self.place())
+    }
+
+    /// What an agent is told of its files; empty if it has none.
+    pub fn about_files(&self) -> String {
+        if self.dir.is_none() {
+            return String::new();
+        }
+        let read = format!(
+            "Files that these instructions speak of are read with `read`, as `{}/PATH`",
+            self.place()
+        );
+        match &self.shown_dir {
+            Some(shown) => {
+                format!("\n\n{read}; commands find them in `{shown}`, whatever directory they run in.")
+            }
+            None => format!("\n\n{read}."),
         }
     }
 }

@@ -5,14 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_agent::definition::Definitions;
+use posse_agent::definition::{Definitions, with_default_asks};
 use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
 use posse_domain::definition::Definition;
 use posse_domain::event::{GivenBaseUrl, UnownedWriters};
-use posse_domain::permission::{Approvals, OnAsk, ProjectRules, Rules};
+use posse_domain::lifecycle::SKILL_TOOL;
+use posse_domain::permission::{Approvals, Decision, OnAsk, Operation, Pattern, ProjectRules, Rule, Rules};
 use posse_domain::plan::Plan;
 use posse_domain::skill::{Catalogue, Skill};
 use posse_engine::RunSpec;
+use posse_engine::ports::WORKSPACE_SHOWN_AT;
 
 use crate::Error;
 use crate::replaying::Told;
@@ -301,7 +303,7 @@ impl NewRun {
             }
         }
         let Known { definitions, catalogue, root } =
-            known(self.definitions, self.catalogue, &self.definition)?;
+            known(self.definitions, self.catalogue, &self.definition, self.dir.as_deref())?;
         // What the root skill says counts as if the run said it.
         let named =
             |skill: &&Skill| self.skill.as_ref().is_some_and(|name| skill.name.eq_ignore_ascii_case(name));
@@ -350,24 +352,107 @@ struct Known {
 }
 
 /// Of one name the given definition counts, then the found one, then the built-in one.
-fn known(given: Vec<Definition>, found: Catalogue, root: &str) -> Result<Known, Error> {
+fn known(given: Vec<Definition>, found: Catalogue, root: &str, dir: Option<&str>) -> Result<Known, Error> {
+    let unasked: Vec<Rule> = found.skills.iter().filter_map(asking).collect();
+    let given: Vec<Definition> = given.into_iter().map(with_default_asks).collect();
     let names: BTreeSet<String> = found.definitions.iter().map(|found| found.name.clone()).collect();
     let is_given: BTreeSet<String> = given.iter().map(|given| given.name.clone()).collect();
     let found_first = found.definitions.into_iter().filter(|found| !is_given.contains(&found.name));
+    let found_first = found_first.map(|mut found| {
+        found.close_network();
+        with_default_asks(found)
+    });
     let all = Definitions::builtin_and(found_first.chain(given).collect());
     let root = all.find(root).map_err(|unknown| Error::invalid("agent", unknown.to_string()))?.clone();
     let is_found =
         |definition: &&Definition| names.contains(&definition.name) && !is_given.contains(&definition.name);
     let (found_definitions, definitions): (Vec<_>, Vec<_>) =
         all.iter().map(|definition| &**definition).partition(is_found);
-    let definitions = definitions.into_iter().cloned().collect();
-    let found_definitions = found_definitions.into_iter().cloned().collect();
+    let asking = |definition: &Definition| {
+        let mut definition = definition.clone();
+        definition.rules.extend(unasked.iter().cloned());
+        definition
+    };
+    let definitions = definitions.into_iter().map(asking).collect();
+    let found_definitions = found_definitions.into_iter().map(asking).collect();
     // Other programs have names of their own for the built-in definitions; the journal has only ours.
     let ours = |mut skill: Skill| {
         let agent = skill.agent.as_deref().and_then(|agent| all.get(agent)).map(|found| found.name.clone());
         skill.agent = agent.or(skill.agent);
+        skill.shown_dir = skill.dir.as_deref().map(|own| shown(own, dir));
         skill
     };
     let skills = found.skills.into_iter().map(ours).collect();
     Ok(Known { definitions, catalogue: Catalogue { definitions: found_definitions, skills }, root })
+}
+
+/// The rule that an inline skill which nobody trusts is only taken in by whom a person lets.
+fn asking(skill: &Skill) -> Option<Rule> {
+    let untrusted = !skill.fork && skill.default == Decision::Ask;
+    let pattern = Pattern::literal(&Operation::new(SKILL_TOOL, Some(&skill.name))).ok()?;
+    untrusted.then_some(Rule { pattern, decision: Decision::Ask })
+}
+
+/// Where commands see a directory: the working directory is the workspace there.
+fn shown(own: &str, dir: Option<&str>) -> String {
+    let inside = dir.and_then(|dir| Path::new(own).strip_prefix(dir).ok());
+    inside.map_or_else(|| own.to_owned(), |inside| format!("{WORKSPACE_SHOWN_AT}/{}", inside.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use posse_agent::definition::{Reading, read_agent, read_skill};
+    use posse_domain::permission::NETWORK;
+
+    use super::*;
+
+    const TOOLS: [&str; 3] = ["read", "bash", "skill"];
+
+    fn reading(default: Decision) -> Reading<'static> {
+        Reading { file: "x", known_tools: &TOOLS, default, model: None }
+    }
+
+    fn decide(definition: &Definition, tool: &str, specifier: Option<&str>) -> Option<Decision> {
+        let rules: Rules = definition.rules.clone().into();
+        rules.last_match(&Operation::new(tool, specifier)).map(|rule| rule.decision)
+    }
+
+    #[test]
+    fn what_a_file_says_opens_no_network_and_asks_as_the_built_in_ones_do() {
+        let text = "---\nname: wide\ndescription: d\ntools: Bash\nrules: [{pattern: '*', decision: allow}]\n---\nGo.";
+        let wide =
+            read_agent(text.as_bytes(), "wide", &reading(Decision::Allow)).value.expect("a definition");
+        let plain = "---\nname: plain\ndescription: d\ntools: Bash\n---\nGo.";
+        let plain =
+            read_agent(plain.as_bytes(), "plain", &reading(Decision::Allow)).value.expect("a definition");
+        let found = Catalogue { definitions: vec![wide, plain], skills: Vec::new() };
+        let Known { catalogue, .. } = known(Vec::new(), found, "coder", None).expect("known");
+        let named =
+            |name: &str| catalogue.definitions.iter().find(|found| found.name == name).expect("found");
+        assert_eq!(decide(named("wide"), NETWORK, None), Some(Decision::Ask));
+        assert_eq!(decide(named("plain"), "bash", Some("git push origin")), Some(Decision::Ask));
+        assert_eq!(decide(named("plain"), "bash", Some("git status")), None);
+    }
+
+    #[test]
+    fn a_skill_that_nobody_trusts_is_asked_for_and_commands_are_told_where_its_files_are() {
+        let text = b"---\nname: notes\ndescription: d\n---\nSee x.md.";
+        let read =
+            |default, dir| read_skill(text, "notes", Some(dir), &reading(default)).value.expect("a skill");
+        let inside = read(Decision::Ask, "/p/.claude/skills/notes");
+        let found = Catalogue { definitions: Vec::new(), skills: vec![inside] };
+        let Known { definitions, catalogue, .. } =
+            known(Vec::new(), found, "coder", Some("/p")).expect("known");
+        let coder = definitions.iter().find(|known| known.name == "coder").expect("coder");
+        assert_eq!(decide(coder, SKILL_TOOL, Some("notes")), Some(Decision::Ask));
+        assert_eq!(decide(coder, SKILL_TOOL, Some("other")), None);
+        assert_eq!(catalogue.skills[0].shown_dir.as_deref(), Some("/workspace/.claude/skills/notes"));
+        let own = read(Decision::Allow, "/home/ann/.claude/skills/notes");
+        let found = Catalogue { definitions: Vec::new(), skills: vec![own] };
+        let Known { definitions, catalogue, .. } =
+            known(Vec::new(), found, "coder", Some("/p")).expect("known");
+        let coder = definitions.iter().find(|known| known.name == "coder").expect("coder");
+        assert_eq!(decide(coder, SKILL_TOOL, Some("notes")), None);
+        assert_eq!(catalogue.skills[0].directory(), "/home/ann/.claude/skills/notes");
+    }
 }

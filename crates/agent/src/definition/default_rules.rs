@@ -4,6 +4,7 @@
 //! have been asked about. They read the beginning of a command and nothing more, so anybody who means to gets past
 //! them. The boundary is the sandbox: without the network nothing is pushed or published, and nobody becomes root.
 
+use posse_domain::definition::Definition;
 use posse_domain::permission::{Decision, Rule};
 
 /// Operations that ask: what leaves the machine for good, and what wants to be somebody else.
@@ -47,6 +48,15 @@ pub(super) fn default_rules() -> Vec<Rule> {
     // The table is text that a test reads; a pattern that were none would be left out, not believed.
     let rule = |text: &str| Some(Rule { pattern: text.parse().ok()?, decision: Decision::Ask });
     ASKS.iter().filter_map(|text| rule(text)).collect()
+}
+
+/// The same definition, which asks as the built-in ones with a shell do wherever its own rules do not say otherwise.
+pub fn with_default_asks(mut definition: Definition) -> Definition {
+    let asks = default_rules();
+    if definition.tools.iter().any(|tool| tool == "bash") && !definition.rules.starts_with(&asks) {
+        definition.rules.splice(0..0, asks);
+    }
+    definition
 }
 
 #[cfg(test)]

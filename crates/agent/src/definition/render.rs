@@ -24,7 +24,7 @@ pub fn render(skill: &Skill, arguments: &str) -> String {
         arguments,
         words: words(arguments),
         first: u8::from(!counts_from_zero(&skill.instructions)),
-        directory: format!("skill://{}", skill.name),
+        directory: skill.directory(),
     };
     let mut rendered = String::with_capacity(skill.instructions.len() + arguments.len());
     let mut rest = skill.instructions.as_str();

@@ -220,6 +220,7 @@ fn common(
         default: reading.default,
         dir: None,
         project: None,
+        shown_dir: None,
     })
 }
 

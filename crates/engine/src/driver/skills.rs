@@ -1,7 +1,6 @@
 //! Skills: taken in by whoever asks, carried out by a sub-agent, or all that a run does.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -206,13 +205,6 @@ fn forked(skill: &Skill, arguments: &str) -> SpawnRequest {
 /// What an agent reads that takes a skill in. It comes from the run's state: no file is read, and it is the same after a
 /// crash whatever became of the file.
 fn inline(skill: &Skill, arguments: &str, reads: bool) -> String {
-    let mut text = format!("# Skill: {}\n\n{}\n", skill.name, render(skill, arguments).trim());
-    if reads && skill.dir.is_some() {
-        let _ = write!(
-            text,
-            "\nFiles that it speaks of are beside it: read them with `read`, as `skill://{}/PATH`.\n",
-            skill.name
-        );
-    }
-    text
+    let files = if reads { skill.about_files() } else { String::new() };
+    format!("# Skill: {}\n\n{}{files}\n", skill.name, render(skill, arguments).trim())
 }

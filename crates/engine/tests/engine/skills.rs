@@ -44,6 +44,7 @@ pub(crate) fn skill(name: &str) -> Skill {
         default: Decision::Allow,
         dir: None,
         project: None,
+        shown_dir: None,
     }
 }
 

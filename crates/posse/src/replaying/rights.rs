@@ -6,7 +6,7 @@
 use posse_domain::definition::Definition;
 use posse_domain::event::RunStarted;
 use posse_domain::permission::{
-    APPROVALS_MAX, Approvals, Decision, NETWORK, Operation, Pattern, RULES_MAX, Rule, Rules,
+    APPROVALS_MAX, Approvals, Decision, NETWORK, Pattern, RULES_MAX, Rule, Rules,
 };
 
 use posse_domain::skill::Catalogue;
@@ -49,7 +49,7 @@ impl Rights {
         let mut definitions = started.definitions.clone();
         let mut catalogue = found(started)?;
         if is_bundle {
-            definitions.iter_mut().chain(&mut catalogue.definitions).for_each(close_network);
+            definitions.iter_mut().chain(&mut catalogue.definitions).for_each(Definition::close_network);
             // The directories were somebody else's.
             catalogue.skills.iter_mut().for_each(|skill| skill.dir = None);
         }
@@ -70,21 +70,6 @@ fn counting(recorded: &Rules, is_bundle: bool, now: &Rules) -> Rules {
     recorded.iter().filter(counts).chain(now.iter()).cloned().collect()
 }
 
-/// Whether a definition opens the network by itself.
-fn opens_network(definition: &Definition) -> bool {
-    let network = Operation::new(NETWORK, None);
-    let last = definition.rules.iter().rev().find(|rule| rule.pattern.matches(&network));
-    last.is_some_and(|rule| rule.decision == Decision::Allow)
-}
-
-/// A definition that opens the network asks for it instead.
-fn close_network(definition: &mut Definition) {
-    let asking = NETWORK.parse().map(|pattern| Rule { pattern, decision: Decision::Ask });
-    if opens_network(definition) {
-        definition.rules.extend(asking);
-    }
-}
-
 /// What a person should know before a bundle runs, given what they allow.
 pub(super) fn note(started: &RunStarted, allowed: &Approvals) -> String {
     let mut note = "this bundle is somebody else's: its commands run in the sandbox, under your own rules; \
@@ -92,7 +77,7 @@ pub(super) fn note(started: &RunStarted, allowed: &Approvals) -> String {
         .to_owned();
     let mut then: Vec<&str> = started.terms.approvals.iter().map(Pattern::as_str).collect();
     let found = found(started).unwrap_or_default().definitions;
-    if started.definitions.iter().chain(&found).any(opens_network) && !then.contains(&NETWORK) {
+    if started.definitions.iter().chain(&found).any(Definition::opens_network) && !then.contains(&NETWORK) {
         then.push(NETWORK);
     }
     then.retain(|pattern| !allowed.iter().any(|own| own.as_str() == *pattern));
@@ -136,8 +121,8 @@ mod tests {
         let coder = coder.expect("coder");
         let closed = |listed: &[(&str, Decision)]| {
             let mut definition = Definition { rules: rules(listed).to_vec(), ..coder.clone() };
-            close_network(&mut definition);
-            assert!(!opens_network(&definition), "{listed:?}");
+            definition.close_network();
+            assert!(!definition.opens_network(), "{listed:?}");
             definition.rules.len() - listed.len()
         };
         assert_eq!(closed(&[("network", Allow)]), 1);

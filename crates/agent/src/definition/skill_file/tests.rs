@@ -59,6 +59,7 @@ fn a_skill_is_read_with_every_key() {
         default: Decision::Allow,
         dir: Some("/skills/folder".into()),
         project: None,
+        shown_dir: None,
     };
     assert_eq!(read, expected);
     // `[file] [--all]` is no YAML, and what was meant is plain.

@@ -199,6 +199,7 @@ pub(super) fn skill(name: &str) -> Skill {
         default: Decision::Allow,
         dir: None,
         project: None,
+        shown_dir: None,
     }
 }
 
