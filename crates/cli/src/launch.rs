@@ -10,7 +10,6 @@ use posse::{
     Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
     NewRun, OnAsk, ProjectRules, Rules,
 };
-use posse_agent::definition::parse_agents_among;
 use posse_domain::budget::DEFAULT_BASE_TURNS;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use posse_domain::plan::{Plan, UnownedWriters};
@@ -21,6 +20,7 @@ use crate::approvals;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::found::{Called, Found, folders_outside};
+use crate::given;
 use crate::limit::Limit;
 use crate::models;
 use crate::own_files;
@@ -124,7 +124,11 @@ impl Launch {
         } = wanted;
         let cwd = &context.environment.cwd;
         let mut definitions = match &agents {
-            Some(agents) => read_agents(agents, cwd, &context.tool_names(), &found)?,
+            Some(agents) => {
+                let given = given::read(agents, &found, context)?;
+                given::tell(&given.notes);
+                given.definitions
+            }
             None => Vec::new(),
         };
         for own in &mut definitions {
@@ -399,26 +403,6 @@ pub(crate) fn settle_model(name: &str, base: &Path, models: &Catalog) -> Result<
     let settled = format!("{SCRIPTED}{path}");
     models.insert(settled.clone(), model);
     Ok(settled)
-}
-
-/// Reads `--agents`: JSON if it looks like it, else a file. What it may spawn can be found on the machine.
-pub(crate) fn read_agents(
-    agents: &str,
-    cwd: &Path,
-    tools: &[&str],
-    found: &Found,
-) -> Result<Vec<Definition>, CliError> {
-    let wrong = |problem: String| CliError::usage(format!("--agents: {problem}"));
-    let found: Vec<Definition> = found.definitions().cloned().collect();
-    let parse = |text: &str, file: &str| {
-        parse_agents_among(text, file, tools, &found).map_err(|error| wrong(error.to_string()))
-    };
-    if agents.trim_start().starts_with('{') {
-        return parse(agents, "(inline)");
-    }
-    let text = std::fs::read(cwd.join(agents)).map_err(|error| wrong(format!("{agents}: {error}")))?;
-    let text = String::from_utf8(text).map_err(|_| wrong(format!("{agents}: is not UTF-8 text")))?;
-    parse(&text, agents)
 }
 
 pub(crate) fn working_dir(dir: Option<PathBuf>, cwd: &Path) -> Result<String, CliError> {

@@ -18,6 +18,7 @@ mod env;
 mod error;
 mod exit;
 mod found;
+mod given;
 mod hooks;
 mod ids;
 mod json;

@@ -12,6 +12,7 @@ use posse_domain::plan::{Plan, PlanContext};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::found::Found;
+use crate::given;
 use crate::launch::{self, DEFAULT_ROOT};
 use crate::term;
 use crate::text::plural;
@@ -40,9 +41,7 @@ impl Judge {
     /// Finds the definitions and the tools.
     pub(crate) fn new(args: &KnownArgs, found: &Found, context: &Context) -> Result<Self, CliError> {
         let own = match &args.agents {
-            Some(agents) => {
-                launch::read_agents(agents, &context.environment.cwd, &context.tool_names(), found)?
-            }
+            Some(agents) => given::read(agents, found, context)?.definitions,
             None => Vec::new(),
         };
         let definitions = Definitions::builtin_and(found.and_given(&own));

@@ -3,14 +3,18 @@
 /// Longest name that is compared: the cost grows with the square of it.
 const COMPARED_MAX_CHARS: usize = 128;
 
-/// The candidate most like `name`, if one is like it at all. Of equals the first counts.
+/// The candidate most like `name`, if one is like it at all. Of equals the one as long as it counts, else the first.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
+    let length = name.chars().count();
     // A third of the letters may differ; in a short name one.
-    let most = (name.chars().count() / 3).max(1);
-    let near =
-        candidates.into_iter().map(|candidate| (distance(&name, &candidate.to_lowercase()), candidate));
-    near.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
+    let most = (length / 3).max(1);
+    let near = candidates.into_iter().map(|candidate| {
+        let lower = candidate.to_lowercase();
+        (distance(&name, &lower), lower.chars().count().abs_diff(length), candidate)
+    });
+    let near = near.filter(|(distance, ..)| *distance <= most);
+    near.min_by_key(|(distance, longer, _)| (*distance, *longer)).map(|(.., name)| name)
 }
 
 /// The name that was probably meant, as an error adds it; empty if there is none.
@@ -18,20 +22,26 @@ pub fn hint(nearest: Option<&str>) -> String {
     nearest.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
-/// How many letters must be added, left out or changed to make one text of the other.
+/// How many letters must be added, left out, changed or exchanged with their neighbour to make one text of the other.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().take(COMPARED_MAX_CHARS).collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (above, letter) in left.chars().take(COMPARED_MAX_CHARS).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = above + 1;
+    let left: Vec<char> = left.chars().take(COMPARED_MAX_CHARS).collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=right.len()).collect();
+    for (line, letter) in left.iter().enumerate() {
+        let mut row = Vec::with_capacity(above.len());
+        row.push(line + 1);
         for (at, other) in right.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[at + 1];
-            row[at + 1] = changed.min(diagonal + 1).min(row[at] + 1);
+            let changed = above[at] + usize::from(letter != other);
+            let mut least = changed.min(above[at + 1] + 1).min(row[at] + 1);
+            if line > 0 && at > 0 && *letter == right[at - 1] && left[line - 1] == *other {
+                least = least.min(before[at - 1] + 1);
+            }
+            row.push(least);
         }
+        before = std::mem::replace(&mut above, row);
     }
-    row[right.len()]
+    above[right.len()]
 }
 
 #[cfg(test)]
@@ -45,6 +55,7 @@ mod tests {
             ("explor", Some("explore")),
             ("Explorer", Some("explore")),
             ("genral", Some("general")),
+            ("palnner", Some("planner")),
             ("plan", None),
             ("", None),
             ("something else", None),
@@ -54,9 +65,17 @@ mod tests {
     }
 
     #[test]
+    fn two_letters_in_the_wrong_order_are_one_mistake() {
+        assert_eq!(nearest("modle", ["mode", "model", "memory"]), Some("model"));
+        assert_eq!(nearest("tolos", ["tools"]), Some("tools"));
+    }
+
+    #[test]
     fn the_distance_counts_single_changes() {
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("same", "same"), 0);
+        assert_eq!(distance("modle", "model"), 1);
+        assert_eq!(distance("ca", "abc"), 3);
     }
 }

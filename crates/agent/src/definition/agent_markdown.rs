@@ -4,7 +4,7 @@ use posse_domain::definition::{DEFINITION_NAME_MAX, Definition, Mode};
 use posse_domain::permission::{Decision, RULES_MAX, Rule};
 
 use super::builtin::{DELEGATE, tools};
-use super::common::{description, model, references};
+use super::common::{TEMPERATURE_MAX, TOP_P_MAX, description, model, references};
 use super::fields::{Field, Fields, Format};
 use super::front_matter::{Document, document};
 use super::names::{display_name, name, without_doubles};
@@ -97,14 +97,40 @@ fn agent(bytes: &[u8], stem: &str, reading: &Reading<'_>, notes: &mut Notes<'_>)
     if !has_front_matter {
         notes.problem(1, "there is no front matter", "begin with `---`, `description: …`, `---`");
     }
-    let disabled = ["disable", "disabled"].map(|key| fields.take(key).and_then(|field| field.flag(notes)));
-    if disabled.contains(&Some(true)) {
-        notes.note(None, "the definition is disabled by its file; it is passed over", "");
+    if is_disabled(&mut fields, notes) {
         return None;
     }
     let name = name(fields.take("name"), stem, DEFINITION_NAME_MAX, notes)?;
     let (description, prompt) = description_and_prompt(&mut fields, body, notes)?;
-    let (mut list, spawns) = tools_and_spawns(&mut fields, reading, notes);
+    definition(Texts { name, description, prompt }, fields, &ToolList::every(reading), reading, notes)
+}
+
+/// Whether the text switches its definition off.
+pub(super) fn is_disabled(fields: &mut Fields, notes: &mut Notes<'_>) -> bool {
+    let disabled = ["disable", "disabled"].map(|key| fields.take(key).and_then(|field| field.flag(notes)));
+    let is_disabled = disabled.contains(&Some(true));
+    if is_disabled {
+        notes.note(None, "the definition is disabled by its file; it is passed over", "");
+    }
+    is_disabled
+}
+
+/// What each format has its own place for.
+pub(super) struct Texts {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) prompt: String,
+}
+
+/// The definition, with what all other fields say; `unlisted` are its tools if it lists none.
+pub(super) fn definition(
+    Texts { name, description, prompt }: Texts,
+    mut fields: Fields,
+    unlisted: &[String],
+    reading: &Reading<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<Definition> {
+    let (mut list, spawns) = tools_and_spawns(&mut fields, unlisted, reading, notes);
     let (own_rules, default) = rules(&mut fields, reading, notes);
     list.rules.extend(own_rules);
     list.within_trust(reading);
@@ -127,8 +153,8 @@ fn agent(bytes: &[u8], stem: &str, reading: &Reading<'_>, notes: &mut Notes<'_>)
             .take_any(&["maxTurns", "steps", "maxSteps"])
             .and_then(|field| field.whole(1, notes)),
         model: model(fields.take("model"), reading, notes),
-        temperature: fields.take("temperature").and_then(|field| field.number(notes)),
-        top_p: fields.take("top_p").and_then(|field| field.number(notes)),
+        temperature: fields.take("temperature").and_then(|field| field.number(TEMPERATURE_MAX, notes)),
+        top_p: fields.take("top_p").and_then(|field| field.number(TOP_P_MAX, notes)),
         mode: mode(fields.take("mode"), notes),
         default,
         rules: list.rules,
@@ -172,12 +198,15 @@ fn description_and_prompt(
 /// The tools with their rules, and the definitions that may be spawned.
 fn tools_and_spawns(
     fields: &mut Fields,
+    unlisted: &[String],
     reading: &Reading<'_>,
     notes: &mut Notes<'_>,
 ) -> (ToolList, Option<Vec<String>>) {
     let every = ToolList::every(reading);
-    let listed = fields.take("tools").and_then(|field| tool_list::tools(&field, &every, reading, notes));
-    let mut list = listed.unwrap_or_else(|| ToolList { tools: every, ..ToolList::default() });
+    let given = fields.take("tools");
+    let all = if given.is_some() { &every } else { unlisted };
+    let listed = given.and_then(|field| tool_list::tools(&field, &every, reading, notes));
+    let mut list = listed.unwrap_or_else(|| ToolList { tools: all.to_vec(), ..ToolList::default() });
     if let Some(field) = fields.take("permission") {
         permission::apply(&field, &mut list, reading, notes);
     }

@@ -1,46 +1,66 @@
 //! A person's own definitions, as JSON: `{"lead": {"description": "...", "prompt": "...", ...}}`.
 //!
-//! Read strictly, because the person named the file on the command line: an unknown key, a wrong type or a
-//! name that leads nowhere is an error with its line and field. For that the text is taken apart in layers,
-//! each value read only once it is known whose it is: then an error can say so.
+//! The keys are those of agent Markdown, read by the same code, so what Claude Code takes is taken here. Only the
+//! reading is strict, because the person named the file on the command line: an unknown key, a wrong type or a name
+//! that leads nowhere is an error with its line and field. For that the text is taken apart in layers, each value read
+//! only once it is known whose it is: then an error can say so.
 
 use std::fmt;
 
 use posse_domain::definition::{DEFINITION_NAME_MAX, Definition, Mode};
 use posse_domain::nearest::{hint, nearest};
-use posse_domain::permission::{RULES_MAX, Rule};
+use posse_domain::permission::Decision;
 use posse_domain::text::first_line;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use super::builtin::{DELEGATE, LOOK, builtin, plain, tools};
+use super::agent_markdown::{AGENT, Texts, definition, is_disabled};
+use super::builtin::{LOOK, builtin, tools};
 use super::catalogue::known_as;
-use super::names::{display_name, is_name, without_doubles};
-use super::tool_names::{self, ToolName};
+use super::fields::{Fields, same_key};
+use super::names::is_name;
+use super::notes::{Notes, quoted};
+use super::reading::{Level, Loaded, Mention, Reading, Role, Warning};
+use crate::yaml::{Key, Node, Value};
 
 /// Largest text of definitions.
 pub const AGENTS_JSON_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Longest description made from a prompt's first line.
 const DESCRIPTION_MAX_CHARS: usize = 160;
+/// Deepest nesting of a value: servers and hooks of other tools have some levels.
+const DEPTH_MAX: usize = 32;
 
-/// What may be written about a definition.
-const KEYS: [&str; 14] = [
-    "description",
-    "prompt",
-    "tools",
-    "spawns",
-    "max_turns",
-    "model",
-    "temperature",
-    "top_p",
-    "rules",
-    "parallel",
-    "mode",
-    "skills",
-    "background",
-    "may_share_history",
+const TEXT: &[&str] = &["text"];
+const NAMES: &[&str] = &["text", "a list"];
+const NUMBER: &[&str] = &["a number"];
+const FLAG: &[&str] = &["true or false"];
+
+/// What a value has to be: Markdown is read as it is meant, JSON as it is written.
+const KINDS: &[(&str, &[&str])] = &[
+    ("name", TEXT),
+    ("description", TEXT),
+    ("prompt", TEXT),
+    ("model", TEXT),
+    ("mode", TEXT),
+    ("permissionMode", TEXT),
+    ("tools", &["text", "a list", "a map"]),
+    ("disallowedTools", NAMES),
+    ("skills", NAMES),
+    ("spawns", NAMES),
+    ("permission", &["text", "a map"]),
+    ("rules", &["a list"]),
+    ("maxTurns", NUMBER),
+    ("steps", NUMBER),
+    ("maxSteps", NUMBER),
+    ("parallel", NUMBER),
+    ("temperature", NUMBER),
+    ("top_p", NUMBER),
+    ("background", FLAG),
+    ("may_share_history", FLAG),
+    ("disable", FLAG),
+    ("disabled", FLAG),
 ];
 
 /// Definitions that cannot be read.
@@ -55,10 +75,19 @@ pub struct DefinitionError {
     pub problem: String,
 }
 
+/// Definitions that were read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Given {
+    /// In the order in which they are written.
+    pub definitions: Vec<Definition>,
+    /// What has no effect here.
+    pub notes: Vec<Warning>,
+}
+
 /// Reads definitions from JSON. `file` is what errors call it, `known_tools` the tools that exist.
 ///
-/// - `prompt` must be there; without `description` the prompt's first line takes its place.
-/// - `tools` may be spelled as other programs spell them (`Read`, `read_file`).
+/// - The keys are those of agent Markdown; `prompt` must be there, and without `description` its first line takes that
+///   place.
 /// - Without `tools` a definition may look at files: `read`, `glob`, `grep` and `list`.
 /// - Without `spawns` it may not spawn. With `spawns` it needs `task`: if that is not among its tools, all
 ///   tools for working with children are added.
@@ -69,32 +98,39 @@ pub fn parse_agents(
     file: &str,
     known_tools: &[&str],
 ) -> Result<Vec<Definition>, DefinitionError> {
-    parse_agents_among(text, file, known_tools, &[])
+    parse_agents_among(text, file, known_tools, &[]).map(|given| given.definitions)
 }
 
-/// The same where other definitions were found, which can be spawned too.
+/// The same where other definitions were found, which can be spawned too; and what is worth knowing about the text.
 pub fn parse_agents_among(
     text: &str,
     file: &str,
     known_tools: &[&str],
     found: &[Definition],
-) -> Result<Vec<Definition>, DefinitionError> {
-    let reader = Reader { text, file, known_tools, found };
+) -> Result<Given, DefinitionError> {
+    let reading = Reading { file, known_tools, default: Decision::Allow, model: None };
+    let reader = Reader { text, reading, found };
     if text.len() > AGENTS_JSON_MAX_BYTES {
         let problem = format!("{} bytes, more than the {AGENTS_JSON_MAX_BYTES} accepted", text.len());
         return Err(reader.error(1, problem));
     }
     let whole: Entries = serde_json::from_str(text).map_err(|error| reader.json_error(1, "", &error))?;
-    let mut read = Vec::with_capacity(whole.0.len());
-    for (name, value) in whole.0 {
-        reader.check_name(&name, value)?;
-        if read.iter().any(|(definition, _): &(Definition, _)| definition.name == name) {
+    let mut names: Vec<&str> = Vec::with_capacity(whole.0.len());
+    let mut given = Given::default();
+    let mut mentions = Vec::new();
+    for (name, value) in &whole.0 {
+        reader.check_name(name, value)?;
+        if names.contains(&name.as_str()) {
             return Err(reader.at(value, format!("the definition `{name}` is written twice")));
         }
-        read.push(reader.definition(name, value)?);
+        names.push(name);
+        let read = reader.definition(name, value)?;
+        given.notes.extend(read.warnings);
+        given.definitions.extend(read.value);
+        mentions.extend(read.mentions.into_iter().map(|mention| (name.as_str(), mention)));
     }
-    reader.check_spawns(&read)?;
-    Ok(read.into_iter().map(|(definition, _)| definition).collect())
+    reader.check_spawns(&given.definitions, &mentions)?;
+    Ok(given)
 }
 
 /// An object with its values not read yet, in the order in which they are written, doubles included.
@@ -122,58 +158,126 @@ impl<'de> Deserialize<'de> for Entries<'de> {
     }
 }
 
-/// A definition with where its `spawns` stand, for what can be checked only when all are known.
-type Read<'a> = (Definition, Option<&'a RawValue>);
-
 struct Reader<'a> {
     text: &'a str,
-    file: &'a str,
-    known_tools: &'a [&'a str],
+    reading: Reading<'a>,
     found: &'a [Definition],
 }
 
 impl<'a> Reader<'a> {
-    fn definition(&self, name: String, value: &'a RawValue) -> Result<Read<'a>, DefinitionError> {
-        let fields = self.fields(name, value)?;
-        let prompt = fields.prompt()?;
-        let spawns = fields.names("spawns")?;
-        let definition = Definition {
-            display_name: display_name(&fields.definition),
-            description: fields.description(&prompt)?,
-            tools: fields.tools(spawns.as_ref().is_some_and(|names| !names.is_empty()))?,
-            max_turns: fields.at_least_one("max_turns")?,
-            model: fields.model()?,
-            temperature: fields.not_negative("temperature")?,
-            top_p: fields.not_negative("top_p")?,
-            mode: fields.get("mode")?.unwrap_or(Mode::All),
-            rules: fields.rules()?,
-            parallel: fields.at_least_one("parallel")?,
-            skills: fields.names("skills")?,
-            background: fields.get("background")?.unwrap_or(false),
-            may_share_history: fields.get("may_share_history")?.unwrap_or(false),
-            prompt,
-            spawns,
-            name: fields.definition.clone(),
-            ..plain()
+    fn definition(&self, name: &str, value: &RawValue) -> Result<Loaded<Definition>, DefinitionError> {
+        let entries = self.entries(name, value)?;
+        let mut notes = Notes::new(self.reading.file);
+        let mut fields = Fields::new(entries, &mut notes);
+        let value = if is_disabled(&mut fields, &mut notes) {
+            None
+        } else {
+            let texts = self.texts(name, value, &mut fields, &mut notes)?;
+            definition(texts, fields, &tools(&[&LOOK]), &self.reading, &mut notes)
         };
-        Ok((definition, fields.raw("spawns")))
+        let mut read = notes.loaded(value);
+        for warning in &mut read.warnings {
+            warning.problem = format!("{name}: {}", warning.problem);
+        }
+        let wrong = read.warnings.iter().find(|warning| warning.level == Level::Problem);
+        wrong.map_or(Ok(()), |wrong| Err(self.error(line(wrong.line), wrong.problem.clone())))?;
+        Ok(read)
     }
 
-    fn fields(&self, definition: String, value: &'a RawValue) -> Result<Fields<'_, 'a>, DefinitionError> {
-        let read = serde_json::from_str(value.get());
-        let Entries(entries) =
-            read.map_err(|error| self.json_error(self.line_of(value), &definition, &error))?;
-        for (at, (key, value)) in entries.iter().enumerate() {
-            if !KEYS.contains(&key.as_str()) {
-                let (hint, keys) = (hint(nearest(key, KEYS)), KEYS.join(", "));
-                let problem = format!("{definition}: unknown field {key:?}{hint}, expected one of {keys}");
-                return Err(self.at(value, problem));
-            }
-            if entries[..at].iter().any(|(earlier, _)| earlier == key) {
-                return Err(self.at(value, format!("{definition}: the field `{key}` is written twice")));
+    /// Its texts, of which only the prompt must be there.
+    fn texts(
+        &self,
+        name: &str,
+        value: &RawValue,
+        fields: &mut Fields,
+        notes: &mut Notes<'_>,
+    ) -> Result<Texts, DefinitionError> {
+        if let Some(field) = fields.take("name") {
+            let at = line(Some(field.line));
+            if let Some(other) = field.text(notes).filter(|other| !other.eq_ignore_ascii_case(name)) {
+                let problem =
+                    format!("{name}.name: the definition is called `{name}`, not {}", quoted(&other));
+                return Err(self.error(at, problem));
             }
         }
-        Ok(Fields { reader: self, definition, value, entries })
+        let prompt = fields.take("prompt");
+        let at = prompt.as_ref().map_or_else(|| self.line_of(value), |field| line(Some(field.line)));
+        let missing = if prompt.is_some() { "must not be empty" } else { "is missing" };
+        let prompt = prompt.and_then(|field| field.text(notes)).filter(|prompt| !prompt.trim().is_empty());
+        let Some(prompt) = prompt else { return Err(self.error(at, format!("{name}.prompt: {missing}"))) };
+        let given = fields.take("description").and_then(|field| field.text(notes));
+        let description = given.filter(|given| !given.trim().is_empty());
+        let description = description.unwrap_or_else(|| first_line(&prompt, DESCRIPTION_MAX_CHARS));
+        Ok(Texts { name: name.to_owned(), description, prompt })
+    }
+
+    /// The fields of a definition, each of a kind that its key can have.
+    fn entries(&self, name: &str, value: &RawValue) -> Result<Vec<(Key, Node)>, DefinitionError> {
+        let read = serde_json::from_str(value.get());
+        let Entries(raw) = read.map_err(|error| self.json_error(self.line_of(value), name, &error))?;
+        let mut entries: Vec<(Key, Node)> = Vec::with_capacity(raw.len());
+        for (key, value) in raw {
+            if !AGENT.knows(&key) {
+                let (hint, keys) = (hint(nearest(&key, AGENT.keys.iter().copied())), AGENT.keys.join(", "));
+                let key: String = key.chars().take(DEFINITION_NAME_MAX).collect();
+                let problem = format!("{name}: unknown field {key:?}{hint}, expected one of {keys}");
+                return Err(self.at(value, problem));
+            }
+            if entries.iter().any(|(earlier, _)| same_key(&earlier.name, &key)) {
+                return Err(self.at(value, format!("{name}: the field `{key}` is written twice")));
+            }
+            let field = format!("{name}.{key}");
+            let node = self.node(&field, value, DEPTH_MAX)?;
+            self.check_kind(&field, &key, &node)?;
+            entries.push((Key { line: node.line, name: key }, node));
+        }
+        Ok(entries)
+    }
+
+    /// A value with its lines.
+    fn node(&self, field: &str, value: &RawValue, levels: usize) -> Result<Node, DefinitionError> {
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(self.at(value, format!("{field}: is nested too deeply")));
+        };
+        let at = self.line_of(value);
+        let wrong = |error| self.json_error(at, field, &error);
+        let value = match value.get().as_bytes().first() {
+            Some(b'{') => {
+                let Entries(entries) = serde_json::from_str(value.get()).map_err(wrong)?;
+                let entries = entries.into_iter().map(|(name, value)| {
+                    let node = self.node(field, value, levels)?;
+                    Ok((Key { line: node.line, name }, node))
+                });
+                Value::Map(entries.collect::<Result<_, _>>()?)
+            }
+            Some(b'[') => {
+                let items: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(wrong)?;
+                let items = items.into_iter().map(|item| self.node(field, item, levels));
+                Value::List(items.collect::<Result<_, _>>()?)
+            }
+            _ => serde_json::from_str(value.get()).map_err(wrong)?,
+        };
+        Ok(Node { line: at as u64, value })
+    }
+
+    fn check_kind(&self, field: &str, key: &str, node: &Node) -> Result<(), DefinitionError> {
+        let Some((_, kinds)) = KINDS.iter().find(|(known, _)| same_key(known, key)) else { return Ok(()) };
+        let wrong = |node: &Node, expected: &str| {
+            let problem = format!("{field}: expected {expected}, found {}", node.kind());
+            Err(self.error(line(Some(node.line)), problem))
+        };
+        match &node.value {
+            Value::Null => Ok(()),
+            Value::Text(text) if text.trim().is_empty() && same_key(key, "model") => {
+                Err(self.error(line(Some(node.line)), format!("{field}: must not be empty")))
+            }
+            Value::List(items) if *kinds != ["a list"] && kinds.contains(&"a list") => {
+                let other = items.iter().find(|item| !matches!(item.value, Value::Text(_)));
+                other.map_or(Ok(()), |other| wrong(other, "text"))
+            }
+            _ if kinds.contains(&node.kind()) => Ok(()),
+            _ => wrong(node, &kinds.join(" or ")),
+        }
     }
 
     fn check_name(&self, name: &str, value: &RawValue) -> Result<(), DefinitionError> {
@@ -182,33 +286,29 @@ impl<'a> Reader<'a> {
         }
         let name: String = name.chars().take(DEFINITION_NAME_MAX).collect();
         let problem = format!(
-            "{name:?} cannot be a definition's name: 1 to {DEFINITION_NAME_MAX} of the characters a-z, 0-9, _ and -"
+            "{name:?} cannot be a definition's name: 1 to {DEFINITION_NAME_MAX} of the characters a-z, 0-9, _ and -, the last not as the first"
         );
         Err(self.at(value, problem))
     }
 
-    /// Every name in `spawns` must be a definition that can be a child: found now, not in the middle of a run.
-    fn check_spawns(&self, read: &[Read<'a>]) -> Result<(), DefinitionError> {
+    /// Every name of a child must be a definition that can be one: found now, not in the middle of a run.
+    fn check_spawns(&self, read: &[Definition], mentions: &[(&str, Mention)]) -> Result<(), DefinitionError> {
         let built_in = builtin();
-        let own = read.iter().map(|(definition, _)| definition);
         // The file's own come first: they shadow others of the same name.
-        let known: Vec<&Definition> = own.chain(self.found).chain(&built_in).collect();
+        let known: Vec<&Definition> = read.iter().chain(self.found).chain(&built_in).collect();
         let find = |name: &str| known.iter().find(|known| known.name == name);
-        for (definition, at) in read {
-            let (Some(names), Some(at)) = (&definition.spawns, *at) else { continue };
-            for name in names.iter().filter(|name| !name.contains('*')) {
-                let wrong =
-                    |problem: String| Err(self.at(at, format!("{}.spawns: {problem}", definition.name)));
-                match find(name).or_else(|| find(known_as(name)?)) {
-                    None => {
-                        let hint = hint(nearest(name, known.iter().map(|known| known.name.as_str())));
-                        return wrong(format!("there is no definition {name:?}{hint}"));
-                    }
-                    Some(child) if child.mode == Mode::Primary => {
-                        return wrong(format!("`{name}` is a primary definition, which is never a child"));
-                    }
-                    Some(_) => {}
+        let spawned = mentions.iter().filter(|(_, mention)| mention.role == Role::Spawns);
+        for (parent, Mention { name, line: at, .. }) in spawned.filter(|(_, one)| !one.name.contains('*')) {
+            let wrong = |problem: String| Err(self.error(line(*at), format!("{parent}.spawns: {problem}")));
+            match find(name).or_else(|| find(known_as(name)?)) {
+                None => {
+                    let hint = hint(nearest(name, known.iter().map(|known| known.name.as_str())));
+                    return wrong(format!("there is no definition {name:?}{hint}"));
                 }
+                Some(child) if child.mode == Mode::Primary => {
+                    return wrong(format!("`{name}` is a primary definition, which is never a child"));
+                }
+                Some(_) => {}
             }
         }
         Ok(())
@@ -225,7 +325,7 @@ impl<'a> Reader<'a> {
     }
 
     fn error(&self, line: usize, problem: String) -> DefinitionError {
-        DefinitionError { file: self.file.to_owned(), line, problem }
+        DefinitionError { file: self.reading.file.to_owned(), line, problem }
     }
 
     /// An error of the JSON reader about a part of the text that begins in `first_line`.
@@ -233,104 +333,14 @@ impl<'a> Reader<'a> {
         let place = format!(" at line {} column {}", error.line(), error.column());
         let problem = error.to_string();
         let problem = problem.strip_suffix(&place).unwrap_or(&problem);
-        // The reader names Rust's types; the person who wrote the file may not know them.
-        let problem = problem.replace("expected u32", "expected a whole number");
-        let problem = problem.replace("expected f64", "expected a number");
-        let problem = if field.is_empty() { problem } else { format!("{field}: {problem}") };
+        let problem = if field.is_empty() { problem.to_owned() } else { format!("{field}: {problem}") };
         self.error(first_line + error.line().saturating_sub(1), problem)
     }
 }
 
-/// The fields of one definition.
-struct Fields<'r, 'a> {
-    reader: &'r Reader<'a>,
-    definition: String,
-    value: &'a RawValue,
-    entries: Vec<(String, &'a RawValue)>,
-}
-
-impl<'a> Fields<'_, 'a> {
-    fn raw(&self, key: &str) -> Option<&'a RawValue> {
-        self.entries.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
-    }
-
-    /// The field's value; `null` is the same as leaving it out.
-    fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, DefinitionError> {
-        let Some(raw) = self.raw(key) else { return Ok(None) };
-        let field = format!("{}.{key}", self.definition);
-        serde_json::from_str(raw.get())
-            .map_err(|error| self.reader.json_error(self.reader.line_of(raw), &field, &error))
-    }
-
-    fn wrong(&self, key: &str, problem: &str) -> DefinitionError {
-        let at = self.raw(key).unwrap_or(self.value);
-        self.reader.at(at, format!("{}.{key}: {problem}", self.definition))
-    }
-
-    fn prompt(&self) -> Result<String, DefinitionError> {
-        match self.get::<String>("prompt")? {
-            Some(prompt) if prompt.trim().is_empty() => Err(self.wrong("prompt", "must not be empty")),
-            Some(prompt) => Ok(prompt),
-            None => Err(self.wrong("prompt", "is missing")),
-        }
-    }
-
-    fn description(&self, prompt: &str) -> Result<String, DefinitionError> {
-        let given = self.get::<String>("description")?.filter(|given| !given.trim().is_empty());
-        Ok(given.unwrap_or_else(|| first_line(prompt, DESCRIPTION_MAX_CHARS)))
-    }
-
-    fn tools(&self, spawns: bool) -> Result<Vec<String>, DefinitionError> {
-        let known = self.reader.known_tools;
-        let ours = |name: String| match tool_names::tool(&name, known) {
-            ToolName::Known(tool) => Ok(tool.to_owned()),
-            _ => Err(self.wrong("tools", &tool_names::unknown(&name, known))),
-        };
-        let listed = self.get::<Vec<String>>("tools")?;
-        let listed = listed.map(|names| names.into_iter().map(ours).collect::<Result<_, _>>()).transpose()?;
-        let mut all = without_doubles(listed.unwrap_or_else(|| tools(&[&LOOK])));
-        if spawns && !all.iter().any(|tool| tool == "task") {
-            all = without_doubles(all.into_iter().chain(tools(&[&DELEGATE])));
-        }
-        Ok(all)
-    }
-
-    /// Names of others, in any case.
-    fn names(&self, key: &str) -> Result<Option<Vec<String>>, DefinitionError> {
-        let names = self.get::<Vec<String>>(key)?;
-        Ok(names.map(|names| without_doubles(names.iter().map(|name| name.to_ascii_lowercase()))))
-    }
-
-    fn at_least_one(&self, key: &str) -> Result<Option<u32>, DefinitionError> {
-        match self.get(key)? {
-            Some(0) => Err(self.wrong(key, "must be at least 1")),
-            number => Ok(number),
-        }
-    }
-
-    fn not_negative(&self, key: &str) -> Result<Option<f64>, DefinitionError> {
-        match self.get::<f64>(key)? {
-            Some(number) if number < 0.0 => Err(self.wrong(key, "must be at least 0")),
-            number => Ok(number),
-        }
-    }
-
-    /// `inherit` is what other tools write for the parent's model.
-    fn model(&self) -> Result<Option<String>, DefinitionError> {
-        match self.get::<String>("model")? {
-            Some(model) if model.trim().is_empty() => Err(self.wrong("model", "must not be empty")),
-            Some(model) if model == "inherit" => Ok(None),
-            model => Ok(model),
-        }
-    }
-
-    fn rules(&self) -> Result<Vec<Rule>, DefinitionError> {
-        let rules = self.get::<Vec<Rule>>("rules")?.unwrap_or_default();
-        if rules.len() > RULES_MAX {
-            return Err(self.wrong("rules", &format!("more than the {RULES_MAX} rules accepted")));
-        }
-        Ok(rules)
-    }
+/// A line as errors count it.
+fn line(line: Option<u64>) -> usize {
+    line.and_then(|line| usize::try_from(line).ok()).unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -9,6 +9,10 @@ use super::notes::{Notes, quoted};
 use super::reading::{Reading, Role};
 use super::tool_list::EVERY;
 
+/// Highest sampling temperature that a provider takes.
+pub(super) const TEMPERATURE_MAX: u32 = 2;
+/// Highest share of nucleus sampling: all of it.
+pub(super) const TOP_P_MAX: u32 = 1;
 /// Longest description made from a body's first line.
 const FIRST_LINE_MAX_CHARS: usize = 160;
 

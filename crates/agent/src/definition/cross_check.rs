@@ -1,6 +1,6 @@
 //! What can be checked only when all files are read: that the names they give each other lead somewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use posse_domain::definition::Mode;
 use posse_domain::nearest::{hint, nearest};
@@ -10,6 +10,9 @@ use super::catalogue::known_as;
 use super::notes::quoted;
 use super::reading::{Level, Mention, Role, Warning};
 use super::tool_list::EVERY;
+
+/// Longest circle of skills that is looked for.
+const CYCLE_MAX: usize = 64;
 
 /// What a checked file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +77,56 @@ pub fn cross_check(all: &[Checked<'_>]) -> Vec<Warning> {
             }
         }
     }
+    warnings.extend(cycles(all));
     warnings
+}
+
+/// Skills that delegate to each other in a circle: the limit of depth ends it, which may not be what was meant. Each
+/// circle is told once, where it closes.
+fn cycles(all: &[Checked<'_>]) -> Vec<Warning> {
+    let skills: BTreeMap<&str, &Checked<'_>> =
+        all.iter().rev().filter(|one| one.kind.is_skill()).map(|one| (one.name, one)).collect();
+    let mut search = Cycles { skills: &skills, done: BTreeSet::new(), warnings: Vec::new() };
+    for name in skills.keys() {
+        search.from(name, &mut Vec::new());
+    }
+    search.warnings
+}
+
+struct Cycles<'s, 'a> {
+    skills: &'s BTreeMap<&'a str, &'s Checked<'a>>,
+    /// Skills whose circles are all told.
+    done: BTreeSet<&'a str>,
+    warnings: Vec<Warning>,
+}
+
+impl<'a> Cycles<'_, 'a> {
+    fn from(&mut self, name: &str, path: &mut Vec<&'a str>) {
+        let Some(one) = self.skills.get(name).copied() else { return };
+        if path.len() == CYCLE_MAX || self.done.contains(one.name) {
+            return;
+        }
+        path.push(one.name);
+        for mention in one.mentions.iter().filter(|mention| mention.role == Role::SubAgent) {
+            // One that lists itself is told already.
+            match path.iter().position(|before| *before == mention.name).filter(|_| mention.name != one.name)
+            {
+                Some(start) => {
+                    let circle: Vec<String> = path[start..].iter().map(|name| format!("`{name}`")).collect();
+                    let problem = format!(
+                        "sub_agents: {} and back: a circle, which only the limit of depth ends",
+                        circle.join(" -> ")
+                    );
+                    let fix = "leave one of them out, unless that is what you want";
+                    self.warnings
+                        .push(Warning { level: Level::Note, ..warning(one, mention.line, problem, fix) });
+                }
+                None => self.from(&mention.name, path),
+            }
+        }
+        path.pop();
+        self.done.insert(one.name);
+    }
 }
 
 fn warning(one: &Checked<'_>, line: Option<u64>, problem: String, fix: &str) -> Warning {
@@ -156,6 +208,22 @@ mod tests {
     }
 
     #[test]
+    fn skills_that_delegate_in_a_circle_are_told_once() {
+        let to_b = [mention(Role::SubAgent, "b"), mention(Role::SubAgent, "c")];
+        let to_a = [mention(Role::SubAgent, "a")];
+        let to_itself = [mention(Role::SubAgent, "c")];
+        let all = [
+            checked("a.yaml", Kind::Skill, "a", &to_b),
+            checked("b.yaml", Kind::Skill, "b", &to_a),
+            checked("c.yaml", Kind::Skill, "c", &to_itself),
+        ];
+        let told = cross_check(&all);
+        let circles: Vec<&Warning> = told.iter().filter(|warning| warning.level == Level::Note).collect();
+        assert_eq!(circles.len(), 1, "{told:?}");
+        assert!(circles[0].to_string().starts_with("b.yaml:4: sub_agents: `a` -> `b` and back"), "{told:?}");
+    }
+
+    #[test]
     fn names_that_lead_somewhere_say_nothing() {
         let lead = [
             mention(Role::Spawns, "explore"),
@@ -206,7 +274,7 @@ mod tests {
                 "style/SKILL.md:4: sub_agents: the skill `style` lists itself (remove it there)",
                 "style/SKILL.md:4: sub_agents: there is no skill `lead`, only a definition of that name (correct or \
                  remove it)",
-                "style/SKILL.md:4: sub_agents: there is no skill `sytle2` (correct or remove it)",
+                "style/SKILL.md:4: sub_agents: there is no skill `sytle2` (did you mean `style`?) (correct or remove it)",
                 "style/SKILL.md:4: sub_agents: `review-*` is a pattern, which matches nothing here (name each of them)",
                 "style/SKILL.md:4: skills: `st*` is a pattern, which matches nothing here (name each of them)",
                 "style/SKILL.md:4: agent: `*` is a pattern, which matches nothing here (name each of them)",

@@ -44,7 +44,7 @@ impl Format {
 }
 
 /// `max-turns`, `max_turns` and `maxTurns` are one key.
-fn same_key(left: &str, right: &str) -> bool {
+pub(super) fn same_key(left: &str, right: &str) -> bool {
     fn letters(key: &str) -> impl Iterator<Item = u8> {
         key.bytes().filter(|b| !b"-_ ".contains(b)).map(|b| b.to_ascii_lowercase())
     }
@@ -117,7 +117,11 @@ impl Fields {
 
 impl Field {
     fn wrong(&self, expected: &str, notes: &mut Notes<'_>) {
-        let problem = format!("{}: expected {expected}, found {}", self.key, self.node.kind());
+        let found = match &self.node.value {
+            Value::Number(number) => number.to_string(),
+            _ => self.node.kind().to_owned(),
+        };
+        let problem = format!("{}: expected {expected}, found {found}", self.key);
         notes.problem(self.line, problem, "it is left out");
     }
 
@@ -161,12 +165,11 @@ impl Field {
         flag
     }
 
-    /// A number that is not negative.
-    pub(super) fn number(&self, notes: &mut Notes<'_>) -> Option<f64> {
-        let number = self.any_number();
-        let number = number.filter(|number| number.is_finite() && *number >= 0.0);
+    /// A number from 0 to `most`.
+    pub(super) fn number(&self, most: u32, notes: &mut Notes<'_>) -> Option<f64> {
+        let number = self.any_number().filter(|number| (0.0..=f64::from(most)).contains(number));
         if number.is_none() {
-            self.wrong("a number of at least 0", notes);
+            self.wrong(&format!("a number from 0 to {most}"), notes);
         }
         number
     }

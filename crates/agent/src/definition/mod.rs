@@ -28,7 +28,7 @@ mod tool_list;
 mod tool_names;
 
 pub use agent_markdown::read_agent;
-pub use agents_json::{AGENTS_JSON_MAX_BYTES, DefinitionError, parse_agents, parse_agents_among};
+pub use agents_json::{AGENTS_JSON_MAX_BYTES, DefinitionError, Given, parse_agents, parse_agents_among};
 pub use builtin::builtin;
 pub use catalogue::{Definitions, UnknownDefinition, builtin_names};
 pub use cross_check::{Checked, Kind, cross_check};

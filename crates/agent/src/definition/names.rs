@@ -8,10 +8,10 @@ use super::notes::{Notes, quoted};
 /// Most names of others that a file may give at one place.
 pub(super) const NAMES_MAX: usize = 1_000;
 
-/// Whether the text is a name: `[a-z0-9_-]`, at most `max` of them.
+/// Whether the text is a name: `[a-z0-9_-]`, at most `max` of them, not like an option of a command at its beginning.
 pub(super) fn is_name(text: &str, max: usize) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
-    (1..=max).contains(&text.len()) && text.bytes().all(plain)
+    (1..=max).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(plain)
 }
 
 /// The name that a text stands for: `Code Reviewer` is `code-reviewer`. None if letters would be lost: a name that
@@ -81,7 +81,7 @@ pub(super) fn name(
 }
 
 fn rule(max: usize) -> String {
-    format!("use 1 to {max} of the characters a-z, 0-9, _ and -")
+    format!("use 1 to {max} of the characters a-z, 0-9, _ and -, the last not as the first")
 }
 
 /// `code-reviewer` is shown as `Code Reviewer`.
@@ -119,6 +119,12 @@ mod tests {
             assert_eq!(normal(text, 64).as_deref(), name, "{text}");
         }
         assert_eq!(normal(&"x".repeat(100), 64).map(|name| name.len()), Some(64));
+    }
+
+    #[test]
+    fn a_name_is_not_like_an_option() {
+        assert!(is_name("a-b", 64) && is_name("_a", 64));
+        assert!(!is_name("-x", 64) && !is_name("--help", 64));
     }
 
     #[test]

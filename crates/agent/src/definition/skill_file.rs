@@ -5,7 +5,7 @@ use posse_domain::lifecycle::DELEGATE_TO_AGENT;
 use posse_domain::permission::RULES_MAX;
 use posse_domain::skill::{SKILL_NAME_MAX, Skill};
 
-use super::common::{description, model, references};
+use super::common::{TEMPERATURE_MAX, description, model, references};
 use super::fields::{Field, Fields, Format};
 use super::front_matter::{Document, document, yaml_document};
 use super::names::{name, reference};
@@ -207,7 +207,7 @@ fn common(
         rules: list.rules,
         sub_agents: sub_agents.filter(|names| !names.iter().any(|name| name == EVERY)),
         model: model(fields.take("model"), reading, notes),
-        temperature: fields.take("temperature").and_then(|field| field.number(notes)),
+        temperature: fields.take("temperature").and_then(|field| field.number(TEMPERATURE_MAX, notes)),
         max_iterations,
         max_depth: max_depth(fields.take("max-depth"), reading, notes),
         max_retries_per_tool: max_retries_per_tool.map(|retries| retries.min(most_retries)),

@@ -1,5 +1,6 @@
 use posse_domain::permission::Decision;
 
+use super::super::builtin::plain;
 use super::*;
 
 const TOOLS: &[&str] = &[
@@ -79,7 +80,7 @@ fn what_was_found_can_be_spawned_too() {
     let text = r#"{"lead": {"prompt": "x", "spawns": ["helper", "review-*", "general-purpose"]}}"#;
     assert!(parse(text).expect_err("helper").contains("there is no definition \"helper\""));
     let read = parse_agents_among(text, "agents.json", TOOLS, &[found]).expect("definitions");
-    assert_eq!(read[0].spawns.as_ref().map(Vec::len), Some(3));
+    assert_eq!(read.definitions[0].spawns.as_ref().map(Vec::len), Some(3));
 }
 
 #[test]
@@ -99,10 +100,7 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "{\"a\": {\n\"promt\": \"x\"}}",
             "agents.json:2: a: unknown field \"promt\" (did you mean `prompt`?)",
         ),
-        (
-            "{\"a\": {\n\n\"prompt\": 5}}",
-            "agents.json:3: a.prompt: invalid type: integer `5`, expected a string",
-        ),
+        ("{\"a\": {\n\n\"prompt\": 5}}", "agents.json:3: a.prompt: expected text, found a number"),
         ("{\"a\": {\"prompt\": \" \"}}", "agents.json:1: a.prompt: must not be empty"),
         ("{\"a\": {}}", "agents.json:1: a.prompt: is missing"),
         ("{\"A b\": {\"prompt\": \"x\"}}", "agents.json:1: \"A b\" cannot be a definition's name: 1 to 64"),
@@ -115,21 +113,33 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "{\"a\": {\"prompt\": \"x\",\n\"prompt\": \"y\"}}",
             "agents.json:2: a: the field `prompt` is written twice",
         ),
-        ("{\"a\": {\"prompt\": \"x\",\n\"max_turns\": 0}}", "agents.json:2: a.max_turns: must be at least 1"),
+        (
+            "{\"a\": {\"prompt\": \"x\",\n\"max_turns\": 0}}",
+            "agents.json:2: a: max_turns: expected a whole number from 1 to 1000000, found 0",
+        ),
         (
             "{\"a\": {\"prompt\": \"x\", \"max_turns\": -1}}",
-            "agents.json:1: a.max_turns: invalid value: integer `-1`, expected a whole number",
+            "agents.json:1: a: max_turns: expected a whole number from 1 to 1000000, found -1",
         ),
-        ("{\"a\": {\"prompt\": \"x\", \"parallel\": 0}}", "agents.json:1: a.parallel: must be at least 1"),
-        ("{\"a\": {\"prompt\": \"x\", \"top_p\": -0.1}}", "agents.json:1: a.top_p: must be at least 0"),
-        ("{\"a\": {\"prompt\": \"x\", \"mode\": \"boss\"}}", "agents.json:1: a.mode: unknown variant `boss`"),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"parallel\": 0}}",
+            "agents.json:1: a: parallel: expected a whole number from 1",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"top_p\": -0.1}}",
+            "agents.json:1: a: top_p: expected a number from 0 to 1, found -0.1",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"mode\": \"boss\"}}",
+            "agents.json:1: a: mode: `boss` is none of primary, subagent and all",
+        ),
         (
             "{\"a\": {\"prompt\": \"x\", \"tools\": [\n\"Reed\"]}}",
-            "agents.json:1: a.tools: there is no tool \"Reed\" (did you mean `read`?)",
+            "agents.json:2: a: there is no tool \"Reed\" (did you mean `read`?)",
         ),
         (
             "{\"a\": {\"prompt\": \"x\", \"tools\": [\n1]}}",
-            "agents.json:2: a.tools: invalid type: integer `1`, expected a string",
+            "agents.json:2: a.tools: expected text, found a number",
         ),
         (
             "{\"a\": {\"prompt\": \"x\",\n\"spawns\": [\"explor\"]}}",
@@ -141,17 +151,96 @@ fn a_mistake_is_named_with_file_line_and_field() {
         ),
         (
             "{\"a\": {\"prompt\": \"x\", \"rules\": [\n{\"pattern\": \"bash:\", \"decision\": \"deny\"}]}}",
-            "agents.json:2: a.rules: `bash:` is not a permission pattern",
+            "agents.json:1: a: rules: `bash:` is not a permission pattern",
         ),
         (
             "{\"a\": {\"prompt\": \"x\", \"rules\": [{\"pattern\": \"read\", \"when\": 1}]}}",
-            "agents.json:1: a.rules: unknown field `when`",
+            "agents.json:1: a: rules: unknown field `when`",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"max_turns\": 1,\n\"maxTurns\": 2}}",
+            "agents.json:2: a: the field `maxTurns` is written twice",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"disalowedTools\": []}}",
+            "agents.json:1: a: unknown field \"disalowedTools\" (did you mean `disallowedTools`?)",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"maxTurns\": \"5\"}}",
+            "agents.json:1: a.maxTurns: expected a number, found text",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"temperature\": 2.5}}",
+            "agents.json:1: a: temperature: expected a number from 0 to 2, found 2.5",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"background\": \"yes\"}}",
+            "agents.json:1: a.background: expected true or false, found text",
+        ),
+        (
+            "{\"a\": {\"prompt\": \"x\", \"name\": \"b\"}}",
+            "agents.json:1: a.name: the definition is called `a`, not `b`",
         ),
         ("{\"a\": {\"prompt\": \"x\", \"model\": \"\"}}", "agents.json:1: a.model: must not be empty"),
     ] {
         let found = parse(text).expect_err(text);
         assert!(found.starts_with(error), "{text}\n{found}\n{error}");
     }
+}
+
+/// As its documentation shows them, and with every key that it has.
+#[test]
+fn what_claude_code_takes_is_taken() {
+    let text = r##"{
+  "code-reviewer": {
+    "description": "Expert code reviewer. Use proactively after code changes.",
+    "prompt": "You are a senior code reviewer.",
+    "tools": ["Read", "Grep", "Glob", "Bash(git diff:*)", "mcp__github__search"],
+    "disallowedTools": ["Grep"],
+    "model": "sonnet",
+    "permissionMode": "acceptEdits",
+    "maxTurns": 7,
+    "skills": ["Style"],
+    "background": true,
+    "mcpServers": [{"slack": {"type": "stdio", "command": "x"}}],
+    "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "x"}]}]},
+    "memory": "user", "effort": "high", "isolation": "worktree", "color": "#ff8800", "initialPrompt": "go"
+  },
+  "planner-of-mine": {"prompt": "Plan.", "tools": "Read, Task(code-reviewer), Write", "permissionMode": "plan"},
+  "off": {"prompt": "x", "disable": true}
+}"##;
+    let tools: Vec<&str> = TOOLS.iter().copied().chain(["bash"]).collect();
+    let given = parse_agents_among(text, "agents.json", &tools, &[]).expect("definitions");
+    let [reviewer, planner] = given.definitions.as_slice() else { panic!("{given:?}") };
+    assert_eq!(reviewer.tools, ["read", "glob", "bash"]);
+    assert!(reviewer.rules.iter().any(|rule| rule.pattern.to_string().contains("git diff")));
+    assert_eq!((reviewer.model.as_deref(), reviewer.max_turns), (None, Some(7)));
+    assert!(reviewer.background && reviewer.skills.as_deref() == Some(&["style".to_owned()]));
+    assert_eq!(planner.spawns.as_deref(), Some(["code-reviewer".to_owned()].as_slice()));
+    assert!(!planner.tools.contains(&"write".to_owned()));
+    let notes: Vec<String> = given.notes.iter().map(ToString::to_string).collect();
+    for (line, about) in [
+        (5, "`mcp__github__search`"),
+        (7, "model: `sonnet` is a short name"),
+        (8, "permissionMode: `acceptEdits` is ignored"),
+        (12, "`mcpServers`"),
+        (13, "`hooks`"),
+        (14, "`memory`"),
+        (14, "`effort`"),
+        (14, "`initialPrompt`"),
+    ] {
+        let lead = format!("agents.json:{line}: code-reviewer: {about}");
+        assert!(notes.iter().any(|note| note.starts_with(&lead)), "{lead}\n{notes:#?}");
+    }
+    assert!(notes.iter().any(|note| note.contains("off: the definition is disabled")), "{notes:#?}");
+    assert_eq!(notes.len(), 9, "{notes:#?}");
+}
+
+#[test]
+fn a_value_that_is_nested_without_end_is_refused() {
+    let deep =
+        format!("{{\"a\": {{\"prompt\": \"x\", \"hooks\": {}{}}}}}", "[".repeat(9_000), "]".repeat(9_000));
+    assert!(parse(&deep).expect_err("too deep").contains("a.hooks: is nested too deeply"));
 }
 
 #[test]
