@@ -80,7 +80,7 @@ fn the_check_is_strict_and_says_file_line_and_remedy() {
     home.posse(&["agents", "validate", ".claude/agents/auditor.md"]).exits(0);
     let json = home.posse(&["agents", "validate", "--json", ".claude/agents"]).exits(1).json();
     assert_eq!((&json["ok"], &json["files"]), (&json!(false), &json!(4)), "{json}");
-    home.posse(&["agents", "validate", "nothing.md"]).exits(1);
+    home.posse(&["agents", "validate", "nothing.md"]).exits(2);
     home.posse(&["agents", "validate", "notes.txt"]).exits(2);
 }
 

@@ -250,6 +250,9 @@ struct AgentLine<'a> {
     parent: Option<&'a str>,
     depth: u32,
     definition: &'a str,
+    /// The skill that it carries out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skill: Option<&'a str>,
     state: &'a str,
     final_status: Option<&'a str>,
     close_reason: Option<&'a str>,
@@ -271,6 +274,7 @@ impl<'a> AgentLine<'a> {
             parent: agent.parent.as_ref().map(posse::AgentId::as_str),
             depth: agent.depth,
             definition: &agent.definition,
+            skill: agent.skill.as_deref(),
             state: &agent.state,
             final_status: agent.final_status.as_deref(),
             close_reason: agent.close_reason.as_deref(),

@@ -28,7 +28,7 @@ use crate::permissions::PermissionArgs;
 use crate::settings::{Origin, Settings, Sourced};
 
 /// The provider whose models are script files.
-const SCRIPTED: &str = "scripted/";
+pub(crate) const SCRIPTED: &str = "scripted/";
 /// Longest that a model or a tool may be silent: a silence has an end.
 const IDLE_MAX: Duration = Duration::from_hours(24);
 /// The definition of a root that nobody named.
@@ -144,7 +144,7 @@ impl Launch {
         let skill = called.as_ref().map(|called| &called.skill);
         let catalogue = found.catalogue(&known, &definitions, root, skill);
         if !catalogue.is_empty() || Found::concerns(root) {
-            found.tell(root, skill);
+            found.tell(root, skill, &catalogue);
         }
         let model = match own_model.map(str::to_owned).or_else(|| root.model.clone()) {
             Some(model) => model,

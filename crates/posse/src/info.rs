@@ -69,6 +69,8 @@ pub struct AgentInfo {
     pub depth: u32,
     /// Its definition.
     pub definition: String,
+    /// The skill that it carries out.
+    pub skill: Option<String>,
     /// Its title: the description its parent gave.
     pub title: String,
     /// Its model, `provider/model`.
@@ -111,6 +113,7 @@ impl AgentInfo {
             parent: terms.parent,
             depth: terms.depth,
             definition: terms.definition,
+            skill: contract["execution"]["skill"].as_str().map(ToOwned::to_owned),
             title: contract["step"]["title"].as_str().unwrap_or_default().to_owned(),
             model: contract["execution"]["model"].as_str().unwrap_or_default().to_owned(),
             own: figures(&row.usage_json)?,

@@ -164,7 +164,7 @@ struct Reader<'a> {
     found: &'a [Definition],
 }
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     fn definition(&self, name: &str, value: &RawValue) -> Result<Loaded<Definition>, DefinitionError> {
         let entries = self.entries(name, value)?;
         let mut notes = Notes::new(self.reading.file);

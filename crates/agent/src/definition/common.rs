@@ -70,17 +70,20 @@ pub(super) fn model(field: Option<Field>, reading: &Reading<'_>, notes: &mut Not
     if SHORT_NAMES.contains(&lower.split('[').next().unwrap_or_default()) {
         let problem = format!("model: {} is a short name that no provider has", quoted(model));
         notes.note(line, problem, as_parent);
+        notes.unused_model(model, "a short name that no provider has".to_owned(), false);
         return None;
     }
     if !reading.trusted() {
         let problem = format!("model: {} is not used as long as nobody trusts the file", quoted(model));
         notes.note(line, problem, "see `posse trust`");
+        notes.unused_model(model, "which is not used as long as nobody trusts the file".to_owned(), false);
         return None;
     }
     match reading.model.map_or_else(|| Ok(model.to_owned()), |check| check(model)) {
         Ok(model) => Some(model),
         Err(why) => {
             notes.problem(line, format!("model: {why}"), as_parent);
+            notes.unused_model(model, format!("which cannot be used here: {why}"), true);
             None
         }
     }

@@ -36,7 +36,7 @@ pub use default_rules::with_default_asks;
 pub use front_matter::DEFINITION_MAX_BYTES;
 pub use listing::{LIST_MAX_BYTES, Listed, SkillTools, list, skills_section};
 pub use posse_domain::nearest::nearest;
-pub use reading::{Level, Loaded, Mention, ModelCheck, Reading, Role, WARNINGS_MAX, Warning};
+pub use reading::{Level, Loaded, Mention, ModelCheck, Reading, Role, UnusedModel, WARNINGS_MAX, Warning};
 pub use render::render;
 pub use schema::{agent_schema, skill_schema, yaml_skill_schema};
 pub use skill_file::{read_skill, read_yaml_skill};

@@ -2,7 +2,7 @@
 
 use posse_domain::text::first_line;
 
-use super::reading::{Level, Loaded, Mention, Role, WARNINGS_MAX, Warning};
+use super::reading::{Level, Loaded, Mention, Role, UnusedModel, WARNINGS_MAX, Warning};
 
 /// Characters of a foreign text that a warning quotes.
 const QUOTED_MAX_CHARS: usize = 64;
@@ -13,12 +13,13 @@ pub(super) struct Notes<'a> {
     file: &'a str,
     warnings: Vec<Warning>,
     mentions: Vec<Mention>,
+    unused_model: Option<UnusedModel>,
 }
 
 impl<'a> Notes<'a> {
     /// About the file of this name.
     pub(super) fn new(file: &'a str) -> Self {
-        Self { file, warnings: Vec::new(), mentions: Vec::new() }
+        Self { file, warnings: Vec::new(), mentions: Vec::new(), unused_model: None }
     }
 
     /// Something is wrong; an empty `fix` is none.
@@ -48,10 +49,17 @@ impl<'a> Notes<'a> {
         self.mentions.push(Mention { role, name: name.to_owned(), line: Some(line) });
     }
 
+    /// The file names a model that is not used.
+    pub(super) fn unused_model(&mut self, name: &str, why: String, is_wrong: bool) {
+        let name = first_line(name, QUOTED_MAX_CHARS);
+        self.unused_model = Some(UnusedModel { name, why, is_wrong });
+    }
+
     /// What came of the file.
     pub(super) fn loaded<T>(mut self, value: Option<T>) -> Loaded<T> {
         self.warnings.sort_by_key(|warning| warning.line);
-        Loaded { value, warnings: self.warnings, mentions: self.mentions }
+        let Self { warnings, mentions, unused_model, .. } = self;
+        Loaded { value, warnings, unused_model, mentions }
     }
 }
 

@@ -50,8 +50,21 @@ pub struct Loaded<T> {
     pub value: Option<T>,
     /// What was odd, in the order of its lines.
     pub warnings: Vec<Warning>,
+    /// The model that it names and that is not used.
+    pub unused_model: Option<UnusedModel>,
     /// The names of others that it gives, for [`cross_check`](super::cross_check).
     pub mentions: Vec<Mention>,
+}
+
+/// A model that a file names; its parent's is used in its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusedModel {
+    /// The name, as it is written.
+    pub name: String,
+    /// Why it is not used, as the end of a sentence.
+    pub why: String,
+    /// Whether that is nobody's intention: it cannot be used.
+    pub is_wrong: bool,
 }
 
 /// What a mentioned name has to be.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use posse::discovery::Holds;
 use posse::{Decision, Definition, Definitions};
+use posse_agent::definition::UnusedModel;
 use posse_domain::definition::Mode;
 use serde_json::json;
 
@@ -94,6 +95,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let entry = found.agents.iter().find(|entry| entry.counts() && entry.value.name == definition.name);
     let origin = entry.map_or(Origin::BuiltIn, |entry| found.origin(entry.place));
     let trusted = entry.is_none_or(|entry| entry.trusted);
+    let unused = entry.and_then(|entry| entry.unused_model.as_ref());
     let mut output = Output::new();
     if args.listing.json {
         output.json(&json!({
@@ -102,36 +104,53 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
             "origin": origin,
             "path": entry.map(|entry| &entry.path),
             "trusted": trusted,
+            "unused_model": unused.map(|unused| &unused.name),
         }))?;
         return Ok(Exit::DONE);
     }
     let place = entry.map(|entry| format!(" {}", found.shown.path(&entry.path))).unwrap_or_default();
-    let text = described(definition, &format!("{}{place}", origin.words()), trusted);
+    let text = described(definition, &format!("{}{place}", origin.words()), trusted, unused);
     output.paragraph(&format!("{text}\n{}", definition.prompt.trim_end()))?;
     output.flush()?;
     Ok(Exit::DONE)
 }
 
+/// Names in one line.
+pub(crate) fn names(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The model, and the one that the file names if that is another.
+fn model_line(model: Option<&str>, unused: Option<&UnusedModel>) -> String {
+    let model = model.unwrap_or("the parent's, at the root the run's");
+    let unused = unused.map(|unused| format!("; its file names {}, {}", unused.name, unused.why));
+    format!("{model}{}", unused.unwrap_or_default())
+}
+
 /// All but the prompt, one thing on a line.
-pub(crate) fn described(definition: &Definition, from: &str, trusted: bool) -> String {
+pub(crate) fn described(
+    definition: &Definition,
+    from: &str,
+    trusted: bool,
+    unused: Option<&UnusedModel>,
+) -> String {
     let Definition { name, display_name, description, model, rules, mode, .. } = definition;
     let named = if display_name == name { name.clone() } else { format!("{name} ({display_name})") };
-    let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let number =
         |value: Option<u32>, none: &str| value.map_or_else(|| none.to_owned(), |value| value.to_string());
     let mut lines = vec![
         ("name", named),
         ("from", from.to_owned()),
         ("description", description.split_whitespace().collect::<Vec<_>>().join(" ")),
-        ("tools", list(&definition.tools)),
-        ("spawns", definition.spawns.as_deref().map_or_else(|| "none".to_owned(), list)),
-        ("model", model.clone().unwrap_or_else(|| "the parent's, at the root the run's".to_owned())),
+        ("tools", names(&definition.tools)),
+        ("spawns", definition.spawns.as_deref().map_or_else(|| "none".to_owned(), names)),
+        ("model", model_line(model.as_deref(), unused)),
         ("turns", number(definition.max_turns, "the run's")),
         ("at once", number(definition.parallel, "as many as the run allows")),
         ("used as", if *mode == Mode::Primary { "root only" } else { "root or child" }.to_owned()),
     ];
     if found::reaches_skills(&definition.tools) {
-        lines.push(("skills", definition.skills.as_deref().map_or_else(|| "all".to_owned(), list)));
+        lines.push(("skills", definition.skills.as_deref().map_or_else(|| "all".to_owned(), names)));
     }
     lines.extend(definition.temperature.map(|value| ("temperature", value.to_string())));
     lines.extend(definition.top_p.map(|value| ("top_p", value.to_string())));

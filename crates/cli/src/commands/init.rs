@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::Output;
-use crate::places::{OWN_FOLDER, PROJECT_AGENTS, PROJECT_SETTINGS};
+use crate::output::{Output, note};
+use crate::places::{OWN_FOLDER, PROJECT_AGENTS, PROJECT_SETTINGS, project_dirs};
 
 /// The settings file that is written.
 const SETTINGS: &str = include_str!("init/settings.yaml");
@@ -37,6 +37,7 @@ pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError>
     if !dir.is_dir() {
         return Err(CliError::usage(format!("{}: is not a directory", dir.display())).hint("make it first"));
     }
+    let note_above = check_place(&dir, context)?;
     let files =
         [(dir.join(PROJECT_SETTINGS), SETTINGS), (dir.join(PROJECT_AGENTS[0]).join(EXAMPLE_FILE), EXAMPLE)];
     let mut output = Output::new();
@@ -50,6 +51,9 @@ pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError>
         let said = if done { "wrote" } else { "left as it is" };
         output.paragraph(&format!("{said}: {}", path.display()))?;
     }
+    if let Some(above) = note_above {
+        note(&above);
+    }
     let program = &context.program;
     output.paragraph(&if wrote {
         format!(
@@ -61,6 +65,36 @@ pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError>
     })?;
     output.flush()?;
     Ok(Exit::DONE)
+}
+
+/// Whether files of a project can be here; and, if the project has some above, what to know about that.
+fn check_place(dir: &Path, context: &Context) -> Result<Option<String>, CliError> {
+    let whole = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let home = context.environment.home.as_deref();
+    if home.is_some_and(|home| home.canonicalize().is_ok_and(|home| home == whole)) {
+        let problem = format!("{}: this is your home directory, which is no project", dir.display());
+        return Err(CliError::usage(problem).hint(
+            "your own settings are in ~/.config/posse/settings.yaml, your agents in ~/.config/posse/agents",
+        ));
+    }
+    for folder in [OWN_FOLDER, PROJECT_AGENTS[0]] {
+        let folder = dir.join(folder);
+        if folder.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+            let problem = format!(
+                "{}: this is a link, and what it leads to may not be the project's",
+                folder.display()
+            );
+            return Err(CliError::usage(problem).hint("put a folder in its place, or name another directory"));
+        }
+    }
+    let above = project_dirs(&whole, home).into_iter().skip(1).find(|above| above.join(OWN_FOLDER).is_dir());
+    Ok(above.map(|above| {
+        let there = above.join(OWN_FOLDER);
+        format!(
+            "note: the project has {} already; what is here counts for runs from here on down",
+            there.display()
+        )
+    }))
 }
 
 /// Writes a file; one that is there is only replaced if that was asked for. Says whether it was written.

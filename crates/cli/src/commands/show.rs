@@ -144,10 +144,12 @@ fn stage(agent: &AgentInfo) -> &str {
 }
 
 fn title(agent: &AgentInfo, waits: &Blocked) -> String {
+    let skill = agent.skill.as_ref().map(|skill| format!("[skill {skill}] ")).unwrap_or_default();
+    let title = term::line(&format!("{skill}{}", agent.title));
     match (&agent.error, waits.on(&agent.id)) {
-        (Some(error), _) => term::line(&format!("{} [{error}]", agent.title)),
-        (None, Some(blocked)) => format!("{} [blocked: {blocked}]", term::line(&agent.title)),
-        (None, None) => term::line(&agent.title),
+        (Some(error), _) => format!("{title} {}", term::line(&format!("[{error}]"))),
+        (None, Some(blocked)) => format!("{title} [blocked: {blocked}]"),
+        (None, None) => title,
     }
 }
 

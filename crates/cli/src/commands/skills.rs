@@ -9,11 +9,11 @@ use posse_domain::nearest::hint;
 use posse_domain::skill::{DEFAULT_SKILL_AGENT, Skill};
 use serde_json::json;
 
-use super::agents::{ListArgs, ShowArgs, ValidateArgs, described, load};
+use super::agents::{ListArgs, ShowArgs, ValidateArgs, described, load, names};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{Found, List, validate};
+use crate::found::{Entry, Found, List, validate};
 use crate::output::Output;
 use crate::term;
 
@@ -63,22 +63,20 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     if args.listing.json {
         output.json(&json!({
             "version": 1, "skill": skill, "origin": origin, "path": entry.path, "trusted": entry.trusted,
+            "unused_model": entry.unused_model.as_ref().map(|unused| &unused.name),
         }))?;
         return Ok(Exit::DONE);
     }
     let from = format!("{} {}", origin.words(), found.shown.path(&entry.path));
-    let text = if skill.fork {
-        forked(skill, &found, &from, entry.trusted)
-    } else {
-        inline(skill, &from, entry.trusted)
-    };
+    let text = if skill.fork { forked(entry, &found, &from) } else { inline(skill, &from, entry.trusted) };
     output.paragraph(&text)?;
     output.flush()?;
     Ok(Exit::DONE)
 }
 
 /// A skill that makes a sub-agent: what that would be.
-fn forked(skill: &Skill, found: &Found, from: &str, trusted: bool) -> String {
+fn forked(entry: &Entry<Skill>, found: &Found, from: &str) -> String {
+    let (skill, trusted) = (&entry.value, entry.trusted);
     let known = Definitions::builtin_and(found.and_given(&[]));
     let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT);
     let Some(base) = known.get(agent) else {
@@ -92,9 +90,8 @@ fn forked(skill: &Skill, found: &Found, from: &str, trusted: bool) -> String {
     kind.name.clone_from(&skill.name);
     kind.display_name.clone_from(&skill.name);
     kind.description.clone_from(&skill.description);
-    let mut text = described(&kind, from, trusted);
-    let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let delegates = skill.sub_agents.as_deref().map_or_else(|| "every skill it may use".to_owned(), list);
+    let mut text = described(&kind, from, trusted, entry.unused_model.as_ref());
+    let delegates = skill.sub_agents.as_deref().map_or_else(|| "every skill it may use".to_owned(), names);
     let lines = [
         Some(("context", format!("a sub-agent of its own, as `{}`", base.name))),
         Some(("delegates to", delegates)),
@@ -115,11 +112,15 @@ fn inline(skill: &Skill, from: &str, trusted: bool) -> String {
         Some(("from", from.to_owned())),
         Some(("description", skill.description.split_whitespace().collect::<Vec<_>>().join(" "))),
         Some(("context", "the conversation of whoever uses it".to_owned())),
+        skill.tools.as_deref().map(|tools| ("tools", names(tools))),
         skill.dir.clone().map(|dir| ("files", dir)),
         Some(who_may(skill)),
         (!trusted).then(|| ("trust", "not trusted yet: `posse trust`".to_owned())),
     ];
     add(&mut text, &lines);
+    for rule in &skill.rules {
+        let _ = writeln!(text, "{:14}{} {}", "rule:", rule.decision, rule.pattern);
+    }
     format!("{text}\n{}", skill.instructions.trim_end())
 }
 

@@ -105,11 +105,22 @@ fn entry(event: &JournalEvent) -> String {
 fn describe(event: &JournalEvent) -> (String, Vec<String>) {
     let summary = || event.summary.clone();
     match &event.body {
-        EventBody::RunStarted(e) => ("run started".to_owned(), vec![e.request.to_shared().to_string()]),
+        EventBody::RunStarted(e) => {
+            let request = e.request.to_shared().to_string();
+            // What a skill makes of the request is what the agent is told.
+            let told = Some(e.contract.step.description.clone()).filter(|told| *told != request);
+            ("run started".to_owned(), std::iter::once(request).chain(told).collect())
+        }
         EventBody::SubagentCreated(e) => {
             let how = if e.background { "in the background" } else { "and waited for" };
-            let line = format!("created by {} (call {}), {how}", e.parent_id, e.call_id);
-            let mut texts = vec![e.contract.step.description.clone()];
+            let skill = e.skill.as_ref().map(|skill| format!(" for skill {skill}")).unwrap_or_default();
+            let line = format!("created by {}{skill} (call {}), {how}", e.parent_id, e.call_id);
+            let shared = e.contract.execution.share_history;
+            let shared = shared.then(|| {
+                format!("(begins with the conversation of {}: `posse trace {0}` shows it)", e.parent_id)
+            });
+            let mut texts: Vec<String> = shared.into_iter().collect();
+            texts.push(e.contract.step.description.clone());
             texts.extend(e.contract.execution.extra_context.clone());
             (line, texts)
         }

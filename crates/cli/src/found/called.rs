@@ -43,6 +43,13 @@ pub(crate) fn named_skill(found: &Found, name: &str) -> Result<Skill, CliError> 
     let wanted = name.strip_prefix(MARK).unwrap_or(name).to_ascii_lowercase();
     let counting = || found.skills.iter().filter(|entry| entry.counts()).map(|entry| &entry.value);
     if let Some(skill) = counting().find(|skill| skill.name == wanted) {
+        // Both ways to name a skill mean the same. One that agents may not use either has no other way.
+        if !skill.for_people && skill.for_models {
+            let problem = format!("--skill: `{}` is for agents only (`user-invocable: false`)", skill.name);
+            return Err(
+                CliError::usage(problem).hint("an agent uses it when it needs it; or change its file")
+            );
+        }
         return Ok(skill.clone());
     }
     let near = nearest(&wanted, counting().map(|skill| skill.name.as_str()));

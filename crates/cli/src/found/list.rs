@@ -17,6 +17,8 @@ use crate::view::clip;
 
 /// Widest column of names.
 const NAME_WIDTH_MAX: usize = 32;
+/// Widest line where there is no terminal. What needs whole descriptions asks for JSON.
+const WIDTH_WITHOUT_TERMINAL: usize = 100;
 
 /// Something that can be listed.
 pub(crate) trait Listed {
@@ -65,7 +67,7 @@ impl<T: Listed> List<'_, T> {
         if as_json {
             return output.json(&self.json());
         }
-        let text = self.text(width());
+        let text = self.text(width().unwrap_or(WIDTH_WITHOUT_TERMINAL));
         if text.is_empty() {
             note(&format!("there are no {}", self.what));
         }
@@ -87,7 +89,7 @@ impl<T: Listed> List<'_, T> {
     }
 
     /// One paragraph for each place.
-    fn text(&self, width: Option<usize>) -> String {
+    fn text(&self, width: usize) -> String {
         let names =
             self.entries.iter().map(|entry| entry.value.name()).chain(self.built_in.iter().map(T::name));
         let column = names.map(|name| name.chars().count()).max().unwrap_or_default().min(NAME_WIDTH_MAX);
@@ -97,11 +99,13 @@ impl<T: Listed> List<'_, T> {
             let line = term::line(&format!("{remark}{description}"));
             let line = format!("  {name:column$}  {line}");
             // A text cannot fail to be written to.
-            let _ = writeln!(text, "{}", width.map_or(line.clone(), |width| clip(&line, width).0).trim_end());
+            let _ = writeln!(text, "{}", clip(&line, width).0.trim_end());
         };
         for (number, place) in self.found.places.iter().enumerate() {
-            let mut here = self.entries.iter().filter(|entry| entry.place == number).peekable();
-            if here.peek().is_some() {
+            let mut here: Vec<&Entry<T>> =
+                self.entries.iter().filter(|entry| entry.place == number).collect();
+            here.sort_by_key(|entry| entry.value.name());
+            if !here.is_empty() {
                 let dir = term::line(&self.found.shown.path(&place.dir));
                 let _ = writeln!(text, "{} {dir}", place.origin.words());
             }
@@ -112,7 +116,9 @@ impl<T: Listed> List<'_, T> {
         if !self.built_in.is_empty() {
             let _ = writeln!(text, "{}", Origin::BuiltIn.words());
         }
-        for built_in in self.built_in {
+        let mut all_built_in: Vec<&T> = self.built_in.iter().collect();
+        all_built_in.sort_by_key(|built_in| built_in.name());
+        for built_in in all_built_in {
             let shadow =
                 self.entries.iter().find(|entry| entry.counts() && entry.value.name() == built_in.name());
             let remark = shadow.map(|entry| self.shadowed_by(entry));
@@ -193,7 +199,7 @@ pub(crate) fn warning(warning: &Warning) -> Value {
     })
 }
 
-/// How wide the terminal is; none if there is none, because what reads the list then can cut for itself.
+/// How wide the terminal is; none if there is none.
 fn width() -> Option<usize> {
     if !std::io::stdout().is_terminal() {
         return None;

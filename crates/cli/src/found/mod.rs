@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use posse::discovery;
 use posse::{Catalog, Definition};
 use posse_agent::definition::{
-    Checked, DEFINITION_MAX_BYTES, Kind, Level, Mention, Warning, builtin_names, cross_check,
+    Checked, DEFINITION_MAX_BYTES, Kind, Level, Mention, UnusedModel, Warning, builtin_names, cross_check,
 };
 use posse_domain::definition::Mode;
 use posse_domain::skill::Skill;
@@ -53,6 +53,8 @@ pub(crate) struct Entry<T> {
     pub(crate) standing: Standing,
     /// What is odd about it.
     pub(crate) warnings: Vec<Warning>,
+    /// The model that it names and that is not used.
+    pub(crate) unused_model: Option<UnusedModel>,
     mentions: Vec<Mention>,
 }
 
@@ -136,14 +138,32 @@ impl Found {
 
     /// Adds what was read from a file.
     fn take(&mut self, read: Read) {
-        let Read { place, path, file, trusted, value, warnings, mentions, is_skill } = read;
+        let Read { place, path, file, trusted, value, warnings, unused_model, mentions, is_skill } = read;
         let standing = Standing::Counts;
         match value {
             Some(Value::Agent(value)) => {
-                self.agents.push(Entry { value: *value, place, path, trusted, standing, warnings, mentions });
+                self.agents.push(Entry {
+                    value: *value,
+                    place,
+                    path,
+                    trusted,
+                    standing,
+                    warnings,
+                    unused_model,
+                    mentions,
+                });
             }
             Some(Value::Skill(value)) => {
-                self.skills.push(Entry { value: *value, place, path, trusted, standing, warnings, mentions });
+                self.skills.push(Entry {
+                    value: *value,
+                    place,
+                    path,
+                    trusted,
+                    standing,
+                    warnings,
+                    unused_model,
+                    mentions,
+                });
             }
             None => self.unusable.push(Unusable { file, warnings, is_skill }),
         }

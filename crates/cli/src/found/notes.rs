@@ -3,27 +3,33 @@
 
 use posse::Definition;
 use posse::discovery::Why;
-use posse_agent::definition::{Level, Warning};
-use posse_domain::skill::Skill;
+use posse_agent::definition::{Level, UnusedModel, Warning};
+use posse_domain::skill::{Catalogue, Skill};
 
 use super::{Entry, Found, Standing, Unusable};
 use crate::output::note;
+use crate::term;
 use crate::text::plural;
 
 /// Most files that cannot be used and are told one by one.
 const UNUSABLE_SHOWN: usize = 3;
+/// Most models that cannot be used and are told one by one.
+const MODELS_SHOWN: usize = 3;
 /// Most names in one note.
 const NAMES_SHOWN: usize = 5;
 
 /// A file that was not even read.
 pub(super) fn passed_over(file: &str, why: &Why) -> Warning {
-    Warning { level: Level::Problem, file: file.to_owned(), line: None, problem: why.to_string(), fix: None }
+    // Nothing is lost with it, and it would be told again and again.
+    let level = if *why == Why::LeadsNowhere { Level::Note } else { Level::Problem };
+    Warning { level, file: file.to_owned(), line: None, problem: why.to_string(), fix: None }
 }
 
 impl Found {
     /// Tells what a run should know that can reach all of this; `root` and `skill` are named by the person, so what is
-    /// odd about them is told too.
-    pub(crate) fn tell(&self, root: &Definition, skill: Option<&Skill>) {
+    /// odd about them is told too. Of what else it can reach only models that cannot be used are.
+    pub(crate) fn tell(&self, root: &Definition, skill: Option<&Skill>, reached: &Catalogue) {
+        self.tell_models(root, skill, reached);
         let root = self.agents.iter().find(|entry| entry.counts() && entry.value.name == root.name);
         let skill = skill.and_then(|skill| {
             self.skills.iter().find(|entry| entry.counts() && entry.value.name == skill.name)
@@ -44,6 +50,41 @@ impl Found {
         }
         if let Some(text) = self.untrusted() {
             note(&text);
+        }
+    }
+
+    fn tell_models(&self, root: &Definition, skill: Option<&Skill>, reached: &Catalogue) {
+        let agents =
+            reached.definitions.iter().map(|one| one.name.as_str()).filter(|name| *name != root.name);
+        let agents = agents.filter_map(|name| {
+            self.agents
+                .iter()
+                .find(|entry| entry.counts() && entry.value.name == name)
+                .map(|entry| (name, &entry.unused_model))
+        });
+        let skills = reached.skills.iter().map(|one| one.name.as_str());
+        let skills = skills.filter(|name| skill.is_none_or(|skill| skill.name != *name));
+        let skills = skills.filter_map(|name| {
+            self.skills
+                .iter()
+                .find(|entry| entry.counts() && entry.value.name == name)
+                .map(|entry| (name, &entry.unused_model))
+        });
+        let wrong: Vec<(&str, &UnusedModel)> = agents
+            .chain(skills)
+            .filter_map(|(name, unused)| Some((name, unused.as_ref().filter(|unused| unused.is_wrong)?)))
+            .collect();
+        for (name, unused) in wrong.iter().take(MODELS_SHOWN) {
+            let text = format!(
+                "note: `{name}` names the model `{}`, {}; its parent's is used",
+                unused.name, unused.why
+            );
+            note(&term::line(&text));
+        }
+        if let Some(more) = wrong.len().checked_sub(MODELS_SHOWN).filter(|more| *more > 0) {
+            note(&format!(
+                "note: the models of {more} more cannot be used; `posse agents show` and `posse skills show` say why"
+            ));
         }
     }
 

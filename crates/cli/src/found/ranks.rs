@@ -80,6 +80,7 @@ mod tests {
             trusted,
             standing: Standing::Counts,
             warnings: Vec::new(),
+            unused_model: None,
             mentions: Vec::new(),
         };
         let mut entries: Vec<Entry<&'static str>> = entries.iter().map(entry).collect();

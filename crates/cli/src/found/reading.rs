@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use posse::discovery::{Form, FoundFile, read_file};
-use posse::{Catalog, Decision, Definition};
+use posse::{Catalog, Decision, Definition, ProviderError, Providers};
 use posse_agent::definition::{
-    DEFINITION_MAX_BYTES, Loaded, Mention, ModelCheck, Reading, Warning, read_agent, read_skill,
+    DEFINITION_MAX_BYTES, Loaded, Mention, ModelCheck, Reading, UnusedModel, Warning, read_agent, read_skill,
     read_yaml_skill,
 };
 use posse_domain::skill::Skill;
@@ -14,7 +14,8 @@ use posse_domain::skill::Skill;
 use super::{FoundPlace, Origin, Shown, notes};
 use crate::context::Context;
 use crate::error::CliError;
-use crate::launch::settle_model;
+use crate::launch::{SCRIPTED, settle_model};
+use crate::settings::Settings;
 use crate::trust::Trust;
 
 /// How files are read.
@@ -48,8 +49,17 @@ pub(crate) struct Read {
     pub(crate) value: Option<Value>,
     /// What is odd about it.
     pub(crate) warnings: Vec<Warning>,
+    pub(super) unused_model: Option<UnusedModel>,
     pub(super) mentions: Vec<Mention>,
     pub(super) is_skill: bool,
+}
+
+/// What a text says.
+struct Understood {
+    value: Option<Value>,
+    warnings: Vec<Warning>,
+    unused_model: Option<UnusedModel>,
+    mentions: Vec<Mention>,
 }
 
 /// Reads files, several at once.
@@ -60,11 +70,20 @@ pub(super) struct Reader<'a> {
     tools: Vec<&'static str>,
     /// Looked up when the first file of a project is met; most runs meet none.
     trust: OnceLock<Result<Trust, CliError>>,
+    /// Who has models; none if the settings cannot be read, which is not what is checked.
+    providers: OnceLock<Option<Providers>>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(how: How<'a>, context: &'a Context, shown: &'a Shown) -> Self {
-        Self { how, context, shown, tools: context.tool_names(), trust: OnceLock::new() }
+        Self {
+            how,
+            context,
+            shown,
+            tools: context.tool_names(),
+            trust: OnceLock::new(),
+            providers: OnceLock::new(),
+        }
     }
 
     /// What a file of this place says.
@@ -75,16 +94,31 @@ impl<'a> Reader<'a> {
             _ => true,
         };
         let file = self.shown.path(&path);
-        let (mut value, warnings, mentions) = self.understand(form, &path, &real, &content, &file, trusted);
+        let Understood { mut value, warnings, unused_model, mentions } =
+            self.understand(form, &path, &real, &content, &file, trusted);
         if let Some(Value::Skill(skill)) = &mut value {
             skill.project = place.within.as_ref().and_then(|within| within.to_str().map(str::to_owned));
         }
-        Read { place: number, path, file, trusted, value, warnings, mentions, is_skill: form != Form::Agent }
+        let is_skill = form != Form::Agent;
+        Read { place: number, path, file, trusted, value, warnings, unused_model, mentions, is_skill }
     }
 
     fn trusts(&self, file: &Path, content: &[u8]) -> bool {
         let trust = self.trust.get_or_init(|| Trust::load(self.context));
         trust.as_ref().is_ok_and(|trust| trust.holds(file, content))
+    }
+
+    /// The name of a model, unless another was meant: where the text is judged alone, no key has to be there.
+    fn spelled(&self, name: &str) -> Result<String, String> {
+        let providers = self.providers.get_or_init(|| {
+            let settings = Settings::own(&self.context.environment).ok()?;
+            Some(settings.providers.providers(&self.context.environment.variables))
+        });
+        let is_script = name.starts_with(SCRIPTED);
+        match providers.as_ref().filter(|_| !is_script).map(|providers| providers.split(name, false)) {
+            Some(Err(error)) if was_meant(&error) => Err(error.to_string()),
+            _ => Ok(name.to_owned()),
+        }
     }
 
     /// Whether it could be found out what the person trusts.
@@ -100,18 +134,19 @@ impl<'a> Reader<'a> {
         content: &[u8],
         file: &str,
         trusted: bool,
-    ) -> (Option<Value>, Vec<Warning>, Vec<Mention>) {
+    ) -> Understood {
         let base = real.parent().unwrap_or(real);
         let check = |name: &str| match self.how {
             How::AsRun(Some(models)) => settle_model(name, base, models),
-            _ => Ok(name.to_owned()),
+            How::AsRun(None) => Ok(name.to_owned()),
+            How::Strictly => self.spelled(name),
         };
         let check: &ModelCheck<'_> = &check;
         let reading = Reading {
             file,
             known_tools: &self.tools,
             default: if trusted { Decision::Allow } else { Decision::Ask },
-            model: matches!(self.how, How::AsRun(Some(_))).then_some(check),
+            model: Some(check),
         };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         match form {
@@ -128,8 +163,19 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn taken<T>(loaded: Loaded<T>, value: impl Fn(T) -> Value) -> (Option<Value>, Vec<Warning>, Vec<Mention>) {
-    (loaded.value.map(value), loaded.warnings, loaded.mentions)
+/// Whether an error knows the name that was probably meant.
+fn was_meant(error: &ProviderError) -> bool {
+    match error {
+        ProviderError::UnknownProvider { hint, .. } | ProviderError::UnknownModel { hint, .. } => {
+            !hint.is_empty()
+        }
+        _ => false,
+    }
+}
+
+fn taken<T>(loaded: Loaded<T>, value: impl Fn(T) -> Value) -> Understood {
+    let Loaded { value: read, warnings, unused_model, mentions } = loaded;
+    Understood { value: read.map(value), warnings, unused_model, mentions }
 }
 
 /// Reads one file that a person named, strictly.
@@ -143,6 +189,7 @@ pub(crate) fn read_path(path: &Path, form: Form, file: String, context: &Context
         trusted: true,
         value: None,
         warnings: Vec::new(),
+        unused_model: None,
         mentions: Vec::new(),
         is_skill: form != Form::Agent,
     };
@@ -150,8 +197,9 @@ pub(crate) fn read_path(path: &Path, form: Form, file: String, context: &Context
         Err(why) => Read { warnings: vec![notes::passed_over(&read.file, &why)], ..read },
         Ok(bytes) => {
             let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            let (value, warnings, mentions) = reader.understand(form, path, &whole, &bytes, &read.file, true);
-            Read { value, warnings, mentions, ..read }
+            let Understood { value, warnings, unused_model, mentions } =
+                reader.understand(form, path, &whole, &bytes, &read.file, true);
+            Read { value, warnings, unused_model, mentions, ..read }
         }
     }
 }

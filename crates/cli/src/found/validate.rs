@@ -90,6 +90,14 @@ fn named(paths: &[PathBuf], holds: Holds, context: &Context) -> Result<Vec<Read>
         let path = context.environment.cwd.join(given);
         let read =
             |path: &Path, form, file: &Path| read_path(path, form, file.display().to_string(), context);
+        if path.symlink_metadata().is_err() {
+            return Err(
+                CliError::usage(format!("{}: does not exist", given.display())).hint(what_is_checked(holds))
+            );
+        }
+        if holds == Holds::Agents && path.join(SKILL_FILE).exists() {
+            return Err(other_kind(given, "the folder of a skill", "skills"));
+        }
         if !path.is_dir() {
             all.push(read(&path, form_of(given, holds)?, given));
         } else if holds == Holds::Skills && path.join(SKILL_FILE).exists() {
@@ -111,13 +119,24 @@ fn named(paths: &[PathBuf], holds: Holds, context: &Context) -> Result<Vec<Read>
 
 fn form_of(path: &Path, holds: Holds) -> Result<Form, CliError> {
     let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+    let is_skill = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(SKILL_FILE));
     match (holds, extension.to_str()) {
+        (Holds::Agents, Some("md")) if is_skill => Err(other_kind(path, "a SKILL.md", "skills")),
+        (Holds::Agents, Some("yaml" | "yml")) => Err(other_kind(path, "a YAML skill", "skills")),
+        (Holds::Skills, Some("md")) if !is_skill => {
+            Err(other_kind(path, "no SKILL.md but agent Markdown", "agents"))
+        }
         (Holds::Agents, Some("md")) => Ok(Form::Agent),
         (Holds::Skills, Some("yaml" | "yml")) => Ok(Form::YamlSkill),
         (Holds::Skills, Some("md")) => Ok(Form::SkillFolder),
         _ => Err(CliError::usage(format!("{}: this is no file of that kind", path.display()))
             .hint(what_is_checked(holds))),
     }
+}
+
+fn other_kind(path: &Path, kind: &str, verb: &str) -> CliError {
+    CliError::usage(format!("{}: this is {kind}", path.display()))
+        .hint(format!("use `posse {verb} validate`"))
 }
 
 fn what_is_checked(holds: Holds) -> &'static str {

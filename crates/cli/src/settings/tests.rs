@@ -83,6 +83,9 @@ fn a_variable_that_is_almost_a_setting_is_an_error_and_others_are_not() {
             "error: POSSE_AGENT__MAX_DEPHT: there is no such setting (did you mean",
         ),
         ("POSSE_MODLE", "x", "error: POSSE_MODLE: there is no such setting (did you mean `POSSE_MODEL`?)"),
+        ("POSSE_LOGG", "x", "error: POSSE_LOGG: there is no such setting (did you mean `POSSE_LOG`?)"),
+        ("POSSE_HOMEE", "x", "error: POSSE_HOMEE: there is no such setting (did you mean `POSSE_HOME`?)"),
+        ("POSSE_FOO", "1", "error: POSSE_FOO: there is no such setting\n"),
         ("POSSE_X__Y", "1", "error: POSSE_X__Y: there is no such setting"),
         ("POSSE_AGENT__MAX_DEPTH", "-1", "error: POSSE_AGENT__MAX_DEPTH: expected a whole number"),
         ("POSSE_RULES", "[]", "error: POSSE_RULES: can only be set in the settings file"),
@@ -90,7 +93,7 @@ fn a_variable_that_is_almost_a_setting_is_an_error_and_others_are_not() {
         let error = variables(&[(name, value)]).expect_err(name);
         assert!(error.starts_with(start), "{error}");
     }
-    for name in ["POSSE_HOME", "POSSE_LOG", "POSSE_FAULT_POINT"] {
+    for name in ["POSSE_HOME", "POSSE_LOG", "POSSE_TEST_POINT"] {
         assert_eq!(variables(&[(name, "x")]), Ok(Settings::default()), "{name}");
     }
 }

@@ -10,16 +10,21 @@ use crate::env::{POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
 use crate::error::CliError;
 use crate::limit::Limit;
 
+/// Variables that are read before any setting.
+const NO_SETTINGS: [&str; 2] = [POSSE_HOME, POSSE_LOG];
 /// Stands for a dot: shells allow none in a name.
 const DOT: &str = "__";
 
-/// Reads the settings among the variables. A name with `__` must be a setting. Of the others, which programs
-/// around Posse may use as well, only those that are almost a setting are errors.
+/// Begins the names that are left to programs around Posse, such as its tests.
+const OTHERS: &str = "POSSE_TEST_";
+
+/// Reads the settings among the variables. Every other name that begins as theirs do is an error: a limit that was
+/// misspelled must not be silently none.
 pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, CliError> {
     let mut settings = Settings::default();
     for (name, value) in variables {
         let Some(rest) = name.strip_prefix(SETTINGS_PREFIX) else { continue };
-        if [POSSE_HOME, POSSE_LOG].contains(&name.as_str()) || value.is_empty() {
+        if NO_SETTINGS.contains(&name.as_str()) || name.starts_with(OTHERS) || value.is_empty() {
             continue;
         }
         let key = rest.to_ascii_lowercase().replace(DOT, ".");
@@ -27,19 +32,19 @@ pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, CliError>
             let set = settings.set(&key, value, name);
             set.map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
         } else {
-            check_unknown(name, &key)?;
+            return Err(unknown(name, rest));
         }
     }
     Ok(settings)
 }
 
-fn check_unknown(name: &str, key: &str) -> Result<(), CliError> {
-    let variables: Vec<String> = keys::names().map(variable).collect();
-    let meant = nearest(name, variables.iter().map(String::as_str));
-    if key.contains('.') || meant.is_some() {
-        return Err(CliError::usage(format!("{name}: there is no such setting{}", hint(meant))));
-    }
-    Ok(())
+/// What all names begin with alike makes none of them more like another.
+fn unknown(name: &str, rest: &str) -> CliError {
+    let known: Vec<String> = keys::names().map(variable).chain(NO_SETTINGS.map(str::to_owned)).collect();
+    let rests = known.iter().filter_map(|known| known.strip_prefix(SETTINGS_PREFIX));
+    let near = nearest(rest, rests).map(|near| format!("{SETTINGS_PREFIX}{near}"));
+    CliError::usage(format!("{name}: there is no such setting{}", hint(near.as_deref())))
+        .hint("`posse settings` lists those there are; unset the variable if it is not meant for Posse")
 }
 
 /// The variable of a key.

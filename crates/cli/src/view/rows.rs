@@ -158,6 +158,9 @@ impl Drawing<'_> {
         row.push(Tint::Dim, lead).push(tint, format!("{sign} "));
         let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
         row.push(Tint::Bold, name).push(Tint::Plain, format!(" {}", agent.definition));
+        if let Some(skill) = &agent.skill {
+            row.push(Tint::Plain, format!(" for skill {skill}"));
+        }
         if !agent.title.is_empty() {
             row.push(Tint::Plain, format!(": {}", first_line(&agent.title, TITLE_MAX_CHARS)));
         }

@@ -52,6 +52,8 @@ pub(crate) struct Agent {
     pub(crate) id: AgentId,
     /// Its definition.
     pub(crate) definition: String,
+    /// The skill that it carries out.
+    pub(crate) skill: Option<String>,
     /// What it is for.
     pub(crate) title: String,
     /// Where it stands.
@@ -91,6 +93,7 @@ impl Agent {
         Self {
             id,
             definition: term::line(definition),
+            skill: None,
             title: term::line(title),
             stage: Stage::Queued,
             turn: 0,
@@ -213,6 +216,7 @@ impl Tree {
                 let mut child =
                     Agent::new(event.agent_id.clone(), &e.definition, &e.contract.step.title, e.turn_limit);
                 child.background = e.background;
+                child.skill = e.skill.as_deref().map(term::line);
                 if let Some(parent) = self.agents.get_mut(&e.parent_id) {
                     parent.children.push(child.id.clone());
                 }

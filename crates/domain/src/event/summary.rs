@@ -20,9 +20,11 @@ impl EventBody {
             EventBody::RunFailed(e) => format!("run failed ({}): {}", e.code, shown(&e.reason)),
             EventBody::RunCancelled(e) => format!("run cancelled: {}", shown(&e.reason)),
             EventBody::SubagentCreated(e) => {
+                let skill = e.skill.as_deref().map(|skill| format!(" for skill {}", shown(skill)));
                 format!(
-                    "created {} at depth {}: {}",
+                    "created {}{} at depth {}: {}",
                     shown(&e.definition),
+                    skill.unwrap_or_default(),
                     e.depth,
                     shown(&e.contract.step.title)
                 )

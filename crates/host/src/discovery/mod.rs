@@ -98,6 +98,9 @@ pub enum Why {
         "it leads to a folder outside the project's folders of skills, so it is not read; put a copy in its place"
     )]
     NoSkill,
+    /// A link leads to nothing.
+    #[error("it is a link that leads nowhere; remove it, or put back what it led to")]
+    LeadsNowhere,
     /// It is a directory, a pipe or the like.
     #[error("it is no regular file, so it is not read")]
     NotRegular,

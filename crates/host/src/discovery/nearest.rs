@@ -14,7 +14,8 @@ pub struct Instructions {
     pub text: String,
 }
 
-/// The text file of this name that is nearest to `dir`, in it or above it, up to `root`, in which it lies. One that
+/// The text file of this name that is nearest to `dir`, in it or above it, up to `root`, in which it lies. Of a longer
+/// one the first `max_bytes` count. One that
 /// cannot be used is told, and hides those above it: it was meant to count.
 pub fn nearest_file(
     dir: &Path,
@@ -26,12 +27,11 @@ pub fn nearest_file(
     let reach = Reach::new(Some(root)).map_err(|why| passed_over(root.to_owned(), why))?;
     for dir in dir.ancestors().take_while(|dir| dir.starts_with(root)) {
         let path = dir.join(name);
-        let read = reach.open_file(&path).and_then(|file| file.map(|file| file.read(max_bytes)).transpose());
+        let read =
+            reach.open_file(&path).and_then(|file| file.map(|file| file.beginning(max_bytes)).transpose());
         let text = match read {
             Ok(None) => continue,
-            Ok(Some(bytes)) => {
-                String::from_utf8(bytes).map_err(|_| Why::Unreadable("it is not UTF-8 text".to_owned()))
-            }
+            Ok(Some(bytes)) => text_of(bytes),
             Err(why) => Err(why),
         };
         return match text {
@@ -40,4 +40,14 @@ pub fn nearest_file(
         };
     }
     Ok(None)
+}
+
+/// The text; the limit may have cut its last letter in two.
+fn text_of(mut bytes: Vec<u8>) -> Result<String, Why> {
+    if let Err(error) = std::str::from_utf8(&bytes)
+        && error.error_len().is_none()
+    {
+        bytes.truncate(error.valid_up_to());
+    }
+    String::from_utf8(bytes).map_err(|_| Why::Unreadable("it is not UTF-8 text".to_owned()))
 }

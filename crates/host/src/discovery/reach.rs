@@ -88,6 +88,7 @@ impl Reach {
         let real = match path.canonicalize() {
             Ok(real) => real,
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Why::LeadsNowhere),
             Err(error) => return Err(Why::Unreadable(error.to_string())),
         };
         let opened = match self {
@@ -109,6 +110,14 @@ impl Reach {
 }
 
 impl Opened {
+    /// What it says first, however much there is.
+    pub(super) fn beginning(&self, max_bytes: u64) -> Result<Vec<u8>, Why> {
+        let mut content = Vec::new();
+        let file = File::from(self.fd.try_clone().map_err(|error| Why::Unreadable(error.to_string()))?);
+        let read = file.take(max_bytes).read_to_end(&mut content);
+        read.map(|_| content).map_err(|error| Why::Unreadable(error.to_string()))
+    }
+
     /// All that it says, if that is not too much.
     pub(super) fn read(&self, max_bytes: u64) -> Result<Vec<u8>, Why> {
         let stat = fstat(&self.fd).map_err(unreadable)?;
