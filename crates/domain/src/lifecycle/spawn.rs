@@ -401,7 +401,10 @@ fn may_spawn(parent: &OpenAgent) -> Result<(), Refusal> {
 
 fn check_terms(parent: &OpenAgent, request: &SpawnRequest) -> Result<(), Refusal> {
     if request.share_history && !parent.authority.grant().may_share_history {
-        return Err(Refusal::new(Code::PermissionDenied, "this agent may not share its conversation"));
+        let reason = "this agent may not share its conversation: a person lets the first agent of a run with \
+                      `--may-share-history` or the setting `agent.may_share_history`, and one below it with \
+                      `may_share_history` in its definition";
+        return Err(Refusal::new(Code::PermissionDenied, reason));
     }
     for path in &request.owns {
         ownership::check(path).map_err(|problem| {

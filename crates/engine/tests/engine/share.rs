@@ -148,6 +148,10 @@ async fn without_the_grant_it_is_refused_and_nothing_reaches_a_child() {
     let results = ended.results("0");
     let (_, ok, refusal) = &results[1];
     assert!(!ok && refusal.starts_with("PERMISSION_DENIED: "), "{refusal}");
+    assert!(
+        refusal.contains("`--may-share-history`") && refusal.contains("`agent.may_share_history`"),
+        "{refusal}"
+    );
     assert_eq!(world.asked_by_depth(1), 0, "no child was made");
     assert_eq!(ended.run.agent_count(), 1);
 }
