@@ -96,7 +96,8 @@ pub(crate) struct RunArgs {
     /// Let agents give their whole conversation to sub-agents that they start, where they ask for it
     #[arg(long)]
     may_share_history: bool,
-    /// Tell whoever follows an agent what the sub-agents below it do, too
+    /// For programs: what an agent tells as a task (`posse::Posse::task_events`) has the events of the sub-agents below
+    /// it, too. This command always prints all events
     #[arg(long)]
     include_sub_agent_events: bool,
     /// Bring what it made into the checkout once it has completed, as `posse apply` does
