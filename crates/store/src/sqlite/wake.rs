@@ -181,10 +181,11 @@ impl Watch {
         let mut last_look = Instant::now();
         loop {
             let called = self.wait() || self.rest(rest.saturating_sub(last_look.elapsed()));
+            // Before it is asked whether to stop: whatever calls after this is heard by the next wait.
+            self.drain();
             if self.signal.stop.load(Ordering::Acquire) {
                 return;
             }
-            self.drain();
             last_look = Instant::now();
             self.look(called);
             rest = (last_look.elapsed() * REST_PER_LOOK).clamp(LOOK_INTERVAL, REST_MAX);
