@@ -34,13 +34,13 @@ pub struct RecordedCall {
 }
 
 impl RecordedCall {
-    /// Whether the call was dropped before its answer because its agent was ended.
+    /// Whether the call was dropped before its answer because its agent was ended, or its process and then its agent.
     pub fn was_dropped(&self) -> bool {
         let error = self.replied.as_ref().and_then(|replied| replied.error.as_ref());
-        error.is_some_and(|error| error.code == Code::Cancelled)
+        error.is_some_and(|error| matches!(error.code, Code::Cancelled | Code::Interrupted))
     }
 
-    /// Whether the process ended before the answer: the call was made again.
+    /// Whether the process ended before the answer.
     fn was_interrupted(&self) -> bool {
         let error = self.replied.as_ref().and_then(|replied| replied.error.as_ref());
         error.is_some_and(|error| error.code == Code::Interrupted)
@@ -78,8 +78,23 @@ pub(crate) enum Item {
     Message(Who, Text),
     /// Old outputs left the conversation.
     Trim(Vec<String>),
-    /// A person ended it.
-    Cancel { reason: String, kill: bool },
+    /// A person ended it, once it and those below it had come so far: the steps of each by then.
+    Cancel { reason: String, kill: bool, after: Arc<BTreeMap<String, usize>> },
+}
+
+/// Whether an event is a step: what an agent has done by the time of a cancel, whoever carries the run.
+pub(crate) fn is_step(body: &EventBody) -> bool {
+    match body {
+        EventBody::ModelReplied(e) => {
+            e.error.as_ref().is_none_or(|error| !matches!(error.code, Code::Interrupted | Code::Cancelled))
+        }
+        EventBody::ToolIntended(_)
+        | EventBody::ToolFinished(_)
+        | EventBody::ToolInterrupted(_)
+        | EventBody::SubagentCreated(_)
+        | EventBody::SubagentClosed(_) => true,
+        _ => false,
+    }
 }
 
 /// What was recorded of one agent.
@@ -90,8 +105,9 @@ struct Agent {
     events: Vec<Event>,
     calls: Vec<RecordedCall>,
     items: Vec<Item>,
-    /// Answers of people, by call id, in the order in which they were given.
-    answers: HashMap<String, Vec<Answer>>,
+    steps: usize,
+    /// Answers of people, by call id, in the order in which they were given, each with the steps the agent had made.
+    answers: HashMap<String, Vec<(Answer, usize)>>,
 }
 
 /// A request as it was recorded, as far as the journal has it.
@@ -140,13 +156,15 @@ impl Recording {
         for event in std::iter::once(first).chain(events) {
             recording.take(event);
         }
+        let has_ended = recording.has_ended;
         for agent in recording.agents.values_mut() {
-            agent.forget_interrupted();
+            agent.forget_interrupted(has_ended);
         }
         Ok(recording)
     }
 
     fn take(&mut self, event: Event) {
+        let after = matches!(&event.body, EventBody::CancelRequested(_)).then(|| self.steps(&event.agent));
         let agent = self.agents.entry(event.agent.relative().to_owned()).or_default();
         let place = agent.events.len();
         match &event.body {
@@ -179,14 +197,23 @@ impl Recording {
             }
             EventBody::ContextTrimmed(e) => agent.items.push(Item::Trim(e.call_ids.clone())),
             EventBody::CancelRequested(e) if e.by == "user" => {
-                agent.items.push(Item::Cancel { reason: e.reason.clone(), kill: e.kill });
+                let after = Arc::new(after.unwrap_or_default());
+                agent.items.push(Item::Cancel { reason: e.reason.clone(), kill: e.kill, after });
             }
             EventBody::InputAnswered(e) if e.by == AnsweredBy::Person => {
-                agent.answers.entry(e.call_id.clone()).or_default().push(answer_of(e));
+                let answer = (answer_of(e), agent.steps);
+                agent.answers.entry(e.call_id.clone()).or_default().push(answer);
             }
             _ => {}
         }
+        agent.steps += usize::from(is_step(&event.body));
         agent.events.push(event);
+    }
+
+    /// The steps so far of the agents at and below this one.
+    fn steps(&self, agent: &AgentId) -> BTreeMap<String, usize> {
+        let steps = |id: &str| self.agents.get(id).map_or(0, |known| known.steps);
+        self.below(agent).map(|id| (id.to_owned(), steps(id))).collect()
     }
 
     /// The same, of which some texts are not what they were: secrets were left out. The hashes of requests do not fit any
@@ -238,6 +265,12 @@ impl Recording {
         let of_turn =
             || calls.iter().filter(move |known| known.called.attempt == attempt && known.called.turn == turn);
         of_turn().nth(call.saturating_sub(1) as usize).or_else(|| of_turn().next_back())
+    }
+
+    /// How many calls were recorded of a turn.
+    pub fn calls_of_turn(&self, agent: &str, attempt: u32, turn: u32) -> usize {
+        let of_turn = |call: &&RecordedCall| call.called.attempt == attempt && call.called.turn == turn;
+        self.calls(agent).iter().filter(of_turn).count()
     }
 
     /// The largest reply that any call of the agent made room for.
@@ -295,8 +328,9 @@ impl Recording {
         })
     }
 
-    /// What a person answered when this call of this agent was asked about for the `nth` time, from 0.
-    pub(crate) fn answer(&self, agent: &str, call_id: &str, nth: usize) -> Option<&Answer> {
+    /// What a person answered when this call of this agent was asked about for the `nth` time, from 0, and how many steps
+    /// the agent had made by then.
+    pub(crate) fn answer(&self, agent: &str, call_id: &str, nth: usize) -> Option<&(Answer, usize)> {
         self.agents.get(agent)?.answers.get(call_id)?.get(nth)
     }
 
@@ -314,9 +348,17 @@ impl Recording {
 }
 
 impl Agent {
-    /// Leaves out the calls that a crash cut off. The events stay: the conversation is folded from them.
-    fn forget_interrupted(&mut self) {
-        let gone: Vec<bool> = self.calls.iter().map(RecordedCall::was_interrupted).collect();
+    /// Leaves out the calls that a crash cut off and that were made again. The events stay: the conversation is folded from
+    /// them. A call that was not made again, in a run that has ended, was dropped with its agent: only its end is left out.
+    fn forget_interrupted(&mut self, has_ended: bool) {
+        let made_again = |at: usize, call: &RecordedCall| {
+            let place = |call: &RecordedCall| (call.called.attempt, call.called.turn);
+            self.calls.iter().skip(at + 1).any(|later| place(later) == place(call))
+        };
+        let cut: Vec<bool> = self.calls.iter().map(RecordedCall::was_interrupted).collect();
+        let calls = self.calls.iter().enumerate();
+        let gone: Vec<bool> =
+            calls.map(|(at, call)| call.was_interrupted() && (!has_ended || made_again(at, call))).collect();
         let mut kept = 0;
         let places: Vec<Option<usize>> = gone
             .iter()
@@ -327,15 +369,18 @@ impl Agent {
                 })
             })
             .collect();
-        self.items.retain_mut(|item| match item {
-            Item::Call(at) | Item::Reply(at) => match places.get(*at).copied().flatten() {
-                Some(place) => {
-                    *at = place;
-                    true
-                }
-                None => false,
-            },
-            _ => true,
+        self.items.retain_mut(|item| {
+            let has_no_end = matches!(item, Item::Reply(at) if cut.get(*at).is_some_and(|cut| *cut));
+            match item {
+                Item::Call(at) | Item::Reply(at) => match places.get(*at).copied().flatten() {
+                    Some(place) => {
+                        *at = place;
+                        !has_no_end
+                    }
+                    None => false,
+                },
+                _ => true,
+            }
         });
         let mut gone = gone.into_iter();
         self.calls.retain(|_| !gone.next().unwrap_or(false));

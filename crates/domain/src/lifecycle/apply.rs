@@ -520,6 +520,7 @@ fn started_run(
         repaired: BTreeSet::new(),
         planned: None,
         outcome: None,
+        recorded_model: None,
         agents: HashMap::from([(id.root(), Node::Open(Box::new(root)))]),
         open_count: 1,
         asking: BTreeSet::new(),

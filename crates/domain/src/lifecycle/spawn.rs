@@ -185,7 +185,8 @@ impl Run {
     /// more than a choice: with some providers it says what is opened or paid.
     fn check_model(&self, request: &SpawnRequest) -> Result<(), Refusal> {
         let Some(name) = &request.model else { return Ok(()) };
-        let root = self.open(&self.id.root()).map(|root| root.contract.execution.model.as_str());
+        let root = || self.open(&self.id.root()).map(|root| root.contract.execution.model.as_str());
+        let root = self.recorded_model.as_deref().or_else(root);
         let of_skills = self.all_skills().filter_map(|skill| skill.model.as_deref());
         let of_kinds = self.kinds.values().filter_map(|kind| kind.definition.model.as_deref());
         let named: BTreeSet<&str> = of_kinds.chain(of_skills).chain(root).collect();

@@ -360,6 +360,8 @@ pub struct Run {
     pub planned: Option<Planned>,
     /// Set by the end of the run.
     pub outcome: Option<Outcome>,
+    /// In a replay, what agents know the root's model as: the recorded one. Not of its events; only requests are decided by it.
+    pub recorded_model: Option<String>,
     pub(super) agents: HashMap<AgentId, Node>,
     pub(super) open_count: usize,
     /// The agents that wait for a person.

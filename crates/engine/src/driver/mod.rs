@@ -184,7 +184,9 @@ pub(crate) struct Seed {
 
 impl Driver {
     pub(crate) fn new(rt: Arc<Inner>, seed: Seed) -> Self {
-        let Seed { run, attended, key, epoch, head, projection, deltas, progress, replay } = seed;
+        let Seed { mut run, attended, key, epoch, head, projection, deltas, progress, replay } = seed;
+        let replaying = replay.map(Replaying::new);
+        run.recorded_model = replaying.as_ref().map(|replaying| replaying.recorded_model().to_owned());
         #[expect(
             clippy::disallowed_methods,
             reason = "every effect in flight sends one input, and those are limited"
@@ -230,7 +232,7 @@ impl Driver {
             system_texts: HashMap::new(),
             tool_lists: HashMap::new(),
             kept_texts: HashSet::new(),
-            replaying: replay.map(Replaying::new),
+            replaying,
             missing: None,
             poisoned: None,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posse_agent::machine::{Step, accept};
 use posse_agent::notes;
-use posse_domain::budget::{self, Amount, Reservation, Usage};
+use posse_domain::budget::{self, Amount, Limit, Reservation, Usage};
 use posse_domain::code::Code;
 use posse_domain::event::{
     CallError, ContextTrimmed, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause,
@@ -173,7 +173,13 @@ impl Driver {
         match self.run.ledger.quote(id, &want, purpose) {
             Ok(Reservation::Granted(amount)) => Quote::Granted(amount),
             Ok(Reservation::Wait { .. }) => Quote::Wait,
-            Ok(Reservation::Exhausted(exhausted)) => Quote::Exhausted(exhausted.to_string()),
+            Ok(Reservation::Exhausted(mut exhausted)) => {
+                // A recorded model had a price, or its run would have had no limit of money.
+                if let (true, Limit::UnknownPrice(usd)) = (self.replaying.is_some(), exhausted.limit) {
+                    exhausted.limit = Limit::Usd(usd);
+                }
+                Quote::Exhausted(exhausted.to_string())
+            }
             Err(error) => Quote::Exhausted(error.to_string()),
         }
     }

@@ -16,14 +16,14 @@ use posse_domain::event::{
 };
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Cancel, FailKind, Failure};
+use posse_domain::lifecycle::{Cancel, FailKind, Failure, Node};
 use posse_domain::permission::Answer;
 use posse_domain::text::Text;
 
 use super::Driver;
-use super::session::CallStage;
+use super::session::{CallStage, Session};
 use crate::ports::Model;
-use crate::recording::{Item, Recording, Who};
+use crate::recording::{Item, Recording, Who, is_step};
 
 /// How long nothing may happen while a message that was recorded is waited for.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
@@ -47,12 +47,13 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// What is answered when this call of this agent is asked about for the `nth` time, from 0; none leaves it open. A
-    /// question that nobody will answer is a no.
-    fn answer(&self, agent: &str, call_id: &str, nth: usize) -> Option<Answer> {
-        let no = |reason: &str| (!self.attended).then(|| Answer::Deny { reason: Some(reason.to_owned()) });
+    /// What is answered when this call of this agent is asked about for the `nth` time, from 0, and after how many steps of
+    /// the agent; none leaves it open. A question that nobody will answer is a no.
+    fn answer(&self, agent: &str, call_id: &str, nth: usize) -> Option<(Answer, usize)> {
+        let no =
+            |reason: &str| (!self.attended).then(|| (Answer::Deny { reason: Some(reason.to_owned()) }, 0));
         match self.recording.answer(agent, call_id, nth) {
-            Some(yes) if yes.allows() && !self.is_own => no(NOT_YOURS),
+            Some((yes, _)) if yes.allows() && !self.is_own => no(NOT_YOURS),
             Some(answer) => Some(answer.clone()),
             None if self.recording.leaves_open(agent, call_id, self.is_own) => None,
             None => no(NOBODY),
@@ -72,6 +73,8 @@ struct Follower {
     waits: bool,
     /// How often each call was asked about.
     asked: HashMap<String, usize>,
+    /// How far it has come.
+    steps: usize,
 }
 
 /// A question that a person answered in the record.
@@ -80,6 +83,8 @@ struct Answering {
     call_id: String,
     approval: Hash,
     answer: Answer,
+    /// The steps its agent had made by then.
+    after: usize,
 }
 
 /// Where a replay stands.
@@ -100,6 +105,11 @@ impl Replaying {
         self.of.model.clone()
     }
 
+    /// What the root's model was called.
+    pub(super) fn recorded_model(&self) -> &str {
+        &self.of.recording.started().contract.execution.model
+    }
+
     fn follower(&mut self, id: &AgentId) -> &mut Follower {
         let recording = &self.of.recording;
         self.followers.entry(id.clone()).or_insert_with(|| Follower {
@@ -117,10 +127,17 @@ impl Replaying {
         }
     }
 
+    /// Whether an agent, by its relative id, has made so many steps.
+    fn has_come_to(&self, run: &posse_domain::id::RunId, relative: &str, steps: usize) -> bool {
+        let id = AgentId::from_relative(run, relative).ok();
+        id.and_then(|id| self.followers.get(&id)).map_or(0, |follower| follower.steps) >= steps
+    }
+
     /// Follows what happened, live or in this run's own journal.
     pub(super) fn observe(&mut self, event: &Event) {
         let of = self.of.clone();
         let follower = self.follower(&event.agent);
+        follower.steps += usize::from(is_step(&event.body));
         match &event.body {
             EventBody::ModelCalled(_) => {
                 follower.waits = false;
@@ -146,11 +163,12 @@ impl Replaying {
                 let nth = follower.asked.entry(e.call_id.clone()).or_default();
                 let answer = of.answer(event.agent.relative(), &e.call_id, *nth);
                 *nth += 1;
-                self.answers.extend(answer.map(|answer| Answering {
+                self.answers.extend(answer.map(|(answer, after)| Answering {
                     agent: event.agent.clone(),
                     call_id: e.call_id.clone(),
                     approval: e.approval,
                     answer,
+                    after,
                 }));
             }
             EventBody::InputAnswered(e) => {
@@ -158,6 +176,13 @@ impl Replaying {
             }
             _ => {}
         }
+    }
+}
+
+impl Session {
+    /// Whether a call of it may end without a person.
+    fn has_calls_under_way(&self) -> bool {
+        self.calls.values().any(|call| !matches!(call.stage, CallStage::Asking))
     }
 }
 
@@ -250,7 +275,14 @@ impl Driver {
         if self.run.outcome.is_some() {
             return false;
         }
-        if let Some(Answering { agent, call_id, approval, answer }) = replaying.answers.pop_front() {
+        let next = replaying.answers.iter().position(|next| {
+            let has_come = replaying.followers.get(&next.agent).is_none_or(|known| known.steps >= next.after);
+            // What nothing under way can bring is not waited for.
+            has_come || self.sessions.get(&next.agent).is_none_or(|session| !session.has_calls_under_way())
+        });
+        if let Some(Answering { agent, call_id, approval, answer, .. }) =
+            next.and_then(|next| replaying.answers.remove(next))
+        {
             self.take_answer(&agent, &call_id, &approval, answer);
             return true;
         }
@@ -279,9 +311,16 @@ impl Driver {
             }
             return false;
         }
-        let Some(Item::Cancel { reason, kill }) = follower.left.front().cloned() else { return false };
+        let Some(Item::Cancel { reason, kill, after }) = follower.left.front().cloned() else { return false };
         let (run, recording) = (id.run(), replaying.of.recording.clone());
-        if !recording.below(id).all(|agent| replaying.has_no_calls_left(&run, agent)) {
+        let is_there = |agent: &str| {
+            let id = AgentId::from_relative(&run, agent).ok();
+            // A closed one has done all it will; after a resume nothing else is known of it.
+            let is_closed = id.as_ref().is_some_and(|id| matches!(self.run.get(id), Some(Node::Closed(_))));
+            let steps = after.get(agent).copied().unwrap_or(0);
+            is_closed || replaying.has_no_calls_left(&run, agent) && replaying.has_come_to(&run, agent, steps)
+        };
+        if !recording.below(id).all(is_there) {
             return false;
         }
         replaying.follower(id).left.pop_front();
@@ -311,12 +350,7 @@ impl Driver {
         let waits = replaying.followers.iter().any(|(id, follower)| {
             follower.waits && self.sessions.get(id).is_some_and(|session| session.ending.is_none())
         });
-        let busy = |stage: &CallStage| {
-            matches!(
-                stage,
-                CallStage::Queued | CallStage::Running(_) | CallStage::Committing | CallStage::Parked
-            )
-        };
+        let busy = |stage: &CallStage| !matches!(stage, CallStage::Waiting | CallStage::Asking);
         waits
             && self.batch.events.is_empty()
             && self.flight.is_empty()

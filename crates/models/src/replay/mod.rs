@@ -47,6 +47,13 @@ impl Replay {
         {
             return Answer::Differs(text);
         }
+        let of_turn = self.recording.calls_of_turn(agent, request.attempt, request.turn);
+        let is_last = request.call as usize >= of_turn;
+        let fails_again =
+            call.replied.as_ref().and_then(|replied| replied.error.as_ref()).is_some_and(|e| e.again);
+        if fails_again && request.call as usize > of_turn {
+            return Answer::Differs(self.not_recorded(request));
+        }
         match &call.replied {
             None => Answer::Differs(format!(
                 "the recording of run {} ends here: {} had no answer yet",
@@ -54,7 +61,7 @@ impl Replay {
                 place(request)
             )),
             Some(_) if call.was_dropped() => Answer::Dropped,
-            Some(replied) => Answer::Given(given(replied)),
+            Some(replied) => Answer::Given(given(replied, is_last)),
         }
     }
 
@@ -85,7 +92,7 @@ enum Answer {
     Differs(String),
 }
 
-fn given(replied: &ModelReplied) -> Result<ModelReply, ModelFailure> {
+fn given(replied: &ModelReplied, is_last: bool) -> Result<ModelReply, ModelFailure> {
     let tag = replied.tag.clone();
     match (&replied.reply, &replied.error) {
         (Some(reply), None) => {
@@ -95,8 +102,12 @@ fn given(replied: &ModelReplied) -> Result<ModelReply, ModelFailure> {
             error: Box::new(CallError { again: false, ..error.clone() }),
             usage: (!replied.estimated).then_some(replied.usage),
             tag,
-            // Whoever waited has waited already; pauses are not counted among the calls that a turn may have.
-            retry: error.again.then_some(Retry { after: Duration::ZERO, limited: true }),
+            // Whoever waited has waited already, unless something ended the wait: that has to come again. Pauses are not
+            // counted among the calls that a turn may have.
+            retry: error.again.then_some(Retry {
+                after: if is_last { DROPPED_AFTER } else { Duration::ZERO },
+                limited: true,
+            }),
         }),
         (None, None) => Err(ModelFailure::last(CallError::new(
             Code::ReplayDiffers,
