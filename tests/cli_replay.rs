@@ -1,116 +1,9 @@
 //! Recorded runs, run again without their model, here and elsewhere.
 
-use std::collections::BTreeMap;
 use std::fs;
 
-use serde_json::Value;
-
+use crate::replays::{Record, assert_replays, assert_same, replay};
 use crate::support::{Done, Home, run_of};
-
-/// Fields that differ between two runs of the same: times, ids, hashes of what contains ids, and what is about the
-/// person's own repository.
-const OWN: [&str; 8] =
-    ["elapsed_ms", "wall_ms", "contract_hash", "approval", "dir", "model", "head", "branch"];
-/// Kinds that only tell of the process that carried a run, or of waits that a replay does not have.
-const NOT_REPEATED: [&str; 3] = ["run.resumed", "agent.provider_wait_started", "agent.provider_wait_ended"];
-
-type Essence = BTreeMap<String, Vec<(String, String)>>;
-
-/// What must be the same in a replay: the events of each agent in their order, but for what is a run's own. Results and
-/// messages that stand side by side may change places.
-#[track_caller]
-fn essence(home: &Home, run: &str) -> Essence {
-    let mut agents: BTreeMap<String, Vec<(String, Value)>> = BTreeMap::new();
-    for event in home.posse(&["logs", "--json", run]).exits(0).json_lines() {
-        let kind = event["kind"].as_str().expect("a kind").to_owned();
-        if NOT_REPEATED.contains(&kind.as_str()) {
-            continue;
-        }
-        let agent = event["agent_id"].as_str().expect("an agent").replace(run, "");
-        let detail = event["detail"].to_string().replace(run, "RUN");
-        let mut detail: Value = serde_json::from_str(&detail).expect("JSON");
-        forget(&mut detail);
-        agents.entry(agent).or_default().push((kind, detail));
-    }
-    let mut essence = Essence::new();
-    for (agent, events) in agents {
-        let events = without_interrupted(events);
-        let mut texts: Vec<(String, String)> =
-            events.into_iter().map(|(kind, detail)| (kind, detail.to_string())).collect();
-        let beside = |kind: &str| kind == "agent.tool_finished" || kind == "agent.message_received";
-        for group in texts.chunk_by_mut(|one, other| beside(&one.0) && beside(&other.0)) {
-            group.sort();
-        }
-        essence.insert(agent, texts);
-    }
-    essence
-}
-
-fn forget(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            for gone in OWN {
-                map.remove(gone);
-            }
-            for (name, field) in map.iter_mut() {
-                let is_object = |text: &str| text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
-                if name != "tree" && field.as_str().is_some_and(is_object) {
-                    *field = Value::from("COMMIT");
-                }
-                forget(field);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(forget),
-        _ => {}
-    }
-}
-
-/// Calls that a crash cut off are not repeated; those after them are counted without them. What they cost is in all
-/// figures that come later, so those are left out where there was one.
-fn without_interrupted(events: Vec<(String, Value)>) -> Vec<(String, Value)> {
-    let interrupted = |event: &(String, Value)| event.1["error"]["code"] == "INTERRUPTED";
-    if !events.iter().any(interrupted) {
-        return events;
-    }
-    let mut kept: Vec<(String, Value)> = Vec::new();
-    for event in events {
-        if interrupted(&event) {
-            let called = kept.iter().rposition(|known| known.0 == "agent.model_called");
-            kept.remove(called.expect("its call"));
-        } else {
-            kept.push(event);
-        }
-    }
-    for (_, detail) in &mut kept {
-        for own in ["call", "preamble"] {
-            detail.as_object_mut().expect("an object").remove(own);
-        }
-    }
-    kept
-}
-
-/// Runs a run again and gives the id of the new one.
-#[track_caller]
-fn replay(home: &Home, run: &str, code: i32) -> (String, Done) {
-    let done = home.posse(&["run", "--json", "--model", &format!("replay/{run}")]).exits(code);
-    (run_of(&done.result()), done)
-}
-
-#[track_caller]
-fn assert_replays(home: &Home, run: &str, code: i32) {
-    let expected = essence(home, run);
-    let (again, _) = replay(home, run, code);
-    assert_ne!(run, again);
-    let found = essence(home, &again);
-    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-    for (agent, events) in &expected {
-        for (at, event) in events.iter().enumerate() {
-            assert_eq!(found[agent].get(at), Some(event), "event {at} of agent `{agent}`");
-        }
-        assert_eq!(found[agent].len(), events.len(), "agent `{agent}`");
-    }
-    home.posse(&["verify", &again]).exits(0);
-}
 
 /// A root that writes and asks two children, of which one writes too.
 const TREE: &str = r#"
@@ -244,22 +137,28 @@ fn a_run_that_was_killed_and_resumed_is_repeated_as_if_it_had_not_been() {
     going.kill();
     home.write("script.yaml", &slow.replace("3600000", "0"));
     home.posse(&["resume", "--json", &run]).exits(0);
-    let calls = |run: &str| {
-        let events = home.posse(&["logs", "--json", run]).exits(0).json_lines();
-        events.iter().filter(|event| event["kind"] == "agent.model_called").count()
-    };
     let (again, done) = replay(&home, &run, 0);
     assert_eq!(done.result()["text"], "done");
-    assert_eq!((calls(&run), calls(&again)), (4, 3), "the call that was cut off is not made");
-    let requests = |run: &str| {
-        let essence = essence(&home, run);
-        let hash = |(kind, detail): &(String, String)| {
-            let detail: Value = serde_json::from_str(detail).expect("JSON");
-            (kind == "agent.model_called").then(|| detail["request_hash"].to_string())
-        };
-        essence.values().flatten().filter_map(hash).collect::<Vec<_>>()
-    };
-    assert_eq!(requests(&run), requests(&again));
+    let (recorded, again) = (Record::of(&home, &run), Record::of(&home, &again));
+    let calls = |record: &Record| record.of_kind("agent.model_called").count();
+    assert_eq!((calls(&recorded), calls(&again)), (4, 3), "the call that was cut off is not made");
+    assert_same(&recorded, &again);
+}
+
+/// Every other story relies on it.
+#[test]
+fn a_run_that_is_not_the_same_again_fails_its_story() {
+    const SCRIPT: &str = r"
+- when: {turn: 1}
+  reply: {tool_calls: [{name: bash, input: {command: echo $RANDOM$RANDOM$RANDOM}}]}
+- reply: {text: done}
+";
+    let home = Home::new();
+    let run = recorded(&home, SCRIPT);
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(home)));
+    let said = *ended.expect_err("it fails").downcast::<String>().expect("a text");
+    assert!(said.starts_with("replays differ") && said.contains(&format!("run {run}: event ")), "{said}");
+    assert!(said.contains("(agent.tool_finished).output:\n- "), "{said}");
 }
 
 #[test]
@@ -273,7 +172,7 @@ fn a_bundle_replays_in_another_home_with_its_source_gone() {
         home.write("deep/down/link-target.txt", "x\n");
         std::os::unix::fs::symlink("deep/down/link-target.txt", home.project().join("link")).expect("a link");
         let run = recorded(&home, TREE);
-        expected = essence(&home, &run);
+        expected = Record::of(&home, &run);
         let done = home.posse(&["export", &run, "--json"]).exits(0).json();
         assert_eq!((&done["version"], &done["secrets"]), (&1.into(), &0.into()), "{done}");
         assert_eq!(done["files"], 4, "script, two files and a link");
@@ -282,10 +181,7 @@ fn a_bundle_replays_in_another_home_with_its_source_gone() {
     }
     let done = elsewhere.posse(&["run", "--json", "--model", "replay/bug.posse"]).exits(0);
     let again = run_of(&done.result());
-    let found = essence(&elsewhere, &again);
-    for (agent, events) in &expected {
-        assert_eq!(&found[agent], events, "agent `{agent}`");
-    }
+    assert_same(&expected, &Record::of(&elsewhere, &again));
     assert_eq!(elsewhere.result_file(&again, "more.md").as_deref(), Some("two\n"));
     let background = elsewhere.posse(&["run", "-d", "--model", "replay/bug.posse"]).exits(0);
     elsewhere.posse(&["wait", background.stdout.trim()]).exits(0);

@@ -20,6 +20,7 @@ fn damaged(change: impl Fn(&mut Vec<u8>)) -> Home {
     let mut bytes = fs::read(database(&home)).expect("a database");
     change(&mut bytes);
     fs::write(database(&home), &bytes).expect("written");
+    home.not_replayed("its journal is damaged");
     home
 }
 

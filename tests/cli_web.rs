@@ -119,6 +119,7 @@ fn a_key_is_told_to_its_provider_and_to_nobody_else() {
     const KEY: &str = "canary-5f3a9c";
     let server = Server::new("application/json", "{\"type\": \"search\"}");
     let home = home("websearch", &json!({"query": "x"}));
+    home.not_replayed("its keys are in nobody's environment any more");
     let url = server.url("");
     for (settings, variable) in [
         (format!("search: {{provider: brave, url: '{url}'}}\n"), "BRAVE_API_KEY"),

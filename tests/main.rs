@@ -45,4 +45,5 @@ mod models_run;
 mod models_share;
 mod models_text;
 mod models_world;
+mod replays;
 mod support;

@@ -68,6 +68,7 @@ fn a_key_of_the_environment_is_in_no_event_log_error_file_or_program() {
         let echo = AtomicBool::new(true);
         let mock = server(move |asked: &Asked| curious(asked, &echo));
         let home = Home::new();
+        home.not_replayed("its commands tell of processes by their ids");
         let url = mock.url();
         let args = ["run", "--json", "--model", model, "--base-url", &url, REQUEST];
         let done = Done::of(command(&home, dialect, &args)).exits(0);

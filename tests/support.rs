@@ -4,6 +4,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::SystemTime;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -12,11 +15,22 @@ use tempfile::TempDir;
 /// A person's home with a project in it. Nothing outside is read or written.
 pub(crate) struct Home {
     dir: TempDir,
+    /// What the settings file has said, and since when.
+    settings: Mutex<Vec<(SystemTime, String)>>,
+    /// Whether its commands were run on a machine without namespaces.
+    is_bare: AtomicBool,
+    /// Why its runs are not run again.
+    not_replayed: OnceLock<&'static str>,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
-        let home = Self { dir: tempfile::tempdir().expect("a directory") };
+        let home = Self {
+            dir: tempfile::tempdir().expect("a directory"),
+            settings: Mutex::default(),
+            is_bare: AtomicBool::new(false),
+            not_replayed: OnceLock::new(),
+        };
         fs::create_dir(home.project()).expect("a project");
         home
     }
@@ -49,9 +63,18 @@ impl Home {
 
     /// Writes the settings file.
     pub(crate) fn write_settings(&self, text: &str) {
-        let folder = self.dir.path().join(".config/posse");
-        fs::create_dir_all(&folder).expect("a folder");
-        fs::write(folder.join("settings.yaml"), text).expect("settings");
+        self.settings.lock().expect("alone").push((SystemTime::now(), text.to_owned()));
+        self.put_settings(text);
+    }
+
+    fn put_settings(&self, text: &str) {
+        let file = self.settings_file();
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, text).expect("settings");
+    }
+
+    fn settings_file(&self) -> PathBuf {
+        self.dir.path().join(".config/posse/settings.yaml")
     }
 
     /// Where an agent of a run works, in its first attempt; `agent` is its whole id.
@@ -106,6 +129,7 @@ impl Home {
     /// Runs the command on a machine that allows no namespaces: within one whose limit is zero.
     pub(crate) fn without_namespaces(&self, args: &[&str]) -> Done {
         const THROUGH: &str = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
+        self.is_bare.store(true, Ordering::Relaxed);
         let direct = self.command(args);
         let mut unshare = Command::new("unshare");
         unshare.args(["--user", "--map-root-user", "bash", "-c", THROUGH, "through"]);
@@ -113,6 +137,31 @@ impl Home {
         unshare.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         unshare.envs(direct.get_envs().filter_map(|(name, value)| Some((name, value?))));
         Done::of(unshare)
+    }
+
+    /// Says why no run of this home is run again from its record; see [`crate::replays`].
+    pub(crate) fn not_replayed(&self, reason: &'static str) {
+        self.not_replayed.set(reason).expect("one reason");
+    }
+
+    pub(crate) fn why_not_replayed(&self) -> Option<&'static str> {
+        self.not_replayed.get().copied()
+    }
+
+    /// Makes the settings what they were at a time: a replay has the rules of now.
+    pub(crate) fn restore_settings(&self, at: SystemTime) {
+        let settings = self.settings.lock().expect("alone");
+        match settings.iter().rfind(|(since, _)| *since <= at) {
+            Some((_, text)) => self.put_settings(text),
+            None if settings.is_empty() => {}
+            // There were none yet; and an empty file says nothing.
+            None => self.put_settings(""),
+        }
+    }
+
+    /// Runs the command as the others of this home were run.
+    pub(crate) fn again(&self, args: &[&str]) -> Done {
+        if self.is_bare.load(Ordering::Relaxed) { self.without_namespaces(args) } else { self.posse(args) }
     }
 
     /// Starts the command and leaves it to be watched.
@@ -125,6 +174,15 @@ impl Home {
         let whole = self.dir.path().canonicalize().expect("a path");
         let text = text.replace(run, "RUN-----").replace(whole.to_str().expect("UTF-8"), "[HOME]");
         text.lines().map(redact_line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // A story that failed has said what is wrong.
+        if !std::thread::panicking() {
+            crate::replays::all(self);
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use crate::command::{cargo, cargo_has, run as run_command};
-use crate::{Failure, Outcome, licences, packages, tidy};
+use crate::{Failure, Outcome, licences, packages, replays, tidy};
 
 /// One row of the table; the order of the rows is the order of the run.
 struct Stage {
@@ -127,11 +127,13 @@ fn needs_component(verb: &str, component: &str) -> Outcome {
 /// All failures at once, as with clippy.
 fn test() -> Outcome {
     packages::ready()?;
+    replays::forget()?;
     if cargo_has(&["nextest", "--version"]) {
-        run_command(&mut cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]))
+        run_command(&mut cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]))?;
     } else {
-        run_command(&mut cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]))
+        run_command(&mut cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]))?;
     }
+    replays::tell()
 }
 
 fn doctest() -> Outcome {

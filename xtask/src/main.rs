@@ -11,6 +11,7 @@ mod faults;
 mod fuzz;
 mod licences;
 mod packages;
+mod replays;
 mod sdks;
 mod tidy;
 

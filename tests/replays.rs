@@ -1,0 +1,329 @@
+//! Every run of every story is run again when its story has ended, from its record, and must be the same.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+use crate::support::{Done, Home, run_of};
+
+/// Fields that differ between two runs of the same: times, ids, hashes of what contains ids, where its model was,
+/// what is about the person's own repository, and texts that stand in the first event of the whole tree that has them.
+const OWN: [&str; 12] = [
+    "elapsed_ms",
+    "wall_ms",
+    "contract_hash",
+    "approval",
+    "dir",
+    "model",
+    "base_url",
+    "head",
+    "branch",
+    "problem",
+    "system_text",
+    "tools_text",
+];
+/// Kinds that only tell of the process that carried a run, of waits that a replay does not have, and of cleaning.
+const NOT_REPEATED: [&str; 4] =
+    ["run.resumed", "agent.provider_wait_started", "agent.provider_wait_ended", "agent.workspace_removed"];
+/// What a call that a crash cut off leaves in later events: how many there were, what they cost, and the texts that go
+/// with the first of them.
+const AFTER_A_CRASH: [&str; 5] = ["call", "preamble", "figures", "usage", "subtree_usage"];
+/// Where what became of each run is written, a line each. `cargo xtask ci test` counts them.
+const COUNTED: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/replays");
+
+/// What is written of a run that was run again and is the same.
+const REPLAYED: &str = "replayed";
+
+/// A run as its journal tells it.
+pub(crate) struct Record {
+    run: String,
+    events: Vec<Value>,
+}
+
+/// The events of each agent, by its relative id, but for what is a run's own.
+type Essence = BTreeMap<String, Vec<(String, Value)>>;
+
+impl Record {
+    /// What is in the journal of a run.
+    #[track_caller]
+    pub(crate) fn of(home: &Home, run: &str) -> Self {
+        let events = home.posse(&["logs", "--json", run]).exits(0).json_lines();
+        Self { run: run.to_owned(), events }
+    }
+
+    /// The events of a kind.
+    pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.events.iter().filter(move |event| event["kind"] == kind)
+    }
+
+    /// Why its replay is not the same.
+    fn exception(&self, since: SystemTime) -> Option<&'static str> {
+        let known = EXCEPTIONS.iter().find(|(_, applies)| applies(self)).map(|(reason, _)| *reason);
+        let started = &self.of_kind("run.started").next().expect("a beginning")["detail"];
+        let reads = || started["base"].is_null().then(|| Path::new(started["dir"].as_str().expect("a path")));
+        known.or_else(|| reads().filter(|dir| has_changed(dir, since)).map(|_| FOLDER_CHANGED))
+    }
+
+    fn has_interrupted_calls(&self) -> bool {
+        self.of_kind("agent.model_replied").any(|event| is_interrupted(&event["detail"]))
+    }
+
+    /// What must be the same in a replay. Results that stand side by side may change places, and messages stand where they
+    /// are read: before the next model call, whenever in the turn before they came.
+    fn essence(&self, after_a_crash: bool) -> Essence {
+        let mut agents: BTreeMap<String, Agent> = BTreeMap::new();
+        for event in &self.events {
+            let kind = event["kind"].as_str().expect("a kind");
+            let agent = event["agent_id"].as_str().expect("an agent").replace(&self.run, "");
+            let agent = agents.entry(agent).or_default();
+            if NOT_REPEATED.contains(&kind) {
+                continue;
+            }
+            let detail = event["detail"].to_string().replace(&self.run, "RUN");
+            let mut detail: Value = serde_json::from_str(&detail).expect("JSON");
+            forget(&mut detail);
+            if after_a_crash {
+                if is_dropped(&detail) {
+                    agent.drop_call();
+                    continue;
+                }
+                let is_reply = kind == "agent.model_replied";
+                let is_kept = |name: &str| !AFTER_A_CRASH.contains(&name) || is_reply && name == "usage";
+                detail.as_object_mut().expect("an object").retain(|name, _| is_kept(name));
+            }
+            agent.take(kind, detail);
+        }
+        agents.into_iter().map(|(id, agent)| (id, agent.events())).collect()
+    }
+
+    /// Where another run differs from this one first, for people; none if they are the same.
+    pub(crate) fn difference(&self, other: &Record) -> Option<String> {
+        let after_a_crash = self.has_interrupted_calls();
+        let (then, now) = (self.essence(after_a_crash), other.essence(after_a_crash));
+        for (agent, events) in &then {
+            let found = now.get(agent).map_or(&[][..], Vec::as_slice);
+            for at in 0..events.len().max(found.len()) {
+                let event = format!("event {at} of agent `{agent}`");
+                match (events.get(at), found.get(at)) {
+                    (Some((kind, old)), Some((other, new))) if kind == other => {
+                        if let Some(where_) = first_difference(old, new) {
+                            return Some(format!("{event} ({kind}){where_}"));
+                        }
+                    }
+                    (old, new) => {
+                        let told = |event: Option<&(String, Value)>| {
+                            event.map_or("nothing".to_owned(), |(kind, detail)| format!("{kind} {detail}"))
+                        };
+                        return Some(format!("{event}:\n- {}\n+ {}", told(old), told(new)));
+                    }
+                }
+            }
+        }
+        let more: Vec<&String> = now.keys().filter(|agent| !then.contains_key(*agent)).collect();
+        (!more.is_empty()).then(|| format!("agents that were not there: {more:?}"))
+    }
+}
+
+/// The events of an agent, put in order.
+#[derive(Default)]
+struct Agent {
+    events: Vec<(String, Value)>,
+    messages: Vec<(String, Value)>,
+}
+
+impl Agent {
+    fn take(&mut self, kind: &str, detail: Value) {
+        if kind == "agent.message_received" {
+            return self.messages.push((kind.to_owned(), detail));
+        }
+        if kind == "agent.model_called" {
+            let turn = |detail: &Value| (detail["attempt"].as_u64(), detail["turn"].as_u64());
+            let again =
+                |event: &(String, Value)| event.1["dropped"] == true && turn(&event.1) == turn(&detail);
+            self.events.retain(|event| !again(event));
+            self.read_messages();
+        }
+        self.events.push((kind.to_owned(), detail));
+    }
+
+    /// The last call was dropped: how that is told differs. If it is made again it is no call at all.
+    fn drop_call(&mut self) {
+        let called = self.events.iter_mut().rfind(|event| event.0 == "agent.model_called");
+        called.expect("its call").1["dropped"] = true.into();
+    }
+
+    fn read_messages(&mut self) {
+        self.messages.sort_by_cached_key(|(_, detail)| detail.to_string());
+        self.events.append(&mut self.messages);
+    }
+
+    fn events(mut self) -> Vec<(String, Value)> {
+        self.read_messages();
+        let is_result = |event: &(String, Value)| event.0 == "agent.tool_finished";
+        for group in self.events.chunk_by_mut(|one, other| is_result(one) && is_result(other)) {
+            group.sort_by_cached_key(|(_, detail)| detail.to_string());
+        }
+        self.events
+    }
+}
+
+/// Whether a reply tells that a crash cut its call off. Such calls are made again, but for those that a cancel follows.
+fn is_interrupted(detail: &Value) -> bool {
+    detail["error"]["code"] == "INTERRUPTED"
+}
+
+/// Whether a reply tells that nobody waited for it.
+fn is_dropped(detail: &Value) -> bool {
+    is_interrupted(detail) || detail["error"]["code"] == "CANCELLED"
+}
+
+fn forget(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|name, _| !OWN.contains(&&**name));
+            for (name, field) in map.iter_mut() {
+                let is_object = |text: &str| text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
+                if name != "tree" && field.as_str().is_some_and(is_object) {
+                    *field = Value::from("COMMIT");
+                }
+                forget(field);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget),
+        _ => {}
+    }
+}
+
+/// The place and both sides of the first difference between two values.
+fn first_difference(old: &Value, new: &Value) -> Option<String> {
+    match (old, new) {
+        (Value::Object(then), Value::Object(now)) => {
+            let names = then.keys().chain(now.keys().filter(|name| !then.contains_key(*name)));
+            let mut found = names.filter_map(|name| {
+                let inside = first_difference(&old[name], &new[name])?;
+                Some(format!(".{name}{inside}"))
+            });
+            found.next()
+        }
+        (Value::Array(then), Value::Array(now)) if then.len() == now.len() => {
+            let mut found = then.iter().zip(now).enumerate().filter_map(|(at, (old, new))| {
+                let inside = first_difference(old, new)?;
+                Some(format!("[{at}]{inside}"))
+            });
+            found.next()
+        }
+        _ => (old != new).then(|| format!(":\n- {old}\n+ {new}")),
+    }
+}
+
+/// Runs a run again and gives the id of the new one.
+#[track_caller]
+pub(crate) fn replay(home: &Home, run: &str, code: i32) -> (String, Done) {
+    let done = home.posse(&["run", "--json", "--model", &format!("replay/{run}")]).exits(code);
+    (run_of(&done.result()), done)
+}
+
+/// Runs a run again, which must end with this code and be the same.
+#[track_caller]
+pub(crate) fn assert_replays(home: &Home, run: &str, code: i32) {
+    let (again, _) = replay(home, run, code);
+    assert_ne!(run, again);
+    assert_same(&Record::of(home, run), &Record::of(home, &again));
+    home.posse(&["verify", &again]).exits(0);
+}
+
+/// Holds a replay against what it replayed.
+#[track_caller]
+pub(crate) fn assert_same(recorded: &Record, again: &Record) {
+    if let Some(difference) = recorded.difference(again) {
+        panic!("the replay of run {} differs (- recorded, + now): {difference}", recorded.run);
+    }
+}
+
+/// Why a run is not the same when it is run again, and how its record tells. What is not here must be the same.
+const EXCEPTIONS: [(&str, fn(&Record) -> bool); 3] = [
+    ("a crash cut a command off, and the replay runs it", |record| {
+        record.of_kind("agent.tool_interrupted").next().is_some()
+    }),
+    ("somebody ended a command that had come as far as the clock let it", |record| {
+        let is_exec = |call: &Value| {
+            let mut intended = record.of_kind("agent.tool_intended").map(|event| &event["detail"]);
+            intended.any(|intent| intent["class"] == "exec" && intent["call_id"] == *call)
+        };
+        let mut finished = record.of_kind("agent.tool_finished").map(|event| &event["detail"]);
+        finished.any(|result| result["code"] == "CANCELLED" && is_exec(&result["call_id"]))
+    }),
+    ("a limit of the whole tree decided who began when", |record| {
+        record.of_kind("agent.subagent_queued").any(|event| event["detail"]["waits_for"] != "ownership")
+    }),
+];
+/// As above: nothing of the folder is in the record of a run that nobody in it could change.
+const FOLDER_CHANGED: &str = "it read a folder that has changed since";
+/// As above.
+const NOT_ENDED: &str = "it has not ended";
+
+/// Runs every run of a home again that has ended, and fails if one is not the same. What became of each is counted.
+pub(crate) fn all(home: &Home) {
+    if !home.state_dir().join("posse.db").exists() {
+        return;
+    }
+    if let Some(reason) = home.why_not_replayed() {
+        return count(reason);
+    }
+    let mut different = Vec::new();
+    for line in home.posse(&["ps", "--all", "--json"]).exits(0).json_lines() {
+        let field = |name: &str| line[name].as_str().expect("a text");
+        if field("model").starts_with("replay/") {
+            continue;
+        }
+        if line["ended_at"].is_null() {
+            count(NOT_ENDED);
+            continue;
+        }
+        let record = Record::of(home, field("run"));
+        let since = time(field("created_at"));
+        if let Some(reason) = record.exception(since) {
+            count(reason);
+            continue;
+        }
+        home.restore_settings(since);
+        let done = home.again(&["run", "--json", "--model", &format!("replay/{}", record.run)]);
+        let mut events = done.json_lines();
+        let result = events.pop().unwrap_or_else(|| panic!("no result: {done:?}"));
+        let again = Record { run: run_of(&result), events };
+        match record.difference(&again) {
+            None => count(REPLAYED),
+            Some(difference) => {
+                different.push(format!("run {}: {difference}\n{}", record.run, result["text"]))
+            }
+        }
+    }
+    assert!(different.is_empty(), "replays differ (- recorded, + now):\n{}", different.join("\n"));
+}
+
+/// Writes down what became of a run.
+fn count(what: &str) {
+    let story = std::thread::current().name().unwrap_or("a story").to_owned();
+    println!("{story}: {what}");
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(COUNTED).expect("a file");
+    // One write: other stories write too.
+    file.write_all(format!("{what}\t{story}\n").as_bytes()).expect("written");
+}
+
+fn time(text: &str) -> SystemTime {
+    text.parse::<jiff::Timestamp>().expect("a time").into()
+}
+
+/// Whether anything beneath a folder was changed after a time.
+fn has_changed(folder: &Path, since: SystemTime) -> bool {
+    let is_newer = |path: &Path| {
+        let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+        modified.is_ok_and(|modified| modified > since)
+    };
+    let mut entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    is_newer(folder) || entries.any(|path| is_newer(&path) || path.is_dir() && has_changed(&path, since))
+}
