@@ -98,6 +98,7 @@ fn a_script_reads_what_it_would_elsewhere() {
     // From standard input as a file too: some read it by its name.
     let text = "cat /dev/stdin >&2; echo \"$CLAUDE_PROJECT_DIR $PWD\" >&2; exit 2";
     let home = home(&[write("src/a.txt", "text")], "PreToolUse", &hook("Write"), text);
+    home.not_replayed("its hook tells the model the run's id");
     let done = home.posse(&RUN).exits(0);
     let said = refused(&done);
     let told = &said[said.find('{').expect("JSON")..];
@@ -243,7 +244,9 @@ fn a_sub_agent_is_kept_from_starting_and_from_being_integrated() {
     let task = json!({"subagent_type": "explore", "description": "look around", "prompt": "look"});
     let calls = [("task", task)];
     let text = "cat >&2; exit 2";
-    let done = home(&calls, "SubagentStart", &hook("explore"), text).posse(&RUN).exits(0);
+    let starting = home(&calls, "SubagentStart", &hook("explore"), text);
+    starting.not_replayed("its hook tells the model the run's id");
+    let done = starting.posse(&RUN).exits(0);
     let said = refused(&done);
     assert!(
         said.contains(r#""hook_event_name":"SubagentStart""#) && said.contains(r#""agent_type":"explore""#),
@@ -253,7 +256,9 @@ fn a_sub_agent_is_kept_from_starting_and_from_being_integrated() {
     assert_eq!((&failed["kind"], &failed["code"]), (&json!("policy"), &json!("PERMISSION_DENIED")));
     assert!(events(&done, "agent.subagent_started").is_empty());
 
-    let done = home(&calls, "SubagentStop", &hook(""), text).posse(&RUN).exits(0);
+    let stopping = home(&calls, "SubagentStop", &hook(""), text);
+    stopping.not_replayed("its hook tells the model the run's id");
+    let done = stopping.posse(&RUN).exits(0);
     let (ok, said) = results(&done).remove(0);
     assert!(!ok && said.starts_with("CHECKS_FAILED: "), "{said}");
     assert!(said.contains("last_assistant_message") && said.contains("found nothing"), "{said}");
@@ -267,6 +272,7 @@ fn a_sub_agent_is_kept_from_starting_and_from_being_integrated() {
 fn a_cancel_ends_a_hook_and_all_that_it_started() {
     let home =
         home(&[bash("echo x")], "PreToolUse", &hook("bash"), "(setsid sleep 7353.43 &); sleep 7353.43");
+    home.not_replayed("how far a hook had come that somebody ended is not in the record");
     let mut going = home.start(&RUN);
     let run = run_of(&going.until_event("", "agent.model_replied"));
     let until = std::time::Instant::now() + std::time::Duration::from_mins(1);

@@ -272,6 +272,7 @@ fn no_key_of_a_person_goes_where_a_project_wants_it() {
 #[test]
 fn after_trust_it_counts_and_after_a_change_it_does_not() {
     let ground = Ground::new();
+    ground.home.not_replayed("a project's set-up and hooks are those of now, and trusted where they are");
     // What would widen is left out: this is about what is run.
     let tame = "\
 workspace: {setup: sh ./evil-run}

@@ -86,6 +86,10 @@ impl Record {
             let detail = event["detail"].to_string().replace(&self.run, "RUN");
             let mut detail: Value = serde_json::from_str(&detail).expect("JSON");
             forget(&mut detail);
+            if let Some(base) = detail["base"].as_object_mut() {
+                // They are about the person's own folder, which a replay does not work in.
+                base.remove("notes");
+            }
             if after_a_crash {
                 if is_dropped(&detail) {
                     agent.drop_call();
