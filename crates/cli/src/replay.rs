@@ -10,6 +10,7 @@ use crate::carry::carry_and_tell;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::found::folders_outside;
 use crate::launch::{Launch, working_dir};
 use crate::output::{Output, note};
 use crate::own_files;
@@ -42,7 +43,15 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     replay.permissions.are_about(&context.tool_names())?;
     let name = settled(posse::replayed(&replay.model).unwrap_or_default(), cwd);
     let looking = context.look()?;
-    let recorded = runtime::looking(async { Ok::<Recorded, CliError>(looking.recorded(&name).await?) })?;
+    let (recorded, folders) = runtime::looking(async {
+        let recorded = looking.recorded(&name).await?;
+        // Only a run of one's own has a folder; what a bundle names is nothing here.
+        let folders = match recorded.dir() {
+            Some(dir) => folders_outside(&looking.skills(recorded.run()).await?, Path::new(dir)),
+            None => Vec::new(),
+        };
+        Ok::<_, CliError>((recorded, folders))
+    })?;
     drop(looking);
     let dir = dir_of(replay, &recorded, cwd)?;
     let place = dir.as_deref().or(recorded.dir()).map(Path::new);
@@ -52,7 +61,9 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
         None => settings.rules(),
     };
     let said = (operator_rules, replay.permissions.clone());
-    let launch = Launch::of_replay(recorded.model().to_owned(), replay.request.clone(), dir.clone(), said)?;
+    let mut launch =
+        Launch::of_replay(recorded.model().to_owned(), replay.request.clone(), dir.clone(), said)?;
+    launch.skill_folders = folders;
     for line in recorded.notes(launch.approvals(), dir.as_deref().map(Path::new)) {
         note(&format!("note: {line}"));
     }
@@ -62,7 +73,7 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(Catalog::new(cwd), &settings)?;
+        let posse = context.open_with_skills(Catalog::new(cwd), &settings, &launch.skill_folders)?;
         let attended = asking::attended(replay.json);
         let handle = posse.replay(&recorded, launch.into_new_run().attended(attended)).await?;
         let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
