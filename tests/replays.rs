@@ -248,8 +248,11 @@ pub(crate) fn assert_same(recorded: &Record, again: &Record) {
     }
 }
 
+/// A reason, and whether it holds for a run.
+type Exception = (&'static str, fn(&Record) -> bool);
+
 /// Why a run is not the same when it is run again, and how its record tells. What is not here must be the same.
-const EXCEPTIONS: [(&str, fn(&Record) -> bool); 3] = [
+const EXCEPTIONS: [Exception; 3] = [
     ("a crash cut a command off, and the replay runs it", |record| {
         record.of_kind("agent.tool_interrupted").next().is_some()
     }),
@@ -302,7 +305,7 @@ pub(crate) fn all(home: &Home) {
         match record.difference(&again) {
             None => count(REPLAYED),
             Some(difference) => {
-                different.push(format!("run {}: {difference}\n{}", record.run, result["text"]))
+                different.push(format!("run {}: {difference}\n{}", record.run, result["text"]));
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Each story writes a line for each of its runs (`tests/replays.rs`), because every test may be a process of its own.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use crate::command::metadata;
@@ -54,7 +55,7 @@ fn summary(lines: &str) -> Result<String, Failure> {
     let mut text =
         format!("{replayed} runs of the stories were run again from their records and are the same");
     for (reason, count) in counts {
-        text.push_str(&format!("\n  {count} not: {reason}"));
+        let _ = write!(text, "\n  {count} not: {reason}");
     }
     Ok(text)
 }
