@@ -10,7 +10,7 @@ use crate::command::metadata;
 use crate::{Failure, Outcome};
 
 /// Fewer than this were not all stories.
-const LEAST: usize = 200;
+const LEAST: usize = 250;
 /// What is written of a run that was run again and is the same.
 const REPLAYED: &str = "replayed";
 
