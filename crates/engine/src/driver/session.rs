@@ -160,7 +160,7 @@ impl Session {
             call.is_some_and(|(call, flight)| spawns(call, flight.class))
         };
         let mut hooked = self.hooks.iter().filter_map(Hooked::before);
-        self.calls.block(class) || (spawns(call, class) && hooked.any(|id| asked_before(id)))
+        self.calls.block(class) || (spawns(call, class) && hooked.any(asked_before))
     }
 
     /// Working time that the attempt and the turn under way still have; none if neither is limited.

@@ -278,7 +278,9 @@ fn a_child_works_in_the_background_if_its_definition_says_so_and_its_caller_noth
         [(true, None, true), (true, Some(false), false), (false, None, false), (false, Some(true), true)]
     {
         let mut kinds = definitions();
-        kinds.iter_mut().for_each(|kind| kind.background = of_definition);
+        for kind in &mut kinds {
+            kind.background = of_definition;
+        }
         let mut played = Played::with(started(kinds, 2, Budget::NONE));
         let asked = SpawnRequest { background: asked, ..request("scout") };
         let child = played.try_spawn(&id("0"), &asked).expect("spawned");
