@@ -64,7 +64,7 @@ fn a_bad_agents_file_is_named_with_its_line() {
         ),
         (
             "{\"lead\": {\"prompt\": \"x\", \"tools\": [\"grepp\"]}}",
-            "agents.json:1: lead.tools: there is no tool \"grepp\"",
+            "agents.json:1: lead: there is no tool \"grepp\"",
         ),
         (
             "{\"lead\": {\"prompt\": \"x\", \"spawns\": [\"nobody\"]}}",
@@ -72,7 +72,7 @@ fn a_bad_agents_file_is_named_with_its_line() {
         ),
         (
             "{\"lead\": {\"prompt\": \"x\", \"max_turns\": 0}}",
-            "agents.json:1: lead.max_turns: must be at least 1",
+            "agents.json:1: lead: max_turns: expected a whole number from 1",
         ),
         ("{\"lead\": {}}", "agents.json:1: lead.prompt: is missing"),
         ("[]", "agents.json:1: "),
