@@ -356,8 +356,8 @@ impl Workspaces {
     }
 
     fn empty_trash(&self, dry_run: bool, report: &mut GcReport) -> Result<(), WorkspaceError> {
-        for name in names_in(&self.trash())? {
-            let path = self.trash().join(&name);
+        for path in entries_of(&self.trash())? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
             let bytes = disk_bytes(&path);
             match if dry_run { Ok(()) } else { disk::remove_tree(&path) } {
                 Ok(()) => report.gone(format!("trash {name}"), bytes),

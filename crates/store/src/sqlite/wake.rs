@@ -272,6 +272,19 @@ mod tests {
         assert!(!receiver.has_changed().unwrap(), "no news is no wake-up");
     }
 
+    /// Told to stop in the moment in which it hears a call: the stop must not be taken for that call.
+    #[test]
+    fn a_lookout_stops_whatever_it_was_called_for_just_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = super::super::open::open(dir.path(), super::super::options::SqliteOptions::default());
+        let context = opened.unwrap().context;
+        for _ in 0..2_000 {
+            let lookout = Lookout::start(context.clone(), Arc::default()).unwrap();
+            lookout.look_now();
+            drop(lookout);
+        }
+    }
+
     #[test]
     fn who_left_is_forgotten() {
         let watchers = Watchers::default();
