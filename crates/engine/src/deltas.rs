@@ -48,15 +48,24 @@ pub struct Delta {
 pub(crate) struct DeltaHub {
     sender: broadcast::Sender<Arc<[Delta]>>,
     gathered: Arc<Mutex<Vec<Delta>>>,
+    /// Tells the driver that somebody new listens: it may be waiting for nothing else.
+    joined: Arc<tokio::sync::Notify>,
 }
 
 impl DeltaHub {
     pub(crate) fn new() -> Self {
-        Self { sender: broadcast::channel(DELTA_BACKLOG).0, gathered: Arc::default() }
+        Self { sender: broadcast::channel(DELTA_BACKLOG).0, gathered: Arc::default(), joined: Arc::default() }
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Arc<[Delta]>> {
-        self.sender.subscribe()
+        let receiver = self.sender.subscribe();
+        self.joined.notify_one();
+        receiver
+    }
+
+    /// Returns once somebody new listens.
+    pub(crate) async fn joined(&self) {
+        self.joined.notified().await;
     }
 
     /// Whether anybody listens; nothing is gathered otherwise.

@@ -288,6 +288,7 @@ impl Driver {
                 }
                 () = sleep_until(wake), if wake.is_some() => self.on_time(),
                 _ = heartbeat.tick() => self.beat(),
+                () = self.deltas.joined() => {}
                 _ = flush.tick(), if self.deltas.is_heard() => self.deltas.flush(),
                 changed = self.pulse.changed(), if !self.deaf => match changed {
                     Ok(()) => self.look_for_mail(),
