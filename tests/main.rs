@@ -43,6 +43,7 @@ mod models_keys;
 mod models_limits;
 mod models_run;
 mod models_share;
+mod models_stream;
 mod models_text;
 mod models_world;
 mod replays;

@@ -1,5 +1,6 @@
 //! What the stories of real models share: a mock server in the place of the provider, and the real binary in front of it.
 
+use std::process::Command;
 use std::time::Duration;
 
 use posse_testkit::mock::{Brain, Dialect, Logged, Mock, Options};
@@ -53,6 +54,11 @@ impl World {
     /// Starts a run and leaves it to be watched.
     pub(crate) fn start(&self, more: &[&str]) -> Going {
         self.home.start(&self.args(&self.mock.url(), more))
+    }
+
+    /// The command of a run, ready to be started.
+    pub(crate) fn command(&self, more: &[&str]) -> Command {
+        self.home.command(&self.args(&self.mock.url(), more))
     }
 
     /// The events of the only run there is.

@@ -9,6 +9,7 @@ mod cancel;
 mod checks;
 mod crash;
 mod delegation;
+mod deltas;
 mod hooks;
 mod integration;
 mod limits;

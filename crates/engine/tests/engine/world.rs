@@ -42,6 +42,7 @@ type Hold = Arc<dyn Fn(&ModelRequest) -> Option<Gate> + Send + Sync>;
 struct TestModel {
     script: Script,
     hold: Hold,
+    hold_end: Hold,
     admit: Admit,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
     facts: ModelFacts,
@@ -76,14 +77,18 @@ impl Model for TestModel {
         if !alive {
             return pending().boxed();
         }
-        let gate = (self.hold)(&request);
+        let (gate, end) = ((self.hold)(&request), (self.hold_end)(&request));
         let script = self.script.clone();
         let answer = FnModel::new(move |request| script(request)).with_facts(self.facts).call(request, sink);
         async move {
             if let Some(gate) = gate {
                 gate.pass().await;
             }
-            answer.await
+            let answer = answer.await;
+            if let Some(end) = end {
+                end.pass().await;
+            }
+            answer
         }
         .boxed()
     }
@@ -110,6 +115,7 @@ pub(crate) struct World {
     memory: MemoryStore,
     script: Script,
     hold: Hold,
+    hold_end: Hold,
     admit: Admit,
     facts: ModelFacts,
     system: Arc<TestSystem>,
@@ -135,6 +141,7 @@ impl World {
             memory: MemoryStore::new(),
             script: Arc::new(script),
             hold: Arc::new(|_| None),
+            hold_end: Arc::new(|_| None),
             admit: Arc::new(|| Admission::Go(Permit::default())),
             facts: DEFAULT_FACTS,
             system: Arc::new(TestSystem { began: tokio::time::Instant::now(), drawn: AtomicU64::new(0) }),
@@ -154,6 +161,15 @@ impl World {
         hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static,
     ) -> Self {
         self.hold = Arc::new(hold);
+        self
+    }
+
+    /// Lets the calls that `hold` picks wait at a gate once everything is said, with their streams open.
+    pub(crate) fn holding_open(
+        mut self,
+        hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static,
+    ) -> Self {
+        self.hold_end = Arc::new(hold);
         self
     }
 
@@ -207,6 +223,7 @@ impl World {
         let model = TestModel {
             script: self.script.clone(),
             hold: self.hold.clone(),
+            hold_end: self.hold_end.clone(),
             admit: self.admit.clone(),
             asked: self.asked.clone(),
             facts: self.facts,

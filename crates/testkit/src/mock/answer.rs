@@ -1,8 +1,10 @@
 //! What the server says, and how it delivers it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 /// One answer: its content and the manner of its delivery.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,6 +156,8 @@ pub struct Manner {
     pub drip: Option<Duration>,
     /// Time between one event and the next.
     pub gap: Duration,
+    /// Where it waits until it is let go, in their order.
+    pub holds: Vec<(When, Hold)>,
     /// Where it goes wrong, and how.
     pub fault: Option<(When, Then)>,
     /// The body is compressed.
@@ -168,7 +172,35 @@ pub struct Manner {
     pub unstreamed: bool,
 }
 
-/// Where in an answer something goes wrong.
+/// What holds an answer back until it is let go.
+#[derive(Debug, Clone)]
+pub struct Hold(Arc<Semaphore>);
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+}
+
+impl PartialEq for Hold {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Hold {
+    /// Lets the answer go on.
+    pub fn release(&self) {
+        self.0.close();
+    }
+
+    pub(super) async fn released(&self) {
+        // Nobody adds permits: this ends when it is closed.
+        drop(self.0.acquire().await);
+    }
+}
+
+/// Where in an answer something happens to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// Before anything is sent, the head included.
@@ -343,6 +375,12 @@ impl Answer {
     /// The same with time between its events.
     pub fn gap(mut self, gap: Duration) -> Self {
         self.manner.gap = gap;
+        self
+    }
+
+    /// The same, held back there.
+    pub fn hold(mut self, when: When, hold: &Hold) -> Self {
+        self.manner.holds.push((when, hold.clone()));
         self
     }
 

@@ -198,8 +198,8 @@ fn compress(ready: &mut Ready) {
 pub(super) async fn deliver(mut connection: Connection, ready: Ready, close: bool) -> Delivered {
     let Ok(()) = connection.pause(Some(ready.manner.latency)).await else { return (Outcome::Left, None) };
     let manner = &ready.manner;
-    let well = manner.head_drip.is_none() && manner.drip.is_none() && manner.fault.is_none();
-    if well && manner.gap.is_zero() {
+    let well = manner.head_drip.is_none() && manner.drip.is_none() && manner.gap.is_zero();
+    if well && manner.fault.is_none() && manner.holds.is_empty() {
         return match connection.send(&ready.whole(close)).await {
             Ok(()) => (Outcome::Sent, Some(connection)),
             Err(Left) => (Outcome::Left, None),
@@ -232,27 +232,44 @@ async fn slowly(connection: &mut Connection, ready: &Ready, end: usize, close: b
     }
     let mut begin = 0;
     for stop in ready.ends.iter().map(|stop| (*stop).min(end)).chain([end]) {
-        let piece = &ready.body[begin..stop];
-        if piece.is_empty() {
-            continue;
-        }
-        if begin > 0 {
-            connection.pause(Some(ready.manner.gap)).await?;
-        }
-        begin = stop;
-        match ready.manner.drip {
-            Some(interval) if ready.chunked => {
-                for byte in piece.chunks(1) {
-                    connection.send(&in_chunks(byte)).await?;
-                    connection.pause(Some(interval)).await?;
-                }
+        if stop > begin {
+            if begin > 0 {
+                connection.pause(Some(ready.manner.gap)).await?;
             }
-            Some(interval) => drip(connection, piece, interval).await?,
-            None if ready.chunked => connection.send(&in_chunks(piece)).await?,
-            None => connection.send(piece).await?,
+            piece(connection, ready, begin, stop).await?;
+            begin = stop;
         }
     }
     Ok(())
+}
+
+/// Sends a piece of the body, and waits wherever it is held back in it.
+async fn piece(connection: &mut Connection, ready: &Ready, begin: usize, stop: usize) -> Result<(), Left> {
+    let mut begin = begin;
+    for (when, hold) in &ready.manner.holds {
+        let place = ready.place(*when);
+        if (begin..stop).contains(&place) {
+            bytes(connection, ready, &ready.body[begin..place]).await?;
+            connection.until(hold.released()).await?;
+            begin = place;
+        }
+    }
+    bytes(connection, ready, &ready.body[begin..stop]).await
+}
+
+async fn bytes(connection: &mut Connection, ready: &Ready, bytes: &[u8]) -> Result<(), Left> {
+    match ready.manner.drip {
+        Some(interval) if ready.chunked => {
+            for byte in bytes.chunks(1) {
+                connection.send(&in_chunks(byte)).await?;
+                connection.pause(Some(interval)).await?;
+            }
+            Ok(())
+        }
+        Some(interval) => drip(connection, bytes, interval).await,
+        None if ready.chunked => connection.send(&in_chunks(bytes)).await,
+        None => connection.send(bytes).await,
+    }
 }
 
 async fn drip(connection: &mut Connection, bytes: &[u8], interval: Duration) -> Result<(), Left> {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 /// Most bytes of a request's head.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
@@ -168,9 +167,15 @@ impl Connection {
 
     /// Lets time pass, or the connection stand still for ever; tells as soon as the client is gone.
     pub(super) async fn pause(&mut self, time: Option<Duration>) -> Result<(), Left> {
-        if time == Some(Duration::ZERO) {
-            return Ok(());
+        match time {
+            Some(Duration::ZERO) => Ok(()),
+            Some(time) => self.until(tokio::time::sleep(time)).await,
+            None => self.until(std::future::pending()).await,
         }
+    }
+
+    /// Waits for something; tells as soon as the client is gone.
+    pub(super) async fn until(&mut self, done: impl Future<Output = ()>) -> Result<(), Left> {
         let left = async {
             // What is sent meanwhile is the next request, and is kept for its turn.
             while self.buffer.len() < HEAD_MAX_BYTES {
@@ -178,11 +183,11 @@ impl Connection {
                     break;
                 }
             }
-            Left
         };
-        match time {
-            Some(time) => timeout(time, left).await.map_or(Ok(()), Err),
-            None => Err(left.await),
+        tokio::select! {
+            biased;
+            () = left => Err(Left),
+            () = done => Ok(()),
         }
     }
 

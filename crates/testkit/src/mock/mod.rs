@@ -16,7 +16,9 @@ mod script;
 mod server;
 mod shapes;
 
-pub use answer::{Answer, Call, Manner, Refusal, RetryAfter, Say, Stop, Then, Thinking, Tokens, Weave, When};
+pub use answer::{
+    Answer, Call, Hold, Manner, Refusal, RetryAfter, Say, Stop, Then, Thinking, Tokens, Weave, When,
+};
 pub use asked::{Asked, Dialect, ToolResult};
 pub use brains::{FANOUT, by_name, fanout};
 pub use log::{Logged, Outcome};

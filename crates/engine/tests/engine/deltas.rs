@@ -1,0 +1,70 @@
+//! What a model says while it says it: whoever listens hears it one batch later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse_engine::{Delta, DeltaPart, RunHandle};
+use posse_models::scripted::ScriptedAnswer;
+use tokio::sync::broadcast::Receiver;
+use tokio::time::{Instant, advance, timeout};
+
+use crate::tools::Gate;
+use crate::world::World;
+
+/// How long text may wait for more of it.
+const BATCH: Duration = Duration::from_millis(16);
+/// How long nothing else wakes a driver that waits for a model.
+const BEAT: Duration = Duration::from_mins(10);
+const WORDS: &str = "I have begun";
+
+/// A root that speaks once `speak` opens, and whose stream stays open until `end` does.
+fn speaking(speak: &Gate, end: &Gate) -> World {
+    let (speak, end) = (speak.clone(), end.clone());
+    World::new(|_| ScriptedAnswer::text(WORDS))
+        .holding(move |_| Some(speak.clone()))
+        .holding_open(move |_| Some(end.clone()))
+        .with_lease(4 * BEAT)
+        .in_virtual_time()
+}
+
+/// Lets the root speak, and its words come while its stream is open, within a batch.
+async fn assert_heard_in_time(speak: &Gate, deltas: &mut Receiver<Arc<[Delta]>>, handle: &RunHandle) {
+    let said = Instant::now();
+    speak.open();
+    // Both may be due in the same moment, hence twice as long.
+    let batch = timeout(2 * BATCH, deltas.recv()).await.expect("in time").expect("words");
+    assert!(said.elapsed() <= BATCH, "{:?}", said.elapsed());
+    let root = handle.id().root();
+    let words = Delta { agent_id: root, parent_id: None, part: DeltaPart::Text, content: WORDS.to_owned() };
+    assert_eq!(*batch, [words]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_listens_while_a_call_is_open_hears_it_within_a_batch() {
+    let (speak, end) = (Gate::closed(), Gate::closed());
+    let world = speaking(&speak, &end);
+    let process = world.process_that_beats(BEAT);
+    let handle = process.runtime.start(world.spec()).await.expect("started");
+    speak.reached(1).await;
+    // The driver waits meanwhile, and nobody listens.
+    advance(Duration::from_secs(1)).await;
+    let mut deltas = handle.deltas();
+    assert_heard_in_time(&speak, &mut deltas, &handle).await;
+    end.open();
+    world.ended(&handle).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_listened_for_long_hears_it_within_a_batch() {
+    let (speak, end) = (Gate::closed(), Gate::closed());
+    let world = speaking(&speak, &end);
+    let process = world.process_that_beats(BEAT);
+    let handle = process.runtime.start(world.spec()).await.expect("started");
+    let mut deltas = handle.deltas();
+    speak.reached(1).await;
+    // Wherever in a batch the words fall.
+    advance(Duration::from_millis(1_001)).await;
+    assert_heard_in_time(&speak, &mut deltas, &handle).await;
+    end.open();
+    world.ended(&handle).await;
+}
