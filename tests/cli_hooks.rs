@@ -306,5 +306,36 @@ fn hooks_that_cannot_be_are_a_mistake_before_anything_starts() {
             "{done:#?}"
         );
         assert!(done.stdout.is_empty(), "no run began: {done:#?}");
+        let shown = home.posse(&["settings"]).exits(2);
+        assert!(shown.stderr.contains(part), "{shown:#?}");
+        let looked = home.posse(&["doctor"]).exits(1);
+        assert!(looked.stdout.contains("MISSING  settings") && looked.stdout.contains(part), "{looked:#?}");
+    }
+}
+
+#[test]
+fn a_matcher_that_names_nothing_is_a_warning_wherever_hooks_are_looked_at() {
+    for (moment, matcher, warned) in [
+        ("PreToolUse", "Bahs", Some("there is no tool `Bahs`")),
+        ("PostToolUse", "Write | BASH", Some("there is no tool `BASH` (did you mean `bash`?)")),
+        ("SubagentStart", "explorer", Some("there is no definition `explorer` (did you mean `explore`?)")),
+        ("SubagentStop", "mine|explore", None),
+        ("PreToolUse", "Edit|MultiEdit|Write|NotebookEdit|delegate_to_agent|mcp__github__get", None),
+        ("PreToolUse", "Ba.*|x", None),
+    ] {
+        let home = home(&[], moment, &hook(matcher), "exit 0");
+        home.write("../.config/posse/agents/mine.md", "---\ndescription: mine\n---\nDo it.\n");
+        let run = home.posse(&RUN).exits(0).stderr;
+        let settings = home.posse(&["settings"]).exits(0).stderr;
+        let doctor = home.posse(&["doctor"]).exits(0).stdout;
+        for said in [run, settings, doctor] {
+            match warned {
+                Some(warned) => {
+                    let whole = format!("settings.yaml:1: hooks.{moment}: {warned}");
+                    assert_eq!(said.matches(&whole).count(), 1, "{matcher}: {said}");
+                }
+                None => assert!(!said.contains("never hears"), "{matcher}: {said}"),
+            }
+        }
     }
 }

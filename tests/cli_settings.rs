@@ -72,3 +72,33 @@ fn a_run_keeps_its_script_when_it_is_resumed_elsewhere() {
     let output = home.command(&["resume", &run]).current_dir("/").output().expect("it runs");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
 }
+
+#[test]
+fn a_rule_about_a_tool_that_does_not_exist_is_refused_as_a_flag_with_it_is() {
+    const TYPO: &str =
+        "rules:\n  - {pattern: 'read:.env', decision: deny}\n  - {pattern: 'bsh:*', decision: deny}\n";
+    const PROBLEM: &str = "rules: there is no tool `bsh` (did you mean `bash`?)";
+    let home = Home::new();
+    home.write("script.yaml", "- {when: {}, reply: {text: done}}\n");
+    let run = ["run", "--model", "scripted/script.yaml", "do it"];
+    home.write_settings(TYPO);
+    for command in [&run[..], &["settings"]] {
+        let done = home.posse(command).exits(2);
+        assert!(done.stderr.contains("settings.yaml:2: ") && done.stderr.contains(PROBLEM), "{done:#?}");
+    }
+    let looked = home.posse(&["doctor"]).exits(1);
+    assert!(looked.stdout.contains(PROBLEM), "{looked:#?}");
+
+    // A project that is not trusted keeps nobody from working.
+    home.write_settings("");
+    home.write(".posse/settings.yaml", TYPO);
+    let done = home.posse(&run).exits(0);
+    assert!(done.stderr.contains("warning: ") && done.stderr.contains(PROBLEM), "{done:#?}");
+    home.posse(&["trust", "--yes"]).exits(0);
+    assert!(home.posse(&run).exits(2).stderr.contains(PROBLEM));
+
+    std::fs::remove_file(home.project().join(".posse/settings.yaml")).expect("removed");
+    let agents = r#"{"lead": {"prompt": "x", "rules": [{"pattern": "bsh:*", "decision": "deny"}]}}"#;
+    let done = home.posse(&[&run[..3], &["--agents", agents, "do it"]].concat()).exits(2);
+    assert!(done.stderr.contains("lead: rules: there is no tool `bsh`"), "{done:#?}");
+}

@@ -3,10 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use posse::Definitions;
 use posse::hooks::{HOOK_TIMEOUT_DEFAULT, HOOK_TIMEOUT_MAX, HOOKS_MAX, Hook, Matcher};
+use posse::ports::Moment;
+use posse_agent::definition::is_no_tool;
+use posse_domain::nearest::{hint, nearest};
 use posse_domain::permission::protected;
 
+use crate::context::Context;
 use crate::error::CliError;
+use crate::found::Found;
 use crate::settings::Settings;
 use crate::settings::hooks::Hook as Written;
 
@@ -76,6 +82,58 @@ fn is_changeable(word: &str, dir: &Path, root: &Path) -> bool {
     let of_project =
         file.strip_prefix(root).ok().filter(|_| file.is_file() && Path::new(beneath).is_relative());
     of_project.is_some_and(|path| protected(&path.to_string_lossy()).is_none())
+}
+
+/// Names in matchers that no tool or definition has, each as a warning: a hook that is never told of anything looks like
+/// one that agrees.
+pub(crate) fn unheard(settings: &Settings, context: &Context, definitions: &Definitions) -> Vec<String> {
+    let tools = context.tool_names();
+    let of_no_tool = |name: &str| is_no_tool(name, &tools);
+    let of_no_definition = |name: &str| {
+        let known = || definitions.names();
+        let near = || hint(nearest(name, known()));
+        (!known().any(|known| known == name)).then(|| format!("there is no definition `{name}`{}", near()))
+    };
+    let mut warnings = Vec::new();
+    for Written { moment, matcher, origin, .. } in &settings.hooks {
+        let Ok(matcher) = Matcher::parse(matcher.as_deref()) else { continue };
+        let problems = matcher.names().iter().filter_map(|name| match is_about_tools(*moment) {
+            true => of_no_tool(name),
+            false => of_no_definition(name),
+        });
+        for problem in problems {
+            let moment = moment.name();
+            let warning =
+                format!("warning: {origin}: hooks.{moment}: {problem}, so the hook never hears of it");
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+    }
+    warnings
+}
+
+/// The same for whoever starts no run. Definitions are looked for only if a matcher may name one.
+pub(crate) fn unheard_in(
+    dir: &Path,
+    settings: &Settings,
+    context: &Context,
+) -> Result<Vec<String>, CliError> {
+    let about_definitions = |hook: &Written| !is_about_tools(hook.moment) && hook.matcher.is_some();
+    let definitions = if settings.hooks.iter().any(about_definitions) {
+        Definitions::builtin_and(Found::load(dir, None, context)?.and_given(&[]))
+    } else {
+        Definitions::builtin()
+    };
+    Ok(unheard(settings, context, &definitions))
+}
+
+/// Whether a matcher of this moment names tools, and not definitions.
+fn is_about_tools(moment: Moment) -> bool {
+    match moment {
+        Moment::PreToolUse | Moment::PostToolUse => true,
+        Moment::SubagentStart | Moment::SubagentStop => false,
+    }
 }
 
 /// The words of a command, with what a shell puts between and around them left out.

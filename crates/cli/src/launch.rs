@@ -21,8 +21,10 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::found::{Called, Found, folders_outside};
 use crate::given;
+use crate::hooks;
 use crate::limit::Limit;
 use crate::models;
+use crate::output::note;
 use crate::own_files;
 use crate::permissions::PermissionArgs;
 use crate::settings::{Origin, Settings, Sourced};
@@ -139,6 +141,9 @@ impl Launch {
         }
         let base_url = models::given(&settings, context)?;
         let known = Definitions::builtin_and(found.and_given(&definitions));
+        for line in hooks::unheard(&settings, context, &known) {
+            note(&line);
+        }
         let root = definition.as_deref().unwrap_or(DEFAULT_ROOT);
         let root = known.find(root).map_err(|unknown| CliError::usage(format!("--agent: {unknown}")))?;
         let skill = called.as_ref().map(|called| &called.skill);
@@ -365,7 +370,7 @@ fn note_ceiling(max_depth: Option<&(String, u32)>, ceiling: Option<&Sourced<u32>
         ceiling.map_or(posse_domain::budget::DEFAULT_MAX_ORCHESTRATION_DEPTH, |ceiling| ceiling.value);
     if let Some((said, depth)) = max_depth.filter(|(_, depth)| *depth > binding) {
         let place = ceiling.map(|ceiling| format!(" ({})", ceiling.origin)).unwrap_or_default();
-        crate::output::note(&format!(
+        note(&format!(
             "note: {said} {depth} is more than agent.max_orchestration_depth allows{place}: {binding} counts"
         ));
     }

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use posse::{Decision, Pattern, Rule};
-use posse_domain::permission::NETWORK;
+use posse_agent::definition::about_no_tool;
 
 use crate::error::CliError;
 
@@ -23,14 +23,8 @@ impl PermissionArgs {
     pub(crate) fn are_about(&self, tools: &[&'static str]) -> Result<(), CliError> {
         let ruled = self.rules.iter().map(|rule| (flag_of(rule.decision), &rule.pattern));
         for (flag, pattern) in self.allow.iter().map(|pattern| ("--allow", pattern)).chain(ruled) {
-            let tool = pattern.as_str().split(':').next().unwrap_or_default();
-            // Tools of other servers have two names, and are known only once they run.
-            let known = tool == "*" || tool == NETWORK || tool.contains("__") || tools.contains(&tool);
-            if !known {
-                let all = tools.iter().copied().chain([NETWORK]);
-                let near = posse_agent::definition::nearest(&tool.to_ascii_lowercase(), all);
-                let meant = near.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
-                return Err(CliError::usage(format!("{flag}: there is no tool `{tool}`{meant}")));
+            if let Some(problem) = about_no_tool(pattern, tools) {
+                return Err(CliError::usage(format!("{flag}: {problem}")));
             }
         }
         Ok(())

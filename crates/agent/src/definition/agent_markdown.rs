@@ -12,6 +12,7 @@ use super::notes::{Notes, quoted};
 use super::permission;
 use super::reading::{Loaded, Reading, Role};
 use super::tool_list::{self, EVERY, ToolList};
+use super::tool_names::about_no_tool;
 
 /// Tools that change nothing, for `permissionMode: plan`.
 const PLAN_TOOLS: [&str; 8] = ["read", "glob", "grep", "list", "webfetch", "websearch", "todo", "skill"];
@@ -262,18 +263,23 @@ fn mode(field: Option<Field>, notes: &mut Notes<'_>) -> Mode {
     }
 }
 
-/// Rules in our own spelling, and what holds where none matches: a rule that cannot be read must not widen anything,
-/// so with one everything is asked about.
+/// Rules in our own spelling, and what holds where none matches: a rule that cannot be read or is about no tool must not
+/// widen anything, so with one everything is asked about.
 fn rules(fields: &mut Fields, reading: &Reading<'_>, notes: &mut Notes<'_>) -> (Vec<Rule>, Decision) {
     let Some(field) = fields.take("rules") else { return (Vec::new(), reading.default) };
-    match serde_json::from_value(field.node.into_json()) {
-        Ok(rules) => (rules, reading.default),
+    let (rules, problem, fix) = match serde_json::from_value::<Vec<Rule>>(field.node.into_json()) {
+        Ok(rules) => match rules.iter().find_map(|rule| about_no_tool(&rule.pattern, reading.known_tools)) {
+            None => return (rules, reading.default),
+            Some(problem) => (rules, problem, "name a tool that is there"),
+        },
         Err(error) => {
-            let fix = "write a list of `{pattern: \"bash:git push*\", decision: deny}`; until then every use of a tool asks";
-            notes.problem(field.line, format!("rules: {error}"), fix);
-            (Vec::new(), reading.default.min(Decision::Ask))
+            let fix = "write a list of `{pattern: \"bash:git push*\", decision: deny}`";
+            (Vec::new(), error.to_string(), fix)
         }
-    }
+    };
+    let fix = format!("{fix}; until then every use of a tool asks");
+    notes.problem(field.line, format!("rules: {problem}"), &fix);
+    (rules, reading.default.min(Decision::Ask))
 }
 
 #[cfg(test)]

@@ -41,4 +41,4 @@ pub use render::render;
 pub use schema::{agent_schema, skill_schema, yaml_skill_schema};
 pub use skill_file::{read_skill, read_yaml_skill};
 pub use system_prompt::{first_message, handover, retry_note, system_prompt};
-pub use tool_names::spelled_elsewhere;
+pub use tool_names::{about_no_tool, is_no_tool, spelled_elsewhere};

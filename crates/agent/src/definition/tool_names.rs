@@ -1,6 +1,7 @@
 //! The names that other tools have for what an agent can do, and ours for the same.
 
 use posse_domain::nearest::{hint, nearest};
+use posse_domain::permission::{NETWORK, Pattern};
 
 /// What a foreign name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl Named {
 const NAMES: &[Named] = &[
     Named {
         ours: "read",
-        spelled: &["Read"],
+        spelled: &["Read", "NotebookRead"],
         others: &[
             "readfile",
             "readfiles",
@@ -44,7 +45,6 @@ const NAMES: &[Named] = &[
             "viewfile",
             "cat",
             "openfile",
-            "notebookread",
         ],
     },
     Named {
@@ -78,12 +78,11 @@ const NAMES: &[Named] = &[
     },
     Named {
         ours: "edit",
-        spelled: &["Edit", "MultiEdit"],
+        spelled: &["Edit", "MultiEdit", "NotebookEdit"],
         others: &[
             "editfile",
             "editfiles",
             "fileedit",
-            "notebookedit",
             "patch",
             "applypatch",
             "applydiff",
@@ -142,8 +141,8 @@ const NAMES: &[Named] = &[
     },
     Named {
         ours: "skill",
-        spelled: &["Skill"],
-        others: &["skills", "slashcommand", "useskill", "activateskill"],
+        spelled: &["Skill", "SlashCommand"],
+        others: &["skills", "useskill", "activateskill"],
     },
     Named {
         ours: "task",
@@ -215,8 +214,7 @@ pub(super) fn tool<'a>(name: &str, known: &[&'a str]) -> ToolName<'a> {
     if let Some(rest) = name.strip_prefix("mcp__") {
         return exact(rest).map_or(ToolName::Mcp, ToolName::Known);
     }
-    let plain: String =
-        name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).map(|c| c.to_ascii_lowercase()).collect();
+    let plain = plain(name);
     let own = known.iter().copied().find(|tool| plain_eq(tool, &plain));
     let mapped = || {
         let named = NAMES.iter().find(|named| named.is_called(&plain))?;
@@ -235,6 +233,11 @@ fn is_named_here(plain: &str) -> bool {
         || NAMES.iter().any(|named| plain_eq(named.ours, plain) || named.is_called(plain))
 }
 
+/// A name in small letters, without what others put between its words.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).map(|c| c.to_ascii_lowercase()).collect()
+}
+
 fn plain_eq(name: &str, plain: &str) -> bool {
     name.bytes().filter(|b| *b != b'_').map(|b| b.to_ascii_lowercase()).eq(plain.bytes())
 }
@@ -243,6 +246,33 @@ fn plain_eq(name: &str, plain: &str) -> bool {
 pub(super) fn unknown(name: &str, known: &[&str]) -> String {
     let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
     format!("there is no tool {name:?}{}", hint(nearest(&name, known.iter().copied())))
+}
+
+/// What is wrong with a pattern that is about no tool: a rule with it would protect nothing.
+pub fn about_no_tool(pattern: &Pattern, known: &[&str]) -> Option<String> {
+    let tool = pattern.as_str().split(':').next().unwrap_or_default();
+    let is_one = tool == "*" || tool == NETWORK || is_of_server(tool) || known.contains(&tool);
+    let near = || nearest(tool, known.iter().copied().chain([NETWORK]));
+    (!is_one).then(|| format!("there is no tool `{tool}`{}", hint(near())))
+}
+
+/// What is wrong with a name that no call is known by, neither here nor to scripts that were written for Claude Code.
+/// Nothing is wrong with that of a tool that is only elsewhere: there is nothing to hear of.
+pub fn is_no_tool(name: &str, known: &[&str]) -> Option<String> {
+    let is_one = known.iter().any(|ours| *ours == name || spelled_elsewhere(ours).contains(&name));
+    if is_one || is_of_server(name) || NOT_HERE.contains(&plain(name).as_str()) {
+        return None;
+    }
+    let near = match tool(name, known) {
+        ToolName::Known(ours) => Some(ours),
+        _ => nearest(name, known.iter().copied()),
+    };
+    Some(format!("there is no tool `{name}`{}", hint(near)))
+}
+
+/// Tools of other servers have two names, and are known only once they run.
+fn is_of_server(tool: &str) -> bool {
+    tool.contains("__")
 }
 
 #[cfg(test)]
@@ -269,6 +299,18 @@ mod tests {
         ] {
             assert_eq!(tool(name, KNOWN), ToolName::Known(ours), "{name}");
         }
+    }
+
+    #[test]
+    fn a_name_that_no_call_is_known_by_is_told_with_the_one_that_was_meant() {
+        for name in ["bash", "Bash", "NotebookEdit", "AskUserQuestion", "KillShell", "mcp__github__list"] {
+            assert_eq!(is_no_tool(name, KNOWN), None);
+        }
+        for (name, meant) in [("BASH", "bash"), ("shell", "bash"), ("raed", "read"), ("Greb", "grep")] {
+            let problem = format!("there is no tool `{name}` (did you mean `{meant}`?)");
+            assert_eq!(is_no_tool(name, KNOWN), Some(problem));
+        }
+        assert_eq!(is_no_tool("Write", KNOWN), Some("there is no tool `Write`".to_owned()));
     }
 
     #[test]

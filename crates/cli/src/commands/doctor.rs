@@ -17,8 +17,8 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::runtime;
-use crate::settings::Settings;
 use crate::settings::project::ProjectFile;
+use crate::settings::{Resolved, Settings};
 
 /// The oldest git that merges in the way workspaces need.
 const GIT_NEEDED: (u32, u32) = (2, 45);
@@ -117,8 +117,9 @@ impl Report {
         checks.push(git(version_of_git().as_deref()));
         checks.push(Row::ok("sqlite", posse::sqlite_version()));
         checks.push(state(context));
-        checks.push(settings(environment));
+        checks.push(settings(context));
         checks.extend(project_settings(context));
+        checks.extend(hooks(context));
         checks.push(models::providers(&resolved, environment));
         checks.push(models::prices(&resolved, environment));
         checks.push(search(environment));
@@ -323,11 +324,11 @@ fn writable(dir: &Path) -> bool {
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-fn settings(environment: &Environment) -> Row {
-    let name = "settings";
+fn settings(context: &Context) -> Row {
+    let (name, environment) = ("settings", &context.environment);
     let file = environment.settings_file.as_ref();
     let shown = file.map_or_else(|| "the file".to_owned(), |file| file.display().to_string());
-    match Settings::own(environment) {
+    match Settings::own(environment).and_then(|own| own.check(context)) {
         Err(error) => Row::short(name, Status::Missing, error.message(), "mend or remove the file"),
         Ok(_) if file.is_some_and(|file| file.exists()) => Row::ok(name, shown),
         Ok(_) => Row::ok(name, format!("defaults ({shown} is not there)")),
@@ -337,13 +338,14 @@ fn settings(environment: &Environment) -> Row {
 /// What is here of a project's settings, if anything.
 fn project_settings(context: &Context) -> Vec<Row> {
     let name = "project";
-    let row = |file: &ProjectFile| match &file.said {
-        Err(error) if file.is_trusted() => {
+    let row = |file: &ProjectFile| match file.said.clone().map(|said| said.check(context)) {
+        Err(error) | Ok(Err(error)) if file.is_trusted() => {
             Row::short(name, Status::Missing, error.message(), "mend or remove the file")
         }
         Err(error) => Row::short(name, Status::Note, error.message(), "its settings are ignored"),
-        Ok(_) if file.is_trusted() => Row::ok(name, format!("{} (trusted)", file.path.display())),
-        Ok(_) => Row::short(
+        Ok(Err(error)) => Row::short(name, Status::Note, error.message(), "that part of it does nothing"),
+        Ok(Ok(())) if file.is_trusted() => Row::ok(name, format!("{} (trusted)", file.path.display())),
+        Ok(Ok(())) => Row::short(
             name,
             Status::Note,
             format!("{} may only narrow", file.path.display()),
@@ -354,6 +356,16 @@ fn project_settings(context: &Context) -> Vec<Row> {
         Err(error) => vec![Row::short(name, Status::Missing, error.message(), "mend or remove the file")],
         Ok(files) => files.iter().map(row).collect(),
     }
+}
+
+/// Hooks that are never told of anything, if there are any; settings that cannot be used have a line of their own.
+fn hooks(context: &Context) -> Option<Row> {
+    let cwd = &context.environment.cwd;
+    let resolved = Resolved::of(context, cwd).ok()?;
+    let unheard = crate::hooks::unheard_in(cwd, &resolved.settings, context).ok()?;
+    let value = unheard.iter().map(|line| line.trim_start_matches("warning: ")).collect::<Vec<_>>();
+    let remedy = "write the matcher as `posse settings` and docs/hooks.md spell tools";
+    (!value.is_empty()).then(|| Row::short("hooks", Status::Note, value.join("; "), remedy))
 }
 
 /// Names only: a value would end up in somebody's bug report.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::hooks;
 use crate::models::usual_proxy;
 use crate::output::{Output, note};
 use crate::settings::entries::{Entry, without_secrets};
@@ -97,7 +98,8 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
     if !dir.is_dir() {
         return Err(CliError::usage(format!("{}: is not a directory", dir.display())));
     }
-    let resolved = Resolved::of(context, &dir)?;
+    let mut resolved = Resolved::of(context, &dir)?;
+    resolved.notes.extend(hooks::unheard_in(&dir, &resolved.settings, context)?);
     let report = Report {
         version: 1,
         user_file: context.environment.settings_file.as_deref(),

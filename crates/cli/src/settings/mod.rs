@@ -3,6 +3,7 @@
 //!
 //! Every value keeps where it came from, so that an error can say which of these places to look at.
 
+mod check;
 pub(crate) mod entries;
 mod file;
 pub(crate) mod hooks;
@@ -148,6 +149,8 @@ impl Resolved {
         let (variables, file) = own(&context.environment)?;
         let project = ProjectFile::find(context, dir)?;
         let (settings, mut notes) = project::put_between(&project, variables.clone(), file.clone())?;
+        settings.check(context)?;
+        notes.extend(check::project_rules(&settings.project_rules, &project, context)?);
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         let dirs = places::project_dirs(&dir, context.environment.home.as_deref());
         notes.extend(crate::hooks::warnings(&settings.hooks, &dir, dirs.last().unwrap_or(&dir)));

@@ -43,6 +43,14 @@ impl Matcher {
         })
     }
 
+    /// The whole names that it is about; none if it is about all or is an expression.
+    pub fn names(&self) -> &[String] {
+        match &self.0 {
+            Kind::Names(names) => names,
+            Kind::All | Kind::Regex(_) => &[],
+        }
+    }
+
     /// Whether it is about the tool or definition of this name.
     pub fn matches(&self, name: &str) -> bool {
         let one = |name: &str| match &self.0 {

@@ -355,6 +355,11 @@ fn a_rule_that_cannot_be_read_makes_everything_ask() {
     assert_eq!((rules(&good).as_str(), good.default), ("bash:git push* -> deny", Decision::Allow));
     let bad = one(&with("rules: {bash: deny}"));
     assert_eq!((bad.rules.len(), bad.default), (0, Decision::Ask));
+    let text = with("rules:\n  - {pattern: 'read:.env', decision: deny}\n  - {pattern: bsh, decision: deny}");
+    let typo = one(&text);
+    assert_eq!((rules(&typo).as_str(), typo.default), ("read:.env -> deny; bsh -> deny", Decision::Ask));
+    let told = warnings(&text);
+    assert!(told[0].contains("rules: there is no tool `bsh` (did you mean `bash`?)"), "{told:?}");
 }
 
 #[test]

@@ -154,6 +154,10 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "agents.json:1: a: rules: `bash:` is not a permission pattern",
         ),
         (
+            "{\"a\": {\"prompt\": \"x\", \"rules\": [\n{\"pattern\": \"wrte:src/**\", \"decision\": \"deny\"}]}}",
+            "agents.json:1: a: rules: there is no tool `wrte` (did you mean `write`?)",
+        ),
+        (
             "{\"a\": {\"prompt\": \"x\", \"rules\": [{\"pattern\": \"read\", \"when\": 1}]}}",
             "agents.json:1: a: rules: unknown field `when`",
         ),
