@@ -142,6 +142,54 @@ esac
 }
 
 #[test]
+fn a_hook_that_breaks_down_is_passed_over_and_seen_once_in_a_run() {
+    let calls = [bash("echo x"), bash("echo y")];
+    for (moment, code) in [("PreToolUse", 3), ("PostToolUse", 127)] {
+        let text = format!("echo 'jq: parse error' >&2; exit {code}");
+        let done = home(&calls, moment, &hook("Bash"), &text).posse(&RUN).exits(0);
+        assert!(results(&done).iter().all(|(ok, _)| *ok), "{done:#?}");
+        let failed = format!("settings.yaml:1 ({moment}) failed and was passed over: exit code {code}");
+        assert_eq!(done.stderr.matches(&failed).count(), 1, "{}", done.stderr);
+        assert!(done.stderr.contains("jq: parse error"), "{}", done.stderr);
+    }
+    let fine = home(&calls, "PreToolUse", &hook("Bash"), "exit 0").posse(&RUN).exits(0);
+    assert!(!fine.stderr.contains("passed over"), "{}", fine.stderr);
+}
+
+#[test]
+fn a_hook_for_task_hears_of_every_way_to_start_a_sub_agent() {
+    let skill = |name: &str, more: &str| {
+        (
+            format!(".posse/skills/{name}/SKILL.md"),
+            format!("---\nname: {name}\ndescription: d\n{more}---\nDo it.\n"),
+        )
+    };
+    let task = json!({"subagent_type": "explore", "description": "look around", "prompt": "look"});
+    let calls = [
+        ("skill", json!({"name": "inline"})),
+        ("task", task),
+        ("skill", json!({"name": "Forked", "arguments": "x"})),
+        ("delegate_to_agent", json!({"skill_name": "forked", "task": "go"})),
+    ];
+    let text = "case $(cat) in *'\"tool_name\":\"Task\"'*'\"prompt\":'*) echo 'a task' >&2 ;;\n\
+                *'\"tool_name\":\"Skill\"'*) echo 'a skill' >&2 ;; esac; exit 2";
+    for matcher in ["Task", "Agent", "task", "^Ta.k$"] {
+        let home = home(&calls, "PreToolUse", &hook(matcher), text);
+        for (path, text) in [skill("inline", ""), skill("forked", "context: fork\n")] {
+            home.write(&path, &text);
+        }
+        let done = home.posse(&RUN).exits(0);
+        let results = results(&done);
+        assert!(results[0].0, "one that is taken in starts nobody: {results:?}");
+        for (at, said) in [(1, "a task"), (2, "a skill")] {
+            assert!(!results[at].0 && results[at].1.contains(said), "{matcher}: {results:?}");
+        }
+        assert!(results[3].1.contains("a task"), "{matcher}: {results:?}");
+        assert!(events(&done, "agent.subagent_created").is_empty());
+    }
+}
+
+#[test]
 fn a_hook_that_takes_too_long_or_is_not_there_denies() {
     let text = "(setsid sleep 7351.41 &); sleep 600";
     let mut slow = hook("bash");

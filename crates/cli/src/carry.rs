@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use posse::hooks::HookFailures;
 use posse::{Delta, Finished, Posse, RunHandle, RunId};
 
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -41,6 +42,8 @@ async fn carry(
     let mut events = posse.events(run, if view.needs_past() { 0 } else { known });
     let mut deltas = view.hears().then(|| handle.deltas());
     let mut given_up = Box::pin(handle.ended());
+    let mut failing = posse.hook_failures();
+    let mut failed = 0;
     let mut left = false;
     let mut cancelling = None;
     let mut posted = true;
@@ -95,9 +98,11 @@ async fn carry(
                 Some(said) => view.hear(&said),
                 None => deltas = None,
             },
+            () = changed(failing.as_mut(), failed) => failed = tell_failed(failing.as_ref(), failed, run, view),
             () = view.due() => view.draw(),
         }
     }
+    tell_failed(failing.as_ref(), failed, run, view);
     asking.withdraw(view);
     if !left {
         given_up.await?;
@@ -123,6 +128,24 @@ async fn heard(deltas: Option<&mut broadcast::Receiver<Arc<[Delta]>>>) -> Option
             Err(RecvError::Closed) => return None,
         }
     }
+}
+
+/// Waits until more hooks have failed than are told.
+async fn changed(failing: Option<&mut HookFailures>, told: usize) {
+    let Some(failing) = failing else { return std::future::pending().await };
+    if failing.wait_for(|failed| failed.len() > told).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Tells which hooks of the run have failed since; gives how many are told.
+fn tell_failed(failing: Option<&HookFailures>, told: usize, run: &RunId, view: &mut View) -> usize {
+    let Some(failing) = failing else { return told };
+    let failed = failing.borrow().clone();
+    for failed in failed.iter().skip(told).filter(|failed| failed.run == *run) {
+        view.note(&format!("warning: {}", failed.text));
+    }
+    failed.len()
 }
 
 /// What the future gives; without one, nothing for ever.

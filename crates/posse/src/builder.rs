@@ -269,11 +269,11 @@ impl PosseBuilder {
             hands.views = Arc::new(workspaces.clone());
         }
         let commands = self.command_hooks;
-        let hooks = self.hooks.or_else(|| {
-            // Without hooks there is nobody to ask whether they want to hear of anything.
-            let hooks = (!commands.is_empty()).then(|| CommandHooks::new(hands.clone(), commands));
-            hooks.map(|hooks| Arc::new(hooks) as Arc<dyn Hooks>)
-        });
+        // Without hooks there is nobody to ask whether they want to hear of anything.
+        let own = self.hooks.is_none() && !commands.is_empty();
+        let own = own.then(|| CommandHooks::new(hands.clone(), commands));
+        let failures = own.as_ref().map(CommandHooks::failures);
+        let hooks = self.hooks.or_else(|| Some(Arc::new(own?) as Arc<dyn Hooks>));
         let mut tools = posse_tools::builtin(hands);
         for tool in self.tools {
             tools.retain(|known| known.name != tool.name);
@@ -284,6 +284,6 @@ impl PosseBuilder {
         let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
         let workspaces = workspaces.map(|all| Arc::new(all) as Arc<dyn posse_engine::ports::Workspaces>);
         let parts = Parts { store, models, tools, system, workspaces, hooks, faults: self.faults };
-        Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared, files, replays))
+        Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared, files, replays).hooked(failures))
     }
 }

@@ -126,6 +126,7 @@ pub struct Posse {
     files: Option<posse_host::workspace::Workspaces>,
     /// Where the files of replays are laid out.
     replays: Option<replaying::ReplayHome>,
+    hook_failures: Option<hooks::HookFailures>,
 }
 
 impl Posse {
@@ -141,7 +142,16 @@ impl Posse {
         files: Option<posse_host::workspace::Workspaces>,
         replays: Option<replaying::ReplayHome>,
     ) -> Self {
-        Self { store: runtime.store().clone(), runtime, tenant, tools, files, replays }
+        Self { store: runtime.store().clone(), runtime, tenant, tools, files, replays, hook_failures: None }
+    }
+
+    fn hooked(self, hook_failures: Option<hooks::HookFailures>) -> Self {
+        Self { hook_failures, ..self }
+    }
+
+    /// What of the [command hooks](PosseBuilder::command_hooks) fails while runs are carried; none without such hooks.
+    pub fn hook_failures(&self) -> Option<hooks::HookFailures> {
+        self.hook_failures.clone()
     }
 
     /// Starts a run; returns once its beginning is durable. With a model `replay/<run>` or `replay/<bundle>` a recorded

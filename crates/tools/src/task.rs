@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::input::{Check, parse};
 use crate::spec::spec;
 
-const NAME: &str = "task";
+pub(crate) const NAME: &str = "task";
 const TEXT: &str = include_str!("task.md");
 
 /// Longest prompt, and longest further context.

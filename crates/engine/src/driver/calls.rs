@@ -19,6 +19,7 @@ use super::asking::{Admission, consented};
 use super::effects::{Effect, Limit};
 use super::place::Place;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
+use super::skills::TASK;
 use crate::ports::{
     CallContext, EffectTool, Handler, Prepared, Recovered, ToolFailure, ToolOutput, ToolResult,
     WORKSPACE_SHOWN_AT,
@@ -132,7 +133,7 @@ impl Driver {
         }
         // The right to spawn has codes of its own, the same whether or not the tool was offered.
         if tool.class == EffectClass::Delegate && !agent.authority.grant().covers(tool.name) {
-            if ["task", DELEGATE_TO_AGENT].contains(&tool.name) {
+            if [TASK, DELEGATE_TO_AGENT].contains(&tool.name) {
                 return Ok(Admission::Goes);
             }
             let text = "this agent may not have children, so it has no tasks".to_owned();

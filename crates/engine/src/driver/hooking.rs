@@ -24,6 +24,7 @@ use super::calls::Answer;
 use super::effects::{Effect, Input};
 use super::place::Place;
 use super::session::{CallInFlight, CallStage, SeenDuringCall, Start};
+use super::skills::TASK;
 use crate::integrate::Fact;
 use crate::ports::{
     CallContext, HookAnswer, HookCall, HookedCall, Moment, Reach, StopSignal, ToolFailure, Urgency,
@@ -75,10 +76,20 @@ impl Driver {
         self.rt.parts.hooks.as_ref().is_some_and(|hooks| hooks.wants(moment, about))
     }
 
+    /// Whether hooks want to hear of a call. Every way to start a sub-agent is heard of as `task` too.
+    fn wants_call(&self, moment: Moment, id: &AgentId, call: &ToolCall) -> bool {
+        self.wants(moment, &call.name) || self.wants(moment, TASK) && self.starts_child(id, call)
+    }
+
+    fn hooked_call(&self, id: &AgentId, call: &ToolCall, output: Option<String>) -> HookedCall {
+        let spawns = self.starts_child(id, call);
+        HookedCall { id: call.id.clone(), tool: call.name.clone(), input: call.input.clone(), output, spawns }
+    }
+
     /// Lets a call wait for the hooks that hear of it first; whether it does. Those of a call that a person was asked
     /// about have answered.
     pub(super) fn waits_for_hooks(&mut self, id: &AgentId, call: &ToolCall) -> bool {
-        if !self.wants(Moment::PreToolUse, &call.name) || !call.input.is_object() {
+        if !self.wants_call(Moment::PreToolUse, id, call) || !call.input.is_object() {
             return false;
         }
         let Some(class) = self.tool(&call.name).map(|tool| tool.class) else { return false };
@@ -110,18 +121,17 @@ impl Driver {
             }
         }
         let call = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id));
-        let Some(call) = call.map(|call| hooked_call(call, None)) else { return };
+        let Some(call) = call.map(|call| self.hooked_call(id, call, None)) else { return };
         self.tell_hooks(id, About::Before(call_id.clone()), Some(call), None);
     }
 
     /// The call whose result hooks want to hear of: one that went well, of an agent that goes on.
     pub(super) fn heard_after(&self, id: &AgentId, answer: &Answer<'_>) -> Option<HookedCall> {
         let output = answer.result.as_ref().ok()?;
-        if !self.wants(Moment::PostToolUse, answer.tool) {
-            return None;
-        }
         let session = self.sessions.get(id).filter(|session| session.ending.is_none())?;
-        Some(hooked_call(session.machine.call_of(answer.call_id)?, Some(output.text.clone())))
+        let call = session.machine.call_of(answer.call_id)?;
+        let wanted = self.wants_call(Moment::PostToolUse, id, call);
+        wanted.then(|| self.hooked_call(id, call, Some(output.text.clone())))
     }
 
     /// Tells the hooks of a result that is in the journal. The call keeps its place, and its files, until they answer.
@@ -374,13 +384,14 @@ impl Driver {
             return;
         }
         let Some(session) = self.sessions.get(id) else { return };
-        let unread = session.machine.unread_results().into_iter().filter(|(_, result)| result.ok);
+        let unread = session
+            .machine
+            .unread_results()
+            .into_iter()
+            .filter(|(call, result)| result.ok && self.wants_call(Moment::PostToolUse, id, call));
         let unread: Vec<HookedCall> =
-            unread.map(|(call, result)| hooked_call(call, Some(result.text.to_string()))).collect();
+            unread.map(|(call, result)| self.hooked_call(id, call, Some(result.text.to_string()))).collect();
         for call in unread {
-            if !self.wants(Moment::PostToolUse, &call.tool) {
-                continue;
-            }
             let call_id = call.id.clone();
             self.tell_after(id, call);
             let Some(session) = self.sessions.get_mut(id) else { return };
@@ -391,10 +402,6 @@ impl Driver {
             }
         }
     }
-}
-
-fn hooked_call(call: &ToolCall, output: Option<String>) -> HookedCall {
-    HookedCall { id: call.id.clone(), tool: call.name.clone(), input: call.input.clone(), output }
 }
 
 /// Why hooks object, where a person cannot be asked.

@@ -18,11 +18,14 @@ use posse_domain::skill::Skill;
 use super::Driver;
 use super::calls::OUTPUT_MAX_BYTES;
 use super::delegate::{Ended, refused};
-use crate::ports::{SkillDir, SkillDirs, ToolFailure, ToolOutput, ToolResult};
+use crate::ports::{EngineRequest, Handler, SkillDir, SkillDirs, ToolFailure, ToolOutput, ToolResult};
 use crate::skill_report::{delegated, parts};
 
 /// What a forked skill is told to do where nothing is said.
 const NO_ARGUMENTS: &str = "Carry out the skill.";
+
+/// The tool that starts sub-agents, and nothing else.
+pub(super) const TASK: &str = "task";
 
 /// What all agents of one kind with the same tools are told of skills.
 #[derive(Debug, Default)]
@@ -74,6 +77,23 @@ impl Driver {
                 let text = inline(skill, arguments, reads);
                 self.answer(id, &call.id, &call.name, Ok(ToolOutput::text(text)));
             }
+        }
+    }
+
+    /// Whether a call starts a sub-agent, if it is let.
+    pub(super) fn starts_child(&self, id: &AgentId, call: &ToolCall) -> bool {
+        match call.name.as_str() {
+            TASK | DELEGATE_TO_AGENT => true,
+            SKILL_TOOL => match self.tool(SKILL_TOOL).map(|tool| &tool.handler) {
+                Some(Handler::Request(handler)) => match handler.request(call.input.clone()) {
+                    Ok(EngineRequest::Skill { name, .. }) => {
+                        self.loadable(id, &name).is_ok_and(|skill| skill.fork)
+                    }
+                    _ => false,
+                },
+                _ => false,
+            },
+            _ => false,
         }
     }
 

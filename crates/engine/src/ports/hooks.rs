@@ -81,6 +81,8 @@ pub struct HookedCall {
     pub input: Value,
     /// What came of it, after the call.
     pub output: Option<String>,
+    /// Whether it starts a sub-agent, by whichever tool: whoever wants to hear of `task` hears of it too.
+    pub spawns: bool,
 }
 
 /// What the hooks said.
@@ -97,8 +99,8 @@ pub enum HookAnswer {
 
 /// A person's hooks.
 pub trait Hooks: Send + Sync + 'static {
-    /// Whether anybody wants to hear of it: `about` is the tool's name, or the sub-agent's definition. Asked before
-    /// anything is done for it, on a hot path.
+    /// Whether anybody wants to hear of it: `about` is the tool's name, or the sub-agent's definition. Of a call that
+    /// starts a sub-agent it is asked as `task` too. Asked before anything is done for it, on a hot path.
     fn wants(&self, moment: Moment, about: &str) -> bool;
 
     /// Tells whoever wants to hear, and waits for what they say; bounded in time, and ended early by the call's stop

@@ -76,6 +76,7 @@ mod tests {
             ("Edit | Write", "write"),
             ("Task", "task"),
             ("Agent", "task"),
+            ("delegate_to_agent", "delegate_to_agent"),
             ("*", "anything"),
             ("", "anything"),
             (".*", "anything"),

@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use posse_domain::id::RunId;
 use posse_domain::permission::still_protected;
 use posse_engine::ports::{HookAnswer, HookCall, Hooks, Moment, Reach, Urgency};
 use posse_host::process::OutputLimits;
 use posse_host::sandbox::{BoxedCommand, Ended, Exit};
+use tokio::sync::watch;
 
 pub use self::matcher::Matcher;
 use self::said::Said;
@@ -31,6 +33,8 @@ pub const HOOK_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 pub const HOOK_TIMEOUT_MAX: Duration = Duration::from_mins(10);
 /// Most hooks of one process.
 pub const HOOKS_MAX: usize = 256;
+/// Most failures that a process remembers.
+const FAILURES_MAX: usize = 1_000;
 /// Most bytes of an answer; a longer one is none.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
 /// Most bytes of standard error that are kept, for a reason.
@@ -55,16 +59,36 @@ pub struct Hook {
     pub origin: String,
 }
 
+/// A hook that failed by itself, so that what it heard of went on without its word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookFailed {
+    /// The run.
+    pub run: RunId,
+    /// Which hook, by its place.
+    number: usize,
+    /// What happened, for people.
+    pub text: String,
+}
+
+/// What of a process's hooks failed, each hook once in a run, in order.
+pub type HookFailures = watch::Receiver<Vec<HookFailed>>;
+
 /// Hooks that are commands.
 pub struct CommandHooks {
     hands: Hands,
     hooks: Arc<[Hook]>,
+    failures: Arc<watch::Sender<Vec<HookFailed>>>,
 }
 
 impl CommandHooks {
     /// Runs these with the hands that tools have.
     pub fn new(hands: Hands, hooks: impl IntoIterator<Item = Hook>) -> Self {
-        Self { hands, hooks: hooks.into_iter().take(HOOKS_MAX).collect() }
+        Self { hands, hooks: hooks.into_iter().take(HOOKS_MAX).collect(), failures: Arc::default() }
+    }
+
+    /// What fails of them: nothing stops for it, so somebody should say it.
+    pub fn failures(&self) -> HookFailures {
+        self.failures.subscribe()
     }
 }
 
@@ -78,13 +102,20 @@ impl Hooks for CommandHooks {
     }
 
     fn tell(&self, call: HookCall) -> BoxFuture<'static, HookAnswer> {
-        let (hands, hooks) = (self.hands.clone(), self.hooks.clone());
+        let (hands, hooks, failures) = (self.hands.clone(), self.hooks.clone(), self.failures.clone());
         Box::pin(async move {
             let about = call.call.as_ref().map_or(&call.definition, |hooked| &hooked.tool);
+            let spawns = call.call.as_ref().is_some_and(|hooked| hooked.spawns);
+            let hears = |hook: &Hook| {
+                hears(hook, call.moment, about) || spawns && hears(hook, call.moment, crate::task::NAME)
+            };
             let mut asked = None;
-            for (number, hook) in hooks.iter().enumerate().filter(|(_, hook)| hears(hook, call.moment, about))
-            {
-                match answer(hook, &call, said(&hands, hook, number, &call).await) {
+            for (number, hook) in hooks.iter().enumerate().filter(|(_, hook)| hears(hook)) {
+                let said = said(&hands, hook, number, &call).await;
+                if let Some(problem) = passed_over(&call, &said) {
+                    note(&failures, number, hook, &call, problem);
+                }
+                match answer(hook, &call, said) {
                     HookAnswer::Goes => {}
                     asks @ HookAnswer::Asks(_) => asked = asked.or(Some(asks)),
                     denied @ HookAnswer::Denied(_) => return denied,
@@ -97,24 +128,46 @@ impl Hooks for CommandHooks {
 
 /// What follows from what a hook said.
 fn answer(hook: &Hook, call: &HookCall, said: Said) -> HookAnswer {
-    let Hook { command, origin, .. } = hook;
-    let (agent, moment) = (&call.at.agent, call.moment.name());
     match said {
-        Said::Goes => HookAnswer::Goes,
+        Said::Goes | Said::Complained(_) => HookAnswer::Goes,
         Said::Asks(reason) => HookAnswer::Asks(reason),
         Said::Denied(reason) => HookAnswer::Denied(reason),
-        Said::Complained(problem) => {
-            tracing::warn!(agent_id = %agent, moment, hook = %origin, command, problem, "a hook failed and was passed over");
-            HookAnswer::Goes
-        }
         Said::Unheard(problem) if call.moment.is_gate() => {
-            HookAnswer::Denied(format!("the hook of {origin} could not be heard: {problem}"))
+            HookAnswer::Denied(format!("the hook of {} could not be heard: {problem}", hook.origin))
         }
-        Said::Unheard(problem) => {
-            tracing::warn!(agent_id = %agent, moment, hook = %origin, command, problem, "a hook could not be heard");
-            HookAnswer::Goes
-        }
+        Said::Unheard(_) => HookAnswer::Goes,
     }
+}
+
+/// What is wrong with a hook whose word does not count, though it did not say yes.
+fn passed_over<'a>(call: &HookCall, said: &'a Said) -> Option<&'a str> {
+    match said {
+        Said::Complained(problem) => Some(problem),
+        Said::Unheard(problem) if !call.moment.is_gate() => Some(problem),
+        Said::Goes | Said::Asks(_) | Said::Denied(_) | Said::Unheard(_) => None,
+    }
+}
+
+/// Says that a hook failed; once in a run, because one that is broken fails at every call.
+fn note(
+    failures: &watch::Sender<Vec<HookFailed>>,
+    number: usize,
+    hook: &Hook,
+    call: &HookCall,
+    problem: &str,
+) {
+    let (agent, moment, Hook { command, origin, .. }) = (&call.at.agent, call.moment.name(), hook);
+    tracing::warn!(agent_id = %agent, moment, hook = %origin, command, problem, "a hook failed and was passed over");
+    let run = agent.run();
+    failures.send_if_modified(|failures| {
+        let is_known = |failed: &HookFailed| failed.number == number && failed.run == run;
+        if failures.len() >= FAILURES_MAX || failures.iter().any(is_known) {
+            return false;
+        }
+        let text = format!("the hook of {origin} ({moment}) failed and was passed over: {problem}");
+        failures.push(HookFailed { run, number, text });
+        true
+    });
 }
 
 /// Runs one hook to its end.

@@ -22,6 +22,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("edit", "old_text", "old_string"),
     ("edit", "new_text", "new_string"),
     ("bash", "timeout_ms", "timeout"),
+    ("delegate_to_agent", "task", "prompt"),
 ];
 
 /// The JSON, ended by a newline: some scripts read a line.
@@ -39,8 +40,7 @@ pub(super) fn input(call: &HookCall, cwd: &str) -> Vec<u8> {
         tell("agent_type", json!(call.definition));
     }
     if let Some(hooked) = &call.call {
-        let name = spelled_elsewhere(&hooked.tool).first().map_or(hooked.tool.as_str(), |name| name);
-        tell("tool_name", json!(name));
+        tell("tool_name", json!(name(hooked)));
         tell("posse_tool", json!(hooked.tool));
         tell("tool_use_id", json!(hooked.id));
         tell("tool_input", arguments(hooked, cwd));
@@ -59,6 +59,13 @@ pub(super) fn input(call: &HookCall, cwd: &str) -> Vec<u8> {
     let mut text = Value::Object(told).to_string().into_bytes();
     text.push(b'\n');
     text
+}
+
+/// The tool as scripts know it. Elsewhere one tool starts all sub-agents.
+fn name(hooked: &HookedCall) -> &str {
+    let as_task = if hooked.spawns { spelled_elsewhere(crate::task::NAME) } else { &[] };
+    let names = spelled_elsewhere(&hooked.tool).iter().chain(as_task);
+    names.copied().next().unwrap_or(&hooked.tool)
 }
 
 /// The arguments as they are, and once more in the spelling of others where that is another one. Paths are whole there.
@@ -134,7 +141,7 @@ mod tests {
 
     fn call(tool: &str, input: Value, output: Option<&str>) -> HookedCall {
         let (id, tool) = ("c1".to_owned(), tool.to_owned());
-        HookedCall { id, tool, input, output: output.map(str::to_owned) }
+        HookedCall { id, tool, input, output: output.map(str::to_owned), spawns: false }
     }
 
     #[test]
@@ -152,6 +159,17 @@ mod tests {
             "run_id": "k3f9ab2c", "depth": 1, "skill": null,
         });
         assert_eq!(told_of, expected);
+    }
+
+    #[test]
+    fn what_starts_a_sub_agent_is_told_as_elsewhere() {
+        for (tool, name) in [("delegate_to_agent", "Task"), ("task", "Task"), ("skill", "Skill")] {
+            let call = HookedCall { spawns: true, ..call(tool, json!({"task": "go"}), None) };
+            let told_of = told("k3f9ab2c", Moment::PreToolUse, Some(call), None);
+            assert_eq!((&told_of["tool_name"], &told_of["posse_tool"]), (&json!(name), &json!(tool)));
+            let prompt = (tool == "delegate_to_agent").then_some("go");
+            assert_eq!(told_of["tool_input"]["prompt"].as_str(), prompt);
+        }
     }
 
     #[test]
