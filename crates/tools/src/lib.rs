@@ -23,6 +23,7 @@ mod outputs;
 mod picture;
 mod read;
 mod skill;
+mod skill_files;
 mod space;
 mod spec;
 mod task;

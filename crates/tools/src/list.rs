@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse};
+use crate::skill_files::{OF_SKILL, OfSkill, of_skill};
 use crate::space::{LOOK_TIMEOUT, blocking, failure, look, optional_path, optional_path_specifier};
 use crate::spec::{Parts, effect};
 
@@ -19,7 +20,7 @@ const NAME: &str = "list";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// The directory, relative to the workspace. Default: the workspace itself.
+    /// The directory, relative to the workspace, or `skill://NAME/DIR`. Default: the workspace itself.
     path: Option<String>,
 }
 
@@ -40,11 +41,26 @@ impl EffectTool for List {
     fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
         Box::pin(async move {
             let input: Input = parse(NAME, input)?;
-            let path = optional_path(Check::of(NAME), &call, input.path.as_deref())?;
+            let (check, wanted) = (Check::of(NAME), input.path.as_deref());
+            let (call, place) = match wanted.and_then(|path| path.strip_prefix(OF_SKILL)) {
+                Some(rest) => {
+                    of_skill(check, &call, rest).map(|(call, skill)| (call, Place::Skill(skill)))?
+                }
+                None => {
+                    let path = optional_path(check, &call, wanted)?;
+                    (call, Place::Workspace(path))
+                }
+            };
             Ok(look(async move {
+                let dir = call.workspace.clone();
                 blocking(&call, NAME, move |beneath, _| {
-                    let listing = beneath.list(&path).map_err(|error| failure(&error))?;
-                    Ok(answer(&path, &listing))
+                    let listing = match &place {
+                        Place::Skill(OfSkill { path, project: Some(project), .. }) => {
+                            beneath.list_of_project(path, &dir, project)
+                        }
+                        Place::Skill(OfSkill { path, .. }) | Place::Workspace(path) => beneath.list(path),
+                    };
+                    Ok(answer(&place, &listing.map_err(|error| failure(&error))?))
                 })
                 .await
             }))
@@ -56,14 +72,26 @@ impl EffectTool for List {
     }
 }
 
-fn answer(path: &RelPath, listing: &Listing) -> ToolOutput {
+/// The directory that is listed.
+enum Place {
+    Workspace(RelPath),
+    Skill(OfSkill),
+}
+
+/// What is in a directory, with paths as other tools take them.
+fn answer(place: &Place, listing: &Listing) -> ToolOutput {
+    let (before, path, all) = match place {
+        Place::Workspace(path) => (String::new(), path, ": use `glob`"),
+        Place::Skill(OfSkill { name, path, .. }) => (format!("{OF_SKILL}{name}/"), path, ""),
+    };
     let mut answer = Answer::default();
-    let shown = listing.entries.iter().take_while(|entry| answer.line(&line(entry))).count();
+    let shown = listing.entries.iter();
+    let shown = shown.take_while(|entry| answer.line(&format!("{before}{}", line(entry)))).count();
     let more = listing.more + listing.entries.len() - shown;
     let mut notes = vec![match (shown, more) {
-        (0, 0) => format!("`{path}` is empty"),
+        (0, 0) => format!("`{before}{path}` is empty"),
         (_, 0) => count(shown, "entry"),
-        _ => format!("{}, and at least {more} more that are not shown: use `glob`", count(shown, "entry")),
+        _ => format!("{}, and at least {more} more that are not shown{all}", count(shown, "entry")),
     }];
     if listing.ignored > 0 {
         notes.push(format!("{} left out by ignore files", listing.ignored));

@@ -7,20 +7,19 @@ use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::hash::Hash;
 use posse_domain::message::Image;
-use posse_domain::skill::SKILL_NAME_MAX;
 use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
 use posse_host::files::{Beneath, RelPath, is_binary, line_range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse, shorten};
 use crate::outputs::{self, OUTPUTS_SHOWN_AT, Outputs, PREFIX};
 use crate::picture::{PICTURE_MAX_BYTES, PICTURE_MAX_SIDE, Picture};
+use crate::skill_files::{OF_SKILL, of_skill};
 use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, look, path, path_specifier};
 use crate::spec::{Parts, effect};
 
@@ -33,9 +32,6 @@ const LINE_MAX_CHARS: usize = 2_000;
 /// Largest file that is read without a thread of its own, if the system has it in memory. Such a read takes
 /// about as long as handing it to another thread would.
 const INLINE_MAX_BYTES: usize = 64 * 1024;
-
-/// What the path of a skill's file begins with; the skill's name follows.
-const OF_SKILL: &str = "skill://";
 
 /// Endings of names of pictures.
 const PICTURES: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "ico", "tif", "tiff", "avif"];
@@ -96,8 +92,16 @@ impl EffectTool for Read {
                 return Ok(look(read_output(file, name.to_owned(), first, lines)));
             }
             if let Some(rest) = text.strip_prefix(OF_SKILL) {
-                let (call, path, whose) = of_skill(check, &call, rest)?;
-                return Ok(look(read_file(call, Wanted { path, first, lines, whose })));
+                let (call, skill) = of_skill(check, &call, rest)?;
+                if skill.path.is_root() {
+                    let problem = format!(
+                        "names no file of the skill: write `{OF_SKILL}{}/PATH`; `list` shows what there is",
+                        skill.name
+                    );
+                    return Err(check.field("path", problem));
+                }
+                let whose = skill.project.map_or(Whose::Person, Whose::Project);
+                return Ok(look(read_file(call, Wanted { path: skill.path, first, lines, whose })));
             }
             let wanted = Wanted { path: path(check, &call, &text)?, first, lines, whose: Whose::Workspace };
             Ok(look(read_file(call, wanted)))
@@ -136,30 +140,6 @@ fn no_such_output(name: &str) -> ToolFailure {
     ToolFailure::failed(format!(
         "There is no output `{PREFIX}{name}` of yours. An answer that was cut says its name."
     ))
-}
-
-/// The same call beneath the directory of a skill that the agent may use, the path there, and whose skill it is.
-fn of_skill(
-    check: Check,
-    call: &CallContext,
-    rest: &str,
-) -> Result<(CallContext, RelPath, Whose), ToolFailure> {
-    let (name, file) = rest.split_once('/').unwrap_or((rest, ""));
-    // A skill is found whatever the case of its name.
-    let Some(dir) = call.skills.get(name).or_else(|| call.skills.get(&name.to_ascii_lowercase())) else {
-        let name = shorten(name, SKILL_NAME_MAX);
-        let known = call.skills.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let known =
-            if known.is_empty() { "there are none".to_owned() } else { format!("there are: {known}") };
-        let text = format!("There is no skill `{name}` with files that you may read; {known}.");
-        return Err(ToolFailure { code: Code::UnknownSkill, text });
-    };
-    if file.is_empty() {
-        return Err(check.field("path", format!("names no file of the skill: write `{OF_SKILL}{name}/PATH`")));
-    }
-    let call = CallContext { workspace: Arc::new(dir.path.clone()), isolated: false, ..call.clone() };
-    let path = path(check, &call, file)?;
-    Ok((call, path, dir.project.clone().map_or(Whose::Person, Whose::Project)))
 }
 
 async fn read_file(call: CallContext, wanted: Wanted) -> ToolResult {

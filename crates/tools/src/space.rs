@@ -11,6 +11,7 @@ use posse_host::files::{Beneath, FileError, FileKind, Gate, PathProblem, RelPath
 use serde_json::Value;
 
 use crate::input::{Check, shorten};
+use crate::skill_files::not_of_skill;
 
 /// How long a call that only looks may take. A disk that does not answer must not hold an agent for ever.
 pub(crate) const LOOK_TIMEOUT: Duration = Duration::from_mins(1);
@@ -30,6 +31,7 @@ pub(crate) fn path_named(
     call: &CallContext,
     text: &str,
 ) -> Result<RelPath, ToolFailure> {
+    not_of_skill(field, check, beneath(call, text))?;
     RelPath::parse(beneath(call, text)).map_err(|problem| refusal(field, check, call, text, problem))
 }
 

@@ -1,6 +1,7 @@
 //! What `.gitignore` and `.ignore` leave out.
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -90,14 +91,54 @@ impl Beneath {
     /// Whether git ignores a path, given without links: by a rule for it or for a directory above it, or because it is
     /// git's own.
     pub(crate) fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
-        let mut ignored = Ignored::default();
-        let mut at = RelPath::root();
-        let names: Vec<&OsStr> = path.iter().collect();
-        names.iter().enumerate().any(|(number, name)| {
-            ignored.enter_by(&GIT_IGNORE_FILES, self, &at);
-            at = at.join(name);
-            is_hidden(name) || ignored.leaves_out(&at, is_dir || number + 1 < names.len())
-        })
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return false };
+        self.git_rules(dir).is_none_or(|rules| rules.ignores(name, is_dir))
+    }
+
+    /// What git ignores in a directory, given without links; none if it ignores the directory itself.
+    pub(super) fn git_rules(&self, dir: &Path) -> Option<GitRules> {
+        let mut rules = GitRules { ignored: Ignored::default(), dir: RelPath::root() };
+        rules.ignored.enter_by(&GIT_IGNORE_FILES, self, &rules.dir);
+        for name in dir.iter() {
+            if rules.ignores(name, true) {
+                return None;
+            }
+            rules.dir = rules.dir.join(name);
+            rules.ignored.enter_by(&GIT_IGNORE_FILES, self, &rules.dir);
+        }
+        Some(rules)
+    }
+
+    /// Where something that was opened beneath this directory really is in a project, of which this is the directory `dir`.
+    pub(super) fn path_in_project(
+        &self,
+        path: &RelPath,
+        opened: &impl AsFd,
+        dir: &Path,
+        project: &Path,
+    ) -> Result<PathBuf, FileError> {
+        let outside = |_| FileError::Outside { path: self.shown(path) };
+        let at = dir.strip_prefix(project).map_err(outside)?;
+        Ok(at.join(self.real_path(path, opened)?.as_path()))
+    }
+
+    /// Why something of a project is not shown.
+    pub(super) fn git_ignored(&self, path: &RelPath) -> FileError {
+        let reason = "git ignores it, so it is no part of the project".to_owned();
+        FileError::Refused { path: self.shown(path), reason }
+    }
+}
+
+/// What git ignores in a directory.
+pub(super) struct GitRules {
+    ignored: Ignored,
+    dir: RelPath,
+}
+
+impl GitRules {
+    /// Whether it ignores this name there.
+    pub(super) fn ignores(&self, name: &OsStr, is_dir: bool) -> bool {
+        is_hidden(name) || self.ignored.leaves_out(&self.dir.join(name), is_dir)
     }
 }
 

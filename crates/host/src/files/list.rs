@@ -1,6 +1,7 @@
 //! Listing one directory.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::fs::{AtFlags, OFlags, statat};
 
@@ -38,13 +39,35 @@ pub struct Listing {
 impl Beneath {
     /// Lists a directory. Its own name is not held against ignore files: who asks for it by name wants it.
     pub fn list(&self, path: &RelPath) -> Result<Listing, FileError> {
+        self.list_open(path, &self.descend(path)?)
+    }
+
+    /// The same where this is the directory `dir` of a project: what git ignores there is left out, and a directory that
+    /// it ignores is not listed, however a link gets to it.
+    pub fn list_of_project(&self, path: &RelPath, dir: &Path, project: &Path) -> Result<Listing, FileError> {
         let tree = self.descend(path)?;
+        let real = self.path_in_project(path, tree.directory(), dir, project)?;
+        let Some(rules) = Beneath::open(project)?.git_rules(&real) else {
+            return Err(self.git_ignored(path));
+        };
+        let mut listing = self.list_open(path, &tree)?;
+        let before = listing.entries.len();
+        let ignores = |entry: &Listed| {
+            let name = entry.path.as_path().file_name();
+            name.is_none_or(|name| rules.ignores(name, entry.kind == FileKind::Directory))
+        };
+        listing.entries.retain(|entry| !ignores(entry));
+        listing.ignored += before - listing.entries.len();
+        Ok(listing)
+    }
+
+    fn list_open(&self, path: &RelPath, tree: &Beneath) -> Result<Listing, FileError> {
         let here = RelPath::root();
         let dir = tree.open_at(&here, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse)?;
         let mut rules = Ignored::above(self, path);
-        rules.enter(&tree, &here);
+        rules.enter(tree, &here);
         let mut listing = Listing { entries: Vec::new(), more: 0, ignored: 0 };
-        let found = entries(&tree, &here, &dir)?.entries;
+        let found = entries(tree, &here, &dir)?.entries;
         for entry in found.into_iter().filter(|entry| !is_hidden(&entry.name)) {
             let at = path.join(&entry.name);
             if rules.leaves_out(&at, entry.kind == FileKind::Directory) {

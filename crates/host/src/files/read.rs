@@ -31,12 +31,9 @@ impl Beneath {
     /// to it.
     pub fn read_of_project(&self, path: &RelPath, dir: &Path, project: &Path) -> Result<Vec<u8>, FileError> {
         let (file, stat) = self.open_admitted(path, Links::Inside)?;
-        let outside = |_| FileError::Outside { path: self.shown(path) };
-        let at = dir.strip_prefix(project).map_err(outside)?;
-        let real = at.join(self.real_path(path, &file)?.as_path());
+        let real = self.path_in_project(path, &file, dir, project)?;
         if Beneath::open(project)?.is_ignored(&real, false) {
-            let reason = "git ignores it, so it is no part of the project".to_owned();
-            return Err(FileError::Refused { path: self.shown(path), reason });
+            return Err(self.git_ignored(path));
         }
         self.read_open(path, file, size(stat.st_size), READ_MAX_BYTES)
     }

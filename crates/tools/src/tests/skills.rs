@@ -45,6 +45,33 @@ fn what_git_ignores_is_not_read_as_a_file_of_a_projects_skill() {
 }
 
 #[test]
+fn what_git_ignores_is_not_listed_as_a_file_of_a_projects_skill() {
+    let mut bench = bench();
+    let project = bench.top.path().to_owned();
+    // The rules above the folder count, and those of the folder's other ignore files let nothing in again.
+    fs::write(project.join(".gitignore"), "*.key\n/skills/review/cache/\n").unwrap();
+    let dir = project.join("skills/review");
+    fs::create_dir(dir.join("cache")).unwrap();
+    for (file, text) in [("own.key", "SECRET"), ("cache/token", "SECRET"), (".ignore", "!own.key\n")] {
+        fs::write(dir.join(file), text).unwrap();
+    }
+    symlink("cache", dir.join("harmless")).unwrap();
+    let own = bench.ok("list", json!({"path": "skill://review"}));
+    assert!(own.contains("own.key") && own.contains("cache/"), "a person's own files are theirs: {own}");
+    let of_project = SkillDir { path: dir, project: Some(project) };
+    bench.call.skills = Arc::new([("review".to_owned(), of_project)].into());
+    let text = bench.ok("list", json!({"path": "skill://review"}));
+    assert!(text.contains("skill://review/deep/\n") && text.contains("2 left out"), "{text}");
+    assert!(!text.contains("own.key") && !text.contains("cache/"), "{text}");
+    for path in ["cache", "harmless"] {
+        let text =
+            bench.fails("list", json!({"path": format!("skill://review/{path}")}), Code::PermissionDenied);
+        assert!(text.contains("git ignores it") && !text.contains("token"), "{path}: {text}");
+    }
+    assert!(bench.ok("list", json!({"path": "skill://review/deep"})).contains("more.md"));
+}
+
+#[test]
 fn the_files_of_a_skill_are_read_by_its_name() {
     let bench = bench();
     for (path, line) in [
@@ -79,6 +106,40 @@ fn only_skills_that_the_agent_may_use_have_files_for_it() {
     assert_eq!(text, "There is no skill `deploy` with files that you may read; there are: review.");
     let text = bench.fails("read", json!({"path": "skill://review"}), Code::InvalidInput);
     assert!(text.contains("`skill://review/PATH`"), "{text}");
+}
+
+#[test]
+fn the_files_of_a_skill_are_listed_by_its_name() {
+    let bench = bench();
+    for path in ["skill://review", "skill://review/", "skill://Review/deep/.."] {
+        let text = bench.ok("list", json!({"path": path}));
+        assert!(text.contains("skill://review/list.md (8 bytes)\n"), "{path}: {text}");
+        assert!(text.contains("skill://review/deep/\n"), "{path}: {text}");
+    }
+    let text = bench.ok("list", json!({"path": "skill://review/deep"}));
+    assert!(text.starts_with("skill://review/deep/more.md (5 bytes)\n"), "{text}");
+    let skill = bench.top.path().join("skills/review");
+    symlink("../..", skill.join("up")).unwrap();
+    for path in ["..", "up", "deep/../..", "/etc"] {
+        bench.fails("list", json!({"path": format!("skill://review/{path}")}), Code::PermissionDenied);
+    }
+    bench.fails("list", json!({"path": "skill://deploy"}), Code::UnknownSkill);
+}
+
+#[test]
+fn only_tools_that_take_files_of_skills_take_their_names() {
+    let bench = bench();
+    for (tool, input) in [
+        ("write", json!({"path": "skill://review/list.md", "content": "x"})),
+        ("write", json!({"path": "./skill://new/list.md", "content": "x"})),
+        ("edit", json!({"path": "skill://review/list.md", "old_text": "one", "new_text": "x"})),
+        ("glob", json!({"path": "skill://review", "pattern": "*"})),
+        ("grep", json!({"path": "skill://review", "pattern": "one"})),
+    ] {
+        let text = bench.fails(tool, input, Code::InvalidInput);
+        assert!(text.contains("only `read` and `list` take files of skills"), "{tool}: {text}");
+    }
+    assert!(!bench.call.workspace.join("skill:").exists(), "nothing of that name is made");
 }
 
 #[test]

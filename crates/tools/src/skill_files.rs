@@ -1,0 +1,57 @@
+//! Files of skills: looked at by the skill's name, never changed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use posse_domain::code::Code;
+use posse_domain::skill::SKILL_NAME_MAX;
+use posse_engine::ports::{CallContext, ToolFailure};
+use posse_host::files::RelPath;
+
+use crate::input::{Check, shorten};
+use crate::space::optional_path;
+
+/// What the path of a skill's file begins with; the skill's name follows.
+pub(crate) const OF_SKILL: &str = "skill://";
+
+/// A path in the folder of a skill.
+pub(crate) struct OfSkill {
+    /// The skill.
+    pub(crate) name: String,
+    /// The path in its folder.
+    pub(crate) path: RelPath,
+    /// The project that the skill is from: what git ignores there is no part of it.
+    pub(crate) project: Option<PathBuf>,
+}
+
+/// The same call beneath the folder of a skill that the agent may use, and the path there.
+pub(crate) fn of_skill(
+    check: Check,
+    call: &CallContext,
+    rest: &str,
+) -> Result<(CallContext, OfSkill), ToolFailure> {
+    let (name, file) = rest.split_once('/').unwrap_or((rest, ""));
+    // A skill is found whatever the case of its name.
+    let found = call.skills.get_key_value(name);
+    let found = found.or_else(|| call.skills.get_key_value(&name.to_ascii_lowercase()));
+    let Some((name, dir)) = found else {
+        let name = shorten(name, SKILL_NAME_MAX);
+        let known = call.skills.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let known =
+            if known.is_empty() { "there are none".to_owned() } else { format!("there are: {known}") };
+        let text = format!("There is no skill `{name}` with files that you may read; {known}.");
+        return Err(ToolFailure { code: Code::UnknownSkill, text });
+    };
+    let call = CallContext { workspace: Arc::new(dir.path.clone()), isolated: false, ..call.clone() };
+    let path = optional_path(check, &call, Some(file))?;
+    Ok((call, OfSkill { name: name.clone(), path, project: dir.project.clone() }))
+}
+
+/// Refuses a path of a skill where one of the workspace is meant: as such it would be a strange one.
+pub(crate) fn not_of_skill(field: &str, check: Check, text: &str) -> Result<(), ToolFailure> {
+    if text.trim_start_matches("./").to_ascii_lowercase().starts_with(OF_SKILL) {
+        let problem = format!("begins with `{OF_SKILL}`: only `read` and `list` take files of skills");
+        return Err(check.field(field, problem));
+    }
+    Ok(())
+}
