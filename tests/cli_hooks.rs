@@ -160,7 +160,7 @@ fn a_hook_that_breaks_down_is_passed_over_and_seen_once_in_a_run() {
 fn a_hook_for_task_hears_of_every_way_to_start_a_sub_agent() {
     let skill = |name: &str, more: &str| {
         (
-            format!(".posse/skills/{name}/SKILL.md"),
+            format!("../.config/posse/skills/{name}/SKILL.md"),
             format!("---\nname: {name}\ndescription: d\n{more}---\nDo it.\n"),
         )
     };

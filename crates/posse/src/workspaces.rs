@@ -412,7 +412,10 @@ impl WorkspaceViews for HostWorkspaces {
 
     fn bare(&self, call: &CallContext) -> WorkspaceView {
         if !call.isolated {
-            return WorkspaceView::default();
+            // The folder of a replay lies in the state directory, which no program sees where it is.
+            let is_hidden = self.0.runs.parent().is_some_and(|state| call.workspace.starts_with(state));
+            let isolation = if is_hidden { Isolation::Own } else { Isolation::InPlace };
+            return WorkspaceView { isolation, ..WorkspaceView::default() };
         }
         let at_hand = self.0.at_hand(call.agent.run().as_str());
         let objects = at_hand.ok().map(|at_hand| at_hand.space.objects_dir());
