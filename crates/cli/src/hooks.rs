@@ -97,10 +97,9 @@ pub(crate) fn unheard(settings: &Settings, context: &Context, definitions: &Defi
     let mut warnings = Vec::new();
     for Written { moment, matcher, origin, .. } in &settings.hooks {
         let Ok(matcher) = Matcher::parse(matcher.as_deref()) else { continue };
-        let problems = matcher.names().iter().filter_map(|name| match is_about_tools(*moment) {
-            true => of_no_tool(name),
-            false => of_no_definition(name),
-        });
+        let problem =
+            |name: &String| if is_about_tools(*moment) { of_no_tool(name) } else { of_no_definition(name) };
+        let problems = matcher.names().iter().filter_map(problem);
         for problem in problems {
             let moment = moment.name();
             let warning =

@@ -42,14 +42,12 @@ impl EffectTool for List {
         Box::pin(async move {
             let input: Input = parse(NAME, input)?;
             let (check, wanted) = (Check::of(NAME), input.path.as_deref());
-            let (call, place) = match wanted.and_then(|path| path.strip_prefix(OF_SKILL)) {
-                Some(rest) => {
-                    of_skill(check, &call, rest).map(|(call, skill)| (call, Place::Skill(skill)))?
-                }
-                None => {
-                    let path = optional_path(check, &call, wanted)?;
-                    (call, Place::Workspace(path))
-                }
+            let (call, place) = if let Some(rest) = wanted.and_then(|path| path.strip_prefix(OF_SKILL)) {
+                let (call, skill) = of_skill(check, &call, rest)?;
+                (call, Place::Skill(skill))
+            } else {
+                let path = optional_path(check, &call, wanted)?;
+                (call, Place::Workspace(path))
             };
             Ok(look(async move {
                 let dir = call.workspace.clone();

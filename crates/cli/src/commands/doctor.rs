@@ -330,8 +330,8 @@ fn settings(context: &Context) -> Row {
     let shown = file.map_or_else(|| "the file".to_owned(), |file| file.display().to_string());
     match Settings::own(environment).and_then(|own| own.check(context)) {
         Err(error) => Row::short(name, Status::Missing, error.message(), "mend or remove the file"),
-        Ok(_) if file.is_some_and(|file| file.exists()) => Row::ok(name, shown),
-        Ok(_) => Row::ok(name, format!("defaults ({shown} is not there)")),
+        Ok(()) if file.is_some_and(|file| file.exists()) => Row::ok(name, shown),
+        Ok(()) => Row::ok(name, format!("defaults ({shown} is not there)")),
     }
 }
 

@@ -99,7 +99,7 @@ impl Beneath {
     pub(super) fn git_rules(&self, dir: &Path) -> Option<GitRules> {
         let mut rules = GitRules { ignored: Ignored::default(), dir: RelPath::root() };
         rules.ignored.enter_by(&GIT_IGNORE_FILES, self, &rules.dir);
-        for name in dir.iter() {
+        for name in dir {
             if rules.ignores(name, true) {
                 return None;
             }

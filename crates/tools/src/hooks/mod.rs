@@ -129,13 +129,12 @@ impl Hooks for CommandHooks {
 /// What follows from what a hook said.
 fn answer(hook: &Hook, call: &HookCall, said: Said) -> HookAnswer {
     match said {
-        Said::Goes | Said::Complained(_) => HookAnswer::Goes,
         Said::Asks(reason) => HookAnswer::Asks(reason),
         Said::Denied(reason) => HookAnswer::Denied(reason),
         Said::Unheard(problem) if call.moment.is_gate() => {
             HookAnswer::Denied(format!("the hook of {} could not be heard: {problem}", hook.origin))
         }
-        Said::Unheard(_) => HookAnswer::Goes,
+        Said::Goes | Said::Complained(_) | Said::Unheard(_) => HookAnswer::Goes,
     }
 }
 
