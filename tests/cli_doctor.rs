@@ -27,6 +27,32 @@ fn a_machine_with_a_sandbox_is_well() {
 }
 
 #[test]
+fn hooks_are_counted_by_where_they_are_written() {
+    const ONE: &str = "{hooks: [{type: command, command: 'true'}]}";
+    let home = Home::new();
+    let row = || {
+        let report = home.posse(&["doctor", "--json"]).json();
+        let rows = report["checks"].as_array().expect("checks");
+        rows.iter().find(|row| row["name"] == "hooks").expect("a row").clone()
+    };
+    assert_eq!((&row()["status"], &row()["value"]), (&json!("ok"), &json!("none")));
+    home.write_settings(&format!("hooks: {{PreToolUse: [{ONE}], SubagentStop: [{ONE}]}}\n"));
+    let project = home.write(".posse/settings.yaml", &format!("hooks: {{PostToolUse: [{ONE}]}}\n"));
+    let project = project.canonicalize().expect("a path").display().to_string();
+    let own = row()["value"].as_str().expect("text").to_owned();
+    assert!(own.starts_with("2 of ") && own.contains("settings.yaml; not trusted"), "{own}");
+    assert!(own.ends_with(&format!("; not trusted, so not run: 1 of {project}")), "{own}");
+    home.posse(&["trust", "--yes"]).exits(0);
+    let both = row()["value"].as_str().expect("text").to_owned();
+    assert!(both.ends_with(&format!(", 1 of {project}")) && !both.contains("not trusted"), "{both}");
+    home.write_settings("hooks: {PreToolUse: [{matcher: Bahs, hooks: [{type: command, command: x}]}]}\n");
+    assert_eq!(row()["status"], "note");
+    assert!(row()["remedy"].as_str().is_some_and(|told| told.contains("no tool `Bahs`")), "{}", row());
+    home.write_settings("hooks: {PreToolUse: [{matcher: '(', hooks: [{type: command, command: x}]}]}\n");
+    assert!(row()["value"].as_str().is_some_and(|told| told.starts_with("unknown")), "{}", row());
+}
+
+#[test]
 fn keys_are_named_and_never_shown() {
     let home = Home::new();
     for args in [&["doctor"][..], &["doctor", "--json"]] {

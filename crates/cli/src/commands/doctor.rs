@@ -1,5 +1,6 @@
 //! `posse doctor`.
 
+mod hooks;
 mod models;
 
 use std::ffi::OsStr;
@@ -17,8 +18,8 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::runtime;
+use crate::settings::Settings;
 use crate::settings::project::ProjectFile;
-use crate::settings::{Resolved, Settings};
 
 /// The oldest git that merges in the way workspaces need.
 const GIT_NEEDED: (u32, u32) = (2, 45);
@@ -119,7 +120,7 @@ impl Report {
         checks.push(state(context));
         checks.push(settings(context));
         checks.extend(project_settings(context));
-        checks.extend(hooks(context));
+        checks.push(hooks::hooks(context));
         checks.push(models::providers(&resolved, environment));
         checks.push(models::prices(&resolved, environment));
         checks.push(search(environment));
@@ -356,16 +357,6 @@ fn project_settings(context: &Context) -> Vec<Row> {
         Err(error) => vec![Row::short(name, Status::Missing, error.message(), "mend or remove the file")],
         Ok(files) => files.iter().map(row).collect(),
     }
-}
-
-/// Hooks that are never told of anything, if there are any; settings that cannot be used have a line of their own.
-fn hooks(context: &Context) -> Option<Row> {
-    let cwd = &context.environment.cwd;
-    let resolved = Resolved::of(context, cwd).ok()?;
-    let unheard = crate::hooks::unheard_in(cwd, &resolved.settings, context).ok()?;
-    let value = unheard.iter().map(|line| line.trim_start_matches("warning: ")).collect::<Vec<_>>();
-    let remedy = "write the matcher as `posse settings` and docs/hooks.md spell tools";
-    (!value.is_empty()).then(|| Row::short("hooks", Status::Note, value.join("; "), remedy))
 }
 
 /// Names only: a value would end up in somebody's bug report.
