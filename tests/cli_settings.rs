@@ -1,6 +1,6 @@
 //! Settings from the file, the environment and flags.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Home, run_of};
 
@@ -101,4 +101,58 @@ fn a_rule_about_a_tool_that_does_not_exist_is_refused_as_a_flag_with_it_is() {
     let agents = r#"{"lead": {"prompt": "x", "rules": [{"pattern": "bsh:*", "decision": "deny"}]}}"#;
     let done = home.posse(&[&run[..3], &["--agents", agents, "do it"]].concat()).exits(2);
     assert!(done.stderr.contains("lead: rules: there is no tool `bsh`"), "{done:#?}");
+}
+
+#[test]
+fn values_for_programs_are_data() {
+    let full = "\
+model: openai/x
+agent: {max_agents: none, max_tokens: 10, max_usd: 5.5, max_time: 2h, idle_timeout: 90s, may_share_history: true}
+providers: {lab: {base_url: 'https://lab.example/v1', key: canary, format: chat, requests_per_minute: 5}}
+prices: {lab/x: {input: 3, output: 15}}
+search: {provider: brave, key: canary}
+sandbox: {read: [/opt/x], env: [A], concurrent: 4}
+workspace: {copy: [a], setup: make, caches: [x]}
+gc: {workspaces: 7d}
+hooks: {PreToolUse: [{matcher: Bash, hooks: [{type: command, command: echo}]}]}
+rules: [{pattern: 'read:.env', decision: deny}]
+";
+    let home = Home::new();
+    let rows = || {
+        let report = home.posse(&["settings", "--json"]).exits(0).json();
+        report["settings"].as_array().expect("rows").clone()
+    };
+    let value = |rows: &[Value], key: &str| {
+        rows.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{key}"))["value"].clone()
+    };
+    let usual = rows();
+    for row in &usual {
+        let prose = row["value"].as_str().is_some_and(|text| text.contains(' '));
+        assert!(!prose, "{row}");
+    }
+    for (key, expected) in [
+        ("rules", json!([])),
+        ("sandbox.read", json!([])),
+        ("hooks", Value::Null),
+        ("proxy", Value::Null),
+        ("sandbox.concurrent", Value::Null),
+        ("agent.max_tokens", json!("none")),
+        ("agent.idle_timeout", json!("2m")),
+    ] {
+        assert_eq!(value(&usual, key), expected, "{key}");
+    }
+    let model = usual.iter().find(|row| row["key"] == "model").expect("a row");
+    assert!(
+        model["value"].is_null() && model["words"].as_str().is_some_and(|words| words.contains("Ollama"))
+    );
+    home.write_settings(full);
+    let said = rows();
+    let key = &value(&said, "providers.lab")["key"]["set_in"];
+    assert!(key.as_str().is_some_and(|origin| origin.ends_with("settings.yaml:3")), "{key}");
+    let key = &value(&said, "search.key")["set_in"];
+    assert!(key.as_str().is_some_and(|origin| origin.ends_with("settings.yaml:5")), "{key}");
+    assert_eq!(value(&said, "agent.max_usd"), json!(5.5));
+    assert_eq!(value(&said, "rules"), json!([{"pattern": "read:.env", "decision": "deny"}]));
+    let text = home.posse(&["settings"]).exits(0).stdout;
+    assert!(text.contains("settings.yaml:5") && text.contains("set in "), "{text}");
 }

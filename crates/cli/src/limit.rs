@@ -15,7 +15,7 @@ const MONEY: &str = "dollars such as `5` or `0.50`, or `none`";
 /// How a time is written, for errors.
 const TIME: &str = "a time such as `90s`, `30m` or `1h30m`, or `none`";
 /// How no limit is written.
-const NONE: &str = "none";
+pub(crate) const NONE: &str = "none";
 /// Longest time that is accepted: ten years.
 const TIME_MAX_SECONDS: u64 = 10 * 365 * 86_400;
 

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::hooks;
 use crate::models::usual_proxy;
 use crate::output::{Output, note};
-use crate::settings::entries::{Entry, without_secrets};
+use crate::settings::entries::{Entry, origin_of_secret, secret_of, without_secrets};
 use crate::settings::keys::{self, KEYS};
 use crate::settings::project::{ProjectFile, counts};
 use crate::settings::{Origin, Resolved, Settings, schema};
@@ -43,12 +43,23 @@ pub(crate) struct SettingsArgs {
 #[derive(Debug, Serialize)]
 struct Row {
     key: String,
+    /// As a file would say it; for a secret where it is set, null for what is not one value.
     value: Value,
+    /// What stands for a default that is not one value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    words: Option<&'static str>,
     origin: String,
     /// Whose word it is: `default`, `user`, `project` or `variable`.
     from: &'static str,
     /// What was said and does not count.
     unused: Vec<Unused>,
+}
+
+impl Row {
+    /// What counts, for people.
+    fn shown(&self) -> String {
+        self.words.map_or_else(|| shown(&self.value), str::to_owned)
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -132,21 +143,25 @@ fn rows(resolved: &Resolved, context: &Context) -> Vec<Row> {
         rows.extend(said.map(|entry| Row {
             key: entry.key.clone(),
             value: entry.value.clone(),
+            words: None,
             origin: entry.origin.to_string(),
             from: from(&entry.origin, &resolved.project),
             unused: Vec::new(),
         }));
         rows.extend(usual.iter().filter(|(known, ..)| *known == key).map(|(_, name, value, variable)| Row {
             key: name.clone(),
-            value: value.as_str().into(),
+            value: value.clone(),
+            words: None,
             origin: variable.clone(),
             from: "variable",
             unused: Vec::new(),
         }));
         if rows.len() == before {
+            let keys::Default { value, words } = keys::default(key);
             rows.push(Row {
                 key: key.to_owned(),
-                value: keys::default(key),
+                value,
+                words,
                 origin: "default".to_owned(),
                 from: "default",
                 unused: Vec::new(),
@@ -164,25 +179,25 @@ fn rows(resolved: &Resolved, context: &Context) -> Vec<Row> {
 
 /// What is taken from the usual variables of others: keys and the proxy. A key of the table each, with the name of the row,
 /// what is shown and the variable.
-fn usual(resolved: &Resolved, context: &Context) -> Vec<(&'static str, String, String, String)> {
+fn usual(resolved: &Resolved, context: &Context) -> Vec<(&'static str, String, Value, String)> {
     let variables = &context.environment.variables;
     let providers = resolved.settings.providers.providers(variables);
     let mut usual = Vec::new();
     for name in providers.names() {
         let origin = providers.key_origin(name).ok().flatten();
         if let Some(variable) = origin.filter(|origin| variables.iter().any(|(known, _)| known == origin)) {
-            let shown = format!("set in {variable}");
+            let shown = secret_of(&variable);
             usual.push(("providers", format!("providers.{name}.key"), shown, variable));
         }
     }
     if let Some(variable) = resolved.settings.search.key_variable(variables) {
-        let shown = format!("set in {variable}");
+        let shown = secret_of(variable);
         usual.push(("search.key", "search.key".to_owned(), shown, variable.to_owned()));
     }
     if resolved.settings.proxy.is_none()
         && let Some((variable, url)) = usual_proxy(context)
     {
-        usual.push(("proxy", "proxy".to_owned(), without_secrets(&url), variable.to_owned()));
+        usual.push(("proxy", "proxy".to_owned(), without_secrets(&url).into(), variable.to_owned()));
     }
     usual
 }
@@ -226,7 +241,7 @@ fn page(report: &Report<'_>) -> String {
     }
     page.push('\n');
     for row in &report.settings {
-        let _ = writeln!(page, "{:<KEY_WIDTH$} {}  [{}]", row.key, shown(&row.value), row.origin);
+        let _ = writeln!(page, "{:<KEY_WIDTH$} {}  [{}]", row.key, row.shown(), row.origin);
         for Unused { value, origin, why } in &row.unused {
             let _ = writeln!(page, "{:<KEY_WIDTH$} not {}  [{origin}]: {why}", "", shown(value));
         }
@@ -242,7 +257,12 @@ fn there(path: &Path) -> String {
 
 /// A value on one line, with what a terminal would act on made visible.
 fn shown(value: &Value) -> String {
+    if let Some(origin) = origin_of_secret(value) {
+        return term::visible_line(&format!("set in {origin}"));
+    }
     match value {
+        Value::Null => "none".to_owned(),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
         Value::String(text) => term::visible_line(text),
         other => term::visible_line(&other.to_string()),
     }

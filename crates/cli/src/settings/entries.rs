@@ -3,13 +3,23 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{Origin, Settings, Sourced};
 
-/// What is shown in a secret's place.
-const HIDDEN: &str = "set";
+/// What is shown in a secret's place: where it is written.
+pub(crate) fn secret_of(origin: &str) -> Value {
+    json!({SET_IN: origin})
+}
+
+/// Where a secret is written, if a value stands for one.
+pub(crate) fn origin_of_secret(value: &Value) -> Option<&str> {
+    value.get(SET_IN)?.as_str()
+}
+
+/// The one field of what stands for a secret.
+const SET_IN: &str = "set_in";
 
 /// One key with its value and where it was written.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +40,12 @@ impl Entries {
     /// Adds a key, if it is said.
     pub(super) fn add<T: Serialize>(&mut self, key: &str, said: Option<&Sourced<T>>) {
         self.add_shown(key, said, |value| serde_json::to_value(value).unwrap_or_default());
+    }
+
+    /// Adds a key whose value is a secret, if it is said.
+    pub(super) fn add_secret(&mut self, key: &str, said: Option<&Sourced<Secret>>) {
+        let shown = said.map(|said| secret_of(&said.origin.to_string()));
+        self.add_shown(key, said, |_| shown.unwrap_or_default());
     }
 
     /// Adds a key, if it is said, in this way.
@@ -121,12 +137,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(HIDDEN)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -153,9 +163,9 @@ search: {provider: searxng, url: 'http://canary@s.example/?k=canary', key: canar
         };
         assert_eq!(
             value("providers.lab"),
-            r#"{"base_url":"https://…@lab.example/v1?…","key":"set in s.yaml:2"}"#
+            r#"{"base_url":"https://…@lab.example/v1?…","key":{"set_in":"s.yaml:2"}}"#
         );
         assert_eq!(value("proxy"), r#""http://…@proxy.example:3128""#);
-        assert_eq!(value("search.key"), r#""set""#);
+        assert_eq!(value("search.key"), r#"{"set_in":"s.yaml:4"}"#);
     }
 }

@@ -1,6 +1,8 @@
 //! Every key there is, and what a project's file may do with it. The one table: what is read from variables, what is
 //! shown and what is taken from a project all come from here.
 
+use std::time::Duration;
+
 use posse::sandbox::Limits as BoxLimits;
 use posse::{Cleaning, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, WorkspaceOptions};
 use posse_domain::budget::{DEFAULT_BASE_TURNS, DEFAULT_MAX_DEPTH, DEFAULT_MAX_ORCHESTRATION_DEPTH};
@@ -9,6 +11,7 @@ use posse_domain::contract::DEFAULT_IDLE_TIMEOUT_MS;
 use serde_json::Value;
 
 use crate::age::Age;
+use crate::limit;
 
 /// Bytes of the unit in which sizes are written.
 const MB: u64 = 1 << 20;
@@ -86,41 +89,54 @@ pub(crate) fn in_project(key: &str) -> InProject {
     found.map_or(Never, |(_, class)| *class)
 }
 
-/// What counts where nobody says anything: a value, or words about it.
-pub(crate) fn default(key: &str) -> Value {
-    let text = default_text(key);
-    serde_json::from_str(&text).unwrap_or(Value::String(text))
+/// What counts where nobody says anything.
+pub(crate) struct Default {
+    /// As a file would say it; null if it is not one value.
+    pub(crate) value: Value,
+    /// What it is then, for people.
+    pub(crate) words: Option<&'static str>,
 }
 
-fn default_text(key: &str) -> String {
-    let number = |number: u64| number.to_string();
+/// What counts for a key where nobody says anything.
+pub(crate) fn default(key: &str) -> Default {
+    let words = default_words(key);
+    Default { value: if words.is_some() { Value::Null } else { default_value(key) }, words }
+}
+
+fn default_words(key: &str) -> Option<&'static str> {
+    match key {
+        "model" => Some("that of the first provider with a key, else of a local Ollama"),
+        "providers" => Some("the built-in ones"),
+        "prices" => Some("the built-in table"),
+        "search.key_env" => Some("the provider's usual variable"),
+        "sandbox.concurrent" => Some("as many as the machine carries"),
+        "workspace.caches" => Some("the usual ones, such as node_modules and target"),
+        _ => None,
+    }
+}
+
+fn default_value(key: &str) -> Value {
     let (boxed, workspace, cleaning) =
         (BoxLimits::default(), WorkspaceOptions::default(), Cleaning::default());
     match key {
-        "model" => "that of the first provider with a key, else of a local Ollama".to_owned(),
-        "agent.max_depth" => number(DEFAULT_MAX_DEPTH.into()),
-        "agent.max_orchestration_depth" => number(DEFAULT_MAX_ORCHESTRATION_DEPTH.into()),
-        "agent.max_turns" => number(DEFAULT_BASE_TURNS.into()),
-        "agent.max_agents" => number(DEFAULT_MAX_AGENTS),
-        "agent.idle_timeout" => {
-            crate::limit::typed(std::time::Duration::from_millis(DEFAULT_IDLE_TIMEOUT_MS))
-        }
-        "agent.parallel" => number(DEFAULT_PARALLEL.into()),
-        "agent.may_share_history" | "agent.include_sub_agent_events" => "false".to_owned(),
-        "on_ask" => "deny".to_owned(),
-        "providers" => "the built-in ones".to_owned(),
-        "prices" => "the built-in table".to_owned(),
-        "search.key_env" => "the provider's usual variable".to_owned(),
-        "sandbox.level" => "namespaces".to_owned(),
-        "sandbox.concurrent" => "as many as the machine carries".to_owned(),
-        "sandbox.memory_mb" => number(boxed.memory_bytes / MB),
-        "sandbox.processes" => number(boxed.processes),
-        "workspace.caches" => "the usual ones, such as node_modules and target".to_owned(),
-        "workspace.max_run_mb" => number(workspace.max_run_bytes / MB),
-        "workspace.max_files" => number(workspace.max_files),
-        "workspace.max_file_mb" => number(workspace.max_file_bytes / MB),
-        "gc.workspaces" => Age(cleaning.workspaces_older_than).to_string(),
-        "gc.salvage" => Age(cleaning.salvage_older_than).to_string(),
-        _ => "none".to_owned(),
+        "agent.max_depth" => DEFAULT_MAX_DEPTH.into(),
+        "agent.max_orchestration_depth" => DEFAULT_MAX_ORCHESTRATION_DEPTH.into(),
+        "agent.max_turns" => DEFAULT_BASE_TURNS.into(),
+        "agent.max_agents" => DEFAULT_MAX_AGENTS.into(),
+        "agent.max_tokens" | "agent.max_usd" | "agent.max_time" => limit::NONE.into(),
+        "agent.idle_timeout" => limit::typed(Duration::from_millis(DEFAULT_IDLE_TIMEOUT_MS)).into(),
+        "agent.parallel" => DEFAULT_PARALLEL.into(),
+        "agent.may_share_history" | "agent.include_sub_agent_events" => false.into(),
+        "on_ask" => "deny".into(),
+        "sandbox.level" => "namespaces".into(),
+        "sandbox.memory_mb" => (boxed.memory_bytes / MB).into(),
+        "sandbox.processes" => boxed.processes.into(),
+        "workspace.max_run_mb" => (workspace.max_run_bytes / MB).into(),
+        "workspace.max_files" => workspace.max_files.into(),
+        "workspace.max_file_mb" => (workspace.max_file_bytes / MB).into(),
+        "gc.workspaces" => Age(cleaning.workspaces_older_than).to_string().into(),
+        "gc.salvage" => Age(cleaning.salvage_older_than).to_string().into(),
+        "sandbox.read" | "sandbox.env" | "workspace.copy" | "rules" => Value::Array(Vec::new()),
+        _ => Value::Null,
     }
 }

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::entries::{Entries, Secret, without_secrets};
+use super::entries::{Entries, Secret, secret_of, without_secrets};
 use super::problem::shown;
 use super::said::{Said, sourced};
 use super::{Origin, Sourced};
@@ -186,7 +186,7 @@ fn shown_words(words: &ProviderWords) -> Value {
     let all = json!({
         "format": words.format.map(|format| format!("{format:?}").to_lowercase()),
         "base_url": words.base_url.as_ref().map(|base| without_secrets(&base.url)),
-        "key": words.key.as_ref().map(|key| format!("set in {}", key.origin())),
+        "key": words.key.as_ref().map(|key| secret_of(key.origin())),
         "key_env": words.key_env,
         "requests_per_minute": words.limits.requests_per_minute,
         "tokens_per_minute": words.limits.tokens_per_minute,

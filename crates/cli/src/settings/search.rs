@@ -95,7 +95,7 @@ impl SearchSettings {
     pub(super) fn list(&self, entries: &mut Entries) {
         entries.add("search.provider", self.provider.as_ref());
         entries.add_shown("search.url", self.url.as_ref(), |url| without_secrets(url).into());
-        entries.add("search.key", self.key.as_ref());
+        entries.add_secret("search.key", self.key.as_ref());
         entries.add("search.key_env", self.key_env.as_ref());
     }
 
