@@ -1,6 +1,6 @@
 //! What cannot be right is refused with one clear error, and nothing is written.
 
-use crate::support::Home;
+use crate::support::{Done, Home};
 
 const SCRIPT: &str = "- reply: {text: done}\n";
 
@@ -170,4 +170,18 @@ fn an_agent_that_does_not_exist_and_an_ambiguous_prefix_are_said_so() {
     let done = home.posse(&["trace", &format!("{newest}.7")]).exits(2);
     assert!(done.stderr.contains(&format!("there is no agent {newest}.7")), "{}", done.stderr);
     home.posse(&["show", &newest[..7]]).exits(0);
+}
+
+#[test]
+fn a_request_is_as_long_as_the_engine_takes_it_and_no_longer() {
+    let home = Home::new();
+    home.write("script.yaml", "- reply: {text: done}\n");
+    for (bytes, code) in [(posse::REQUEST_MAX_BYTES, 0), (posse::REQUEST_MAX_BYTES + 1, 2)] {
+        let request = home.write("../request", &"x".repeat(bytes));
+        let mut command = home.command(&["run", "--model", "scripted/script.yaml", "-"]);
+        command.stdin(std::fs::File::open(request).expect("a file"));
+        let done = Done::of(command).exits(code);
+        let most = format!("the request has more than the {} bytes accepted", posse::REQUEST_MAX_BYTES);
+        assert_eq!(done.stderr.contains(&most), code == 2, "{done:?}");
+    }
 }

@@ -21,7 +21,8 @@ pub use driver::Replay;
 pub use history::{HistoryError, fill, read_events};
 pub use recording::{RecordedCall, RecordedRequest, Recording};
 pub use runtime::{
-    Parts, Resumed, RunEnded, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions, StopKind,
+    Parts, REQUEST_MAX_BYTES, Resumed, RunEnded, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions,
+    StopKind,
 };
 pub use task_view::{TaskEvent, TaskState, TaskView};
 pub use verify::{Verified, VerifyError, verify};

@@ -34,7 +34,7 @@ use crate::ports::{
 use crate::projection::Projection;
 
 /// Largest request of a user.
-const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
+pub const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Characters of the request that stand for the goal.
 const GOAL_MAX_CHARS: usize = 200;
 /// How often a new id is drawn when one is taken.

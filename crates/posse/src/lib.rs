@@ -71,7 +71,9 @@ pub use posse_domain::permission::{
 };
 pub use posse_domain::skill::{Catalogue, Skill};
 pub use posse_engine::ports;
-pub use posse_engine::{Delta, DeltaPart, RunHandle, TaskEvent, TaskState, Verified, VerifyError};
+pub use posse_engine::{
+    Delta, DeltaPart, REQUEST_MAX_BYTES, RunHandle, TaskEvent, TaskState, Verified, VerifyError,
+};
 pub use posse_host::discovery;
 pub use posse_host::sandbox::{self, init};
 pub use posse_host::workspace;

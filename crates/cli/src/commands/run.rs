@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse::{Catalog, OnAsk};
+use posse::{Catalog, OnAsk, REQUEST_MAX_BYTES};
 use posse_domain::plan::{Plan, UnownedWriters};
 
 use crate::asking::{self, Asking};
@@ -26,9 +26,6 @@ use crate::runtime;
 use crate::settings::{Settings, Sourced, on_ask};
 use crate::signals::Signals;
 use crate::view::View;
-
-/// Largest request or message, the same as the engine's.
-const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Start a run and watch it until it ends
 ///
