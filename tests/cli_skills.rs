@@ -166,3 +166,48 @@ fn the_whole_report_of_a_forked_skill_is_found_by_the_id_in_its_summary() {
     let whole = home.posse(&["trace", trace.trim()]).exits(0).stdout;
     assert!(whole.contains("the end of it"), "{whole}");
 }
+
+#[test]
+fn a_resumed_run_still_reads_the_files_of_its_skills() {
+    let script = |latency_ms: u32| {
+        format!(
+            "- when: {{turn: 1}}
+  latency_ms: {latency_ms}
+  reply:
+    tool_calls:
+      - {{name: skill, input: {{name: guide}}}}
+      - {{name: read, input: {{path: 'skill://guide/notes.md'}}}}
+      - {{name: list, input: {{path: 'skill://guide'}}}}
+      - {{name: bash, input: {{command: cat ~/{SKILLS}/guide/notes.md}}}}
+- reply: {{text: done}}
+"
+        )
+    };
+    let home = Home::new();
+    home.write_own(
+        &format!("{SKILLS}/guide/SKILL.md"),
+        "---\nname: guide\ndescription: d\n---\nAs it was.\n",
+    );
+    home.write_own(&format!("{SKILLS}/guide/notes.md"), "the notes of the guide\n");
+    home.write("script.yaml", &script(3_600_000));
+    let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "go"]);
+    let run = run_of(&going.until_event("", "agent.model_called"));
+    going.kill();
+    home.write("script.yaml", &script(0));
+    let changed = "---\nname: guide\ndescription: d\n---\nAs it is now.\n";
+    home.write_own(&format!("{SKILLS}/guide/SKILL.md"), changed);
+    let done = home.posse(&["resume", "--json", &run]).exits(0);
+    let finished = done.json_lines().into_iter().filter(|event| event["kind"] == "agent.tool_finished");
+    let results: Vec<Value> = finished.map(|event| event["detail"].clone()).collect();
+    assert_eq!(results.len(), 4, "{results:#?}");
+    for (tool, said) in [
+        ("skill", "As it was."),
+        ("read", "the notes of the guide"),
+        ("list", "skill://guide/notes.md"),
+        ("bash", "the notes of the guide"),
+    ] {
+        let result = results.iter().find(|result| result["tool"] == tool).expect("a result");
+        let shown = result["output"].as_str().is_some_and(|output| output.contains(said));
+        assert!(result["ok"] == true && shown, "{result:#}");
+    }
+}
