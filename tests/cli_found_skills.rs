@@ -170,3 +170,42 @@ fn commands_can_read_the_files_of_the_persons_skills_and_not_their_settings() {
     assert!(finished.contains("said-by-own") && finished.contains("said-by-other"), "{finished}");
     assert!(!finished.contains("LEAKED"), "{finished}");
 }
+
+#[test]
+fn commands_of_a_run_in_a_part_of_a_project_read_its_skills_but_not_what_git_ignores_there() {
+    let home = Home::new();
+    let git = std::process::Command::new("git").args(["init", "-q"]).current_dir(home.project()).status();
+    assert!(git.expect("git runs").success());
+    home.write(".gitignore", ".env\n/.claude/skills/deploy/cache/\n/.posse/skills/\n");
+    for folder in [".claude/skills/deploy", ".posse/skills/local"] {
+        let name = folder.rsplit('/').next().expect("a name");
+        let text = format!("---\nname: {name}\ndescription: d\n---\nRun it.\n");
+        home.write(&format!("{folder}/SKILL.md"), &text);
+        home.write(&format!("{folder}/say.sh"), &format!("echo said-by-{name}\n"));
+    }
+    home.write(".claude/skills/deploy/.env", "KEY=CANARY\n");
+    home.write(".claude/skills/deploy/cache/token", "CANARY\n");
+    let part = home.write("part/a.txt", "a\n").parent().expect("a folder").to_owned();
+    let top = home.project().canonicalize().expect("a path");
+    let call = format!(
+        "cd {}; bash .claude/skills/deploy/say.sh; cat .claude/skills/deploy/.env \
+         .claude/skills/deploy/cache/token .posse/skills/local/say.sh; true",
+        top.display()
+    );
+    let script = json!([
+        {"when": {"turn": 1}, "reply": {"tool_calls": [{"name": "bash", "input": {"command": call}}]}},
+        {"reply": {"text": "Done."}},
+    ]);
+    home.write("../script.yaml", &script.to_string());
+    let part = part.to_str().expect("UTF-8");
+    let args = ["run", "--json", "--dir", part, "--model", "scripted/../script.yaml", "Run it."];
+    let done = home.posse(&args).exits(0);
+    let finished = done.json_lines().into_iter().find(|event| event["kind"] == "agent.tool_finished");
+    let finished = finished.expect("a result").to_string();
+    assert!(finished.contains("said-by-deploy"), "{finished}");
+    assert!(!finished.contains("CANARY"), "{finished}");
+    assert!(
+        !finished.contains("said-by-local"),
+        "a folder that git ignores is none of the project: {finished}"
+    );
+}

@@ -1,6 +1,6 @@
 //! What every verb needs: the environment, what a test binary adds, and the state directory.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use posse::sandbox::{Environment as Passed, SandboxOptions};
@@ -10,6 +10,7 @@ use posse_domain::event::EffectClass;
 use crate::Extras;
 use crate::env::Environment;
 use crate::error::CliError;
+use crate::found::SkillFolder;
 use crate::settings::Settings;
 
 /// The composition root's own part.
@@ -57,7 +58,7 @@ impl Context {
         &self,
         models: Catalog,
         settings: &Settings,
-        folders: &[PathBuf],
+        folders: &[SkillFolder],
     ) -> Result<Posse, CliError> {
         let mut builder = self.builder().state_dir(self.state_dir()?).models(Arc::new(models));
         let search = settings.search.search(&self.environment.variables)?;
@@ -116,19 +117,23 @@ impl Context {
 
 /// Lets commands read folders of skills. One may lie beside the person's settings, in a folder that is hidden as a
 /// whole: then everything else in it is.
-fn show_skills(sandbox: &mut SandboxOptions, folders: &[PathBuf]) {
+fn show_skills(sandbox: &mut SandboxOptions, folders: &[SkillFolder]) {
+    let holds_one = |path: &Path| folders.iter().any(|folder| folder.path.starts_with(path));
     let hidden = std::mem::take(&mut sandbox.hidden);
     for hidden in hidden {
-        if folders.iter().any(|folder| folder.starts_with(&hidden)) {
+        if holds_one(&hidden) {
             let inside = std::fs::read_dir(&hidden).into_iter().flatten().flatten().map(|entry| entry.path());
-            sandbox
-                .hidden
-                .extend(inside.filter(|path| !folders.iter().any(|folder| folder.starts_with(path))));
+            sandbox.hidden.extend(inside.filter(|path| !holds_one(path)));
         } else {
             sandbox.hidden.push(hidden);
         }
     }
-    sandbox.read.extend(folders.iter().cloned());
+    for SkillFolder { path, project } in folders {
+        match project {
+            Some(project) => sandbox.show_of_project(path, project),
+            None => sandbox.read.push(path.clone()),
+        }
+    }
 }
 
 fn log_to_stderr(filter: &str) -> Result<(), CliError> {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::approvals;
 use crate::context::Context;
 use crate::error::CliError;
-use crate::found::{Called, Found, folders_outside};
+use crate::found::{Called, Found, SkillFolder, folders_outside};
 use crate::given;
 use crate::hooks;
 use crate::limit::Limit;
@@ -80,7 +80,7 @@ pub(crate) struct Launch {
     prompt: Option<String>,
     skill: Option<String>,
     /// Folders of skills that commands may read.
-    pub(crate) skill_folders: Vec<PathBuf>,
+    pub(crate) skill_folders: Vec<SkillFolder>,
     model: String,
     dir: String,
     base_turns: Option<u32>,

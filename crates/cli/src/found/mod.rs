@@ -27,7 +27,7 @@ pub(crate) use called::{Called, named_skill};
 pub(crate) use list::List;
 pub(crate) use places::{FoundPlace, Origin, Shown};
 pub(crate) use ranks::Standing;
-pub(crate) use reached::{folders_outside, reaches_skills};
+pub(crate) use reached::{SkillFolder, folders_outside, reaches_skills};
 use reading::{How, read_path};
 pub(crate) use reading::{Read, Value};
 pub(crate) use validate::validate;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use posse::{Definition, Definitions};
 use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
+use serde::{Deserialize, Serialize};
 
 use super::Found;
 
@@ -73,10 +74,22 @@ impl Found {
     }
 }
 
-/// The folders of skills that are not in the workspace of a run in `dir`: its commands may read them.
-pub(crate) fn folders_outside(skills: &[Skill], dir: &Path) -> Vec<PathBuf> {
-    let folders = skills.iter().filter_map(|skill| skill.dir.as_ref().map(PathBuf::from));
-    folders.filter(|folder| !folder.starts_with(dir)).collect()
+/// A folder of a skill that is not in the workspace of a run: its commands may read it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SkillFolder {
+    /// The folder.
+    pub(crate) path: PathBuf,
+    /// The project that it is part of; none if it is the person's own.
+    pub(crate) project: Option<PathBuf>,
+}
+
+/// Those of a run in `dir`.
+pub(crate) fn folders_outside(skills: &[Skill], dir: &Path) -> Vec<SkillFolder> {
+    let folder = |skill: &Skill| {
+        let path = PathBuf::from(skill.dir.as_ref()?);
+        Some(SkillFolder { path, project: skill.project.as_ref().map(PathBuf::from) })
+    };
+    skills.iter().filter_map(folder).filter(|folder| !folder.path.starts_with(dir)).collect()
 }
 
 /// What is reached, with what was not followed from there yet: a list, because files of anybody's say how long a way is.

@@ -24,6 +24,7 @@ mod glob;
 mod grep;
 mod ignored;
 mod kind;
+mod left_out;
 mod lines;
 mod list;
 mod path;

@@ -16,6 +16,7 @@ mod exclusive;
 mod init;
 mod machine;
 mod probe;
+mod project;
 mod recorded;
 mod slot;
 mod spec;

@@ -296,7 +296,7 @@ fn not_for_everybody(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Many hidden files make many mounts: then what they are in is hidden instead, as far up as one below `dir`.
-fn gathered(dir: &Path, hidden: Vec<PathBuf>) -> Vec<PathBuf> {
+pub(super) fn gathered(dir: &Path, hidden: Vec<PathBuf>) -> Vec<PathBuf> {
     if hidden.len() <= HIDDEN_MAX {
         return hidden;
     }
