@@ -330,8 +330,8 @@ fn what_is_not_there_is_said_with_what_is_near() {
         let refused = home.posse(&[verb, &typed]).exits(2).stderr;
         assert!(refused.contains(&format!("did you mean {run}?")), "{verb}: {refused}");
     }
+    home.replay_now();
     fs::remove_file(home.state_dir().join("runs").join(&run).join("project.json")).expect("removed");
-    home.not_replayed("the files it began with are gone");
     let broken = home.posse(&["apply", &run]).exits(1).stderr;
     assert!(broken.contains("project.json") && broken.contains("hint: "), "{broken}");
 }
@@ -355,8 +355,8 @@ fn a_branch_that_cannot_be_made_is_told_and_the_work_can_be_applied_all_the_same
 fn parts_of_the_state_that_are_gone_are_named_and_nothing_is_changed() {
     let home = repository(SCRIPT);
     let run = run(&home);
+    home.replay_now();
     fs::remove_dir_all(home.state_dir().join("projects")).expect("removed");
-    home.not_replayed("the files it began with are gone");
     for args in [&["diff", &run] as &[&str], &["apply", &run], &["salvage", &run, "--restore", "back"]] {
         let broken = home.posse(args).exits(1).stderr;
         assert!(broken.starts_with("error: ") && broken.contains("hint: "), "{args:?}: {broken}");

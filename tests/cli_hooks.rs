@@ -293,7 +293,7 @@ fn a_sub_agent_is_kept_from_starting_and_from_being_integrated() {
     let calls = [("task", task)];
     let text = "cat >&2; exit 2";
     let starting = home(&calls, "SubagentStart", &hook("explore"), text);
-    starting.not_replayed("its hook tells the model the run's id");
+    starting.not_replayed("its hook runs for an agent without a workspace");
     let done = starting.posse(&RUN).exits(0);
     let said = refused(&done);
     assert!(
@@ -305,7 +305,7 @@ fn a_sub_agent_is_kept_from_starting_and_from_being_integrated() {
     assert!(events(&done, "agent.subagent_started").is_empty());
 
     let stopping = home(&calls, "SubagentStop", &hook(""), text);
-    stopping.not_replayed("its hook tells the model the run's id");
+    stopping.not_replayed("its hook runs for an agent without a workspace");
     let done = stopping.posse(&RUN).exits(0);
     let (ok, said) = results(&done).remove(0);
     assert!(!ok && said.starts_with("CHECKS_FAILED: "), "{said}");

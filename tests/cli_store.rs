@@ -17,10 +17,10 @@ fn damaged(change: impl Fn(&mut Vec<u8>)) -> Home {
     let home = Home::new();
     home.write("script.yaml", "- reply: {text: done}\n");
     home.posse(&["run", "--model", "scripted/script.yaml", "x"]).exits(0);
+    home.replay_now();
     let mut bytes = fs::read(database(&home)).expect("a database");
     change(&mut bytes);
     fs::write(database(&home), &bytes).expect("written");
-    home.not_replayed("its journal is damaged");
     home
 }
 

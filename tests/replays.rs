@@ -60,12 +60,22 @@ impl Record {
         self.events.iter().filter(move |event| event["kind"] == kind)
     }
 
-    /// Why its replay is not the same.
-    fn exception(&self, since: SystemTime) -> Option<&'static str> {
-        let known = EXCEPTIONS.iter().find(|(_, applies)| applies(self)).map(|(reason, _)| *reason);
+    /// Why it is not run again.
+    fn exception(&self) -> Option<&'static str> {
+        EXCEPTIONS.iter().find(|(_, applies)| applies(self)).map(|(reason, _)| *reason)
+    }
+
+    /// Why its replay may be another.
+    fn excuse(&self, since: SystemTime) -> Option<&'static str> {
+        let waits_for = |event: &Value| event["detail"]["waits_for"] != "ownership";
         let started = &self.of_kind("run.started").next().expect("a beginning")["detail"];
         let reads = || started["base"].is_null().then(|| Path::new(started["dir"].as_str().expect("a path")));
-        known.or_else(|| reads().filter(|dir| has_changed(dir, since)).map(|_| FOLDER_CHANGED))
+        if self.of_kind("agent.subagent_queued").any(waits_for) {
+            return Some("a limit of the whole tree decided who began when");
+        }
+        // Nothing of the folder is in the record of a run that nobody in it could change.
+        let changed = reads().is_some_and(|dir| has_changed(dir, since));
+        changed.then_some("it read a folder that has changed since")
     }
 
     fn has_interrupted_calls(&self) -> bool {
@@ -251,8 +261,8 @@ pub(crate) fn assert_same(recorded: &Record, again: &Record) {
 /// A reason, and whether it holds for a run.
 type Exception = (&'static str, fn(&Record) -> bool);
 
-/// Why a run is not the same when it is run again, and how its record tells. What is not here must be the same.
-const EXCEPTIONS: [Exception; 3] = [
+/// Why a run is not run again, and how its record tells. What is not here must be the same, or has an excuse.
+const EXCEPTIONS: [Exception; 2] = [
     ("a crash cut a command off, and the replay runs it", |record| {
         record.of_kind("agent.tool_interrupted").next().is_some()
     }),
@@ -264,18 +274,11 @@ const EXCEPTIONS: [Exception; 3] = [
         let mut finished = record.of_kind("agent.tool_finished").map(|event| &event["detail"]);
         finished.any(|result| result["code"] == "CANCELLED" && is_exec(&result["call_id"]))
     }),
-    ("a limit of the whole tree decided who began when", |record| {
-        record.of_kind("agent.subagent_queued").any(|event| event["detail"]["waits_for"] != "ownership")
-    }),
 ];
-/// As above: nothing of the folder is in the record of a run that nobody in it could change.
-const FOLDER_CHANGED: &str = "it read a folder that has changed since";
-/// As above.
-const NOT_ENDED: &str = "it has not ended";
 
 /// Runs every run of a home again that has ended, and fails if one is not the same. What became of each is counted.
 pub(crate) fn all(home: &Home) {
-    if !home.state_dir().join("posse.db").exists() {
+    if home.is_replayed() || !home.state_dir().join("posse.db").exists() {
         return;
     }
     if let Some(reason) = home.why_not_replayed() {
@@ -288,23 +291,25 @@ pub(crate) fn all(home: &Home) {
             continue;
         }
         if line["ended_at"].is_null() {
-            count(NOT_ENDED);
-            continue;
+            // Its story is over and nobody carries it: a cancel is an end that can be repeated.
+            home.posse(&["cancel", field("run")]).exits(0);
         }
         let record = Record::of(home, field("run"));
         let since = time(field("created_at"));
-        if let Some(reason) = record.exception(since) {
+        if let Some(reason) = record.exception() {
             count(reason);
             continue;
         }
+        let excuse = record.excuse(since);
         home.restore_settings(since);
         let done = home.again(&["run", "--json", "--model", &format!("replay/{}", record.run)]);
         let mut events = done.json_lines();
         let result = events.pop().unwrap_or_else(|| panic!("no result: {done:?}"));
         let again = Record { run: run_of(&result), events };
-        match record.difference(&again) {
-            None => count(REPLAYED),
-            Some(difference) => {
+        match (record.difference(&again), excuse) {
+            (None, _) => count(REPLAYED),
+            (Some(_), Some(excuse)) => count(excuse),
+            (Some(difference), None) => {
                 different.push(format!("run {}: {difference}\n{}", record.run, result["text"]));
             }
         }

@@ -19,8 +19,12 @@ pub(crate) struct Home {
     settings: Mutex<Vec<(SystemTime, String)>>,
     /// Whether its commands were run on a machine without namespaces.
     is_bare: AtomicBool,
+    /// Variables of the environment of its commands, beside the usual ones.
+    variables: Mutex<Vec<(&'static str, String)>>,
     /// Why its runs are not run again.
     not_replayed: OnceLock<&'static str>,
+    /// Whether its runs were run again already.
+    is_replayed: AtomicBool,
 }
 
 impl Home {
@@ -29,7 +33,9 @@ impl Home {
             dir: tempfile::tempdir().expect("a directory"),
             settings: Mutex::default(),
             is_bare: AtomicBool::new(false),
+            variables: Mutex::default(),
             not_replayed: OnceLock::new(),
+            is_replayed: AtomicBool::new(false),
         };
         fs::create_dir(home.project()).expect("a project");
         home
@@ -117,8 +123,14 @@ impl Home {
             // Nobody answers there, whatever runs on this machine.
             .env("OLLAMA_HOST", "127.0.0.1:9")
             .env("TMPDIR", self.dir.path())
+            .envs(self.variables.lock().expect("alone").iter().cloned())
             .stdin(Stdio::null());
         command
+    }
+
+    /// Sets a variable for every command from now on.
+    pub(crate) fn set(&self, name: &'static str, value: &str) {
+        self.variables.lock().expect("alone").push((name, value.to_owned()));
     }
 
     /// Runs the command to its end.
@@ -142,6 +154,16 @@ impl Home {
     /// Says why no run of this home is run again from its record; see [`crate::replays`].
     pub(crate) fn not_replayed(&self, reason: &'static str) {
         self.not_replayed.set(reason).expect("one reason");
+    }
+
+    /// Runs its runs again now: what comes next breaks their records.
+    pub(crate) fn replay_now(&self) {
+        crate::replays::all(self);
+        self.is_replayed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_replayed(&self) -> bool {
+        self.is_replayed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn why_not_replayed(&self) -> Option<&'static str> {
