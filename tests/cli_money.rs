@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Done, Home, run_of};
 
+/// A model of a provider with a key, whose price nobody knows.
+const UNPRICED: &str = "openrouter/some/model";
 const KEY: (&str, &str) = ("ANTHROPIC_API_KEY", "sk-test-0123456789");
 
 /// The root asks a child, the child answers, the root reports; with a cache.
@@ -97,22 +99,81 @@ fn an_unknown_price_is_unknown_in_every_sum_and_a_local_one_is_nothing() {
 }
 
 #[test]
-fn a_limit_of_money_needs_the_price_of_every_model() {
+fn a_limit_of_money_needs_the_price_of_what_is_sure_to_run() {
     let home = Home::new();
     let mock = family();
     let refused = |flags: &[&str]| {
-        let mut command = home.command(&[&["run", "--base-url", &mock.url()], flags, &["go"]].concat());
+        let mut command = home.command(&[&["run", "--base-url", &mock.url()], flags].concat());
         command.envs([KEY]);
         Done::of(command).exits(2).stderr
     };
-    let error = refused(&["--model", "openai-compatible/x", "--max-usd", "1"]);
+    let error = refused(&["--model", "openai-compatible/x", "--max-usd", "1", "go"]);
     assert!(error.starts_with("error: --max-usd: the price of `openai-compatible/x` is unknown"), "{error}");
     assert!(error.contains("prices: {openai-compatible/x: {input: 3, output: 15}}"), "{error}");
-    let agents = r#"{"cheap": {"description": "d", "prompt": "p", "model": "openrouter/some/model"}}"#;
+
     home.write_settings("providers:\n  openrouter: {key: k}\nagent: {max_usd: 5}\n");
-    let error = refused(&["--model", "claude-sonnet-5", "--agents", agents]);
-    assert!(error.contains("settings.yaml:3: the price of `openrouter/some/model` is unknown"), "{error}");
+    let agents = json!({"cheap": {"description": "d", "prompt": "p", "model": UNPRICED}}).to_string();
+    let unknown = format!("settings.yaml:3: the price of `{UNPRICED}` is unknown");
+    let root = ["--model", "claude-sonnet-5", "--agents", &agents];
+    let error = refused(&[&root[..], &["--agent", "cheap", "go"]].concat());
+    assert!(error.contains(&unknown), "{error}");
+    for step in [json!({"agent": "cheap"}), json!({"agent": "explore", "model": UNPRICED})] {
+        let mut plan = json!({"goal": "g", "steps": [{"title": "t", "description": "d"}]});
+        plan["steps"][0].as_object_mut().expect("a step").extend(step.as_object().expect("fields").clone());
+        home.write("plan.yaml", &plan.to_string());
+        let error = refused(&[&root[..], &["--plan", "plan.yaml"]].concat());
+        assert!(error.contains(&unknown), "{error}");
+    }
     assert!(mock.requests().is_empty(), "nothing was spent");
+}
+
+#[test]
+fn a_sub_agent_without_a_price_is_refused_where_money_is_limited_and_spoils_no_run_that_does_not_use_it() {
+    let mock = Mock::start(|asked: &Asked| -> Answer {
+        let wants = |part: &str| asked.first_text().contains(part);
+        let task = json!({"subagent_type": "cheap", "description": "look", "prompt": "Look."});
+        match asked.results().first() {
+            Some(result) => Answer::text(format!("Told: {}", result.text)),
+            None if wants("by name") => {
+                let mut task = task;
+                task["subagent_type"] = "explore".into();
+                task["model"] = UNPRICED.into();
+                Say::text("I ask.").call("task", &task).into()
+            }
+            None if wants("cheap") => Say::text("I ask.").call("task", &task).into(),
+            None => Answer::text("Done."),
+        }
+    })
+    .expect("a server");
+    let home = Home::new();
+    home.write_settings("providers:\n  openrouter: {key: k}\n");
+    let agent = format!("---\nname: cheap\ndescription: looks\nmodel: {UNPRICED}\n---\nLook.\n");
+    home.write_own(".config/posse/agents/cheap.md", &agent);
+    let asking = |request: &str| {
+        let url = mock.url();
+        let run =
+            ["run", "--json", "--model", "claude-sonnet-5", "--base-url", &url, "--max-usd", "5", request];
+        let mut command = home.command(&run);
+        command.envs([KEY]);
+        Done::of(command).exits(0)
+    };
+    assert_eq!(asking("go").result()["text"], "Done.", "it is there, and nobody uses it");
+    for request in ["use the cheap one", "by name"] {
+        let done = asking(request);
+        let result = done.result();
+        assert_eq!(result["agents"], 1, "{result}");
+        let told = result["text"].as_str().expect("a text");
+        for part in [
+            format!("the price of `{UNPRICED}` is unknown").as_str(),
+            &format!("prices: {{{UNPRICED}: {{input: 3, output: 15}}}}"),
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let refused = |event: &&Value| event["kind"] == "agent.subagent_refused";
+        assert_eq!(done.json_lines().iter().filter(refused).count(), 1);
+    }
+    let is_asked = |body: &Value| UNPRICED.ends_with(body["model"].as_str().expect("a model"));
+    assert!(!mock.requests().iter().any(|logged| is_asked(&logged.json())), "nothing unpriced was called");
 }
 
 #[test]

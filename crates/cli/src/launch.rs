@@ -10,10 +10,10 @@ use posse::{
     Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
     NewRun, OnAsk, ProjectRules, Rules,
 };
-use posse_domain::budget::DEFAULT_BASE_TURNS;
+use posse_domain::budget::{DEFAULT_BASE_TURNS, price_entry};
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use posse_domain::plan::{Plan, UnownedWriters};
-use posse_domain::skill::Catalogue;
+use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT};
 use serde::{Deserialize, Serialize};
 
 use crate::approvals;
@@ -156,12 +156,17 @@ impl Launch {
             None => model_of(&settings, context, models)?,
         };
         if let Some(limit) = settings.max_usd.as_ref().filter(|limit| limit.value.0.is_some()) {
-            let steps = plan.iter().flat_map(|plan| &plan.steps).filter_map(|step| step.model.as_deref());
-            let own = definitions.iter().chain(&catalogue.definitions);
-            let own = own.filter_map(|definition| definition.model.as_deref());
-            let skills = catalogue.skills.iter().filter_map(|skill| skill.model.as_deref());
-            let named = std::iter::once(model.as_str()).chain(own).chain(skills).chain(steps);
-            priced(named, &limit.origin, models)?;
+            let of = |own: Option<&str>, kind: &str| {
+                own.map(str::to_owned).or_else(|| known.find(kind).ok()?.model.clone())
+            };
+            let steps = plan.iter().flat_map(|plan| &plan.steps);
+            let steps = steps.filter_map(|step| of(step.model.as_deref(), &step.agent));
+            let forked = skill.filter(|skill| skill.fork);
+            let forked = forked.and_then(|skill| {
+                of(skill.model.as_deref(), skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT))
+            });
+            let sure = std::iter::once(model.clone()).chain(forked).chain(steps);
+            priced(sure, &limit.origin, models)?;
         }
         let dir = working_dir(dir, cwd)?;
         permissions.are_about(&context.tool_names())?;
@@ -328,19 +333,16 @@ fn milliseconds(time: Duration) -> u64 {
     time.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// A limit in dollars needs every model's price, before anything is spent.
-fn priced<'a>(
-    names: impl Iterator<Item = &'a str>,
-    origin: &Origin,
-    models: &Catalog,
-) -> Result<(), CliError> {
+/// A limit in dollars needs the price of every model that is sure to be used, before anything is spent. What agents
+/// come upon later is refused to them.
+fn priced(names: impl Iterator<Item = String>, origin: &Origin, models: &Catalog) -> Result<(), CliError> {
     for name in names {
-        let model = models.resolve(name).map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
+        let model = models.resolve(&name).map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
         if model.facts().price.is_none() {
             let message = format!("{origin}: the price of `{name}` is unknown, so money cannot be limited");
             return Err(CliError::usage(message).hint(format!(
-                "set it in the settings, in dollars for a million tokens: `prices: {{{name}: {{input: 3, output: 15}}}}`; \
-                 or limit tokens with --max-tokens"
+                "set it in the settings, in dollars for a million tokens: `{}`; or limit tokens with --max-tokens",
+                price_entry(&name)
             )));
         }
     }

@@ -13,6 +13,7 @@ use posse_domain::event::{
 };
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::Refusal;
 use posse_domain::permission::Answer;
 use posse_domain::plan::Plan;
 use posse_domain::text::Text;
@@ -108,6 +109,8 @@ struct Agent {
     steps: usize,
     /// Answers of people, by call id, in the order in which they were given, each with the steps the agent had made.
     answers: HashMap<String, Vec<(Answer, usize)>>,
+    /// Why it got no child, by call id.
+    refusals: HashMap<String, Refusal>,
 }
 
 /// A request as it was recorded, as far as the journal has it.
@@ -203,6 +206,10 @@ impl Recording {
             EventBody::InputAnswered(e) if e.by == AnsweredBy::Person => {
                 let answer = (answer_of(e), agent.steps);
                 agent.answers.entry(e.call_id.clone()).or_default().push(answer);
+            }
+            EventBody::SubagentRefused(e) => {
+                let refusal = Refusal { code: e.code, reason: e.reason.clone() };
+                agent.refusals.insert(e.call_id.clone(), refusal);
             }
             _ => {}
         }
@@ -332,6 +339,11 @@ impl Recording {
     /// the agent had made by then.
     pub(crate) fn answer(&self, agent: &str, call_id: &str, nth: usize) -> Option<&(Answer, usize)> {
         self.agents.get(agent)?.answers.get(call_id)?.get(nth)
+    }
+
+    /// Why this call got no child.
+    pub(crate) fn refusal(&self, agent: &str, call_id: &str) -> Option<Refusal> {
+        self.agents.get(agent)?.refusals.get(call_id).cloned()
     }
 
     /// Whether this call was asked about and no person answered: what came then comes again. What the host answered for

@@ -112,6 +112,11 @@ pub struct Price {
     pub reasoning: u64,
 }
 
+/// What to write into the settings so that the price of a model is known, in dollars for a million tokens.
+pub fn price_entry(model: &str) -> String {
+    format!("prices: {{{model}: {{input: 3, output: 15}}}}")
+}
+
 impl Price {
     /// The price of a model whose caches and thinking cost what other tokens cost.
     pub const fn plain(input: u64, output: u64) -> Self {

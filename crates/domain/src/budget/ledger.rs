@@ -108,6 +108,11 @@ impl Ledger {
         Ok(quote(capped, want, purpose))
     }
 
+    /// Whether a cap on money binds what is beneath the agent. No model of unknown price passes one.
+    pub fn limits_money(&self, agent: &AgentId) -> bool {
+        self.open_place(agent).is_ok_and(|at| self.upwards(at).any(|at| self.nodes[at].budget.usd.is_some()))
+    }
+
     /// The nearest budget above the agent of which most is spent, its own included.
     pub fn low(&self, agent: &AgentId) -> Option<Low> {
         let at = self.open_place(agent).ok()?;
@@ -491,6 +496,9 @@ mod tests {
         let unpriced = Want { price: None, ..want(10, 10) };
         let refused = ledger.reserve(&root(), &unpriced, Purpose::Report).expect("an answer");
         assert_eq!(refused, Reservation::Exhausted(exhausted("k3f9ab2c", Limit::UnknownPrice(usd))));
+        ledger.open_child(&root().child(1), &Budget::NONE).expect("a child");
+        assert!(ledger.limits_money(&root()) && ledger.limits_money(&root().child(1)));
+        assert!(!Ledger::open_root(&root(), &Budget::NONE).expect("ledger").limits_money(&root()));
     }
 
     #[test]

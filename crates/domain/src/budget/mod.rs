@@ -16,7 +16,7 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
-pub use amount::{Amount, InvalidUsd, Price, USD_MAX, Usd};
+pub use amount::{Amount, InvalidUsd, Price, USD_MAX, Usd, price_entry};
 pub use deadline::Deadline;
 pub use ledger::{AtDepth, Ledger, LedgerError};
 pub use limits::{

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use posse_domain::budget::price_entry;
 use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, Sender, TodoChanged, ToolIntended};
 use posse_domain::id::AgentId;
@@ -75,7 +76,7 @@ impl Driver {
         let from = SpawnFrom { parent: id, call_id: &call.id, message_id: Some(&message_id), step: None };
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
         let decided = self.run.spawn(from, request, &class_of).and_then(|decided| {
-            self.check_child_model(id, request)?;
+            self.check_child_model(id, call, request)?;
             self.check_granted(id, call)?;
             Ok(decided)
         });
@@ -113,23 +114,37 @@ impl Driver {
     }
 
     /// Whether the child's model is there, and has a price if money is limited.
-    fn check_child_model(&self, parent: &AgentId, request: &SpawnRequest) -> Result<(), Refusal> {
+    fn check_child_model(
+        &self,
+        parent: &AgentId,
+        call: &ToolCall,
+        request: &SpawnRequest,
+    ) -> Result<(), Refusal> {
+        if let Some(replaying) = &self.replaying {
+            // Answered from the record, whatever the models are called: what had none then has none now.
+            return replaying.refused(parent, &call.id).map_or(Ok(()), Err);
+        }
         let invalid = |reason| Refusal { code: Code::InvalidInput, reason };
         let kind = match &request.skill {
             Some(skill) => self.run.skill(skill).and_then(|skill| skill.kind.as_ref()),
             None => self.run.kind(&request.definition),
         };
         let definition = kind.and_then(|kind| kind.definition.model.as_deref());
-        let own = self.sessions.get(parent).map(|session| session.facts);
-        // A replay is answered from its record, whatever the model is called.
-        let named = request.model.as_deref().or(definition).filter(|_| self.replaying.is_none());
+        let named = request.model.as_deref().or(definition);
         let facts = match named {
             Some(name) => Some(self.rt.parts.models.resolve(name).map_err(invalid)?.facts()),
-            None => own,
+            None => self.sessions.get(parent).map(|session| session.facts),
         };
         let money = request.budget.is_some_and(|budget| budget.usd.is_some());
-        if money && facts.is_none_or(|facts| facts.price.is_none()) {
-            return Err(invalid("`budget.usd` needs a model whose price is known".to_owned()));
+        if (money || self.run.ledger.limits_money(parent)) && facts.is_none_or(|facts| facts.price.is_none())
+        {
+            let own = self.run.open(parent).map(|agent| agent.contract.execution.model.as_str());
+            let model = named.or(own).unwrap_or_default();
+            return Err(invalid(format!(
+                "the price of `{model}` is unknown, and money is limited: use another model, or have its price set in the \
+                 settings, in dollars for a million tokens: `{}`",
+                price_entry(model)
+            )));
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use posse_domain::event::{
 };
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Cancel, FailKind, Failure, Node};
+use posse_domain::lifecycle::{Cancel, FailKind, Failure, Node, Refusal};
 use posse_domain::permission::Answer;
 use posse_domain::text::Text;
 
@@ -108,6 +108,11 @@ impl Replaying {
     /// What the root's model was called.
     pub(super) fn recorded_model(&self) -> &str {
         &self.of.recording.started().contract.execution.model
+    }
+
+    /// Why the child that this call asked for had no model to be asked.
+    pub(super) fn refused(&self, parent: &AgentId, call_id: &str) -> Option<Refusal> {
+        self.of.recording.refusal(parent.relative(), call_id).filter(|known| known.code == Code::InvalidInput)
     }
 
     fn follower(&mut self, id: &AgentId) -> &mut Follower {
