@@ -291,9 +291,9 @@ fn a_hook_after_a_write_formats_the_file_and_tells_the_model_what_is_wrong() {
 fn a_sub_agent_is_kept_from_starting_and_from_being_integrated() {
     let task = json!({"subagent_type": "explore", "description": "look around", "prompt": "look"});
     let calls = [("task", task)];
-    let text = "cat >&2; exit 2";
+    // A replay has an id and a folder of its own, of which the model is not told here.
+    let text = r#"sed -E 's/"(session_id|agent_id|run_id|cwd)":"[^"]*"/"\1":""/g' >&2; exit 2"#;
     let starting = home(&calls, "SubagentStart", &hook("explore"), text);
-    starting.not_replayed("its hook runs for an agent without a workspace");
     let done = starting.posse(&RUN).exits(0);
     let said = refused(&done);
     assert!(
@@ -305,7 +305,6 @@ fn a_sub_agent_is_kept_from_starting_and_from_being_integrated() {
     assert!(events(&done, "agent.subagent_started").is_empty());
 
     let stopping = home(&calls, "SubagentStop", &hook(""), text);
-    stopping.not_replayed("its hook runs for an agent without a workspace");
     let done = stopping.posse(&RUN).exits(0);
     let (ok, said) = results(&done).remove(0);
     assert!(!ok && said.starts_with("CHECKS_FAILED: "), "{said}");
