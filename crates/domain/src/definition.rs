@@ -1,5 +1,7 @@
 //! A kind of agent, as data. Reading definition files into this type is the agent crate's work.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +9,9 @@ use crate::permission::{Decision, NETWORK, Operation, Rule};
 
 /// Longest name of a definition.
 pub const DEFINITION_NAME_MAX: usize = 64;
+
+/// The tool that runs commands.
+const SHELL_TOOL: &str = "bash";
 
 /// Who may use a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,7 +34,7 @@ pub struct Definition {
     /// When to use it, as a parent's model reads it.
     pub description: String,
     /// Its system prompt.
-    pub prompt: String,
+    pub prompt: Arc<str>,
     /// The tools it lists.
     pub tools: Vec<String>,
     /// The definitions it may spawn; none means it may not spawn.
@@ -62,6 +67,11 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// Whether it lists the tool that runs commands.
+    pub fn has_shell(&self) -> bool {
+        self.tools.iter().any(|tool| tool == SHELL_TOOL)
+    }
+
     /// Whether its rules open the network.
     pub fn opens_network(&self) -> bool {
         let network = Operation::new(NETWORK, None);

@@ -1,11 +1,13 @@
 //! A skill, as data: instructions that an agent takes in, or that make an agent of their own. Reading skill files into
 //! this type is the agent crate's work.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::Definition;
-use crate::permission::{Decision, Rule};
+use crate::permission::{Decision, Operation, Pattern, Rule};
 
 /// Longest name of a skill.
 pub const SKILL_NAME_MAX: usize = 64;
@@ -24,7 +26,7 @@ pub struct Skill {
     /// When to use it, as a model reads it.
     pub description: String,
     /// What it says.
-    pub instructions: String,
+    pub instructions: Arc<str>,
     /// Whether it makes a sub-agent instead of entering the conversation that asks for it.
     pub fork: bool,
     /// The definition of that sub-agent; none is `general`.
@@ -88,7 +90,7 @@ impl Skill {
         // One that names its tools and not `task` among them does without what comes with the right to spawn.
         let spawns = self.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == "task"));
         Definition {
-            prompt,
+            prompt: prompt.into(),
             tools: self.tools_of(base),
             spawns: base.spawns.clone().filter(|_| spawns),
             max_turns: self.max_iterations.or(base.max_turns),
@@ -161,10 +163,21 @@ pub const DELEGATE_TO_AGENT: &str = "delegate_to_agent";
 /// What stands in a skill's text for what it is called with.
 pub const ARGUMENTS: &str = "$ARGUMENTS";
 
+/// The tool that takes a skill in.
+pub const SKILL_TOOL: &str = "skill";
+/// Most untrusted skills that are asked about by name; if there are more, every skill is.
+const UNASKED_MAX: usize = 256;
+/// What a definition or a skill comes to beside its text, about.
+const ENTRY_BYTES: usize = 1024;
+
 /// Everything that was found beyond the built-in definitions, as it was when a run started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalogue {
+    /// What definitions with a shell ask about before their own rules count; said once, because there are hundreds of
+    /// them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<Rule>,
     /// The definitions.
     pub definitions: Vec<Definition>,
     /// The skills.
@@ -177,9 +190,27 @@ impl Catalogue {
         self.definitions.is_empty() && self.skills.is_empty()
     }
 
+    /// What every agent of the run asks about after all its rules: an inline skill that nobody trusts is only taken in by
+    /// whom a person lets.
+    pub fn unasked(&self) -> Vec<Rule> {
+        let untrusted = self.skills.iter().filter(|skill| !skill.fork && skill.default == Decision::Ask);
+        let names: Vec<&str> = untrusted.map(|skill| skill.name.as_str()).collect();
+        let patterns: Vec<Pattern> = if names.len() > UNASKED_MAX {
+            SKILL_TOOL.parse().into_iter().collect()
+        } else {
+            let named = |name| Pattern::literal(&Operation::new(SKILL_TOOL, Some(name))).ok();
+            names.into_iter().filter_map(named).collect()
+        };
+        patterns.into_iter().map(|pattern| Rule { pattern, decision: Decision::Ask }).collect()
+    }
+
     /// As a journal keeps it.
     pub fn to_json(&self) -> String {
-        // Plain data with text keys: it always has a JSON form.
-        serde_json::to_string(self).unwrap_or_default()
+        let prompts = self.definitions.iter().map(|definition| definition.prompt.len());
+        let texts = prompts.chain(self.skills.iter().map(|skill| skill.instructions.len()));
+        let mut json = Vec::with_capacity(texts.map(|text| text + ENTRY_BYTES).sum());
+        // Plain data with text keys: it always has a JSON form, which is text.
+        let written = serde_json::to_writer(&mut json, self);
+        written.ok().and_then(|()| String::from_utf8(json).ok()).unwrap_or_default()
     }
 }

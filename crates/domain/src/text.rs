@@ -52,7 +52,7 @@ impl Text {
         if let Text::Here(text) = self
             && text.len() > INLINE_MAX_BYTES
         {
-            let blob = Blob { hash: Hash::of(text.as_bytes()), bytes: text.as_bytes().into() };
+            let blob = Blob { hash: Hash::of(text.as_bytes()), bytes: text.clone().into() };
             let at = BlobRef { blob: blob.hash, bytes: text.len() as u64 };
             blobs.push(blob);
             *self = Text::Stored(at);

@@ -9,8 +9,7 @@ use posse_domain::definition::Definition;
 use posse_domain::event::{CodecError, Event, EventBody, RunStarted, Stored};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
-use posse_domain::skill::Catalogue;
-use posse_domain::text::{BlobRef, Text};
+use posse_domain::text::BlobRef;
 use thiserror::Error;
 
 use crate::ports::{READ_MAX_EVENTS, RunKey, Store, StoreError};
@@ -69,6 +68,20 @@ pub async fn fill(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<
     event.body.fill(&mut fetch).map_err(|error| StoreError::Failed(error.to_string()))
 }
 
+/// Fetches the long texts of an event that are for reading. What a run found on the machine, which may be megabytes,
+/// stays where it is kept.
+pub async fn fill_readable(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<(), StoreError> {
+    let found = match &mut event.body {
+        EventBody::RunStarted(started) => started.catalogue.take(),
+        _ => None,
+    };
+    fill(store, key, event).await?;
+    if let EventBody::RunStarted(started) = &mut event.body {
+        started.catalogue = found;
+    }
+    Ok(())
+}
+
 /// The first event of a run with its long texts; none if it cannot be read, which whoever reads the journal finds out.
 pub(crate) async fn first_event(store: &dyn Store, key: &RunKey) -> Result<Option<Event>, StoreError> {
     let Some(stored) = store.read(key, 0, 1).await?.into_iter().next() else { return Ok(None) };
@@ -125,14 +138,12 @@ pub(crate) struct Definitions(HashMap<String, Definition>);
 
 impl Definitions {
     pub(crate) fn of(started: &RunStarted) -> Self {
-        let catalogue = started.catalogue.as_ref().map(Text::to_shared);
-        let found =
-            catalogue.and_then(|text| serde_json::from_str::<Catalogue>(&text).ok()).unwrap_or_default();
-        let all = started.definitions.iter().cloned().chain(found.definitions);
+        let found = started.catalogue.as_ref().and_then(|text| text.read().ok()).unwrap_or_default();
+        let all = started.definitions.iter().chain(&found.definitions);
         let mut named = HashMap::new();
         for definition in all {
             // Of one name the first counts, as in the run itself.
-            named.entry(definition.name.clone()).or_insert(definition);
+            named.entry(definition.name.clone()).or_insert_with(|| definition.clone());
         }
         Self(named)
     }

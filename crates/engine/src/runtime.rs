@@ -103,7 +103,7 @@ pub struct RunSpec {
     /// The definitions the run can use: built in, or given to this run.
     pub definitions: Vec<Definition>,
     /// The definitions and skills that were found on the machine. None has the name of one of `definitions`.
-    pub catalogue: Catalogue,
+    pub catalogue: Arc<Catalogue>,
     /// The project's instructions for agents (`AGENTS.md`), part of every system prompt.
     pub agents_md: Option<String>,
     /// Whether the root may give its conversation to children.
@@ -683,7 +683,7 @@ fn started(id: &RunId, spec: &RunSpec, terms: &RootTerms, base: Option<BaseSnaps
             include_sub_agent_events: spec.include_sub_agent_events,
         },
         definitions: spec.definitions.clone(),
-        catalogue: (!spec.catalogue.is_empty()).then(|| spec.catalogue.to_json().into()),
+        catalogue: (!spec.catalogue.is_empty()).then(|| spec.catalogue.clone().into()),
         agents_md: spec.agents_md.as_deref().map(Into::into),
         base,
     }

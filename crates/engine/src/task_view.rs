@@ -8,7 +8,7 @@ use posse_domain::event::{EventBody, FinalStatus, RunStarted, SubagentCreated};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::FailKind;
 use posse_domain::text::Text;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::skill_report::parts;
 
@@ -226,23 +226,12 @@ impl TaskView {
     }
 }
 
-/// Of each skill only what is needed here is read.
 fn included(started: &RunStarted) -> Included {
-    #[derive(Deserialize)]
-    struct Skills {
-        skills: Vec<Flag>,
-    }
-    #[derive(Deserialize)]
-    struct Flag {
-        name: String,
-        include_sub_agent_events: bool,
-    }
     let all = started.terms.include_sub_agent_events;
-    let text = started.catalogue.as_ref().filter(|_| !all).map(Text::to_shared);
-    let skills = text.and_then(|text| serde_json::from_str::<Skills>(&text).ok());
-    let skills = skills.into_iter().flat_map(|found| found.skills);
-    let skills = skills.filter(|skill| skill.include_sub_agent_events).map(|skill| skill.name).collect();
-    Included { all, skills }
+    let found = started.catalogue.as_ref().filter(|_| !all).and_then(|text| text.read().ok());
+    let skills = found.iter().flat_map(|found| &found.skills);
+    let skills = skills.filter(|skill| skill.include_sub_agent_events).map(|skill| skill.name.clone());
+    Included { all, skills: skills.collect() }
 }
 
 fn running(message: String) -> TaskEvent {

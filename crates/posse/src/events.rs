@@ -24,9 +24,10 @@ pub struct JournalEvent {
     pub at_ms: i64,
     /// What happened, in one line.
     pub summary: String,
-    /// All of it, as JSON, long texts included.
+    /// All of it, as JSON, long texts included; only what a run found on the machine, which may be megabytes, is named
+    /// by its blob.
     pub detail: serde_json::Value,
-    /// All of it, typed, with its long texts.
+    /// All of it, typed, with the same texts.
     pub body: EventBody,
 }
 
@@ -37,13 +38,20 @@ pub struct Events {
     after: u64,
     pulse: watch::Receiver<Pulse>,
     page: VecDeque<Stored>,
+    /// Whether what the run found on the machine is fetched, too.
+    with_found: bool,
 }
 
 impl Events {
     pub(crate) fn new(store: Arc<dyn Store>, key: RunKey, after: u64) -> Self {
         // Watched before the first read: what is written in between wakes the next look.
         let pulse = store.watch(&key);
-        Self { store, key, after, pulse, page: VecDeque::new() }
+        Self { store, key, after, pulse, page: VecDeque::new(), with_found: false }
+    }
+
+    /// The same, with what the run found on the machine.
+    pub(crate) fn with_found(self) -> Self {
+        Self { with_found: true, ..self }
     }
 
     /// The next event that is already written, if there is one. Dropping the future loses no event.
@@ -76,7 +84,11 @@ impl Events {
         let seq = stored.seq;
         let bad = |error: CodecError| Error::from(HistoryError::Event { seq, error });
         let mut event = Event::decode(stored).map_err(bad)?;
-        posse_engine::fill(&*self.store, &self.key, &mut event).await?;
+        if self.with_found {
+            posse_engine::fill(&*self.store, &self.key, &mut event).await?;
+        } else {
+            posse_engine::fill_readable(&*self.store, &self.key, &mut event).await?;
+        }
         Ok(JournalEvent {
             seq,
             agent_id: event.agent,
@@ -100,6 +112,7 @@ pub struct TaskEvents {
 
 impl TaskEvents {
     pub(crate) fn new(events: Events, agent: AgentId) -> Self {
+        let events = events.with_found();
         Self { events, view: TaskView::new(agent), ready: VecDeque::new(), done: false, over: false }
     }
 

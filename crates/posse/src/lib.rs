@@ -278,13 +278,13 @@ impl Posse {
 
     /// The skills that a run can use, as they were when it started.
     pub async fn skills(&self, run: &RunId) -> Result<Vec<Skill>, Error> {
-        let first = self.events(run, 0).next().await?;
+        let first = self.events(run, 0).with_found().next().await?;
         let EventBody::RunStarted(started) = first.body else { return Ok(Vec::new()) };
         let Some(text) = started.catalogue else { return Ok(Vec::new()) };
-        let catalogue: Catalogue = serde_json::from_str(&text.to_shared()).map_err(|error| {
+        let catalogue = text.read().map_err(|error| {
             HistoryError::Missing(format!("what run {run} found on the machine cannot be read: {error}"))
         })?;
-        Ok(catalogue.skills)
+        Ok(Arc::unwrap_or_clone(catalogue).skills)
     }
 
     /// Waits until a run has ended, whichever process carries it.

@@ -5,12 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_agent::definition::{Definitions, with_default_asks};
+use posse_agent::definition::{Definitions, default_rules, with_default_asks};
 use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
 use posse_domain::definition::Definition;
 use posse_domain::event::{GivenBaseUrl, UnownedWriters};
-use posse_domain::lifecycle::SKILL_TOOL;
-use posse_domain::permission::{Approvals, Decision, OnAsk, Operation, Pattern, ProjectRules, Rule, Rules};
+use posse_domain::permission::{Approvals, OnAsk, ProjectRules, Rules};
 use posse_domain::plan::Plan;
 use posse_domain::skill::{Catalogue, Skill};
 use posse_engine::RunSpec;
@@ -347,34 +346,23 @@ impl NewRun {
 /// What a run knows: what was given to it and is built in, what was found, and its root among them.
 struct Known {
     definitions: Vec<Definition>,
-    catalogue: Catalogue,
+    catalogue: Arc<Catalogue>,
     root: Arc<Definition>,
 }
 
 /// Of one name the given definition counts, then the found one, then the built-in one.
 fn known(given: Vec<Definition>, found: Catalogue, root: &str, dir: Option<&str>) -> Result<Known, Error> {
-    let unasked: Vec<Rule> = found.skills.iter().filter_map(asking).collect();
     let given: Vec<Definition> = given.into_iter().map(with_default_asks).collect();
-    let names: BTreeSet<String> = found.definitions.iter().map(|found| found.name.clone()).collect();
     let is_given: BTreeSet<String> = given.iter().map(|given| given.name.clone()).collect();
-    let found_first = found.definitions.into_iter().filter(|found| !is_given.contains(&found.name));
-    let found_first = found_first.map(|mut found| {
-        found.close_network();
-        with_default_asks(found)
-    });
-    let all = Definitions::builtin_and(found_first.chain(given).collect());
+    let mut found_first = found.definitions;
+    found_first.retain(|found| !is_given.contains(&found.name));
+    found_first.iter_mut().for_each(Definition::close_network);
+    let has_shell = found_first.iter().any(Definition::has_shell);
+    let names: BTreeSet<String> = found_first.iter().map(|found| found.name.clone()).collect();
+    let all = Definitions::builtin_and(found_first.into_iter().chain(given).collect());
     let root = all.find(root).map_err(|unknown| Error::invalid("agent", unknown.to_string()))?.clone();
-    let is_found =
-        |definition: &&Definition| names.contains(&definition.name) && !is_given.contains(&definition.name);
-    let (found_definitions, definitions): (Vec<_>, Vec<_>) =
-        all.iter().map(|definition| &**definition).partition(is_found);
-    let asking = |definition: &Definition| {
-        let mut definition = definition.clone();
-        definition.rules.extend(unasked.iter().cloned());
-        definition
-    };
-    let definitions = definitions.into_iter().map(asking).collect();
-    let found_definitions = found_definitions.into_iter().map(asking).collect();
+    let each = all.iter().map(|definition| Definition::clone(definition));
+    let (found_definitions, definitions) = each.partition(|definition| names.contains(&definition.name));
     // Other programs have names of their own for the built-in definitions; the journal has only ours.
     let ours = |mut skill: Skill| {
         let agent = skill.agent.as_deref().and_then(|agent| all.get(agent)).map(|found| found.name.clone());
@@ -382,15 +370,12 @@ fn known(given: Vec<Definition>, found: Catalogue, root: &str, dir: Option<&str>
         skill.shown_dir = skill.dir.as_deref().map(|own| shown(own, dir));
         skill
     };
-    let skills = found.skills.into_iter().map(ours).collect();
-    Ok(Known { definitions, catalogue: Catalogue { definitions: found_definitions, skills }, root })
-}
-
-/// The rule that an inline skill which nobody trusts is only taken in by whom a person lets.
-fn asking(skill: &Skill) -> Option<Rule> {
-    let untrusted = !skill.fork && skill.default == Decision::Ask;
-    let pattern = Pattern::literal(&Operation::new(SKILL_TOOL, Some(&skill.name))).ok()?;
-    untrusted.then_some(Rule { pattern, decision: Decision::Ask })
+    let catalogue = Catalogue {
+        asks: if has_shell { default_rules().to_vec() } else { Vec::new() },
+        definitions: found_definitions,
+        skills: found.skills.into_iter().map(ours).collect(),
+    };
+    Ok(Known { definitions, catalogue: Arc::new(catalogue), root })
 }
 
 /// Where commands see a directory: the working directory is the workspace there.

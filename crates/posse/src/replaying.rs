@@ -142,7 +142,7 @@ impl Recorded {
             prompt: Some(contract.step.description.clone()),
             skill: terms.skill.clone(),
             definitions: rights.definitions,
-            catalogue: rights.catalogue,
+            catalogue: rights.catalogue.into(),
             agents_md: started.agents_md.as_ref().map(|text| text.to_shared().to_string()),
             may_share_history: contract.permissions.may_share_history,
             include_sub_agent_events: terms.include_sub_agent_events,

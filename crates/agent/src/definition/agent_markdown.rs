@@ -147,7 +147,7 @@ pub(super) fn definition(
         display_name: display_name(&name),
         name,
         description,
-        prompt,
+        prompt: prompt.into(),
         tools: list.tools,
         spawns,
         max_turns: fields

@@ -37,7 +37,7 @@ fn general() -> Definition {
                 .into(),
         prompt: include_str!("prompts/general.md").into(),
         tools: tools(&[&LOOK, &CHANGE, &RUN]),
-        rules: default_rules(),
+        rules: default_rules().to_vec(),
         max_turns: Some(20),
         ..plain()
     }
@@ -96,7 +96,7 @@ fn coder(spawns: Vec<String>) -> Definition {
             .into(),
         prompt: include_str!("prompts/coder.md").into(),
         tools: coder_tools(),
-        rules: default_rules(),
+        rules: default_rules().to_vec(),
         spawns: Some(spawns),
         mode: Mode::Primary,
         ..plain()
@@ -114,7 +114,7 @@ pub(super) fn plain() -> Definition {
         name: String::new(),
         display_name: String::new(),
         description: String::new(),
-        prompt: String::new(),
+        prompt: "".into(),
         tools: Vec::new(),
         spawns: None,
         max_turns: None,

@@ -4,6 +4,8 @@
 //! have been asked about. They read the beginning of a command and nothing more, so anybody who means to gets past
 //! them. The boundary is the sandbox: without the network nothing is pushed or published, and nobody becomes root.
 
+use std::sync::LazyLock;
+
 use posse_domain::definition::Definition;
 use posse_domain::permission::{Decision, Rule};
 
@@ -43,18 +45,22 @@ const ASKS: [&str; 28] = [
     "network",
 ];
 
-/// The rules of `coder` and `general`.
-pub(super) fn default_rules() -> Vec<Rule> {
+static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     // The table is text that a test reads; a pattern that were none would be left out, not believed.
     let rule = |text: &str| Some(Rule { pattern: text.parse().ok()?, decision: Decision::Ask });
     ASKS.iter().filter_map(|text| rule(text)).collect()
+});
+
+/// The rules of `coder` and `general`, and the first ones of every other definition with a shell.
+pub fn default_rules() -> &'static [Rule] {
+    &RULES
 }
 
 /// The same definition, which asks as the built-in ones with a shell do wherever its own rules do not say otherwise.
 pub fn with_default_asks(mut definition: Definition) -> Definition {
     let asks = default_rules();
-    if definition.tools.iter().any(|tool| tool == "bash") && !definition.rules.starts_with(&asks) {
-        definition.rules.splice(0..0, asks);
+    if definition.has_shell() && !definition.rules.starts_with(asks) {
+        definition.rules.splice(0..0, asks.iter().cloned());
     }
     definition
 }
@@ -72,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_leaves_the_machine_asks_and_the_rest_of_the_work_does_not() {
-        let rules: Rules = default_rules().into();
+        let rules: Rules = default_rules().to_vec().into();
         let asks = |text: &str| rules.last_match(&Operation::parse(text)).map(|rule| rule.decision);
         for asked in [
             "bash:git push",

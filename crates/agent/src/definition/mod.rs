@@ -32,7 +32,7 @@ pub use agents_json::{AGENTS_JSON_MAX_BYTES, DefinitionError, Given, parse_agent
 pub use builtin::builtin;
 pub use catalogue::{Definitions, UnknownDefinition, builtin_names};
 pub use cross_check::{Checked, Kind, cross_check};
-pub use default_rules::with_default_asks;
+pub use default_rules::{default_rules, with_default_asks};
 pub use front_matter::DEFINITION_MAX_BYTES;
 pub use listing::{LIST_MAX_BYTES, Listed, SkillTools, list, skills_section};
 pub use posse_domain::nearest::nearest;

@@ -27,7 +27,7 @@ pub fn render(skill: &Skill, arguments: &str) -> String {
         directory: skill.directory(),
     };
     let mut rendered = String::with_capacity(skill.instructions.len() + arguments.len());
-    let mut rest = skill.instructions.as_str();
+    let mut rest = &*skill.instructions;
     let mut found_place = false;
     while let Some(at) = rest.find('$') {
         let (before, from) = rest.split_at(at);

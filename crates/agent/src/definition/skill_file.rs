@@ -200,7 +200,7 @@ fn common(
     Some(Skill {
         name,
         description: String::new(),
-        instructions,
+        instructions: instructions.into(),
         fork: false,
         agent: agent(fields.take("agent"), notes),
         tools: has_list.then_some(list.tools),

@@ -65,6 +65,7 @@ impl Found {
         Catalogue {
             definitions: kinds.into_keys().filter_map(|name| found.get(name).copied().cloned()).collect(),
             skills: skills.into_values().cloned().collect(),
+            ..Catalogue::default()
         }
     }
 

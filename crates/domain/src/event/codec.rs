@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::catalogue_text::CatalogueText;
 use super::{Encoded, Event, EventBody, Stored};
 use crate::text::{Blob, BlobRef, INLINE_MAX_BYTES, Text};
 
@@ -62,7 +63,8 @@ impl EventBody {
     fn texts_mut(&mut self) -> Vec<&mut Text> {
         match self {
             EventBody::RunStarted(e) => {
-                std::iter::once(&mut e.request).chain(&mut e.catalogue).chain(&mut e.agents_md).collect()
+                let catalogue = e.catalogue.iter_mut().map(CatalogueText::text_mut);
+                std::iter::once(&mut e.request).chain(catalogue).chain(&mut e.agents_md).collect()
             }
             EventBody::RunCompleted(e) => vec![&mut e.text],
             EventBody::RunFailed(e) => e.text.iter_mut().collect(),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::catalogue_text::CatalogueText;
 use super::files::{BaseSnapshot, RunResult};
 use crate::budget::Figures;
 use crate::code::Code;
@@ -79,10 +80,9 @@ pub struct RunStarted {
     pub terms: RunTerms,
     /// The definitions as they were when the run started; a run keeps them.
     pub definitions: Vec<Definition>,
-    /// What was found on the machine beyond those, as the JSON of a [`Catalogue`](crate::skill::Catalogue). Runs that
-    /// found the same share one text.
+    /// What was found on the machine beyond those. Runs that found the same share one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catalogue: Option<Text>,
+    pub catalogue: Option<CatalogueText>,
     /// The project's instructions for agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_md: Option<Text>,

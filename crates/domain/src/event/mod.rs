@@ -1,6 +1,7 @@
 //! Durable records. Everything an agent or a run is can be folded from these, and from nothing else.
 
 mod calls;
+mod catalogue_text;
 mod chain;
 mod codec;
 mod detail;
@@ -10,6 +11,7 @@ mod order;
 mod summary;
 
 pub use calls::*;
+pub use catalogue_text::CatalogueText;
 pub use chain::{Encoded, Link, Stored, chain};
 pub use codec::{CodecError, EVENT_VERSION};
 pub use detail::*;

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::close::wall_since;
+use super::kinds::Kinds;
 use super::{
     Cancel, ClosedAgent, FailKind, Failure, Files, Kind, Node, OpenAgent, OpenState, Outcome, ProviderWait,
-    Run, SkillKind,
+    Run,
 };
 use crate::budget::{Deadline, Figures, Ledger};
 use crate::contract::Contract;
-use crate::definition::Definition;
 use crate::event::{
-    Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, ProviderWaitStarted, RunStarted,
-    SubagentAttempt, SubagentClosed, SubagentCreated, ToolFinished, ToolInterrupted,
+    CatalogueText, Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied,
+    ProviderWaitStarted, RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, ToolFinished,
+    ToolInterrupted,
 };
 use crate::id::{AgentId, RunId};
-use crate::permission::{Authority, DefinitionLayer, Grant, RunLayers, ToolSet};
-use crate::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
+use crate::permission::{Authority, Grant, RunLayers};
 use crate::text::Text;
 
 /// An event that cannot happen in the state it meets.
@@ -51,14 +51,11 @@ impl Run {
             Text::Here(text) => Ok(text.clone()),
             Text::Stored(_) => Err(illegal(event, "its long texts were not fetched")),
         };
-        let catalogue = started.catalogue.as_ref().map(here).transpose()?;
-        let catalogue =
-            catalogue.map_or_else(|| Ok(Catalogue::default()), |text| serde_json::from_str(&text));
-        let catalogue = catalogue.map_err(|error| illegal(event, format!("its catalogue: {error}")))?;
+        let catalogue = started.catalogue.as_ref().map(CatalogueText::read).transpose();
+        let catalogue = catalogue.map_err(|problem| illegal(event, format!("its catalogue: {problem}")))?;
         let agents_md = started.agents_md.as_ref().map(here).transpose()?;
-        let definitions = started.definitions.iter().chain(&catalogue.definitions);
-        let kinds = kinds(definitions).map_err(|problem| illegal(event, problem))?;
-        let skills = skills(catalogue.skills, &kinds).map_err(|problem| illegal(event, problem))?;
+        let Kinds { kinds, skills } = Kinds::new(&started.definitions, &catalogue.unwrap_or_default())
+            .map_err(|problem| illegal(event, problem))?;
         let name = &started.contract.execution.definition;
         let kind =
             kinds.get(name).cloned().ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
@@ -68,7 +65,7 @@ impl Run {
             run: started.terms.run_rules.clone(),
         };
         let authority =
-            Authority::root(&run, layers, kind.layer.clone(), started.contract.permissions.clone());
+            Authority::root(&run, layers, kind.layer().clone(), started.contract.permissions.clone());
         let ledger = Ledger::open_root(&event.agent, &started.contract.budget)
             .map_err(|error| illegal(event, error.to_string()))?;
         let agent = open_agent(Arc::new(started.contract.clone()), authority, kind, event.at_ms);
@@ -280,7 +277,7 @@ impl Run {
         if number != parent.children + 1 {
             return Err(illegal(event, format!("the parent's next child is {}", parent.children + 1)));
         }
-        let authority = parent.authority.child(number, kind.layer.clone(), &contract.permissions);
+        let authority = parent.authority.child(number, kind.layer().clone(), &contract.permissions);
         // The contract was made by the meet; one that asks for more than its parent has was tampered with.
         if !narrower(authority.grant(), &contract.permissions) {
             return Err(illegal(event, "its grant is wider than its parent's"));
@@ -421,56 +418,6 @@ impl Run {
 
 pub(super) fn illegal(event: &Event, problem: impl Into<String>) -> Illegal {
     Illegal { agent: event.agent.clone(), kind: event.body.kind(), problem: problem.into() }
-}
-
-/// The tools that come with the right to spawn, whether or not a definition lists them.
-pub const DELEGATE_TOOLS: [&str; 5] = ["task", "task_status", "task_send", "task_cancel", "task_close"];
-
-/// The tools of a definition: the ones it lists, and with `spawns` the ones for delegating.
-pub fn tools_of(definition: &Definition) -> Vec<String> {
-    let mut tools = definition.tools.clone();
-    if definition.spawns.as_ref().is_some_and(|spawns| !spawns.is_empty()) {
-        tools.extend(DELEGATE_TOOLS.map(ToOwned::to_owned));
-    }
-    tools
-}
-
-/// Of two with one name the first counts.
-fn kinds<'a>(
-    definitions: impl Iterator<Item = &'a Definition>,
-) -> Result<BTreeMap<String, Arc<Kind>>, String> {
-    let mut kinds = BTreeMap::new();
-    for definition in definitions {
-        if !kinds.contains_key(&definition.name) {
-            kinds.insert(definition.name.clone(), Arc::new(kind(definition.clone())?));
-        }
-    }
-    Ok(kinds)
-}
-
-fn kind(definition: Definition) -> Result<Kind, String> {
-    let tools = tools_of(&definition);
-    let tools = ToolSet::parse(tools.iter().map(String::as_str)).map_err(|error| error.to_string())?;
-    let layer = DefinitionLayer {
-        name: definition.name.as_str().into(),
-        default: definition.default,
-        rules: definition.rules.clone().into(),
-    };
-    Ok(Kind { definition, layer, tools })
-}
-
-fn skills(
-    skills: Vec<Skill>,
-    kinds: &BTreeMap<String, Arc<Kind>>,
-) -> Result<BTreeMap<String, Arc<SkillKind>>, String> {
-    let mut named = BTreeMap::new();
-    for skill in skills {
-        let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT).to_ascii_lowercase();
-        let base = kinds.get(&agent).map(|kind| &kind.definition);
-        let kind = base.map(|base| kind(skill.definition(base)).map(Arc::new)).transpose()?;
-        named.insert(skill.name.clone(), Arc::new(SkillKind { skill, kind }));
-    }
-    Ok(named)
 }
 
 fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at_ms: i64) -> OpenAgent {

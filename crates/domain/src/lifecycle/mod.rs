@@ -12,6 +12,7 @@ mod close;
 mod end;
 mod fail;
 mod finish;
+mod kinds;
 mod plan;
 mod skills;
 mod spawn;
@@ -19,17 +20,18 @@ mod start;
 mod state;
 mod workspace;
 
-pub use apply::{DELEGATE_TOOLS, Illegal, tools_of};
+pub use apply::Illegal;
 pub use ask::{NotAnswered, Question};
 pub use end::{EndBlocked, RunEnd};
 pub use fail::Attempt;
 pub use finish::Finish;
+pub use kinds::{DELEGATE_TOOLS, Kind, SkillKind, tools_of};
 pub use plan::{FailedStep, Planned};
 pub use skills::{DELEGATE_TO_AGENT, SKILL_TOOL, SkillRights};
 pub use spawn::{Refusal, SpawnFrom, SpawnRequest, TASK_PROMPT_MAX_BYTES};
 pub use state::{
-    Cancel, ClosedAgent, FailKind, Failure, Kind, Node, OpenAgent, OpenState, Outcome, ProviderWait, Request,
-    RequestState, Run, SkillKind, StateName,
+    Cancel, ClosedAgent, FailKind, Failure, Node, OpenAgent, OpenState, Outcome, ProviderWait, Request,
+    RequestState, Run, StateName,
 };
 pub use workspace::Files;
 

@@ -11,11 +11,8 @@ use crate::event::EffectClass;
 use crate::id::AgentId;
 use crate::nearest::{hint, nearest};
 use crate::permission::ToolSet;
-pub use crate::skill::DELEGATE_TO_AGENT;
 use crate::skill::{DEFAULT_SKILL_AGENT, Skill};
-
-/// The tool that takes a skill in.
-pub const SKILL_TOOL: &str = "skill";
+pub use crate::skill::{DELEGATE_TO_AGENT, SKILL_TOOL};
 
 /// What the child of a run whose root is one skill is asked for by: there is no tool call.
 const RUN_SKILL_CALL: &str = "skill";

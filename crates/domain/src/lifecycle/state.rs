@@ -8,14 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::budget::{Amount, Deadline, Ledger};
 use crate::code::Code;
 use crate::contract::Contract;
-use crate::definition::Definition;
 use crate::event::{AnsweredBy, BaseSnapshot, FailedChild, RunTerms};
 use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
-use crate::permission::{Authority, DefinitionLayer, Grant, ToolSet};
-use crate::skill::Skill;
+use crate::permission::{Authority, Grant};
 use crate::text::Text;
 
+use super::kinds::{Kind, SkillKind};
 use super::{Files, Planned};
 
 /// The names of the lifecycle's states.
@@ -268,26 +267,6 @@ pub enum Node {
     Open(Box<OpenAgent>),
     /// Closed.
     Closed(Box<ClosedAgent>),
-}
-
-/// A definition with what ten thousand of its agents share.
-#[derive(Debug)]
-pub struct Kind {
-    /// The definition.
-    pub definition: Definition,
-    /// Its layer of rules.
-    pub layer: DefinitionLayer,
-    /// Its tools, as a set.
-    pub tools: ToolSet,
-}
-
-/// A skill with what all agents that are forked with it share.
-#[derive(Debug)]
-pub struct SkillKind {
-    /// The skill.
-    pub skill: Skill,
-    /// What its agents are: its definition with what the skill says in place; none if there is no such definition.
-    pub kind: Option<Arc<Kind>>,
 }
 
 /// How a run ended.

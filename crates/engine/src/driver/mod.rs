@@ -192,7 +192,7 @@ impl Driver {
             reason = "every effect in flight sends one input, and those are limited"
         )]
         let (sender, inbox) = mpsc::unbounded_channel();
-        let limits = run.kinds.values().map(|kind| (kind.layer.name.clone(), kind.definition.parallel));
+        let limits = run.kinds.values().map(|kind| (kind.name.clone(), kind.definition.parallel));
         let scheduler = Scheduler::new(run.terms.parallel, limits);
         Self {
             pulse: rt.parts.store.watch(&key),
@@ -587,7 +587,7 @@ impl Driver {
     fn open_session(&mut self, id: &AgentId, prior: Conversation) -> Result<(), String> {
         let agent = self.run.open(id).ok_or("the agent is not open")?;
         let contract = agent.contract.clone();
-        let kind = agent.kind.layer.name.clone();
+        let kind = agent.kind.name.clone();
         let replayed = self.replaying.as_ref().map(|replaying| Ok(replaying.model()));
         let resolve = || self.rt.parts.models.resolve(&contract.execution.model);
         let model = match replayed.unwrap_or_else(resolve) {

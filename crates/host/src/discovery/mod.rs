@@ -8,20 +8,25 @@ mod candidates;
 mod nearest;
 mod reach;
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 
 use crate::workspace::parallel;
 use candidates::{Candidate, candidates};
 pub use nearest::{Instructions, nearest_file};
-use reach::Reach;
+use reach::{Opened, Reach};
 
 /// Most files of one place that are read.
 pub const PLACE_MAX_FILES: usize = 2_000;
 /// Most entries of one directory that are looked at.
 pub const DIR_MAX_ENTRIES: usize = 10_000;
+/// How many files are open ahead of those that are read, so that a cold disk is asked for many at once. Twice as many
+/// descriptors are open at most.
+const AHEAD: usize = 128;
 /// Most bytes of all places together.
 pub const TOTAL_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -158,21 +163,31 @@ pub fn discover<T: Send>(
         all.extend(found.into_iter().map(|candidate| (reach, Candidate { place: number, ..candidate })));
     }
     let total = AtomicU64::new(0);
-    let read = parallel::map(all.len(), |at| {
-        let (reach, candidate) = &all[at];
-        let read = read(&reaches[*reach].1, candidate, places, max_bytes, &total);
-        Ok::<_, std::convert::Infallible>(read.map(|file| file.map(&take)).map_err(|why| PassedOver {
-            place: candidate.place,
-            path: candidate.path.clone(),
-            why,
-        }))
-    });
+    let open = |(reach, candidate): (usize, Candidate)| {
+        let opened = open(&reaches[reach].1, &candidate, places);
+        (candidate, Mutex::new(Some(opened)))
+    };
+    let mut all = all.into_iter();
     let mut found = Vec::with_capacity(all.len());
-    for file in read.unwrap_or_else(|never| match never {}) {
-        match file {
-            Ok(Some(file)) => found.push(file),
-            Ok(None) => {}
-            Err(refused) => passed_over.push(refused),
+    let mut ahead: Vec<_> = all.by_ref().take(AHEAD).map(open).collect();
+    while !ahead.is_empty() {
+        let next = all.by_ref().take(AHEAD).map(open).collect();
+        let now = std::mem::replace(&mut ahead, next);
+        let read = parallel::map(now.len(), |at| {
+            let (candidate, opened) = &now[at];
+            let opened = opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let read =
+                opened.and_then(Result::transpose).map(|opened| read(opened?, candidate, max_bytes, &total));
+            Ok::<_, Infallible>(read.map(|read| read.map(&take)).transpose())
+        });
+        for (read, (candidate, _)) in read.unwrap_or_else(|never| match never {}).into_iter().zip(now) {
+            match read {
+                Ok(Some(file)) => found.push(file),
+                Ok(None) => {}
+                Err(why) => {
+                    passed_over.push(PassedOver { place: candidate.place, path: candidate.path, why });
+                }
+            }
         }
     }
     passed_over.sort_by(|one, other| (one.place, &one.path).cmp(&(other.place, &other.path)));
@@ -187,14 +202,8 @@ pub fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Why> {
     }
 }
 
-/// Reads a file; none if it is gone, or if a folder turns out to be no skill.
-fn read(
-    reach: &Reach,
-    candidate: &Candidate,
-    places: &[Place],
-    max_bytes: u64,
-    total: &AtomicU64,
-) -> Result<Option<FoundFile>, Why> {
+/// Opens a file, and lets the disk begin with it; none if it is gone, or if a folder turns out to be no skill.
+fn open(reach: &Reach, candidate: &Candidate, places: &[Place]) -> Result<Option<Opened>, Why> {
     let Some(opened) = reach.open_file(&candidate.path)? else { return Ok(None) };
     if candidate.form == Form::SkillFolder
         && let Some(real) = &opened.real
@@ -202,18 +211,24 @@ fn read(
     {
         return Err(Why::NoSkill);
     }
+    opened.expect();
+    Ok(Some(opened))
+}
+
+fn read(opened: Opened, candidate: &Candidate, max_bytes: u64, total: &AtomicU64) -> Result<FoundFile, Why> {
+    let real = opened.real.clone().unwrap_or_else(|| candidate.path.clone());
     let content = opened.read(max_bytes)?;
     let length = content.len() as u64;
     if total.fetch_add(length, Ordering::Relaxed).saturating_add(length) > TOTAL_MAX_BYTES {
         return Err(Why::TotalTooLarge);
     }
-    Ok(Some(FoundFile {
+    Ok(FoundFile {
         place: candidate.place,
         path: candidate.path.clone(),
-        real: opened.real.unwrap_or_else(|| candidate.path.clone()),
+        real,
         form: candidate.form,
         content,
-    }))
+    })
 }
 
 /// Whether the folder of this file may be a skill of a place: one of a project stays in the folders for skills, because

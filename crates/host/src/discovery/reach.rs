@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{Advice, CWD, FileType, Mode, OFlags, ResolveFlags, fadvise, fstat, openat2};
 use rustix::io::Errno;
 
 use super::Why;
@@ -31,11 +31,18 @@ pub(super) struct Project {
     files: Beneath,
 }
 
-/// An open file.
+/// An open regular file.
 pub(super) struct Opened {
-    fd: OwnedFd,
+    file: File,
+    size: u64,
     /// Where it really is, if a link led there.
     pub(super) real: Option<PathBuf>,
+}
+
+/// Whatever is there, open.
+struct Anything {
+    fd: OwnedFd,
+    real: Option<PathBuf>,
 }
 
 impl Reach {
@@ -52,11 +59,11 @@ impl Reach {
     pub(super) fn open_file(&self, path: &Path) -> Result<Option<Opened>, Why> {
         let Some(opened) = self.open(path, FILE_FLAGS)? else { return Ok(None) };
         let stat = fstat(&opened.fd).map_err(unreadable)?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            Ok(Some(opened))
-        } else {
-            Err(Why::NotRegular)
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Why::NotRegular);
         }
+        let size = u64::try_from(stat.st_size).unwrap_or_default();
+        Ok(Some(Opened { file: opened.fd.into(), size, real: opened.real }))
     }
 
     /// Opens a directory; none if it is not there.
@@ -64,7 +71,7 @@ impl Reach {
         Ok(self.open(path, DIR_FLAGS)?.map(|opened| opened.fd))
     }
 
-    fn open(&self, path: &Path, flags: OFlags) -> Result<Option<Opened>, Why> {
+    fn open(&self, path: &Path, flags: OFlags) -> Result<Option<Anything>, Why> {
         let without_links = ResolveFlags::NO_SYMLINKS;
         let straight = match self {
             Self::Anywhere => openat(CWD, path, flags, without_links),
@@ -74,7 +81,7 @@ impl Reach {
             }
         };
         match straight {
-            Ok(fd) => Ok(Some(Opened { fd, real: None })),
+            Ok(fd) => Ok(Some(Anything { fd, real: None })),
             Err(Errno::LOOP) => self.follow(path, flags),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             // A socket cannot be opened at all.
@@ -84,7 +91,7 @@ impl Reach {
     }
 
     /// Finds out where links lead, judges that, and opens what is there without following another one.
-    fn follow(&self, path: &Path, flags: OFlags) -> Result<Option<Opened>, Why> {
+    fn follow(&self, path: &Path, flags: OFlags) -> Result<Option<Anything>, Why> {
         let real = match path.canonicalize() {
             Ok(real) => real,
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
@@ -102,7 +109,7 @@ impl Reach {
             }
         };
         match opened {
-            Ok(fd) => Ok(Some(Opened { fd, real: Some(real) })),
+            Ok(fd) => Ok(Some(Anything { fd, real: Some(real) })),
             Err(Errno::NXIO) => Err(Why::NotRegular),
             Err(errno) => Err(unreadable(errno)),
         }
@@ -110,26 +117,28 @@ impl Reach {
 }
 
 impl Opened {
+    /// Lets the disk begin with it, without waiting: it is read soon.
+    pub(super) fn expect(&self) {
+        // Only advice: without it, reading waits.
+        let _ = fadvise(&self.file, 0, None, Advice::WillNeed);
+    }
+
     /// What it says first, however much there is.
-    pub(super) fn beginning(&self, max_bytes: u64) -> Result<Vec<u8>, Why> {
-        let mut content = Vec::new();
-        let file = File::from(self.fd.try_clone().map_err(|error| Why::Unreadable(error.to_string()))?);
-        let read = file.take(max_bytes).read_to_end(&mut content);
+    pub(super) fn beginning(self, max_bytes: u64) -> Result<Vec<u8>, Why> {
+        // One more than it says, so that its end is known without growing.
+        let capacity = usize::try_from(self.size.min(max_bytes)).unwrap_or_default() + 1;
+        let mut content = Vec::with_capacity(capacity);
+        let read = self.file.take(max_bytes).read_to_end(&mut content);
         read.map(|_| content).map_err(|error| Why::Unreadable(error.to_string()))
     }
 
     /// All that it says, if that is not too much.
-    pub(super) fn read(&self, max_bytes: u64) -> Result<Vec<u8>, Why> {
-        let stat = fstat(&self.fd).map_err(unreadable)?;
-        let size = u64::try_from(stat.st_size).unwrap_or_default();
-        if size > max_bytes {
+    pub(super) fn read(self, max_bytes: u64) -> Result<Vec<u8>, Why> {
+        if self.size > max_bytes {
             return Err(Why::TooLarge(max_bytes));
         }
-        // One more than it says, so that its end is known without growing.
-        let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
-        let file = File::from(self.fd.try_clone().map_err(|error| Why::Unreadable(error.to_string()))?);
-        let read = file.take(max_bytes + 1).read_to_end(&mut content);
-        read.map_err(|error| Why::Unreadable(error.to_string()))?;
+        // It may have grown since.
+        let content = self.beginning(max_bytes + 1)?;
         if content.len() as u64 > max_bytes { Err(Why::TooLarge(max_bytes)) } else { Ok(content) }
     }
 }

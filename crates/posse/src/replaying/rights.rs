@@ -3,14 +3,14 @@
 //! A run that is kept here was started by whoever runs it again: what they allowed then, they allow. A bundle is somebody
 //! else's, and brings nothing along that opens anything: its rules count where they narrow, its approvals do not.
 
+use std::sync::Arc;
+
 use posse_domain::definition::Definition;
-use posse_domain::event::RunStarted;
+use posse_domain::event::{CatalogueText, RunStarted};
 use posse_domain::permission::{
     APPROVALS_MAX, Approvals, Decision, NETWORK, Pattern, RULES_MAX, Rule, Rules,
 };
-
 use posse_domain::skill::Catalogue;
-use posse_domain::text::Text;
 
 use crate::Error;
 
@@ -59,9 +59,10 @@ impl Rights {
 
 /// What the recorded run had found on its machine.
 fn found(started: &RunStarted) -> Result<Catalogue, Error> {
-    let text = started.catalogue.as_ref().map(Text::to_shared);
-    let found = text.map_or_else(|| Ok(Catalogue::default()), |text| serde_json::from_str(&text));
-    found.map_err(|error| Error::invalid("replay", format!("the recorded catalogue: {error}")))
+    let found = started.catalogue.as_ref().map(CatalogueText::read).transpose();
+    let found =
+        found.map_err(|error| Error::invalid("replay", format!("the recorded catalogue: {error}")))?;
+    Ok(found.map(Arc::unwrap_or_clone).unwrap_or_default())
 }
 
 /// The recorded rules, of a bundle those that narrow, and then the ones of now.

@@ -169,7 +169,7 @@ pub(super) fn started_with(
     if let EventBody::RunStarted(begun) = &mut event.body {
         begun.contract.permissions.can_spawn_children = true;
         begun.contract_hash = begun.contract.hash();
-        begun.catalogue = Some(Catalogue { definitions: Vec::new(), skills }.to_json().into());
+        begun.catalogue = Some(Arc::new(Catalogue { skills, ..Catalogue::default() }).into());
     }
     event
 }

@@ -1,0 +1,81 @@
+//! What a run found on the machine, as its first event has it.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::skill::Catalogue;
+use crate::text::Text;
+
+/// A [`Catalogue`] as a text, for the journal, and as what the text says. Hundreds of definitions make a text of
+/// megabytes: whoever made it has read it, and whoever has it from the journal reads it at most once.
+#[derive(Debug, Clone)]
+pub struct CatalogueText {
+    text: Text,
+    read: OnceLock<Arc<Catalogue>>,
+}
+
+impl CatalogueText {
+    /// What it says; the error tells why that cannot be known.
+    pub fn read(&self) -> Result<Arc<Catalogue>, String> {
+        if let Some(read) = self.read.get() {
+            return Ok(read.clone());
+        }
+        let Text::Here(text) = &self.text else { return Err("its text was not fetched".to_owned()) };
+        let read = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Ok(self.read.get_or_init(|| Arc::new(read)).clone())
+    }
+
+    /// The text.
+    pub(super) fn text_mut(&mut self) -> &mut Text {
+        &mut self.text
+    }
+}
+
+impl From<Arc<Catalogue>> for CatalogueText {
+    fn from(catalogue: Arc<Catalogue>) -> Self {
+        Self { text: catalogue.to_json().into(), read: OnceLock::from(catalogue) }
+    }
+}
+
+/// The text is all there is to it.
+impl PartialEq for CatalogueText {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Serialize for CatalogueText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for CatalogueText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self { text: Text::deserialize(deserializer)?, read: OnceLock::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_once_and_only_if_it_is_here() {
+        let catalogue = Arc::new(Catalogue::default());
+        let made = CatalogueText::from(catalogue.clone());
+        assert!(Arc::ptr_eq(&made.read().expect("made"), &catalogue));
+        let text = serde_json::to_string(&made).expect("JSON");
+        let kept: CatalogueText = serde_json::from_str(&text).expect("kept");
+        assert_eq!(kept, made);
+        let read = kept.read().expect("read");
+        assert_eq!(read, catalogue);
+        assert!(Arc::ptr_eq(&kept.read().expect("read"), &read));
+        let away = r#"{"blob":"0000000000000000000000000000000000000000000000000000000000000000","bytes":9}"#;
+        let away: CatalogueText = serde_json::from_str(away).expect("kept elsewhere");
+        assert_eq!(away.read(), Err("its text was not fetched".to_owned()));
+        let wrong: CatalogueText = serde_json::from_str(r#""{}""#).expect("kept");
+        assert!(wrong.read().expect_err("wrong").contains("definitions"));
+    }
+}
