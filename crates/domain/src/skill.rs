@@ -198,8 +198,8 @@ impl Catalogue {
         let patterns: Vec<Pattern> = if names.len() > UNASKED_MAX {
             SKILL_TOOL.parse().into_iter().collect()
         } else {
-            let named = |name| Pattern::literal(&Operation::new(SKILL_TOOL, Some(name))).ok();
-            names.into_iter().filter_map(named).collect()
+            let literal = |name| Pattern::literal(&Operation::new(SKILL_TOOL, Some(name))).ok();
+            names.into_iter().filter_map(literal).collect()
         };
         patterns.into_iter().map(|pattern| Rule { pattern, decision: Decision::Ask }).collect()
     }

@@ -387,7 +387,8 @@ fn shown(own: &str, dir: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use posse_agent::definition::{Reading, read_agent, read_skill};
-    use posse_domain::permission::NETWORK;
+    use posse_domain::permission::{Decision, NETWORK, Operation, Rule};
+    use posse_domain::skill::SKILL_TOOL;
 
     use super::*;
 
@@ -397,8 +398,8 @@ mod tests {
         Reading { file: "x", known_tools: &TOOLS, default, model: None }
     }
 
-    fn decide(definition: &Definition, tool: &str, specifier: Option<&str>) -> Option<Decision> {
-        let rules: Rules = definition.rules.clone().into();
+    fn decide(rules: &[Rule], tool: &str, specifier: Option<&str>) -> Option<Decision> {
+        let rules: Rules = rules.to_vec().into();
         rules.last_match(&Operation::new(tool, specifier)).map(|rule| rule.decision)
     }
 
@@ -410,13 +411,12 @@ mod tests {
         let plain = "---\nname: plain\ndescription: d\ntools: Bash\n---\nGo.";
         let plain =
             read_agent(plain.as_bytes(), "plain", &reading(Decision::Allow)).value.expect("a definition");
-        let found = Catalogue { definitions: vec![wide, plain], skills: Vec::new() };
+        let found = Catalogue { definitions: vec![wide, plain], ..Catalogue::default() };
         let Known { catalogue, .. } = known(Vec::new(), found, "coder", None).expect("known");
-        let named =
-            |name: &str| catalogue.definitions.iter().find(|found| found.name == name).expect("found");
-        assert_eq!(decide(named("wide"), NETWORK, None), Some(Decision::Ask));
-        assert_eq!(decide(named("plain"), "bash", Some("git push origin")), Some(Decision::Ask));
-        assert_eq!(decide(named("plain"), "bash", Some("git status")), None);
+        let wide = catalogue.definitions.iter().find(|found| found.name == "wide").expect("found");
+        assert_eq!(decide(&wide.rules, NETWORK, None), Some(Decision::Ask));
+        assert_eq!(decide(&catalogue.asks, "bash", Some("git push origin")), Some(Decision::Ask));
+        assert_eq!(decide(&catalogue.asks, "bash", Some("git status")), None);
     }
 
     #[test]
@@ -425,19 +425,15 @@ mod tests {
         let read =
             |default, dir| read_skill(text, "notes", Some(dir), &reading(default)).value.expect("a skill");
         let inside = read(Decision::Ask, "/p/.claude/skills/notes");
-        let found = Catalogue { definitions: Vec::new(), skills: vec![inside] };
-        let Known { definitions, catalogue, .. } =
-            known(Vec::new(), found, "coder", Some("/p")).expect("known");
-        let coder = definitions.iter().find(|known| known.name == "coder").expect("coder");
-        assert_eq!(decide(coder, SKILL_TOOL, Some("notes")), Some(Decision::Ask));
-        assert_eq!(decide(coder, SKILL_TOOL, Some("other")), None);
+        let found = Catalogue { skills: vec![inside], ..Catalogue::default() };
+        let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
+        assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("notes")), Some(Decision::Ask));
+        assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("other")), None);
         assert_eq!(catalogue.skills[0].shown_dir.as_deref(), Some("/workspace/.claude/skills/notes"));
         let own = read(Decision::Allow, "/home/ann/.claude/skills/notes");
-        let found = Catalogue { definitions: Vec::new(), skills: vec![own] };
-        let Known { definitions, catalogue, .. } =
-            known(Vec::new(), found, "coder", Some("/p")).expect("known");
-        let coder = definitions.iter().find(|known| known.name == "coder").expect("coder");
-        assert_eq!(decide(coder, SKILL_TOOL, Some("notes")), None);
+        let found = Catalogue { skills: vec![own], ..Catalogue::default() };
+        let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
+        assert_eq!(catalogue.unasked(), []);
         assert_eq!(catalogue.skills[0].directory(), "/home/ann/.claude/skills/notes");
     }
 }

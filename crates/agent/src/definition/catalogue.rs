@@ -256,7 +256,7 @@ mod tests {
     fn a_persons_own_definition_shadows_and_is_offered_to_the_coder() {
         let own = vec![definition("explore", &[]), definition("reviewer", &[])];
         let definitions = Definitions::builtin_and(own);
-        assert_eq!(definitions.get("explore").map(|found| found.prompt.as_str()), Some(""));
+        assert_eq!(definitions.get("explore").map(|found| &*found.prompt), Some(""));
         assert_eq!(
             spawnable(&definitions, "coder"),
             ["general", "explore", "planner", "researcher", "reviewer"]

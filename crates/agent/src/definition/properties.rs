@@ -144,7 +144,7 @@ proptest! {
         let file = format!("---\nname: one\ndescription: {text}\ntools: Read\n---\nBody.");
         let loaded = read_agent(file.as_bytes(), "stem", &reading("x"));
         let read = loaded.value.expect("definition");
-        prop_assert_eq!((read.name.as_str(), read.prompt.as_str()), ("one", "Body."));
+        prop_assert_eq!((read.name.as_str(), &*read.prompt), ("one", "Body."));
         prop_assert_eq!(read.tools, ["read"]);
     }
 

@@ -89,7 +89,7 @@ fn definition(read: &Definition) -> String {
     lines(&[
         ("name", Some(read.name.clone())),
         ("description", Some(read.description.clone())),
-        ("prompt", Some(read.prompt.clone())),
+        ("prompt", Some(read.prompt.to_string())),
         ("tools", Some(if read.tools == every_tool() { "every".to_owned() } else { list(&read.tools) })),
         ("rules", rules(&read.rules)),
         ("spawns", read.spawns.as_deref().map(list)),
@@ -109,7 +109,7 @@ fn skill(read: &Skill) -> String {
     lines(&[
         ("name", Some(read.name.clone())),
         ("description", Some(read.description.clone())),
-        ("instructions", Some(read.instructions.clone())),
+        ("instructions", Some(read.instructions.to_string())),
         ("fork", yes(read.fork)),
         ("agent", read.agent.clone()),
         ("tools", read.tools.as_deref().map(list)),

@@ -145,7 +145,7 @@ impl Made {
                     name: found.name,
                     description: found.description,
                     tools: Some(found.tools),
-                    body: found.prompt,
+                    body: found.prompt.to_string(),
                     model: found.model,
                 });
                 (found, loaded.warnings)
@@ -160,7 +160,7 @@ impl Made {
                     name: found.name,
                     description: found.description,
                     tools: found.tools,
-                    body: found.instructions,
+                    body: found.instructions.to_string(),
                     model: found.model,
                 });
                 (found, loaded.warnings)

@@ -123,7 +123,7 @@ async fn the_events_of_sub_agents_are_told_with_whose_they_are_if_that_is_asked_
     for (by_run, by_skill) in [(false, false), (true, false), (false, true)] {
         let world = World::new(|_| text("found"));
         let mut spec = RunSpec { include_sub_agent_events: by_run, ..one(&world, "deep") };
-        spec.catalogue.skills[0].include_sub_agent_events = by_skill;
+        std::sync::Arc::make_mut(&mut spec.catalogue).skills[0].include_sub_agent_events = by_skill;
         let ended = world.run(spec).await;
         let child = ended.run.id.root().child(1);
         let told: Vec<_> = task(&ended)

@@ -24,7 +24,7 @@ pub(crate) fn skill(name: &str) -> Skill {
     Skill {
         name: name.to_owned(),
         description: format!("does {name}"),
-        instructions: format!("Do what {name} is about."),
+        instructions: format!("Do what {name} is about.").into(),
         fork: true,
         agent: None,
         tools: None,
@@ -58,8 +58,8 @@ pub(crate) fn spec(world: &World, skills: impl IntoIterator<Item = Skill>) -> Ru
     let mut kinds = definitions();
     kinds.push(definition("general", &tools, &[]));
     kinds[0].tools.extend(names(&["skill", "delegate_to_agent"]));
-    let catalogue = Catalogue { definitions: Vec::new(), skills: skills.into_iter().collect() };
-    RunSpec { definitions: kinds, catalogue, ..world.spec() }
+    let catalogue = Catalogue { skills: skills.into_iter().collect(), ..Catalogue::default() };
+    RunSpec { definitions: kinds, catalogue: catalogue.into(), ..world.spec() }
 }
 
 fn delegate(skill: &str, task: &str) -> ScriptedCall {
@@ -325,7 +325,7 @@ async fn below_the_root_a_skills_depth_only_lowers_the_limit() {
 async fn an_inline_skill_is_read_from_the_run_and_makes_no_agent() {
     let inline = Skill {
         fork: false,
-        instructions: "Review $ARGUMENTS with care.".to_owned(),
+        instructions: "Review $ARGUMENTS with care.".into(),
         dir: Some("/nowhere/review".to_owned()),
         ..skill("review")
     };

@@ -240,6 +240,7 @@ fn too_many_files_are_cut_and_told() {
     }
     let (found, passed) = tree.look(&[tree.place("a", Holds::Agents, None)]);
     assert_eq!(found.len(), PLACE_MAX_FILES);
+    assert!(found.is_sorted(), "however many are open at once");
     assert_eq!(passed, [("a".to_owned(), Why::TooMany)]);
 }
 

@@ -55,7 +55,7 @@ fn a_claude_code_agent_is_read_with_every_key() {
     assert_eq!(loaded.warnings, []);
     let read = loaded.value.expect("definition");
     assert_eq!((read.name.as_str(), read.display_name.as_str()), ("code-reviewer", "Code Reviewer"));
-    assert_eq!((read.description.as_str(), read.prompt.as_str()), ("Reviews code.", "You review."));
+    assert_eq!((read.description.as_str(), &*read.prompt), ("Reviews code.", "You review."));
     assert_eq!(read.tools, ["read", "bash"]);
     assert_eq!(rules(&read), "bash -> deny; bash:git diff -> allow; bash:git diff * -> allow");
     assert_eq!((read.model.as_deref(), read.max_turns), (Some("anthropic/claude-x"), Some(12)));
@@ -120,7 +120,7 @@ fn front_matter_that_is_no_yaml_is_read_all_the_same() {
         let loaded = load(&text);
         let read = loaded.value.expect(&text);
         assert_eq!((read.name.as_str(), read.description.as_str()), ("x", description), "{text}");
-        assert_eq!((read.tools.join(" ").as_str(), read.prompt.as_str()), ("read", "Body."), "{text}");
+        assert_eq!((read.tools.join(" ").as_str(), &*read.prompt), ("read", "Body."), "{text}");
         let [warning] = loaded.warnings.as_slice() else { panic!("{text}: {:?}", loaded.warnings) };
         assert_eq!((warning.line, warning.level), (Some(3), Level::Problem), "{text}");
         assert!(warning.fix.as_ref().is_some_and(|fix| fix.contains("quotes")), "{warning}");
@@ -195,14 +195,14 @@ fn the_marks_of_front_matter_may_be_missing() {
     ] {
         let read = one(text);
         assert_eq!((read.name.as_str(), read.description.as_str()), ("x", "d"), "{text}");
-        assert_eq!(read.prompt, prompt, "{text}");
+        assert_eq!(&*read.prompt, prompt, "{text}");
         assert!(warnings(text)[0].starts_with(warning), "{text}: {:?}", warnings(text));
     }
     let plain = one("# Reviewer\n\nYou review.\n\n---\nx: y\n");
     assert_eq!((plain.name.as_str(), plain.description.as_str()), ("stem", "Reviewer"));
-    assert_eq!(plain.prompt, "# Reviewer\n\nYou review.\n\n---\nx: y");
+    assert_eq!(&*plain.prompt, "# Reviewer\n\nYou review.\n\n---\nx: y");
     let body = one("---\ndescription: d\n---\nOne\n---\ntwo: x\n---\n");
-    assert_eq!(body.prompt, "One\n---\ntwo: x\n---");
+    assert_eq!(&*body.prompt, "One\n---\ntwo: x\n---");
 }
 
 #[test]

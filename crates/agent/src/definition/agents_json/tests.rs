@@ -36,7 +36,7 @@ fn every_field_is_read() {
         "top_p": 1, "rules": [{"pattern": "read:.env", "decision": "deny"}], "parallel": 4, "mode": "primary"
     }}"#);
     assert_eq!((lead.name.as_str(), lead.display_name.as_str()), ("lead", "Lead"));
-    assert_eq!((lead.description.as_str(), lead.prompt.as_str()), ("leads", "You lead."));
+    assert_eq!((lead.description.as_str(), &*lead.prompt), ("leads", "You lead."));
     assert_eq!(lead.tools, ["read", "task"]);
     assert_eq!(lead.spawns.as_deref(), Some(["explore".to_owned()].as_slice()));
     assert_eq!((lead.max_turns, lead.parallel), (Some(15), Some(4)));

@@ -174,7 +174,7 @@ fn a_hint_in_brackets_is_kept_as_it_is_written() {
 #[test]
 fn commands_in_the_text_stay_text_and_a_note_says_so() {
     let loaded = load("---\nname: folder\ndescription: d\n---\nState: !`git status`\n");
-    assert_eq!(loaded.value.as_ref().map(|skill| skill.instructions.as_str()), Some("State: !`git status`"));
+    assert_eq!(loaded.value.as_ref().map(|skill| &*skill.instructions), Some("State: !`git status`"));
     assert_eq!(loaded.warnings[0].level, Level::Note);
     assert!(loaded.warnings[0].problem.contains("are not run"), "{}", loaded.warnings[0]);
     let harmless = "---\nname: folder\ndescription: d\n---\nSay `hi!` and `!` there.\n";
@@ -211,10 +211,7 @@ fn a_yaml_skill_is_read_with_every_key() {
     let loaded = load_yaml(text);
     assert_eq!(loaded.warnings, []);
     let read = loaded.value.expect("skill");
-    assert_eq!(
-        (read.name.as_str(), read.instructions.as_str()),
-        ("project_manager", "You lead.\nAsk: others.")
-    );
+    assert_eq!((read.name.as_str(), &*read.instructions), ("project_manager", "You lead.\nAsk: others."));
     assert_eq!((read.temperature, read.max_iterations, read.max_depth), (Some(0.3), Some(9), Some(3)));
     assert_eq!(read.tools.as_deref(), Some(["read".to_owned(), "delegate_to_agent".to_owned()].as_slice()));
     let sub_agents = read.sub_agents.expect("sub_agents");
@@ -257,5 +254,5 @@ fn a_yaml_skill_that_is_none_says_why() {
         assert!(told(&loaded).iter().any(|told| told.starts_with(why)), "{text}: {:?}", told(&loaded));
     }
     let colon = load_yaml("description: When: asked\nsystem_prompt: |\n  You do.\n").value.expect("skill");
-    assert_eq!((colon.description.as_str(), colon.instructions.as_str()), ("When: asked", "You do."));
+    assert_eq!((colon.description.as_str(), &*colon.instructions), ("When: asked", "You do."));
 }

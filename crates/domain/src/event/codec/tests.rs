@@ -59,7 +59,7 @@ fn definition(text: &str) -> Definition {
         name: "general".to_owned(),
         display_name: text.to_owned(),
         description: text.to_owned(),
-        prompt: text.to_owned(),
+        prompt: text.into(),
         tools: vec!["read".to_owned()],
         spawns: Some(vec!["general".to_owned()]),
         max_turns: Some(3),

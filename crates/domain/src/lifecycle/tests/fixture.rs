@@ -34,7 +34,7 @@ pub(super) fn definition(name: &str, tools: &[&str], spawns: Option<&[&str]>) ->
         name: name.to_owned(),
         display_name: name.to_owned(),
         description: String::new(),
-        prompt: String::new(),
+        prompt: "".into(),
         tools: list(tools),
         spawns: spawns.map(list),
         max_turns: None,
@@ -169,7 +169,7 @@ pub(super) fn started_with(
     if let EventBody::RunStarted(begun) = &mut event.body {
         begun.contract.permissions.can_spawn_children = true;
         begun.contract_hash = begun.contract.hash();
-        begun.catalogue = Some(Arc::new(Catalogue { skills, ..Catalogue::default() }).into());
+        begun.catalogue = Some(std::sync::Arc::new(Catalogue { skills, ..Catalogue::default() }).into());
     }
     event
 }
@@ -179,7 +179,7 @@ pub(super) fn skill(name: &str) -> Skill {
     Skill {
         name: name.to_owned(),
         description: String::new(),
-        instructions: "Do it.".to_owned(),
+        instructions: "Do it.".into(),
         fork: true,
         agent: Some("lead".to_owned()),
         tools: None,

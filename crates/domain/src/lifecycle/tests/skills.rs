@@ -5,11 +5,12 @@ use crate::budget::Budget;
 use crate::code::Code;
 use crate::definition::Definition;
 use crate::event::{Event, EventBody};
+use crate::lifecycle::kinds::Kinds;
 use crate::lifecycle::{
-    DELEGATE_TO_AGENT, FailKind, Outcome, Run, RunEnd, SKILL_TOOL, SkillRights, SpawnRequest,
+    DELEGATE_TO_AGENT, FailKind, Kind, Outcome, Run, RunEnd, SKILL_TOOL, SkillRights, SpawnRequest,
 };
 use crate::permission::{Approvals, Decision, Operation, Rule, ToolSet};
-use crate::skill::Skill;
+use crate::skill::{Catalogue, Skill};
 
 fn asked(skill: &str) -> SpawnRequest {
     SpawnRequest { skill: Some(skill.to_owned()), prompt: "do it".to_owned(), ..SpawnRequest::default() }
@@ -140,7 +141,7 @@ fn who_names_skills_to_delegate_to_can_delegate() {
 #[test]
 fn a_forked_skill_is_told_where_its_files_are() {
     let base = definition("lead", &["read"], None);
-    let instructions = "Run ${CLAUDE_SKILL_DIR}/x.py on $1.".to_owned();
+    let instructions = "Run ${CLAUDE_SKILL_DIR}/x.py on $1.".into();
     let with_files = Skill { instructions, dir: Some("/s/deep".to_owned()), ..skill("deep") };
     let prompt = with_files.definition(&base).prompt;
     assert!(prompt.contains("Run skill://deep/x.py on $1."), "{prompt}");
@@ -208,4 +209,32 @@ fn a_run_of_one_skill_keeps_to_the_depth() {
     let refusal = played.run.spawn_run_skill(&class_of).expect_err("refused");
     assert_eq!(refusal.code, Code::MaxDepthExceeded);
     assert_eq!(refusal.reason, "maximum depth 0 reached: an agent at depth 0 cannot spawn");
+}
+
+#[test]
+fn common_rules_stand_before_and_after_those_of_a_definition_and_are_put_there_for_its_agents_alone() {
+    let rule = |pattern: &str| Rule { pattern: pattern.parse().expect(pattern), decision: Decision::Ask };
+    let own = vec![rule("bash:own")];
+    let found =
+        |name: &str, tools: &[&str]| Definition { rules: own.clone(), ..definition(name, tools, None) };
+    let untrusted = |name: &str| Skill { fork: false, default: Decision::Ask, ..skill(name) };
+    let forked = Skill { agent: Some("shell".to_owned()), default: Decision::Allow, ..skill("forked") };
+    let catalogue = Catalogue {
+        asks: vec![rule("bash:first")],
+        definitions: vec![found("shell", &["bash"]), found("plain", &["read"])],
+        skills: vec![untrusted("odd"), forked],
+    };
+    let built_in = [found("builtin", &["bash"])];
+    let Kinds { kinds, skills } = Kinds::new(&built_in, &catalogue).expect("kinds");
+    let patterns = |kind: &Kind| -> Vec<String> {
+        kind.layer().rules.iter().map(|rule| rule.pattern.to_string()).collect()
+    };
+    assert_eq!(patterns(&kinds["shell"]), ["bash:first", "bash:own", "skill:odd"]);
+    assert_eq!(patterns(&kinds["plain"]), ["bash:own", "skill:odd"]);
+    assert_eq!(patterns(&kinds["builtin"]), ["bash:own", "skill:odd"]);
+    let forked = skills["forked"].kind.as_ref().expect("a kind");
+    assert_eq!(patterns(forked), ["bash:first", "bash:own", "skill:odd"]);
+    let many = (0..=256).map(|number| untrusted(&format!("odd-{number}"))).collect();
+    let many = Catalogue { skills: many, ..Catalogue::default() };
+    assert_eq!(many.unasked(), [rule("skill")], "so many are asked about together");
 }
