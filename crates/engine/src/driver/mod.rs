@@ -7,6 +7,7 @@
 
 mod asking;
 mod calls;
+mod committing;
 mod delegate;
 mod delivering;
 mod effects;
@@ -15,9 +16,11 @@ mod hooking;
 mod integrating;
 mod mail;
 mod model;
+mod opening;
 mod place;
 mod planning;
 mod preamble;
+mod pumping;
 mod recover;
 mod replaying;
 mod session;
@@ -29,37 +32,29 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use posse_agent::conversation::Conversation;
-use posse_agent::machine::Step;
-use posse_domain::code::Code;
-use posse_domain::event::{CallError, Event, EventBody, QueuedFor, RunPlanned};
+use posse_domain::event::{Event, QueuedFor, RunPlanned};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Finish, Run, RunEnd};
+use posse_domain::lifecycle::Run;
 use posse_domain::object_id::ObjectId;
 use posse_domain::plan::Plan;
 use tokio::sync::{mpsc, watch};
 
+use self::committing::{Batch, InFlight, next_commit};
 use self::delegate::StatusWait;
-use self::effects::{Effect, Input};
+use self::effects::Input;
 pub(crate) use self::recover::OpenEvents;
 pub use self::replaying::Replay;
 use self::replaying::Replaying;
-use self::session::{Base, Calls, Keeping, Session, Start};
+use self::session::{Base, Session};
 use crate::deltas::{DELTA_BATCH, DeltaHub};
-use crate::history::machine_of;
 use crate::integrate::Lane;
-use crate::ports::{
-    Basis, Commit, Committed, Epoch, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, Pulse,
-    RunKey, StoreError, StreamSink, Tool, Urgency,
-};
+use crate::ports::{Epoch, Pulse, RunKey, StoreError, Tool, Urgency};
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
 use crate::scheduler::{Scheduler, Want, What};
 
-/// Events from which on a commit is handed over; a wide reply is cut into several.
-const COMMIT_TARGET_EVENTS: usize = 1_024;
 /// Commits handed over and not yet durable.
 const COMMITS_IN_FLIGHT_MAX: usize = 4;
 /// Inputs taken in one round.
@@ -79,22 +74,6 @@ pub(crate) enum Stop {
     Unavailable(String),
     /// Whoever embeds the runtime asked for it.
     Asked,
-}
-
-/// What a round has decided on and not yet handed over.
-#[derive(Default)]
-struct Batch {
-    events: Vec<Event>,
-    touched: BTreeSet<AgentId>,
-    effects: Vec<Effect>,
-    run_changed: bool,
-    mail_taken: Option<u64>,
-}
-
-/// A commit on its way to the disk, and what may start once it is there.
-struct InFlight {
-    commit: BoxFuture<'static, Result<Committed, StoreError>>,
-    effects: Vec<Effect>,
 }
 
 /// What a driver tells the outside.
@@ -416,230 +395,6 @@ impl Driver {
         }
     }
 
-    /// Applies an event to the state and adds it to the round.
-    fn emit(&mut self, agent: AgentId, body: impl Into<EventBody>) {
-        let event = Event { agent, at_ms: self.rt.parts.system.now_ms(), body: body.into() };
-        if let Err(illegal) = self.run.apply(&event) {
-            // Never seen outside a bug. Nothing of this round is written, so the journal stays good.
-            self.poisoned.get_or_insert(Stop::Inconsistent(illegal.to_string()));
-            return;
-        }
-        if let Some(session) = self.sessions.get_mut(&event.agent) {
-            session.machine.apply(&event.body);
-            session.last_activity = event.body.kind();
-        }
-        trace(&event);
-        if let Some(replaying) = &mut self.replaying {
-            replaying.observe(&event);
-        }
-        self.projection.observe(&event, &self.run);
-        self.batch.run_changed |= matches!(
-            event.body,
-            EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_)
-        );
-        self.batch.touched.insert(event.agent.clone());
-        self.batch.events.push(event);
-    }
-
-    /// Hands over what was decided once it is much. Only called between things that belong together: a child that
-    /// is closed in one commit and delivered in the next would, after a crash between the two, be spawned again.
-    fn cut(&mut self) {
-        if self.batch.events.len() >= COMMIT_TARGET_EVENTS {
-            self.submit();
-        }
-    }
-
-    /// Lets an effect start once everything decided so far is durable.
-    fn after_commit(&mut self, effect: Effect) {
-        self.batch.effects.push(effect);
-    }
-
-    fn submit(&mut self) {
-        if self.poisoned.is_some() {
-            return;
-        }
-        if self.batch.events.is_empty() && self.batch.mail_taken.is_none() {
-            let effects = std::mem::take(&mut self.batch.effects);
-            match self.flight.back_mut() {
-                Some(last) => last.effects.extend(effects),
-                None => self.carry_out(effects),
-            }
-            return;
-        }
-        let Batch { events, touched, effects, run_changed, mail_taken } = std::mem::take(&mut self.batch);
-        self.rt.parts.faults.hit("engine.commit.before");
-        let count = events.len() as u64;
-        let mut blobs = Vec::new();
-        let agents = self.projection.rows(&self.run, with_those_above(touched));
-        let encoded: Result<Vec<_>, _> = events.into_iter().map(|event| event.encode(&mut blobs)).collect();
-        let encoded = match encoded {
-            Ok(encoded) => encoded,
-            Err(error) => {
-                self.poisoned = Some(Stop::Inconsistent(error.to_string()));
-                return;
-            }
-        };
-        let basis = match self.epoch {
-            None => Basis::New,
-            Some(epoch) => Basis::Owned { head: self.head, epoch },
-        };
-        // A new run has epoch 1: later commits may be handed over before the first is durable.
-        self.epoch.get_or_insert(1);
-        let run = run_changed.then(|| self.projection.run_row(&self.run));
-        let commit = Commit { key: self.key.clone(), basis, events: encoded, blobs, agents, run, mail_taken };
-        self.head += count;
-        self.flight.push_back(InFlight { commit: self.rt.parts.store.commit(commit), effects });
-    }
-
-    fn committed(
-        &mut self,
-        result: Option<(Result<Committed, StoreError>, Vec<Effect>)>,
-    ) -> Result<(), StoreError> {
-        let Some((result, effects)) = result else { return Ok(()) };
-        result?;
-        self.rt.parts.faults.hit("engine.commit.after");
-        if !self.progress.borrow().durable {
-            self.progress.send_modify(|progress| progress.durable = true);
-        }
-        self.carry_out(effects);
-        Ok(())
-    }
-
-    /// Does whatever the agent's machine says is next.
-    fn pump(&mut self, id: &AgentId) {
-        if self.resuming {
-            return;
-        }
-        loop {
-            let Some(session) = self.sessions.get(id) else { return };
-            if session.ending.is_some() {
-                self.conclude(id);
-                return;
-            }
-            if session.needs_history
-                || session.base == Base::Awaited
-                || session.held
-                || self.run.is_cancelled(id)
-            {
-                return;
-            }
-            if !self.has_base(id) {
-                return;
-            }
-            let Some(session) = self.sessions.get(id) else { return };
-            let hooked = !session.hooks.is_empty();
-            match session.machine.next(self.has_working_children(id) || self.plan_goes_on(id)) {
-                // No result is read, and no first turn taken, before the hooks have answered.
-                Step::CallModel { .. } | Step::Done { .. } if hooked || self.waits_for_recorded(id) => return,
-                Step::CallModel { .. } if self.tell_start(id) => return,
-                Step::CallModel { .. } => return self.want_model(id),
-                Step::CallTools => return self.dispatch_calls(id),
-                Step::Wait | Step::Idle => return,
-                Step::Tell(note, text) => self.tell(id, note, text),
-                Step::Done { report, turns_exhausted } => return self.done(id, &report, turns_exhausted),
-                Step::Fail(broken) => return self.end_attempt(id, ending::failure_of(broken)),
-            }
-        }
-    }
-
-    fn has_working_children(&self, id: &AgentId) -> bool {
-        let Some(agent) = self.run.open(id) else { return false };
-        let left_open = self.unclosed.iter().filter(|child| child.parent().as_ref() == Some(id)).count();
-        agent.open_children.len() > left_open
-    }
-
-    fn want_model(&mut self, id: &AgentId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.wants_model || session.held || session.waiting.is_some() {
-            return;
-        }
-        session.wants_model = true;
-        let want = Want { agent: id.clone(), kind: session.kind.clone(), what: What::Model };
-        self.scheduler.request(want);
-    }
-
-    /// The agent's work is done: children it left open are closed, then it finishes.
-    fn done(&mut self, id: &AgentId, report: &Arc<str>, turns_exhausted: bool) {
-        self.close_finished_children(id);
-        if id.is_root() {
-            self.abandon_steps();
-        }
-        if self.run.attempt_of(id).is_none() || !self.files_are_kept(id) {
-            return;
-        }
-        if id.is_root() {
-            let end = RunEnd::Done { report: self.with_plan(report).into(), turns_exhausted };
-            return self.end_run(end);
-        }
-        let change = self.change_of(id);
-        let finish = Finish { report: report.clone().into(), turns_exhausted, change };
-        let Some(mut decided) = self.run.finish(id, finish) else { return };
-        // Hooks hear of its end before it is integrated.
-        decided.truncate(if self.hears_stop(id) { 1 } else { decided.len() });
-        let accepted = decided.len() > 1;
-        for (id, body) in decided {
-            self.emit(id, body);
-        }
-        if accepted { self.settled(id) } else { self.work_ended(id) }
-    }
-
-    /// Makes the session of an agent that is in the state.
-    fn open_session(&mut self, id: &AgentId, prior: Conversation) -> Result<(), String> {
-        let agent = self.run.open(id).ok_or("the agent is not open")?;
-        let contract = agent.contract.clone();
-        let kind = agent.kind.name.clone();
-        let replayed = self.replaying.as_ref().map(|replaying| Ok(replaying.model()));
-        let resolve = || self.rt.parts.models.resolve(&contract.execution.model);
-        let model = match replayed.unwrap_or_else(resolve) {
-            Ok(model) => model,
-            Err(reason) => {
-                // A run can be cancelled without its model; anything else stops before it starts.
-                self.missing.get_or_insert(reason);
-                Arc::new(NoModel)
-            }
-        };
-        let machine = machine_of(Some(&agent.kind.definition), &contract, prior);
-        let (system, text_hash, tools) = self.preamble_of(id)?;
-        // One that begins with its parent's conversation is offered its parent's tools, which is no right to use them.
-        let own = if contract.execution.share_history { self.tools_of(id) } else { tools.clone() };
-        let skill_dirs = own.skills.dirs.clone();
-        let preamble = preamble::of(&text_hash, &system, &tools);
-        let facts = model.facts();
-        let relays = id.is_root() && self.run.terms.skill.is_some();
-        let session = Session {
-            machine: if relays { machine.relaying() } else { machine },
-            kind,
-            model,
-            facts,
-            system,
-            system_hash: text_hash,
-            tools,
-            skill_dirs,
-            preamble,
-            asking: None,
-            permit: None,
-            waiting: None,
-            unanswered: None,
-            wants_model: false,
-            held: false,
-            needs_history: false,
-            cursor: 0,
-            calls: Calls::default(),
-            hooks: Vec::new(),
-            start: Start::Untold,
-            last_activity: "agent.subagent_created",
-            ending: None,
-            place: self.known_place(id),
-            parked: Vec::new(),
-            base: Base::Unknown,
-            tip: None,
-            change: None,
-            keeping: Keeping::No,
-        };
-        self.sessions.insert(id.clone(), session);
-        Ok(())
-    }
-
     fn tool(&self, name: &str) -> Option<&Tool> {
         self.rt.tools.get(name)
     }
@@ -673,64 +428,6 @@ impl Driver {
             }
         });
     }
-}
-
-/// Stands in for a model that is not there. It is never asked: a driver with one only ends what it carries.
-struct NoModel;
-
-impl Model for NoModel {
-    fn facts(&self) -> ModelFacts {
-        ModelFacts { context_tokens: 0, max_output_tokens: 0, price: None }
-    }
-
-    fn call(
-        &self,
-        _: ModelRequest,
-        _: Arc<dyn StreamSink>,
-    ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
-        let error = CallError::new(Code::ModelError, "the model is not there".to_owned());
-        Box::pin(async { Err(ModelFailure::last(error)) })
-    }
-}
-
-/// These agents and all above them: what one spends is in the figures of every subtree it is part of.
-fn with_those_above(touched: BTreeSet<AgentId>) -> BTreeSet<AgentId> {
-    let mut all = touched.clone();
-    for id in touched {
-        let mut above = id.parent();
-        // One that is there already brought those above it along, or will.
-        while let Some(next) = above.filter(|next| !all.contains(next)) {
-            above = next.parent();
-            all.insert(next);
-        }
-    }
-    all
-}
-
-/// Spawning and closing are log records too, so that metrics can be made from them.
-fn trace(event: &Event) {
-    match &event.body {
-        EventBody::SubagentCreated(e) => tracing::info!(
-            agent_id = %event.agent, definition = %e.definition, skill = e.skill.as_deref(), depth = e.depth,
-            parent_id = %e.parent_id, root_id = %e.root_id, turn_limit = e.turn_limit, "sub-agent created"
-        ),
-        EventBody::SubagentClosed(e) => tracing::info!(
-            agent_id = %event.agent, final_status = ?e.final_status, close_reason = %e.close_reason,
-            turns = e.usage.turns, tool_calls = e.usage.tool_calls, wall_ms = e.usage.wall_ms,
-            input_tokens = e.usage.usage.input_tokens, output_tokens = e.usage.usage.output_tokens,
-            subtree_input_tokens = e.subtree_usage.usage.input_tokens,
-            subtree_output_tokens = e.subtree_usage.usage.output_tokens, "sub-agent closed"
-        ),
-        _ => {}
-    }
-}
-
-async fn next_commit(
-    flight: &mut VecDeque<InFlight>,
-) -> Option<(Result<Committed, StoreError>, Vec<Effect>)> {
-    let result = (&mut flight.front_mut()?.commit).await;
-    let done = flight.pop_front()?;
-    Some((result, done.effects))
 }
 
 async fn sleep_until(at: Option<tokio::time::Instant>) {

@@ -1,0 +1,91 @@
+//! What an agent does next, as its machine says.
+
+use std::sync::Arc;
+
+use posse_agent::machine::Step;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{Finish, RunEnd};
+
+use super::session::Base;
+use super::{Driver, ending};
+use crate::scheduler::{Want, What};
+
+impl Driver {
+    /// Does whatever the agent's machine says is next.
+    pub(super) fn pump(&mut self, id: &AgentId) {
+        if self.resuming {
+            return;
+        }
+        loop {
+            let Some(session) = self.sessions.get(id) else { return };
+            if session.ending.is_some() {
+                self.conclude(id);
+                return;
+            }
+            if session.needs_history
+                || session.base == Base::Awaited
+                || session.held
+                || self.run.is_cancelled(id)
+            {
+                return;
+            }
+            if !self.has_base(id) {
+                return;
+            }
+            let Some(session) = self.sessions.get(id) else { return };
+            let hooked = !session.hooks.is_empty();
+            match session.machine.next(self.has_working_children(id) || self.plan_goes_on(id)) {
+                // No result is read, and no first turn taken, before the hooks have answered.
+                Step::CallModel { .. } | Step::Done { .. } if hooked || self.waits_for_recorded(id) => return,
+                Step::CallModel { .. } if self.tell_start(id) => return,
+                Step::CallModel { .. } => return self.want_model(id),
+                Step::CallTools => return self.dispatch_calls(id),
+                Step::Wait | Step::Idle => return,
+                Step::Tell(note, text) => self.tell(id, note, text),
+                Step::Done { report, turns_exhausted } => return self.done(id, &report, turns_exhausted),
+                Step::Fail(broken) => return self.end_attempt(id, ending::failure_of(broken)),
+            }
+        }
+    }
+
+    pub(super) fn has_working_children(&self, id: &AgentId) -> bool {
+        let Some(agent) = self.run.open(id) else { return false };
+        let left_open = self.unclosed.iter().filter(|child| child.parent().as_ref() == Some(id)).count();
+        agent.open_children.len() > left_open
+    }
+
+    pub(super) fn want_model(&mut self, id: &AgentId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.wants_model || session.held || session.waiting.is_some() {
+            return;
+        }
+        session.wants_model = true;
+        let want = Want { agent: id.clone(), kind: session.kind.clone(), what: What::Model };
+        self.scheduler.request(want);
+    }
+
+    /// The agent's work is done: children it left open are closed, then it finishes.
+    pub(super) fn done(&mut self, id: &AgentId, report: &Arc<str>, turns_exhausted: bool) {
+        self.close_finished_children(id);
+        if id.is_root() {
+            self.abandon_steps();
+        }
+        if self.run.attempt_of(id).is_none() || !self.files_are_kept(id) {
+            return;
+        }
+        if id.is_root() {
+            let end = RunEnd::Done { report: self.with_plan(report).into(), turns_exhausted };
+            return self.end_run(end);
+        }
+        let change = self.change_of(id);
+        let finish = Finish { report: report.clone().into(), turns_exhausted, change };
+        let Some(mut decided) = self.run.finish(id, finish) else { return };
+        // Hooks hear of its end before it is integrated.
+        decided.truncate(if self.hears_stop(id) { 1 } else { decided.len() });
+        let accepted = decided.len() > 1;
+        for (id, body) in decided {
+            self.emit(id, body);
+        }
+        if accepted { self.settled(id) } else { self.work_ended(id) }
+    }
+}
