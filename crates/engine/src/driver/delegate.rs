@@ -1,18 +1,15 @@
 //! What agents ask of the engine: children, their state, messages, lists. Decided purely, in the commit of the
 //! reply that asked.
 
-use std::borrow::Cow;
-use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Duration;
 
 use posse_domain::budget::price_entry;
 use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, Sender, TodoChanged, ToolIntended};
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Cancel, Node, OpenState, Refusal, SpawnFrom, SpawnRequest};
+use posse_domain::lifecycle::{Cancel, OpenState, Refusal, SpawnFrom, SpawnRequest};
 use posse_domain::message::ToolCall;
-use posse_domain::text::{Text, first_line};
+use posse_domain::text::Text;
 
 use super::Driver;
 use super::calls::Answer;
@@ -21,23 +18,6 @@ use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use super::skills::{answer_of, message_of};
 use crate::history::message_id;
 use crate::ports::{EngineRequest, ToolFailure, ToolOutput, ToolResult};
-
-/// Longest wait of one `task_status` call.
-const STATUS_WAIT_MAX_MS: u64 = 600_000;
-/// Most children that one `task_status` answer lists.
-const STATUS_LIST_MAX: usize = 200;
-
-/// Characters of an operation that a status shows.
-const OPERATION_MAX_CHARS: usize = 120;
-
-/// A `task_status` call that waits for a change.
-pub(super) struct StatusWait {
-    agent: AgentId,
-    call_id: Arc<str>,
-    child: Option<AgentId>,
-    before: String,
-    pub(super) until: tokio::time::Instant,
-}
 
 impl Driver {
     pub(super) fn request(
@@ -276,7 +256,7 @@ impl Driver {
     }
 
     /// A call that waits inside the engine: it holds no slot and has no task.
-    fn wait_in_engine(&mut self, id: &AgentId, call_id: &str) {
+    pub(super) fn wait_in_engine(&mut self, id: &AgentId, call_id: &str) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let seen = Arc::new(SeenDuringCall::default());
         let flight = CallInFlight::new(EffectClass::Delegate, CallStage::Waiting, seen);
@@ -376,129 +356,6 @@ impl Driver {
         }
         let text = format!("Task {} is closed now.", child.relative());
         Ok(ToolOutput::text(text))
-    }
-
-    /// Answers a status call at once, or lets it wait.
-    fn status(
-        &mut self,
-        id: &AgentId,
-        call: &ToolCall,
-        task_id: Option<&str>,
-        wait_ms: Option<u64>,
-    ) -> Option<ToolResult> {
-        let child = match task_id.map(|task_id| self.run.own_child(id, task_id)).transpose() {
-            Ok(child) => child,
-            Err(refusal) => return Some(Err(refused(refusal))),
-        };
-        let text = self.status_text(id, child.as_ref());
-        let ended = child.as_ref().is_some_and(|child| self.run.closed(child).is_some());
-        let Some(wait_ms) = wait_ms.filter(|&ms| ms > 0 && !ended) else {
-            return Some(Ok(ToolOutput::text(text)));
-        };
-        let until = tokio::time::Instant::now() + Duration::from_millis(wait_ms.min(STATUS_WAIT_MAX_MS));
-        self.wait_in_engine(id, &call.id);
-        let call_id = call.id.as_str().into();
-        self.status_waits.push(StatusWait { agent: id.clone(), call_id, child, before: text, until });
-        None
-    }
-
-    /// Answers the status calls whose children have changed, or whose time is up.
-    pub(super) fn answer_status_waits(&mut self) {
-        if self.status_waits.is_empty() {
-            return;
-        }
-        let now = tokio::time::Instant::now();
-        for wait in std::mem::take(&mut self.status_waits) {
-            let waits = self.sessions.get(&wait.agent).is_some_and(|s| s.calls.get(&wait.call_id).is_some());
-            if !waits {
-                continue;
-            }
-            let text = self.status_text(&wait.agent, wait.child.as_ref());
-            if text == wait.before && now < wait.until {
-                self.status_waits.push(wait);
-                continue;
-            }
-            if let Some(session) = self.sessions.get_mut(&wait.agent) {
-                session.calls.remove(&wait.call_id);
-                let tool =
-                    session.machine.call_of(&wait.call_id).map(|call| call.name.clone()).unwrap_or_default();
-                self.answer(&wait.agent, &wait.call_id, &tool, Ok(ToolOutput::text(text)));
-            }
-            self.pump(&wait.agent);
-        }
-    }
-
-    /// How one child, or all of an agent's, stand. The same text for the same state, so that a change shows.
-    fn status_text(&self, id: &AgentId, child: Option<&AgentId>) -> String {
-        if let Some(child) = child {
-            return self.status_line(child);
-        }
-        let count = self.run.open(id).map_or(0, |agent| agent.children);
-        if count == 0 {
-            return "You have no tasks.".to_owned();
-        }
-        let shown = (1..=count).take(STATUS_LIST_MAX).map(|number| self.status_line(&id.child(number)));
-        let mut text = shown.collect::<Vec<_>>().join("\n");
-        if count as usize > STATUS_LIST_MAX {
-            let _ = write!(text, "\n[{} more]", count as usize - STATUS_LIST_MAX);
-        }
-        text
-    }
-
-    fn status_line(&self, id: &AgentId) -> String {
-        let figures = self.run.ledger.own(id).copied().unwrap_or_default();
-        let spent = format!(
-            "{} turns, {} tool calls, {} tokens",
-            figures.turns,
-            figures.tool_calls,
-            figures.usage.tokens()
-        );
-        match self.run.get(id) {
-            None => format!("{}: unknown", id.relative()),
-            Some(Node::Closed(closed)) => {
-                let end = closed.fail_kind.map_or("completed", |kind| {
-                    if kind == posse_domain::lifecycle::FailKind::Cancelled { "cancelled" } else { "failed" }
-                });
-                format!("{} ({}): {end}, closed; {spent}", id.relative(), closed.kind.definition.name)
-            }
-            Some(Node::Open(agent)) => {
-                let state = agent.state.name().as_str();
-                let session = self.sessions.get(id);
-                let turn = session.map_or(0, |session| session.machine.turn());
-                let last = session.map_or("", |session| session.last_activity.trim_start_matches("agent."));
-                let blocked = self.blocked_on(id).map(|on| format!(", waits for {on}")).unwrap_or_default();
-                let name = &agent.kind.definition.name;
-                format!("{} ({name}): {state}{blocked}; turn {turn}; last {last}; {spent}", id.relative())
-            }
-        }
-    }
-
-    fn blocked_on(&self, id: &AgentId) -> Option<Cow<'static, str>> {
-        let session = self.sessions.get(id)?;
-        if let Some(operation) = self.asks_about(id) {
-            return Some(format!("a person: {}", first_line(operation, OPERATION_MAX_CHARS)).into());
-        }
-        if self.run.open(id).is_some_and(|agent| agent.provider_wait.is_some()) {
-            return Some("its model's provider".into());
-        }
-        let merging =
-            self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }));
-        let blocked = if !session.hooks.is_empty() {
-            Some("a hook")
-        } else if merging {
-            Some("its integration")
-        } else if session.held {
-            Some("another writer")
-        } else if self.budget_line.contains(id) {
-            Some("budget")
-        } else if session.wants_model {
-            Some("a slot")
-        } else if session.calls.values().any(|call| matches!(call.stage, CallStage::Waiting)) {
-            Some("a child")
-        } else {
-            None
-        };
-        blocked.map(Cow::Borrowed)
     }
 }
 

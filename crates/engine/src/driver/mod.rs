@@ -26,6 +26,7 @@ mod replaying;
 mod session;
 mod sharing;
 mod skills;
+mod status;
 mod waiting;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -42,12 +43,12 @@ use posse_domain::plan::Plan;
 use tokio::sync::{mpsc, watch};
 
 use self::committing::{Batch, InFlight, next_commit};
-use self::delegate::StatusWait;
 use self::effects::Input;
 pub(crate) use self::recover::OpenEvents;
 pub use self::replaying::Replay;
 use self::replaying::Replaying;
 use self::session::{Base, Session};
+use self::status::StatusWait;
 use crate::deltas::{DELTA_BATCH, DeltaHub};
 use crate::integrate::Lane;
 use crate::ports::{Epoch, Pulse, RunKey, StoreError, Tool, Urgency};
