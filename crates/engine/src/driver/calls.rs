@@ -15,8 +15,9 @@ use posse_domain::permission::{Because, Decision, Doubt, Operation, Verdict};
 use serde_json::Value;
 
 use super::Driver;
+use super::acting::Limit;
 use super::asking::{Admission, consented};
-use super::effects::{Effect, Limit};
+use super::effects::Effect;
 use super::place::Place;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use super::skills::TASK;

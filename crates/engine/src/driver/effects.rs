@@ -8,7 +8,7 @@ use std::time::Duration;
 use posse_agent::conversation::Conversation;
 use posse_domain::budget::Amount;
 use posse_domain::code::Code;
-use posse_domain::event::{CallError, CheckRecord, EffectClass, RunResult, WriteIntent};
+use posse_domain::event::{CallError, CheckRecord, RunResult, WriteIntent};
 use posse_domain::id::AgentId;
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::Approvals;
@@ -17,6 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::Driver;
+use super::acting::{Limit, act, look, prepare, recover};
 use super::hooking::About;
 use super::session::CallStage;
 use super::waiting::Waited;
@@ -25,13 +26,8 @@ use crate::history::conversation_of;
 use crate::ports::{
     CallContext, CheckRequest, EffectTool, Faults, HookAnswer, HookCall, MadeWorkspace, Mail, Merge,
     MergeRequest, Model, ModelFailure, ModelReply, ModelRequest, Permit, Prepared, Recovered, Retry, Salvage,
-    StopSignal, StoreError, ToolFailure, ToolResult, Updated, Urgency, WorkspaceOf, WorkspaceProblem,
+    StopSignal, StoreError, ToolFailure, ToolResult, Updated, WorkspaceOf, WorkspaceProblem,
 };
-
-/// How long an exec call may go on beyond its limit: it ends its programs gracefully, and reads what they still say.
-const EXEC_GRACE: Duration = Duration::from_secs(30);
-/// How long an exec call may go on after a kill.
-const KILL_GRACE: Duration = Duration::from_secs(15);
 
 /// What may start once a commit is durable.
 pub(super) enum Effect {
@@ -78,13 +74,6 @@ pub(super) struct ModelEffect {
     pub(super) reserved: Amount,
     pub(super) total: Duration,
     pub(super) idle: Duration,
-}
-
-/// How long a call may take, and what it is called when it took longer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limit {
-    pub(super) time: Duration,
-    pub(super) class: EffectClass,
 }
 
 /// What comes back into the driver's inbox. Every effect sends one, so the inbox holds at most as many as there
@@ -375,117 +364,4 @@ fn timed_out(silence: bool, idle: Duration, total: Duration) -> ModelFailure {
     let retry = silence.then_some(Retry { after: Duration::ZERO, limited: false });
     let error = Box::new(CallError::new(Code::Timeout, message));
     ModelFailure { error, usage: None, tag: None, retry }
-}
-
-async fn look(
-    call: CallContext,
-    tool: Arc<dyn EffectTool>,
-    input: Value,
-    limit: Limit,
-    faults: Faults,
-) -> Input {
-    let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
-    let began = Instant::now();
-    faults.hit("engine.read.before_run");
-    let work = async {
-        let prepared = tool.prepare(call, input).await?;
-        (prepared.run)().await
-    };
-    let result = within(limit, work).await;
-    faults.hit("engine.read.after_run");
-    Input::Tool { agent, call_id, result, elapsed: began.elapsed(), cut: false }
-}
-
-async fn prepare(
-    call: CallContext,
-    tool: Arc<dyn EffectTool>,
-    input: Value,
-    limit: Limit,
-    faults: Faults,
-) -> Input {
-    let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
-    faults.hit("engine.tool.before_prepare");
-    let mut stop = call.stop.clone();
-    // An exec call waits here for its turn. Those before it have limits of their own.
-    let limit = if limit.class == EffectClass::Exec { Limit { time: Duration::MAX, ..limit } } else { limit };
-    let result = tokio::select! {
-        biased;
-        result = within(limit, tool.prepare(call, input)) => result,
-        // It has only looked, or waited for its turn; nothing is to be ended.
-        () = stop.at_least(Urgency::Gently) => {
-            Err(ToolFailure { code: Code::Cancelled, text: "not carried out: the attempt has ended".to_owned() })
-        }
-    };
-    faults.hit("engine.tool.after_prepare");
-    Input::Prepared { agent, call_id, result }
-}
-
-async fn act(call: CallContext, prepared: Prepared, limit: Limit, faults: Faults) -> Input {
-    let began = Instant::now();
-    // A write that was cut off is recovered otherwise than anything else, so tests tell them apart.
-    let (before, after) = match limit.class {
-        EffectClass::Write => ("engine.write.before_run", "engine.write.after_run"),
-        _ => ("engine.exec.before_run", "engine.exec.after_run"),
-    };
-    faults.hit(before);
-    let CallContext { agent, call_id, stop, .. } = call;
-    let work = (prepared.run)();
-    let (result, cut) = match limit.class {
-        EffectClass::Exec => tokio::select! {
-            biased;
-            result = work => (result, false),
-            () = overdue(limit, stop) => (Err(took_too_long(limit)), true),
-        },
-        _ => (within(limit, work).await, false),
-    };
-    faults.hit(after);
-    Input::Tool { agent, call_id, result, elapsed: began.elapsed(), cut }
-}
-
-async fn recover(
-    call: CallContext,
-    tool: Arc<dyn EffectTool>,
-    input: Value,
-    intent: WriteIntent,
-    faults: Faults,
-) -> Input {
-    let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
-    faults.hit("engine.recover.before_look");
-    let recovered = tool.recover(call, input, intent).await;
-    faults.hit("engine.recover.after_look");
-    Input::Recovered { agent, call_id, recovered }
-}
-
-/// Returns when an exec call has not ended though it was to: some time after its limit, which it keeps by itself,
-/// and some time after a kill.
-async fn overdue(limit: Limit, mut stop: StopSignal) {
-    let killed = async {
-        stop.at_least(Urgency::AtOnce).await;
-        tokio::time::sleep(KILL_GRACE).await;
-    };
-    tokio::select! {
-        () = tokio::time::sleep(limit.time.saturating_add(EXEC_GRACE)) => {}
-        () = killed => {}
-    }
-}
-
-fn took_too_long(limit: Limit) -> ToolFailure {
-    ToolFailure {
-        code: Code::Timeout,
-        text: format!("the call took longer than {} ms and was ended", limit.time.as_millis()),
-    }
-}
-
-/// Cuts a call off at its limit. A write is never cut: it is short, and half a write is worse than a late one.
-async fn within<T>(
-    limit: Limit,
-    work: impl Future<Output = Result<T, ToolFailure>>,
-) -> Result<T, ToolFailure> {
-    if limit.class == EffectClass::Write {
-        return work.await;
-    }
-    match tokio::time::timeout(limit.time, work).await {
-        Ok(result) => result,
-        Err(_) => Err(took_too_long(limit)),
-    }
 }

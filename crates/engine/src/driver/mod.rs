@@ -5,6 +5,7 @@
 //! syncing the next round is already decided, and its effects wait for its own sync. What a crash cuts off is
 //! therefore always a whole number of commits, and no effect of a lost commit has begun.
 
+mod acting;
 mod asking;
 mod calls;
 mod committing;
