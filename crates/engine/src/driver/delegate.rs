@@ -12,8 +12,8 @@ use posse_domain::message::ToolCall;
 use posse_domain::text::Text;
 
 use super::Driver;
-use super::calls::Answer;
 use super::effects::Effect;
+use super::results::Answer;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use super::skills::{answer_of, message_of};
 use crate::history::message_id;

@@ -20,9 +20,9 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::Driver;
-use super::calls::Answer;
 use super::effects::{Effect, Input};
 use super::place::Place;
+use super::results::Answer;
 use super::session::{CallInFlight, CallStage, SeenDuringCall, Start};
 use super::skills::TASK;
 use crate::integrate::Fact;

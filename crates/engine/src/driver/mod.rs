@@ -24,6 +24,7 @@ mod preamble;
 mod pumping;
 mod recover;
 mod replaying;
+mod results;
 mod session;
 mod sharing;
 mod skills;

@@ -16,8 +16,8 @@ use posse_domain::permission::{Decision, Operation};
 use posse_domain::skill::Skill;
 
 use super::Driver;
-use super::calls::OUTPUT_MAX_BYTES;
 use super::delegate::{Ended, refused};
+use super::results::OUTPUT_MAX_BYTES;
 use crate::ports::{EngineRequest, Handler, SkillDir, SkillDirs, ToolFailure, ToolOutput, ToolResult};
 use crate::skill_report::{delegated, parts};
 
