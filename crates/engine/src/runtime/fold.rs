@@ -1,0 +1,101 @@
+//! A run as its journal tells it: read from its beginning, with its chain checked on the way.
+
+use posse_domain::event::Event;
+use posse_domain::hash::Hash;
+use posse_domain::lifecycle::Run;
+
+use super::{Runtime, RuntimeError};
+use crate::driver::OpenEvents;
+use crate::history::{HistoryError, fill, first_event, read_events};
+use crate::ports::{Head, RunKey, Store, StoreError};
+
+/// A run as its journal tells it.
+pub(super) struct Folded {
+    pub(super) run: Run,
+    pub(super) events: OpenEvents,
+    pub(super) last_at_ms: i64,
+    pub(super) head: Head,
+}
+
+impl Runtime {
+    /// The same state if nobody wrote since it was folded, else folded again; nobody else writes any more.
+    pub(super) async fn up_to_date(&self, key: &RunKey, mut folded: Folded) -> Result<Folded, RuntimeError> {
+        let head = self.0.parts.store.head(key).await?;
+        if folded.head != head {
+            folded = self.fold(key).await?;
+        }
+        if folded.head != head {
+            let (run, seq) = (key.run.clone(), folded.head.seq + 1);
+            let problem = format!("the events end at {}, the journal at {}", folded.head.seq, head.seq);
+            return Err(RuntimeError::Damaged { run, seq, problem });
+        }
+        Ok(folded)
+    }
+
+    /// Folds a run's journal, checking its chain on the way.
+    pub(super) async fn fold(&self, key: &RunKey) -> Result<Folded, RuntimeError> {
+        let store = &*self.0.parts.store;
+        let damaged = |seq, problem: String| RuntimeError::Damaged { run: key.run.clone(), seq, problem };
+        let mut head = Head { seq: 0, hash: Hash::ZERO };
+        let mut run: Option<Run> = None;
+        let mut kept: Vec<Event> = Vec::new();
+        let mut last_at_ms = 0;
+        let mut problem = None;
+        let first = first_event(store, key).await?;
+        let read = read_events(store, key, 0, |stored| {
+            let seq = stored.seq;
+            let bad = |text: String| HistoryError::Missing(text);
+            if seq != head.seq + 1
+                || stored.expected_hash(&head.hash, key.tenant.as_str(), &key.run) != stored.hash
+            {
+                problem = Some((seq, "the hash chain is broken".to_owned()));
+                return Err(bad("chain".to_owned()));
+            }
+            head = Head { seq, hash: stored.hash };
+            last_at_ms = stored.at_ms;
+            let event = Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?;
+            let applied = match &mut run {
+                Some(run) => run.apply(&event),
+                // The beginning has texts that the run cannot do without.
+                None => Run::begin(first.as_ref().unwrap_or(&event)).map(|begun| run = Some(begun)),
+            };
+            if let Err(illegal) = applied {
+                problem = Some((seq, illegal.to_string()));
+                return Err(bad("illegal".to_owned()));
+            }
+            kept.push(event);
+            Ok(())
+        })
+        .await;
+        match (read, problem) {
+            (_, Some((seq, problem))) => return Err(damaged(seq, problem)),
+            (Err(HistoryError::Store(error)), None) => return Err(error.into()),
+            (Err(HistoryError::Event { seq, error }), None) => return Err(damaged(seq, error.to_string())),
+            (Err(HistoryError::Missing(text)), None) => return Err(damaged(head.seq, text)),
+            (Ok(()), None) => {}
+        }
+        let run = run.ok_or_else(|| StoreError::UnknownRun(key.run.clone()))?;
+        let events = open_events(store, key, &run, kept).await?;
+        Ok(Folded { run, events, last_at_ms, head })
+    }
+}
+
+/// The events of agents that are still open, with their long texts.
+async fn open_events(
+    store: &dyn Store,
+    key: &RunKey,
+    run: &Run,
+    kept: Vec<Event>,
+) -> Result<OpenEvents, StoreError> {
+    let mut open = OpenEvents::new();
+    if run.outcome.is_some() {
+        return Ok(open);
+    }
+    for mut event in kept {
+        if run.open(&event.agent).is_some() {
+            fill(store, key, &mut event).await?;
+            open.entry(event.agent.clone()).or_default().push(event);
+        }
+    }
+    Ok(open)
+}
