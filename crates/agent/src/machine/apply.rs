@@ -1,0 +1,266 @@
+//! What each event of its agent makes of a machine.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use posse_domain::code::Code;
+use posse_domain::event::{
+    EventBody, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause, SeenFile, Sender,
+    ToolFinished,
+};
+use posse_domain::hash::Hash;
+use posse_domain::lifecycle::FailKind;
+use posse_domain::message::{Reply, ToolCall};
+
+use super::reply::signature;
+use super::{Broken, Machine, Phase, Relay, Slot, Told};
+use crate::conversation::{CallResult, Message};
+use crate::definition::retry_note;
+use crate::notes;
+
+impl Machine {
+    /// Takes an event of this agent.
+    pub fn apply(&mut self, body: &EventBody) {
+        match body {
+            EventBody::ModelCalled(called) => self.model_called(called),
+            EventBody::ModelReplied(replied) => self.model_replied(replied),
+            EventBody::ToolIntended(intended) => {
+                let write = intended.write.clone();
+                if let Some(slot @ Slot::Open { .. }) = self.slot_mut(&intended.call_id) {
+                    *slot = Slot::Open { intended: true, write };
+                }
+            }
+            EventBody::ToolFinished(finished) => self.tool_finished(finished),
+            EventBody::ToolInterrupted(e) => {
+                let text = e.output.to_shared();
+                let result = CallResult {
+                    call_id: e.call_id.as_str().into(),
+                    tool: e.tool.as_str().into(),
+                    ok: false,
+                    text,
+                    images: Vec::new(),
+                };
+                self.answer_call(result, e.elapsed_ms);
+            }
+            EventBody::MessageReceived(received) => self.message_received(received),
+            EventBody::ContextTrimmed(trimmed) => {
+                self.conversation.trim(&trimmed.call_ids);
+            }
+            EventBody::RunPlanned(_) => {
+                self.planned = true;
+                self.phase = Phase::Answered { text: "".into(), cause: None, cut_off: false };
+            }
+            EventBody::SubagentAttempt(again) => self.restart(again.n, &again.reason),
+            _ => {}
+        }
+    }
+
+    fn model_called(&mut self, called: &ModelCalled) {
+        if (called.attempt, called.turn) != (self.attempt, self.turn) {
+            self.turn_ms = 0;
+        }
+        self.attempt = called.attempt;
+        self.turn = called.turn;
+        self.call = called.call;
+        for message in self.waiting(called.cause) {
+            self.conversation.push(message);
+        }
+        self.inbox.clear();
+        self.told.report = called.cause.or(self.told.report);
+        self.phase = Phase::Asking { purpose: called.purpose, cause: called.cause };
+    }
+
+    /// What the next model call puts into the conversation. A call that is repeated says nothing twice.
+    fn waiting(&self, cause: Option<ReportCause>) -> Vec<Message> {
+        let note = cause.filter(|_| cause != self.told.report).map(|cause| notes::report_now(cause).into());
+        self.inbox.iter().cloned().chain(note).map(Message::User).collect()
+    }
+
+    /// Hash and size of the conversation as the next model call sends it.
+    pub fn upcoming(&self, cause: Option<ReportCause>) -> (Hash, u64) {
+        self.conversation.with(&self.waiting(cause))
+    }
+
+    fn model_replied(&mut self, replied: &ModelReplied) {
+        if let Some(tag) = &replied.tag {
+            *Arc::make_mut(&mut self.tags).entry(tag.clone()).or_default() += 1;
+        }
+        self.active_ms += replied.elapsed_ms;
+        self.turn_ms += replied.elapsed_ms;
+        let Phase::Asking { purpose, cause } = self.phase else { return };
+        match (&replied.error, &replied.reply) {
+            (Some(error), _) if error.again || error.code == Code::Interrupted => {
+                self.overflowed |= error.code == Code::ContextOverflow;
+                self.phase = Phase::Ready { mend: is_mending(cause) };
+            }
+            (Some(error), _) => {
+                let kind = if error.code == Code::Timeout { FailKind::Timeout } else { FailKind::Execution };
+                let reason = error.message.clone();
+                self.phase = Phase::Broken(Broken { kind, code: error.code, reason, report: None });
+            }
+            (None, Some(reply)) => self.take_reply(reply, purpose, cause, replied.cut_off),
+            (None, None) => {}
+        }
+    }
+
+    fn take_reply(&mut self, reply: &Reply, purpose: Purpose, cause: Option<ReportCause>, cut_off: bool) {
+        self.call = 0;
+        self.told.report = None;
+        self.overflowed = false;
+        let text = reply.text.to_shared();
+        let is_fruitless = reply.calls.is_empty() && (cut_off || text.trim().is_empty());
+        self.fruitless = if is_fruitless { self.fruitless + 1 } else { 0 };
+        // On a report turn no tool was offered: calls made all the same are answered elsewhere and not kept here.
+        let calls: Arc<[ToolCall]> =
+            if purpose == Purpose::Report { Arc::new([]) } else { reply.calls.as_slice().into() };
+        let raw = reply.raw.clone().filter(|_| calls.len() == reply.calls.len());
+        self.conversation.push(Message::Assistant { text: text.clone(), calls: calls.clone(), raw });
+        self.phase = if calls.is_empty() {
+            Phase::Answered { text, cause, cut_off }
+        } else {
+            if cut_off {
+                self.inbox.push(notes::CUT_OFF.into());
+            }
+            let slots = vec![Slot::Open { intended: false, write: None }; calls.len()];
+            // A wide reply gets its results one by one: each must find its place without a walk.
+            let index = calls.iter().enumerate().map(|(at, call)| (call.id.clone(), at)).collect();
+            Phase::Calling { left: calls.len(), calls, index, slots }
+        };
+    }
+
+    fn slot_mut(&mut self, call_id: &str) -> Option<&mut Slot> {
+        let Phase::Calling { index, slots, .. } = &mut self.phase else { return None };
+        index.get(call_id).and_then(|&at| slots.get_mut(at))
+    }
+
+    fn tool_finished(&mut self, finished: &ToolFinished) {
+        for SeenFile { path, hash } in &finished.seen {
+            Arc::make_mut(&mut self.seen).insert(path.clone(), *hash);
+        }
+        let result = CallResult {
+            call_id: finished.call_id.as_str().into(),
+            tool: finished.tool.as_str().into(),
+            ok: finished.ok,
+            text: finished.output.to_shared(),
+            images: finished.images.clone(),
+        };
+        self.answer_call(result, finished.elapsed_ms);
+    }
+
+    fn answer_call(&mut self, result: CallResult, elapsed_ms: u64) {
+        let Phase::Calling { index, slots, left, .. } = &mut self.phase else { return };
+        let Some(&at) = index.get(&*result.call_id) else { return };
+        if matches!(slots[at], Slot::Done { .. }) {
+            return;
+        }
+        slots[at] = Slot::Done { result, elapsed_ms };
+        *left -= 1;
+        if *left == 0 {
+            self.turn_over();
+        }
+    }
+
+    /// All calls have their results: count failures, hand the results to the conversation.
+    fn turn_over(&mut self) {
+        let Phase::Calling { calls, slots, .. } =
+            std::mem::replace(&mut self.phase, Phase::Ready { mend: false })
+        else {
+            return;
+        };
+        let mut results = Vec::with_capacity(slots.len());
+        let mut longest_ms = 0;
+        let mut outcomes: HashMap<String, (bool, usize)> = HashMap::new();
+        for (at, slot) in slots.into_iter().enumerate() {
+            let Slot::Done { result, elapsed_ms } = slot else { continue };
+            longest_ms = longest_ms.max(elapsed_ms);
+            // The same call several times in one reply counts once, and as a success if any succeeded.
+            let outcome = outcomes.entry(signature(&calls[at])).or_insert((false, at));
+            outcome.0 |= result.ok;
+            results.push(result);
+        }
+        self.active_ms += longest_ms;
+        self.turn_ms += longest_ms;
+        let mut worst: Option<(u32, usize)> = None;
+        for (signature, (ok, at)) in outcomes {
+            if ok {
+                self.failures.remove(&signature);
+                continue;
+            }
+            let count = self.failures.entry(signature).or_default();
+            *count += 1;
+            if *count >= self.limits.max_retries_per_tool && worst.is_none_or(|(_, first)| at < first) {
+                worst = Some((*count, at));
+            }
+        }
+        if let Some((count, at)) = worst {
+            let text: String = results[at].text.chars().take(200).collect();
+            let reason =
+                format!("`{}` failed {count} times in a row with the same input: {text}", calls[at].name);
+            self.phase = Phase::Broken(Broken {
+                kind: FailKind::Execution,
+                code: Code::ToolError,
+                reason,
+                report: None,
+            });
+        }
+        self.conversation.push(Message::Results(results));
+    }
+
+    fn message_received(&mut self, received: &MessageReceived) {
+        let text = received.text.to_shared();
+        match &received.from {
+            Sender::Host(HostNote::BudgetLow) => {
+                self.told.low = true;
+                self.inbox.push(text);
+            }
+            // A hook's is read beside the results that it is about, whether or not others are still to come.
+            Sender::Host(HostNote::Hook) => self.inbox.push(text),
+            Sender::Host(note) => {
+                let mend = matches!(note, HostNote::SchemaMismatch | HostNote::CriteriaUnanswered);
+                self.mended |= mend;
+                self.phase = Phase::Ready { mend };
+                self.inbox.push(text);
+            }
+            Sender::Person => self.inbox.push(notes::from_person(&text).into()),
+            Sender::Agent(_) => self.inbox.push(notes::from_parent(&text).into()),
+            Sender::Child(_) => match &mut self.relay {
+                Relay::No => self.inbox.push(text),
+                relay => *relay = Relay::Said(text),
+            },
+        }
+    }
+
+    fn restart(&mut self, attempt: u32, reason: &str) {
+        let mut conversation = self.prior.clone();
+        conversation.push(Message::User(self.first.clone()));
+        conversation.push(Message::User(retry_note(reason).into()));
+        *self = Self {
+            limits: self.limits.clone(),
+            first: self.first.clone(),
+            prior: std::mem::take(&mut self.prior),
+            attempt,
+            turn: 0,
+            call: 0,
+            phase: Phase::Ready { mend: false },
+            conversation,
+            // Messages that came while the last attempt ended are for the new one.
+            inbox: std::mem::take(&mut self.inbox),
+            failures: BTreeMap::new(),
+            tags: std::mem::take(&mut self.tags),
+            seen: Arc::default(),
+            active_ms: 0,
+            turn_ms: 0,
+            mended: false,
+            told: Told::default(),
+            overflowed: false,
+            fruitless: 0,
+            planned: self.planned,
+            relay: if self.relay == Relay::No { Relay::No } else { Relay::Waiting },
+        };
+    }
+}
+
+/// Whether a turn is there to mend a final answer.
+fn is_mending(cause: Option<ReportCause>) -> bool {
+    matches!(cause, Some(ReportCause::Schema | ReportCause::Criteria))
+}
