@@ -1,17 +1,21 @@
 //! The list of event kinds, once: the enum, its wire names and its codec all come from here.
 
 use super::calls::{ModelCalled, ModelReplied, ProviderWaitEnded, ProviderWaitStarted};
+use super::children::{
+    IntegrationFailed, IntegrationPassed, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed,
+    SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge,
+};
 use super::codec::CodecError;
 use super::detail::{
-    CancelRequested, ContextTrimmed, InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed,
-    MessageReceived, PermissionDecided, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResumed,
-    RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
-    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, ToolFinished, ToolIntended,
-    ToolInterrupted,
+    CancelRequested, ContextTrimmed, MessageReceived, RunCancelled, RunCompleted, RunFailed, RunPlanned,
+    RunResumed, RunStarted, TodoChanged,
 };
 use super::files::{
     ChecksFailed, ChecksPassed, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted,
     WorktreeMerged,
+};
+use super::tools::{
+    InputAnswered, InputRequested, PermissionDecided, ToolFinished, ToolIntended, ToolInterrupted,
 };
 
 macro_rules! events {

@@ -3,21 +3,25 @@
 mod calls;
 mod catalogue_text;
 mod chain;
+mod children;
 mod codec;
 mod detail;
 mod files;
 mod kinds;
 mod order;
 mod summary;
+mod tools;
 
 pub use calls::*;
 pub use catalogue_text::CatalogueText;
 pub use chain::{Encoded, Link, Stored, chain};
+pub use children::*;
 pub use codec::{CodecError, EVENT_VERSION};
 pub use detail::*;
 pub use files::*;
 pub use kinds::EventBody;
 pub use order::{OrderBreach, OrderChecker};
+pub use tools::*;
 
 use crate::id::AgentId;
 
