@@ -13,7 +13,7 @@ use posse::{
 use posse_domain::budget::{DEFAULT_BASE_TURNS, price_entry};
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use posse_domain::plan::{Plan, UnownedWriters};
-use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT};
+use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
 use serde::{Deserialize, Serialize};
 
 use crate::approvals;
@@ -125,20 +125,7 @@ impl Launch {
             settings,
         } = wanted;
         let cwd = &context.environment.cwd;
-        let mut definitions = match &agents {
-            Some(agents) => {
-                let given = given::read(agents, &found, context)?;
-                given::tell(&given.notes);
-                given.definitions
-            }
-            None => Vec::new(),
-        };
-        for own in &mut definitions {
-            if let Some(name) = &own.model {
-                let wrong = |problem| CliError::usage(format!("--agents: {}.model: {problem}", own.name));
-                own.model = Some(settle_model(name, cwd, models).map_err(wrong)?);
-            }
-        }
+        let definitions = given_definitions(agents.as_deref(), &found, context, models)?;
         let base_url = models::given(&settings, context)?;
         let known = Definitions::builtin_and(found.and_given(&definitions));
         for line in hooks::unheard(&settings, context, &known) {
@@ -171,14 +158,7 @@ impl Launch {
         let dir = working_dir(dir, cwd)?;
         permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
-        let typed = max_depth.map(|depth| ("--max-depth".to_owned(), depth));
-        let max_depth = typed.or_else(|| {
-            skill.and_then(|skill| {
-                Some((format!("max-depth of the skill `{}`", skill.name), skill.max_depth?))
-            })
-        });
-        note_ceiling(max_depth.as_ref(), settings.max_orchestration_depth.as_ref());
-        let max_depth = max_depth.map(|(_, depth)| depth);
+        let max_depth = depth_told(max_depth, skill, settings.max_orchestration_depth.as_ref());
         let project_rules = settings.project_rules();
         let operator_rules = own_files::closed(settings.rules(), Path::new(&dir), context.state_dir()?);
         let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));
@@ -366,16 +346,43 @@ fn limit<const LEAST: u64>(limit: Option<Sourced<Limit<LEAST>>>, default: Option
     limit.map_or(default, |limit| limit.value.0)
 }
 
-/// The operator's ceiling binds whatever a run or its root skill says; a person who asked for more should know.
-fn note_ceiling(max_depth: Option<&(String, u32)>, ceiling: Option<&Sourced<u32>>) {
+/// The depth that the run or its root skill says. The operator's ceiling binds either way; a person who asked for more
+/// should know.
+fn depth_told(typed: Option<u32>, skill: Option<&Skill>, ceiling: Option<&Sourced<u32>>) -> Option<u32> {
+    let typed = typed.map(|depth| ("--max-depth".to_owned(), depth));
+    let of_skill = || {
+        skill.and_then(|skill| Some((format!("max-depth of the skill `{}`", skill.name), skill.max_depth?)))
+    };
+    let (said, depth) = typed.or_else(of_skill)?;
     let binding =
         ceiling.map_or(posse_domain::budget::DEFAULT_MAX_ORCHESTRATION_DEPTH, |ceiling| ceiling.value);
-    if let Some((said, depth)) = max_depth.filter(|(_, depth)| *depth > binding) {
+    if depth > binding {
         let place = ceiling.map(|ceiling| format!(" ({})", ceiling.origin)).unwrap_or_default();
         note(&format!(
             "note: {said} {depth} is more than agent.max_orchestration_depth allows{place}: {binding} counts"
         ));
     }
+    Some(depth)
+}
+
+/// The definitions of `--agents`, with their models found.
+fn given_definitions(
+    agents: Option<&str>,
+    found: &Found,
+    context: &Context,
+    models: &Catalog,
+) -> Result<Vec<Definition>, CliError> {
+    let Some(agents) = agents else { return Ok(Vec::new()) };
+    let given = given::read(agents, found, context)?;
+    given::tell(&given.notes);
+    let mut definitions = given.definitions;
+    for own in &mut definitions {
+        if let Some(name) = &own.model {
+            let wrong = |problem| CliError::usage(format!("--agents: {}.model: {problem}", own.name));
+            own.model = Some(settle_model(name, &context.environment.cwd, models).map_err(wrong)?);
+        }
+    }
+    Ok(definitions)
 }
 
 fn model_of(settings: &Settings, context: &Context, models: &Catalog) -> Result<String, CliError> {

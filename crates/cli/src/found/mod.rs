@@ -137,35 +137,14 @@ impl Found {
     }
 
     /// Adds what was read from a file.
-    fn take(&mut self, read: Read) {
-        let Read { place, path, file, trusted, value, warnings, unused_model, mentions, is_skill } = read;
-        let standing = Standing::Counts;
-        match value {
-            Some(Value::Agent(value)) => {
-                self.agents.push(Entry {
-                    value: *value,
-                    place,
-                    path,
-                    trusted,
-                    standing,
-                    warnings,
-                    unused_model,
-                    mentions,
-                });
+    fn take(&mut self, mut read: Read) {
+        match read.value.take() {
+            Some(Value::Agent(value)) => self.agents.push(read.entry(*value)),
+            Some(Value::Skill(value)) => self.skills.push(read.entry(*value)),
+            None => {
+                let Read { file, warnings, is_skill, .. } = read;
+                self.unusable.push(Unusable { file, warnings, is_skill });
             }
-            Some(Value::Skill(value)) => {
-                self.skills.push(Entry {
-                    value: *value,
-                    place,
-                    path,
-                    trusted,
-                    standing,
-                    warnings,
-                    unused_model,
-                    mentions,
-                });
-            }
-            None => self.unusable.push(Unusable { file, warnings, is_skill }),
         }
     }
 

@@ -11,7 +11,7 @@ use posse_agent::definition::{
 };
 use posse_domain::skill::Skill;
 
-use super::{FoundPlace, Origin, Shown, notes};
+use super::{Entry, FoundPlace, Origin, Shown, Standing, notes};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::launch::{SCRIPTED, settle_model};
@@ -52,6 +52,14 @@ pub(crate) struct Read {
     pub(super) unused_model: Option<UnusedModel>,
     pub(super) mentions: Vec<Mention>,
     pub(super) is_skill: bool,
+}
+
+impl Read {
+    /// It as something that was found; what becomes of it is decided once all are.
+    pub(super) fn entry<T>(self, value: T) -> Entry<T> {
+        let Self { place, path, trusted, warnings, unused_model, mentions, .. } = self;
+        Entry { value, place, path, trusted, standing: Standing::Counts, warnings, unused_model, mentions }
+    }
 }
 
 /// What a text says.

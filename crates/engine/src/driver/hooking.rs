@@ -127,7 +127,7 @@ impl Driver {
 
     /// The call whose result hooks want to hear of: one that went well, of an agent that goes on.
     pub(super) fn heard_after(&self, id: &AgentId, answer: &Answer<'_>) -> Option<HookedCall> {
-        let output = answer.result.as_ref().ok()?;
+        let output = self.rt.parts.hooks.as_ref().and(answer.result.as_ref().ok())?;
         let session = self.sessions.get(id).filter(|session| session.ending.is_none())?;
         let call = session.machine.call_of(answer.call_id)?;
         let wanted = self.wants_call(Moment::PostToolUse, id, call);

@@ -11,7 +11,6 @@ mod reach;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 
@@ -24,9 +23,8 @@ use reach::{Opened, Reach};
 pub const PLACE_MAX_FILES: usize = 2_000;
 /// Most entries of one directory that are looked at.
 pub const DIR_MAX_ENTRIES: usize = 10_000;
-/// How many files are open ahead of those that are read, so that a cold disk is asked for many at once. Twice as many
-/// descriptors are open at most.
-const AHEAD: usize = 128;
+/// How many files a thread opens before it reads the first of them, so that a cold disk is asked for many at once.
+const AHEAD: usize = 32;
 /// Most bytes of all places together.
 pub const TOTAL_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -163,31 +161,29 @@ pub fn discover<T: Send>(
         all.extend(found.into_iter().map(|candidate| (reach, Candidate { place: number, ..candidate })));
     }
     let total = AtomicU64::new(0);
-    let open = |(reach, candidate): (usize, Candidate)| {
-        let opened = open(&reaches[reach].1, &candidate, places);
-        (candidate, Mutex::new(Some(opened)))
-    };
-    let mut all = all.into_iter();
-    let mut found = Vec::with_capacity(all.len());
-    let mut ahead: Vec<_> = all.by_ref().take(AHEAD).map(open).collect();
-    while !ahead.is_empty() {
-        let next = all.by_ref().take(AHEAD).map(open).collect();
-        let now = std::mem::replace(&mut ahead, next);
-        let read = parallel::map(now.len(), |at| {
-            let (candidate, opened) = &now[at];
-            let opened = opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let read =
-                opened.and_then(Result::transpose).map(|opened| read(opened?, candidate, max_bytes, &total));
-            Ok::<_, Infallible>(read.map(|read| read.map(&take)).transpose())
+    let read = parallel::map_chunks(all.len(), AHEAD, |chunk| {
+        let chunk = &all[chunk];
+        let open = |(reach, candidate): &(usize, Candidate)| open(&reaches[*reach].1, candidate, places);
+        // All are open before the first is read.
+        let opened: Vec<_> = chunk.iter().map(open).collect();
+        let files = opened.into_iter().zip(chunk).map(|(opened, (_, candidate))| {
+            let read = opened.and_then(|opened| {
+                opened.map(|opened| read(opened, candidate, max_bytes, &total)).transpose()
+            });
+            read.map(|file| file.map(&take)).map_err(|why| PassedOver {
+                place: candidate.place,
+                path: candidate.path.clone(),
+                why,
+            })
         });
-        for (read, (candidate, _)) in read.unwrap_or_else(|never| match never {}).into_iter().zip(now) {
-            match read {
-                Ok(Some(file)) => found.push(file),
-                Ok(None) => {}
-                Err(why) => {
-                    passed_over.push(PassedOver { place: candidate.place, path: candidate.path, why });
-                }
-            }
+        Ok::<_, Infallible>(files.collect())
+    });
+    let mut found = Vec::with_capacity(all.len());
+    for file in read.unwrap_or_else(|never| match never {}) {
+        match file {
+            Ok(Some(file)) => found.push(file),
+            Ok(None) => {}
+            Err(refused) => passed_over.push(refused),
         }
     }
     passed_over.sort_by(|one, other| (one.place, &one.path).cmp(&(other.place, &other.path)));

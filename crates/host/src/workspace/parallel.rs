@@ -1,7 +1,8 @@
 //! The same work on many things, by a few threads.
 
-use std::sync::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// More threads than this only wait for the disk.
 const MAX_THREADS: usize = 4;
@@ -13,37 +14,50 @@ pub(crate) fn map<T: Send, E: Send>(
     count: usize,
     work: impl Fn(usize) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
+    map_chunks(count, CHUNK, |chunk| chunk.map(&work).collect())
+}
+
+/// The same for up to `chunk` things at once.
+pub(crate) fn map_chunks<T: Send, E: Send>(
+    count: usize,
+    chunk: usize,
+    work: impl Fn(Range<usize>) -> Result<Vec<T>, E> + Sync,
+) -> Result<Vec<T>, E> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    if threads == 1 || count <= CHUNK {
-        return (0..count).map(work).collect();
+    let chunk_at = |start: usize| start..count.min(start + chunk);
+    if threads == 1 || count <= chunk {
+        let parts: Vec<Vec<T>> =
+            (0..count).step_by(chunk).map(|start| work(chunk_at(start))).collect::<Result<_, E>>()?;
+        return Ok(parts.into_iter().flatten().collect());
     }
     let (next, stop, error) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::new(None));
     let worker = || {
         let mut done: Vec<(usize, Vec<T>)> = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            let start = next.fetch_add(CHUNK, Ordering::Relaxed);
+            let start = next.fetch_add(chunk, Ordering::Relaxed);
             if start >= count {
                 break;
             }
-            match (start..count.min(start + CHUNK)).map(&work).collect() {
+            match work(chunk_at(start)) {
                 Ok(part) => done.push((start, part)),
                 Err(failed) => {
                     stop.store(true, Ordering::Relaxed);
-                    error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(failed);
+                    error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
                 }
             }
         }
         done
     };
     let mut done: Vec<(usize, Vec<T>)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
+        let own = worker();
         let join = |worker: std::thread::ScopedJoinHandle<'_, _>| match worker.join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        workers.into_iter().flat_map(join).collect()
+        workers.into_iter().flat_map(join).chain(own).collect()
     });
-    if let Some(error) = error.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+    if let Some(error) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
     done.sort_unstable_by_key(|(start, _)| *start);
