@@ -229,10 +229,15 @@ impl Runtime {
         terms: &RootTerms,
         replay: Option<Replay>,
     ) -> Result<RunHandle, RuntimeError> {
-        let base = self.snapshot(id, spec, terms).await?;
+        // Its text is made while the host takes the snapshot: both may take a while.
+        let catalogue = async { (!spec.catalogue.is_empty()).then(|| spec.catalogue.clone().into()) };
+        let (base, catalogue) = tokio::join!(self.snapshot(id, spec, terms), catalogue);
         let now_ms = self.0.parts.system.now_ms();
-        let event =
-            Event { agent: id.root(), at_ms: now_ms, body: Box::new(started(id, spec, terms, base)).into() };
+        let event = Event {
+            agent: id.root(),
+            at_ms: now_ms,
+            body: Box::new(started(id, spec, terms, base?, catalogue)).into(),
+        };
         let run = Run::begin(&event)
             .map_err(|illegal| RuntimeError::Invalid { field: "definitions", problem: illegal.problem })?;
         let (handle, seed) = self.seed(run, spec.attended, (None, 0), replay);

@@ -9,7 +9,7 @@ use posse_domain::contract::{
     StepTerms,
 };
 use posse_domain::definition::Definition;
-use posse_domain::event::{BaseSnapshot, GivenBaseUrl, RunStarted, RunTerms, UnownedWriters};
+use posse_domain::event::{BaseSnapshot, CatalogueText, GivenBaseUrl, RunStarted, RunTerms, UnownedWriters};
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{SkillRights, TASK_PROMPT_MAX_BYTES};
 use posse_domain::nearest::{hint, nearest};
@@ -163,6 +163,7 @@ pub(super) fn started(
     spec: &RunSpec,
     terms: &RootTerms,
     base: Option<BaseSnapshot>,
+    catalogue: Option<CatalogueText>,
 ) -> RunStarted {
     let definition = &terms.definition;
     let rights = SkillRights::new(definition, None);
@@ -244,7 +245,7 @@ pub(super) fn started(
             include_sub_agent_events: spec.include_sub_agent_events,
         },
         definitions: spec.definitions.clone(),
-        catalogue: (!spec.catalogue.is_empty()).then(|| spec.catalogue.clone().into()),
+        catalogue,
         agents_md: spec.agents_md.as_deref().map(Into::into),
         base,
     }
