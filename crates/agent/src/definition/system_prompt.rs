@@ -4,6 +4,8 @@
 //! compared, and neither the agent's own number nor its prompt, so that siblings with the same terms have the
 //! same text and can share one. The prompt is the first message of the conversation.
 
+mod refused;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -13,12 +15,10 @@ use posse_domain::canonical::Canonical;
 use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
 use posse_domain::lifecycle::{DELEGATE_TO_AGENT, SKILL_TOOL};
-use posse_domain::permission::{Decision, Rule, ToolName};
+use posse_domain::permission::ToolName;
 
 /// Longest part of an `AGENTS.md` that is passed on.
 const AGENTS_MD_MAX_BYTES: usize = 64 * 1024;
-/// Most rules that are listed; the host enforces all of them either way.
-const RULES_SHOWN_MAX: usize = 20;
 /// What stands between a parent's conversation and the work of the child that begins with it.
 const HANDOVER: &str = "Everything above is the conversation of the agent that delegates work to you, up to the moment \
                         at which it did. You may use what it says; you do not go on with it. From here on you are a \
@@ -54,7 +54,8 @@ fn own_terms(definition: &Definition, contract: &Contract) -> String {
         format!("{}\n\n# Your contract\n\n{}\n", definition.prompt.trim(), who(definition, contract));
     let lines = [
         Some(tools(contract)),
-        refused(definition, contract),
+        refused::refused(definition, contract),
+        refused::asked(definition, contract),
         Some(spawning(contract)),
         spawnable(definition, contract),
         Some(files(contract)),
@@ -124,15 +125,6 @@ fn tools(contract: &Contract) -> String {
     }
     let more = if contract.execution.share_history { ", also to those that are offered to you" } else { "" };
     format!("Tools: {}. Calls to any other are refused{more}.", quoted(names))
-}
-
-/// Denials that the agent can know of beforehand, so that it does not spend turns on finding them out.
-fn refused(definition: &Definition, contract: &Contract) -> Option<String> {
-    let rules = definition.rules.iter().chain(contract.permissions.rules.iter());
-    let denied = |rule: &&Rule| rule.decision == Decision::Deny;
-    let patterns: Vec<&str> =
-        rules.filter(denied).map(|rule| rule.pattern.as_str()).take(RULES_SHOWN_MAX).collect();
-    (!patterns.is_empty()).then(|| format!("Refused whenever you try: {}.", quoted(patterns)))
 }
 
 fn spawning(contract: &Contract) -> String {

@@ -109,6 +109,74 @@ fn what_is_set_is_said() {
     has(&text, "\n## Schema of your result\n\n```json\n{\n  \"type\": \"object\"\n}\n```\n");
 }
 
+/// A list of rules: `-` denies, `?` asks, `+` allows.
+fn rules(written: &[&str]) -> Value {
+    let rule = |text: &&str| {
+        let decision = match text.as_bytes()[0] {
+            b'-' => "deny",
+            b'?' => "ask",
+            _ => "allow",
+        };
+        json!({"pattern": text[1..], "decision": decision})
+    };
+    written.iter().map(rule).collect()
+}
+
+#[test]
+fn what_is_refused_is_what_later_rules_leave_of_it() {
+    let cases: [(&[&str], &[&str], Option<&str>); 14] = [
+        (&[], &[], None),
+        (&["?bash:git push*", "+bash"], &[], None),
+        (&["-bash"], &[], Some("Refused whenever you try: `bash`.")),
+        (
+            &["-bash", "+bash:git diff", "+bash:git diff *"],
+            &[],
+            Some("`bash` only as: `git diff`, `git diff *`."),
+        ),
+        (&[], &["-bash", "+bash:ls *"], Some("`bash` only as: `ls *`.")),
+        (&["-bash", "?bash:git push*"], &[], Some("`bash` only as: `git push*`.")),
+        (&["-bash", "+bash"], &[], None),
+        (&["-bash:rm *", "+bash:ls *"], &[], Some("Refused whenever you try: `bash:rm *`.")),
+        (
+            &["-bash", "+bash:git *", "-bash:git push*"],
+            &[],
+            Some("Refused whenever you try: `bash:git push*`. `bash` only as: `git *`."),
+        ),
+        (&["-bash", "+bash:git *", "-bash"], &[], Some("Refused whenever you try: `bash`.")),
+        (
+            &["-write:src/**", "+write:src/gen/*"],
+            &[],
+            Some("Refused whenever you try: `write:src/**` (but not `write:src/gen/*`)."),
+        ),
+        (&["-*", "+read"], &[], Some("Refused whenever you try: `*` (but not `read`).")),
+        (&["-read", "+read:*"], &[], Some("`read` only as: `*`.")),
+        // Two lists hold beside each other.
+        (&["-bash", "+bash:git *"], &["-bash"], Some("Refused whenever you try: `bash`.")),
+    ];
+    for (own, contracted, expected) in cases {
+        let mut definition = definition("explore");
+        definition.rules = serde_json::from_value(rules(own)).expect("rules");
+        let contract = contract(&[("/permissions/rules", rules(contracted))]);
+        assert_eq!(refused::refused(&definition, &contract).as_deref(), expected, "{own:?} {contracted:?}");
+    }
+}
+
+#[test]
+fn who_asks_about_everything_is_told() {
+    let mut definition = definition("explore");
+    definition.default = posse_domain::permission::Decision::Ask;
+    let told = |changes: &[(&str, Value)]| system_prompt(&definition, &contract(changes), None);
+    let asks = "- Every call that was not allowed before asks a person first.";
+    has(&told(&[]), &format!("{asks} Nobody can be asked for you: it is refused.\n"));
+    has(&told(&[("/permissions/on_ask", json!("escalate"))]), &format!("{asks}\n"));
+    let root = [
+        ("/context/parent_task_id", Value::Null),
+        ("/context/root_task_id", Value::Null),
+        ("/context/depth", json!(0)),
+    ];
+    has(&told(&root), &format!("{asks}\n"));
+}
+
 #[test]
 fn spawning_follows_from_grant_and_depth() {
     let spawning = |levels: u32, max_depth: u32, tools: Value| {
