@@ -1,6 +1,6 @@
 //! Skills that are found on the machine: listed, shown, checked, and named by people.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Home, run_of};
 
@@ -93,6 +93,34 @@ fn a_request_that_begins_with_a_skills_name_is_carried_out_by_it() {
     }
     let started = home.posse(&["ps", "--json", "-n", "1"]).exits(0).json();
     assert_eq!(started["request"], "/hidden it", "the request stays as it was typed: {started}");
+}
+
+#[test]
+fn no_number_of_untrusted_skills_makes_the_persons_own_ask() {
+    let home = Home::new();
+    let text = |name: &str| format!("---\nname: {name}\ndescription: d\n---\nDo {name}.\n");
+    for number in 0..258 {
+        let name = format!("a-{number:03}");
+        home.write(&format!(".claude/skills/{name}/SKILL.md"), &text(&name));
+    }
+    home.write_own(".claude/skills/pdf/SKILL.md", &text("pdf"));
+    let script = "
+- when: {turn: 1}
+  reply: {tool_calls: [{name: skill, input: {name: pdf}}]}
+- when: {turn: 2}
+  reply: {tool_calls: [{name: skill, input: {name: a-000}}]}
+- reply: {text: Done.}
+";
+    home.write("script.yaml", script);
+    let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "Go."]).exits(0);
+    assert!(done.stderr.contains("2 skills of this project left out"), "{}", done.stderr);
+    let logs = home.posse(&["logs", "--json", &run_of(&done.result())]).exits(0).json_lines();
+    let given = |text: &str| {
+        let finished = logs.iter().filter(|event| event["kind"] == "agent.tool_finished");
+        finished.map(Value::to_string).any(|event| event.contains(text))
+    };
+    assert!(given("Do pdf."), "{logs:?}");
+    assert!(!given("Do a-000."), "what nobody trusted still asks");
 }
 
 #[test]

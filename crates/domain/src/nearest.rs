@@ -1,7 +1,9 @@
-//! The name that was probably meant.
+//! Names that help who gave a wrong one: the one that was probably meant, and some that there are.
 
 /// Longest name that is compared: the cost grows with the square of it.
 const COMPARED_MAX_CHARS: usize = 128;
+/// Most names that are told at once.
+const NAMES_SHOWN_MAX: usize = 20;
 
 /// The candidate most like `name`, if one is like it at all. Of equals the one as long as it counts, else the first.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -20,6 +22,18 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 /// The name that was probably meant, as an error adds it; empty if there is none.
 pub fn hint(nearest: Option<&str>) -> String {
     nearest.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
+/// The first of these names, and how many more there are: whoever wrote the files says how many that is. Empty if there
+/// are none.
+pub fn some_of<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let mut names = names.into_iter();
+    let shown: Vec<T> = names.by_ref().take(NAMES_SHOWN_MAX).collect();
+    let shown: Vec<&str> = shown.iter().map(AsRef::as_ref).collect();
+    match names.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 /// How many letters must be added, left out, changed or exchanged with their neighbour to make one text of the other.
@@ -47,6 +61,14 @@ fn distance(left: &str, right: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_names_some_are_told() {
+        assert_eq!(some_of::<&str>([]), "");
+        assert_eq!(some_of(["a", "b"]), "a, b");
+        let told = some_of((0..2_000).map(|number| format!("agent-{number}")));
+        assert!(told.starts_with("agent-0, ") && told.ends_with(", agent-19 and 1980 more"), "{told}");
+    }
 
     #[test]
     fn a_typing_error_finds_its_name() {

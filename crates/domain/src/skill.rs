@@ -102,6 +102,11 @@ impl Skill {
         }
     }
 
+    /// Whether a person decides who takes it in: nobody trusts it. A forked one asks with each of its calls instead.
+    pub fn is_asked_for(&self) -> bool {
+        !self.fork && self.default == Decision::Ask
+    }
+
     /// Where `read` finds its files.
     pub fn place(&self) -> String {
         format!("skill://{}", self.name)
@@ -165,8 +170,9 @@ pub const ARGUMENTS: &str = "$ARGUMENTS";
 
 /// The tool that takes a skill in.
 pub const SKILL_TOOL: &str = "skill";
-/// Most untrusted skills that are asked about by name; if there are more, every skill is.
-const UNASKED_MAX: usize = 256;
+/// Most skills that nobody trusts and that are asked about by name. Whoever makes a catalogue leaves further ones out:
+/// if there are more, every skill is asked about.
+pub const UNTRUSTED_MAX: usize = 256;
 /// What a definition or a skill comes to beside its text, about.
 const ENTRY_BYTES: usize = 1024;
 
@@ -193,9 +199,9 @@ impl Catalogue {
     /// What every agent of the run asks about after all its rules: an inline skill that nobody trusts is only taken in by
     /// whom a person lets.
     pub fn unasked(&self) -> Vec<Rule> {
-        let untrusted = self.skills.iter().filter(|skill| !skill.fork && skill.default == Decision::Ask);
+        let untrusted = self.skills.iter().filter(|skill| skill.is_asked_for());
         let names: Vec<&str> = untrusted.map(|skill| skill.name.as_str()).collect();
-        let patterns: Vec<Pattern> = if names.len() > UNASKED_MAX {
+        let patterns: Vec<Pattern> = if names.len() > UNTRUSTED_MAX {
             SKILL_TOOL.parse().into_iter().collect()
         } else {
             let literal = |name| Pattern::literal(&Operation::new(SKILL_TOOL, Some(name))).ok();

@@ -27,6 +27,8 @@ const TITLE_MAX_BYTES: usize = 200;
 const NAME_MAX_BYTES: usize = 200;
 /// Most paths that a child owns, and longest of them.
 const OWNS_MAX: usize = 100;
+/// Most kinds of agents that the schema names: each request carries it. The text names more, within its own limit.
+const NAMES_MAX: usize = 100;
 const OWNED_MAX_BYTES: usize = 4_096;
 /// Most criteria of a child, and longest of them.
 const CRITERIA_MAX: usize = 50;
@@ -127,10 +129,16 @@ fn describe(plain: &ToolSpec, spawnable: &[Spawnable]) -> ToolSpec {
     spec.description.push_str(&list(spawnable.iter().map(|kind| Listed {
         name: &kind.name,
         description: &kind.description,
-        note: if kind.may_spawn { " It may delegate in turn." } else { "" },
+        note: match (kind.may_spawn, kind.asks) {
+            (true, false) => " It may delegate in turn.",
+            (false, false) => "",
+            (_, true) => " (not trusted: each of its calls asks a person)",
+        },
+        asks: kind.asks,
     })));
     let names: Vec<&str> = spawnable.iter().map(|kind| kind.name.as_str()).collect();
-    if let Some(field) = spec.input_schema.pointer_mut("/properties/subagent_type") {
+    let field = spec.input_schema.pointer_mut("/properties/subagent_type");
+    if let Some(field) = field.filter(|_| names.len() <= NAMES_MAX) {
         field["enum"] = json!(names);
     }
     spec

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use posse_domain::definition::{Definition, Mode};
-use posse_domain::nearest::{hint, nearest};
+use posse_domain::nearest::{hint, nearest, some_of};
 use thiserror::Error;
 
 use super::builtin::builtin;
@@ -18,7 +18,7 @@ pub struct UnknownDefinition {
     pub name: String,
     /// The name that was probably meant.
     pub nearest: Option<String>,
-    /// All names, for people and models to choose from.
+    /// Some names, for people and models to choose from.
     pub known: String,
 }
 
@@ -123,7 +123,7 @@ impl Definitions {
         self.get(name).ok_or_else(|| UnknownDefinition {
             name: name.chars().take(posse_domain::definition::DEFINITION_NAME_MAX).collect(),
             nearest: nearest(name, self.names()).map(ToOwned::to_owned),
-            known: self.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+            known: some_of(self.names().map(|name| format!("`{name}`"))),
         })
     }
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use posse_domain::permission::Decision;
 use posse_domain::skill::{DESCRIPTION_MAX_CHARS, Skill};
 
 /// Most bytes that the lines of one list have together; what does not fit is named without its description.
@@ -19,14 +20,19 @@ pub struct Listed<'a> {
     pub description: &'a str,
     /// What is said after that.
     pub note: &'a str,
+    /// Whether a person is asked about all of it: nobody trusted it.
+    pub asks: bool,
 }
 
-/// A list in Markdown, one entry a line.
+/// A list in Markdown, one entry a line. What nobody trusted comes last, so that no project can crowd out a person's
+/// own.
 pub fn list<'a>(entries: impl IntoIterator<Item = Listed<'a>>) -> String {
+    let mut entries: Vec<Listed<'a>> = entries.into_iter().collect();
+    entries.sort_by_key(|entry| entry.asks);
     let mut text = String::new();
     let mut names = String::new();
     let mut uncounted = 0_usize;
-    for Listed { name, description, note } in entries {
+    for Listed { name, description, note, .. } in entries {
         let line = format!("\n- `{name}`: {}{note}", one_line(description));
         // Once one did not fit, the order of the rest is kept by naming all of them.
         if names.is_empty() && text.len() + line.len() <= LIST_MAX_BYTES {
@@ -66,8 +72,16 @@ pub struct SkillTools {
 /// The part of a system prompt that names the skills an agent may use; empty if there are none.
 pub fn skills_section<'a>(skills: impl IntoIterator<Item = &'a Skill>, tools: SkillTools) -> String {
     let entries = skills.into_iter().map(|skill| {
-        let note = if skill.fork { " (carried out by a sub-agent)" } else { "" };
-        Listed { name: &skill.name, description: &skill.description, note }
+        let note = match (skill.fork, skill.default) {
+            (true, Decision::Ask) => {
+                " (carried out by a sub-agent; not trusted: each of its calls asks a person)"
+            }
+            (true, _) => " (carried out by a sub-agent)",
+            (false, Decision::Ask) => " (not trusted: taking it in asks a person)",
+            (false, _) => "",
+        };
+        let asks = skill.default == Decision::Ask;
+        Listed { name: &skill.name, description: &skill.description, note, asks }
     });
     let list = list(entries);
     if list.is_empty() {
@@ -93,7 +107,16 @@ mod tests {
     use super::*;
 
     fn listed<'a>(name: &'a str, description: &'a str) -> Listed<'a> {
-        Listed { name, description, note: "" }
+        Listed { name, description, note: "", asks: false }
+    }
+
+    #[test]
+    fn what_nobody_trusted_comes_last_and_crowds_nothing_out() {
+        let names: Vec<String> = (0..500).map(|number| format!("a-{number:03}")).collect();
+        let long = "word ".repeat(40);
+        let untrusted = names.iter().map(|name| Listed { asks: true, ..listed(name, &long) });
+        let text = list(untrusted.chain([listed("pdf", "Mine."), listed("zip", "Mine too.")]));
+        assert!(text.starts_with("\n- `pdf`: Mine.\n- `zip`: Mine too.\n- `a-000`: word"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use posse::Definition;
 use posse::discovery::Why;
 use posse_agent::definition::{Level, UnusedModel, Warning};
-use posse_domain::skill::{Catalogue, Skill};
+use posse_domain::skill::{Catalogue, Skill, UNTRUSTED_MAX};
 
 use super::{Entry, Found, Standing, Unusable};
 use crate::output::note;
@@ -50,6 +50,21 @@ impl Found {
         }
         if let Some(text) = self.untrusted() {
             note(&text);
+        }
+        self.tell_left_out(reached);
+    }
+
+    /// Of skills that nobody trusts a run knows so many and no more.
+    fn tell_left_out(&self, reached: &Catalogue) {
+        let untrusted = |skill: &&Skill| skill.is_asked_for();
+        if reached.skills.iter().filter(untrusted).count() >= UNTRUSTED_MAX {
+            let all = self.usable_skills().filter(untrusted).count();
+            if let Some(left) = all.checked_sub(UNTRUSTED_MAX).filter(|left| *left > 0) {
+                let skills = plural(left as u64, "skill");
+                note(&format!(
+                    "note: {skills} of this project left out: a run has at most {UNTRUSTED_MAX} that nobody trusted"
+                ));
+            }
         }
     }
 

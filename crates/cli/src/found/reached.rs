@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use posse::{Definition, Definitions};
-use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
+use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill, UNTRUSTED_MAX};
 use serde::{Deserialize, Serialize};
 
 use super::Found;
@@ -64,7 +64,7 @@ impl Found {
             self.beside(given).map(|own| (own.name.as_str(), own)).collect();
         Catalogue {
             definitions: kinds.into_keys().filter_map(|name| found.get(name).copied().cloned()).collect(),
-            skills: skills.into_values().cloned().collect(),
+            skills: within_trust(skills.into_values(), skill).cloned().collect(),
             ..Catalogue::default()
         }
     }
@@ -73,6 +73,24 @@ impl Found {
     pub(crate) fn concerns(root: &Definition) -> bool {
         root.spawns.is_some() || reaches_skills(&root.tools)
     }
+}
+
+/// Leaves out skills beyond the limit of those that nobody trusts, so that none of a project makes a person's own ask;
+/// the one that the person named stays.
+fn within_trust<'a>(
+    skills: impl Iterator<Item = &'a Skill>,
+    named: Option<&Skill>,
+) -> impl Iterator<Item = &'a Skill> {
+    let is_named = move |skill: &Skill| named.is_some_and(|named| named.name == skill.name);
+    let mut left = UNTRUSTED_MAX - usize::from(named.is_some_and(Skill::is_asked_for));
+    skills.filter(move |skill| {
+        if !skill.is_asked_for() || is_named(skill) {
+            return true;
+        }
+        let fits = left > 0;
+        left = left.saturating_sub(1);
+        fits
+    })
 }
 
 /// A folder of a skill that is not in the workspace of a run: its commands may read it.

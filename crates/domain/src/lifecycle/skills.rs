@@ -9,15 +9,13 @@ use crate::contract::Contract;
 use crate::definition::{Definition, Mode};
 use crate::event::EffectClass;
 use crate::id::AgentId;
-use crate::nearest::{hint, nearest};
+use crate::nearest::{hint, nearest, some_of};
 use crate::permission::ToolSet;
 use crate::skill::{DEFAULT_SKILL_AGENT, Skill};
 pub use crate::skill::{DELEGATE_TO_AGENT, SKILL_TOOL};
 
 /// What the child of a run whose root is one skill is asked for by: there is no tool call.
 const RUN_SKILL_CALL: &str = "skill";
-/// Most names that a refusal lists.
-const NAMES_SHOWN_MAX: usize = 20;
 
 /// What an agent may do with skills: by its definition, and by the skill that it carries out itself.
 #[derive(Debug, Clone, Copy)]
@@ -106,11 +104,9 @@ impl Run {
         let rights = self.skill_rights(agent);
         let usable = self.all_skills().filter(|skill| rights.may_use(skill)).map(|skill| skill.name.as_str());
         let meant = hint(nearest(name, usable.clone()));
-        let known: Vec<&str> = usable.clone().take(NAMES_SHOWN_MAX).collect();
-        let known = match (known.as_slice(), usable.count().saturating_sub(NAMES_SHOWN_MAX)) {
-            ([], _) => "there are none here".to_owned(),
-            (names, 0) => format!("known are {}", names.join(", ")),
-            (names, more) => format!("known are {} and {more} more", names.join(", ")),
+        let known = match some_of(usable) {
+            names if names.is_empty() => "there are none here".to_owned(),
+            names => format!("known are {names}"),
         };
         let reason = format!("there is no skill `{}`{meant}; {known}", clip(name));
         Err(Refusal { code: Code::UnknownSkill, reason })

@@ -16,6 +16,7 @@ use crate::contract::{
 use crate::definition::Mode;
 use crate::event::{EffectClass, SubagentCreated, SubagentRefused};
 use crate::id::AgentId;
+use crate::nearest::some_of;
 use crate::ownership;
 use crate::permission::{Grant, ToolSet};
 
@@ -193,13 +194,13 @@ impl Run {
         if named.contains(name.as_str()) {
             return Ok(());
         }
-        let named = named.into_iter().collect::<Vec<_>>().join(", ");
+        let named = some_of(named);
         Err(Refusal::new(Code::InvalidInput, format!("`model` must be one of this run's: {named}")))
     }
 
     fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<Kind>, Refusal> {
         let kind = self.kind(name).ok_or_else(|| {
-            let known = parent.kind.definition.spawns.clone().unwrap_or_default().join(", ");
+            let known = some_of(parent.kind.definition.spawns.iter().flatten());
             Refusal::new(
                 Code::UnknownAgent,
                 format!("there is no agent `{}`; this one may spawn: {known}", clip(name)),

@@ -8,6 +8,7 @@ use posse_domain::event::{EffectClass, Preamble};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::SKILL_TOOL;
+use posse_domain::permission::Decision;
 
 use super::Driver;
 use super::skills::{self, KnownSkills};
@@ -118,6 +119,7 @@ impl Driver {
                 name: kind.definition.name.clone(),
                 description: kind.definition.description.clone(),
                 may_spawn: kind.definition.spawns.is_some(),
+                asks: kind.definition.default == Decision::Ask,
             })
             .collect()
     }

@@ -267,6 +267,8 @@ pub struct Spawnable {
     pub description: String,
     /// Whether its agents may spawn in turn.
     pub may_spawn: bool,
+    /// Whether its agents' calls ask a person: nobody trusted it.
+    pub asks: bool,
 }
 
 /// Tells a model about a tool, given the definitions its agent may spawn.

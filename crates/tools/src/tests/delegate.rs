@@ -162,6 +162,7 @@ fn the_text_of_task_lists_what_may_be_started() {
         name: name.into(),
         description: format!("Does {name} things.\n"),
         may_spawn,
+        asks: name == "stranger",
     };
     let spec = (tool("task").describe)(&[kind("explore", false), kind("lead", true)]);
     assert!(spec.description.contains("When not:"), "{}", spec.description);
@@ -174,6 +175,22 @@ fn the_text_of_task_lists_what_may_be_started() {
         spec.description
     );
     assert_eq!(spec.input_schema["properties"]["subagent_type"]["enum"], json!(["explore", "lead"]));
+    let strange = (tool("task").describe)(&[kind("stranger", true), kind("explore", false)]);
+    assert!(
+        strange.description.ends_with(
+            "- `explore`: Does explore things.\n- `stranger`: Does stranger things. (not trusted: each of its calls \
+             asks a person)"
+        ),
+        "{}",
+        strange.description
+    );
+    let many: Vec<Spawnable> = (0..2_000).map(|number| kind(&format!("agent-{number}"), false)).collect();
+    let many = (tool("task").describe)(&many);
+    assert_eq!(
+        many.input_schema["properties"]["subagent_type"].get("enum"),
+        None,
+        "the list has its limit too"
+    );
     let none = (tool("task").describe)(&[]);
     assert!(none.description.ends_with("There is no kind of agent that you may start."));
     assert_eq!(none.input_schema["properties"]["subagent_type"].get("enum"), None);

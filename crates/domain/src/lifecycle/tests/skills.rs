@@ -234,7 +234,7 @@ fn common_rules_stand_before_and_after_those_of_a_definition_and_are_put_there_f
     assert_eq!(patterns(&kinds["builtin"]), ["bash:own", "skill:odd"]);
     let forked = skills["forked"].kind.as_ref().expect("a kind");
     assert_eq!(patterns(forked), ["bash:first", "bash:own", "skill:odd"]);
-    let many = (0..=256).map(|number| untrusted(&format!("odd-{number}"))).collect();
+    let many = (0..=crate::skill::UNTRUSTED_MAX).map(|number| untrusted(&format!("odd-{number}"))).collect();
     let many = Catalogue { skills: many, ..Catalogue::default() };
     assert_eq!(many.unasked(), [rule("skill")], "so many are asked about together");
 }
