@@ -36,14 +36,12 @@ pub(super) fn refused(definition: &Definition, contract: &Contract) -> Option<St
         if whole.iter().any(|whole| covers(whole, pattern)) {
             continue;
         }
-        if !pattern.as_str().contains([':', '*']) {
+        if pattern.as_str().contains([':', '*']) {
+            let but = quoted(but.iter().map(|pattern| pattern.as_str()));
+            never.push(format!("`{pattern}` (but not {but})"));
+        } else {
             let uses = quoted(but.iter().filter_map(|pattern| Some(pattern.as_str().split_once(':')?.1)));
             only.push(format!("`{pattern}` only as: {uses}."));
-        } else {
-            never.push(format!(
-                "`{pattern}` (but not {})",
-                quoted(but.iter().map(|pattern| pattern.as_str()))
-            ));
         }
     }
     never.dedup();
