@@ -153,7 +153,34 @@ fn a_hook_that_breaks_down_is_passed_over_and_seen_once_in_a_run() {
         assert!(done.stderr.contains("jq: parse error"), "{}", done.stderr);
     }
     let fine = home(&calls, "PreToolUse", &hook("Bash"), "exit 0").posse(&RUN).exits(0);
-    assert!(!fine.stderr.contains("passed over"), "{}", fine.stderr);
+    assert!(!fine.stderr.contains("the hook of"), "{}", fine.stderr);
+}
+
+#[test]
+fn a_hook_that_cannot_be_heard_at_a_gate_is_seen_once_in_a_run() {
+    let task = json!({"subagent_type": "explore", "description": "look around", "prompt": "look"});
+    let calls = [bash("echo x"), bash("echo y"), ("task", task)];
+    for (moment, matcher, follows) in [
+        ("PreToolUse", "Bash", "calls that it hears of are refused"),
+        ("SubagentStart", "Explore", "sub-agents that it hears of do not start"),
+        ("SubagentStop", "explore", "the work of sub-agents that it hears of is not integrated"),
+    ] {
+        let done = home(&calls, moment, &hook(matcher), "exit 127").posse(&RUN).exits(0);
+        let failed = format!("settings.yaml:1 ({moment}) could not be heard, so {follows}: exit code 127");
+        assert_eq!(done.stderr.matches(&failed).count(), 1, "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_script_in_a_folder_with_a_blank_in_its_name_is_shown_to_its_hook() {
+    for command in [r#""$HOME/my hooks/check.sh""#, r"~/my\ hooks/check.sh"] {
+        let hook =
+            json!({"matcher": "Bash", "hooks": [{"type": "command", "command": format!("bash {command}")}]});
+        let home = home(&[bash("echo x")], "PreToolUse", &hook, "");
+        home.write("../my hooks/check.sh", "echo 'looked at' >&2; exit 2");
+        let said = refused(&home.posse(&RUN).exits(0));
+        assert!(said.contains("looked at"), "{said}");
+    }
 }
 
 #[test]
@@ -340,6 +367,11 @@ fn a_cancel_ends_a_hook_and_all_that_it_started() {
 fn hooks_that_cannot_be_are_a_mistake_before_anything_starts() {
     for (hook, part) in [
         (json!({"matcher": "(", "hooks": [{"type": "command", "command": "x"}]}), "the matcher `(`"),
+        (
+            json!({"matcher": "|", "hooks": [{"type": "command", "command": "x"}]}),
+            "the matcher `|` names nothing",
+        ),
+        (json!({"matcher": "Bash(*)", "hooks": [{"type": "command", "command": "x"}]}), "write `Bash`"),
         (json!({"hooks": [{"type": "command", "command": " "}]}), "the command is empty"),
         (
             json!({"hooks": [{"type": "command", "command": "x", "timeout": 60_000}]}),
@@ -369,6 +401,32 @@ fn a_matcher_that_names_nothing_is_a_warning_wherever_hooks_are_looked_at() {
         ("SubagentStop", "mine|explore", None),
         ("PreToolUse", "Edit|MultiEdit|Write|NotebookEdit|delegate_to_agent|mcp__github__get", None),
         ("PreToolUse", "Ba.*|x", None),
+        ("PreToolUse", "mcp__.*", None),
+        ("SubagentStart", "Explore|^gen", None),
+        ("SubagentStop", "EXPLORE|Mine", None),
+        ("SubagentStop", "^mien", Some("the expression `^mien` fits the name of no definition")),
+        ("PostToolUse", "^Bsh$", Some("the expression `^Bsh$` fits the name of no tool")),
+        (
+            "PreToolUse",
+            "Bash(git push:*)",
+            Some(
+                "the expression `Bash(git push:*)` fits the name of no tool, so the hook never hears of it; a matcher \
+                 has names alone, with `|` between them: write `Bash`",
+            ),
+        ),
+        (
+            "PreToolUse",
+            "Bash, Write",
+            Some(
+                "the expression `Bash, Write` fits the name of no tool, so the hook never hears of it; a matcher has \
+                 names alone, with `|` between them: write `Bash|Write`",
+            ),
+        ),
+        (
+            "PreToolUse",
+            "Bash(git push:*)|Write",
+            Some("the expression `Bash(git push:*)` fits the name of no tool"),
+        ),
     ] {
         let home = home(&[], moment, &hook(matcher), "exit 0");
         home.write("../.config/posse/agents/mine.md", "---\ndescription: mine\n---\nDo it.\n");

@@ -34,6 +34,14 @@ impl Moment {
         }
     }
 
+    /// Whether it is about a call of a tool, and not about a sub-agent.
+    pub fn is_about_calls(self) -> bool {
+        match self {
+            Moment::PreToolUse | Moment::PostToolUse => true,
+            Moment::SubagentStart | Moment::SubagentStop => false,
+        }
+    }
+
     /// Whether something waits for the answer that can still be kept from happening.
     pub fn is_gate(self) -> bool {
         self != Moment::PostToolUse

@@ -3,6 +3,7 @@
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use posse_agent::definition::spelled_elsewhere;
+use posse_engine::ports::Moment;
 
 /// Longest matcher.
 const MATCHER_MAX_BYTES: usize = 4 * 1024;
@@ -11,7 +12,11 @@ const REGEX_MAX_BYTES: usize = 1024 * 1024;
 
 /// Which tools or sub-agents a hook hears of.
 #[derive(Debug, Clone)]
-pub struct Matcher(Kind);
+pub struct Matcher {
+    kind: Kind,
+    /// Whether it is about tools, and not about definitions, whose names are the same in capitals and without.
+    about_tools: bool,
+}
 
 #[derive(Debug, Clone)]
 enum Kind {
@@ -21,12 +26,14 @@ enum Kind {
 }
 
 impl Matcher {
-    /// Reads one as it is written: nothing and `*` are all; words with `|` between them are whole names; anything else is
-    /// a regular expression that matches somewhere in the name.
-    pub fn parse(text: Option<&str>) -> Result<Self, String> {
+    /// Reads one of this moment as it is written: nothing and `*` are all; words with `|` between them are whole names;
+    /// anything else is a regular expression that matches somewhere in the name.
+    pub fn parse(moment: Moment, text: Option<&str>) -> Result<Self, String> {
+        let about_tools = moment.is_about_calls();
+        let of = |kind| Self { kind, about_tools };
         let text = text.unwrap_or_default().trim();
         if text.is_empty() || text == "*" {
-            return Ok(Self(Kind::All));
+            return Ok(of(Kind::All));
         }
         if text.len() > MATCHER_MAX_BYTES {
             return Err(format!("the matcher is longer than {MATCHER_MAX_BYTES} bytes"));
@@ -34,31 +41,45 @@ impl Matcher {
         let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '|' | ' ');
         if text.chars().all(is_plain) {
             let names = text.split('|').map(str::trim).filter(|name| !name.is_empty());
-            return Ok(Self(Kind::Names(names.map(str::to_owned).collect())));
+            let names: Vec<String> = names.map(str::to_owned).collect();
+            if names.is_empty() {
+                return Err(format!(
+                    "the matcher `{text}` names nothing; leave it out to hear of everything"
+                ));
+            }
+            return Ok(of(Kind::Names(names)));
         }
         let mut regex = RegexMatcherBuilder::new();
-        let regex = regex.size_limit(REGEX_MAX_BYTES).dfa_size_limit(REGEX_MAX_BYTES).build(text);
-        regex.map(|regex| Self(Kind::Regex(regex))).map_err(|error| {
+        regex.size_limit(REGEX_MAX_BYTES).dfa_size_limit(REGEX_MAX_BYTES).case_insensitive(!about_tools);
+        regex.build(text).map(|regex| of(Kind::Regex(regex))).map_err(|error| {
             format!("the matcher `{text}` is neither names with `|` between them nor a regular expression: {error}")
         })
     }
 
     /// The whole names that it is about; none if it is about all or is an expression.
     pub fn names(&self) -> &[String] {
-        match &self.0 {
+        match &self.kind {
             Kind::Names(names) => names,
             Kind::All | Kind::Regex(_) => &[],
         }
     }
 
+    /// Whether it is an expression.
+    pub fn is_expression(&self) -> bool {
+        matches!(self.kind, Kind::Regex(_))
+    }
+
     /// Whether it is about the tool or definition of this name.
     pub fn matches(&self, name: &str) -> bool {
-        let one = |name: &str| match &self.0 {
+        let same = |known: &str, name: &str| {
+            if self.about_tools { known == name } else { known.eq_ignore_ascii_case(name) }
+        };
+        let one = |name: &str| match &self.kind {
             Kind::All => true,
-            Kind::Names(names) => names.iter().any(|known| known == name),
+            Kind::Names(names) => names.iter().any(|known| same(known, name)),
             Kind::Regex(regex) => regex.is_match(name.as_bytes()).unwrap_or(true),
         };
-        one(name) || spelled_elsewhere(name).iter().any(|name| one(name))
+        one(name) || self.about_tools && spelled_elsewhere(name).iter().any(|name| one(name))
     }
 }
 
@@ -68,7 +89,9 @@ mod tests {
 
     #[test]
     fn tools_are_found_by_our_names_and_by_those_of_others() {
-        let heard = |text: &str, name: &str| Matcher::parse(Some(text)).expect(text).matches(name);
+        let heard = |text: &str, name: &str| {
+            Matcher::parse(Moment::PreToolUse, Some(text)).expect(text).matches(name)
+        };
         for (text, name) in [
             ("Bash", "bash"),
             ("bash", "bash"),
@@ -83,7 +106,6 @@ mod tests {
             ("^Bash$", "bash"),
             ("Web.*", "webfetch"),
             ("mcp__.*__write.*", "mcp__files__write_all"),
-            ("code-reviewer", "code-reviewer"),
         ] {
             assert!(heard(text, name), "{text} and {name}");
         }
@@ -93,17 +115,32 @@ mod tests {
             ("Write", "edit"),
             ("BASH", "bash"),
             ("^Web$", "webfetch"),
-            ("|", "bash"),
         ] {
             assert!(!heard(text, name), "{text} and {name}");
         }
-        assert!(Matcher::parse(None).expect("all").matches("bash"));
+        assert!(Matcher::parse(Moment::PreToolUse, None).expect("all").matches("bash"));
+    }
+
+    #[test]
+    fn definitions_are_found_in_capitals_and_without() {
+        for (text, name, heard) in [
+            ("Explore", "explore", true),
+            ("explore|Code-Reviewer", "code-reviewer", true),
+            ("^Expl.*", "explore", true),
+            ("explore", "explorer", false),
+            ("Bash", "run_bash", false),
+            ("Task", "task", true),
+            ("Agent", "task", false),
+        ] {
+            let matcher = Matcher::parse(Moment::SubagentStop, Some(text)).expect(text);
+            assert_eq!(matcher.matches(name), heard, "{text} and {name}");
+        }
     }
 
     #[test]
     fn what_is_no_expression_is_said_to_be_none() {
-        for text in ["(", "a{99999999}", "[z-a]", &"x.".repeat(MATCHER_MAX_BYTES)] {
-            let problem = Matcher::parse(Some(text)).expect_err(text);
+        for text in ["(", "a{99999999}", "[z-a]", "|", " | ", &"x.".repeat(MATCHER_MAX_BYTES)] {
+            let problem = Matcher::parse(Moment::PreToolUse, Some(text)).expect_err(text);
             assert!(problem.contains("matcher"), "{problem}");
         }
     }

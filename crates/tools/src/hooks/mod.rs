@@ -39,6 +39,8 @@ const FAILURES_MAX: usize = 1_000;
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
 /// Most bytes of standard error that are kept, for a reason.
 const ERRORS_MAX_BYTES: usize = 16 * 1024;
+/// What follows from a failure where nothing waits for the answer.
+const PASSED_OVER: &str = "failed and was passed over";
 /// The variable in which scripts that were written for other tools look for the project.
 const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
 
@@ -59,7 +61,7 @@ pub struct Hook {
     pub origin: String,
 }
 
-/// A hook that failed by itself, so that what it heard of went on without its word.
+/// A hook that failed by itself, so that what it heard of went on without its word, or was refused for want of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookFailed {
     /// The run.
@@ -112,8 +114,8 @@ impl Hooks for CommandHooks {
             let mut asked = None;
             for (number, hook) in hooks.iter().enumerate().filter(|(_, hook)| hears(hook)) {
                 let said = said(&hands, hook, number, &call).await;
-                if let Some(problem) = passed_over(&call, &said) {
-                    note(&failures, number, hook, &call, problem);
+                if let Some((problem, follows)) = failure(call.moment, &said) {
+                    note(&failures, number, hook, &call, problem, follows);
                 }
                 match answer(hook, &call, said) {
                     HookAnswer::Goes => {}
@@ -134,16 +136,29 @@ fn answer(hook: &Hook, call: &HookCall, said: Said) -> HookAnswer {
         Said::Unheard(problem) if call.moment.is_gate() => {
             HookAnswer::Denied(format!("the hook of {} could not be heard: {problem}", hook.origin))
         }
-        Said::Goes | Said::Complained(_) | Said::Unheard(_) => HookAnswer::Goes,
+        Said::CutShort if call.moment.is_gate() => HookAnswer::Denied("the agent is to end".to_owned()),
+        Said::Goes | Said::Complained(_) | Said::Unheard(_) | Said::CutShort => HookAnswer::Goes,
     }
 }
 
-/// What is wrong with a hook whose word does not count, though it did not say yes.
-fn passed_over<'a>(call: &HookCall, said: &'a Said) -> Option<&'a str> {
+/// What is wrong with a hook that failed by itself, and what follows from that.
+fn failure(moment: Moment, said: &Said) -> Option<(&str, &'static str)> {
     match said {
-        Said::Complained(problem) => Some(problem),
-        Said::Unheard(problem) if !call.moment.is_gate() => Some(problem),
-        Said::Goes | Said::Asks(_) | Said::Denied(_) | Said::Unheard(_) => None,
+        Said::Complained(problem) => Some((problem, PASSED_OVER)),
+        Said::Unheard(problem) => Some((problem, unheard_at(moment))),
+        Said::Goes | Said::Asks(_) | Said::Denied(_) | Said::CutShort => None,
+    }
+}
+
+/// What follows from a hook that cannot be heard.
+fn unheard_at(moment: Moment) -> &'static str {
+    match moment {
+        Moment::PreToolUse => "could not be heard, so calls that it hears of are refused",
+        Moment::PostToolUse => PASSED_OVER,
+        Moment::SubagentStart => "could not be heard, so sub-agents that it hears of do not start",
+        Moment::SubagentStop => {
+            "could not be heard, so the work of sub-agents that it hears of is not integrated"
+        }
     }
 }
 
@@ -154,16 +169,17 @@ fn note(
     hook: &Hook,
     call: &HookCall,
     problem: &str,
+    follows: &str,
 ) {
     let (agent, moment, Hook { command, origin, .. }) = (&call.at.agent, call.moment.name(), hook);
-    tracing::warn!(agent_id = %agent, moment, hook = %origin, command, problem, "a hook failed and was passed over");
+    tracing::warn!(agent_id = %agent, moment, hook = %origin, command, problem, "a hook {follows}");
     let run = agent.run();
     failures.send_if_modified(|failures| {
         let is_known = |failed: &HookFailed| failed.number == number && failed.run == run;
         if failures.len() >= FAILURES_MAX || failures.iter().any(is_known) {
             return false;
         }
-        let text = format!("the hook of {origin} ({moment}) failed and was passed over: {problem}");
+        let text = format!("the hook of {origin} ({moment}) {follows}: {problem}");
         failures.push(HookFailed { run, number, text });
         true
     });
@@ -182,7 +198,7 @@ async fn said(hands: &Hands, hook: &Hook, number: usize, call: &HookCall) -> Sai
     let mut stop = at.stop.clone();
     let turn = tokio::select! {
         turn = hands.sandbox.turn_with(&view.caches) => turn,
-        () = stop.at_least(Urgency::Gently) => return Said::Unheard("the agent is to end".to_owned()),
+        () = stop.at_least(Urgency::Gently) => return Said::CutShort,
     };
     let cwd = view.shown_as(at).display().to_string();
     let shell = ["bash", "--noprofile", "--norc", "-c", &hook.command];
@@ -212,7 +228,7 @@ async fn said(hands: &Hands, hook: &Hook, number: usize, call: &HookCall) -> Sai
     };
     let limit = hook.timeout.min(HOOK_TIMEOUT_MAX);
     match wait(&mut running, &at.stop, limit).await {
-        (_, Some(Cut::Asked)) => Said::Unheard("the agent is to end".to_owned()),
+        (_, Some(Cut::Asked)) => Said::CutShort,
         (_, Some(Cut::TimeLimit)) => {
             Said::Unheard(format!("it took longer than {} s and was ended", limit.as_secs()))
         }

@@ -27,6 +27,8 @@ pub(super) enum Said {
     Complained(String),
     /// It did not get to say anything that can be understood.
     Unheard(String),
+    /// It was ended because its agent is to end, which is no fault of its own.
+    CutShort,
 }
 
 /// An answer in JSON. Keys that others may have and that mean nothing here are passed over.

@@ -1,0 +1,103 @@
+//! The files that a hook's command names.
+
+use std::path::{Path, PathBuf};
+
+/// Beginnings of a word that stand for the home directory.
+const HOMES: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
+
+/// Whether a shell ends a word there, outside of quotes.
+fn separates(c: char) -> bool {
+    c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')' | '<' | '>')
+}
+
+/// The words of a command as a shell reads them, and what stands behind a `=` in them. Quoted text is read once more as
+/// if it were not quoted: `sh -c '...'` has a command there. Variables stay as they are written.
+pub(super) fn words(command: &str) -> Vec<String> {
+    let whole = shell_words(command);
+    let assigned = whole.iter().filter_map(|word| Some(word.split_once('=')?.1.to_owned()));
+    let loose = command.split(|c| separates(c) || matches!(c, '"' | '\'' | '=')).map(str::to_owned);
+    let mut words: Vec<String> = Vec::new();
+    for word in whole.iter().cloned().chain(assigned).chain(loose) {
+        if !word.is_empty() && !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// The words of a command without their quotes and escapes.
+fn shell_words(command: &str) -> Vec<String> {
+    let (mut words, mut word, mut open) = (Vec::new(), String::new(), None);
+    let mut chars = command.chars();
+    while let Some(c) = chars.next() {
+        match (open, c) {
+            (None | Some('"'), '\\') => {
+                let Some(next) = chars.next() else { break };
+                if open.is_some() && !matches!(next, '"' | '\\' | '$' | '`') {
+                    word.push(c);
+                }
+                word.push(next);
+            }
+            (None, '"' | '\'') => open = Some(c),
+            (Some(quote), c) if quote == c => open = None,
+            (None, c) if separates(c) => words.push(std::mem::take(&mut word)),
+            (_, c) => word.push(c),
+        }
+    }
+    words.push(word);
+    words
+}
+
+/// The files in the home directory that a command names: programs do not see that directory, and scripts live there.
+pub(super) fn files(command: &str, home: &Path) -> Vec<PathBuf> {
+    let whole = |word: &str| {
+        let beneath = HOMES.iter().find_map(|start| word.strip_prefix(start));
+        beneath.map_or_else(|| PathBuf::from(word), |rest| home.join(rest))
+    };
+    let mut files: Vec<PathBuf> = words(command)
+        .iter()
+        .map(|word| whole(word))
+        .filter(|path| path.starts_with(home) && path.is_file())
+        .collect();
+    files.sort();
+    files.dedup();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_in_the_home_directory_are_found_however_they_are_written() {
+        let home = tempfile::tempdir().expect("a directory");
+        let dir = home.path().join("hooks");
+        let spaced = home.path().join("my hooks").join("c.sh");
+        for dir in [&dir, spaced.parent().expect("a folder")] {
+            std::fs::create_dir(dir).expect("made");
+        }
+        std::fs::write(&spaced, "").expect("written");
+        for name in ["a.sh", "b.py"] {
+            std::fs::write(dir.join(name), "").expect("written");
+        }
+        let (a, b) = (dir.join("a.sh"), dir.join("b.py"));
+        let whole = format!("{} --strict", a.display());
+        let whole_spaced = format!("python3 '{}'", spaced.display());
+        for (command, expected) in [
+            ("~/hooks/a.sh", vec![a.clone()]),
+            ("\"$HOME/hooks/a.sh\" | python3 ${HOME}/hooks/b.py", vec![a.clone(), b.clone()]),
+            ("CONFIG=~/hooks/b.py ~/hooks/a.sh; ~/hooks/a.sh", vec![a.clone(), b]),
+            (whole.as_str(), vec![a.clone()]),
+            (whole_spaced.as_str(), vec![spaced.clone()]),
+            ("\"$HOME/my hooks/c.sh\"", vec![spaced.clone()]),
+            ("\"${HOME}/my hooks\"/c.sh x", vec![spaced.clone()]),
+            ("~/my\\ hooks/c.sh", vec![spaced.clone()]),
+            ("CHECK=\"$HOME/my hooks/c.sh\"; \"$CHECK\"", vec![spaced.clone()]),
+            ("sh -c 'cat | ~/hooks/a.sh'", vec![a]),
+            ("\"$HOME/my hooks/c.sh", vec![spaced.clone()]),
+            ("~/hooks ~/hooks/none.sh /etc/passwd ./check.sh", Vec::new()),
+        ] {
+            assert_eq!(files(command, home.path()), expected, "{command}");
+        }
+    }
+}
