@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Home, run_of};
+use crate::support::{Done, Home, run_of};
 
 /// Every agent spawns another until it is refused.
 const DEEP: &str = r"
@@ -40,6 +40,36 @@ fn the_depth_follows_the_run_the_settings_and_the_operators_ceiling() {
     assert_eq!(depth("agent: {max_orchestration_depth: 1, max_depth: 3}", &[], &[]), 1);
     let ceiling = ("POSSE_AGENT__MAX_ORCHESTRATION_DEPTH", "1");
     assert_eq!(depth("agent: {max_orchestration_depth: 4}", &[ceiling], &["--max-depth", "4"]), 1);
+}
+
+#[test]
+fn the_depth_that_is_shown_is_the_one_that_runs_have() {
+    let ceiling = |depth| ("POSSE_AGENT__MAX_ORCHESTRATION_DEPTH", depth);
+    let (file, variable) = ("settings.yaml:1", "POSSE_AGENT__MAX_ORCHESTRATION_DEPTH");
+    for (settings, variables, origin, unused) in [
+        ("", vec![], "default", None),
+        ("agent: {max_depth: 1}", vec![], file, None),
+        ("agent: {max_depth: 1}", vec![ceiling("3")], file, None),
+        ("agent: {max_orchestration_depth: 2}", vec![], file, None),
+        ("", vec![ceiling("4")], variable, None),
+        ("", vec![ceiling("1")], variable, None),
+        ("agent: {max_depth: 3}", vec![ceiling("1")], variable, Some(3)),
+        ("agent: {max_depth: 4}", vec![], "default", Some(4)),
+    ] {
+        let home = Home::new();
+        home.write_settings(settings);
+        let mut command = home.command(&["settings", "--json"]);
+        command.envs(variables.iter().copied());
+        let shown = Done::of(command).exits(0).json();
+        let rows = shown["settings"].as_array().expect("rows");
+        let row = rows.iter().find(|row| row["key"] == "agent.max_depth").expect("the depth");
+        assert_eq!(row["value"], depth(settings, &variables, &[]), "{settings} {variables:?}: {row}");
+        assert!(
+            row["origin"].as_str().expect("an origin").ends_with(origin),
+            "{settings} {variables:?}: {row}"
+        );
+        assert_eq!(row["unused"][0]["value"].as_u64(), unused, "{settings} {variables:?}: {row}");
+    }
 }
 
 #[test]

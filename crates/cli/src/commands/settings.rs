@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use posse::effective_max_depth;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ use crate::output::{Output, note};
 use crate::settings::entries::{Entry, origin_of_secret, secret_of, without_secrets};
 use crate::settings::keys::{self, KEYS};
 use crate::settings::project::{ProjectFile, counts};
-use crate::settings::{Origin, Resolved, Settings, schema};
+use crate::settings::{Origin, Resolved, Settings, Sourced, schema};
 use crate::term;
 use crate::trust::Standing;
 
@@ -174,7 +175,29 @@ fn rows(resolved: &Resolved, context: &Context) -> Vec<Row> {
             row.unused.push(word);
         }
     }
+    depth_that_counts(&mut rows, &resolved.settings);
     rows
+}
+
+/// Two keys say how deep runs go: the ceiling is the default too if it alone is said, and no depth exceeds it.
+fn depth_that_counts(rows: &mut [Row], settings: &Settings) {
+    let value = |said: Option<&Sourced<u32>>| said.map(|said| said.value);
+    let said = value(settings.max_depth.as_ref());
+    let ceiling = value(settings.max_orchestration_depth.as_ref());
+    let counts = effective_max_depth(None, said, ceiling);
+    if said == Some(counts) || said.is_none() && ceiling.is_none() {
+        return;
+    }
+    let of_ceiling = rows.iter().find(|row| row.key == keys::MAX_ORCHESTRATION_DEPTH);
+    let Some((origin, from)) = of_ceiling.map(|row| (row.origin.clone(), row.from)) else { return };
+    let Some(row) = rows.iter_mut().find(|row| row.key == keys::MAX_DEPTH) else { return };
+    let (value, said_in) =
+        (std::mem::replace(&mut row.value, counts.into()), std::mem::replace(&mut row.origin, origin));
+    row.from = from;
+    if said.is_some() {
+        let why = format!("{} is lower", keys::MAX_ORCHESTRATION_DEPTH);
+        row.unused.insert(0, Unused { value, origin: said_in, why });
+    }
 }
 
 /// What is taken from the usual variables of others: keys and the proxy. A key of the table each, with the name of the row,

@@ -13,6 +13,10 @@ use serde_json::Value;
 use crate::age::Age;
 use crate::limit;
 
+/// The depth of a run that says none.
+pub(crate) const MAX_DEPTH: &str = "agent.max_depth";
+/// The depth that no run exceeds, and the default of the other if it alone is said.
+pub(crate) const MAX_ORCHESTRATION_DEPTH: &str = "agent.max_orchestration_depth";
 /// Bytes of the unit in which sizes are written.
 const MB: u64 = 1 << 20;
 
@@ -35,8 +39,8 @@ use InProject::{Lowers, Narrows, Never, Trusted};
 /// written in a file.
 pub(crate) const KEYS: [(&str, InProject); 36] = [
     ("model", Trusted),
-    ("agent.max_depth", Lowers),
-    ("agent.max_orchestration_depth", Lowers),
+    (MAX_DEPTH, Lowers),
+    (MAX_ORCHESTRATION_DEPTH, Lowers),
     ("agent.max_turns", Narrows),
     ("agent.max_agents", Narrows),
     ("agent.max_tokens", Narrows),
@@ -119,8 +123,8 @@ fn default_value(key: &str) -> Value {
     let (boxed, workspace, cleaning) =
         (BoxLimits::default(), WorkspaceOptions::default(), Cleaning::default());
     match key {
-        "agent.max_depth" => DEFAULT_MAX_DEPTH.into(),
-        "agent.max_orchestration_depth" => DEFAULT_MAX_ORCHESTRATION_DEPTH.into(),
+        MAX_DEPTH => DEFAULT_MAX_DEPTH.into(),
+        MAX_ORCHESTRATION_DEPTH => DEFAULT_MAX_ORCHESTRATION_DEPTH.into(),
         "agent.max_turns" => DEFAULT_BASE_TURNS.into(),
         "agent.max_agents" => DEFAULT_MAX_AGENTS.into(),
         "agent.max_tokens" | "agent.max_usd" | "agent.max_time" => limit::NONE.into(),
