@@ -157,7 +157,10 @@ fn a_sub_agent_without_a_price_is_refused_where_money_is_limited_and_spoils_no_r
         command.envs([KEY]);
         Done::of(command).exits(0)
     };
-    assert_eq!(asking("go").result()["text"], "Done.", "it is there, and nobody uses it");
+    let unused = asking("go");
+    assert_eq!(unused.result()["text"], "Done.", "it is there, and nobody uses it");
+    let said = format!("so these cannot be used under a limit on money: `cheap` ({UNPRICED})\n");
+    assert!(unused.stderr.contains(&said), "{}", unused.stderr);
     for request in ["use the cheap one", "by name"] {
         let done = asking(request);
         let result = done.result();
@@ -174,6 +177,30 @@ fn a_sub_agent_without_a_price_is_refused_where_money_is_limited_and_spoils_no_r
     }
     let is_asked = |body: &Value| UNPRICED.ends_with(body["model"].as_str().expect("a model"));
     assert!(!mock.requests().iter().any(|logged| is_asked(&logged.json())), "nothing unpriced was called");
+}
+
+#[test]
+fn a_limit_of_a_project_that_cannot_be_held_stops_nothing_until_it_is_trusted() {
+    let home = Home::new();
+    home.write(".posse/settings.yaml", "agent: {max_usd: 5}\n");
+    home.write("script.yaml", "- reply: {text: done}\n");
+    let run = |flags: &[&str]| {
+        home.posse(&[&["run", "--json", "--model", "scripted/script.yaml"], flags, &["go"]].concat())
+    };
+    let done = run(&[]).exits(0);
+    let said = "settings.yaml:1: the price of `scripted/";
+    assert!(done.stderr.contains(said) && done.stderr.contains("is not held"), "{}", done.stderr);
+    // A word of the person's own binds, and so does one that they trust.
+    home.write_settings("agent: {max_usd: 9}\n");
+    let own = run(&[]).exits(2).stderr;
+    assert!(own.contains("posse/settings.yaml:1: the price") && own.contains("--max-usd none"), "{own}");
+    assert!(!own.contains("prices:"), "a script can have none: {own}");
+    home.write_settings("");
+    home.posse(&["trust", "--yes"]).exits(0);
+    let trusted = run(&[]).exits(2).stderr;
+    assert!(trusted.contains("--max-usd none"), "{trusted}");
+    run(&["--max-usd", "none"]).exits(0);
+    run(&["--max-usd", "1"]).exits(2);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use posse::{
     Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
     NewRun, OnAsk, ProjectRules, Rules,
 };
-use posse_domain::budget::{DEFAULT_BASE_TURNS, price_entry};
+use posse_domain::budget::DEFAULT_BASE_TURNS;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use posse_domain::plan::{Plan, UnownedWriters};
 use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
@@ -24,6 +24,7 @@ use crate::given;
 use crate::hooks;
 use crate::limit::Limit;
 use crate::models;
+use crate::money;
 use crate::output::note;
 use crate::own_files;
 use crate::permissions::PermissionArgs;
@@ -142,20 +143,21 @@ impl Launch {
             Some(model) => model,
             None => model_of(&settings, context, models)?,
         };
-        if let Some(limit) = settings.max_usd.as_ref().filter(|limit| limit.value.0.is_some()) {
-            let of = |own: Option<&str>, kind: &str| {
-                own.map(str::to_owned).or_else(|| known.find(kind).ok()?.model.clone())
-            };
-            let steps = plan.iter().flat_map(|plan| &plan.steps);
-            let steps = steps.filter_map(|step| of(step.model.as_deref(), &step.agent));
-            let forked = skill.filter(|skill| skill.fork);
-            let forked = forked.and_then(|skill| {
-                of(skill.model.as_deref(), skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT))
-            });
-            let sure = std::iter::once(model.clone()).chain(forked).chain(steps);
-            priced(sure, &limit.origin, models)?;
-        }
         let dir = working_dir(dir, cwd)?;
+        let of = |own: Option<&str>, kind: &str| {
+            own.map(str::to_owned).or_else(|| known.find(kind).ok()?.model.clone())
+        };
+        let steps = plan.iter().flat_map(|plan| &plan.steps);
+        let steps = steps.filter_map(|step| of(step.model.as_deref(), &step.agent));
+        let forked = skill.filter(|skill| skill.fork).and_then(|skill| {
+            of(skill.model.as_deref(), skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT))
+        });
+        let sure: Vec<String> = std::iter::once(model.clone()).chain(forked).chain(steps).collect();
+        let max_usd = money::held(&settings, &sure, models, context, Path::new(&dir))?;
+        if let Some(limit) = &max_usd {
+            let others = catalogue.definitions.iter().chain(&definitions).filter(|own| own.name != root.name);
+            money::tell_unpriced(&limit.origin, others, &catalogue.skills, models);
+        }
         permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
         let max_depth = depth_told(max_depth, skill, settings.max_orchestration_depth.as_ref());
@@ -180,7 +182,7 @@ impl Launch {
             budget: Budget {
                 agents: max_agents,
                 tokens: limit(settings.max_tokens, None),
-                usd: settings.max_usd.and_then(|limit| limit.value.0),
+                usd: max_usd.and_then(|limit| limit.value.0),
                 wall_ms: settings.max_time.and_then(|limit| limit.value.0).map(milliseconds),
             },
             idle_timeout: settings.idle_timeout.map(|limit| limit.value.0.unwrap_or(IDLE_MAX).min(IDLE_MAX)),
@@ -311,22 +313,6 @@ impl Launch {
 
 fn milliseconds(time: Duration) -> u64 {
     time.as_millis().try_into().unwrap_or(u64::MAX)
-}
-
-/// A limit in dollars needs the price of every model that is sure to be used, before anything is spent. What agents
-/// come upon later is refused to them.
-fn priced(names: impl Iterator<Item = String>, origin: &Origin, models: &Catalog) -> Result<(), CliError> {
-    for name in names {
-        let model = models.resolve(&name).map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
-        if model.facts().price.is_none() {
-            let message = format!("{origin}: the price of `{name}` is unknown, so money cannot be limited");
-            return Err(CliError::usage(message).hint(format!(
-                "set it in the settings, in dollars for a million tokens: `{}`; or limit tokens with --max-tokens",
-                price_entry(&name)
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// The run's rules, and what was allowed in advance: typed for this run, or kept for its directory.

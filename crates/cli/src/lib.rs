@@ -26,6 +26,7 @@ mod kept;
 mod launch;
 mod limit;
 mod models;
+mod money;
 mod output;
 mod own_files;
 mod permissions;

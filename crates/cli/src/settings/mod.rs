@@ -179,7 +179,15 @@ impl Settings {
         Ok(Resolved::of(context, dir)?.settings)
     }
 
-    /// The same; what the person should know about the project's is told to them.
+    /// The settings that would count if the project's files that the person does not trust were not there.
+    pub(crate) fn resolve_trusted(context: &Context, dir: &Path) -> Result<Settings, CliError> {
+        let (variables, file) = own(&context.environment)?;
+        let mut project = ProjectFile::find(context, dir)?;
+        project.retain(ProjectFile::is_trusted);
+        Ok(project::put_between(&project, variables, file)?.0)
+    }
+
+    /// The same as [`Settings::resolve`]; what the person should know about the project's is told to them.
     pub(crate) fn resolve_and_tell(context: &Context, dir: &Path) -> Result<Settings, CliError> {
         let resolved = Resolved::of(context, dir)?;
         for line in &resolved.notes {

@@ -1,0 +1,98 @@
+//! Limits on money, which need the prices of models.
+
+use std::path::Path;
+
+use posse::ports::Models as _;
+use posse::{Catalog, Definition};
+use posse_domain::budget::price_entry;
+use posse_domain::skill::Skill;
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::limit::MoneyLimit;
+use crate::output::note;
+use crate::settings::{Origin, Settings, Sourced};
+
+/// Most definitions and skills that a note names.
+const NAMED_MAX: usize = 3;
+
+/// The limit on money that a run in `dir` has. It needs the price of every model that is `sure` to be used, before
+/// anything is spent. One that only files say that the person does not trust stops nothing: where it cannot be held, it is
+/// said and left out.
+pub(crate) fn held(
+    settings: &Settings,
+    sure: &[String],
+    models: &Catalog,
+    context: &Context,
+    dir: &Path,
+) -> Result<Option<Sourced<MoneyLimit>>, CliError> {
+    let Some(limit) = limiting(settings) else { return Ok(None) };
+    let Some(name) = unpriced(sure, models)? else { return Ok(Some(limit)) };
+    let binding = match limit.origin {
+        Origin::File { .. } => limiting(&Settings::resolve_trusted(context, dir)?),
+        Origin::Variable(_) | Origin::Flag(_) => Some(limit.clone()),
+    };
+    if let Some(Sourced { origin, .. }) = binding {
+        let message = format!("{origin}: the price of `{name}` is unknown, so money cannot be limited");
+        let can_have_one =
+            settings.providers.providers(&context.environment.variables).split(name, false).is_ok();
+        let price = if can_have_one {
+            let entry = price_entry(name);
+            format!("set it in your own settings, in dollars for a million tokens: `{entry}`; or ")
+        } else {
+            String::new()
+        };
+        let hint = format!("{price}run without this limit: --max-usd none (--max-tokens limits tokens)");
+        return Err(CliError::usage(message).hint(hint));
+    }
+    let Sourced { origin, .. } = limit;
+    note(&format!(
+        "warning: {origin}: the price of `{name}` is unknown, so this limit on money is not held; you have not trusted \
+         the file, and --max-tokens limits tokens"
+    ));
+    Ok(None)
+}
+
+fn limiting(settings: &Settings) -> Option<Sourced<MoneyLimit>> {
+    settings.max_usd.clone().filter(|limit| limit.value.0.is_some())
+}
+
+/// The first model whose price is unknown.
+fn unpriced<'a>(names: &'a [String], models: &Catalog) -> Result<Option<&'a str>, CliError> {
+    for name in names {
+        let model = models.resolve(name).map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
+        if model.facts().price.is_none() {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// Says what agents of the run may come upon and will be refused, because the price of its model is unknown.
+pub(crate) fn tell_unpriced<'a>(
+    limit: &Origin,
+    definitions: impl Iterator<Item = &'a Definition>,
+    skills: &'a [Skill],
+    models: &Catalog,
+) {
+    let definitions = definitions.map(|own| (own.name.as_str(), own.model.as_deref()));
+    let forked = skills.iter().filter(|skill| skill.fork);
+    let skills = forked.map(|skill| (skill.name.as_str(), skill.model.as_deref()));
+    let is_unpriced = |model: &str| models.resolve(model).is_ok_and(|model| model.facts().price.is_none());
+    let unusable: Vec<String> = definitions
+        .chain(skills)
+        .filter_map(|(name, model)| Some((name, model.filter(|model| is_unpriced(model))?)))
+        .map(|(name, model)| format!("`{name}` ({model})"))
+        .collect();
+    if unusable.is_empty() {
+        return;
+    }
+    let named = unusable.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = match unusable.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    note(&format!(
+        "note: {limit}: the price of their model is unknown, so these cannot be used under a limit on money: {named}{more}"
+    ));
+}
