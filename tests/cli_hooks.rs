@@ -142,6 +142,37 @@ esac
 }
 
 #[test]
+fn a_hooks_question_is_answered_by_a_person_alone_and_with_what_the_hook_said() {
+    let text = r#"echo '{"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "is it Friday"}}'"#;
+    let home = home(&[bash("echo x")], "PreToolUse", &hook("Bash"), text);
+    let said = refused(&home.posse(&[&RUN[..4], &["--allow", "bash:echo x", "do it"]].concat()).exits(0));
+    assert!(said.contains("is it Friday") && said.contains("--on-ask escalate"), "{said}");
+    assert!(!said.contains("--allow"), "which does not help: {said}");
+
+    let mut going = home.start(&[&RUN[..4], &["--on-ask", "escalate", "--ask", "bash", "do it"]].concat());
+    let asked = going.until_event("", "agent.input_requested");
+    assert_eq!(asked["detail"]["reason"], "is it Friday", "{asked}");
+    let approved = home.posse(&["approve", &run_of(&asked)]).exits(0);
+    assert!(approved.stderr.contains("because of hook, which said: is it Friday"), "{}", approved.stderr);
+    let done = going.finish().exits(0);
+    assert_eq!(results(&done), [(true, "x\n[exit code 0]".to_owned())]);
+}
+
+#[test]
+fn an_edit_after_a_hook_that_formats_says_what_to_do() {
+    let edit = ("edit", json!({"path": "a.txt", "old_text": "TEXT", "new_text": "MORE"}));
+    let calls = [write("a.txt", "text\n"), edit.clone(), ("read", json!({"path": "a.txt"})), edit];
+    let text = "cat > /dev/null; tr a-z A-Z < a.txt > t && mv t a.txt";
+    let done = home(&calls, "PostToolUse", &hook("Write"), text).posse(&RUN).exits(0);
+    let results = results(&done);
+    assert!(
+        !results[1].0 && results[1].1.contains("a hook") && results[1].1.contains("Read it again"),
+        "{results:?}"
+    );
+    assert!(results[3].0, "{results:?}");
+}
+
+#[test]
 fn a_hook_that_breaks_down_is_passed_over_and_seen_once_in_a_run() {
     let calls = [bash("echo x"), bash("echo y")];
     for (moment, code) in [("PreToolUse", 3), ("PostToolUse", 127)] {

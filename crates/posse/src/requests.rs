@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use posse_domain::event::{Event, EventBody, InputRequested};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
-use posse_domain::permission::{Answer, Operation, Pattern};
+use posse_domain::permission::{Answer, LayerName, Operation, Pattern};
 use posse_engine::HistoryError;
 use posse_engine::ports::MailCommand;
 
@@ -33,6 +33,8 @@ pub struct Request {
     pub layer: Option<String>,
     /// Its rule, if it was a rule.
     pub rule: Option<String>,
+    /// What it said of this one call, if it did: a hook does.
+    pub reason: Option<String>,
     /// What an answer is bound to: the hash of tool, arguments and contract.
     pub approval: Hash,
     /// When it was asked, in milliseconds since 1970.
@@ -48,9 +50,10 @@ impl Request {
     /// Who asks and why, in words.
     pub fn why(&self) -> String {
         let layer = self.layer.as_deref().unwrap_or("the rules");
-        match &self.rule {
-            Some(rule) => format!("{layer}, by the rule `{rule}`"),
-            None => format!("{layer}, by default"),
+        match (&self.rule, &self.reason) {
+            (Some(rule), _) => format!("{layer}, by the rule `{rule}`"),
+            (None, Some(reason)) => format!("{layer}, which said: {reason}"),
+            (None, None) => format!("{layer}, by default"),
         }
     }
 
@@ -63,6 +66,7 @@ impl Request {
             arguments: e.arguments.to_shared().to_string(),
             layer: e.layer,
             rule: e.rule.map(|rule| rule.pattern.to_string()),
+            reason: e.reason,
             approval: e.approval,
             asked_at_ms: event.at_ms,
             always: None,
@@ -88,7 +92,9 @@ impl Posse {
                 matches!(&mail.command, MailCommand::Answer { agent, call_id, approval, .. }
                     if *agent == request.agent && *call_id == request.call_id && *approval == request.approval)
             });
-            let agent = agents.iter().find(|agent| agent.id == request.agent);
+            // What is kept is a word to the rules: a hook would ask again.
+            let by_hook = request.layer == Some(LayerName::Hook.to_string());
+            let agent = agents.iter().find(|agent| agent.id == request.agent && !by_hook);
             if let Some(authority) = agent.map(crate::AgentInfo::authority).transpose()? {
                 request.always =
                     authority.literal_that_lifts(&approvals, &Operation::parse(&request.operation));

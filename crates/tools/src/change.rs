@@ -113,7 +113,8 @@ fn trust(call: &CallContext, path: &RelPath, now: Option<&[u8]>) -> Result<Trust
         // It was removed since: what is made now replaces nothing.
         Some(_) if now.is_none() => Ok(Trust::Seen),
         Some(_) => Err(ToolFailure::failed(format!(
-            "`{path}` has changed since you read it. Nothing was written. Read it again before you change it."
+            "`{path}` has changed since you read or wrote it, by a command, a hook such as a formatter, or somebody else. \
+             Nothing was written. Read it again before you change it."
         ))),
     }
 }

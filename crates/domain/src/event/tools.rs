@@ -163,6 +163,9 @@ pub struct InputRequested {
     pub layer: Option<String>,
     /// Its rule, if it was a rule.
     pub rule: Option<Rule>,
+    /// What it said of this one call, if it did: a hook does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// What an answer must name: the hash of tool, arguments and contract.
     pub approval: Hash,
 }

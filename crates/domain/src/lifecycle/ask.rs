@@ -62,6 +62,7 @@ impl Run {
             arguments: question.arguments,
             layer: question.verdict.by().map(ToString::to_string),
             rule: question.verdict.rule().cloned(),
+            reason: question.verdict.said().map(str::to_owned),
             approval: question.approval,
         };
         Some((id.clone(), Box::new(requested).into()))

@@ -115,6 +115,14 @@ impl Verdict {
             _ => None,
         }
     }
+
+    /// What was said of this one call, if that decided.
+    pub fn said(&self) -> Option<&str> {
+        match &self.because {
+            Because::Layer(_, Source::Said(reason)) => Some(reason),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Verdict {

@@ -14,7 +14,7 @@ use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{OpenAgent, Question, RequestState};
 use posse_domain::message::ToolCall;
-use posse_domain::permission::{Answer, Decision, Operation, Verdict, approval_hash};
+use posse_domain::permission::{Answer, Decision, LayerName, Operation, Verdict, approval_hash};
 
 use super::Driver;
 use super::calls::brief;
@@ -46,7 +46,8 @@ impl Driver {
     ) -> Result<Admission, ToolFailure> {
         self.say_decided(id, &call.id, operation, verdict);
         if !self.run.may_ask(id, self.attended) {
-            return Err(self.nobody_to_ask(id, operation, verdict));
+            let by_hook = verdict.by() == Some(&LayerName::Hook);
+            return Err(self.nobody_to_ask(id, operation, verdict, by_hook));
         }
         let question = Question {
             call_id: &call.id,
@@ -78,7 +79,7 @@ impl Driver {
         }
         match (request.state, verdict.decision) {
             (RequestState::Denied { by: AnsweredBy::Host, .. }, _) => {
-                Err(self.nobody_to_ask(id, operation, verdict))
+                Err(self.nobody_to_ask(id, operation, verdict, request.by_hook))
             }
             (RequestState::Denied { by: AnsweredBy::Person, reason }, _) => {
                 let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -98,7 +99,7 @@ impl Driver {
             (RequestState::Open, _) => {
                 let reason = Some("there is nobody to ask".to_owned());
                 self.answer_as_host(id, &call.id, &approval, Answer::Deny { reason });
-                Err(self.nobody_to_ask(id, operation, verdict))
+                Err(self.nobody_to_ask(id, operation, verdict, request.by_hook))
             }
         }
     }
@@ -188,7 +189,13 @@ impl Driver {
     }
 
     /// Why an `ask` is a no, and what a person could have done about it.
-    fn nobody_to_ask(&self, id: &AgentId, operation: &Operation<'_>, verdict: &Verdict) -> ToolFailure {
+    fn nobody_to_ask(
+        &self,
+        id: &AgentId,
+        operation: &Operation<'_>,
+        verdict: &Verdict,
+        by_hook: bool,
+    ) -> ToolFailure {
         let why = if id.is_root() {
             "needs a person's permission and there is nobody to ask"
         } else {
@@ -196,8 +203,17 @@ impl Driver {
         };
         let approvals = &self.run.terms.approvals;
         let agent = self.run.open(id);
-        let literal = agent.and_then(|agent| agent.authority.literal_that_lifts(approvals, operation));
-        let hint = literal.map(|literal| format!("; a person allows it in advance with --allow '{literal}'"));
+        let lifting = || agent.and_then(|agent| agent.authority.literal_that_lifts(approvals, operation));
+        let hint = if by_hook {
+            // What is allowed in advance is a word to the rules, and a hook is asked all the same.
+            let attending = if id.is_root() { "at the terminal of the run, or " } else { "" };
+            Some(format!(
+                "; no rule answers a hook's question, a person does: {attending}with `posse approve` in a run with \
+                 --on-ask escalate"
+            ))
+        } else {
+            lifting().map(|literal| format!("; a person allows it in advance with --allow '{literal}'"))
+        };
         denied(format!("`{}` {why} ({verdict}){}", brief(operation), hint.unwrap_or_default()))
     }
 }

@@ -22,7 +22,12 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("edit", "old_text", "old_string"),
     ("edit", "new_text", "new_string"),
     ("bash", "timeout_ms", "timeout"),
+    ("skill", "name", "skill"),
+    ("skill", "arguments", "args"),
     ("delegate_to_agent", "task", "prompt"),
+    // It names a skill, whose sub-agent does the work; elsewhere that is the kind of the sub-agent, and a title.
+    ("delegate_to_agent", "skill_name", "subagent_type"),
+    ("delegate_to_agent", "skill_name", "description"),
 ];
 
 /// The JSON, ended by a newline: some scripts read a line.
@@ -164,11 +169,17 @@ mod tests {
     #[test]
     fn what_starts_a_sub_agent_is_told_as_elsewhere() {
         for (tool, name) in [("delegate_to_agent", "Task"), ("task", "Task"), ("skill", "Skill")] {
-            let call = HookedCall { spawns: true, ..call(tool, json!({"task": "go"}), None) };
+            let input = json!({"task": "go", "skill_name": "s", "name": "n", "arguments": "a b"});
+            let call = HookedCall { spawns: true, ..call(tool, input, None) };
             let told_of = told("k3f9ab2c", Moment::PreToolUse, Some(call), None);
             assert_eq!((&told_of["tool_name"], &told_of["posse_tool"]), (&json!(name), &json!(tool)));
             let prompt = (tool == "delegate_to_agent").then_some("go");
-            assert_eq!(told_of["tool_input"]["prompt"].as_str(), prompt);
+            let input = &told_of["tool_input"];
+            assert_eq!(input["prompt"].as_str(), prompt);
+            assert_eq!(input["subagent_type"].as_str(), prompt.and(Some("s")));
+            assert_eq!(input["description"].as_str(), prompt.and(Some("s")));
+            let (skill, args) = if tool == "skill" { (Some("n"), Some("a b")) } else { (None, None) };
+            assert_eq!((input["skill"].as_str(), input["args"].as_str()), (skill, args));
         }
     }
 

@@ -46,7 +46,7 @@ fn a_file_never_read_can_be_edited_if_the_text_matches() {
     // From then on it has been seen.
     bench.file("a.txt", "new, by others\n");
     let text = bench.fails("edit", edit("a.txt", "new", "newer"), Code::ToolError);
-    assert!(text.starts_with("`a.txt` has changed since you read it."), "{text}");
+    assert!(text.starts_with("`a.txt` has changed since you read or wrote it"), "{text}");
 }
 
 #[test]

@@ -41,7 +41,8 @@ fn a_file_changed_since_it_was_read_is_not_replaced() {
     bench.file("a.txt", "theirs");
     assert_eq!(
         bench.fails("write", json!({"path": "a.txt", "content": "ours"}), Code::ToolError),
-        "`a.txt` has changed since you read it. Nothing was written. Read it again before you change it."
+        "`a.txt` has changed since you read or wrote it, by a command, a hook such as a formatter, or somebody else. \
+         Nothing was written. Read it again before you change it."
     );
     fs::remove_file(bench.ws("a.txt")).unwrap();
     let done = bench.ok("write", json!({"path": "a.txt", "content": "ours"}));

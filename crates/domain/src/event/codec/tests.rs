@@ -400,6 +400,7 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             arguments: text.into(),
             layer: Some(text.to_owned()),
             rule: Some(rule()),
+            reason: Some(text.to_owned()),
             approval: Hash::of(b"q"),
         })
         .into(),
