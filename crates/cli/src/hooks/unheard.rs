@@ -26,7 +26,10 @@ pub(crate) fn unheard(settings: &Settings, context: &Context, definitions: &Defi
         let text = text.as_deref().unwrap_or_default().trim();
         let problems = if moment.is_about_calls() {
             let names = matcher.names().iter().filter_map(|name| is_no_tool(name, &tools));
-            names.map(never_of_it).chain(no_tool_fits(*moment, text, &matcher, &tools)).collect()
+            names
+                .map(|problem| never_of_it(&problem))
+                .chain(no_tool_fits(*moment, text, &matcher, &tools))
+                .collect()
         } else {
             no_definition_fits(text, &matcher, definitions)
         };
@@ -55,7 +58,7 @@ pub(crate) fn unheard_in(
     Ok(unheard(settings, context, &definitions))
 }
 
-fn never_of_it(problem: String) -> String {
+fn never_of_it(problem: &str) -> String {
     format!("{problem}, so the hook never hears of it")
 }
 
@@ -71,7 +74,7 @@ fn no_tool_fits(moment: Moment, text: &str, matcher: &Matcher, tools: &[&str]) -
     };
     let dead = if fits_none(matcher) { Some(text) } else { parts(text).into_iter().find(is_dead) };
     dead.map(|dead| {
-        let never = never_of_it(format!("the expression `{dead}` fits the name of no tool"));
+        let never = never_of_it(&format!("the expression `{dead}` fits the name of no tool"));
         format!("{never}{}", instead(Some(text)))
     })
 }
@@ -82,13 +85,13 @@ fn no_definition_fits(text: &str, matcher: &Matcher, definitions: &Definitions) 
         let fits_none = !definitions.names().any(|name| matcher.matches(name));
         let problem = || format!("the expression `{text}` fits the name of no definition");
         return fits_none
-            .then(|| format!("{}{}", never_of_it(problem()), instead(Some(text))))
+            .then(|| format!("{}{}", never_of_it(&problem()), instead(Some(text))))
             .into_iter()
             .collect();
     }
     let is_none = |name: &&String| !definitions.names().any(|known| known.eq_ignore_ascii_case(name));
     let problem = |name: &String| {
-        never_of_it(format!("there is no definition `{name}`{}", hint(nearest(name, definitions.names()))))
+        never_of_it(&format!("there is no definition `{name}`{}", hint(nearest(name, definitions.names()))))
     };
     matcher.names().iter().filter(is_none).map(problem).collect()
 }

@@ -16,18 +16,28 @@ const SECRET_SHOWN_CHARS: usize = 4;
 /// A longer name with digits in it is taken for a secret.
 const PLAIN_MAX_BYTES: usize = 15;
 
+/// How every wish for a number begins.
+const A_NUMBER: &str = "expected a whole number";
+
 /// The error of a settings file that could not be read.
 pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> CliError {
     let cause = innermost(error);
-    let problem = describe(cause);
     let at = cause.location().or_else(|| error.location());
+    let mut problem = describe(cause);
+    if problem.starts_with(A_NUMBER)
+        && let Some(found) = at.and_then(|at| scalar_at(text, at))
+    {
+        problem = format!("{problem}, found `{}`", shown(found));
+    }
     let place = at.map_or_else(String::new, |at| format!(":{}", at.line()));
     // The reader knows the name of an unknown key, but not which key has a wrong value.
     let names_itself = matches!(
         cause,
         Error::SerdeUnknownField { .. } | Error::SerdeMissingField { .. } | Error::DuplicateMappingKey { .. }
     );
-    let key = at.and_then(|at| key_before(text, at)).filter(|_| !names_itself);
+    // Only of a value of the wrong kind is it sure that the key above it is the one that is meant.
+    let above = problem.starts_with("expected ");
+    let key = at.and_then(|at| key_before(text, at, above)).filter(|_| !names_itself);
     let problem = key.map_or(problem.clone(), |key| format!("{}: {problem}", shown(key)));
     CliError::usage(format!("{}{place}: {problem}", path.display()))
         .hint("mend the settings file; nothing was done")
@@ -78,12 +88,33 @@ fn kind(expected: &str) -> Cow<'_, str> {
     }
 }
 
-/// The key whose value begins at this place, if it stands on the same line.
-fn key_before(text: &str, at: Location) -> Option<&str> {
+/// What stands before a place on its line, and what stands there.
+fn split_at(text: &str, at: Location) -> Option<(&str, &str)> {
     let line = text.lines().nth(usize::try_from(at.line().checked_sub(1)?).ok()?)?;
     let column = usize::try_from(at.column().checked_sub(1)?).ok()?;
-    let before = line.char_indices().nth(column).map_or(line, |(end, _)| &line[..end]);
-    let before = before.trim_end().strip_suffix(':')?.trim_end_matches(['"', '\'']);
+    Some(line.split_at(line.char_indices().nth(column).map_or(line.len(), |(end, _)| end)))
+}
+
+/// The plain value that begins at this place.
+fn scalar_at(text: &str, at: Location) -> Option<&str> {
+    let (_, value) = split_at(text, at)?;
+    let end = value.find([',', '}', ']', '#']).unwrap_or(value.len());
+    Some(value[..end].trim().trim_matches(['"', '\''])).filter(|value| !value.is_empty())
+}
+
+/// The key whose value begins at this place: on the same line, or, where `above` is looked at too, on the nearest one before
+/// it that is indented less.
+fn key_before(text: &str, at: Location, above: bool) -> Option<&str> {
+    let (before, _) = split_at(text, at)?;
+    let before = if above && before.trim().is_empty() {
+        let lines: Vec<&str> = text.lines().take(usize::try_from(at.line()).ok()?.checked_sub(1)?).collect();
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let is_above = |line: &&str| !line.trim().is_empty() && indent(line) < before.len();
+        lines.into_iter().rev().find(is_above)?
+    } else {
+        before
+    };
+    let before = before.trim_end_matches([' ', '[', '{']).strip_suffix(':')?.trim_end_matches(['"', '\'']);
     let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
     Some(&before[start..]).filter(|key| !key.is_empty())
 }

@@ -55,7 +55,17 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
         ),
         ("modell: x\n", "error: settings.yaml:1: unknown key `modell` (did you mean `model`?)"),
         ("agent:\n  max_depth: deep\n", "error: settings.yaml:2: max_depth: expected a whole number"),
+        (
+            "agent: {max_depth: yes, max_turns: 3}\n",
+            "error: settings.yaml:1: max_depth: expected a whole number of at least 0, found `yes`\n",
+        ),
+        (
+            "agent:\n  max_turns: many # or so\n",
+            "error: settings.yaml:2: max_turns: expected a whole number of at least 1, or `none`, found `many`\n",
+        ),
         ("agent: {max_turns: 0}\n", "error: settings.yaml:1: "),
+        ("rules: {bash: deny}\n", "error: settings.yaml:1: rules: expected a list"),
+        ("rules:\n\n  bash: deny\n", "error: settings.yaml:3: rules: expected a list"),
         ("model: x\nmodel: y\n", "error: settings.yaml:2: the key `model` is written twice"),
         ("rules:\n  - {pattern: bash, decision: maybe}\n", "error: settings.yaml:2: "),
         ("model: [\n", "error: settings.yaml:"),
@@ -88,6 +98,16 @@ fn a_variable_that_is_almost_a_setting_is_an_error_and_others_are_not() {
         ("POSSE_FOO", "1", "error: POSSE_FOO: there is no such setting\n"),
         ("POSSE_X__Y", "1", "error: POSSE_X__Y: there is no such setting"),
         ("POSSE_AGENT__MAX_DEPTH", "-1", "error: POSSE_AGENT__MAX_DEPTH: expected a whole number"),
+        (
+            "POSSE_MAX_DEPTH",
+            "1",
+            "error: POSSE_MAX_DEPTH: there is no such setting (did you mean `POSSE_AGENT__MAX_DEPTH`?)",
+        ),
+        (
+            "POSSE_PROVIDERS__LAB__KEY",
+            "k",
+            "error: POSSE_PROVIDERS__LAB__KEY: can only be set in the settings file",
+        ),
         ("POSSE_RULES", "[]", "error: POSSE_RULES: can only be set in the settings file"),
     ] {
         let error = variables(&[(name, value)]).expect_err(name);

@@ -28,7 +28,8 @@ pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, CliError>
             continue;
         }
         let key = rest.to_ascii_lowercase().replace(DOT, ".");
-        if keys::names().any(|known| known == key) {
+        // What belongs to a key that only a file can say is refused there.
+        if keys::names().any(|known| known == keys::family(&key)) {
             let set = settings.set(&key, value, name);
             set.map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
         } else {
@@ -42,7 +43,12 @@ pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, CliError>
 fn unknown(name: &str, rest: &str) -> CliError {
     let known: Vec<String> = keys::names().map(variable).chain(NO_SETTINGS.map(str::to_owned)).collect();
     let rests = known.iter().filter_map(|known| known.strip_prefix(SETTINGS_PREFIX));
+    // A key without the name of its section is one that was half written.
+    let whole = || {
+        keys::names().find(|key| key.split_once('.').is_some_and(|(_, last)| rest.eq_ignore_ascii_case(last)))
+    };
     let near = nearest(rest, rests).map(|near| format!("{SETTINGS_PREFIX}{near}"));
+    let near = whole().map(variable).or(near);
     CliError::usage(format!("{name}: there is no such setting{}", hint(near.as_deref())))
         .hint("`posse settings` lists those there are; unset the variable if it is not meant for Posse")
 }
