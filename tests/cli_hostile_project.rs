@@ -238,7 +238,7 @@ fn no_skill_of_a_project_is_a_way_to_what_git_ignores() {
         "script.yaml",
         &format!("- when: {{turn: 1}}\n  reply: {{tool_calls: [{calls}]}}\n- reply: {{text: done}}\n"),
     );
-    let run = ground.is_inert(&RUN, &[]).exits(0);
+    let run = ground.is_inert(&[&RUN[..], &["--allow", "skill"]].concat(), &[]).exits(0);
     assert!(run.stderr.contains(".claude/skills/helper/SKILL.md: it leads to a folder outside"), "{run:?}");
     let journal = home.posse(&["logs", "--json", &run_of(&run.result())]).exits(0).stdout;
     assert!(journal.contains("open notes"), "its own files are read: {journal}");

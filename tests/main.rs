@@ -3,6 +3,7 @@
 mod cli_asking;
 mod cli_bad_input;
 mod cli_bash;
+mod cli_called_skills;
 mod cli_cancel;
 mod cli_checks;
 mod cli_deliver;

@@ -80,6 +80,8 @@ pub(crate) struct Launch {
     agents_md: Option<String>,
     prompt: Option<String>,
     skill: Option<String>,
+    /// The skill that the root takes in, and what was written after its name.
+    taken_in: Option<(String, String)>,
     /// Folders of skills that commands may read.
     pub(crate) skill_folders: Vec<SkillFolder>,
     model: String,
@@ -171,7 +173,8 @@ impl Launch {
             skill_folders: folders_outside(&catalogue.skills, Path::new(&dir)),
             catalogue,
             agents_md,
-            prompt: called.as_ref().map(Called::prompt),
+            prompt: called.as_ref().and_then(Called::prompt),
+            taken_in: called.as_ref().and_then(Called::taken_in),
             skill: skill.filter(|skill| skill.fork).map(|skill| skill.name.clone()),
             model,
             dir,
@@ -220,6 +223,7 @@ impl Launch {
             agents_md: None,
             prompt: None,
             skill: None,
+            taken_in: None,
             skill_folders: Vec::new(),
             model,
             dir: dir.unwrap_or_default(),
@@ -302,6 +306,10 @@ impl Launch {
         };
         let run = match self.skill {
             Some(skill) => run.skill(skill),
+            None => run,
+        };
+        let run = match self.taken_in {
+            Some((skill, arguments)) => run.take_in(skill, arguments),
             None => run,
         };
         match self.max_depth {

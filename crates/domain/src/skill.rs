@@ -61,7 +61,7 @@ pub struct Skill {
     pub background: bool,
     /// What holds for the tools of its sub-agent where no rule matches: ask if nobody trusted its content.
     pub default: Decision,
-    /// The directory with its files; none if it is one file.
+    /// The directory with its files; none if it is one file, or if that directory is on somebody else's machine.
     pub dir: Option<String>,
     /// The project that those files are part of: what its git ignores is not read. None if they are the person's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,7 +109,7 @@ impl Skill {
 
     /// Where `read` finds its files.
     pub fn place(&self) -> String {
-        format!("skill://{}", self.name)
+        format!("{SKILL_FILES}{}", self.name)
     }
 
     /// The tools that it names, or else its definition's. Who names skills to delegate to can delegate.
@@ -142,9 +142,10 @@ impl Skill {
         self.shown_dir.clone().unwrap_or_else(|| self.place())
     }
 
-    /// What an agent is told of its files; empty if it has none.
+    /// What an agent is told of its files; empty if it has none. In a recorded run that came from somebody else the same is
+    /// told though there is nothing to open, so that its requests are the recorded ones.
     pub fn about_files(&self) -> String {
-        if self.dir.is_none() {
+        if self.dir.is_none() && self.shown_dir.is_none() {
             return String::new();
         }
         let read = format!(
@@ -167,6 +168,9 @@ pub const DELEGATE_TO_AGENT: &str = "delegate_to_agent";
 
 /// What stands in a skill's text for what it is called with.
 pub const ARGUMENTS: &str = "$ARGUMENTS";
+
+/// What the path of a skill's file begins with; the skill's name follows.
+pub const SKILL_FILES: &str = "skill://";
 
 /// The tool that takes a skill in.
 pub const SKILL_TOOL: &str = "skill";

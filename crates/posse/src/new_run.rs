@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_agent::definition::{Definitions, default_rules, with_default_asks};
+use posse_agent::definition::{Definitions, default_rules, taken_in, with_default_asks};
 use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
 use posse_domain::definition::Definition;
 use posse_domain::event::{GivenBaseUrl, UnownedWriters};
@@ -34,6 +34,7 @@ pub struct NewRun {
     session_id: Option<String>,
     prompt: Option<String>,
     skill: Option<String>,
+    taken_in: Option<TakenIn>,
     definitions: Vec<Definition>,
     catalogue: Catalogue,
     agents_md: Option<String>,
@@ -58,6 +59,13 @@ pub struct NewRun {
     attended: bool,
 }
 
+/// A skill that the root takes in, and what was written after its name.
+#[derive(Debug, Clone)]
+struct TakenIn {
+    skill: String,
+    arguments: String,
+}
+
 impl NewRun {
     /// A run for this request, with the built-in `coder` as its root.
     pub fn new(request: impl Into<String>) -> Self {
@@ -69,6 +77,7 @@ impl NewRun {
             session_id: None,
             prompt: None,
             skill: None,
+            taken_in: None,
             definitions: Vec::new(),
             catalogue: Catalogue::default(),
             agents_md: None,
@@ -144,6 +153,14 @@ impl NewRun {
     /// child, and its report is that child's summary.
     pub fn skill(mut self, name: impl Into<String>) -> Self {
         self.skill = Some(name.into());
+        self
+    }
+
+    /// Has the root take in a skill of the catalogue that is not forked, with what was written after its name: that text is
+    /// what it is told to do, and it can read the skill's files. If nobody trusts the skill, the root asks before each use
+    /// of a tool.
+    pub fn take_in(mut self, skill: impl Into<String>, arguments: impl Into<String>) -> Self {
+        self.taken_in = Some(TakenIn { skill: skill.into(), arguments: arguments.into() });
         self
     }
 
@@ -301,8 +318,9 @@ impl NewRun {
                 return Err(Error::invalid("agents", problem));
             }
         }
-        let Known { definitions, catalogue, root } =
-            known(self.definitions, self.catalogue, &self.definition, self.dir.as_deref())?;
+        let mut known = known(self.definitions, self.catalogue, &self.definition, self.dir.as_deref())?;
+        let text = self.taken_in.as_ref().and_then(|taken_in| known.take_in(taken_in));
+        let Known { definitions, catalogue, root } = known;
         // What the root skill says counts as if the run said it.
         let named =
             |skill: &&Skill| self.skill.as_ref().is_some_and(|name| skill.name.eq_ignore_ascii_case(name));
@@ -331,10 +349,11 @@ impl NewRun {
             on_ask: self.on_ask,
             base_url: self.base_url,
             attended: self.attended,
-            prompt: self.prompt,
+            prompt: text.or(self.prompt),
             skill: self.skill,
+            called_skill: self.taken_in.map(|taken_in| taken_in.skill),
             definitions,
-            catalogue,
+            catalogue: catalogue.into(),
             agents_md: self.agents_md,
             may_share_history: self.may_share_history,
             include_sub_agent_events: self.include_sub_agent_events,
@@ -346,8 +365,22 @@ impl NewRun {
 /// What a run knows: what was given to it and is built in, what was found, and its root among them.
 struct Known {
     definitions: Vec<Definition>,
-    catalogue: Arc<Catalogue>,
+    catalogue: Catalogue,
     root: Arc<Definition>,
+}
+
+impl Known {
+    /// What the root is told that takes this skill in; none if there is no such skill. Somebody's text that nobody trusts
+    /// is then what the root follows, so it asks before each use of a tool, as the sub-agent of such a skill would.
+    fn take_in(&mut self, TakenIn { skill, arguments }: &TakenIn) -> Option<String> {
+        let skill = self.catalogue.skills.iter().find(|known| known.name.eq_ignore_ascii_case(skill))?;
+        let own = self.definitions.iter_mut().chain(&mut self.catalogue.definitions);
+        for root in own.filter(|definition| definition.name == self.root.name) {
+            root.default = root.default.min(skill.default);
+        }
+        let reads = self.root.tools.iter().any(|tool| tool == "read");
+        Some(taken_in(skill, arguments, reads))
+    }
 }
 
 /// Of one name the given definition counts, then the found one, then the built-in one.
@@ -375,7 +408,7 @@ fn known(given: Vec<Definition>, found: Catalogue, root: &str, dir: Option<&str>
         definitions: found_definitions,
         skills: found.skills.into_iter().map(ours).collect(),
     };
-    Ok(Known { definitions, catalogue: Arc::new(catalogue), root })
+    Ok(Known { definitions, catalogue, root })
 }
 
 /// Where commands see a directory: the working directory is the workspace there.
@@ -385,55 +418,4 @@ fn shown(own: &str, dir: Option<&str>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use posse_agent::definition::{Reading, read_agent, read_skill};
-    use posse_domain::permission::{Decision, NETWORK, Operation, Rule};
-    use posse_domain::skill::SKILL_TOOL;
-
-    use super::*;
-
-    const TOOLS: [&str; 3] = ["read", "bash", "skill"];
-
-    fn reading(default: Decision) -> Reading<'static> {
-        Reading { file: "x", known_tools: &TOOLS, default, model: None }
-    }
-
-    fn decide(rules: &[Rule], tool: &str, specifier: Option<&str>) -> Option<Decision> {
-        let rules: Rules = rules.to_vec().into();
-        rules.last_match(&Operation::new(tool, specifier)).map(|rule| rule.decision)
-    }
-
-    #[test]
-    fn what_a_file_says_opens_no_network_and_asks_as_the_built_in_ones_do() {
-        let text = "---\nname: wide\ndescription: d\ntools: Bash\nrules: [{pattern: '*', decision: allow}]\n---\nGo.";
-        let wide =
-            read_agent(text.as_bytes(), "wide", &reading(Decision::Allow)).value.expect("a definition");
-        let plain = "---\nname: plain\ndescription: d\ntools: Bash\n---\nGo.";
-        let plain =
-            read_agent(plain.as_bytes(), "plain", &reading(Decision::Allow)).value.expect("a definition");
-        let found = Catalogue { definitions: vec![wide, plain], ..Catalogue::default() };
-        let Known { catalogue, .. } = known(Vec::new(), found, "coder", None).expect("known");
-        let wide = catalogue.definitions.iter().find(|found| found.name == "wide").expect("found");
-        assert_eq!(decide(&wide.rules, NETWORK, None), Some(Decision::Ask));
-        assert_eq!(decide(&catalogue.asks, "bash", Some("git push origin")), Some(Decision::Ask));
-        assert_eq!(decide(&catalogue.asks, "bash", Some("git status")), None);
-    }
-
-    #[test]
-    fn a_skill_that_nobody_trusts_is_asked_for_and_commands_are_told_where_its_files_are() {
-        let text = b"---\nname: notes\ndescription: d\n---\nSee x.md.";
-        let read =
-            |default, dir| read_skill(text, "notes", Some(dir), &reading(default)).value.expect("a skill");
-        let inside = read(Decision::Ask, "/p/.claude/skills/notes");
-        let found = Catalogue { skills: vec![inside], ..Catalogue::default() };
-        let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
-        assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("notes")), Some(Decision::Ask));
-        assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("other")), None);
-        assert_eq!(catalogue.skills[0].shown_dir.as_deref(), Some("/workspace/.claude/skills/notes"));
-        let own = read(Decision::Allow, "/home/ann/.claude/skills/notes");
-        let found = Catalogue { skills: vec![own], ..Catalogue::default() };
-        let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
-        assert_eq!(catalogue.unasked(), []);
-        assert_eq!(catalogue.skills[0].directory(), "/home/ann/.claude/skills/notes");
-    }
-}
+mod tests;

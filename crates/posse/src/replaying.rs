@@ -141,6 +141,7 @@ impl Recorded {
             session_id: started.session_id.clone(),
             prompt: Some(contract.step.description.clone()),
             skill: terms.skill.clone(),
+            called_skill: terms.called_skill.clone(),
             definitions: rights.definitions,
             catalogue: rights.catalogue.into(),
             agents_md: started.agents_md.as_ref().map(|text| text.to_shared().to_string()),

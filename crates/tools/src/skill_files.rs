@@ -11,8 +11,7 @@ use posse_host::files::RelPath;
 use crate::input::{Check, shorten};
 use crate::space::optional_path;
 
-/// What the path of a skill's file begins with; the skill's name follows.
-pub(crate) const OF_SKILL: &str = "skill://";
+pub(crate) use posse_domain::skill::SKILL_FILES as OF_SKILL;
 
 /// A path in the folder of a skill.
 pub(crate) struct OfSkill {

@@ -37,7 +37,7 @@ pub use front_matter::DEFINITION_MAX_BYTES;
 pub use listing::{LIST_MAX_BYTES, Listed, SkillTools, list, skills_section};
 pub use posse_domain::nearest::nearest;
 pub use reading::{Level, Loaded, Mention, ModelCheck, Reading, Role, UnusedModel, WARNINGS_MAX, Warning};
-pub use render::render;
+pub use render::{render, taken_in};
 pub use schema::{agent_schema, skill_schema, yaml_skill_schema};
 pub use skill_file::{read_skill, read_yaml_skill};
 pub use system_prompt::{first_message, handover, retry_note, system_prompt};

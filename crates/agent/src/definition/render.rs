@@ -16,7 +16,7 @@ const HEADING: &str = "## Arguments";
 ///
 /// - `$ARGUMENTS` is all of them, `$ARGUMENTS[0]` the first word, and `$1` to `$9` are the words; in a text with a `$0`
 ///   that one is the first. Words in quotes are one. Prices (`$5`, `$1.50`) stay, unless so many words were given.
-/// - `${CLAUDE_SKILL_DIR}` is where `read` finds the skill's files.
+/// - `${CLAUDE_SKILL_DIR}` is where commands find the skill's files, or else where `read` does.
 /// - What is filled in is not looked at again, so arguments with a `$` stay as they are.
 pub fn render(skill: &Skill, arguments: &str) -> String {
     let arguments = arguments.trim();
@@ -55,6 +55,12 @@ pub fn render(skill: &Skill, arguments: &str) -> String {
         return format!("{text}\n\n{HEADING}\n\n{arguments}");
     }
     rendered
+}
+
+/// What an agent reads that takes a skill in; `reads` says whether it can read files.
+pub fn taken_in(skill: &Skill, arguments: &str, reads: bool) -> String {
+    let files = if reads { skill.about_files() } else { String::new() };
+    format!("# Skill: {}\n\n{}{files}\n", skill.name, render(skill, arguments).trim())
 }
 
 /// What can be filled in.

@@ -1,6 +1,6 @@
 //! Skills that a person names: with `--skill`, or with `/NAME` at the beginning of a request.
 
-use posse_agent::definition::{nearest, render};
+use posse_agent::definition::nearest;
 use posse_domain::nearest::hint;
 use posse_domain::skill::Skill;
 
@@ -27,14 +27,17 @@ impl Called {
         format!("{MARK}{name}")
     }
 
-    /// What the agent that carries it out is told to do: the skill itself, or, if its instructions are the agent's own
-    /// already, what to do with them.
-    pub(crate) fn prompt(&self) -> String {
-        match (self.skill.fork, self.arguments.as_str()) {
-            (false, arguments) => render(&self.skill, arguments),
-            (true, "") => format!("Carry out the skill `{}`.", self.skill.name),
-            (true, arguments) => arguments.to_owned(),
-        }
+    /// What the sub-agent of a forked skill is told to do; its instructions are its own already.
+    pub(crate) fn prompt(&self) -> Option<String> {
+        self.skill.fork.then(|| match self.arguments.as_str() {
+            "" => format!("Carry out the skill `{}`.", self.skill.name),
+            arguments => arguments.to_owned(),
+        })
+    }
+
+    /// What the root takes in, if it is not forked: the skill's name, and what was written after it.
+    pub(crate) fn taken_in(&self) -> Option<(String, String)> {
+        (!self.skill.fork).then(|| (self.skill.name.clone(), self.arguments.clone()))
     }
 }
 

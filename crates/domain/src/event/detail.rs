@@ -45,6 +45,9 @@ pub struct RunTerms {
     /// The forked skill that is all the root does: no model is asked there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skill: Option<String>,
+    /// The skill that a person had the root take in: its files are the root's to read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_skill: Option<String>,
     /// Whether who follows a task hears the events of sub-agents below it too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub include_sub_agent_events: bool,

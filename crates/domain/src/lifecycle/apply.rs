@@ -440,6 +440,7 @@ fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at
         created_at_ms: at_ms,
         deadline,
         requests: BTreeMap::new(),
+        consented_skills: BTreeSet::new(),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::event::{Answered, AnsweredBy, Event, InputAnswered, InputRequested};
 use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::permission::{ANSWER_REASON_MAX_BYTES, Answer, LayerName, OnAsk, Operation, Verdict};
+use crate::skill::SKILL_TOOL;
 use crate::text::Text;
 
 /// What a person is asked.
@@ -170,9 +171,13 @@ impl Run {
 
     /// A call has its result; a question about it is of the past.
     pub(super) fn call_ended(&mut self, event: &Event, call_id: &str) -> Result<(), Illegal> {
-        if self.live(event)?.requests.remove(call_id).is_some() {
-            self.asks_no_more(event);
+        let agent = self.live(event)?;
+        let Some(request) = agent.requests.remove(call_id) else { return Ok(()) };
+        let operation = Operation::parse(&request.operation);
+        if request.state == RequestState::Allowed && operation.tool() == SKILL_TOOL {
+            agent.consented_skills.extend(operation.specifier().map(str::to_owned));
         }
+        self.asks_no_more(event);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Skills and the agents that carry them out: who may use which, and what the sub-agent of one is.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::spawn::{Refusal, clip};
@@ -10,7 +11,7 @@ use crate::definition::{Definition, Mode};
 use crate::event::EffectClass;
 use crate::id::AgentId;
 use crate::nearest::{hint, nearest, some_of};
-use crate::permission::ToolSet;
+use crate::permission::{Decision, Operation, ToolSet, Verdict};
 use crate::skill::{DEFAULT_SKILL_AGENT, Skill};
 pub use crate::skill::{DELEGATE_TO_AGENT, SKILL_TOOL};
 
@@ -91,6 +92,34 @@ impl Run {
         SkillRights::new(&agent.kind.definition, own.map(|own| &own.skill))
     }
 
+    /// The skill whose instructions an agent has from the start: it carries it out, or a person called it for the root.
+    pub fn skill_in_hand<'a>(&'a self, agent: &'a OpenAgent) -> Option<&'a str> {
+        let called = self.terms.called_skill.as_deref().filter(|_| agent.authority.agent().is_root());
+        let called = called.and_then(|name| self.skill(name)).map(|found| found.skill.name.as_str());
+        agent.contract.execution.skill.as_deref().or(called)
+    }
+
+    /// What a rule says of a skill that an agent would use, whichever tool it does that with: a rule about `skill:NAME`
+    /// is about the skill. None if no rule is about it, or if the agent has its instructions by a person's leave.
+    pub fn skill_ruling(&self, agent: &OpenAgent, name: &str) -> Option<Verdict> {
+        if self.skill_in_hand(agent) == Some(name) {
+            return None;
+        }
+        let ruling =
+            agent.authority.ruling(&self.terms.approvals, &Operation::new(SKILL_TOOL, Some(name)))?;
+        let asked = ruling.decision == Decision::Ask && agent.consented_skills.contains(name);
+        (!asked).then_some(ruling)
+    }
+
+    /// The names of the skills that a rule denies to an agent.
+    pub fn denied_skills<'a>(&'a self, agent: &OpenAgent) -> BTreeSet<&'a str> {
+        let denied = |name: &&str| {
+            let ruling = self.skill_ruling(agent, name);
+            ruling.is_some_and(|ruling| ruling.decision == Decision::Deny)
+        };
+        self.all_skills().map(|skill| skill.name.as_str()).filter(denied).collect()
+    }
+
     /// Every skill of the run, by name.
     pub fn all_skills(&self) -> impl Iterator<Item = &Skill> + Clone {
         self.skills.values().map(|kind| &kind.skill)
@@ -102,7 +131,9 @@ impl Run {
             return Ok(&found.skill);
         }
         let rights = self.skill_rights(agent);
+        let denied = self.denied_skills(agent);
         let usable = self.all_skills().filter(|skill| rights.may_use(skill)).map(|skill| skill.name.as_str());
+        let usable = usable.filter(|name| !denied.contains(name));
         let meant = hint(nearest(name, usable.clone()));
         let known = match some_of(usable) {
             names if names.is_empty() => "there are none here".to_owned(),

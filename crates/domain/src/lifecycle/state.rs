@@ -199,6 +199,8 @@ pub struct OpenAgent {
     pub deadline: Deadline,
     /// What it asked a person about its calls under way, by call; gone with a call's result.
     pub requests: BTreeMap<String, Request>,
+    /// The skills that a person let it use when a rule asked.
+    pub consented_skills: BTreeSet<String>,
 }
 
 /// A wait for the provider of an agent's model.

@@ -117,6 +117,11 @@ impl Authority {
         }
     }
 
+    /// What a rule says of an operation, whether or not the agent has the tool for it; none where only defaults speak.
+    pub fn ruling(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Verdict> {
+        Some(decide(&self.layers(), approvals, operation)).filter(|verdict| verdict.rule().is_some())
+    }
+
     /// Explains what [`decide`](Self::decide) says.
     pub fn explain(&self, approvals: &Approvals, operation: &Operation<'_>) -> Explanation {
         let mut explanation = explain(&self.layers(), approvals, operation);

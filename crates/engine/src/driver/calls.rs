@@ -8,7 +8,7 @@ use std::time::Duration;
 use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, PermissionDecided, ToolIntended};
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::DELEGATE_TO_AGENT;
+use posse_domain::lifecycle::{DELEGATE_TO_AGENT, SKILL_TOOL};
 use posse_domain::message::ToolCall;
 use posse_domain::ownership;
 use posse_domain::permission::{Because, Decision, Doubt, Operation, Verdict};
@@ -20,7 +20,7 @@ use super::asking::{Admission, consented};
 use super::effects::Effect;
 use super::place::Place;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
-use super::skills::TASK;
+use super::skills::{TASK, skill_of};
 use crate::ports::{CallContext, EffectTool, Handler, Prepared, ToolFailure, WORKSPACE_SHOWN_AT};
 
 /// Longest part of an operation that an answer repeats.
@@ -135,8 +135,18 @@ impl Driver {
         }
         let specifier = (tool.specifier)(&call.input);
         let class = tool.class;
-        let operation = Operation::new(tool.name, specifier.as_deref());
-        let verdict = agent.authority.decide(&self.run.terms.approvals, &operation);
+        let mut operation = Operation::new(tool.name, specifier.as_deref());
+        let mut verdict = agent.authority.decide(&self.run.terms.approvals, &operation);
+        // A rule about a skill binds every way to it.
+        let skill = skill_of(tool.name, specifier.as_deref(), &call.input);
+        if let Some(name) = &skill
+            && let Some(ruling) = self.run.skill_ruling(agent, name)
+            && ruling.decision != Decision::Allow
+            && ruling.decision <= verdict.decision
+        {
+            operation = Operation::new(SKILL_TOOL, Some(name));
+            verdict = ruling;
+        }
         let verdict = match hooks {
             Some(hooks) => verdict.meet(hooks),
             None => verdict,

@@ -7,7 +7,7 @@ use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::{EffectClass, Preamble};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::SKILL_TOOL;
+use posse_domain::lifecycle::{DELEGATE_TO_AGENT, SKILL_TOOL};
 use posse_domain::permission::Decision;
 
 use super::Driver;
@@ -81,7 +81,7 @@ impl Driver {
         Ok((system, hash, tools))
     }
 
-    /// The tools an agent is offered. One list for all agents of a definition with the same tools.
+    /// The tools an agent is offered. One list for all agents of a definition with the same tools and skills.
     pub(super) fn tools_of(&mut self, id: &AgentId) -> Arc<ToolList> {
         let Some(agent) = self.run.open(id) else { return Arc::default() };
         let grant = agent.authority.grant();
@@ -94,13 +94,20 @@ impl Driver {
             let tool = self.rt.tools.get(name);
             tool.is_some_and(|tool| spawns || tool.class != EffectClass::Delegate)
         });
-        let skill = agent.contract.execution.skill.as_deref().unwrap_or_default();
-        let key = format!("{}\0{skill}\0{spawns}\0{}", agent.kind.definition.name, names.join("\0"));
+        let skill = self.run.skill_in_hand(agent).unwrap_or_default();
+        let denied = self.run.denied_skills(agent);
+        let denied_text = denied.iter().copied().collect::<Vec<_>>().join(",");
+        let key =
+            format!("{}\0{skill}\0{spawns}\0{denied_text}\0{}", agent.kind.definition.name, names.join("\0"));
         if let Some(list) = self.tool_lists.get(&key) {
             return list.clone();
         }
-        let skills = skills::known(&self.run, agent, spawns);
-        names.retain(|name| *name != SKILL_TOOL || skills.any_to_load);
+        let skills = skills::known(&self.run, agent, spawns, &denied);
+        names.retain(|name| match *name {
+            SKILL_TOOL => skills.any_to_load,
+            DELEGATE_TO_AGENT => skills.any_to_delegate,
+            _ => true,
+        });
         let spawnable = if spawns { self.spawnable(id) } else { Vec::new() };
         let describe =
             |name: &&str| self.rt.tools.get(name).map(|tool| Arc::new((tool.describe)(&spawnable)));

@@ -1,10 +1,10 @@
 //! Skills: taken in by whoever asks, carried out by a sub-agent, or all that a run does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use posse_agent::definition::{SkillTools, render, skills_section};
+use posse_agent::definition::{SkillTools, skills_section, taken_in};
 use posse_domain::code::Code;
 use posse_domain::event::Sender;
 use posse_domain::id::AgentId;
@@ -12,8 +12,8 @@ use posse_domain::lifecycle::{
     DELEGATE_TO_AGENT, FailKind, Failure, OpenAgent, Refusal, Run, SKILL_TOOL, SpawnRequest,
 };
 use posse_domain::message::ToolCall;
-use posse_domain::permission::{Decision, Operation};
-use posse_domain::skill::Skill;
+use posse_domain::skill::{SKILL_FILES, Skill};
+use serde_json::Value;
 
 use super::Driver;
 use super::delegate::{Ended, refused};
@@ -23,6 +23,10 @@ use crate::skill_report::{delegated, parts};
 
 /// What a forked skill is told to do where nothing is said.
 const NO_ARGUMENTS: &str = "Carry out the skill.";
+
+/// The tools that show files of skills.
+const READ: &str = "read";
+const LIST: &str = "list";
 
 /// The tool that starts sub-agents, and nothing else.
 pub(super) const TASK: &str = "task";
@@ -36,10 +40,12 @@ pub(super) struct KnownSkills {
     pub(super) dirs: Arc<SkillDirs>,
     /// Whether there is one that they can ask for with `skill`.
     pub(super) any_to_load: bool,
+    /// Whether there is one that they can give work to with `delegate_to_agent`.
+    pub(super) any_to_delegate: bool,
 }
 
-/// What an agent is told of skills; `spawns` says whether it can have a child.
-pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool) -> KnownSkills {
+/// What an agent is told of skills; `spawns` says whether it can have a child, `denied` which a rule denies it.
+pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool, denied: &BTreeSet<&str>) -> KnownSkills {
     let grant = agent.authority.grant();
     if run.skills.is_empty() {
         return KnownSkills::default();
@@ -47,11 +53,13 @@ pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool) -> KnownSkills {
     let tools =
         SkillTools { loads: grant.covers(SKILL_TOOL), delegates: spawns && grant.covers(DELEGATE_TO_AGENT) };
     let rights = run.skill_rights(agent);
+    let open = || run.all_skills().filter(|skill| !denied.contains(skill.name.as_str()));
     let loads = |skill: &Skill| tools.loads && rights.may_load(skill) && (spawns || !skill.fork);
-    let told =
-        run.all_skills().filter(|skill| loads(skill) || tools.delegates && rights.may_delegate_to(skill));
-    let own = agent.contract.execution.skill.as_deref();
-    let readable = run.all_skills().filter(|skill| loads(skill) || own == Some(skill.name.as_str()));
+    let delegates = |skill: &Skill| tools.delegates && rights.may_delegate_to(skill);
+    let told = open().filter(|skill| loads(skill) || delegates(skill));
+    // Whoever has a skill's instructions has its files, whether or not it could have asked for them.
+    let own = run.skill_in_hand(agent);
+    let readable = open().filter(|skill| loads(skill) || own == Some(skill.name.as_str()));
     let dirs = readable.filter_map(|skill| {
         let project = skill.project.as_ref().map(PathBuf::from);
         Some((skill.name.clone(), SkillDir { path: PathBuf::from(skill.dir.as_ref()?), project }))
@@ -59,7 +67,8 @@ pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool) -> KnownSkills {
     KnownSkills {
         section: skills_section(told, tools),
         dirs: Arc::new(dirs.collect::<BTreeMap<_, _>>()),
-        any_to_load: run.all_skills().any(loads),
+        any_to_load: open().any(loads),
+        any_to_delegate: open().any(delegates),
     }
 }
 
@@ -73,8 +82,9 @@ impl Driver {
                 self.spawn(id, call, &request);
             }
             Ok(skill) => {
-                let reads = self.run.open(id).is_some_and(|agent| agent.authority.grant().covers("read"));
-                let text = inline(skill, arguments, reads);
+                let reads = self.run.open(id).is_some_and(|agent| agent.authority.grant().covers(READ));
+                // From the run's state: no file is read, and it is the same after a crash whatever became of the file.
+                let text = taken_in(skill, arguments, reads);
                 self.answer(id, &call.id, &call.name, Ok(ToolOutput::text(text)));
             }
         }
@@ -120,8 +130,8 @@ impl Driver {
             return;
         }
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
-        let decided = self.allowed_run_skill().and_then(|()| self.run.spawn_run_skill(&class_of));
-        match decided {
+        // A person asked for the skill, so no right of the root is needed.
+        match self.run.spawn_run_skill(&class_of) {
             Ok((child, body)) => {
                 self.emit(child.clone(), body);
                 if self.seat_child(&child) {
@@ -142,21 +152,6 @@ impl Driver {
                 self.end_attempt(&root, Failure { kind, code, reason, report: None });
             }
         }
-    }
-
-    /// A person asked for the skill, so no right of the root is needed; a rule that denies it still binds.
-    fn allowed_run_skill(&self) -> Result<(), Refusal> {
-        let (Some(name), Some(root)) = (&self.run.terms.skill, self.run.open(&self.run.id.root())) else {
-            return Ok(());
-        };
-        let name = self.run.skill(name).map_or(name, |found| &found.skill.name);
-        let operation = Operation::new(SKILL_TOOL, Some(name));
-        let verdict = root.authority.decide(&self.run.terms.approvals, &operation);
-        if verdict.decision == Decision::Deny && verdict.rule().is_some() {
-            let reason = format!("`{operation}` is not allowed ({verdict})");
-            return Err(Refusal { code: Code::PermissionDenied, reason });
-        }
-        Ok(())
     }
 
     /// The child that was all a run did has ended: what became of it is the root's report.
@@ -210,6 +205,18 @@ pub(super) fn message_of(child: &AgentId, ended: &Ended) -> String {
     }
 }
 
+/// The skill that a call is about whose own operation does not say so.
+pub(super) fn skill_of(tool: &str, specifier: Option<&str>, input: &Value) -> Option<String> {
+    match tool {
+        DELEGATE_TO_AGENT => specifier.map(str::to_owned),
+        READ | LIST => {
+            let file = input.get("path")?.as_str()?.strip_prefix(SKILL_FILES)?;
+            Some(file.split('/').next().unwrap_or(file).to_ascii_lowercase())
+        }
+        _ => None,
+    }
+}
+
 /// The request for the sub-agent of a forked skill.
 fn forked(skill: &Skill, arguments: &str) -> SpawnRequest {
     let arguments = arguments.trim();
@@ -220,11 +227,4 @@ fn forked(skill: &Skill, arguments: &str) -> SpawnRequest {
         background: Some(skill.background),
         ..SpawnRequest::default()
     }
-}
-
-/// What an agent reads that takes a skill in. It comes from the run's state: no file is read, and it is the same after a
-/// crash whatever became of the file.
-fn inline(skill: &Skill, arguments: &str, reads: bool) -> String {
-    let files = if reads { skill.about_files() } else { String::new() };
-    format!("# Skill: {}\n\n{}{files}\n", skill.name, render(skill, arguments).trim())
 }

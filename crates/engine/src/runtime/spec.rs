@@ -11,9 +11,9 @@ use posse_domain::contract::{
 use posse_domain::definition::Definition;
 use posse_domain::event::{BaseSnapshot, CatalogueText, GivenBaseUrl, RunStarted, RunTerms, UnownedWriters};
 use posse_domain::id::RunId;
-use posse_domain::lifecycle::{SkillRights, TASK_PROMPT_MAX_BYTES};
+use posse_domain::lifecycle::{SKILL_TOOL, SkillRights, TASK_PROMPT_MAX_BYTES};
 use posse_domain::nearest::{hint, nearest};
-use posse_domain::permission::{Approvals, Grant, OnAsk, ProjectRules, Rules, ToolSet};
+use posse_domain::permission::{Approvals, Decision, Grant, OnAsk, Operation, ProjectRules, Rules, ToolSet};
 use posse_domain::plan::Plan;
 use posse_domain::skill::Catalogue;
 use posse_domain::text::first_line;
@@ -43,6 +43,8 @@ pub struct RunSpec {
     pub prompt: Option<String>,
     /// The forked skill that is all the root does: no model is asked there. One of the catalogue.
     pub skill: Option<String>,
+    /// The skill that a person had the root take in: `prompt` is its text. One of the catalogue.
+    pub called_skill: Option<String>,
     /// The definitions the run can use: built in, or given to this run.
     pub definitions: Vec<Definition>,
     /// The definitions and skills that were found on the machine. None has the name of one of `definitions`.
@@ -138,23 +140,30 @@ impl Runtime {
             return invalid("agent", format!("`{}` lists a tool whose name is none", definition.name));
         };
         let tools = SkillRights::new(definition, None).tools(&tools, &spec.catalogue.skills.iter());
-        check_skill(spec)?;
+        check_skill(spec, definition)?;
         Ok(RootTerms { definition: definition.clone(), tools })
     }
 }
 
-/// A run that is one skill needs one that is there, and is nothing else.
-fn check_skill(spec: &RunSpec) -> Result<(), RuntimeError> {
-    let Some(name) = &spec.skill else { return Ok(()) };
+/// A run of a skill needs one that is there and that no rule denies, and is nothing else.
+fn check_skill(spec: &RunSpec, root: &Definition) -> Result<(), RuntimeError> {
+    let Some(name) = spec.skill.as_ref().or(spec.called_skill.as_ref()) else { return Ok(()) };
     let invalid = |problem| Err(RuntimeError::Invalid { field: "skill", problem });
     if spec.plan.is_some() {
         return invalid("a run carries out a plan or a skill, not both".to_owned());
     }
     let names = || spec.catalogue.skills.iter().map(|skill| skill.name.as_str());
-    if names().any(|known| known.eq_ignore_ascii_case(name)) {
-        return Ok(());
+    let Some(name) = names().find(|known| known.eq_ignore_ascii_case(name)) else {
+        return invalid(format!("there is no skill `{name}`{}", hint(nearest(name, names()))));
+    };
+    let own: Rules = root.rules.clone().into();
+    let operation = Operation::new(SKILL_TOOL, Some(name));
+    let layers = [&spec.operator_rules, &spec.run_rules, &own].into_iter().chain(spec.project_rules.iter());
+    let mut said = layers.filter_map(|rules| rules.last_match(&operation));
+    match said.find(|rule| rule.decision == Decision::Deny) {
+        Some(rule) => invalid(format!("`{name}` is denied by the rule `{}`", rule.pattern)),
+        None => Ok(()),
     }
-    invalid(format!("there is no skill `{name}`{}", hint(nearest(name, names()))))
 }
 
 /// The first event of a run.
@@ -242,6 +251,7 @@ pub(super) fn started(
             base_url: spec.base_url.clone(),
             project_rules: spec.project_rules.clone(),
             skill: spec.skill.clone(),
+            called_skill: spec.called_skill.clone(),
             include_sub_agent_events: spec.include_sub_agent_events,
         },
         definitions: spec.definitions.clone(),

@@ -93,9 +93,11 @@ async fn a_run_of_a_skill_beyond_the_depth_is_refused_with_that_code() {
 async fn a_rule_that_denies_a_skill_binds_a_run_of_it_too() {
     let world = World::new(|_| text("never"));
     let rule = Rule { pattern: "skill:deep".parse().expect("pattern"), decision: Decision::Deny };
-    let ended = world.run(RunSpec { operator_rules: vec![rule].into(), ..one(&world, "deep") }).await;
-    assert!(ended.text().starts_with("PERMISSION_DENIED: `skill:deep` is not allowed"), "{}", ended.text());
-    assert_eq!(ended.run.agent_count(), 1);
+    let denied = RunSpec { operator_rules: vec![rule].into(), ..one(&world, "deep") };
+    let process = world.process();
+    for spec in [denied.clone(), RunSpec { skill: None, called_skill: Some("Deep".to_owned()), ..denied }] {
+        assert!(is_error(&process.runtime.start(spec).await, "skill"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

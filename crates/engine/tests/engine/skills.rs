@@ -375,6 +375,7 @@ async fn a_rule_about_a_skill_has_its_say() {
             vec![
                 delegate("deep", "Go."),
                 delegate("Other", "Go."),
+                delegate("third", "Go."),
                 ScriptedCall::new("skill", json!({"name": "deep"})),
             ]
         },
@@ -385,12 +386,30 @@ async fn a_rule_about_a_skill_has_its_say() {
         pattern: pattern.parse().expect("pattern"),
         decision,
     });
-    let spec = spec(&world, [skill("deep"), skill("other")]);
+    let spec = spec(&world, [skill("deep"), skill("other"), skill("third")]);
     let ended = world.run(RunSpec { run_rules: rules.into_iter().collect(), ..spec }).await;
     let results = ended.results("0");
     let oks: Vec<bool> = results.iter().map(|(_, ok, _)| *ok).collect();
     assert_eq!(oks.iter().filter(|ok| **ok).count(), 1, "{results:?}");
     assert!(results.iter().filter(|(_, ok, _)| !ok).all(|(_, _, text)| text.contains("PERMISSION_DENIED")));
+    let system = &world.asked_by("0")[0].system;
+    assert!(system.contains("- `third`") && !system.contains("- `deep`"), "no model is told of it: {system}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_rules_deny_every_skill_there_is_no_tool_for_them() {
+    let world = World::new(|_| text("done"));
+    let rule = posse_domain::permission::Rule {
+        pattern: "skill".parse().expect("pattern"),
+        decision: Decision::Deny,
+    };
+    let inline = Skill { fork: false, ..skill("inline") };
+    let spec = spec(&world, [skill("deep"), inline]);
+    world.run(RunSpec { run_rules: vec![rule].into(), ..spec }).await;
+    let asked = &world.asked_by("0")[0];
+    assert!(!asked.system.contains("does deep") && !asked.system.contains("does inline"), "{}", asked.system);
+    let offered: Vec<&str> = asked.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert!(!offered.contains(&"skill") && !offered.contains(&"delegate_to_agent"), "{offered:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -295,6 +295,7 @@ impl World {
             attended: false,
             agents_md: None,
             catalogue: Arc::default(),
+            called_skill: None,
             include_sub_agent_events: false,
             may_share_history: false,
             project_rules: ProjectRules::default(),

@@ -50,7 +50,7 @@ impl Rights {
         let mut catalogue = found(started)?;
         if is_bundle {
             definitions.iter_mut().chain(&mut catalogue.definitions).for_each(Definition::close_network);
-            // The directories were somebody else's.
+            // The directories were somebody else's: where they were is told as it was, and nothing there is read.
             catalogue.skills.iter_mut().for_each(|skill| skill.dir = None);
         }
         Ok(Self { definitions, catalogue, run_rules, approvals })

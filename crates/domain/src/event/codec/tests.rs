@@ -141,6 +141,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             approvals: std::iter::once(rule().pattern).collect(),
             unowned_writers: UnownedWriters::Parallel,
             base_url: Some(GivenBaseUrl { provider: text.to_owned(), url: text.to_owned() }),
+            called_skill: None,
             include_sub_agent_events: false,
             project_rules: ProjectRules::default(),
             skill: None,

@@ -146,6 +146,7 @@ pub(super) fn started(definitions: Vec<Definition>, max_depth: u32, budget: Budg
             approvals: crate::permission::Approvals::none(),
             unowned_writers: crate::event::UnownedWriters::Queue,
             base_url: None,
+            called_skill: None,
             include_sub_agent_events: false,
             project_rules: ProjectRules::default(),
             skill: None,

@@ -1,0 +1,48 @@
+use posse_agent::definition::{Reading, read_agent, read_skill};
+use posse_domain::permission::{Decision, NETWORK, Operation, Rule};
+use posse_domain::skill::SKILL_TOOL;
+
+use super::*;
+
+const TOOLS: [&str; 3] = ["read", "bash", "skill"];
+
+fn reading(default: Decision) -> Reading<'static> {
+    Reading { file: "x", known_tools: &TOOLS, default, model: None }
+}
+
+fn decide(rules: &[Rule], tool: &str, specifier: Option<&str>) -> Option<Decision> {
+    let rules: Rules = rules.to_vec().into();
+    rules.last_match(&Operation::new(tool, specifier)).map(|rule| rule.decision)
+}
+
+#[test]
+fn what_a_file_says_opens_no_network_and_asks_as_the_built_in_ones_do() {
+    let text =
+        "---\nname: wide\ndescription: d\ntools: Bash\nrules: [{pattern: '*', decision: allow}]\n---\nGo.";
+    let wide = read_agent(text.as_bytes(), "wide", &reading(Decision::Allow)).value.expect("a definition");
+    let plain = "---\nname: plain\ndescription: d\ntools: Bash\n---\nGo.";
+    let plain = read_agent(plain.as_bytes(), "plain", &reading(Decision::Allow)).value.expect("a definition");
+    let found = Catalogue { definitions: vec![wide, plain], ..Catalogue::default() };
+    let Known { catalogue, .. } = known(Vec::new(), found, "coder", None).expect("known");
+    let wide = catalogue.definitions.iter().find(|found| found.name == "wide").expect("found");
+    assert_eq!(decide(&wide.rules, NETWORK, None), Some(Decision::Ask));
+    assert_eq!(decide(&catalogue.asks, "bash", Some("git push origin")), Some(Decision::Ask));
+    assert_eq!(decide(&catalogue.asks, "bash", Some("git status")), None);
+}
+
+#[test]
+fn a_skill_that_nobody_trusts_is_asked_for_and_commands_are_told_where_its_files_are() {
+    let text = b"---\nname: notes\ndescription: d\n---\nSee x.md.";
+    let read = |default, dir| read_skill(text, "notes", Some(dir), &reading(default)).value.expect("a skill");
+    let inside = read(Decision::Ask, "/p/.claude/skills/notes");
+    let found = Catalogue { skills: vec![inside], ..Catalogue::default() };
+    let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
+    assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("notes")), Some(Decision::Ask));
+    assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("other")), None);
+    assert_eq!(catalogue.skills[0].shown_dir.as_deref(), Some("/workspace/.claude/skills/notes"));
+    let own = read(Decision::Allow, "/home/ann/.claude/skills/notes");
+    let found = Catalogue { skills: vec![own], ..Catalogue::default() };
+    let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
+    assert_eq!(catalogue.unasked(), []);
+    assert_eq!(catalogue.skills[0].directory(), "/home/ann/.claude/skills/notes");
+}
