@@ -12,6 +12,7 @@ mod cli_detach;
 mod cli_doctor;
 mod cli_found_agents;
 mod cli_found_skills;
+mod cli_found_told;
 mod cli_found_views;
 mod cli_gc;
 mod cli_help;

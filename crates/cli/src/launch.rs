@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use posse::discovery::Holds;
 use posse::ports::Models as _;
 use posse::{
     Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
@@ -135,7 +136,10 @@ impl Launch {
             note(&line);
         }
         let root = definition.as_deref().unwrap_or(DEFAULT_ROOT);
-        let root = known.find(root).map_err(|unknown| CliError::usage(format!("--agent: {unknown}")))?;
+        let root = known.find(root).map_err(|unknown| {
+            let problem = found.why_unusable(root, Holds::Agents).unwrap_or_else(|| unknown.to_string());
+            CliError::usage(format!("--agent: {problem}"))
+        })?;
         let skill = called.as_ref().map(|called| &called.skill);
         let catalogue = found.catalogue(&known, &definitions, root, skill);
         if !catalogue.is_empty() || Found::concerns(root) {

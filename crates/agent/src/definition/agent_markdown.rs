@@ -243,7 +243,7 @@ fn plan_mode(field: Option<Field>, list: &mut ToolList, notes: &mut Notes<'_>) {
         }
         _ => {
             let problem = format!("permissionMode: {} is not known; it is ignored", quoted(&mode));
-            notes.problem(line, problem, "write `plan`, or leave it out");
+            notes.widening(line, problem, "write `plan`, or leave it out");
         }
     }
 }

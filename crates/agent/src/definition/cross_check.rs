@@ -14,6 +14,9 @@ use super::tool_list::EVERY;
 /// Longest circle of skills that is looked for.
 const CYCLE_MAX: usize = 64;
 
+/// What to do with a name that should not stand there.
+pub(super) const REMOVE: &str = "remove it there";
+
 /// What a checked file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -130,7 +133,19 @@ impl<'a> Cycles<'_, 'a> {
 }
 
 fn warning(one: &Checked<'_>, line: Option<u64>, problem: String, fix: &str) -> Warning {
-    Warning { level: Level::Problem, file: one.file.to_owned(), line, problem, fix: Some(fix.to_owned()) }
+    Warning {
+        level: Level::Problem,
+        file: one.file.to_owned(),
+        line,
+        problem,
+        fix: Some(fix.to_owned()),
+        widens: false,
+    }
+}
+
+/// What is said of one that gives its own name.
+pub(super) fn lists_itself(key: &str, word: &str, name: &str) -> String {
+    format!("{key}: the {word} `{name}` lists itself")
 }
 
 /// Every name there is, with what it is the name of.
@@ -161,17 +176,13 @@ impl Names<'_> {
             return means_nothing.then(|| (problem(), "name each of them"));
         }
         if *name == one.name && wants_skill == one.kind.is_skill() {
-            return Some((
-                format!("{key}: the {} `{name}` lists itself", one.kind.word()),
-                "remove it there",
-            ));
+            return Some((lists_itself(key, one.kind.word(), name), REMOVE));
         }
         let found = self.find(name, wants_skill).or_else(|| self.find(known_as(name)?, wants_skill));
         match (found, role) {
-            (Some(Kind::Primary), Role::Spawns) => Some((
-                format!("{key}: `{name}` is a primary definition, which is never a child"),
-                "remove it there",
-            )),
+            (Some(Kind::Primary), Role::Spawns) => {
+                Some((format!("{key}: `{name}` is a primary definition, which is never a child"), REMOVE))
+            }
             (Some(_), _) => None,
             (None, _) => Some(self.nowhere(key, name, wants_skill)),
         }

@@ -11,6 +11,10 @@ const WHOLE_MAX: u64 = 1_000_000;
 /// Longest limit of time, in milliseconds: a week.
 const DURATION_MAX_MS: u64 = 7 * 24 * 3_600_000;
 
+/// Keys that take something away: a slip in one of them leaves more than was meant.
+const NARROWING: [&str; 6] =
+    ["tools", "disallowedTools", "permission", "permissionMode", "rules", "allowed-tools"];
+
 /// What a file of one kind may say.
 #[derive(Debug)]
 pub(super) struct Format {
@@ -94,6 +98,12 @@ impl Fields {
         taken.next()
     }
 
+    /// The key that was probably written for this one, and its line.
+    pub(super) fn near(&self, key: &str) -> Option<(&str, u64)> {
+        let near = nearest(key, self.0.iter().map(|field| field.key.as_str()))?;
+        self.0.iter().find(|field| field.key == near).map(|field| (near, field.line))
+    }
+
     /// Says which of the fields that nobody took mean nothing here.
     pub(super) fn finish(self, format: &Format, notes: &mut Notes<'_>) {
         for Field { key, line, node } in self.0 {
@@ -108,6 +118,9 @@ impl Fields {
             let problem = format!("unknown key {}{}; it is ignored", quoted(&key), hint(near));
             // Collections have keys of their own, which mean nothing here; only a slip is a mistake.
             match near {
+                Some(near) if NARROWING.contains(&near) => {
+                    notes.widening(line, problem, "correct or remove it; until then it narrows nothing");
+                }
                 Some(_) => notes.problem(line, problem, "correct or remove it"),
                 None => notes.note(line, problem, ""),
             }

@@ -24,17 +24,22 @@ impl<'a> Notes<'a> {
 
     /// Something is wrong; an empty `fix` is none.
     pub(super) fn problem(&mut self, line: impl Into<Option<u64>>, problem: impl Into<String>, fix: &str) {
-        self.add(Level::Problem, line.into(), problem.into(), fix);
+        self.add(Level::Problem, line.into(), problem.into(), fix, false);
+    }
+
+    /// Something is wrong, and because of it more is allowed than was meant.
+    pub(super) fn widening(&mut self, line: u64, problem: impl Into<String>, fix: &str) {
+        self.add(Level::Problem, Some(line), problem.into(), fix, true);
     }
 
     /// Something is worth knowing; an empty `fix` is none.
     pub(super) fn note(&mut self, line: impl Into<Option<u64>>, problem: impl Into<String>, fix: &str) {
-        self.add(Level::Note, line.into(), problem.into(), fix);
+        self.add(Level::Note, line.into(), problem.into(), fix, false);
     }
 
-    fn add(&mut self, level: Level, line: Option<u64>, problem: String, fix: &str) {
+    fn add(&mut self, level: Level, line: Option<u64>, problem: String, fix: &str, widens: bool) {
         let fix = (!fix.is_empty()).then(|| fix.to_owned());
-        let warning = Warning { level, file: self.file.to_owned(), line, problem, fix };
+        let warning = Warning { level, file: self.file.to_owned(), line, problem, fix, widens };
         // The last place is for why a file cannot be used, which comes last.
         if self.warnings.len() == WARNINGS_MAX {
             self.warnings.pop();

@@ -29,6 +29,8 @@ pub struct Warning {
     pub problem: String,
     /// What to do about it.
     pub fix: Option<String>,
+    /// Whether more is allowed because of it than its writer meant.
+    pub widens: bool,
 }
 
 /// `file:line: problem (fix)`.

@@ -151,11 +151,17 @@ fn yaml_skill(bytes: &[u8], stem: &str, reading: &Reading<'_>, notes: &mut Notes
     let name = name(fields.take("name"), stem, SKILL_NAME_MAX, notes)?;
     let prompt = fields.take("system_prompt").and_then(|field| field.text(notes)).unwrap_or_default();
     if prompt.trim().is_empty() {
-        notes.problem(
-            None,
-            "there is no `system_prompt`",
-            "write `system_prompt: |` and the text indented below",
-        );
+        let fix = "write `system_prompt: |` and the text indented below";
+        match fields.near("system_prompt") {
+            Some((key, line)) => {
+                let problem = format!(
+                    "there is no `system_prompt`, but {} (did you mean `system_prompt`?)",
+                    quoted(key)
+                );
+                notes.problem(line, problem, fix);
+            }
+            None => notes.problem(None, "there is no `system_prompt`", fix),
+        }
         return None;
     }
     let skill = Skill {

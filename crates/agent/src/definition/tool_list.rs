@@ -170,6 +170,11 @@ pub(super) fn disallow(field: &Field, list: &mut ToolList, reading: &Reading<'_>
         if name.starts_with("mcp__") || name.contains('*') {
             continue;
         }
+        if tool(&name, reading.known_tools) == ToolName::Unknown {
+            let fix = "correct or remove it; until then it takes nothing away";
+            notes.widening(line, unknown(&name, reading.known_tools), fix);
+            continue;
+        }
         let Some(tool) = resolve(&name, line, reading, notes) else { continue };
         let Some(specifier) = specifier else {
             list.tools.retain(|listed| listed != tool);

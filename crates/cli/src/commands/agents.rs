@@ -1,14 +1,12 @@
 //! `posse agents`: which definitions there are, what one says, and whether all are well written.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use posse::Definitions;
 use posse::discovery::Holds;
-use posse::{Decision, Definition, Definitions};
-use posse_agent::definition::UnusedModel;
-use posse_domain::definition::Mode;
 use serde_json::json;
 
+use super::shown::{self, About};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -90,83 +88,38 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let found = load(&args.listing, context)?;
     let known = Definitions::builtin_and(found.and_given(&[]));
     let definition = known.find(&args.name).map_err(|unknown| {
-        CliError::usage(unknown.to_string()).hint("`posse agents` lists them, and where they are from")
+        let problem = found.why_unusable(&args.name, Holds::Agents).unwrap_or_else(|| unknown.to_string());
+        CliError::usage(problem).hint("`posse agents` lists them, and where they are from")
     })?;
     let entry = found.agents.iter().find(|entry| entry.counts() && entry.value.name == definition.name);
+    let mut definition = shown::as_in_runs(definition, entry.is_some());
+    shown::only_its_rules(&mut definition);
     let origin = entry.map_or(Origin::BuiltIn, |entry| found.origin(entry.place));
-    let trusted = entry.is_none_or(|entry| entry.trusted);
-    let unused = entry.and_then(|entry| entry.unused_model.as_ref());
+    let agents_md = found::agents_md_file(args.listing.dir.as_ref(), context)?;
     let mut output = Output::new();
     if args.listing.json {
         output.json(&json!({
             "version": 1,
-            "definition": &**definition,
+            "definition": definition,
             "origin": origin,
             "path": entry.map(|entry| &entry.path),
-            "trusted": trusted,
-            "unused_model": unused.map(|unused| &unused.name),
+            "trusted": entry.is_none_or(|entry| entry.trusted),
+            "unused_model": entry.and_then(|entry| Some(&entry.unused_model.as_ref()?.name)),
+            "warnings": entry.map(|entry| found::warnings(&entry.warnings)).unwrap_or_default(),
+            "agents_md": agents_md,
         }))?;
         return Ok(Exit::DONE);
     }
     let place = entry.map(|entry| format!(" {}", found.shown.path(&entry.path))).unwrap_or_default();
-    let text = described(definition, &format!("{}{place}", origin.words()), trusted, unused);
-    output.paragraph(&format!("{text}\n{}", definition.prompt.trim_end()))?;
+    let from = format!("{}{place}", origin.words());
+    let built_in = About { from: &from, trusted: true, unused: None, warnings: &[] };
+    let about = entry.map_or(built_in, |entry| About::entry(entry, &from));
+    let mut lines = shown::described(&definition, &about);
+    lines.push(shown::used_as(&definition));
+    let agents_md = agents_md.map(|file| found.shown.path(&file));
+    lines.push(shown::in_a_run(&definition, agents_md.as_deref()));
+    lines.extend(about.last());
+    output.paragraph(&format!("{}\n{}", shown::text(&lines), definition.prompt.trim_end()))?;
     output.flush()?;
     Ok(Exit::DONE)
-}
-
-/// Names in one line.
-pub(crate) fn names(names: &[String]) -> String {
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-}
-
-/// The model, and the one that the file names if that is another.
-fn model_line(model: Option<&str>, unused: Option<&UnusedModel>) -> String {
-    let model = model.unwrap_or("the parent's, at the root the run's");
-    let unused = unused.map(|unused| format!("; its file names {}, {}", unused.name, unused.why));
-    format!("{model}{}", unused.unwrap_or_default())
-}
-
-/// All but the prompt, one thing on a line.
-pub(crate) fn described(
-    definition: &Definition,
-    from: &str,
-    trusted: bool,
-    unused: Option<&UnusedModel>,
-) -> String {
-    let Definition { name, display_name, description, model, rules, mode, .. } = definition;
-    let named = if display_name == name { name.clone() } else { format!("{name} ({display_name})") };
-    let number =
-        |value: Option<u32>, none: &str| value.map_or_else(|| none.to_owned(), |value| value.to_string());
-    let mut lines = vec![
-        ("name", named),
-        ("from", from.to_owned()),
-        ("description", description.split_whitespace().collect::<Vec<_>>().join(" ")),
-        ("tools", names(&definition.tools)),
-        ("spawns", definition.spawns.as_deref().map_or_else(|| "none".to_owned(), names)),
-        ("model", model_line(model.as_deref(), unused)),
-        ("turns", number(definition.max_turns, "the run's")),
-        ("at once", number(definition.parallel, "as many as the run allows")),
-        ("used as", if *mode == Mode::Primary { "root only" } else { "root or child" }.to_owned()),
-    ];
-    if found::reaches_skills(&definition.tools) {
-        lines.push(("skills", definition.skills.as_deref().map_or_else(|| "all".to_owned(), names)));
-    }
-    lines.extend(definition.temperature.map(|value| ("temperature", value.to_string())));
-    lines.extend(definition.top_p.map(|value| ("top_p", value.to_string())));
-    lines.extend(definition.background.then(|| ("background", "yes".to_owned())));
-    lines.extend(definition.may_share_history.then(|| ("history", "may be shared with children".to_owned())));
-    if definition.default != Decision::Allow {
-        lines.push(("permissions", "asks for everything".to_owned()));
-    }
-    lines.extend((!trusted).then(|| ("trust", "not trusted yet: `posse trust`".to_owned())));
-    let mut text = String::new();
-    for (key, value) in lines {
-        // A text cannot fail to be written to.
-        let _ = writeln!(text, "{:14}{value}", format!("{key}:"));
-    }
-    for rule in rules {
-        let _ = writeln!(text, "{:14}{} {}", "rule:", rule.decision, rule.pattern);
-    }
-    text
 }

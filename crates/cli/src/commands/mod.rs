@@ -25,6 +25,7 @@ pub(crate) mod salvage;
 pub(crate) mod send;
 pub(crate) mod settings;
 pub(crate) mod show;
+pub(crate) mod shown;
 pub(crate) mod skills;
 pub(crate) mod stats;
 pub(crate) mod trace;

@@ -1,19 +1,18 @@
 //! `posse skills`: which skills there are, what one says, and whether all are well written.
 
-use std::fmt::Write;
-
-use posse::Definitions;
 use posse::discovery::Holds;
+use posse::{Definition, Definitions};
 use posse_agent::definition::nearest;
 use posse_domain::nearest::hint;
 use posse_domain::skill::{DEFAULT_SKILL_AGENT, Skill};
 use serde_json::json;
 
-use super::agents::{ListArgs, ShowArgs, ValidateArgs, described, load, names};
+use super::agents::{ListArgs, ShowArgs, ValidateArgs, load};
+use super::shown::{self, About, Line, names, one_line};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{Entry, Found, List, validate};
+use crate::found::{self, Found, List, validate};
 use crate::output::Output;
 use crate::term;
 
@@ -55,73 +54,90 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let Some(entry) = entry else {
         let names = found.usable_skills().map(|skill| skill.name.as_str());
         let name = term::line(&args.name);
-        return Err(CliError::usage(format!("there is no skill `{name}`{}", hint(nearest(&wanted, names))))
-            .hint("`posse skills` lists them, and where they are from"));
+        let problem = found
+            .why_unusable(&wanted, Holds::Skills)
+            .unwrap_or_else(|| format!("there is no skill `{name}`{}", hint(nearest(&wanted, names))));
+        return Err(CliError::usage(problem).hint("`posse skills` lists them, and where they are from"));
     };
     let (skill, origin) = (&entry.value, found.origin(entry.place));
+    let agents_md = found::agents_md_file(args.listing.dir.as_ref(), context)?;
+    let kind = kind(skill, &found);
     let mut output = Output::new();
     if args.listing.json {
         output.json(&json!({
             "version": 1, "skill": skill, "origin": origin, "path": entry.path, "trusted": entry.trusted,
             "unused_model": entry.unused_model.as_ref().map(|unused| &unused.name),
+            "warnings": found::warnings(&entry.warnings), "definition": kind, "agents_md": agents_md,
         }))?;
         return Ok(Exit::DONE);
     }
     let from = format!("{} {}", origin.words(), found.shown.path(&entry.path));
-    let text = if skill.fork { forked(entry, &found, &from) } else { inline(skill, &from, entry.trusted) };
+    let about = About::entry(entry, &from);
+    let agents_md = agents_md.map(|file| found.shown.path(&file));
+    let text = match &kind {
+        Some(kind) => forked(skill, kind, &about, agents_md.as_deref()),
+        None => inline(skill, &about),
+    };
     output.paragraph(&text)?;
     output.flush()?;
     Ok(Exit::DONE)
 }
 
-/// A skill that makes a sub-agent: what that would be.
-fn forked(entry: &Entry<Skill>, found: &Found, from: &str) -> String {
-    let (skill, trusted) = (&entry.value, entry.trusted);
+/// What the sub-agent of a forked skill is in a run; none if there is none.
+fn kind(skill: &Skill, found: &Found) -> Option<Definition> {
     let known = Definitions::builtin_and(found.and_given(&[]));
-    let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT);
-    let Some(base) = known.get(agent) else {
-        return format!(
-            "{}\nIts agent `{agent}` does not exist, so it cannot be used.",
-            inline(skill, from, trusted)
-        );
+    let base = known.get(skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT)).filter(|_| skill.fork)?;
+    let is_found = found.definitions().any(|definition| definition.name == base.name);
+    let mut kind = skill.definition(&shown::as_in_runs(base, is_found));
+    shown::only_its_rules(&mut kind);
+    Some(kind)
+}
+
+/// A skill that makes a sub-agent: what that would be.
+fn forked(skill: &Skill, kind: &Definition, about: &About<'_>, agents_md: Option<&str>) -> String {
+    let named = Definition {
+        name: skill.name.clone(),
+        display_name: skill.name.clone(),
+        description: skill.description.clone(),
+        ..kind.clone()
     };
-    let mut kind = skill.definition(base);
-    let prompt = std::mem::take(&mut kind.prompt);
-    kind.name.clone_from(&skill.name);
-    kind.display_name.clone_from(&skill.name);
-    kind.description.clone_from(&skill.description);
-    let mut text = described(&kind, from, trusted, entry.unused_model.as_ref());
+    let mut lines = shown::described(&named, about);
+    lines.extend(shown::rules("and rules", &skill.rules));
     let delegates = skill.sub_agents.as_deref().map_or_else(|| "every skill it may use".to_owned(), names);
-    let lines = [
-        Some(("context", format!("a sub-agent of its own, as `{}`", base.name))),
+    let more = [
+        Some(("context", format!("a sub-agent of its own, as `{}`", kind.name))),
         Some(("delegates to", delegates)),
         skill.max_depth.map(|depth| ("max depth", depth.to_string())),
         skill.max_retries_per_tool.map(|retries| ("retries", format!("{retries} for each tool"))),
         skill.turn_timeout_ms.map(|ms| ("turn timeout", format!("{ms} ms"))),
         Some(who_may(skill)),
+        Some(shown::in_a_run(kind, agents_md)),
     ];
-    add(&mut text, &lines);
-    format!("{text}\n{}", prompt.trim_end())
+    lines.extend(more.into_iter().flatten());
+    lines.extend(about.last());
+    format!("{}\n{}", shown::text(&lines), kind.prompt.trim_end())
 }
 
-/// A skill that enters the conversation of whoever uses it.
-fn inline(skill: &Skill, from: &str, trusted: bool) -> String {
-    let mut text = String::new();
+/// A skill that enters the conversation of whoever uses it, or cannot be carried out.
+fn inline(skill: &Skill, about: &About<'_>) -> String {
+    let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT);
+    let context = if skill.fork {
+        format!("its agent `{agent}` does not exist, so it cannot be used")
+    } else {
+        "the conversation of whoever uses it".to_owned()
+    };
+    let idle = if skill.tools.is_some() { "; `allowed-tools` counts with `context: fork` only" } else { "" };
     let lines = [
         Some(("name", skill.name.clone())),
-        Some(("from", from.to_owned())),
-        Some(("description", skill.description.split_whitespace().collect::<Vec<_>>().join(" "))),
-        Some(("context", "the conversation of whoever uses it".to_owned())),
-        skill.tools.as_deref().map(|tools| ("tools", names(tools))),
+        Some(("from", about.from.to_owned())),
+        Some(("description", one_line(&skill.description))),
+        Some(("context", context)),
+        (!skill.fork).then(|| ("tools", format!("those of whoever uses it{idle}"))),
         skill.dir.clone().map(|dir| ("files", dir)),
         Some(who_may(skill)),
-        (!trusted).then(|| ("trust", "not trusted yet: `posse trust`".to_owned())),
     ];
-    add(&mut text, &lines);
-    for rule in &skill.rules {
-        let _ = writeln!(text, "{:14}{} {}", "rule:", rule.decision, rule.pattern);
-    }
-    format!("{text}\n{}", skill.instructions.trim_end())
+    let lines: Vec<Line> = lines.into_iter().flatten().chain(about.last()).collect();
+    format!("{}\n{}", shown::text(&lines), skill.instructions.trim_end())
 }
 
 fn who_may(skill: &Skill) -> (&'static str, String) {
@@ -134,11 +150,4 @@ fn who_may(skill: &Skill) -> (&'static str, String) {
         (false, false) => "people only, with `posse run --skill`".to_owned(),
     };
     ("used by", who)
-}
-
-fn add(text: &mut String, lines: &[Option<(&'static str, String)>]) {
-    for (key, value) in lines.iter().flatten() {
-        // A text cannot fail to be written to.
-        let _ = writeln!(text, "{:14}{value}", format!("{key}:"));
-    }
 }

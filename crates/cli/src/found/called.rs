@@ -1,5 +1,6 @@
 //! Skills that a person names: with `--skill`, or with `/NAME` at the beginning of a request.
 
+use posse::discovery::Holds;
 use posse_agent::definition::nearest;
 use posse_domain::nearest::hint;
 use posse_domain::skill::Skill;
@@ -56,7 +57,10 @@ pub(crate) fn named_skill(found: &Found, name: &str) -> Result<Skill, CliError> 
         return Ok(skill.clone());
     }
     let near = nearest(&wanted, counting().map(|skill| skill.name.as_str()));
-    Err(CliError::usage(format!("--skill: there is no skill `{}`{}", term::line(name), hint(near)))
+    let problem = found
+        .why_unusable(&wanted, Holds::Skills)
+        .unwrap_or_else(|| format!("there is no skill `{}`{}", term::line(name), hint(near)));
+    Err(CliError::usage(format!("--skill: {problem}"))
         .hint("`posse skills` lists what there is, and where from"))
 }
 

@@ -78,6 +78,11 @@ impl<T: Listed> List<'_, T> {
             let files = plural(wrong as u64, "file");
             note(&format!("{files} cannot be used; `posse {} validate` says why", self.what));
         }
+        let odd = self.entries.iter().filter(|entry| entry.counts() && entry.has_problem()).count();
+        if odd > 0 {
+            let files = plural(odd as u64, "file");
+            note(&format!("{files} with mistakes; `posse {} validate` lists them", self.what));
+        }
         if self.entries.iter().any(|entry| !entry.trusted) {
             note("what is not trusted may use nothing without asking; `posse trust` shows and trusts it");
         }
@@ -131,7 +136,11 @@ impl<T: Listed> List<'_, T> {
     fn remark(&self, entry: &Entry<T>) -> Option<String> {
         match &entry.standing {
             Standing::Shadowed(by) => Some(self.shadowed_by(&self.entries[*by])),
-            Standing::WaitsForTrust => Some("waits for trust: another has its name".to_owned()),
+            Standing::WaitsForTrust(Some(of)) => {
+                let other = self.found.shown.path(&self.entries[*of].path);
+                Some(format!("waits for trust: {other} has its name"))
+            }
+            Standing::WaitsForTrust(None) => Some("waits for trust: a built-in one has its name".to_owned()),
             Standing::Counts => (!entry.trusted).then(|| "not trusted".to_owned()),
         }
     }
@@ -144,12 +153,12 @@ impl<T: Listed> List<'_, T> {
         let found = self.entries.iter().map(|entry| {
             let by = match &entry.standing {
                 Standing::Shadowed(by) => Some(self.entries[*by].path.display().to_string()),
-                Standing::Counts | Standing::WaitsForTrust => None,
+                Standing::Counts | Standing::WaitsForTrust(_) => None,
             };
             let standing = match &entry.standing {
                 Standing::Counts => "used",
                 Standing::Shadowed(_) => "shadowed",
-                Standing::WaitsForTrust => "waits_for_trust",
+                Standing::WaitsForTrust(_) => "waits_for_trust",
             };
             json!({
                 "name": entry.value.name(),
@@ -159,7 +168,7 @@ impl<T: Listed> List<'_, T> {
                 "standing": standing,
                 "shadowed_by": by,
                 "trusted": entry.trusted,
-                "warnings": entry.warnings.iter().map(warning).collect::<Vec<_>>(),
+                "warnings": warnings(&entry.warnings),
             })
         });
         let built_in = self.built_in.iter().map(|built_in| {
@@ -183,6 +192,11 @@ impl<T: Listed> List<'_, T> {
             "unusable": unusable.collect::<Vec<_>>(),
         })
     }
+}
+
+/// Warnings as machines read them.
+pub(crate) fn warnings(all: &[Warning]) -> Vec<Value> {
+    all.iter().map(warning).collect()
 }
 
 /// A warning as machines read it.

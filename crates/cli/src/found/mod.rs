@@ -24,7 +24,7 @@ use posse_domain::definition::Mode;
 use posse_domain::skill::Skill;
 
 pub(crate) use called::{Called, named_skill};
-pub(crate) use list::List;
+pub(crate) use list::{List, warnings};
 pub(crate) use places::{FoundPlace, Origin, Shown};
 pub(crate) use ranks::Standing;
 pub(crate) use reached::{SkillFolder, folders_outside, reaches_skills};
@@ -37,6 +37,7 @@ use crate::error::CliError;
 use crate::launch::working_dir;
 use crate::output::note;
 use crate::places::{AGENTS_MD, FILE_MAX_BYTES, project_dirs};
+use crate::term;
 
 /// A definition or a skill that was found.
 #[derive(Debug)]
@@ -63,6 +64,11 @@ impl<T> Entry<T> {
     pub(crate) fn counts(&self) -> bool {
         self.standing == Standing::Counts
     }
+
+    /// Whether something is wrong with its file.
+    pub(crate) fn has_problem(&self) -> bool {
+        self.warnings.iter().any(|warning| warning.level == Level::Problem)
+    }
 }
 
 /// A file that cannot be used.
@@ -80,6 +86,14 @@ impl Unusable {
     /// Whether something is wrong with it; one that its writer switched off is as it should be.
     pub(crate) fn is_wrong(&self) -> bool {
         self.warnings.iter().any(|warning| warning.level == Level::Problem)
+    }
+
+    /// The name that it would have if it gave itself none.
+    fn name(&self) -> Option<&str> {
+        let path = Path::new(&self.file);
+        let stem = path.file_stem()?;
+        let is_folder = self.is_skill && stem.eq_ignore_ascii_case("skill");
+        if is_folder { path.parent()?.file_name()?.to_str() } else { stem.to_str() }
     }
 }
 
@@ -183,6 +197,15 @@ impl Found {
         paths.map(|path| (self.shown.path(path), path))
     }
 
+    /// Why there is nothing of this name although there is a file for it.
+    pub(crate) fn why_unusable(&self, name: &str, holds: discovery::Holds) -> Option<String> {
+        let is_skill = holds == discovery::Holds::Skills;
+        let mut all = self.unusable.iter().filter(|unusable| unusable.is_skill == is_skill);
+        let of_name = all.find(|one| one.name().is_some_and(|own| own.eq_ignore_ascii_case(name)))?;
+        let why = of_name.warnings.iter().max_by_key(|warning| warning.level)?;
+        Some(term::line(&format!("`{name}` cannot be used: {why}")))
+    }
+
     /// Where a file or definition is from.
     pub(crate) fn origin(&self, place: usize) -> Origin {
         self.places[place].origin
@@ -195,12 +218,24 @@ fn kind(definition: &Definition) -> Kind {
 
 /// The project's instructions for agents that are nearest to `dir`; a file that cannot be used is told.
 pub(crate) fn agents_md(dir: Option<&PathBuf>, context: &Context) -> Result<Option<String>, CliError> {
+    Ok(nearest_agents_md(dir, context)?.map(|found| found.text))
+}
+
+/// Their file.
+pub(crate) fn agents_md_file(dir: Option<&PathBuf>, context: &Context) -> Result<Option<PathBuf>, CliError> {
+    Ok(nearest_agents_md(dir, context)?.map(|found| found.path))
+}
+
+fn nearest_agents_md(
+    dir: Option<&PathBuf>,
+    context: &Context,
+) -> Result<Option<discovery::Instructions>, CliError> {
     let dir = PathBuf::from(working_dir(dir.cloned(), &context.environment.cwd)?);
     let home = context.environment.home.as_deref();
     let dirs = project_dirs(&dir, home);
     let root = dirs.last().unwrap_or(&dir);
     Ok(match discovery::nearest_file(&dir, root, AGENTS_MD, FILE_MAX_BYTES) {
-        Ok(found) => found.map(|found| found.text).filter(|text| !text.trim().is_empty()),
+        Ok(found) => found.filter(|found| !found.text.trim().is_empty()),
         Err(passed) => {
             note(&format!("note: {}: {}", Shown::new(&dir, home).path(&passed.path), passed.why));
             None

@@ -1,6 +1,9 @@
 //! What a run tells of what was found: what cannot be used, and what waits for trust. Everything else is told by
 //! `posse agents validate` and `posse skills validate`.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
 use posse::Definition;
 use posse::discovery::Why;
 use posse_agent::definition::{Level, UnusedModel, Warning};
@@ -15,6 +18,8 @@ use crate::text::plural;
 const UNUSABLE_SHOWN: usize = 3;
 /// Most models that cannot be used and are told one by one.
 const MODELS_SHOWN: usize = 3;
+/// Most mistakes that allow more than was meant and are told one by one.
+const WIDENING_SHOWN: usize = 3;
 /// Most names in one note.
 const NAMES_SHOWN: usize = 5;
 
@@ -22,7 +27,7 @@ const NAMES_SHOWN: usize = 5;
 pub(super) fn passed_over(file: &str, why: &Why) -> Warning {
     // Nothing is lost with it, and it would be told again and again.
     let level = if *why == Why::LeadsNowhere { Level::Note } else { Level::Problem };
-    Warning { level, file: file.to_owned(), line: None, problem: why.to_string(), fix: None }
+    Warning { level, file: file.to_owned(), line: None, problem: why.to_string(), fix: None, widens: false }
 }
 
 impl Found {
@@ -38,6 +43,7 @@ impl Found {
         for warning in of_root.chain(skill.iter().flat_map(|entry| &entry.warnings)) {
             note(&format!("note: {warning}"));
         }
+        self.tell_mistakes(root.map(|entry| &entry.path), skill.map(|entry| &entry.path), reached);
         let wrong: Vec<&Unusable> = self.unusable.iter().filter(|unusable| unusable.is_wrong()).collect();
         for first in wrong.iter().take(UNUSABLE_SHOWN).filter_map(|unusable| unusable.warnings.first()) {
             note(&format!("note: {first}"));
@@ -65,6 +71,38 @@ impl Found {
                     "note: {skills} of this project left out: a run has at most {UNTRUSTED_MAX} that nobody trusted"
                 ));
             }
+        }
+    }
+
+    /// Of files that were not named only what allows more than was meant is told, and how many have other mistakes.
+    fn tell_mistakes(&self, root: Option<&PathBuf>, skill: Option<&PathBuf>, reached: &Catalogue) {
+        let agents: BTreeSet<&str> = reached.definitions.iter().map(|one| one.name.as_str()).collect();
+        let skills: BTreeSet<&str> = reached.skills.iter().map(|one| one.name.as_str()).collect();
+        let agents = self.agents.iter().filter(|entry| entry.counts() && agents.contains(&*entry.value.name));
+        let skills = self.skills.iter().filter(|entry| entry.counts() && skills.contains(&*entry.value.name));
+        let agents = agents.map(|entry| (&entry.path, &entry.warnings, "posse agents validate"));
+        let skills = skills.map(|entry| (&entry.path, &entry.warnings, "posse skills validate"));
+        let others = agents.chain(skills).filter(|(path, ..)| Some(*path) != root && Some(*path) != skill);
+        let (mut told, mut more, mut verbs) = (0, 0_u64, BTreeSet::new());
+        for (_, warnings, verb) in others {
+            let mut has_more = false;
+            for warning in warnings.iter().filter(|warning| warning.level == Level::Problem) {
+                if warning.widens && told < WIDENING_SHOWN {
+                    told += 1;
+                    note(&format!("note: {}", term::line(&warning.to_string())));
+                } else {
+                    has_more = true;
+                }
+            }
+            if has_more {
+                more += 1;
+                verbs.insert(format!("`{verb}`"));
+            }
+        }
+        if more > 0 {
+            let files = plural(more, "file");
+            let verbs = verbs.into_iter().collect::<Vec<_>>().join(" and ");
+            note(&format!("note: {files} of agents and skills with mistakes: {verbs}"));
         }
     }
 
@@ -128,6 +166,6 @@ impl Found {
 
 /// The name of something that nobody trusted, and whether it waits for that.
 fn untrusted<'a, T>(entry: &Entry<T>, name: &'a str) -> Option<(&'a str, bool)> {
-    let waits = entry.standing == Standing::WaitsForTrust;
+    let waits = matches!(entry.standing, Standing::WaitsForTrust(_));
     (!entry.trusted && (waits || entry.counts())).then_some((name, waits))
 }

@@ -14,8 +14,9 @@ pub(crate) enum Standing {
     Counts,
     /// Another one of its name comes first: the one at this position of the same list.
     Shadowed(usize),
-    /// It would take the place of another one, and the person has not trusted it.
-    WaitsForTrust,
+    /// It would take the place of another one, and the person has not trusted it: the one at this position of the same
+    /// list, or a built-in one.
+    WaitsForTrust(Option<usize>),
 }
 
 /// Something with a name.
@@ -53,7 +54,7 @@ pub(super) fn rank<T: Named>(entries: &mut [Entry<T>], built_in: &[String]) {
             standings[at] = match winner {
                 Some(winner) if at == winner => Standing::Counts,
                 Some(winner) if at > winner => Standing::Shadowed(winner),
-                _ => Standing::WaitsForTrust,
+                other => Standing::WaitsForTrust(other),
             };
         }
     }
@@ -98,8 +99,8 @@ mod tests {
     #[test]
     fn what_nobody_trusted_adds_but_takes_no_place() {
         assert_eq!(ranked(&[("new", false)], &["coder"]), [Counts]);
-        assert_eq!(ranked(&[("coder", false)], &["coder"]), [WaitsForTrust]);
-        assert_eq!(ranked(&[("own", false), ("own", true)], &[]), [WaitsForTrust, Counts]);
+        assert_eq!(ranked(&[("coder", false)], &["coder"]), [WaitsForTrust(None)]);
+        assert_eq!(ranked(&[("own", false), ("own", true)], &[]), [WaitsForTrust(Some(1)), Counts]);
         assert_eq!(ranked(&[("two", false), ("two", false)], &[]), [Counts, Shadowed(0)]);
         assert_eq!(ranked(&[("own", true), ("own", false)], &[]), [Counts, Shadowed(0)]);
     }

@@ -170,7 +170,8 @@ fn only_the_broken_part_is_told() {
             "a.md:3: description: the value is not valid YAML and is taken as it stands (put the value in quotes, or \
              write it indented below `key: |`)",
             "a.md:4: tools: tabs cannot indent YAML (use spaces)",
-            "a.md:7: unknown key `toolz` (did you mean `tools`?); it is ignored (correct or remove it)",
+            "a.md:7: unknown key `toolz` (did you mean `tools`?); it is ignored (correct or remove it; until then it \
+             narrows nothing)",
             "a.md:8: the key `name` is written twice; the last one counts (remove the one in line 2)",
         ]
     );
