@@ -27,6 +27,19 @@ const TREE: &str = r#"
 - reply: {text: all done}
 "#;
 
+/// One that uses what it finds.
+const FOUND: &str = r"
+- when: {definition: coder, turn: 1}
+  reply:
+    tool_calls:
+      - {name: skill, input: {name: Used-Inline}}
+      - {name: skill, input: {name: used-forked, arguments: it}}
+      - {name: task, input: {subagent_type: used-agent, description: look, prompt: look}}
+- when: {definition: coder}
+  reply: {text: all done}
+- reply: {text: done}
+";
+
 #[track_caller]
 fn recorded(home: &Home, script: &str) -> String {
     home.write("script.yaml", script);
@@ -199,14 +212,44 @@ fn keys_are_not_in_a_bundle_and_it_replays_without_them() {
     let done = Done::of(command).exits(0);
     assert!(done.stderr.contains("replaced by a mark: "), "{}", done.stderr);
     assert!(done.stderr.contains("file config.txt: a GitHub token, a key of yours"), "{}", done.stderr);
-    let packed = fs::File::open(home.project().join("out.posse")).expect("a bundle");
-    let mut unpacked = std::process::Command::new("gzip");
-    let unpacked = unpacked.arg("-dc").stdin(packed).output().expect("gzip runs").stdout;
-    let unpacked = String::from_utf8(unpacked).expect("text");
+    let unpacked = unpacked(&home, "out.posse");
     assert!(unpacked.contains("canary key = [secret left out**]"), "the rest is there");
     assert!(!unpacked.contains(KEY) && !unpacked.contains(TOKEN), "{unpacked}");
     let done = home.posse(&["run", "--json", "--model", "replay/out.posse"]).exits(0);
     assert!(done.stderr.contains("secrets were left out of this bundle"), "{}", done.stderr);
+    assert_eq!(done.result()["text"], "all done");
+}
+
+/// All that a bundle says.
+fn unpacked(home: &Home, bundle: &str) -> String {
+    let packed = fs::File::open(home.project().join(bundle)).expect("a bundle");
+    let mut unpacked = std::process::Command::new("gzip");
+    let unpacked = unpacked.arg("-dc").stdin(packed).output().expect("gzip runs").stdout;
+    String::from_utf8(unpacked).expect("text")
+}
+
+#[test]
+fn texts_of_the_machine_that_a_run_did_not_use_are_not_in_its_bundle() {
+    let home = Home::new();
+    for name in ["used", "unused"] {
+        let agent = format!(
+            "---\nname: {name}-agent\ndescription: An agent.\ntools: Read\n---\nThe {name} canary.\n"
+        );
+        home.write_own(&format!(".claude/agents/{name}-agent.md"), &agent);
+        for (skill, form) in [("inline", ""), ("forked", "context: fork\n")] {
+            let text =
+                format!("---\nname: {name}-{skill}\ndescription: A skill.\n{form}---\nThe {name} canary.\n");
+            home.write_own(&format!(".claude/skills/{name}-{skill}/SKILL.md"), &text);
+        }
+    }
+    let run = recorded(&home, FOUND);
+    let done = home.posse(&["export", &run, "-o", "out.posse"]).exits(0);
+    let told = "left out: the texts of 1 agent and 2 skills of this machine that the run did not use";
+    assert!(done.stderr.contains(told), "{}", done.stderr);
+    let unpacked = unpacked(&home, "out.posse");
+    assert!(unpacked.contains("The used canary.") && !unpacked.contains("The unused canary."), "{unpacked}");
+    let done = home.posse(&["run", "--json", "--model", "replay/out.posse"]).exits(0);
+    assert!(!done.stderr.contains("left out of this bundle"), "no secret was: {}", done.stderr);
     assert_eq!(done.result()["text"], "all done");
 }
 

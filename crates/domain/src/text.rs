@@ -49,9 +49,14 @@ impl Text {
 
     /// Moves a long text into `blobs` and leaves its name behind.
     pub fn stow(&mut self, blobs: &mut Vec<Blob>) {
-        if let Text::Here(text) = self
-            && text.len() > INLINE_MAX_BYTES
-        {
+        if self.len_bytes() > INLINE_MAX_BYTES as u64 {
+            self.put_away(blobs);
+        }
+    }
+
+    /// The same, however short it is.
+    pub(crate) fn put_away(&mut self, blobs: &mut Vec<Blob>) {
+        if let Text::Here(text) = self {
             let blob = Blob { hash: Hash::of(text.as_bytes()), bytes: text.clone().into() };
             let at = BlobRef { blob: blob.hash, bytes: text.len() as u64 };
             blobs.push(blob);

@@ -1,5 +1,7 @@
 //! A run as one file that can be replayed elsewhere, without secrets.
 
+mod unused;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
@@ -20,6 +22,7 @@ use crate::base;
 use crate::bundle::{BUNDLE_VERSION, BaseFile, Content, Entry, FileKind, Manifest, Writer};
 use crate::secrets::{Cleaned, Secrets};
 use crate::{Error, Posse};
+use unused::Unused;
 
 /// Files of at least this size are named in the summary.
 pub const LARGE_FILE_BYTES: u64 = 1024 * 1024;
@@ -64,6 +67,10 @@ pub struct Exported {
     pub secret_places: Vec<String>,
     /// What of the base is not in it, each with why.
     pub left_out: Vec<String>,
+    /// How many definitions that were found on the machine are in it without their texts: the run did not use them.
+    pub unused_agents: u64,
+    /// How many skills, likewise.
+    pub unused_skills: u64,
     /// Whether the run began with files of its own; without, a replay reads the folder as it is then.
     pub has_base: bool,
 }
@@ -80,6 +87,7 @@ struct Survey {
     secrets: u64,
     places: Vec<String>,
     left_out: Vec<String>,
+    unused: Option<Unused>,
 }
 
 impl Survey {
@@ -174,7 +182,8 @@ impl Exporting {
         if !self.overwrite && self.to.symlink_metadata().is_ok() {
             return Err(Error::ExportExists(self.to));
         }
-        let mut survey = Survey::default();
+        let unused = unused::leave_out(&self.journal.events, &mut self.journal.blobs);
+        let mut survey = Survey { unused, ..Survey::default() };
         self.clean_journal(&mut survey);
         self.survey_files(&mut survey)?;
         let manifest = self.manifest(&survey);
@@ -196,6 +205,8 @@ impl Exporting {
             secrets: survey.secrets,
             secret_places: survey.places,
             left_out: survey.left_out,
+            unused_agents: survey.unused.as_ref().map_or(0, |unused| unused.agents),
+            unused_skills: survey.unused.as_ref().map_or(0, |unused| unused.skills),
         })
     }
 
@@ -257,6 +268,7 @@ impl Exporting {
             changed_blobs: survey.changed_blobs.clone(),
             changed_files: survey.changed_files.clone(),
             left_out: survey.left_out.clone(),
+            shortened_blob: survey.unused.as_ref().map(|unused| unused.blob),
         }
     }
 

@@ -135,6 +135,13 @@ fn tell(exported: &Exported) {
     for left_out in &exported.left_out {
         note(&format!("  left out: {left_out}"));
     }
+    if exported.unused_agents + exported.unused_skills > 0 {
+        let (agents, skills) =
+            (plural(exported.unused_agents, "agent"), plural(exported.unused_skills, "skill"));
+        note(&format!(
+            "  left out: the texts of {agents} and {skills} of this machine that the run did not use"
+        ));
+    }
     if exported.secrets > 0 {
         note(&format!(
             "replaced by a mark: {}. The hashes of the texts around do not fit any more, and a replay compares those \

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::skill::Catalogue;
-use crate::text::Text;
+use crate::text::{BlobRef, Text};
 
 /// A [`Catalogue`] as a text, for the journal, and as what the text says. Hundreds of definitions make a text of
 /// megabytes: whoever made it has read it, and whoever has it from the journal reads it at most once.
@@ -24,6 +24,11 @@ impl CatalogueText {
         let Text::Here(text) = &self.text else { return Err("its text was not fetched".to_owned()) };
         let read = serde_json::from_str(text).map_err(|error| error.to_string())?;
         Ok(self.read.get_or_init(|| Arc::new(read)).clone())
+    }
+
+    /// The blob to fetch, if the text is not here.
+    pub fn missing(&self) -> Option<BlobRef> {
+        self.text.missing()
     }
 
     /// The text.

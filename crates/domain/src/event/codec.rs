@@ -91,6 +91,10 @@ impl EventBody {
         if let EventBody::ModelReplied(replied) = self {
             stow_reply(replied, blobs);
         }
+        // In one shape, however little there is.
+        if let EventBody::RunStarted(started) = self {
+            started.catalogue.iter_mut().for_each(|found| found.text_mut().put_away(blobs));
+        }
         for text in self.texts_mut() {
             text.stow(blobs);
         }

@@ -17,6 +17,7 @@ fn manifest(files: u64) -> Manifest {
         base_tree: None,
         changed_events: Vec::new(),
         changed_blobs: Vec::new(),
+        shortened_blob: None,
         changed_files: Vec::new(),
         left_out: Vec::new(),
     }
