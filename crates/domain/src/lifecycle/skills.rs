@@ -113,6 +113,10 @@ impl Run {
 
     /// The names of the skills that a rule denies to an agent.
     pub fn denied_skills<'a>(&'a self, agent: &OpenAgent) -> BTreeSet<&'a str> {
+        // Asked for every request: usually no rule speaks of skills, and there may be hundreds of them.
+        if self.skills.is_empty() || !agent.authority.speaks_of(SKILL_TOOL) {
+            return BTreeSet::new();
+        }
         let denied = |name: &&str| {
             let ruling = self.skill_ruling(agent, name);
             ruling.is_some_and(|ruling| ruling.decision == Decision::Deny)

@@ -117,6 +117,12 @@ impl Authority {
         }
     }
 
+    /// Whether any rule could match an operation of this tool.
+    pub fn speaks_of(&self, tool: &str) -> bool {
+        let speaks = |layer: &Layer| layer.rules.iter().any(|rule| rule.pattern.is_about_any(&[tool]));
+        self.layers().iter().any(speaks)
+    }
+
     /// What a rule says of an operation, whether or not the agent has the tool for it; none where only defaults speak.
     pub fn ruling(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Verdict> {
         Some(decide(&self.layers(), approvals, operation)).filter(|verdict| verdict.rule().is_some())

@@ -73,7 +73,8 @@ impl Used {
             match &mut event.body {
                 EventBody::RunStarted(started) => {
                     used.contract(&started.contract);
-                    used.skills.extend(started.terms.skill.clone());
+                    let terms = &started.terms;
+                    used.skills.extend(terms.skill.iter().chain(&terms.called_skill).cloned());
                 }
                 EventBody::SubagentCreated(created) => used.contract(&created.contract),
                 body @ EventBody::ModelReplied(_) => {
