@@ -13,6 +13,7 @@ use super::permission;
 use super::reading::{Loaded, Reading, Role};
 use super::tool_list::{self, EVERY, ToolList};
 use super::tool_names::about_no_tool;
+use crate::yaml::Value;
 
 /// Tools that change nothing, for `permissionMode: plan`.
 const PLAN_TOOLS: [&str; 8] = ["read", "glob", "grep", "list", "webfetch", "websearch", "todo", "skill"];
@@ -263,23 +264,45 @@ fn mode(field: Option<Field>, notes: &mut Notes<'_>) -> Mode {
     }
 }
 
+/// What to do about a rule that cannot be read.
+const WRITE_RULES: &str = "write a list of `{pattern: \"bash:git push*\", decision: deny}`";
+/// And about one of no tool.
+const NAME_TOOL: &str = "name a tool that is there";
+/// What holds as long as nobody does.
+const UNTIL_THEN: &str = "until then every use of a tool asks";
+
 /// Rules in our own spelling, and what holds where none matches: a rule that cannot be read or is about no tool must not
 /// widen anything, so with one everything is asked about.
 fn rules(fields: &mut Fields, reading: &Reading<'_>, notes: &mut Notes<'_>) -> (Vec<Rule>, Decision) {
     let Some(field) = fields.take("rules") else { return (Vec::new(), reading.default) };
-    let (rules, problem, fix) = match serde_json::from_value::<Vec<Rule>>(field.node.into_json()) {
-        Ok(rules) => match rules.iter().find_map(|rule| about_no_tool(&rule.pattern, reading.known_tools)) {
-            None => return (rules, reading.default),
-            Some(problem) => (rules, problem, "name a tool that is there"),
-        },
-        Err(error) => {
-            let fix = "write a list of `{pattern: \"bash:git push*\", decision: deny}`";
-            (Vec::new(), error.to_string(), fix)
-        }
+    let Value::List(items) = field.node.value else {
+        let problem = format!("rules: expected a list, found {}", field.node.kind());
+        notes.problem(field.line, problem, &format!("{WRITE_RULES}; {UNTIL_THEN}"));
+        return (Vec::new(), reading.default.min(Decision::Ask));
     };
-    let fix = format!("{fix}; until then every use of a tool asks");
-    notes.problem(field.line, format!("rules: {problem}"), &fix);
-    (rules, reading.default.min(Decision::Ask))
+    let (mut rules, mut is_wrong, mut all_read) = (Vec::new(), false, true);
+    for item in items {
+        let line = item.line;
+        let read = serde_json::from_value::<Rule>(item.into_json()).map_err(|error| error.to_string());
+        let problem = match &read {
+            Ok(rule) => about_no_tool(&rule.pattern, reading.known_tools).map(|problem| (problem, NAME_TOOL)),
+            Err(problem) => Some((problem.clone(), WRITE_RULES)),
+        };
+        if let Some((problem, fix)) = problem {
+            is_wrong = true;
+            notes.problem(line, format!("rules: {problem}"), &format!("{fix}; {UNTIL_THEN}"));
+        }
+        all_read &= read.is_ok();
+        rules.extend(read);
+    }
+    if !all_read {
+        // What cannot be read may have been meant to narrow what stands before it.
+        for rule in &mut rules {
+            rule.decision = rule.decision.min(Decision::Ask);
+        }
+    }
+    let default = if is_wrong { reading.default.min(Decision::Ask) } else { reading.default };
+    (rules, default)
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ fn fields(text: &str, lines_before: u64, format: &Format, notes: &mut Notes<'_>)
             tolerant::entries(text, lines_before, &error, format, notes)?
         }
         Err(error) if error.beyond_limits => {
-            notes.problem(error.line.map(|line| line + lines_before), error.problem, "");
+            notes.problem(error.line.map(|line| line + lines_before), error.problem, tolerant::TOO_MUCH);
             return None;
         }
         Err(error) => tolerant::entries(text, lines_before, &error, format, notes)?,

@@ -36,7 +36,7 @@ pub(super) fn entries(
     let mut reader = Reader { format, entries: Vec::new(), found_fault: false };
     for part in parts(text, lines_before, format) {
         if let Err(Refused { line, problem }) = reader.part(&part, notes) {
-            notes.problem(line, problem, "");
+            notes.problem(line, problem, TOO_MUCH);
             return None;
         }
     }
@@ -47,6 +47,9 @@ pub(super) fn entries(
     }
     Some(reader.entries)
 }
+
+/// What to do about a text that stands for more than can be read safely.
+pub(super) const TOO_MUCH: &str = "write it shorter and flatter, without `&` and `*` aliases";
 
 /// The lines of one key.
 struct Part<'a> {

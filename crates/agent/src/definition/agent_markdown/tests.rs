@@ -361,6 +361,17 @@ fn a_rule_that_cannot_be_read_makes_everything_ask() {
     assert_eq!((rules(&typo).as_str(), typo.default), ("read:.env -> deny; bsh -> deny", Decision::Ask));
     let told = warnings(&text);
     assert!(told[0].contains("rules: there is no tool `bsh` (did you mean `bash`?)"), "{told:?}");
+    let text = with(
+        "rules:\n  - {pattern: 'bash:rm *', decision: deny}\n  - {pattern: bash, decision: allow}\n  - {pattern: 'bash:x', \
+         decision: denny}\n  - {patern: read}",
+    );
+    let two = one(&text);
+    assert_eq!((rules(&two).as_str(), two.default), ("bash:rm * -> deny; bash -> ask", Decision::Ask));
+    let told = warnings(&text);
+    let first = text.lines().position(|line| line.contains("denny")).expect("a line") + 1;
+    for (at, line) in [first, first + 1].into_iter().enumerate() {
+        assert!(told[at].starts_with(&format!("a.md:{line}: rules: ")), "each at its own line: {told:?}");
+    }
 }
 
 #[test]

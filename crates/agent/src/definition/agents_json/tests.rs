@@ -151,11 +151,11 @@ fn a_mistake_is_named_with_file_line_and_field() {
         ),
         (
             "{\"a\": {\"prompt\": \"x\", \"rules\": [\n{\"pattern\": \"bash:\", \"decision\": \"deny\"}]}}",
-            "agents.json:1: a: rules: `bash:` is not a permission pattern",
+            "agents.json:2: a: rules: `bash:` is not a permission pattern",
         ),
         (
             "{\"a\": {\"prompt\": \"x\", \"rules\": [\n{\"pattern\": \"wrte:src/**\", \"decision\": \"deny\"}]}}",
-            "agents.json:1: a: rules: there is no tool `wrte` (did you mean `write`?)",
+            "agents.json:2: a: rules: there is no tool `wrte` (did you mean `write`?)",
         ),
         (
             "{\"a\": {\"prompt\": \"x\", \"rules\": [{\"pattern\": \"read\", \"when\": 1}]}}",
