@@ -1,5 +1,7 @@
 //! Skills that people call, and what binds the use of any skill: its files, rules about it, and trust.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::support::{Done, Home, run_of};
@@ -239,4 +241,63 @@ fn a_skill_that_a_person_let_in_is_readable_from_then_on() {
     home.posse(&["approve", &run_of(&asked)]).exits(0);
     let read = results(&going.finish().exits(0));
     assert!(read.last().is_some_and(|(ok, text)| *ok && text.contains("the notes of evil")), "{read:?}");
+}
+
+#[test]
+fn a_folder_of_a_skill_that_git_ignores_is_read_once_the_skill_is_trusted() {
+    let home = Home::new();
+    let init = Command::new("git").args(["init", "-q"]).current_dir(home.project()).status();
+    assert!(init.expect("git runs").success());
+    home.write(".gitignore", ".claude/\n");
+    home.write(
+        ".claude/skills/s9/SKILL.md",
+        "---\nname: s9\ndescription: d\n---\nRun ${CLAUDE_SKILL_DIR}/say.sh.\n",
+    );
+    home.write(".claude/skills/s9/say.sh", "echo said-by-s9\n");
+    home.write(".claude/skills/s9/r.md", "the notes of s9\n");
+    let top = home.project().canonicalize().expect("a path");
+    let command = format!("sh {}/.claude/skills/s9/say.sh; true", top.display());
+    let ways = [
+        ("skill", json!({"name": "s9"})),
+        ("read", json!({"path": "skill://s9/r.md"})),
+        ("bash", json!({"command": command})),
+    ];
+    calls(&home, &ways);
+    let run_it = || results(&run(&home, &["--allow", "skill:s9", "go"]).exits(0));
+    let untrusted = run_it();
+    assert!(untrusted[0].0 && !untrusted[0].1.contains("PATH"), "nothing is told of files: {untrusted:?}");
+    assert!(!untrusted[1].0, "{untrusted:?}");
+    assert!(!untrusted[2].1.contains("said-by-s9"), "{untrusted:?}");
+    let shown = home.posse(&["skills", "show", "s9"]).exits(0).stdout;
+    assert!(shown.contains("none: git ignores its folder; `posse trust` has it read"), "{shown}");
+    home.posse(&["trust", "--yes"]).exits(0);
+    let trusted = run_it();
+    assert!(
+        trusted[0].1.contains(&format!("Run {}/.claude/skills/s9/say.sh.", top.display())),
+        "{trusted:?}"
+    );
+    assert!(trusted[1].1.contains("the notes of s9"), "{trusted:?}");
+    assert!(trusted[2].1.contains("said-by-s9"), "{trusted:?}");
+    let shown = home.posse(&["skills", "show", "s9"]).exits(0).stdout;
+    assert!(shown.contains("(git ignores it; it is read because you trust the skill)"), "{shown}");
+}
+
+#[test]
+fn a_forked_skill_for_an_agent_that_does_not_exist_is_a_mistake() {
+    let home = Home::new();
+    home.write_own(
+        &format!("{OWN}/fork/SKILL.md"),
+        "---\nname: fork\ndescription: d\ncontext: fork\nagent: explor\n---\nDig.\n",
+    );
+    calls(&home, &[]);
+    for args in [&["--skill", "fork", "x"][..], &["/fork x"]] {
+        let done = run(&home, args).exits(2);
+        assert!(
+            done.stderr.contains("`fork` cannot be used") && done.stderr.contains("`explore`"),
+            "{done:?}"
+        );
+    }
+    let shown = home.posse(&["skills", "show", "fork"]).exits(0).stdout;
+    assert!(shown.contains("its agent `explor` does not exist, so it cannot be used"), "{shown}");
+    assert!(shown.contains("used by:      nobody"), "{shown}");
 }

@@ -141,6 +141,12 @@ impl Launch {
             CliError::usage(format!("--agent: {problem}"))
         })?;
         let skill = called.as_ref().map(|called| &called.skill);
+        if let Some(forked) = skill.filter(|skill| skill.fork) {
+            let agent = known.find(forked.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT));
+            agent.map_err(|unknown| {
+                CliError::usage(format!("--skill: `{}` cannot be used: {unknown}", forked.name))
+            })?;
+        }
         let catalogue = found.catalogue(&known, &definitions, root, skill);
         if !catalogue.is_empty() || Found::concerns(root) {
             found.tell(root, skill, &catalogue);

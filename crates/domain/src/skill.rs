@@ -63,7 +63,8 @@ pub struct Skill {
     pub default: Decision,
     /// The directory with its files; none if it is one file, or if that directory is on somebody else's machine.
     pub dir: Option<String>,
-    /// The project that those files are part of: what its git ignores is not read. None if they are the person's own.
+    /// The project that those files are part of: what its git ignores is not read. None if they are the person's own, or
+    /// in a folder that git ignores and the person trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     /// Where commands see that directory; none if they do not.

@@ -400,6 +400,8 @@ fn known(given: Vec<Definition>, found: Catalogue, root: &str, dir: Option<&str>
     let ours = |mut skill: Skill| {
         let agent = skill.agent.as_deref().and_then(|agent| all.get(agent)).map(|found| found.name.clone());
         skill.agent = agent.or(skill.agent);
+        // What is no part of the project is in no workspace, wherever it lies.
+        let dir = dir.filter(|_| skill.project.is_some());
         skill.shown_dir = skill.dir.as_deref().map(|own| shown(own, dir));
         skill
     };

@@ -12,7 +12,7 @@ use super::shown::{self, About, Line, names, one_line};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{self, Found, List, validate};
+use crate::found::{self, Entry, Found, List, Origin, SKILL_FILE, validate};
 use crate::output::Output;
 use crate::term;
 
@@ -75,8 +75,8 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let about = About::entry(entry, &from);
     let agents_md = agents_md.map(|file| found.shown.path(&file));
     let text = match &kind {
-        Some(kind) => forked(skill, kind, &about, agents_md.as_deref()),
-        None => inline(skill, &about),
+        Some(kind) => forked(skill, kind, &about, files(entry, origin), agents_md.as_deref()),
+        None => inline(skill, &about, files(entry, origin)),
     };
     output.paragraph(&text)?;
     output.flush()?;
@@ -94,7 +94,13 @@ fn kind(skill: &Skill, found: &Found) -> Option<Definition> {
 }
 
 /// A skill that makes a sub-agent: what that would be.
-fn forked(skill: &Skill, kind: &Definition, about: &About<'_>, agents_md: Option<&str>) -> String {
+fn forked(
+    skill: &Skill,
+    kind: &Definition,
+    about: &About<'_>,
+    files: Option<Line>,
+    agents_md: Option<&str>,
+) -> String {
     let named = Definition {
         name: skill.name.clone(),
         display_name: skill.name.clone(),
@@ -107,6 +113,7 @@ fn forked(skill: &Skill, kind: &Definition, about: &About<'_>, agents_md: Option
     let more = [
         Some(("context", format!("a sub-agent of its own, as `{}`", kind.name))),
         Some(("delegates to", delegates)),
+        files,
         skill.max_depth.map(|depth| ("max depth", depth.to_string())),
         skill.max_retries_per_tool.map(|retries| ("retries", format!("{retries} for each tool"))),
         skill.turn_timeout_ms.map(|ms| ("turn timeout", format!("{ms} ms"))),
@@ -119,7 +126,7 @@ fn forked(skill: &Skill, kind: &Definition, about: &About<'_>, agents_md: Option
 }
 
 /// A skill that enters the conversation of whoever uses it, or cannot be carried out.
-fn inline(skill: &Skill, about: &About<'_>) -> String {
+fn inline(skill: &Skill, about: &About<'_>, files: Option<Line>) -> String {
     let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT);
     let context = if skill.fork {
         format!("its agent `{agent}` does not exist, so it cannot be used")
@@ -133,11 +140,25 @@ fn inline(skill: &Skill, about: &About<'_>) -> String {
         Some(("description", one_line(&skill.description))),
         Some(("context", context)),
         (!skill.fork).then(|| ("tools", format!("those of whoever uses it{idle}"))),
-        skill.dir.clone().map(|dir| ("files", dir)),
-        Some(who_may(skill)),
+        files,
+        Some(if skill.fork { ("used by", "nobody".to_owned()) } else { who_may(skill) }),
     ];
     let lines: Vec<Line> = lines.into_iter().flatten().chain(about.last()).collect();
     format!("{}\n{}", shown::text(&lines), skill.instructions.trim_end())
+}
+
+/// Where its files are, and whether somebody gets to see them.
+fn files(entry: &Entry<Skill>, origin: Origin) -> Option<Line> {
+    let has_folder = entry.path.file_name().is_some_and(|name| name == SKILL_FILE);
+    let text = match (&entry.value.dir, &entry.value.project) {
+        (Some(dir), None) if origin == Origin::Project => {
+            format!("{dir} (git ignores it; it is read because you trust the skill)")
+        }
+        (Some(dir), _) => dir.clone(),
+        (None, _) if has_folder => "none: git ignores its folder; `posse trust` has it read".to_owned(),
+        (None, _) => return None,
+    };
+    Some(("files", text))
 }
 
 fn who_may(skill: &Skill) -> (&'static str, String) {

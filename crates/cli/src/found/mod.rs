@@ -30,7 +30,7 @@ pub(crate) use ranks::Standing;
 pub(crate) use reached::{SkillFolder, folders_outside, reaches_skills};
 use reading::{How, read_path};
 pub(crate) use reading::{Read, Value};
-pub(crate) use validate::validate;
+pub(crate) use validate::{SKILL_FILE, validate};
 
 use crate::context::Context;
 use crate::error::CliError;

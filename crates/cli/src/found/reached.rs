@@ -93,7 +93,7 @@ fn within_trust<'a>(
     })
 }
 
-/// A folder of a skill that is not in the workspace of a run: its commands may read it.
+/// A folder of a skill that commands of a run see at its own place: it is not in the workspace.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SkillFolder {
     /// The folder.
@@ -102,13 +102,14 @@ pub(crate) struct SkillFolder {
     pub(crate) project: Option<PathBuf>,
 }
 
-/// Those of a run in `dir`.
+/// Those of a run in `dir`. What is no part of the project may lie there and be in no workspace.
 pub(crate) fn folders_outside(skills: &[Skill], dir: &Path) -> Vec<SkillFolder> {
     let folder = |skill: &Skill| {
         let path = PathBuf::from(skill.dir.as_ref()?);
         Some(SkillFolder { path, project: skill.project.as_ref().map(PathBuf::from) })
     };
-    skills.iter().filter_map(folder).filter(|folder| !folder.path.starts_with(dir)).collect()
+    let is_outside = |folder: &SkillFolder| folder.project.is_none() || !folder.path.starts_with(dir);
+    skills.iter().filter_map(folder).filter(is_outside).collect()
 }
 
 /// What is reached, with what was not followed from there yet: a list, because files of anybody's say how long a way is.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use posse::discovery::{Form, FoundFile, read_file};
+use posse::discovery::{Form, FoundFile, IgnoredFolders, read_file};
 use posse::{Catalog, Decision, Definition, ProviderError, Providers};
 use posse_agent::definition::{
     DEFINITION_MAX_BYTES, Loaded, Mention, ModelCheck, Reading, UnusedModel, Warning, read_agent, read_skill,
@@ -78,6 +78,8 @@ pub(super) struct Reader<'a> {
     tools: Vec<&'static str>,
     /// Looked up when the first file of a project is met; most runs meet none.
     trust: OnceLock<Result<Trust, CliError>>,
+    /// The folders of projects that git ignores.
+    ignored: IgnoredFolders,
     /// Who has models; none if the settings cannot be read, which is not what is checked.
     providers: OnceLock<Option<Providers>>,
 }
@@ -90,6 +92,7 @@ impl<'a> Reader<'a> {
             shown,
             tools: context.tool_names(),
             trust: OnceLock::new(),
+            ignored: IgnoredFolders::default(),
             providers: OnceLock::new(),
         }
     }
@@ -105,10 +108,22 @@ impl<'a> Reader<'a> {
         let Understood { mut value, warnings, unused_model, mentions } =
             self.understand(form, &path, &real, &content, &file, trusted);
         if let Some(Value::Skill(skill)) = &mut value {
-            skill.project = place.within.as_ref().and_then(|within| within.to_str().map(str::to_owned));
+            self.settle_files(skill, place, trusted);
         }
         let is_skill = form != Form::Agent;
         Read { place: number, path, file, trusted, value, warnings, unused_model, mentions, is_skill }
+    }
+
+    /// Whose the files of a skill are. A folder that git ignores is no part of the project, and not in its workspaces: it has
+    /// no files for agents, unless the person trusts it; then they are like the person's own.
+    fn settle_files(&self, skill: &mut Skill, place: &FoundPlace, trusted: bool) {
+        let Some(within) = &place.within else { return };
+        let dir = skill.dir.as_deref().map(Path::new);
+        match (dir.is_some_and(|dir| self.ignored.holds(dir, within)), trusted) {
+            (true, true) => {}
+            (true, false) => skill.dir = None,
+            (false, _) => skill.project = within.to_str().map(str::to_owned),
+        }
     }
 
     fn trusts(&self, file: &Path, content: &[u8]) -> bool {

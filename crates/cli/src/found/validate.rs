@@ -18,7 +18,7 @@ use crate::term;
 use crate::text::plural;
 
 /// The file that makes a folder a skill.
-const SKILL_FILE: &str = "SKILL.md";
+pub(crate) const SKILL_FILE: &str = "SKILL.md";
 
 /// Checks the named files and folders, or everything that is found; the exit code says whether all is well.
 pub(crate) fn validate(

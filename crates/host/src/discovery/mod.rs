@@ -5,6 +5,7 @@
 //! out of it. A project that could make a link to a private key into a prompt would have that key sent to a model.
 
 mod candidates;
+mod ignored;
 mod nearest;
 mod reach;
 
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 use crate::workspace::parallel;
 use candidates::{Candidate, candidates};
+pub use ignored::IgnoredFolders;
 pub use nearest::{Instructions, nearest_file};
 use reach::{Opened, Reach};
 

@@ -96,7 +96,7 @@ impl Beneath {
     }
 
     /// What git ignores in a directory, given without links; none if it ignores the directory itself.
-    pub(super) fn git_rules(&self, dir: &Path) -> Option<GitRules> {
+    pub(crate) fn git_rules(&self, dir: &Path) -> Option<GitRules> {
         let mut rules = GitRules { ignored: Ignored::default(), dir: RelPath::root() };
         rules.ignored.enter_by(&GIT_IGNORE_FILES, self, &rules.dir);
         for name in dir {
@@ -130,14 +130,15 @@ impl Beneath {
 }
 
 /// What git ignores in a directory.
-pub(super) struct GitRules {
+#[derive(Debug)]
+pub(crate) struct GitRules {
     ignored: Ignored,
     dir: RelPath,
 }
 
 impl GitRules {
     /// Whether it ignores this name there.
-    pub(super) fn ignores(&self, name: &OsStr, is_dir: bool) -> bool {
+    pub(crate) fn ignores(&self, name: &OsStr, is_dir: bool) -> bool {
         is_hidden(name) || self.ignored.leaves_out(&self.dir.join(name), is_dir)
     }
 }

@@ -44,6 +44,7 @@ pub use grep::{
     GREP_CONTEXT_MAX_LINES, GREP_FILE_MAX_BYTES, GREP_LINE_MAX_BYTES, GREP_OUTPUT_MAX_BYTES,
     GREP_PATTERN_MAX_BYTES, GREP_RESULTS_MAX, GrepFile, GrepLine, GrepOutput, GrepQuery, Grepped,
 };
+pub(crate) use ignored::GitRules;
 pub use kind::FileKind;
 pub use lines::{LineRange, line_range};
 pub use list::{LIST_MAX_ENTRIES, Listed, Listing};

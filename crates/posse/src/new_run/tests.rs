@@ -35,14 +35,17 @@ fn a_skill_that_nobody_trusts_is_asked_for_and_commands_are_told_where_its_files
     let text = b"---\nname: notes\ndescription: d\n---\nSee x.md.";
     let read = |default, dir| read_skill(text, "notes", Some(dir), &reading(default)).value.expect("a skill");
     let inside = read(Decision::Ask, "/p/.claude/skills/notes");
+    let inside = Skill { project: Some("/p".to_owned()), ..inside };
     let found = Catalogue { skills: vec![inside], ..Catalogue::default() };
     let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
     assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("notes")), Some(Decision::Ask));
     assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("other")), None);
     assert_eq!(catalogue.skills[0].shown_dir.as_deref(), Some("/workspace/.claude/skills/notes"));
-    let own = read(Decision::Allow, "/home/ann/.claude/skills/notes");
-    let found = Catalogue { skills: vec![own], ..Catalogue::default() };
-    let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
-    assert_eq!(catalogue.unasked(), []);
-    assert_eq!(catalogue.skills[0].directory(), "/home/ann/.claude/skills/notes");
+    for dir in ["/home/ann/.claude/skills/notes", "/p/.claude/skills/ignored"] {
+        let own = read(Decision::Allow, dir);
+        let found = Catalogue { skills: vec![own], ..Catalogue::default() };
+        let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
+        assert_eq!(catalogue.unasked(), []);
+        assert_eq!(catalogue.skills[0].directory(), dir);
+    }
 }
