@@ -39,7 +39,7 @@ const PICTURES: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "ico",
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// The file, relative to the workspace.
+    /// The file, relative to the workspace, or `skill://NAME/PATH`.
     path: String,
     /// The first line to show; the first line of a file is 1. Default 1.
     offset: Option<usize>,

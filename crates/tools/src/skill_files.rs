@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use posse_domain::code::Code;
+use posse_domain::nearest::some_of;
 use posse_domain::skill::SKILL_NAME_MAX;
 use posse_engine::ports::{CallContext, ToolFailure};
 use posse_host::files::RelPath;
@@ -35,9 +36,10 @@ pub(crate) fn of_skill(
     let found = found.or_else(|| call.skills.get_key_value(&name.to_ascii_lowercase()));
     let Some((name, dir)) = found else {
         let name = shorten(name, SKILL_NAME_MAX);
-        let known = call.skills.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let known =
-            if known.is_empty() { "there are none".to_owned() } else { format!("there are: {known}") };
+        let known = match some_of(call.skills.keys()) {
+            names if names.is_empty() => "there are none".to_owned(),
+            names => format!("there are: {names}"),
+        };
         let text = format!("There is no skill `{name}` with files that you may read; {known}.");
         return Err(ToolFailure { code: Code::UnknownSkill, text });
     };

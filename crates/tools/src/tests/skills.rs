@@ -192,3 +192,19 @@ fn a_delegation_is_a_child_of_the_skill_and_takes_no_other_terms() {
         assert!(text.contains(problem), "{text}");
     }
 }
+
+#[test]
+fn a_pattern_finds_no_files_of_skills_and_says_so() {
+    let text = bench().fails("glob", json!({"pattern": "skill://review/**"}), Code::InvalidInput);
+    assert!(text.contains("only `read` and `list` take files of skills"), "{text}");
+}
+
+#[test]
+fn of_many_skills_some_are_named() {
+    let mut bench = bench();
+    let dir = bench.call.skills["review"].clone();
+    let many = (0..2_000).map(|number| (format!("skill-{number:04}"), dir.clone()));
+    bench.call.skills = Arc::new(many.collect());
+    let text = bench.fails("list", json!({"path": "skill://zz"}), Code::UnknownSkill);
+    assert!(text.len() < 600 && text.contains("and 1980 more"), "{text}");
+}
