@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse};
-use crate::skill_files::{OF_SKILL, OfSkill, of_skill};
+use crate::skill_files::{OF_SKILL, OfSkill, failure_in, of_skill};
 use crate::space::{LOOK_TIMEOUT, blocking, failure, look, optional_path, optional_path_specifier};
 use crate::spec::{Parts, effect};
 
@@ -58,7 +58,11 @@ impl EffectTool for List {
                         }
                         Place::Skill(OfSkill { path, .. }) | Place::Workspace(path) => beneath.list(path),
                     };
-                    Ok(answer(&place, &listing.map_err(|error| failure(&error))?))
+                    let said = |error| match &place {
+                        Place::Skill(skill) => failure_in(&skill.name, &error),
+                        Place::Workspace(_) => failure(&error),
+                    };
+                    Ok(answer(&place, &listing.map_err(said)?))
                 })
                 .await
             }))

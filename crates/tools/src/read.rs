@@ -8,7 +8,7 @@ use posse_domain::event::EffectClass;
 use posse_domain::hash::Hash;
 use posse_domain::message::Image;
 use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
-use posse_host::files::{Beneath, RelPath, is_binary, line_range};
+use posse_host::files::{Beneath, FileError, RelPath, is_binary, line_range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::answer::{Answer, count};
 use crate::input::{Check, parse, shorten};
 use crate::outputs::{self, OUTPUTS_SHOWN_AT, Outputs, PREFIX};
 use crate::picture::{PICTURE_MAX_BYTES, PICTURE_MAX_SIDE, Picture};
-use crate::skill_files::{OF_SKILL, of_skill};
+use crate::skill_files::{OF_SKILL, failure_in, of_skill};
 use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, look, path, path_specifier};
 use crate::spec::{Parts, effect};
 
@@ -72,10 +72,17 @@ struct Wanted {
 enum Whose {
     /// The workspace: the agent may change it once it has seen it.
     Workspace,
-    /// A skill of the person's.
-    Person,
-    /// A skill of this project.
-    Project(PathBuf),
+    /// A skill of this name; what git ignores in the project that it is from is not read.
+    Skill { name: String, project: Option<PathBuf> },
+}
+
+impl Whose {
+    fn failure(&self, error: &FileError) -> ToolFailure {
+        match self {
+            Self::Workspace => failure(error),
+            Self::Skill { name, .. } => failure_in(name, error),
+        }
+    }
 }
 
 impl EffectTool for Read {
@@ -100,7 +107,7 @@ impl EffectTool for Read {
                     );
                     return Err(check.field("path", problem));
                 }
-                let whose = skill.project.map_or(Whose::Person, Whose::Project);
+                let whose = Whose::Skill { name: skill.name, project: skill.project };
                 return Ok(look(read_file(call, Wanted { path: skill.path, first, lines, whose })));
             }
             let wanted = Wanted { path: path(check, &call, &text)?, first, lines, whose: Whose::Workspace };
@@ -144,29 +151,31 @@ fn no_such_output(name: &str) -> ToolFailure {
 
 async fn read_file(call: CallContext, wanted: Wanted) -> ToolResult {
     // What git ignores has to be looked up, which may wait for a disk.
-    if !matches!(wanted.whose, Whose::Project(_))
-        && let Some(bytes) = read_from_memory(&call, &wanted.path)?
+    if !matches!(wanted.whose, Whose::Skill { project: Some(_), .. })
+        && let Some(bytes) = read_from_memory(&call, &wanted)?
     {
         return answer(&call, &wanted, &bytes);
     }
     let context = call.clone();
     blocking(&call, NAME, move |beneath, _| {
         let bytes = match &wanted.whose {
-            Whose::Project(project) => beneath.read_of_project(&wanted.path, &context.workspace, project),
-            Whose::Workspace | Whose::Person => beneath.read(&wanted.path),
+            Whose::Skill { project: Some(project), .. } => {
+                beneath.read_of_project(&wanted.path, &context.workspace, project)
+            }
+            Whose::Workspace | Whose::Skill { .. } => beneath.read(&wanted.path),
         };
-        let bytes = bytes.map_err(|error| failure(&error))?;
+        let bytes = bytes.map_err(|error| wanted.whose.failure(&error))?;
         answer(&context, &wanted, &bytes)
     })
     .await
 }
 
 /// A small file that needs no waiting; none if it does.
-fn read_from_memory(call: &CallContext, path: &RelPath) -> Result<Option<Vec<u8>>, ToolFailure> {
+fn read_from_memory(call: &CallContext, wanted: &Wanted) -> Result<Option<Vec<u8>>, ToolFailure> {
     let beneath = Beneath::open_cached(&call.workspace).map_err(|error| failure(&error))?;
     let guarded = beneath.map(|beneath| beneath.guarded(gate(call, NAME)));
-    let bytes = guarded.map(|beneath| beneath.read_cached(path, INLINE_MAX_BYTES)).transpose();
-    Ok(bytes.map_err(|error| failure(&error))?.flatten())
+    let bytes = guarded.map(|beneath| beneath.read_cached(&wanted.path, INLINE_MAX_BYTES)).transpose();
+    Ok(bytes.map_err(|error| wanted.whose.failure(&error))?.flatten())
 }
 
 /// Shows the lines, and notes which content the agent has seen now.

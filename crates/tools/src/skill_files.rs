@@ -7,10 +7,10 @@ use posse_domain::code::Code;
 use posse_domain::nearest::some_of;
 use posse_domain::skill::SKILL_NAME_MAX;
 use posse_engine::ports::{CallContext, ToolFailure};
-use posse_host::files::RelPath;
+use posse_host::files::{FileError, PathProblem, RelPath};
 
 use crate::input::{Check, shorten};
-use crate::space::optional_path;
+use crate::space::{SHOWN_PATH_MAX_CHARS, failure};
 
 pub(crate) use posse_domain::skill::SKILL_FILES as OF_SKILL;
 
@@ -44,8 +44,37 @@ pub(crate) fn of_skill(
         return Err(ToolFailure { code: Code::UnknownSkill, text });
     };
     let call = CallContext { workspace: Arc::new(dir.path.clone()), isolated: false, ..call.clone() };
-    let path = optional_path(check, &call, Some(file))?;
+    let path = path_in(check, name, file)?;
     Ok((call, OfSkill { name: name.clone(), path, project: dir.project.clone() }))
+}
+
+/// A path in the folder of a skill.
+fn path_in(check: Check, skill: &str, file: &str) -> Result<RelPath, ToolFailure> {
+    if file.is_empty() {
+        return Ok(RelPath::root());
+    }
+    RelPath::parse(file).map_err(|problem| match problem {
+        PathProblem::Absolute | PathProblem::Home | PathProblem::Outside => outside(skill, file),
+        problem => check.field("path", problem.to_string()),
+    })
+}
+
+fn outside(skill: &str, file: &str) -> ToolFailure {
+    let file = shorten(file, SHOWN_PATH_MAX_CHARS);
+    let text =
+        format!("`{OF_SKILL}{skill}/{file}` is outside the folder of the skill, which nothing leaves.");
+    ToolFailure { code: Code::PermissionDenied, text }
+}
+
+/// Says an error about a file of a skill to a model, with what to do about it.
+pub(crate) fn failure_in(skill: &str, error: &FileError) -> ToolFailure {
+    match error {
+        FileError::NotFound { path } => ToolFailure::failed(format!(
+            "`{OF_SKILL}{skill}/{path}` does not exist. Use `list` with `{OF_SKILL}{skill}` to find out what there is."
+        )),
+        FileError::Outside { path } => outside(skill, &path.text()),
+        error => failure(error),
+    }
 }
 
 /// Refuses a path of a skill where one of the workspace is meant: as such it would be a strange one.

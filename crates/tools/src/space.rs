@@ -17,7 +17,7 @@ use crate::skill_files::not_of_skill;
 pub(crate) const LOOK_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Longest part of a path that is repeated in an answer.
-const SHOWN_PATH_MAX_CHARS: usize = 200;
+pub(crate) const SHOWN_PATH_MAX_CHARS: usize = 200;
 
 /// Reads a path of the input.
 pub(crate) fn path(check: Check, call: &CallContext, text: &str) -> Result<RelPath, ToolFailure> {

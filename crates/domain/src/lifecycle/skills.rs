@@ -100,11 +100,8 @@ impl Run {
     }
 
     /// What a rule says of a skill that an agent would use, whichever tool it does that with: a rule about `skill:NAME`
-    /// is about the skill. None if no rule is about it, or if the agent has its instructions by a person's leave.
+    /// is about the skill. None if no rule is about it, or if one asks and a person has said yes.
     pub fn skill_ruling(&self, agent: &OpenAgent, name: &str) -> Option<Verdict> {
-        if self.skill_in_hand(agent) == Some(name) {
-            return None;
-        }
         let ruling =
             agent.authority.ruling(&self.terms.approvals, &Operation::new(SKILL_TOOL, Some(name)))?;
         let asked = ruling.decision == Decision::Ask && agent.consented_skills.contains(name);

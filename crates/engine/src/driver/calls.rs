@@ -138,7 +138,8 @@ impl Driver {
         let mut operation = Operation::new(tool.name, specifier.as_deref());
         let mut verdict = agent.authority.decide(&self.run.terms.approvals, &operation);
         // A rule about a skill binds every way to it.
-        let skill = skill_of(tool.name, specifier.as_deref(), &call.input);
+        let in_hand = self.run.skill_in_hand(agent);
+        let skill = skill_of(tool.name, specifier.as_deref(), &call.input, in_hand);
         if let Some(name) = &skill
             && let Some(ruling) = self.run.skill_ruling(agent, name)
             && ruling.decision != Decision::Allow

@@ -205,13 +205,20 @@ pub(super) fn message_of(child: &AgentId, ended: &Ended) -> String {
     }
 }
 
-/// The skill that a call is about whose own operation does not say so.
-pub(super) fn skill_of(tool: &str, specifier: Option<&str>, input: &Value) -> Option<String> {
+/// The skill that a call is about whose own operation does not say so. The files of the skill that the agent has `in_hand`
+/// are its to read.
+pub(super) fn skill_of(
+    tool: &str,
+    specifier: Option<&str>,
+    input: &Value,
+    in_hand: Option<&str>,
+) -> Option<String> {
     match tool {
         DELEGATE_TO_AGENT => specifier.map(str::to_owned),
         READ | LIST => {
             let file = input.get("path")?.as_str()?.strip_prefix(SKILL_FILES)?;
-            Some(file.split('/').next().unwrap_or(file).to_ascii_lowercase())
+            let name = file.split('/').next().unwrap_or(file).to_ascii_lowercase();
+            Some(name).filter(|name| in_hand != Some(name))
         }
         _ => None,
     }

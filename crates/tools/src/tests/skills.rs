@@ -94,9 +94,16 @@ fn nothing_outside_a_skills_directory_is_reached_by_its_name() {
         let text =
             bench.fails("read", json!({"path": format!("skill://review/{path}")}), Code::PermissionDenied);
         assert!(!text.contains("SECRET"), "{path}: {text}");
+        assert!(
+            text.contains("outside the folder of the skill") && !text.contains("workspace"),
+            "{path}: {text}"
+        );
     }
-    let absent = bench.fails("read", json!({"path": "skill://review/none.md"}), Code::ToolError);
-    assert!(absent.contains("none.md"), "{absent}");
+    for tool in ["read", "list"] {
+        let absent = bench.fails(tool, json!({"path": "skill://review/none.md"}), Code::ToolError);
+        let expected = "`skill://review/none.md` does not exist. Use `list` with `skill://review` to find out what there is.";
+        assert_eq!(absent, expected);
+    }
 }
 
 #[test]
