@@ -129,6 +129,8 @@ fn a_file_that_cannot_be_used_is_not_said_to_be_missing() {
         let done = home.posse(args).exits(2);
         assert!(done.stderr.contains(said), "{args:?}: {}", done.stderr);
     }
+    let done = home.posse(&["run", "--model", "scripted/script.yaml", "/y1 now"]).exits(0);
+    assert!(done.stderr.contains("note: the skill `y1` cannot be used: ~/"), "{}", done.stderr);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use posse_domain::definition::{Definition, Mode};
 use posse_domain::nearest::{hint, nearest, some_of};
+use posse_domain::permission::Decision;
 use thiserror::Error;
 
 use super::builtin::builtin;
@@ -52,6 +53,11 @@ pub(super) fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// Whether nobody trusted it.
+fn asks(definition: &Definition) -> bool {
+    definition.default == Decision::Ask
+}
+
 /// Definitions by name. Case does not matter when one is looked for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Definitions {
@@ -69,8 +75,11 @@ impl Definitions {
     /// others can be spawned by the built-in primary definitions too, since whoever adds a definition to a run
     /// means it to be used there.
     pub fn builtin_and(own: Vec<Definition>) -> Self {
-        let children = own.iter().filter(|definition| definition.mode != Mode::Primary);
-        let children: Vec<String> = children.map(|definition| definition.name.clone()).collect();
+        let mut children: Vec<&Definition> =
+            own.iter().filter(|definition| definition.mode != Mode::Primary).collect();
+        // Lists end somewhere: what nobody trusted is what they lose.
+        children.sort_by_key(|child| asks(child));
+        let children: Vec<String> = children.iter().map(|definition| definition.name.clone()).collect();
         let offer = |mut definition: Definition| {
             if let (Mode::Primary, Some(spawns)) = (definition.mode, &mut definition.spawns) {
                 *spawns = without_doubles(std::mem::take(spawns).into_iter().chain(children.iter().cloned()));
@@ -105,8 +114,10 @@ impl Definitions {
                 return Vec::new();
             }
             let children = self.iter().filter(|child| child.mode != Mode::Primary && child.name != of.name);
-            let fitting = children.filter(|child| fits(name, &child.name)).map(|child| child.name.clone());
-            fitting.take(NAMES_MAX).collect()
+            let fitting = children.filter(|child| fits(name, &child.name));
+            let trusted = fitting.clone().filter(|child| !asks(child));
+            let all = trusted.chain(fitting.filter(|child| asks(child)));
+            all.map(|child| child.name.clone()).take(NAMES_MAX).collect()
         };
         without_doubles(names.iter().flat_map(one))
     }
@@ -140,7 +151,7 @@ impl Definitions {
     }
 
     /// All definitions, sorted by name.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Definition>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Definition>> + Clone {
         self.by_name.values()
     }
 }
@@ -223,6 +234,19 @@ mod tests {
             |name: &str| definitions.get(name).and_then(|one| one.spawns.as_ref()).expect(name).len();
         assert_eq!(spawns("coder"), 4 + 2_000, "what was found is offered in full");
         assert_eq!(spawns("agent-1999"), NAMES_MAX);
+    }
+
+    #[test]
+    fn what_nobody_trusted_is_offered_last() {
+        let untrusted = |number: usize| Definition {
+            default: Decision::Ask,
+            ..definition(&format!("a-{number:04}"), &[])
+        };
+        let own = (0..NAMES_MAX).map(untrusted).chain([definition("mine", &[]), definition("lead", &["*"])]);
+        let definitions = Definitions::builtin_and(own.collect());
+        assert_eq!(spawnable(&definitions, "coder")[4..6], ["mine", "lead"]);
+        let of_lead = spawnable(&definitions, "lead");
+        assert_eq!((of_lead.len(), of_lead.iter().any(|name| name == "mine")), (NAMES_MAX, true));
     }
 
     #[test]

@@ -83,7 +83,9 @@ impl Found {
         if let Some(skill) = for_people().find(|skill| skill.name == wanted) {
             return Some(Called { skill: skill.clone(), arguments: arguments.trim().to_owned() });
         }
-        if let Some(near) = nearest(&wanted, for_people().map(|skill| skill.name.as_str())) {
+        if let Some(why) = self.why_unusable(&wanted, Holds::Skills) {
+            note(&format!("note: the skill {why}; it is taken as a plain request"));
+        } else if let Some(near) = nearest(&wanted, for_people().map(|skill| skill.name.as_str())) {
             note(&format!(
                 "note: there is no skill `/{}` (did you mean `/{near}`?); it is taken as a plain request",
                 term::line(name)

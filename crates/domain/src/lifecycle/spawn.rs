@@ -16,7 +16,7 @@ use crate::contract::{
 use crate::definition::Mode;
 use crate::event::{EffectClass, SubagentCreated, SubagentRefused};
 use crate::id::AgentId;
-use crate::nearest::some_of;
+use crate::nearest::{hint, nearest, some_of};
 use crate::ownership;
 use crate::permission::{Grant, ToolSet};
 
@@ -200,10 +200,11 @@ impl Run {
 
     fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<Kind>, Refusal> {
         let kind = self.kind(name).ok_or_else(|| {
-            let known = some_of(parent.kind.definition.spawns.iter().flatten());
+            let spawns = || parent.kind.definition.spawns.iter().flatten().map(String::as_str);
+            let (meant, known) = (hint(nearest(name, spawns())), some_of(spawns()));
             Refusal::new(
                 Code::UnknownAgent,
-                format!("there is no agent `{}`; this one may spawn: {known}", clip(name)),
+                format!("there is no agent `{}`{meant}; this one may spawn: {known}", clip(name)),
             )
         })?;
         let listed = parent
