@@ -29,6 +29,7 @@ use crate::message::{Image, MediaType, RawReply, Reply, ToolCall};
 use crate::object_id::ObjectId;
 use crate::permission::{Decision, ProjectRules, Rule, Rules};
 use crate::plan::{IntegrationOrder, OnFailure, Plan, Step};
+use crate::skill::Catalogue;
 
 fn agent() -> AgentId {
     "k3f9ab2c.2".parse().expect("id")
@@ -153,7 +154,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             head: Some(object(3)),
             notes: vec![text.to_owned()],
         }),
-        agents_md: None,
+        agents_md: Some(text.into()),
         catalogue: None,
     };
     vec![
@@ -468,6 +469,17 @@ fn round_trip(event: &Event) -> Event {
         .expect("filled");
     assert_eq!(asked, blobs.len(), "every blob is asked for, and nothing else");
     back
+}
+
+#[test]
+fn what_was_found_is_kept_beside_the_event_however_little_it_is() {
+    let EventBody::RunStarted(mut started) = samples("x").remove(0) else { panic!("it comes first") };
+    started.catalogue = Some(Arc::new(Catalogue::default()).into());
+    let event = Event { agent: agent(), at_ms: 1, body: started.into() };
+    let mut blobs = Vec::new();
+    assert!(stored(&event, &mut blobs).payload.contains(r#""catalogue":{"blob":"#));
+    assert_eq!(blobs.len(), 1);
+    assert_eq!(round_trip(&event), event);
 }
 
 #[test]
