@@ -205,6 +205,48 @@ fn an_untrusted_skill_that_a_person_calls_asks_before_each_use() {
 }
 
 #[test]
+fn rules_about_files_of_a_skill_are_about_its_name_and_the_path_in_its_folder() {
+    let home = Home::new();
+    home.write(".claude/skills/evil/SKILL.md", "---\nname: evil\ndescription: d\n---\nSee r.md.\n");
+    home.write(".claude/skills/evil/r.md", "the notes of evil\n");
+    calls(
+        &home,
+        &[("read", json!({"path": "skill://evil/r.md"})), ("list", json!({"path": "skill://evil"}))],
+    );
+    let allow = ["--allow", "read:skill://evil/r.md", "--allow", "list:skill://evil/**", "/evil hi"];
+    for (ok, text) in results(&run(&home, &allow).exits(0)) {
+        assert!(ok && (text.contains("the notes of evil") || text.contains("r.md")), "{text}");
+    }
+    home.write_own(".claude/skills/mine/SKILL.md", "---\nname: mine\ndescription: d\n---\nSee r.md.\n");
+    home.write_own(".claude/skills/mine/r.md", "my notes\n");
+    std::os::unix::fs::symlink("r.md", home.write_own(".claude/skills/mine/x", "").with_file_name("link.md"))
+        .expect("a link");
+    calls(
+        &home,
+        &["mine/r.md", "MINE/r.md", "mine/link.md"]
+            .map(|path| ("read", json!({"path": format!("skill://{path}")}))),
+    );
+    for (ok, text) in results(&run(&home, &["--deny", "read:skill://mine/r.md", "go"]).exits(0)) {
+        assert!(!ok && text.contains("read:skill:/mine/r.md"), "{text}");
+    }
+    for (ok, text) in results(&run(&home, &["--deny", "read:r.md", "go"]).exits(0)) {
+        assert!(ok, "that is a file of the workspace: {text}");
+    }
+}
+
+#[test]
+fn a_rule_means_a_skill_however_its_name_is_written() {
+    let home = Home::new();
+    home.write_own(".claude/skills/mine/SKILL.md", "---\nname: mine\ndescription: d\n---\nDo.\n");
+    calls(&home, &[("skill", json!({"name": "mine"}))]);
+    for rule in ["skill:MINE", "skill:/mine"] {
+        let denied = results(&run(&home, &["--deny", rule, "go"]).exits(0));
+        assert!(!denied[0].0, "{rule}: {denied:?}");
+        run(&home, &["--deny", rule, "/mine x"]).exits(2);
+    }
+}
+
+#[test]
 fn files_of_a_skill_that_is_asked_about_are_asked_about_too() {
     let home = Home::new();
     home.write(".claude/skills/evil/SKILL.md", "---\nname: evil\ndescription: d\n---\nSee r.md.\n");

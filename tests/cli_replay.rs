@@ -32,7 +32,7 @@ const FOUND: &str = r"
 - when: {definition: coder, turn: 1}
   reply:
     tool_calls:
-      - {name: skill, input: {name: Used-Inline}}
+      - {name: skill, input: {name: ' /Used-Inline', arguments: unused-inline}}
       - {name: skill, input: {name: used-forked, arguments: it}}
       - {name: task, input: {subagent_type: used-agent, description: look, prompt: look}}
 - when: {definition: coder}
@@ -251,6 +251,23 @@ fn texts_of_the_machine_that_a_run_did_not_use_are_not_in_its_bundle() {
     let done = home.posse(&["run", "--json", "--model", "replay/out.posse"]).exits(0);
     assert!(!done.stderr.contains("left out of this bundle"), "no secret was: {}", done.stderr);
     assert_eq!(done.result()["text"], "all done");
+}
+
+#[test]
+fn a_skill_that_a_run_was_refused_is_not_in_its_bundle() {
+    let home = Home::new();
+    home.write_own(
+        ".claude/skills/mine/SKILL.md",
+        "---\nname: mine\ndescription: d\n---\nThe refused canary.\n",
+    );
+    home.write(
+        "script.yaml",
+        "- when: {turn: 1}\n  reply: {tool_calls: [{name: skill, input: {name: mine}}]}\n- reply: {text: done}\n",
+    );
+    let args = ["run", "--json", "--model", "scripted/script.yaml", "--ask", "skill:mine", "do it"];
+    let run = run_of(&home.posse(&args).exits(0).result());
+    home.posse(&["export", &run, "-o", "out.posse"]).exits(0);
+    assert!(!unpacked(&home, "out.posse").contains("The refused canary."));
 }
 
 #[test]

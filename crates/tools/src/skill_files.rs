@@ -43,7 +43,10 @@ pub(crate) fn of_skill(
         let text = format!("There is no skill `{name}` with files that you may read; {known}.");
         return Err(ToolFailure { code: Code::UnknownSkill, text });
     };
-    let call = CallContext { workspace: Arc::new(dir.path.clone()), isolated: false, ..call.clone() };
+    // Rules speak of the skill's files by the skill's name, and not as if they were the workspace's.
+    let rules = call.rules.beneath(&format!("{}/{name}", OF_SKILL.trim_end_matches('/')));
+    let workspace = Arc::new(dir.path.clone());
+    let call = CallContext { workspace, isolated: false, rules, ..call.clone() };
     let path = path_in(check, name, file)?;
     Ok((call, OfSkill { name: name.clone(), path, project: dir.project.clone() }))
 }

@@ -133,8 +133,9 @@ struct ToolGate {
 
 impl ToolGate {
     fn ask(&self, tool: &str, path: &RelPath) -> Result<(), String> {
-        match self.rules.refusal(tool, &path.text()) {
-            Some(verdict) => Err(format!("`{tool}:{path}` is not allowed ({verdict})")),
+        let path = path.text();
+        match self.rules.refusal(tool, &path) {
+            Some(verdict) => Err(format!("`{tool}:{}` is not allowed ({verdict})", self.rules.named(&path))),
             None => Ok(()),
         }
     }

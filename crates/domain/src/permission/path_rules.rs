@@ -5,6 +5,7 @@
 //! file. A rule is about a file, not about the name of the tool that was used to reach it; so a tool asks
 //! again for each path it comes upon, under the name of what it does there: `read` wherever content is shown.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::approval::Approvals;
@@ -18,7 +19,11 @@ use super::rule::Decision;
 /// It knows the rules only, not which tools the agent has: an agent with `grep` but without `read` sees the
 /// lines of those files for which `read` is not ruled out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PathRules(Option<Arc<Restraints>>);
+pub struct PathRules {
+    restraints: Option<Arc<Restraints>>,
+    /// What rules call the directory that paths are beneath; none if it is the workspace.
+    place: Option<Arc<str>>,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 struct Restraints {
@@ -37,18 +42,33 @@ impl PathRules {
         let consented = consented.filter(|operation| is_path_tool(operation.tool()));
         let consented = consented.and_then(Operation::specifier).map(Into::into);
         let restraints = Restraints { layers, approvals: approvals.clone(), consented };
-        Self((!restraints.layers.is_empty()).then(|| Arc::new(restraints)))
+        Self { restraints: (!restraints.layers.is_empty()).then(|| Arc::new(restraints)), place: None }
+    }
+
+    /// The same for paths beneath another directory than the workspace, by what rules call that.
+    pub fn beneath(&self, place: &str) -> Self {
+        Self { restraints: self.restraints.clone(), place: Some(place.into()) }
+    }
+
+    /// What rules call a path.
+    pub fn named<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        match self.place.as_deref() {
+            None => path.into(),
+            Some(place) if path == "." => place.to_owned().into(),
+            Some(place) => format!("{place}/{path}").into(),
+        }
     }
 
     /// Whether every path is allowed to every path tool, so that nobody needs to find out where a link leads.
     pub fn allow_everything(&self) -> bool {
-        self.0.is_none()
+        self.restraints.is_none()
     }
 
     /// Why the agent may not use `tool` on `path`, beneath the workspace and without links; none if it may.
     pub fn refusal(&self, tool: &str, path: &str) -> Option<Verdict> {
-        let Restraints { layers, approvals, consented } = &**self.0.as_ref()?;
-        let operation = Operation::new(tool, Some(path));
+        let Restraints { layers, approvals, consented } = &**self.restraints.as_ref()?;
+        let path = self.named(path);
+        let operation = Operation::new(tool, Some(&path));
         if let Some(because) = undecidable(approvals, &operation) {
             return Some(Verdict::deny(because));
         }

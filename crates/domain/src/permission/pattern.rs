@@ -26,9 +26,13 @@ use thiserror::Error;
 use super::matcher::{Matcher, escape};
 use super::operation::{Operation, has_parent_directory, is_from_elsewhere, is_path_tool, one_spelling};
 use super::tool::{InvalidToolName, ToolName};
+use crate::skill::{DELEGATE_TO_AGENT, SKILL_TOOL};
 
 /// Longest pattern: room for the longest path, and nothing a person would type is longer.
 pub const PATTERN_MAX_BYTES: usize = 4096;
+
+/// The tools whose specifier is the name of a skill.
+const SKILL_TOOLS: [&str; 2] = [SKILL_TOOL, DELEGATE_TO_AGENT];
 
 /// A text that is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -152,6 +156,11 @@ fn parse_specified(tool: ToolName, specifier: &str) -> Result<Parsed, PatternPro
         }
         let matcher = Matcher::path(&specifier)?;
         (specifier, matcher)
+    } else if SKILL_TOOLS.contains(&tool.as_str()) {
+        // As operations name skills: people write them as commands, and in any case.
+        let specifier = specifier.strip_prefix('/').unwrap_or(specifier).to_ascii_lowercase();
+        let matcher = Matcher::text(&specifier)?;
+        (specifier.into(), matcher)
     } else {
         (specifier.into(), Matcher::text(specifier)?)
     };
@@ -298,6 +307,15 @@ mod tests {
             let error = bad.parse::<Pattern>().expect_err(bad).to_string();
             assert!(error.contains(&format!("`{}`", clip(bad))), "{error}");
         }
+    }
+
+    #[test]
+    fn a_skill_is_meant_however_its_name_is_written() {
+        for pattern in ["skill:PDF", "skill:/pdf", "skill:/P*", "skill:pdf"] {
+            assert!(matches(pattern, "skill:pdf"), "{pattern}");
+        }
+        assert!(matches("delegate_to_agent:Review", "delegate_to_agent:review"));
+        assert!(!matches("bash:LS", "bash:ls"), "elsewhere case matters");
     }
 
     #[test]

@@ -68,6 +68,7 @@ struct Used {
 impl Used {
     fn of(events: &[Stored], blobs: &BTreeMap<Hash, Vec<u8>>, found: &Catalogue) -> Self {
         let mut used = Self::default();
+        let mut asked = BTreeMap::new();
         for stored in events {
             let Ok(mut event) = Event::decode(stored) else { continue };
             match &mut event.body {
@@ -83,8 +84,16 @@ impl Used {
                     };
                     let filled = body.fill(&mut fetch);
                     if let (Ok(()), EventBody::ModelReplied(replied)) = (filled, body) {
-                        replied.reply.iter().flat_map(|reply| &reply.calls).for_each(|call| used.call(call));
+                        let calls = replied.reply.iter().flat_map(|reply| &reply.calls);
+                        asked.extend(
+                            calls.filter_map(|call| {
+                                Some(((event.agent.clone(), call.id.clone()), named(call)?))
+                            }),
+                        );
                     }
+                }
+                EventBody::ToolFinished(finished) if finished.ok => {
+                    used.skills.extend(asked.remove(&(event.agent, finished.call_id.clone())));
                 }
                 _ => {}
             }
@@ -99,12 +108,15 @@ impl Used {
         self.definitions.insert(contract.execution.definition.clone());
         self.skills.extend(contract.execution.skill.clone());
     }
+}
 
-    /// A skill that a model asked for, by whichever field and in whichever case.
-    fn call(&mut self, call: &ToolCall) {
-        if [SKILL_TOOL, DELEGATE_TO_AGENT].contains(&call.name.as_str()) {
-            let fields = call.input.as_object().into_iter().flat_map(|fields| fields.values());
-            self.skills.extend(fields.filter_map(|field| field.as_str()).map(str::to_ascii_lowercase));
-        }
-    }
+/// The skill that a call asks for, in the one spelling that the tools read it in.
+fn named(call: &ToolCall) -> Option<String> {
+    let field = match call.name.as_str() {
+        SKILL_TOOL => "name",
+        DELEGATE_TO_AGENT => "skill_name",
+        _ => return None,
+    };
+    let name = call.input.get(field)?.as_str()?.trim();
+    Some(name.strip_prefix('/').unwrap_or(name).to_ascii_lowercase())
 }
