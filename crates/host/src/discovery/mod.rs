@@ -165,7 +165,8 @@ pub fn discover<T: Send>(
     let total = AtomicU64::new(0);
     let read = parallel::map_chunks(all.len(), AHEAD, |chunk| {
         let chunk = &all[chunk];
-        let open = |(reach, candidate): &(usize, Candidate)| open(&reaches[*reach].1, candidate, places);
+        let open =
+            |(reach, candidate): &(usize, Candidate)| open(&reaches[*reach].1, candidate, places, max_bytes);
         // All are open before the first is read.
         let opened: Vec<_> = chunk.iter().map(open).collect();
         let files = opened.into_iter().zip(chunk).map(|(opened, (_, candidate))| {
@@ -201,7 +202,12 @@ pub fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Why> {
 }
 
 /// Opens a file, and lets the disk begin with it; none if it is gone, or if a folder turns out to be no skill.
-fn open(reach: &Reach, candidate: &Candidate, places: &[Place]) -> Result<Option<Opened>, Why> {
+fn open(
+    reach: &Reach,
+    candidate: &Candidate,
+    places: &[Place],
+    max_bytes: u64,
+) -> Result<Option<Opened>, Why> {
     let Some(opened) = reach.open_file(&candidate.path)? else { return Ok(None) };
     if candidate.form == Form::SkillFolder
         && let Some(real) = &opened.real
@@ -209,7 +215,7 @@ fn open(reach: &Reach, candidate: &Candidate, places: &[Place]) -> Result<Option
     {
         return Err(Why::NoSkill);
     }
-    opened.expect();
+    opened.expect(max_bytes);
     Ok(Some(opened))
 }
 

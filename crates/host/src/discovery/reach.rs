@@ -117,10 +117,12 @@ impl Reach {
 }
 
 impl Opened {
-    /// Lets the disk begin with it, without waiting: it is read soon.
-    pub(super) fn expect(&self) {
-        // Only advice: without it, reading waits.
-        let _ = fadvise(&self.file, 0, None, Advice::WillNeed);
+    /// Lets the disk begin with it, without waiting: it is read soon, unless it is longer than `max_bytes`.
+    pub(super) fn expect(&self, max_bytes: u64) {
+        if self.size <= max_bytes {
+            // Only advice: without it, reading waits.
+            let _ = fadvise(&self.file, 0, None, Advice::WillNeed);
+        }
     }
 
     /// What it says first, however much there is.
