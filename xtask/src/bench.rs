@@ -7,10 +7,11 @@ mod workspaces;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::command::{capture, cargo, root, run as run_command};
+use crate::command::{Program, build, capture, cargo, root, run as run_command};
 use crate::{Failure, Outcome};
 
 /// Seconds each measurement of the store takes.
@@ -69,19 +70,14 @@ fn parse(args: &[String]) -> Result<Asked, Failure> {
 fn tree(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
     let json = scratch.join("tree.json");
     let (json_text, dir) = (json.to_string_lossy(), scratch.to_string_lossy());
-    let mut build = vec!["build", "--quiet", "-p", "posse-cli"];
-    let mut args = vec!["run", "--quiet", "-p", "posse-testkit", "--bin", "posse-bench"];
-    if !asked.smoke {
-        build.push("--release");
-        args.push("--release");
-    }
-    // The command is measured too, and looked for beside the bench.
-    run_command(&mut cargo(&build))?;
-    args.extend(["--", "--dir", &dir, "--json", &json_text]);
+    // The bench measures the command too, and looks for it beside itself.
+    build(&Program::Binary("posse"), !asked.smoke)?;
+    let mut bench = Command::new(build(&Program::Binary("posse-bench"), !asked.smoke)?);
+    bench.args(["--dir", &dir, "--json", &json_text]).current_dir(root());
     if asked.quick {
-        args.push("--quick");
+        bench.arg("--quick");
     }
-    run_command(&mut cargo(&args))?;
+    run_command(&mut bench)?;
     let text =
         std::fs::read_to_string(&json).map_err(|error| Failure::new(format!("{json_text}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| Failure::new(format!("{json_text}: {error}")))
@@ -90,9 +86,8 @@ fn tree(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
 fn store(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
     let dir = scratch.to_string_lossy();
     let seconds = if asked.quick { "0.5" } else { STORE_SECONDS };
-    let args =
-        ["run", "--quiet", "--release", "-p", "posse-store", "--example", "append", "--", &dir, seconds];
-    let text = capture(&mut cargo(&args))?;
+    let append = build(&Program::Example("append"), true)?;
+    let text = capture(Command::new(append).args([&dir, seconds]).current_dir(root()))?;
     let figures: Value =
         serde_json::from_str(&text).map_err(|error| Failure::new(format!("append: {error}")))?;
     print!("{}", store_table(&figures));
@@ -102,11 +97,8 @@ fn store(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
 /// What commands and searches cost, beside plain processes and the programs that people use.
 fn hands(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
     let dir = scratch.to_string_lossy();
-    let mut args = vec!["run", "--quiet", "-p", "posse-host", "--example", "hands"];
-    if !asked.smoke {
-        args.push("--release");
-    }
-    args.extend(["--", &dir]);
+    let program = build(&Program::Example("hands"), !asked.smoke)?;
+    let mut args: Vec<&str> = vec![&dir];
     if asked.quick {
         args.push("--quick");
     }
@@ -121,7 +113,7 @@ fn hands(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
             args.extend([flag, program]);
         }
     }
-    let text = capture(&mut cargo(&args))?;
+    let text = capture(Command::new(program).args(&args).current_dir(root()))?;
     let figures: Value =
         serde_json::from_str(&text).map_err(|error| Failure::new(format!("hands: {error}")))?;
     print!("{}", hands_table(&figures));

@@ -58,6 +58,42 @@ pub(crate) fn capture(command: &mut Command) -> Result<String, Failure> {
     String::from_utf8(output.stdout).map_err(|_| Failure::new(format!("`{line}` did not print UTF-8")))
 }
 
+/// A program of the workspace that a verb starts, as cargo names its target.
+pub(crate) enum Program<'a> {
+    /// A `[[bin]]` target.
+    Binary(&'a str),
+    /// An example.
+    Example(&'a str),
+}
+
+/// Builds a program and returns its path.
+///
+/// The build covers the whole workspace: with `-p`, cargo selects the features of that one package alone and
+/// compiles most dependencies once more for them, which took minutes of a cold `cargo xtask ci`.
+pub(crate) fn build(program: &Program<'_>, release: bool) -> Result<PathBuf, Failure> {
+    let (flag, name) = match program {
+        Program::Binary(name) => ("--bin", *name),
+        Program::Example(name) => ("--example", *name),
+    };
+    let mut command = cargo(&["build", "--quiet", "--workspace", flag, name, "--message-format", "json"]);
+    if release {
+        command.arg("--release");
+    }
+    println!("$ cargo build --workspace {flag} {name}{}", if release { " --release" } else { "" });
+    let messages = capture(&mut command)?;
+    executable(&messages, name)
+        .ok_or_else(|| Failure::new(format!("cargo built no program with the name `{name}`")))
+}
+
+/// The path of a program among the messages of `cargo build`, which are one JSON object per line.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find_map(|message| {
+        let named = message.pointer("/target/name").and_then(Value::as_str) == Some(name);
+        let path = message.get("executable").and_then(Value::as_str).filter(|_| named)?;
+        Some(PathBuf::from(path))
+    })
+}
+
 /// What cargo knows about the workspace; `extra` are further flags of `cargo metadata`.
 pub(crate) fn metadata(extra: &[&str]) -> Result<Value, Failure> {
     let text = capture(cargo(&["metadata", "--format-version", "1"]).args(extra))?;
@@ -80,6 +116,18 @@ mod tests {
     #[test]
     fn a_command_is_shown_as_it_would_be_typed() {
         assert_eq!(line_of(Command::new("/some/where/cargo").args(["fmt", "--check"])), "cargo fmt --check");
+    }
+
+    #[test]
+    fn a_built_program_is_found_by_its_name_among_cargos_messages() {
+        let messages = concat!(
+            "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"serde\"},\"executable\":null}\n",
+            "not JSON\n",
+            "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"other\"},\"executable\":\"/t/other\"}\n",
+            "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"hands\"},\"executable\":\"/t/hands\"}\n",
+        );
+        assert_eq!(executable(messages, "hands"), Some(PathBuf::from("/t/hands")));
+        assert_eq!(executable(messages, "serde"), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{capture, cargo, root, run as run_command};
+use crate::command::{Program, build, capture, root, run as run_command};
 use crate::{Failure, Outcome};
 
 /// Random kills of the process that works with workspaces: all, and a short campaign's.
@@ -34,18 +34,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 
 /// The campaign on workspaces alone.
 fn workspaces(how: &str, args: &[String]) -> Outcome {
-    let program = ["run", "--quiet", "-p", "posse-host", "--example", "lasting", "--", how];
-    run_command(cargo(&program).args(args))
+    let program = build(&Program::Example("lasting"), false)?;
+    run_command(Command::new(program).arg(how).args(args).current_dir(root()))
 }
 
 /// The campaign on the real command.
 fn command(args: &[String]) -> Outcome {
     let mut args = args_from_here(args)?;
     args.extend(["--commit".to_owned(), commit()?]);
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let program = ["-p", "posse-testkit", "--bin"];
-    run_command(cargo(&["build", "--quiet"]).args(program).arg("posse-faulty"))?;
-    run_command(cargo(&["run", "--quiet"]).args(program).arg("posse-faults").arg("--").args(&args))
+    // The campaign looks for the command with armed faults beside itself.
+    build(&Program::Binary("posse-faulty"), false)?;
+    let campaign = build(&Program::Binary("posse-faults"), false)?;
+    run_command(Command::new(campaign).args(&args).current_dir(root()))
 }
 
 /// Every point once and a few random kills: for ci.

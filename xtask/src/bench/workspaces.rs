@@ -1,10 +1,12 @@
 //! What snapshots, workspaces and merging cost, beside plain git in the same run.
 
+use std::process::Command;
+
 use serde_json::{Map, Value, json};
 
 use super::{Asked, table};
 use crate::Failure;
-use crate::command::{capture, cargo};
+use crate::command::{Program, build, capture, root};
 
 /// Files of the repository that the limits are for, and of a large one.
 const FILES: &str = "10000";
@@ -31,13 +33,8 @@ pub(super) fn run(asked: &Asked) -> Result<Value, Failure> {
 
 /// What an example of the host printed, `name value unit` a line.
 fn figures(asked: &Asked, example: &str, words: &[&str]) -> Result<Value, Failure> {
-    let mut args = vec!["run", "--quiet", "-p", "posse-host", "--example", example];
-    if !asked.smoke {
-        args.push("--release");
-    }
-    args.push("--");
-    args.extend(words);
-    parse(&capture(&mut cargo(&args))?)
+    let program = build(&Program::Example(example), !asked.smoke)?;
+    parse(&capture(Command::new(program).args(words).current_dir(root()))?)
         .ok_or_else(|| Failure::new(format!("{example} printed something else")))
 }
 
