@@ -127,8 +127,9 @@ impl BoxedCommand {
 
     /// What an init is told.
     pub(super) fn spec(&self, view: &View, mode: Mode, limits: Limits) -> Result<CallSpec, SandboxError> {
-        view.admits(self)?;
+        // Resolved once: what is looked at here is what the box is made of, or there is no box.
         let real = canonical(&self.workspace);
+        view.admits(self, &real)?;
         let shown_as = match mode {
             Mode::Namespaces => &self.shown_as,
             Mode::Landlock => &self.workspace,
@@ -208,10 +209,14 @@ impl BoxedCommand {
 
 impl Cache {
     fn spec(&self) -> Result<CacheSpec, SandboxError> {
-        let lower = match (self.lower.parent(), self.lower.file_name()) {
-            // A link in its own place is not followed.
-            (Some(parent), Some(name)) => canonical(parent).join(name),
-            _ => self.lower.clone(),
+        // No link is followed from where it is looked for: programs may have made it.
+        let parts = if self.lower.ends_with(&self.at) { self.at.iter().count() } else { 1 };
+        let lower = match self.lower.ancestors().nth(parts) {
+            Some(top) => {
+                let beneath = self.lower.strip_prefix(top).unwrap_or(Path::new(""));
+                canonical(top).join(beneath)
+            }
+            None => self.lower.clone(),
         };
         Ok(CacheSpec {
             lower: text(&lower)?,
@@ -221,8 +226,8 @@ impl Cache {
     }
 }
 
-/// The box is built with the machine's root elsewhere, where a link to an absolute path leads astray.
-fn canonical(path: &Path) -> PathBuf {
+/// An init follows no link: whoever asks for a call resolves those that a person made.
+pub(super) fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 

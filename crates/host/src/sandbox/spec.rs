@@ -23,7 +23,7 @@ pub(super) struct CallSpec {
     pub(super) argv: Vec<String>,
     /// The whole environment.
     pub(super) env: Vec<(String, String)>,
-    /// The one place on disk that can be written, if any can.
+    /// The one place on disk that can be written, if any can. No part of it is a link.
     pub(super) workspace: String,
     /// Where programs see it.
     pub(super) shown_as: String,
@@ -33,15 +33,15 @@ pub(super) struct CallSpec {
     pub(super) isolation: Isolation,
     /// Whether it shares the machine's network.
     pub(super) network: bool,
-    /// What is visible, and cannot be changed.
-    pub(super) read: Vec<String>,
+    /// What is visible and cannot be changed, and where it appears. No part of a source is a link.
+    pub(super) read: Vec<(String, String)>,
     /// Links of the machine's root directory.
     pub(super) links: Vec<(String, String)>,
     /// What is hidden though it is beneath something visible, by its paths in the box.
     pub(super) hidden: Vec<String>,
     /// Empty directories that can be written and are gone afterwards.
     pub(super) scratch: Vec<String>,
-    /// Further files and directories of the machine, read-only, and where they appear.
+    /// Further files and directories of the machine, read-only, and where they appear. No part of a source is a link.
     pub(super) shown: Vec<(String, String)>,
     /// Names in the workspace that cannot be changed, relative to it.
     pub(super) protected: Vec<String>,
@@ -69,7 +69,7 @@ pub(super) struct Further {
 /// A directory that appears in the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CacheSpec {
-    /// What it is on the machine. Its last part is no link.
+    /// What it is on the machine. No part of it is a link.
     pub(super) lower: String,
     /// Where it appears, relative to the workspace.
     pub(super) at: String,

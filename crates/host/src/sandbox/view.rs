@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use super::command::canonical;
 use super::{BoxedCommand, SandboxError, SandboxOptions};
 
 /// Directories of the machine's root that hold programs and what they need. Everything else is not there.
@@ -150,7 +151,8 @@ pub(super) struct View {
     /// The home directory, by each of its names.
     homes: Vec<PathBuf>,
     pub(super) environment: Vec<(String, String)>,
-    pub(super) read: Vec<String>,
+    /// What can be read, and where it appears.
+    pub(super) read: Vec<(String, String)>,
     pub(super) links: Vec<(String, String)>,
     pub(super) hidden: Vec<String>,
     pub(super) scratch: Vec<String>,
@@ -191,7 +193,7 @@ impl View {
         scratch.push(home.clone());
         Self {
             environment: environment(&options.environment, &home),
-            read: texts(read),
+            read: read_as(read, &links, &homes),
             links: links.into_iter().filter_map(|(link, to)| Some((text(link)?, text(to)?))).collect(),
             hidden: texts(hidden),
             scratch: texts(scratch),
@@ -200,7 +202,8 @@ impl View {
     }
 
     /// Refuses a call in which everything that a box hides would be visible again.
-    pub(super) fn admits(&self, command: &BoxedCommand) -> Result<(), SandboxError> {
+    /// `real` is the workspace without links.
+    pub(super) fn admits(&self, command: &BoxedCommand, real: &Path) -> Result<(), SandboxError> {
         let workspace = command.workspace.as_path();
         let refused = |why: &str| {
             let text = format!(
@@ -209,33 +212,51 @@ impl View {
             );
             Err(SandboxError::Workspace(text))
         };
-        if workspace.parent().is_none() {
+        if [workspace, real].iter().any(|path| path.parent().is_none()) {
             return refused("is the root of the machine");
         }
-        if self.holds_home(workspace) {
+        if self.holds_home(workspace, real) {
             return refused("holds the home directory, with its keys and passwords");
         }
-        if is_of_the_system(workspace) {
+        if [workspace, real].into_iter().any(is_of_the_system) {
             return refused("is part of the system");
         }
         let shown_as = command.shown_as.as_path();
         if shown_as == workspace {
-            if self.hidden.iter().any(|hidden| workspace.starts_with(hidden)) {
+            let lies_in = |hidden: &String| [workspace, real].iter().any(|path| path.starts_with(hidden));
+            if self.hidden.iter().any(lies_in) {
                 return refused("lies in what is hidden from them, and is not shown elsewhere");
             }
         } else if !is_plain(shown_as) || is_of_the_system(shown_as) {
             return refused("cannot be shown where it is to be");
         }
-        if command.caches.iter().any(|cache| self.holds_home(&cache.lower)) {
+        if command.caches.iter().any(|cache| self.holds_home(&cache.lower, &canonical(&cache.lower))) {
             return refused("would have a directory in it that holds the home directory");
         }
         Ok(())
     }
 
-    fn holds_home(&self, dir: &Path) -> bool {
-        let whole = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-        self.homes.iter().any(|home| home.starts_with(dir) || home.starts_with(&whole))
+    fn holds_home(&self, dir: &Path, real: &Path) -> bool {
+        holds(&self.homes, dir) || holds(&self.homes, real)
     }
+}
+
+fn holds(homes: &[PathBuf], dir: &Path) -> bool {
+    homes.iter().any(|home| home.starts_with(dir))
+}
+
+/// What can be read, without the links on the way to it, and where it appears. Something that a link leads to and that
+/// holds the home directory is not shown.
+fn read_as(read: Vec<PathBuf>, links: &[(PathBuf, PathBuf)], homes: &[PathBuf]) -> Vec<(String, String)> {
+    let shown = read.into_iter().filter_map(|path| {
+        let source = canonical(&path);
+        let is_astray = source != path && holds(homes, &source);
+        // Behind a link of the root it appears where that link leads.
+        let behind = links.iter().any(|(link, _)| path.starts_with(link));
+        let target = if behind { source.clone() } else { path };
+        Some((text(source)?, text(target)?)).filter(|_| !is_astray)
+    });
+    shown.collect()
 }
 
 fn is_of_the_system(path: &Path) -> bool {
@@ -372,7 +393,8 @@ mod tests {
     #[test]
     fn a_workspace_that_holds_secrets_is_refused() {
         let view = view("/var/state");
-        let admits = |path: &str| view.admits(&BoxedCommand::in_place(Vec::new(), path)).is_ok();
+        let admits =
+            |path: &str| view.admits(&BoxedCommand::in_place(Vec::new(), path), Path::new(path)).is_ok();
         for refused in ["/", "/home", "/home/me", "/etc/x", "/proc/1", "/var/state", "/var/state/runs/r"] {
             assert!(!admits(refused), "{refused}");
         }
@@ -385,13 +407,14 @@ mod tests {
     fn a_workspace_beneath_what_is_hidden_can_be_shown_elsewhere_but_not_anywhere() {
         let view = view("/home/me/state");
         let own = BoxedCommand::isolated(Vec::new(), "/home/me/state/runs/r/files");
-        assert!(view.admits(&own).is_ok());
+        assert!(view.admits(&own, &own.workspace).is_ok());
         for place in ["/", "relative", "/etc/x", "/proc", "/usr/bin", "/a/../etc"] {
             let elsewhere = BoxedCommand { shown_as: PathBuf::from(place), ..own.clone() };
-            assert!(view.admits(&elsewhere).is_err(), "{place}");
+            assert!(view.admits(&elsewhere, &elsewhere.workspace).is_err(), "{place}");
         }
         let cache = Cache { lower: PathBuf::from("/home"), at: PathBuf::from("target"), layer: None };
-        assert!(view.admits(&BoxedCommand { caches: vec![cache], ..own }).is_err());
+        let holding = BoxedCommand { caches: vec![cache], ..own };
+        assert!(view.admits(&holding, &holding.workspace).is_err());
     }
 
     #[test]

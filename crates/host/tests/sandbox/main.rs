@@ -5,6 +5,7 @@ mod caches;
 mod checks;
 mod isolated;
 mod kills;
+mod mounts;
 mod owners;
 mod processes;
 mod streams;

@@ -1,7 +1,7 @@
 //! The first process in the namespaces: builds the box, starts the program, and waits for it.
 
 use std::io::{self, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -11,13 +11,16 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions, WaitStatus};
 
+use super::super::command::CacheShown;
 use super::super::spec::{Broken, CallSpec, Layers, Mode, TERMINATE, Told};
 use super::super::wire;
 use super::caches::Caches;
+use super::guard::Guard;
 use super::landlock::Reach;
+use super::mounts::{Built, ProcClosed};
 use super::scratch::Scratch;
 use super::seccomp::Sockets;
-use super::{Streams, broken, is_open, landlock, limits, mounts, seccomp, tree};
+use super::{Streams, broken, is_open, landlock, limits, mounts, reached, seccomp, tree};
 
 /// How long programs have to end after they were asked to.
 const GRACE: Duration = Duration::from_secs(2);
@@ -28,16 +31,17 @@ const LEFT: i32 = 0;
 /// Builds the box and carries the program; never returns.
 pub(super) fn become_first(
     spec: &CallSpec,
-    protected: &[&Path],
+    guard: &Guard,
     ids: (Uid, Gid),
     call: &UnixStream,
     streams: Streams,
 ) -> ! {
     // The init may have died before the death signal was set; then the runtime's end of the call is closed soon, and
     // nothing has been started yet.
-    match build(spec, protected, ids) {
-        Ok((layers, caches)) if is_open(call) => {
-            carry(spec, layers, &caches, &Place::OwnRoot, call, streams);
+    match build(spec, guard, ids) {
+        Ok((layers, built)) if is_open(call) => {
+            let shown = built.caches.shown.clone();
+            carry(spec, layers, shown, &Place::OwnRoot(built), call, streams);
         }
         Ok(_) => {}
         Err(broken) => drop(wire::send(call, &Told::Broken(broken), &[])),
@@ -46,14 +50,21 @@ pub(super) fn become_first(
 }
 
 /// The same without namespaces: this process keeps together what they would; never returns.
-pub(super) fn become_keeper(spec: &CallSpec, scratch: &Scratch, call: &UnixStream, streams: Streams) -> ! {
+pub(super) fn become_keeper(
+    spec: &CallSpec,
+    guard: &Guard,
+    scratch: &Scratch,
+    call: &UnixStream,
+    streams: Streams,
+) -> ! {
     tree::keep();
     let hidden =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).is_ok();
     match landlock::abi() {
         Some(version) if hidden && is_open(call) => {
             let layers = Layers { namespaces: false, landlock: Some(version), seccomp: true };
-            carry(spec, layers, &Caches::none(&spec.caches), &Place::TheMachines(scratch), call, streams);
+            let shown = Caches::none(&spec.caches).shown;
+            carry(spec, layers, shown, &Place::TheMachines(scratch, guard), call, streams);
         }
         Some(_) => {}
         None => {
@@ -68,23 +79,40 @@ pub(super) fn become_keeper(spec: &CallSpec, scratch: &Scratch, call: &UnixStrea
 /// Which root the program is in.
 enum Place<'a> {
     /// One of its own.
-    OwnRoot,
-    /// The machine's, with a private directory.
-    TheMachines(&'a Scratch),
+    OwnRoot(Built),
+    /// The machine's, with a private directory and the workspace that is guarded.
+    TheMachines(&'a Scratch, &'a Guard),
 }
 
 impl Place<'_> {
     fn mode(&self) -> Mode {
         match self {
-            Place::OwnRoot => Mode::Namespaces,
-            Place::TheMachines(_) => Mode::Landlock,
+            Place::OwnRoot(_) => Mode::Namespaces,
+            Place::TheMachines(..) => Mode::Landlock,
         }
+    }
+
+    /// The workspace as programs see it.
+    fn workspace(&self) -> BorrowedFd<'_> {
+        match self {
+            Place::OwnRoot(built) => built.workspace.as_fd(),
+            Place::TheMachines(_, guard) => guard.dir().as_fd(),
+        }
+    }
+
+    /// Where the program begins: in the directory that is there now, and not by a path that another call may change.
+    fn enter(&self, spec: &CallSpec) -> io::Result<()> {
+        let dir = match Path::new(&spec.workdir).strip_prefix(&spec.shown_as) {
+            Ok(inside) => reached::open_dir_inside(self.workspace(), inside)?,
+            Err(_) => reached::open_dir(&spec.workdir)?,
+        };
+        Ok(rustix::process::fchdir(dir)?)
     }
 
     fn terminate_all(&self) {
         match self {
-            Place::OwnRoot => terminate_all(),
-            Place::TheMachines(_) => tree::signal_all(Signal::TERM),
+            Place::OwnRoot(_) => terminate_all(),
+            Place::TheMachines(..) => tree::signal_all(Signal::TERM),
         }
     }
 }
@@ -97,35 +125,35 @@ fn leave() -> ! {
     std::process::exit(LEFT);
 }
 
-fn build(spec: &CallSpec, protected: &[&Path], (uid, gid): (Uid, Gid)) -> Result<(Layers, Caches), Broken> {
+fn build(spec: &CallSpec, guard: &Guard, (uid, gid): (Uid, Gid)) -> Result<(Layers, Built), Broken> {
     let step = |step: &'static str| move |error: io::Error| broken(step, &error);
     limits::map_ids(uid, gid).map_err(step("mapping the user"))?;
     // Others in the namespaces belong to the same user; none of them may look into this process.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| broken("hiding the first process", &error.into()))?;
-    let caches = mounts::build(spec, protected).map_err(|(step, error)| broken(&step, &error))?;
+    let built = mounts::build(spec, guard).map_err(|(step, error)| broken(&step, &error))?;
     if !spec.network {
         limits::loopback_up().map_err(step("starting the loopback interface"))?;
     }
     let _ = rustix::system::sethostname(b"posse");
+    let failed = |(step, error): (String, io::Error)| broken(&step, &error);
+    let closed = uid.is_root().then(ProcClosed::prepare).transpose().map_err(failed)?;
     limits::forbid_namespaces();
-    if uid.is_root() {
-        mounts::close_proc().map_err(|(step, error)| broken(&step, &error))?;
-    }
-    Ok((Layers { namespaces: true, landlock: landlock::abi(), seccomp: true }, caches))
+    closed.map_or(Ok(()), ProcClosed::put).map_err(failed)?;
+    Ok((Layers { namespaces: true, landlock: landlock::abi(), seccomp: true }, built))
 }
 
 /// Starts the program, and waits for it while it listens to the runtime. The caches stay locked meanwhile.
 fn carry(
     spec: &CallSpec,
     layers: Layers,
-    caches: &Caches,
+    caches: Vec<CacheShown>,
     place: &Place<'_>,
     call: &UnixStream,
     streams: Streams,
 ) {
     let Ok(children) = signals_of_children() else { return };
-    if wire::send(call, &Told::Caches(caches.shown.clone()), &[]).is_err() {
+    if wire::send(call, &Told::Caches(caches), &[]).is_err() {
         return;
     }
     if wire::send(call, &Told::Ready(layers), &[]).is_err() || spec.argv.is_empty() {
@@ -153,8 +181,8 @@ fn carry(
 /// Becomes the program; returns only why it could not.
 fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
     let (scratch, environment) = match place {
-        Place::OwnRoot => (Path::new(""), spec.env.clone()),
-        Place::TheMachines(scratch) => (scratch.path(), scratch.environment(&spec.env)),
+        Place::OwnRoot(_) => (Path::new(""), spec.env.clone()),
+        Place::TheMachines(scratch, _) => (scratch.path(), scratch.environment(&spec.env)),
     };
     let inner = || -> Result<(), Broken> {
         let step = |step: &'static str| move |error: io::Error| broken(step, &error);
@@ -165,18 +193,23 @@ fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
         limits::default_signals();
         limits::apply(&spec.limits, place.mode()).map_err(step("setting limits"))?;
         limits::drop_privileges(place.mode()).map_err(step("dropping privileges"))?;
-        let scratch = scratch.to_string_lossy();
         let (reach, sockets) = match place {
-            Place::OwnRoot => (Reach::in_namespaces(spec), Sockets::OfTheNamespace),
-            Place::TheMachines(_) => (Reach::alone(spec, &scratch), Sockets::None),
+            Place::OwnRoot(built) => (Reach::in_namespaces(spec, built), Sockets::OfTheNamespace),
+            Place::TheMachines(_, guard) => (Reach::alone(spec, guard.dir(), scratch), Sockets::None),
         };
-        landlock::apply(&reach).map_err(|error| Broken {
+        let reach = reach.map_err(step("applying Landlock"))?;
+        landlock::apply(reach).map_err(|error| Broken {
             step: "applying Landlock".to_owned(),
             errno: None,
             error,
         })?;
         seccomp::apply(sockets).map_err(step("filtering system calls"))
     };
+    let program = spec.argv.first().map_or("", String::as_str);
+    // Before the filter, which has no way to open a directory beneath another one.
+    if let Err(error) = place.enter(spec) {
+        return Told::NoProgram(format!("{program} in {}: {error}", spec.workdir));
+    }
     if let Err(broken) = inner() {
         return Told::Broken(broken);
     }
@@ -190,7 +223,6 @@ fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
         .args(arguments)
         .env_clear()
         .envs(environment)
-        .current_dir(&spec.workdir)
         .stdin(input.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::from(output))
         .stderr(Stdio::from(errors))

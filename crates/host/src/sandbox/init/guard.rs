@@ -10,11 +10,11 @@
 //! appears there is refused before anybody obeys it, when the agent's work is integrated.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
@@ -23,6 +23,7 @@ use rustix::io::Errno;
 use super::super::command::Isolation;
 use super::super::spec::Refused;
 use super::neighbours::Neighbours;
+use super::reached;
 
 /// Names that other programs look into by themselves.
 const LOOKED_INTO: [&str; 1] = [".git"];
@@ -38,17 +39,17 @@ const NUMBERED_MAX: u32 = 100;
 /// The protected names of one call.
 pub(super) struct Guard {
     names: Vec<(PathBuf, Before)>,
-    /// The workspace.
-    dir: File,
+    /// The workspace. Every name is looked for from here.
+    dir: OwnedFd,
     neighbours: Neighbours,
     /// What stands for a directory, locked shared by every call that needs it: the last one removes it.
-    standing: Vec<(PathBuf, File)>,
+    standing: Vec<(String, OwnedFd)>,
     isolation: Isolation,
 }
 
 /// Puts aside what has appeared under names that were missing, for an init that was lost.
 pub(in super::super) fn close_for(workspace: &str, missing: &[String]) -> Vec<Refused> {
-    let Ok(dir) = File::open(workspace) else { return Vec::new() };
+    let Ok(dir) = reached::open_dir(workspace) else { return Vec::new() };
     let names = missing.iter().map(|name| (PathBuf::from(name), Before::Nothing)).collect();
     let neighbours = Neighbours::join(&dir);
     Guard { names, dir, neighbours, standing: Vec::new(), isolation: Isolation::InPlace }.close()
@@ -66,9 +67,8 @@ enum Before {
 impl Guard {
     pub(super) fn new(workspace: &str, protected: &[String], isolation: Isolation) -> io::Result<Self> {
         let in_place = isolation == Isolation::InPlace;
-        let dir = File::open(workspace)?;
+        let dir = reached::open_dir(workspace)?;
         let neighbours = Neighbours::join(&dir);
-        let workspace = PathBuf::from(workspace);
         let mut names = Vec::with_capacity(protected.len());
         let mut standing = Vec::new();
         for name in protected {
@@ -76,8 +76,7 @@ impl Guard {
                 continue;
             }
             if LOOKED_INTO.contains(&name.as_str()) {
-                let path = workspace.join(name);
-                standing.extend(stand_for(&path)?.map(|dir| (path, dir)));
+                standing.extend(stand_for(&dir, name)?.map(|stands| (name.clone(), stands)));
             }
             let before = match find(&dir, Path::new(name))? {
                 Found::Nothing => Before::Nothing,
@@ -89,6 +88,11 @@ impl Guard {
             }
         }
         Ok(Self { names, dir, neighbours, standing, isolation })
+    }
+
+    /// The workspace.
+    pub(super) fn dir(&self) -> &OwnedFd {
+        &self.dir
     }
 
     /// The names that are not there, relative to the workspace.
@@ -123,10 +127,11 @@ impl Guard {
             };
             refused.extend(aside);
         }
-        for (path, dir) in &self.standing {
-            if rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        for (name, stands) in &self.standing {
+            let alone = rustix::fs::flock(stands, FlockOperation::NonBlockingLockExclusive).is_ok();
+            if alone && is_under(&self.dir, name, stands) {
                 // One that is not empty is not ours any more.
-                let _ = fs::remove_dir(path);
+                let _ = rustix::fs::unlinkat(&self.dir, name, AtFlags::REMOVEDIR);
             }
         }
         refused
@@ -140,7 +145,7 @@ impl Guard {
         }
         let refused = found.put_aside();
         // The directory above it may be gone as well: then nothing is left that anybody could obey.
-        if let (Ok((dir, _)), Some(name)) = (enter(&self.dir, link.parent()), link.file_name()) {
+        if let (Ok((dir, None)), Some(name)) = (enter(&self.dir, link.parent()), link.file_name()) {
             let _ = rustix::fs::symlinkat(target, &dir, name);
         }
         refused
@@ -224,7 +229,7 @@ fn open_up(dir: &OwnedFd) {
 }
 
 /// Looks for a name beneath a directory.
-fn find(dir: &File, name: &Path) -> io::Result<Found> {
+fn find(dir: &OwnedFd, name: &Path) -> io::Result<Found> {
     let (dir, left) = enter(dir, name.parent())?;
     // Where it did not get through, the part that stopped it is looked at instead.
     let path = match left {
@@ -254,8 +259,8 @@ fn find(dir: &File, name: &Path) -> io::Result<Found> {
 }
 
 /// Goes down a path without following links: the directory reached, and the part that is no directory, if one is not.
-fn enter(dir: &File, path: Option<&Path>) -> io::Result<(OwnedFd, Option<PathBuf>)> {
-    let mut dir = OwnedFd::from(dir.try_clone()?);
+fn enter(dir: &OwnedFd, path: Option<&Path>) -> io::Result<(OwnedFd, Option<PathBuf>)> {
+    let mut dir = dir.try_clone()?;
     let mut gone = PathBuf::new();
     for part in path.into_iter().flatten() {
         gone.push(part);
@@ -276,32 +281,37 @@ fn enter(dir: &File, path: Option<&Path>) -> io::Result<(OwnedFd, Option<PathBuf
 
 /// Makes a directory where there is nothing, or shares the one that stands there already. Where this process may not,
 /// there is none.
-fn stand_for(path: &Path) -> io::Result<Option<File>> {
+fn stand_for(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     for _ in 0..STAND_TRIES {
-        match fs::DirBuilder::new().mode(STANDS_FOR).create(path) {
-            Ok(()) => {}
-            Err(error) => match error.kind() {
-                io::ErrorKind::AlreadyExists => {}
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => return Ok(None),
-                _ => return Err(error),
-            },
+        match rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(STANDS_FOR)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => return Ok(None),
+            Err(error) => return Err(error.into()),
         }
-        let ours = fs::symlink_metadata(path)
-            .is_ok_and(|metadata| metadata.is_dir() && metadata.mode() & 0o7777 == STANDS_FOR);
-        if !ours {
+        // A link is not followed, and a pipe that came to be there is not waited for.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let stands = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+            Ok(stands) => stands,
+            Err(Errno::NOENT) => continue,
+            Err(_) => return Ok(None),
+        };
+        if rustix::fs::fstat(&stands)?.st_mode & 0o7777 != STANDS_FOR {
             return Ok(None);
         }
-        let Ok(dir) = File::open(path) else { continue };
-        if rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared).is_err() {
+        if rustix::fs::flock(&stands, FlockOperation::NonBlockingLockShared).is_err() {
             continue;
         }
         // Whoever removes it holds its lock alone: if it is still there now, it stays.
-        let same = |now: fs::Metadata| dir.metadata().is_ok_and(|own| own.ino() == now.ino());
-        if fs::symlink_metadata(path).is_ok_and(same) {
-            return Ok(Some(dir));
+        if is_under(dir, name, &stands) {
+            return Ok(Some(stands));
         }
     }
     Ok(None)
+}
+
+/// Whether a directory is still what is under a name.
+fn is_under(dir: &OwnedFd, name: &str, held: &OwnedFd) -> bool {
+    reached::open_subdir(dir, name.as_ref()).is_ok_and(|now| reached::is_same(now, held).unwrap_or(false))
 }
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! Landlock, a second layer: should a mount be other than it was meant to be, this still holds.
 
-use std::borrow::Cow;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, Scope,
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, Scope,
 };
 
 use super::super::spec::CallSpec;
+use super::mounts::Built;
+use super::reached;
 
 /// The newest version that the rules below were written for.
 const KNOWN: ABI = ABI::V7;
@@ -23,38 +27,37 @@ pub(in super::super) fn abi() -> Option<u8> {
     u8::try_from(version).ok().filter(|version| *version > 0)
 }
 
-/// What can be read and run, and what can be changed too.
-pub(super) struct Reach<'a> {
-    pub(super) read: Vec<&'a str>,
-    pub(super) write: Vec<Cow<'a, str>>,
+/// What can be read and run, and what can be changed too: each was reached without following a link.
+pub(super) struct Reach {
+    read: Vec<OwnedFd>,
+    write: Vec<OwnedFd>,
 }
 
-impl<'a> Reach<'a> {
+impl Reach {
     /// In a root of our own everything visible can be read.
-    pub(super) fn in_namespaces(spec: &'a CallSpec) -> Self {
-        let mut write: Vec<Cow<'a, str>> = spec.scratch.iter().map(Into::into).collect();
-        if spec.read_only {
-            let layered = spec.caches.iter().filter(|cache| cache.layer.is_some());
-            write.extend(layered.map(|cache| format!("{}/{}", spec.shown_as, cache.at).into()));
-        } else {
-            write.push((&spec.shown_as).into());
-        }
-        Self { read: vec!["/"], write }
+    pub(super) fn in_namespaces(spec: &CallSpec, built: &Built) -> io::Result<Self> {
+        let own = (!spec.read_only).then_some(&built.workspace);
+        let layered = built.caches.overlays.iter().filter(|_| spec.read_only);
+        let write = built.scratch.iter().chain(own).chain(layered);
+        let write = write.map(OwnedFd::try_clone).collect::<Result<_, _>>()?;
+        Ok(Self { read: vec![reached::open_dir("/")?], write })
     }
 
     /// In the machine's root only what would be shown in ours.
-    pub(super) fn alone(spec: &'a CallSpec, scratch: &'a str) -> Self {
-        let shown = spec.shown.iter().map(|(source, _)| source);
-        let own = spec.read_only.then_some(&spec.workspace);
-        let read = spec.read.iter().chain(shown).chain(own).map(String::as_str).collect();
-        let changed = (!spec.read_only).then_some(spec.workspace.as_str());
-        Self { read, write: changed.into_iter().chain([scratch]).map(Into::into).collect() }
+    pub(super) fn alone(spec: &CallSpec, workspace: &OwnedFd, scratch: &Path) -> io::Result<Self> {
+        // A rule for what is not there, or what a link has come to be on the way to, would allow nothing that is meant.
+        let sources =
+            spec.read.iter().chain(&spec.shown).filter_map(|(source, _)| reached::open(source).ok());
+        let mut read: Vec<OwnedFd> = sources.collect();
+        let mut write = vec![reached::open_dir(scratch)?];
+        if spec.read_only { &mut read } else { &mut write }.push(workspace.try_clone()?);
+        Ok(Self { read, write })
     }
 }
 
 /// Nothing but what the reach names can be read or changed, but for harmless devices; signals and abstract sockets do
 /// not leave. A kernel without Landlock is not an error here: the namespaces are the box.
-pub(super) fn apply(reach: &Reach<'_>) -> Result<(), String> {
+pub(super) fn apply(reach: Reach) -> Result<(), String> {
     if abi().is_none() {
         return Ok(());
     }
@@ -64,11 +67,12 @@ pub(super) fn apply(reach: &Reach<'_>) -> Result<(), String> {
             .handle_access(AccessFs::from_all(KNOWN))?
             .scope(Scope::from_all(KNOWN))?
             .create()?;
-        for path in &reach.read {
-            ruleset = allow(ruleset, path, AccessFs::from_read(KNOWN) | AccessFs::Execute)?;
+        for reached in reach.read {
+            let access = AccessFs::from_read(KNOWN) | AccessFs::Execute;
+            ruleset = ruleset.add_rule(PathBeneath::new(reached, access))?;
         }
-        for path in &reach.write {
-            ruleset = allow(ruleset, path, AccessFs::from_all(KNOWN))?;
+        for reached in reach.write {
+            ruleset = ruleset.add_rule(PathBeneath::new(reached, AccessFs::from_all(KNOWN)))?;
         }
         // Nothing there is written: a program that made itself less likely to be ended when memory runs out would have
         // its init ended instead.
@@ -88,12 +92,10 @@ fn allow(
     path: &str,
     access: landlock::BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
-    match PathFd::new(path) {
+    match reached::open(path) {
         Ok(opened) => Ok(ruleset.add_rule(PathBeneath::new(opened, access))?),
         // A rule for what is not there would allow nothing.
-        Err(PathFdError::OpenCall { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(ruleset)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ruleset),
         Err(error) => Err(error.into()),
     }
 }

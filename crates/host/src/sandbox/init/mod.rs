@@ -13,8 +13,10 @@ mod first;
 mod guard;
 mod landlock;
 mod limits;
+mod mounting;
 mod mounts;
 mod neighbours;
+mod reached;
 mod record;
 mod scratch;
 mod seccomp;
@@ -24,7 +26,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -178,12 +179,11 @@ fn carry_guarded(
     }
     let Some(first) = forked.map_err(|error| broken("making the namespaces", &error))? else {
         if let Some(scratch) = &scratch {
-            first::become_keeper(spec, scratch, &call, streams);
+            first::become_keeper(spec, guard, scratch, &call, streams);
         }
         // In the new namespaces. Only the call's own lifeline is held here.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-        let protected: Vec<&Path> = guard.existing().collect();
-        first::become_first(spec, &protected, ids, &call, streams);
+        first::become_first(spec, guard, ids, &call, streams);
     };
     drop((call, streams));
     if let Some(record) = record {

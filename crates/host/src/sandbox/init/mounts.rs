@@ -1,286 +1,390 @@
 //! What programs in the box see: a new root, with only what they need, and only the workspace and scratch writable.
+//!
+//! What is shown is taken from the machine first, as mounts that are nowhere yet. Then the machine's root is left, and
+//! only then is the new one furnished: no path and no link leads from there to anything but what was taken.
 
-use std::ffi::CStr;
-use std::fs::{self, File};
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
 use super::super::spec::CallSpec;
-use super::caches::Caches;
+use super::caches::{Caches, TakenCaches};
+use super::guard::Guard;
+use super::mounting::{self, Attributes};
+use super::reached;
 
-/// Where the machine's own root is while the new one is built.
-const OLD: &str = "/.old";
 /// Where scratch is while it is handed out.
-const SCRATCH: &str = "/.scratch";
+const SCRATCH: &str = ".scratch";
 /// An empty directory and an empty file, which stand for what is hidden.
-const EMPTY_DIR: &str = "/.empty";
-const EMPTY_FILE: &str = "/.nothing";
+const EMPTY_DIR: &str = ".empty";
+const EMPTY_FILE: &str = ".nothing";
 /// Devices that programs cannot do without, and that lead nowhere.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// Size of the root itself: it has only names to mount on.
+const ROOT_SIZE: &str = "1m";
 
 /// The step that failed, and how.
 type Failed = (String, io::Error);
 
+/// A box that stands.
+pub(super) struct Built {
+    /// How the caches appear.
+    pub(super) caches: Caches,
+    /// The workspace as programs see it.
+    pub(super) workspace: OwnedFd,
+    /// Directories outside the workspace that programs may write.
+    pub(super) scratch: Vec<OwnedFd>,
+}
+
 /// Builds the new root and leaves the old one.
-pub(super) fn build(spec: &CallSpec, protected: &[&Path]) -> Result<Caches, Failed> {
-    enter_new_root(&spec.workspace)?;
-    let caches = furnish(spec, protected)?;
-    unmount(OLD, UnmountFlags::DETACH).map_err(step("leaving the machine's root"))?;
-    fs::remove_dir(OLD).map_err(step("leaving the machine's root"))?;
-    set_attributes(Path::new("/"), Attributes::READ_ONLY, false).map_err(step("closing the root"))?;
-    Ok(caches)
+pub(super) fn build(spec: &CallSpec, guard: &Guard) -> Result<Built, Failed> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(step("separating mounts"))?;
+    let taken = Taken::of(spec, guard)?;
+    let root = enter_new_root().map_err(step("making a new root"))?;
+    let built = furnish(spec, guard, taken, &root)?;
+    mounting::set_alone(&root, Attributes::ReadOnly).map_err(step("closing the root"))?;
+    Ok(built)
 }
 
 fn step<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Failed {
     move |error| (what.into(), error.into())
 }
 
-/// Makes an empty root and goes there; the machine's is at [`OLD`]. Any directory serves as the place where it is
-/// mounted, and is uncovered again by going there.
-fn enter_new_root(place: &str) -> Result<(), Failed> {
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(step("separating mounts"))?;
-    tmpfs(place, c"mode=0755,size=1m").map_err(step("making a new root"))?;
-    let old = format!("{place}{OLD}");
-    fs::create_dir(&old).map_err(step("making a new root"))?;
-    rustix::process::pivot_root(place, &old).map_err(step("going to the new root"))?;
-    rustix::process::chdir("/").map_err(step("going to the new root"))
+/// What was taken from the machine, mounted nowhere yet.
+struct Taken {
+    workspace: OwnedFd,
+    read: Vec<Source>,
+    shown: Vec<Source>,
+    devices: Vec<OwnedFd>,
+    processes: OwnedFd,
+    caches: TakenCaches,
 }
 
-fn furnish(spec: &CallSpec, protected: &[&Path]) -> Result<Caches, Failed> {
-    for (link, target) in &spec.links {
-        std::os::unix::fs::symlink(target, link).map_err(step(format!("making the link {link}")))?;
+/// A file or directory of the machine, and where it appears.
+struct Source {
+    tree: OwnedFd,
+    is_dir: bool,
+    target: PathBuf,
+}
+
+impl Taken {
+    fn of(spec: &CallSpec, guard: &Guard) -> Result<Self, Failed> {
+        let all = |pairs: &[(String, String)]| -> Result<Vec<Source>, Failed> {
+            let sources = pairs.iter().map(|(source, target)| Source::take(source, target));
+            sources.filter_map(Result::transpose).collect()
+        };
+        let device = |name: &&str| -> io::Result<OwnedFd> {
+            mounting::copy_of(reached::open(Path::new("/dev").join(name))?)
+        };
+        Ok(Self {
+            workspace: take_workspace(spec, guard).map_err(step("showing the workspace"))?,
+            read: all(&spec.read)?,
+            shown: all(&spec.shown)?,
+            devices: DEVICES.iter().map(device).collect::<Result<_, _>>().map_err(step("making /dev"))?,
+            // The kernel gives a new one only where one is visible already.
+            processes: mounting::processes().map_err(step("mounting /proc"))?,
+            caches: TakenCaches::of(&spec.caches),
+        })
     }
-    fs::create_dir(EMPTY_DIR)
-        .and_then(|()| File::create(EMPTY_FILE))
-        .map_err(step("making an empty file"))?;
-    let beneath_scratch =
-        |path: &&String| spec.scratch.iter().any(|scratch| Path::new(path).starts_with(scratch));
+}
+
+impl Source {
+    /// What is not there is not shown, nor what a link has come to be on the way to.
+    fn take(source: &str, target: &str) -> Result<Option<Self>, Failed> {
+        let Ok(reached) = reached::open(source) else { return Ok(None) };
+        let taken = || -> io::Result<Self> {
+            let is_dir = reached::kind(&reached)? == FileType::Directory;
+            let tree = mounting::copy_of(&reached)?;
+            mounting::set(&tree, Attributes::ReadOnly)?;
+            Ok(Self { tree, is_dir, target: PathBuf::from(target) })
+        };
+        taken().map(Some).map_err(step(format!("showing {target}")))
+    }
+
+    fn put(self, root: &OwnedFd) -> Result<(), Failed> {
+        let put = || mounting::put(&self.tree, reached::make(root, &self.target, self.is_dir)?);
+        put().map_err(step(format!("showing {}", self.target.display())))
+    }
+}
+
+/// The workspace that the guard looks after, and no other.
+fn take_workspace(spec: &CallSpec, guard: &Guard) -> io::Result<OwnedFd> {
+    let reached = reached::open_dir(&spec.workspace)?;
+    if !reached::is_same(&reached, guard.dir())? {
+        return Err(changed("the workspace"));
+    }
+    let tree = mounting::copy_of(&reached)?;
+    mounting::set(&tree, if spec.read_only { Attributes::ReadOnly } else { Attributes::Plain })?;
+    Ok(tree)
+}
+
+fn changed(what: &str) -> io::Error {
+    io::Error::other(format!("{what} was replaced while the sandbox was made; try again"))
+}
+
+/// Makes an empty root and goes there. Nothing of the machine's can be reached by a path any more.
+fn enter_new_root() -> io::Result<OwnedFd> {
+    let root = mounting::memory("0755", ROOT_SIZE)?;
+    mounting::put(&root, reached::open_dir("/")?)?;
+    rustix::process::fchdir(&root)?;
+    // The old root comes to lie over the new one, and is taken away from there.
+    rustix::process::pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    rustix::process::chdir("/")?;
+    Ok(root)
+}
+
+fn furnish(spec: &CallSpec, guard: &Guard, taken: Taken, root: &OwnedFd) -> Result<Built, Failed> {
+    let covers = Covers::make(root).map_err(step("making an empty file"))?;
+    let beneath_scratch = |path: &Path| spec.scratch.iter().any(|scratch| path.starts_with(scratch));
     // What lies beneath scratch is mounted after it, or it would be covered.
-    for path in spec.read.iter().filter(|path| !beneath_scratch(path)) {
-        show(path)?;
+    let (later, sooner): (Vec<_>, Vec<_>) =
+        taken.read.into_iter().partition(|source| beneath_scratch(&source.target));
+    let (later_links, sooner_links): (Vec<_>, Vec<_>) =
+        spec.links.iter().partition(|(link, _)| beneath_scratch(Path::new(link)));
+    links(root, &sooner_links)?;
+    sooner.into_iter().try_for_each(|source| source.put(root))?;
+    let scratch = hand_out_scratch(spec, root).map_err(step("making scratch directories"))?;
+    links(root, &later_links)?;
+    later.into_iter().try_for_each(|source| source.put(root))?;
+    devices(root, taken.devices).map_err(step("making /dev"))?;
+    reached::make(root, Path::new("proc"), true)
+        .and_then(|place| mounting::put(&taken.processes, place))
+        .map_err(step("mounting /proc"))?;
+    let workspace = taken.workspace;
+    reached::make(root, Path::new(&spec.shown_as), true)
+        .and_then(|place| mounting::put(&workspace, place))
+        .map_err(step("showing the workspace"))?;
+    let mut pinned = Pinned { workspace, dirs: HashMap::new() };
+    for name in guard.existing().filter(|_| !spec.read_only) {
+        pinned.protect(name).map_err(step(format!("protecting {}", name.display())))?;
     }
-    hand_out_scratch(spec)?;
-    for path in spec.read.iter().filter(beneath_scratch) {
-        show(path)?;
-    }
-    devices()?;
-    fs::create_dir("/proc").map_err(step("making /proc"))?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", flags, None).map_err(step("mounting /proc"))?;
-    workspace(spec, protected)?;
-    let caches = Caches::mount(Path::new(&spec.shown_as), &spec.caches);
-    for (source, target) in &spec.shown {
-        show_at(source, target)?;
-    }
+    let caches = taken.caches.put(&pinned.workspace);
+    taken.shown.into_iter().try_for_each(|source| source.put(root))?;
     for path in &spec.hidden {
-        hide(path, &spec.shown_as)?;
+        let path = Path::new(path);
+        let hidden = match path.strip_prefix(&spec.shown_as) {
+            Ok(inside) => pinned.hide(inside, &covers),
+            Err(_) => hide(root, path, &covers),
+        };
+        hidden.map_err(step(format!("hiding {}", path.display())))?;
     }
-    Ok(caches)
+    Ok(Built { caches, workspace: pinned.workspace, scratch })
 }
 
-/// Shows a file or directory of the machine, read-only. What is not there is not shown.
-fn show(path: &str) -> Result<(), Failed> {
-    show_at(path, path)
-}
-
-fn show_at(source: &str, path: &str) -> Result<(), Failed> {
-    let source = old(source);
-    let Ok(metadata) = fs::metadata(&source) else { return Ok(()) };
-    let shown = || -> io::Result<()> {
-        target(Path::new(path), metadata.is_dir())?;
-        mount_bind_recursive(&source, path)?;
-        set_attributes(Path::new(path), Attributes::READ_ONLY, true)
-    };
-    shown().map_err(step(format!("showing {path}")))
-}
-
-fn hand_out_scratch(spec: &CallSpec) -> Result<(), Failed> {
-    let made = || -> io::Result<()> {
-        fs::create_dir(SCRATCH)?;
-        let options = format!("mode=0700,size={}\0", spec.limits.scratch_bytes);
-        tmpfs(SCRATCH, CStr::from_bytes_with_nul(options.as_bytes()).map_err(io::Error::other)?)?;
-        for (number, path) in spec.scratch.iter().enumerate() {
-            let own = Path::new(SCRATCH).join(number.to_string());
-            fs::DirBuilder::new().mode(0o700).create(&own)?;
-            if path.ends_with("tmp") {
-                fs::set_permissions(&own, fs::Permissions::from_mode(0o1777))?;
-            }
-            target(Path::new(path), true)?;
-            mount_bind_recursive(&own, path)?;
-        }
-        unmount(SCRATCH, UnmountFlags::DETACH)?;
-        fs::remove_dir(SCRATCH)
-    };
-    made().map_err(step("making scratch directories"))
-}
-
-fn devices() -> Result<(), Failed> {
-    let made = || -> io::Result<()> {
-        fs::create_dir_all("/dev")?;
-        for name in DEVICES {
-            let (source, device) = (old(&format!("/dev/{name}")), format!("/dev/{name}"));
-            File::create(&device)?;
-            mount_bind_recursive(&source, &device)?;
-        }
-        for (link, to) in [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")] {
-            std::os::unix::fs::symlink(format!("/proc/self/{to}"), format!("/dev/{link}"))?;
-        }
-        Ok(())
-    };
-    made().map_err(step("making /dev"))
-}
-
-/// Shows the workspace, read-only or writable but for its protected names.
-fn workspace(spec: &CallSpec, protected: &[&Path]) -> Result<(), Failed> {
-    let path = Path::new(&spec.shown_as);
-    let shown = || -> io::Result<()> {
-        target(path, true)?;
-        mount_bind_recursive(old(&spec.workspace), path)?;
-        let attributes = if spec.read_only { Attributes::READ_ONLY } else { Attributes::PLAIN };
-        set_attributes(path, attributes, true)
-    };
-    shown().map_err(step("showing the workspace"))?;
-    for name in protected.iter().filter(|_| !spec.read_only) {
-        protect(path, name).map_err(step(format!("protecting {}", name.display())))?;
+fn links(root: &OwnedFd, links: &[&(String, String)]) -> Result<(), Failed> {
+    for (link, target) in links {
+        let path = Path::new(link);
+        let made = || -> io::Result<()> {
+            let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+            let dir = reached::make(root, path.parent().unwrap_or(Path::new("/")), true)?;
+            Ok(rustix::fs::symlinkat(target, &dir, name)?)
+        };
+        made().map_err(step(format!("making the link {link}")))?;
     }
     Ok(())
 }
 
-/// Mounts a name of the workspace over itself, read-only. The directories above it are mounted too: a directory
-/// that is a mount cannot be renamed, with the protected name in it.
-fn protect(workspace: &Path, name: &Path) -> io::Result<()> {
-    let mut path = workspace.to_owned();
-    let mut parts = name.iter().peekable();
-    while let Some(part) = parts.next() {
-        path.push(part);
-        let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(()) };
-        // A link above it leads elsewhere: what is there is not in the workspace, or has a name of its own.
-        if metadata.is_symlink() {
+fn hand_out_scratch(spec: &CallSpec, root: &OwnedFd) -> io::Result<Vec<OwnedFd>> {
+    let memory = mounting::memory("0700", &spec.limits.scratch_bytes.to_string())?;
+    let place = reached::make(root, Path::new(SCRATCH), true)?;
+    mounting::put(&memory, &place)?;
+    let mut handed_out = Vec::with_capacity(spec.scratch.len());
+    for (number, path) in spec.scratch.iter().enumerate() {
+        let own = reached::make_dir(&memory, OsStr::new(&number.to_string()))?;
+        let mode = if path.ends_with("tmp") { 0o1777 } else { 0o700 };
+        rustix::fs::chmodat(&memory, number.to_string(), Mode::from_raw_mode(mode), AtFlags::empty())?;
+        let copy = mounting::copy_of(&own)?;
+        mounting::put(&copy, reached::make(root, Path::new(path), true)?)?;
+        handed_out.push(copy);
+    }
+    // Nobody else is in this root yet: the name is still this one.
+    unmount(Path::new("/").join(SCRATCH), UnmountFlags::DETACH)?;
+    rustix::fs::unlinkat(root, SCRATCH, AtFlags::REMOVEDIR)?;
+    Ok(handed_out)
+}
+
+fn devices(root: &OwnedFd, devices: Vec<OwnedFd>) -> io::Result<()> {
+    for (name, device) in DEVICES.iter().zip(devices) {
+        mounting::put(device, reached::make(root, &Path::new("dev").join(name), false)?)?;
+    }
+    let dir = reached::make(root, Path::new("dev"), true)?;
+    for (link, to) in [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")] {
+        rustix::fs::symlinkat(format!("/proc/self/{to}"), &dir, link)?;
+    }
+    Ok(())
+}
+
+/// The workspace, and those of its directories that are mounted over themselves: such a directory cannot be renamed,
+/// with what it holds. Each is held by its descriptor; another call may be swapping names.
+struct Pinned {
+    workspace: OwnedFd,
+    /// By their paths in the workspace.
+    dirs: HashMap<PathBuf, OwnedFd>,
+}
+
+impl Pinned {
+    /// Mounts the directories above a name over themselves; the last of them. What is no directory is an error.
+    fn pin(&mut self, above: &Path) -> io::Result<&OwnedFd> {
+        let mut path = PathBuf::new();
+        for part in above {
+            let inside = path.join(part);
+            if !self.dirs.contains_key(&inside) {
+                let reached = reached::open_subdir(self.at(&path), part)?;
+                let pinned = mounting::over_itself(reached, None)?;
+                self.dirs.insert(inside.clone(), pinned);
+            }
+            path = inside;
+        }
+        Ok(self.at(&path))
+    }
+
+    fn at(&self, path: &Path) -> &OwnedFd {
+        self.dirs.get(path).unwrap_or(&self.workspace)
+    }
+
+    /// Lets nobody change what is under a name. The guard saw something there that is no link, and so does this, or
+    /// there is no box.
+    fn protect(&mut self, name: &Path) -> io::Result<()> {
+        let (above, last) = parts_of(name)?;
+        let reached = self.pin(above).and_then(|dir| Ok(reached::open_entry(dir, last)?));
+        match reached {
+            Ok(reached) if reached::kind(&reached)? != FileType::Symlink => {
+                mounting::over_itself(&reached, Some(Attributes::ReadOnly)).map(drop)
+            }
+            Err(error) if !is_of_names(&error) => Err(error),
+            _ => Err(changed("what is under this name")),
+        }
+    }
+
+    /// Covers something in the workspace. If a directory above it were renamed, the next call would not find what it
+    /// has to hide. Behind a link it has another name, by which it is hidden too.
+    fn hide(&mut self, inside: &Path, covers: &Covers) -> io::Result<()> {
+        let (above, last) = parts_of(inside)?;
+        // What is not there pins nothing.
+        if !is_there(&self.workspace, inside) {
             return Ok(());
         }
-        if parts.peek().is_none() {
-            mount_bind_recursive(&path, &path)?;
-            set_attributes(&path, Attributes::READ_ONLY, true)?;
-        } else if metadata.is_dir() {
-            mount_bind_recursive(&path, &path)?;
+        match self.pin(above).and_then(|dir| Ok(reached::open_entry(dir, last)?)) {
+            Ok(reached) => covers.cover(&reached),
+            Err(error) if is_of_names(&error) => Ok(()),
+            Err(error) => Err(error),
         }
     }
-    Ok(())
 }
 
-/// Closes what /proc shows of the machine itself. The kernel asks only for the user's number there, and root's is the
-/// same inside: it could set which program handles crashes of the whole machine.
-pub(super) fn close_proc() -> Result<(), Failed> {
-    let closed = || -> io::Result<()> {
-        for entry in fs::read_dir("/proc")? {
-            let entry = entry?;
-            let is_process = entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
-            // An entry may be gone, or be one that nobody may look at.
-            let Some(metadata) = entry.metadata().ok().filter(|_| !is_process) else { continue };
-            let (path, mode) = (entry.path(), metadata.permissions().mode());
-            let cover = match metadata {
-                metadata if metadata.is_symlink() => continue,
-                metadata if metadata.is_dir() || mode & 0o222 != 0 => path.as_path(),
-                _ if mode & 0o004 == 0 => Path::new(EMPTY_FILE),
-                _ => continue,
-            };
-            mount_bind_recursive(cover, &path)?;
-            set_attributes(&path, Attributes::READ_ONLY, true)?;
+/// Whether there is something at a path beneath a directory, without a link on the way.
+fn is_there(dir: &OwnedFd, path: &Path) -> bool {
+    let mut reached = None::<OwnedFd>;
+    path.iter().all(|part| match reached::open_entry(reached.as_ref().unwrap_or(dir), part) {
+        Ok(next) => {
+            reached = Some(next);
+            true
         }
-        Ok(())
-    };
-    closed().map_err(step("closing /proc"))
+        Err(_) => false,
+    })
 }
 
-/// Covers a file or directory. In the workspace the directories above it are mounted too: if one were renamed, the
-/// next call would not find what it has to hide.
-fn hide(path: &str, workspace: &str) -> Result<(), Failed> {
-    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
-    let cover = match metadata {
-        metadata if metadata.is_dir() => EMPTY_DIR,
-        metadata if metadata.is_symlink() => return Ok(()),
-        _ => EMPTY_FILE,
-    };
-    let hidden = || -> io::Result<()> {
-        let path = Path::new(path);
-        let above = path.parent().and_then(|parent| parent.strip_prefix(workspace).ok());
-        let mut dir = PathBuf::from(workspace);
-        for part in above.into_iter().flatten() {
-            dir.push(part);
-            mount_bind_recursive(&dir, &dir)?;
-        }
-        mount_bind_recursive(cover, path)?;
-        set_attributes(path, Attributes::READ_ONLY, true)
-    };
-    hidden().map_err(step(format!("hiding {path}")))
+/// Whether an error only says that a path does not lead where it did.
+fn is_of_names(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// Where something of the machine is while the box is built.
-pub(super) fn old(path: &str) -> PathBuf {
-    PathBuf::from(format!("{OLD}{path}"))
+fn parts_of(path: &Path) -> io::Result<(&Path, &OsStr)> {
+    let last = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((path.parent().unwrap_or(Path::new("")), last))
 }
 
-/// Makes what a mount needs to stand on.
-fn target(path: &Path, dir: bool) -> io::Result<()> {
-    if path.symlink_metadata().is_ok() {
-        return Ok(());
+/// What stands for what is hidden.
+struct Covers {
+    dir: OwnedFd,
+    file: OwnedFd,
+}
+
+impl Covers {
+    fn make(root: &OwnedFd) -> io::Result<Self> {
+        let dir = reached::make(root, Path::new(EMPTY_DIR), true)?;
+        let file = reached::make(root, Path::new(EMPTY_FILE), false)?;
+        Ok(Self { dir, file })
     }
-    if dir {
-        return fs::create_dir_all(path);
+
+    fn cover(&self, hidden: &OwnedFd) -> io::Result<()> {
+        let cover = match reached::kind(hidden)? {
+            FileType::Directory => &self.dir,
+            FileType::Symlink => return Ok(()),
+            _ => &self.file,
+        };
+        let cover = mounting::copy_of(cover)?;
+        mounting::set(&cover, Attributes::ReadOnly)?;
+        mounting::put(cover, hidden)
     }
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
+}
+
+/// Covers something outside the workspace.
+fn hide(root: &OwnedFd, path: &Path, covers: &Covers) -> io::Result<()> {
+    let mut reached = root.try_clone()?;
+    for part in path.strip_prefix("/").unwrap_or(path) {
+        reached = match reached::open_entry(&reached, part) {
+            Ok(next) => next,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
     }
-    File::create(path).map(drop)
+    covers.cover(&reached)
 }
 
-fn tmpfs(place: &str, options: &CStr) -> io::Result<()> {
-    Ok(mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options))?)
+/// What closes what /proc shows of the machine itself, mounted nowhere yet.
+pub(super) struct ProcClosed(Vec<(OwnedFd, OwnedFd)>);
+
+impl ProcClosed {
+    /// The kernel asks only for the user's number there, and root's is the same inside: it could set which program
+    /// handles crashes of the whole machine. No mount can be copied any more once no namespace can be made.
+    pub(super) fn prepare() -> Result<Self, Failed> {
+        let prepared = || -> io::Result<Self> {
+            let proc = reached::open_dir("/proc")?;
+            let nothing = reached::open(Path::new("/").join(EMPTY_FILE))?;
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let listed = rustix::fs::openat(CWD, "/proc", flags, Mode::empty())?;
+            let mut covers = Vec::new();
+            for entry in rustix::fs::Dir::new(listed)? {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                let is_process = name.iter().all(u8::is_ascii_digit);
+                if is_process || matches!(name, b"." | b"..") {
+                    continue;
+                }
+                // An entry may be gone, or be one that nobody may look at.
+                let Ok(reached) = reached::open_entry(&proc, as_text(name)) else { continue };
+                let Ok(stat) = rustix::fs::fstat(&reached) else { continue };
+                let shown = match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::Symlink => continue,
+                    kind if kind == FileType::Directory || stat.st_mode & 0o222 != 0 => &reached,
+                    _ if stat.st_mode & 0o004 == 0 => &nothing,
+                    _ => continue,
+                };
+                let cover = mounting::copy_of(shown)?;
+                mounting::set(&cover, Attributes::ReadOnly)?;
+                covers.push((cover, reached));
+            }
+            Ok(Self(covers))
+        };
+        prepared().map_err(step("closing /proc"))
+    }
+
+    pub(super) fn put(self) -> Result<(), Failed> {
+        let mut covers = self.0.into_iter();
+        covers.try_for_each(|(cover, reached)| mounting::put(cover, reached)).map_err(step("closing /proc"))
+    }
 }
 
-/// What is asked of a mount.
-pub(super) struct Attributes;
-
-impl Attributes {
-    const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-    pub(super) const READ_ONLY: u64 = Self::PLAIN | libc::MOUNT_ATTR_RDONLY;
-}
-
-/// Sets attributes of a mount and, if `all`, of all mounts beneath it.
-fn set_attributes(path: &Path, set: u64, all: bool) -> io::Result<()> {
+fn as_text(name: &[u8]) -> &OsStr {
     use std::os::unix::ffi::OsStrExt;
-
-    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-    let flags = libc::AT_SYMLINK_NOFOLLOW | if all { libc::AT_RECURSIVE } else { 0 };
-    mount_setattr(libc::AT_FDCWD, &path, flags, set)
-}
-
-/// Sets attributes of a mount that is nowhere yet, and of all mounts beneath it.
-pub(super) fn set_attributes_of(mounted: BorrowedFd<'_>, set: u64) -> io::Result<()> {
-    mount_setattr(mounted.as_raw_fd(), c"", libc::AT_EMPTY_PATH | libc::AT_RECURSIVE, set)
-}
-
-#[expect(unsafe_code, reason = "mount_setattr has no safe form")]
-fn mount_setattr(dir: RawFd, path: &CStr, flags: libc::c_int, set: u64) -> io::Result<()> {
-    // SAFETY: an all-zero value is valid, and it and the path outlive the call, which is told its size.
-    let done = unsafe {
-        let mut attributes: libc::mount_attr = std::mem::zeroed();
-        attributes.attr_set = set;
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            dir,
-            path.as_ptr(),
-            flags,
-            &raw const attributes,
-            size_of::<libc::mount_attr>(),
-        )
-    };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    OsStr::from_bytes(name)
 }

@@ -4,6 +4,7 @@
 //! put aside by its guard, with room for something new under the name.
 
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ pub(super) struct Neighbours {
 
 impl Neighbours {
     /// Joins those who work in a directory. If that cannot be found out, there may be others.
-    pub(super) fn join(workspace: &File) -> Self {
+    pub(super) fn join(workspace: &OwnedFd) -> Self {
         let Some(lock) = open(workspace) else { return Self { alone: false, _lock: None } };
         let alone = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
         // Whoever holds it alone does so only for this moment.
@@ -33,7 +34,7 @@ impl Neighbours {
     }
 }
 
-fn open(workspace: &File) -> Option<File> {
+fn open(workspace: &OwnedFd) -> Option<File> {
     let dir = place();
     // Somebody else's directory is not believed.
     let _ = fs::DirBuilder::new().mode(0o700).create(&dir);
@@ -42,7 +43,7 @@ fn open(workspace: &File) -> Option<File> {
     if !made.is_dir() || made.uid() != own || made.mode() & 0o077 != 0 {
         return None;
     }
-    let known = workspace.metadata().ok()?;
-    let name = dir.join(format!("{}-{}", known.dev(), known.ino()));
+    let known = rustix::fs::fstat(workspace).ok()?;
+    let name = dir.join(format!("{}-{}", known.st_dev, known.st_ino));
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(name).ok()
 }

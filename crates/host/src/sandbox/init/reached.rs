@@ -1,0 +1,105 @@
+//! Places that are reached once, without following a link, and held by a descriptor from then on.
+//!
+//! Programs of another call may swap a directory for a link at any moment. Whoever resolves a path a second time may
+//! then be elsewhere: so a path is resolved once, and whatever is done next is done to what was reached.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
+
+/// The mode of directories and files that are made to be mounted on.
+const PLACE_MODE: u32 = 0o755;
+/// How often a path is resolved again when directories moved meanwhile.
+const TRIES: usize = 64;
+
+const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
+
+/// Opens an absolute path, unless a link is on the way or at its end. Nothing is read and no pipe is waited for.
+pub(super) fn open(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
+    Ok(openat2(CWD, path.as_ref(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), NO_LINKS)?)
+}
+
+/// The same for a directory.
+pub(super) fn open_dir(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat2(CWD, path.as_ref(), flags, Mode::empty(), NO_LINKS)?)
+}
+
+/// A directory beneath another one; a link may lead there as long as it stays beneath.
+pub(super) fn open_dir_inside(dir: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    for _ in 1..TRIES {
+        match openat2(&dir, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) => {}
+            opened => return Ok(opened?),
+        }
+    }
+    Ok(openat2(&dir, path, flags, Mode::empty(), resolve)?)
+}
+
+/// One entry of a directory, whatever it is: a link is opened as the link that it is.
+pub(super) fn open_entry(dir: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// One directory of a directory, and no link to one.
+pub(super) fn open_subdir(dir: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(dir, name, flags, Mode::empty())
+}
+
+/// What kind of thing was reached.
+pub(super) fn kind(reached: impl AsFd) -> io::Result<FileType> {
+    Ok(FileType::from_raw_mode(fstat(reached)?.st_mode))
+}
+
+/// Whether two descriptors are of the same thing, by whichever mounts they were reached.
+pub(super) fn is_same(one: impl AsFd, other: impl AsFd) -> io::Result<bool> {
+    let (one, other) = (fstat(one)?, fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+}
+
+/// Goes to where something is to be mounted beneath a directory, and makes what is not there.
+pub(super) fn make(top: &OwnedFd, path: &Path, is_dir: bool) -> io::Result<OwnedFd> {
+    let mut reached = top.try_clone()?;
+    let mut parts = path.components().filter(|part| *part != Component::RootDir).peekable();
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else { return Err(io::ErrorKind::InvalidInput.into()) };
+        reached = if parts.peek().is_some() || is_dir {
+            make_dir(&reached, name)?
+        } else {
+            make_file(&reached, name)?
+        };
+    }
+    Ok(reached)
+}
+
+/// One directory of a directory, made if it is not there.
+pub(super) fn make_dir(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    match open_subdir(dir, name) {
+        Err(Errno::NOENT) => {}
+        opened => return Ok(opened?),
+    }
+    match rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(PLACE_MODE)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(open_subdir(dir, name)?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn make_file(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    match open_entry(dir, name) {
+        Err(Errno::NOENT) => {}
+        // A mount on a link would be one on what it leads to.
+        Ok(entry) if kind(&entry)? == FileType::Symlink => return Err(Errno::LOOP.into()),
+        opened => return Ok(opened?),
+    }
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::WRONLY;
+    drop(openat(dir, name, flags, Mode::from_raw_mode(PLACE_MODE))?);
+    Ok(open_entry(dir, name)?)
+}
