@@ -61,7 +61,12 @@ impl Asking {
     pub(crate) fn is_about(&self, event: &JournalEvent) -> bool {
         // After a resume a question may be open that nobody asks again.
         let opens = ["agent.input_requested", "run.resumed"].contains(&event.kind);
-        let closes = ["agent.input_answered", "agent.tool_finished", "agent.tool_interrupted"];
+        let closes = [
+            "agent.input_answered",
+            "agent.tool_finished",
+            "agent.tool_interrupted",
+            "agent.subagent_refused",
+        ];
         let asks = |prompt: &Prompt| prompt.request.agent == event.agent_id;
         let is_open = self.prompt.as_ref().is_some_and(asks);
         self.state_dir.is_some() && (opens || (is_open && closes.contains(&event.kind)))

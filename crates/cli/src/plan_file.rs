@@ -7,6 +7,7 @@ use std::path::Path;
 
 use posse::{Catalog, Definition, Definitions};
 use posse_agent::plan::{PLAN_MAX_BYTES, PlanProblem, context as plan_context, parse};
+use posse_domain::contract::Criterion;
 use posse_domain::plan::{Plan, PlanContext};
 
 use crate::context::Context;
@@ -71,6 +72,17 @@ impl Judge {
             }
         }
         Ok(plan)
+    }
+
+    /// The commands in a plan's text, in the order of its steps.
+    pub(crate) fn commands(&self, text: &str) -> Vec<String> {
+        let Ok(plan) = parse(text).check(&self.known) else { return Vec::new() };
+        let criteria = plan.steps.into_iter().flat_map(|step| step.success_criteria);
+        let command = |criterion| match criterion {
+            Criterion::Command(command) => Some(command.command),
+            Criterion::Words(_) => None,
+        };
+        criteria.filter_map(command).collect()
     }
 
     /// The plan in a file, or an error that names everything that is wrong with it. The models it needs are left in

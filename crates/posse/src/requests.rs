@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use posse_domain::event::{Event, EventBody, InputRequested};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::call_of_command;
 use posse_domain::permission::{Answer, LayerName, Operation, Pattern};
 use posse_engine::HistoryError;
 use posse_engine::ports::MailCommand;
@@ -13,8 +14,14 @@ use crate::{Error, Posse};
 
 /// The events that open a question, answer it or end its call. Almost every event is about something else; those
 /// are not even decoded.
-const ABOUT: [&str; 4] =
-    ["agent.input_requested", "agent.input_answered", "agent.tool_finished", "agent.tool_interrupted"];
+const ABOUT: [&str; 6] = [
+    "agent.input_requested",
+    "agent.input_answered",
+    "agent.tool_finished",
+    "agent.tool_interrupted",
+    "agent.subagent_refused",
+    "agent.subagent_created",
+];
 
 /// A call that waits for a person.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,11 +183,21 @@ impl Posse {
                 EventBody::InputAnswered(e) => &e.call_id,
                 EventBody::ToolFinished(e) => &e.call_id,
                 EventBody::ToolInterrupted(e) => &e.call_id,
+                EventBody::SubagentRefused(e) => &e.call_id,
+                EventBody::SubagentCreated(e) => &e.call_id,
                 _ => return Ok(()),
             };
+            // A child is created on behalf of its parent, whose questions those were.
+            let of = match &event.body {
+                EventBody::SubagentCreated(e) => &e.parent_id,
+                _ => &event.agent,
+            };
+            let answered = matches!(event.body, EventBody::InputAnswered(_));
             open.retain(|_, asked| {
-                !(asked.agent == event.agent
-                    && matches!(&asked.body, EventBody::InputRequested(e) if e.call_id == *call_id))
+                let EventBody::InputRequested(e) = &asked.body else { return false };
+                // An answer is to one question; the end of a call is the end of all about it.
+                let is_of_call = !answered && call_of_command(&e.call_id) == Some(call_id);
+                asked.agent != *of || (e.call_id != *call_id && !is_of_call)
             });
             Ok(())
         })

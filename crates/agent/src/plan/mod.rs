@@ -81,6 +81,7 @@ impl PlanText {
             integration: posse_domain::plan::IntegrationOrder::default(),
             unowned_writers: posse_domain::plan::UnownedWriters::default(),
             steps: Vec::new(),
+            author: posse_domain::plan::Author::Person,
         };
         let (unread, lines) = (Unread::default(), Lines::new());
         Self { plan, is_plan: false, problems: vec![problem], unread, lines }

@@ -6,7 +6,7 @@ use posse_domain::budget::Budget;
 use posse_domain::contract::{CommandCriterion, Criterion};
 use posse_domain::nearest::{hint, nearest};
 use posse_domain::plan::{
-    DEFAULT_STEP_AGENT, IntegrationOrder, OnFailure, PROBLEMS_MAX, Plan, STEPS_MAX, Step, StepName,
+    Author, DEFAULT_STEP_AGENT, IntegrationOrder, OnFailure, PROBLEMS_MAX, Plan, STEPS_MAX, Step, StepName,
     UnownedWriters, Unread,
 };
 use posse_domain::text::first_line;
@@ -53,6 +53,7 @@ pub(super) fn plan(document: Node) -> PlanText {
     let mut reader = Reader::default();
     let mut fields = reader.fields(None, entries, PLAN_KEYS);
     let plan = Plan {
+        author: Author::Person,
         goal: reader.needed(None, "goal", &mut fields, line, text).unwrap_or_default(),
         on_failure: reader
             .given(None, "on_failure", &mut fields, |node| {

@@ -188,6 +188,7 @@ impl Run {
                 if id.is_root() {
                     self.step_refused(e);
                 }
+                self.commands_settled(id, &e.call_id, event.at_ms);
             }
             EventBody::PermissionDecided(_)
             | EventBody::MessageReceived(_)
@@ -291,6 +292,7 @@ impl Run {
         };
         parent.children = number;
         parent.open_children.insert(number);
+        self.commands_settled(&parent_id, &created.call_id, event.at_ms);
         if let (Some(step), Some(planned)) = (step, &mut self.planned) {
             planned.children[step] = Some(id.clone());
         }

@@ -8,7 +8,8 @@
 use thiserror::Error;
 
 use super::apply::{Illegal, illegal};
-use super::{Decided, OpenAgent, OpenState, Request, RequestState, Run};
+use super::commands::call_of_command;
+use super::{Decided, Node, OpenAgent, OpenState, Request, RequestState, Run};
 use crate::event::{Answered, AnsweredBy, Event, InputAnswered, InputRequested};
 use crate::hash::Hash;
 use crate::id::AgentId;
@@ -165,28 +166,44 @@ impl Run {
             let literal = literal.ok_or_else(|| illegal(event, "nothing of it can be kept"))?;
             self.terms.approvals = approvals.with(literal);
         }
-        self.asks_no_more(event);
+        self.asks_no_more(&event.agent, event.at_ms);
         Ok(())
     }
 
     /// A call has its result; a question about it is of the past.
     pub(super) fn call_ended(&mut self, event: &Event, call_id: &str) -> Result<(), Illegal> {
         let agent = self.live(event)?;
-        let Some(request) = agent.requests.remove(call_id) else { return Ok(()) };
-        let operation = Operation::parse(&request.operation);
-        if request.state == RequestState::Allowed && operation.tool() == SKILL_TOOL {
-            agent.consented_skills.extend(operation.specifier().map(str::to_owned));
+        if agent.requests.is_empty() {
+            return Ok(());
         }
-        self.asks_no_more(event);
+        if let Some(request) = agent.requests.remove(call_id) {
+            let operation = Operation::parse(&request.operation);
+            if request.state == RequestState::Allowed && operation.tool() == SKILL_TOOL {
+                agent.consented_skills.extend(operation.specifier().map(str::to_owned));
+            }
+        }
+        agent.requests.retain(|key, _| call_of_command(key) != Some(call_id));
+        self.asks_no_more(&event.agent, event.at_ms);
         Ok(())
     }
 
+    /// The child that a call or a step asked for is there, or never will be: questions about its commands are of the
+    /// past.
+    pub(super) fn commands_settled(&mut self, id: &AgentId, call_id: &str, at_ms: i64) {
+        if let Some(Node::Open(agent)) = self.agents.get_mut(id)
+            && !agent.requests.is_empty()
+        {
+            agent.requests.retain(|key, _| call_of_command(key) != Some(call_id));
+            self.asks_no_more(id, at_ms);
+        }
+    }
+
     /// Lets the agent's time run again once none of its questions is open.
-    fn asks_no_more(&mut self, event: &Event) {
-        let Ok(agent) = self.live(event) else { return };
+    fn asks_no_more(&mut self, id: &AgentId, at_ms: i64) {
+        let Some(Node::Open(agent)) = self.agents.get_mut(id) else { return };
         if agent.requests.values().all(|request| request.state != RequestState::Open) {
-            agent.deadline.go_on(u64::try_from(event.at_ms).unwrap_or(0));
-            self.asking.remove(&event.agent);
+            agent.deadline.go_on(u64::try_from(at_ms).unwrap_or(0));
+            self.asking.remove(id);
         }
     }
 }

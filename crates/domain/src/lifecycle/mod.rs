@@ -9,6 +9,7 @@ mod apply;
 mod ask;
 mod cancel;
 mod close;
+mod commands;
 mod end;
 mod fail;
 mod finish;
@@ -22,6 +23,7 @@ mod workspace;
 
 pub use apply::Illegal;
 pub use ask::{NotAnswered, Question};
+pub use commands::{BASH, call_of_command, command_calls};
 pub use end::{EndBlocked, RunEnd};
 pub use fail::Attempt;
 pub use finish::Finish;

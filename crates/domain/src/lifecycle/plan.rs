@@ -50,6 +50,10 @@ enum Standing {
     Failed,
 }
 
+fn step_call(step: usize) -> String {
+    format!("{STEP_CALL}{}", step + 1)
+}
+
 impl Planned {
     fn new(plan: &Plan) -> Self {
         let mut ranks = vec![0; plan.steps.len()];
@@ -163,18 +167,9 @@ impl Run {
         (0..planned.children.len()).filter(|step| self.standing(planned, *step) == Standing::Due).collect()
     }
 
-    /// Decides on the child of a step.
-    pub fn spawn_step(
-        &self,
-        step: usize,
-        class_of: &dyn Fn(&str) -> Option<EffectClass>,
-    ) -> Result<Decided, (String, Refusal)> {
-        let root = self.id.root();
-        let call_id = format!("{STEP_CALL}{}", step + 1);
-        let Some(wanted) = self.planned.as_ref().and_then(|planned| planned.plan.steps.get(step)) else {
-            let reason = "there is no such step".to_owned();
-            return Err((call_id, Refusal { code: Code::InvalidInput, reason }));
-        };
+    /// What the child of a step is asked for by, and as what.
+    pub fn step_request(&self, step: usize) -> Option<(String, SpawnRequest)> {
+        let wanted = self.planned.as_ref()?.plan.steps.get(step)?;
         let request = SpawnRequest {
             definition: wanted.agent.clone(),
             prompt: wanted.description.clone(),
@@ -192,17 +187,50 @@ impl Run {
             max_retries: wanted.max_retries,
             ..SpawnRequest::default()
         };
+        Some((step_call(step), request))
+    }
+
+    /// Where the request for a step's child comes from.
+    pub fn step_from<'a>(&self, root: &'a AgentId, call_id: &'a str, step: usize) -> SpawnFrom<'a> {
         let position = Some(u32::try_from(step).unwrap_or(u32::MAX));
-        let from = SpawnFrom { parent: &root, call_id: &call_id, message_id: None, step: position };
-        self.spawn(from, &request, class_of).map_err(|refusal| (call_id.clone(), refusal))
+        SpawnFrom { parent: root, call_id, message_id: None, step: position }
+    }
+
+    /// Decides on the child of a step.
+    pub fn spawn_step(
+        &self,
+        step: usize,
+        class_of: &dyn Fn(&str) -> Option<EffectClass>,
+    ) -> Result<Decided, Refusal> {
+        let root = self.id.root();
+        let Some((call_id, request)) = self.step_request(step) else {
+            let reason = "there is no such step".to_owned();
+            return Err(Refusal { code: Code::InvalidInput, reason });
+        };
+        self.spawn(self.step_from(&root, &call_id, step), &request, class_of)
+    }
+
+    /// The event that records why a step has no child.
+    pub fn refuse_step(&self, step: usize, refusal: &Refusal) -> Decided {
+        let root = self.id.root();
+        let planned = self.planned.as_ref().and_then(|planned| planned.plan.steps.get(step));
+        let definition = planned.map(|step| step.agent.as_str()).unwrap_or_default();
+        self.refuse(self.step_from(&root, &step_call(step), step), definition, refusal)
+    }
+
+    /// The step that something was asked for by.
+    pub fn step_called(&self, call_id: &str) -> Option<usize> {
+        let number = call_id.strip_prefix(STEP_CALL)?.parse::<usize>().ok()?;
+        let step = number.checked_sub(1)?;
+        self.planned.as_ref().filter(|planned| step < planned.plan.steps.len()).map(|_| step)
     }
 
     /// A step that could not be given to a child has failed.
     pub(super) fn step_refused(&mut self, refused: &SubagentRefused) {
-        let number = refused.call_id.strip_prefix(STEP_CALL).and_then(|number| number.parse::<usize>().ok());
-        if let (Some(number), Some(planned)) = (number.filter(|number| *number > 0), &mut self.planned) {
+        let step = self.step_called(&refused.call_id);
+        if let (Some(step), Some(planned)) = (step, &mut self.planned) {
             let failed = FailedStep { code: refused.code, reason: refused.reason.clone() };
-            planned.refused.insert(number - 1, failed);
+            planned.refused.insert(step, failed);
         }
     }
 

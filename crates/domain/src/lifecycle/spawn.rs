@@ -120,8 +120,8 @@ impl Run {
         let repairs = self.repaired_child(from.parent, request)?;
         check_terms(parent, request)?;
         self.check_criteria(request)?;
-        // A person chose the plan, and with it the models it names.
-        if from.step.is_none() {
+        // A person's plan may name any model.
+        if self.is_asked_by_model(from) {
             self.check_model(request)?;
         }
         let id = from.parent.child(parent.children + 1);
@@ -270,6 +270,7 @@ impl Run {
     ) -> Result<Contract, Refusal> {
         let context = parent.contract.context.create_child_context(from.parent);
         let (definition, skill) = (&wanted.kind.definition, wanted.skill);
+        let by_model = self.is_asked_by_model(from);
         let max_turns =
             turn_limit(context.depth, self.terms.base_turns, definition.max_turns, request.max_turns);
         let result_schema = match &request.result_schema {
@@ -318,14 +319,19 @@ impl Run {
                 max_turns,
                 turn_timeout_ms: skill.and_then(|skill| skill.turn_timeout_ms),
                 // A model may only shorten it.
-                attempt_timeout_ms: Some(match (request.timeout_ms, from.step) {
-                    (None, _) => DEFAULT_ATTEMPT_TIMEOUT_MS,
-                    (Some(asked), None) => asked.min(DEFAULT_ATTEMPT_TIMEOUT_MS),
-                    (Some(asked), Some(_)) => asked,
+                attempt_timeout_ms: Some(match request.timeout_ms {
+                    None => DEFAULT_ATTEMPT_TIMEOUT_MS,
+                    Some(asked) if by_model => asked.min(DEFAULT_ATTEMPT_TIMEOUT_MS),
+                    Some(asked) => asked,
                 }),
                 // The run's: how long a model may be silent depends on where it runs.
                 idle_timeout_ms: parent.contract.execution.idle_timeout_ms,
-                max_retries: request.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
+                // And no more attempts.
+                max_retries: match request.max_retries {
+                    None => DEFAULT_MAX_RETRIES,
+                    Some(asked) if by_model => asked.min(DEFAULT_MAX_RETRIES),
+                    Some(asked) => asked,
+                },
                 max_retries_per_tool: skill
                     .and_then(|skill| skill.max_retries_per_tool)
                     .unwrap_or(DEFAULT_MAX_RETRIES_PER_TOOL),

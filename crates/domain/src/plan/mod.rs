@@ -46,6 +46,29 @@ pub struct Plan {
     /// The steps. Those that do not depend on each other run in parallel.
     #[schemars(length(min = 1, max = STEPS_MAX))]
     pub steps: Vec<Step>,
+    /// Who wrote it. No key of a plan file: whoever hands the plan over knows.
+    #[serde(default, skip_serializing_if = "Author::is_person")]
+    #[schemars(skip)]
+    pub author: Author,
+}
+
+/// Who wrote a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Author {
+    /// A person, or a person who read it and handed it over: what it says is their word.
+    #[default]
+    Person,
+    /// A model, and no person read it: it asks for no more than a `task` call of the root could, and its commands are
+    /// `bash` operations of the root.
+    Model,
+}
+
+impl Author {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    fn is_person(&self) -> bool {
+        *self == Author::Person
+    }
 }
 
 /// What becomes of the other steps when one fails. What depends on the failed one waits for its repair either way.

@@ -54,6 +54,7 @@ pub(super) fn plan(steps: Vec<Step>) -> Plan {
         integration: IntegrationOrder::Ordered,
         unowned_writers: UnownedWriters::Queue,
         steps,
+        author: Author::Person,
     }
 }
 

@@ -12,7 +12,7 @@ use posse_domain::code::Code;
 use posse_domain::event::{AnsweredBy, EffectClass};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{OpenAgent, Question, RequestState};
+use posse_domain::lifecycle::{OpenAgent, Question, RequestState, call_of_command};
 use posse_domain::message::ToolCall;
 use posse_domain::permission::{Answer, Decision, LayerName, Operation, Verdict, approval_hash};
 
@@ -45,6 +45,17 @@ impl Driver {
         verdict: &Verdict,
     ) -> Result<Admission, ToolFailure> {
         self.say_decided(id, &call.id, operation, verdict);
+        self.pose(id, call, operation, verdict)
+    }
+
+    /// Asks a person, if there is one.
+    pub(super) fn pose(
+        &mut self,
+        id: &AgentId,
+        call: &ToolCall,
+        operation: &Operation<'_>,
+        verdict: &Verdict,
+    ) -> Result<Admission, ToolFailure> {
         if !self.run.may_ask(id, self.attended) {
             let by_hook = verdict.by() == Some(&LayerName::Hook);
             return Err(self.nobody_to_ask(id, operation, verdict, by_hook));
@@ -145,6 +156,11 @@ impl Driver {
     fn go_on_with(&mut self, id: &AgentId, call_id: &str) {
         if self.resuming {
             return;
+        }
+        let call_id = call_of_command(call_id).unwrap_or(call_id);
+        if id.is_root() && self.run.step_called(call_id).is_some() {
+            self.advance_plan();
+            return self.pump(id);
         }
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.ending.is_none()) else {
             return;

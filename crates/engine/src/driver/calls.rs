@@ -17,11 +17,14 @@ use serde_json::Value;
 use super::Driver;
 use super::acting::Limit;
 use super::asking::{Admission, consented};
+use super::commands::Heard;
 use super::effects::Effect;
 use super::place::Place;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use super::skills::{TASK, skill_of};
-use crate::ports::{CallContext, EffectTool, Handler, Prepared, ToolFailure, WORKSPACE_SHOWN_AT};
+use crate::ports::{
+    CallContext, EffectTool, EngineRequest, Handler, Prepared, ToolFailure, WORKSPACE_SHOWN_AT,
+};
 
 /// Longest part of an operation that an answer repeats.
 const OPERATION_SHOWN_MAX_CHARS: usize = 400;
@@ -59,14 +62,14 @@ impl Driver {
 
     pub(super) fn dispatch_one(&mut self, id: &AgentId, call: &ToolCall) {
         if !self.waits_for_hooks(id, call) {
-            self.dispatch_heard(id, call, None);
+            self.dispatch_heard(id, call, Heard::default());
         }
     }
 
-    /// Dispatches a call whose hooks have answered, and what they said, if that was not simply yes.
-    pub(super) fn dispatch_heard(&mut self, id: &AgentId, call: &ToolCall, hooks: Option<Verdict>) {
+    /// Dispatches a call whose hooks have answered.
+    pub(super) fn dispatch_heard(&mut self, id: &AgentId, call: &ToolCall, heard: Heard) {
         self.dispatching += 1;
-        self.dispatch(id, call, hooks);
+        self.dispatch(id, call, heard);
         self.dispatching -= 1;
         // A call can lead to another agent's calls; only after the outermost has its answer may it be cut.
         if self.dispatching == 0 {
@@ -74,18 +77,19 @@ impl Driver {
         }
     }
 
-    fn dispatch(&mut self, id: &AgentId, call: &ToolCall, hooks: Option<Verdict>) {
-        let admitted = self.admit(id, call, hooks);
+    fn dispatch(&mut self, id: &AgentId, call: &ToolCall, mut heard: Heard) {
+        let admitted = self.admit(id, call, heard.call.take());
         if let Err(failure) = admitted {
             self.answer(id, &call.id, &call.name, Err(failure));
             return self.pump_if_turn_over(id);
         }
         let Some(tool) = self.tool(&call.name).cloned() else { return };
         if let Ok(Admission::Asks) = admitted {
-            return self.wait_for_person(id, &call.id, tool.class);
+            return self.ask_about_commands(id, call, tool.class, &heard);
         }
         match &tool.handler {
             Handler::Request(handler) => match handler.request(call.input.clone()) {
+                Ok(EngineRequest::Spawn(request)) => self.spawn(id, call, &request, &heard),
                 Ok(request) => self.request(id, call, tool.class, request),
                 Err(failure) => self.answer(id, &call.id, &call.name, Err(failure)),
             },

@@ -12,6 +12,8 @@ use posse_domain::message::ToolCall;
 use posse_domain::text::Text;
 
 use super::Driver;
+use super::asking::Admission;
+use super::commands::Heard;
 use super::effects::Effect;
 use super::results::Answer;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
@@ -28,7 +30,7 @@ impl Driver {
         request: EngineRequest,
     ) {
         let result = match request {
-            EngineRequest::Spawn(spawn) => return self.spawn(id, call, &spawn),
+            EngineRequest::Spawn(spawn) => return self.spawn(id, call, &spawn, &Heard::default()),
             EngineRequest::Skill { name, arguments } => {
                 return self.use_skill(id, call, &name, &arguments);
             }
@@ -51,21 +53,29 @@ impl Driver {
         self.answer(id, &call.id, &call.name, result);
     }
 
-    pub(super) fn spawn(&mut self, id: &AgentId, call: &ToolCall, request: &SpawnRequest) {
+    /// Decides on a child and creates it; `heard` is what hooks said of its commands.
+    pub(super) fn spawn(&mut self, id: &AgentId, call: &ToolCall, request: &SpawnRequest, heard: &Heard) {
         let message_id = self.message_id(id);
         let from = SpawnFrom { parent: id, call_id: &call.id, message_id: Some(&message_id), step: None };
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
-        let decided = self.run.spawn(from, request, &class_of).and_then(|decided| {
+        let mut decided = self.run.spawn(from, request, &class_of).and_then(|decided| {
             self.check_child_model(id, call, request)?;
             self.check_granted(id, call)?;
             Ok(decided)
         });
+        if decided.is_ok() {
+            match self.admit_commands(id, &call.id, request, heard) {
+                Ok(Admission::Goes) => {}
+                Ok(Admission::Asks) => return self.wait_for_person(id, &call.id, EffectClass::Delegate),
+                Err(refusal) => decided = Err(refusal),
+            }
+        }
         let named: String = request.skill.as_ref().unwrap_or(&request.definition).chars().take(64).collect();
         let intended = ToolIntended {
             call_id: call.id.clone(),
             tool: call.name.clone(),
             class: EffectClass::Delegate,
-            specifier: Some(named.clone()),
+            specifier: Some(named),
             write: None,
             sandbox: None,
         };
@@ -75,13 +85,47 @@ impl Driver {
                 self.emit(child.clone(), body);
                 self.child_created(id, call, &child, request);
             }
-            Err(refusal) => {
-                let (parent, body) = self.run.refuse(from, &named, &refusal);
-                self.emit(parent, body);
-                let failure = ToolFailure { code: refusal.code, text: refusal.reason };
-                self.answer(id, &call.id, &call.name, Err(failure));
+            Err(refusal) => self.refuse_spawn(id, call, request, &refusal),
+        }
+    }
+
+    /// A call waits for a person; whatever they have to say of its commands is asked at once.
+    pub(super) fn ask_about_commands(
+        &mut self,
+        id: &AgentId,
+        call: &ToolCall,
+        class: EffectClass,
+        heard: &Heard,
+    ) {
+        if let Some(request) = self.commanding(call) {
+            let message_id = self.message_id(id);
+            let from = SpawnFrom { parent: id, call_id: &call.id, message_id: Some(&message_id), step: None };
+            let admitted = if self.could_spawn(from, &request) {
+                self.admit_commands(id, &call.id, &request, heard)
+            } else {
+                Ok(Admission::Asks)
+            };
+            if let Err(refusal) = admitted {
+                return self.refuse_spawn(id, call, &request, &refusal);
             }
         }
+        self.wait_for_person(id, &call.id, class);
+    }
+
+    /// Records that a call gets no child, and says why.
+    pub(super) fn refuse_spawn(
+        &mut self,
+        id: &AgentId,
+        call: &ToolCall,
+        request: &SpawnRequest,
+        refusal: &Refusal,
+    ) {
+        let named: String = request.skill.as_ref().unwrap_or(&request.definition).chars().take(64).collect();
+        let from = SpawnFrom { parent: id, call_id: &call.id, message_id: None, step: None };
+        let (parent, body) = self.run.refuse(from, &named, refusal);
+        self.emit(parent, body);
+        let failure = ToolFailure { code: refusal.code, text: refusal.reason.clone() };
+        self.answer(id, &call.id, &call.name, Err(failure));
     }
 
     /// A delegate tool that is not granted has come this far for the codes of spawning, and no further.

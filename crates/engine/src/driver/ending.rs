@@ -9,7 +9,7 @@ use posse_agent::machine::{Broken, Slot};
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, RunEnd};
+use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Refusal, RunEnd};
 
 use super::Driver;
 use super::delegate::Ended;
@@ -206,6 +206,10 @@ impl Driver {
             return;
         }
         self.answer_open_calls(id, &failure);
+        if id.is_root() {
+            let reason = "the run ended before it could start".to_owned();
+            self.withdraw_steps(&Refusal { code: Code::Cancelled, reason });
+        }
         if !self.files_are_kept(id) {
             return;
         }

@@ -13,13 +13,14 @@ use posse_agent::notes;
 use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, HostNote};
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{FailKind, Failure, OpenState};
+use posse_domain::lifecycle::{FailKind, Failure, OpenState, call_of_command};
 use posse_domain::message::ToolCall;
-use posse_domain::permission::{Decision, Operation, PathRules, Verdict};
+use posse_domain::permission::{Decision, Operation, PathRules};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::Driver;
+use super::commands::{Heard, verdict_of, was_asked_about};
 use super::effects::{Effect, Input};
 use super::place::Place;
 use super::results::Answer;
@@ -35,6 +36,8 @@ use crate::ports::{
 pub(crate) enum About {
     /// A call, before it is admitted.
     Before(Arc<str>),
+    /// A command that a call, or a step of a plan, wants run as a criterion, before that is admitted.
+    Command(Arc<str>),
     /// A call's result, before the model reads it.
     After(Arc<str>),
     /// Its first turn.
@@ -61,18 +64,23 @@ impl Hooked {
     pub(crate) fn before(&self) -> Option<&str> {
         match &self.about {
             About::Before(call) => Some(call),
+            About::Command(command) => call_of_command(command),
             About::After(_) | About::Start | About::Stop => None,
         }
     }
 
     pub(super) fn is_about_call(&self, id: &str) -> bool {
-        matches!(&self.about, About::Before(call) | About::After(call) if **call == *id)
+        match &self.about {
+            About::Before(call) | About::After(call) => **call == *id,
+            About::Command(command) => call_of_command(command) == Some(id),
+            About::Start | About::Stop => false,
+        }
     }
 }
 
 impl Driver {
     /// Whether hooks want to hear of it. A run without hooks pays this one look.
-    fn wants(&self, moment: Moment, about: &str) -> bool {
+    pub(super) fn wants(&self, moment: Moment, about: &str) -> bool {
         self.rt.parts.hooks.as_ref().is_some_and(|hooks| hooks.wants(moment, about))
     }
 
@@ -89,19 +97,33 @@ impl Driver {
     /// Lets a call wait for the hooks that hear of it first; whether it does. Those of a call that a person was asked
     /// about have answered.
     pub(super) fn waits_for_hooks(&mut self, id: &AgentId, call: &ToolCall) -> bool {
-        if !self.wants_call(Moment::PreToolUse, id, call) || !call.input.is_object() {
+        if self.rt.parts.hooks.is_none() || !call.input.is_object() {
+            return false;
+        }
+        let hears_call = self.wants_call(Moment::PreToolUse, id, call);
+        let commands = self.commands_for_hooks(call);
+        if !hears_call && commands.is_empty() {
             return false;
         }
         let Some(class) = self.tool(&call.name).map(|tool| tool.class) else { return false };
-        if self.run.open(id).is_none_or(|agent| agent.requests.contains_key(&call.id)) {
+        if self.run.open(id).is_none_or(|agent| was_asked_about(agent, &call.id)) {
             return false;
         }
         let Some(session) = self.sessions.get_mut(id) else { return false };
         let call_id: Arc<str> = call.id.as_str().into();
         let flight = CallInFlight::new(class, CallStage::Hooking, Arc::default());
         session.calls.insert(call_id.clone(), flight);
-        self.tell_before(id, &call_id);
+        match commands.first() {
+            Some(command) if !hears_call => self.tell_command(id, command),
+            _ => self.tell_before(id, &call_id),
+        }
         true
+    }
+
+    /// Tells the hooks of a command that somebody wants run as a criterion.
+    pub(super) fn tell_command(&mut self, id: &AgentId, command: &ToolCall) {
+        let about = About::Command(command.id.as_str().into());
+        self.tell_hooks(id, about, Some(Self::hooked_command(command)), None);
     }
 
     /// Tells the hooks of a call, once the files are there that it is about.
@@ -243,7 +265,7 @@ impl Driver {
     ) -> Option<HookCall> {
         let agent = self.run.open(id)?;
         let (moment, call_id) = match about {
-            About::Before(call_id) => (Moment::PreToolUse, call_id.clone()),
+            About::Before(call_id) | About::Command(call_id) => (Moment::PreToolUse, call_id.clone()),
             About::After(call_id) => (Moment::PostToolUse, call_id.clone()),
             About::Start => (Moment::SubagentStart, "start".into()),
             About::Stop => (Moment::SubagentStop, "stop".into()),
@@ -324,6 +346,12 @@ impl Driver {
         let ending = session.ending.is_some();
         match about {
             About::Before(call_id) if !ending => self.heard_before(id, call_id, answer),
+            About::Command(command) if !ending => self.heard_command(id, command, answer),
+            About::Command(command) => {
+                if let Some(call_id) = call_of_command(command) {
+                    session.calls.remove(call_id);
+                }
+            }
             About::Before(call_id) | About::After(call_id) => {
                 let flight = session.calls.remove(call_id);
                 if let (Some(reason), false) = (objection(answer), ending) {
@@ -350,24 +378,67 @@ impl Driver {
         self.pump(id);
     }
 
-    /// The hooks of a call have answered: it goes on as if for the first time, or it is refused.
+    /// The hooks of a call have answered: those of its commands are next, or it goes on as if for the first time, or it
+    /// is refused.
     fn heard_before(&mut self, id: &AgentId, call_id: &Arc<str>, answer: HookAnswer) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        session.calls.remove(call_id);
-        let Some(call) = session.machine.call_of(call_id).cloned() else { return };
-        let verdict = match answer {
-            HookAnswer::Goes => return self.dispatch_heard(id, &call, None),
-            HookAnswer::Asks(reason) => {
-                let verdict = Verdict::of_hook(Decision::Ask, reason);
-                return self.dispatch_heard(id, &call, Some(verdict));
-            }
-            HookAnswer::Denied(reason) => Verdict::of_hook(Decision::Deny, reason),
+        let Some(call) = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id)) else {
+            return;
         };
-        let specifier = self.tool(&call.name).and_then(|tool| (tool.specifier)(&call.input));
-        let operation = Operation::new(&call.name, specifier.as_deref());
-        self.say_decided(id, &call.id, &operation, &verdict);
-        let text = format!("`{}` is not allowed ({verdict})", super::calls::brief(&operation));
-        self.answer(id, &call.id, &call.name, Err(ToolFailure { code: Code::PermissionDenied, text }));
+        let call = call.clone();
+        let verdict = verdict_of(answer);
+        if let Some(verdict) = verdict.as_ref().filter(|verdict| verdict.decision == Decision::Deny) {
+            self.forget_hooking(id, call_id);
+            let specifier = self.tool(&call.name).and_then(|tool| (tool.specifier)(&call.input));
+            let operation = Operation::new(&call.name, specifier.as_deref());
+            self.say_decided(id, &call.id, &operation, verdict);
+            let text = format!("`{}` is not allowed ({verdict})", super::calls::brief(&operation));
+            let failure = ToolFailure { code: Code::PermissionDenied, text };
+            return self.answer(id, &call.id, &call.name, Err(failure));
+        }
+        let commands = self.commands_for_hooks(&call);
+        if let Some(flight) = self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id)) {
+            flight.heard.get_or_insert_default().call = verdict;
+        }
+        self.hear_next(id, &call, commands.first());
+    }
+
+    /// The hooks of a command have answered: the next command, or what it belongs to, goes on; or that is refused.
+    fn heard_command(&mut self, id: &AgentId, command_id: &Arc<str>, answer: HookAnswer) {
+        let Some(call_id) = call_of_command(command_id) else { return };
+        let session = self.sessions.get(id);
+        let Some(call) = session.and_then(|session| session.machine.call_of(call_id)).cloned() else {
+            return self.heard_step_command(id, command_id, answer);
+        };
+        let commands = self.commands_for_hooks(&call);
+        let Some(at) = commands.iter().position(|command| *command.id == **command_id) else { return };
+        let verdict = verdict_of(answer);
+        if let Some(verdict) = verdict.as_ref().filter(|verdict| verdict.decision == Decision::Deny) {
+            self.forget_hooking(id, call_id);
+            let refusal = self.deny_command(id, call_id, &commands[at], verdict);
+            if let Some(request) = self.commanding(&call) {
+                self.refuse_spawn(id, &call, &request, &refusal);
+            }
+            return;
+        }
+        if let Some(flight) = self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id)) {
+            let heard = flight.heard.get_or_insert_default();
+            heard.commands.extend(verdict.map(|verdict| (command_id.to_string(), verdict)));
+        }
+        self.hear_next(id, &call, commands.get(at + 1));
+    }
+
+    fn hear_next(&mut self, id: &AgentId, call: &ToolCall, command: Option<&ToolCall>) {
+        if let Some(command) = command {
+            return self.tell_command(id, command);
+        }
+        let heard = self.forget_hooking(id, &call.id);
+        self.dispatch_heard(id, call, heard);
+    }
+
+    /// A call waits for no hook any more; what they said of it.
+    fn forget_hooking(&mut self, id: &AgentId, call_id: &str) -> Heard {
+        let flight = self.sessions.get_mut(id).and_then(|session| session.calls.remove(call_id));
+        flight.and_then(|flight| flight.heard).map(|heard| *heard).unwrap_or_default()
     }
 
     /// Tells the model that a hook objects to what a call did.

@@ -8,6 +8,7 @@
 mod acting;
 mod asking;
 mod calls;
+mod commands;
 mod committing;
 mod delegate;
 mod delivering;
@@ -31,7 +32,7 @@ mod skills;
 mod status;
 mod waiting;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -136,6 +137,8 @@ pub(crate) struct Driver {
     budget_line: VecDeque<AgentId>,
     /// Whether the agents are still being put back on their feet; each is pumped when its turn comes.
     resuming: bool,
+    /// Hooks that hear of the commands of steps, by what a step is asked for by; asked again after a crash.
+    step_hooks: BTreeMap<String, commands::StepHooks>,
     /// How many calls are being dispatched, one because of the other.
     dispatching: u32,
     /// Children created in this round; the ones still waiting at its end say so.
@@ -198,6 +201,7 @@ impl Driver {
             mail: mail::Mailbox::default(),
             deadlines: BTreeSet::new(),
             status_waits: Vec::new(),
+            step_hooks: BTreeMap::new(),
             writers: BTreeSet::new(),
             held_writers: VecDeque::new(),
             lanes: HashMap::new(),

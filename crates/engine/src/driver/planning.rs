@@ -5,9 +5,10 @@ use std::sync::Arc;
 use posse_domain::code::Code;
 use posse_domain::event::Sender;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Refusal, SpawnFrom};
+use posse_domain::lifecycle::Refusal;
 
 use super::Driver;
+use super::commands::StepAdmission;
 use crate::integrate::Fact;
 
 impl Driver {
@@ -22,7 +23,7 @@ impl Driver {
             return;
         }
         // A step that is refused has failed, which may be the end of those that depend on it, or of all.
-        while let Some(step) = self.run.next_steps().into_iter().next() {
+        while let Some(step) = self.next_step() {
             if let Some(child) = self.create_step(step) {
                 self.begin_child(&child);
             }
@@ -31,6 +32,22 @@ impl Driver {
             }
         }
         self.keep_places();
+    }
+
+    /// The next step that may start, passing over those that wait for a person or for hooks.
+    fn next_step(&mut self) -> Option<usize> {
+        for step in self.run.next_steps() {
+            match self.admit_step(step) {
+                StepAdmission::Goes => return Some(step),
+                StepAdmission::Waits => {}
+                StepAdmission::Refused(refusal) => {
+                    // That may be the end of those that could have started.
+                    self.refuse_step(step, &refusal);
+                    return self.next_step();
+                }
+            }
+        }
+        None
     }
 
     /// Keeps the places of steps that are still to be created.
@@ -55,20 +72,15 @@ impl Driver {
                 self.emit(child.clone(), body);
                 self.seat_child(&child).then_some(child)
             }
-            Err((call_id, refusal)) => {
-                self.refuse_step(step, &call_id, &refusal);
+            Err(refusal) => {
+                self.refuse_step(step, &refusal);
                 None
             }
         }
     }
 
-    fn refuse_step(&mut self, step: usize, call_id: &str, refusal: &Refusal) {
-        let root = self.run.id.root();
-        let planned = self.run.planned.as_ref();
-        let definition =
-            planned.and_then(|planned| planned.plan.steps.get(step)).map(|step| step.agent.clone());
-        let from = SpawnFrom { parent: &root, call_id, message_id: None, step: None };
-        let (parent, body) = self.run.refuse(from, &definition.unwrap_or_default(), refusal);
+    pub(super) fn refuse_step(&mut self, step: usize, refusal: &Refusal) {
+        let (parent, body) = self.run.refuse_step(step, refusal);
         self.emit(parent, body);
     }
 

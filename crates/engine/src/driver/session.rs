@@ -13,6 +13,7 @@ use posse_domain::object_id::ObjectId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::commands::Heard;
 use super::hooking::Hooked;
 use super::place::Place;
 use super::preamble::ToolList;
@@ -29,12 +30,14 @@ pub(crate) struct CallInFlight {
     pub(crate) stop: Option<watch::Sender<Urgency>>,
     /// Whether it shares the agent's files with other changes, so that nothing has them alone.
     pub(crate) holds: bool,
+    /// What hooks have said before it is admitted.
+    pub(crate) heard: Option<Box<Heard>>,
 }
 
 impl CallInFlight {
     pub(crate) fn new(class: EffectClass, stage: CallStage, seen: Arc<SeenDuringCall>) -> Self {
         let stop = (class == EffectClass::Exec).then(|| StopSignal::new().0);
-        Self { class, stage, seen, stop, holds: false }
+        Self { class, stage, seen, stop, holds: false, heard: None }
     }
 
     /// What the call's task listens to.

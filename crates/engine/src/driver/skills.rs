@@ -16,6 +16,7 @@ use posse_domain::skill::{SKILL_FILES, Skill};
 use serde_json::Value;
 
 use super::Driver;
+use super::commands::Heard;
 use super::delegate::{Ended, refused};
 use super::results::OUTPUT_MAX_BYTES;
 use crate::ports::{EngineRequest, Handler, SkillDir, SkillDirs, ToolFailure, ToolOutput, ToolResult};
@@ -79,7 +80,7 @@ impl Driver {
             Err(refusal) => self.answer(id, &call.id, &call.name, Err(refused(refusal))),
             Ok(skill) if skill.fork => {
                 let request = forked(skill, arguments);
-                self.spawn(id, call, &request);
+                self.spawn(id, call, &request, &Heard::default());
             }
             Ok(skill) => {
                 let reads = self.run.open(id).is_some_and(|agent| agent.authority.grant().covers(READ));

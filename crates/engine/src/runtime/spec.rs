@@ -14,7 +14,7 @@ use posse_domain::id::RunId;
 use posse_domain::lifecycle::{SKILL_TOOL, SkillRights, TASK_PROMPT_MAX_BYTES};
 use posse_domain::nearest::{hint, nearest};
 use posse_domain::permission::{Approvals, Decision, Grant, OnAsk, Operation, ProjectRules, Rules, ToolSet};
-use posse_domain::plan::Plan;
+use posse_domain::plan::{Author, Plan};
 use posse_domain::skill::Catalogue;
 use posse_domain::text::first_line;
 
@@ -247,7 +247,11 @@ pub(super) fn started(
             operator_rules: spec.operator_rules.clone(),
             run_rules: spec.run_rules.clone(),
             approvals: spec.approvals.clone(),
-            unowned_writers: spec.plan.as_ref().map_or(spec.unowned_writers, |plan| plan.unowned_writers),
+            // Whether writers run beside each other is for a person to say.
+            unowned_writers: match &spec.plan {
+                Some(plan) if plan.author == Author::Person => plan.unowned_writers,
+                _ => spec.unowned_writers,
+            },
             base_url: spec.base_url.clone(),
             project_rules: spec.project_rules.clone(),
             skill: spec.skill.clone(),

@@ -13,6 +13,7 @@ mod deltas;
 mod hooks;
 mod integration;
 mod limits;
+mod model_commands;
 mod owners;
 mod permission;
 mod plans;

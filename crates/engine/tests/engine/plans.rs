@@ -3,7 +3,7 @@
 use posse_domain::code::Code;
 use posse_domain::contract::{CommandCriterion, Criterion};
 use posse_domain::event::{EventBody, Purpose};
-use posse_domain::plan::{IntegrationOrder, OnFailure, Plan, Step, UnownedWriters};
+use posse_domain::plan::{Author, IntegrationOrder, OnFailure, Plan, Step, UnownedWriters};
 use posse_engine::ports::ModelRequest;
 use posse_engine::{FAULT_POINTS, RunSpec};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
@@ -22,6 +22,7 @@ fn plan(steps: Vec<Step>) -> Plan {
         integration: IntegrationOrder::Ordered,
         unowned_writers: UnownedWriters::Queue,
         steps,
+        author: Author::Person,
     }
 }
 

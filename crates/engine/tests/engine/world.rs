@@ -271,14 +271,19 @@ impl World {
         Process { runtime: Runtime::new(parts, RuntimeOptions::default()), power: Some(power) }
     }
 
+    /// In an isolated world the boss may use `bash`, so it may ask for commands to be run as criteria.
     pub(crate) fn spec(&self) -> RunSpec {
+        let mut definitions = definitions();
+        if self.workspaces.is_some() {
+            definitions[0].tools.push("bash".to_owned());
+        }
         RunSpec {
             request: "Do it.".to_owned(),
             definition: "boss".to_owned(),
             model: MODEL.to_owned(),
             dir: self.dir.path().display().to_string(),
             session_id: None,
-            definitions: definitions(),
+            definitions,
             base_turns: Some(40),
             max_depth: 2,
             budget: Budget { agents: Some(200), ..Budget::NONE },
@@ -482,7 +487,9 @@ pub(crate) fn definition(name: &str, tools: &[&str], spawns: &[&str]) -> Definit
 /// A `boss` that may do and spawn everything, a `lead` that looks and spawns, a `scout` that looks, a `builder`
 /// that changes things.
 pub(crate) fn definitions() -> Vec<Definition> {
-    let all = ["probe", "strike", "put", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo"];
+    let all = [
+        "bash", "probe", "strike", "put", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo",
+    ];
     vec![
         definition("boss", &all, &["lead", "crew", "scout", "builder"]),
         definition("lead", &["probe", "ask_net", "boom", "read", "todo"], &["lead", "scout", "builder"]),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use posse::{Catalog, Decision, Finished, Posse, Rule};
 use posse_agent::plan::{PlanProblem, document, first_request, second_request};
-use posse_domain::plan::Plan;
+use posse_domain::plan::{Author, Plan};
 
 use crate::asking::Asking;
 use crate::carry::{Carried, carry_to_end};
@@ -31,6 +31,8 @@ use crate::view::{View, tell_end};
 
 /// The definition that writes plans.
 const PLANNER: &str = "planner";
+/// Most commands that the head of a plan lists; more would hide the plan.
+const COMMANDS_LISTED_MAX: usize = 50;
 /// Permissions of a plan file, before the person's umask.
 const FILE_MODE: u32 = 0o666;
 
@@ -93,7 +95,10 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
     let judge = Judge::new(&args.known, &found, context)?;
     match ask_planner(&goal, args, &judge, &found, context)? {
         Asked::Ended(exit) => Ok(exit),
-        Asked::Answer(answer) => hand_over(&answer, target),
+        Asked::Answer(answer) => {
+            let commands = judge.commands(&answer);
+            hand_over(&format!("{}{answer}", by_the_planner(&commands)), target)
+        }
     }
 }
 
@@ -111,7 +116,8 @@ pub(crate) fn plan_for(
         Asked::Answer(answer) => answer,
     };
     let plan = judge.judge(&answer, &context.environment.cwd, models);
-    let plan = plan.map_err(|problems| CliError::failed(report(None, &problems)))?;
+    let mut plan = plan.map_err(|problems| CliError::failed(report(None, &problems)))?;
+    plan.author = Author::Model;
     // Nobody has read this plan: it names no model that a person did not.
     if let Some(step) = plan.steps.iter().find(|step| step.model.is_some()) {
         let problem =
@@ -243,6 +249,21 @@ async fn ask(
             }
         }
     }
+}
+
+/// What a plan of the planner's begins with: whoever passes the file to a run answers for it.
+fn by_the_planner(commands: &[String]) -> String {
+    let mut head = vec!["# Written by the planner, a model. Read it before you run it.".to_owned()];
+    if !commands.is_empty() {
+        head.push("# Commands that `posse run --plan` runs from it, without asking:".to_owned());
+    }
+    // A line break in a command would end the comment.
+    let listed = commands.iter().take(COMMANDS_LISTED_MAX);
+    head.extend(listed.map(|command| format!("#   {}", term::line(command))));
+    if commands.len() > COMMANDS_LISTED_MAX {
+        head.push(format!("#   and {} more", commands.len() - COMMANDS_LISTED_MAX));
+    }
+    head.join("\n") + "\n"
 }
 
 fn hand_over(plan: &str, target: Option<Target>) -> Result<Exit, CliError> {

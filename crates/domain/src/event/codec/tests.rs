@@ -28,7 +28,7 @@ use crate::lifecycle::{FailKind, StateName};
 use crate::message::{Image, MediaType, RawReply, Reply, ToolCall};
 use crate::object_id::ObjectId;
 use crate::permission::{Decision, ProjectRules, Rule, Rules};
-use crate::plan::{IntegrationOrder, OnFailure, Plan, Step};
+use crate::plan::{Author, IntegrationOrder, OnFailure, Plan, Step};
 use crate::skill::Catalogue;
 
 fn agent() -> AgentId {
@@ -191,6 +191,7 @@ fn plan(text: &str) -> Plan {
         integration: IntegrationOrder::AsFinished,
         unowned_writers: UnownedWriters::Parallel,
         steps: vec![step],
+        author: Author::Model,
     }
 }
 
