@@ -247,6 +247,35 @@ fn no_skill_of_a_project_is_a_way_to_what_git_ignores() {
 }
 
 #[test]
+fn git_settings_of_a_project_reach_no_file_of_a_person() {
+    let ground = Ground::new();
+    let home = &ground.home;
+    let netrc = home.project().with_file_name(".netrc");
+    fs::write(&netrc, "CANARY\n").expect("written");
+    ground.git(&["config", "core.excludesFile", "~/.netrc"]);
+    home.write(
+        "script.yaml",
+        "- when: {turn: 1}\n  reply: {tool_calls: [{name: bash, input: {command: \"cat .git/info/exclude\"}}]}\n\
+         - reply: {text: done}\n",
+    );
+    let run = run_of(&ground.is_inert(&RUN, &[]).exits(0).result());
+    let records = fs::read_to_string(home.state_dir().join("runs").join(&run).join("project.json"));
+    assert!(!records.expect("a record").contains("CANARY"));
+    let journal = home.posse(&["logs", "--json", &run]).exits(0).stdout;
+    assert!(!journal.contains("CANARY"), "{journal}");
+    fs::remove_file(home.project().join(".git/info/exclude")).expect("removed");
+    let exclude = home.project().join(".git/info/exclude");
+    let link = || symlink(&netrc, &exclude).expect("linked");
+    let pipe = || assert!(Command::new("mkfifo").arg(&exclude).status().expect("mkfifo runs").success());
+    for plant in [&link as &dyn Fn(), &pipe] {
+        plant();
+        let refused = ground.is_inert(&RUN, &[]).exits(2);
+        assert!(refused.stderr.contains(".git/info/exclude is "), "{}", refused.stderr);
+        fs::remove_file(&exclude).expect("removed");
+    }
+}
+
+#[test]
 fn no_key_of_a_person_goes_where_a_project_wants_it() {
     let ground = Ground::new();
     let own = TcpListener::bind("127.0.0.1:0").expect("a port");

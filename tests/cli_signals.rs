@@ -1,8 +1,8 @@
 //! Ctrl-C and its kin: the first cancels, the second stops; SIGTERM and SIGHUP stop.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -65,6 +65,24 @@ fn a_second_ctrl_c_stops_at_once_even_if_the_disk_hangs() {
     drop(lock);
     home.write("script.yaml", &script(0));
     home.posse(&["resume", run]).exits(0);
+}
+
+#[test]
+fn a_signal_ends_a_run_that_hangs_before_it_has_begun() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
+        let home = Home::new();
+        home.write("script.yaml", &script(0));
+        home.write(".git/HEAD", "ref: refs/heads/main\n");
+        // The person's own settings, for which git waits as long as nobody writes them.
+        let settings = home.project().with_file_name(".gitconfig");
+        assert!(Command::new("mkfifo").arg(&settings).status().expect("mkfifo runs").success());
+        let going = home.start(&["run", "--model", "scripted/script.yaml", "look"]);
+        // Opened when git has opened it.
+        let writer = OpenOptions::new().write(true).open(&settings).expect("a reader");
+        going.signal(signal);
+        going.finish().exits(code);
+        drop(writer);
+    }
 }
 
 #[test]

@@ -75,7 +75,11 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
         let mut signals = Signals::listen()?;
         let posse = context.open_with_skills(Catalog::new(cwd), &settings, &launch.skill_folders)?;
         let attended = asking::attended(replay.json);
-        let handle = posse.replay(&recorded, launch.into_new_run().attended(attended)).await?;
+        let starting = posse.replay(&recorded, launch.into_new_run().attended(attended));
+        let handle = match signals.unless_one_comes(starting).await {
+            Ok(started) => started?,
+            Err(ask) => return Ok(ask.exit()),
+        };
         let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
         carry_and_tell(&posse, &handle, 0, &mut signals, View::new(replay.json, context), asking).await
     })

@@ -1,5 +1,7 @@
 //! Ctrl-C and its kin, as things to wait for.
 
+use std::future::Future;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CliError;
@@ -45,6 +47,15 @@ impl Signals {
             terminate: on(SignalKind::terminate())?,
             hang_up: on(SignalKind::hangup())?,
         })
+    }
+
+    /// What comes of something that may hang, such as the start of a run on a disk that does; or which signal came first.
+    /// Nothing is shown yet that a first Ctrl-C could leave standing, so that it stops too.
+    pub(crate) async fn unless_one_comes<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Ask> {
+        tokio::select! {
+            done = doing => Ok(done),
+            ask = self.next() => Err(ask),
+        }
     }
 
     /// The next one. Dropping the future loses none.

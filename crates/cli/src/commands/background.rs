@@ -35,13 +35,16 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
     let mut output = Output::new();
     runtime::carrying(async {
         let started = async {
-            let signals = Signals::listen()?;
+            let mut signals = Signals::listen()?;
             let launch = read_launch()?;
             let settings = Settings::resolve(context, &context.environment.cwd.join(launch.dir()))?;
             let models = models::catalog(&settings, launch.base_url.as_ref(), context)?;
             let posse = context.open_with_skills(models, &settings, &launch.skill_folders)?;
             let apply = launch.apply;
-            let handle = posse.start(launch.into_new_run()).await?;
+            let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
+                Ok(started) => started?,
+                Err(_) => return Err(CliError::failed("it was stopped before the run had begun")),
+            };
             Ok((signals, posse, handle, apply))
         };
         let (mut signals, posse, handle, apply) = match started.await {

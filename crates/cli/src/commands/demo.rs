@@ -73,7 +73,10 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models, &Settings::own(&context.environment)?)?;
-        let handle = posse.start(launch.into_new_run()).await?;
+        let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
+            Ok(started) => started?,
+            Err(ask) => return Ok(ask.exit()),
+        };
         let exit =
             carry_and_tell(&posse, &handle, 0, &mut signals, View::new(false, context), Asking::nobody())
                 .await?;

@@ -60,7 +60,12 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         let posse = context.open_with_skills(models, &settings, &folders)?;
         let mut view = View::new(args.json, context);
         let attended = asking::attended(args.json);
-        let resumed = if attended { posse.resume_attended(&run).await? } else { posse.resume(&run).await? };
+        let resuming =
+            async { if attended { posse.resume_attended(&run).await } else { posse.resume(&run).await } };
+        let resumed = match signals.unless_one_comes(resuming).await {
+            Ok(resumed) => resumed?,
+            Err(ask) => return Ok(ask.exit()),
+        };
         match resumed {
             Resume::Going(handle) => {
                 let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };

@@ -142,7 +142,11 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         let posse = context.open_with_skills(models, &opened, &launch.skill_folders)?;
         let attended = asking::attended(json);
         let apply = launch.apply;
-        let handle = posse.start(launch.into_new_run().attended(attended)).await?;
+        let starting = posse.start(launch.into_new_run().attended(attended));
+        let handle = match signals.unless_one_comes(starting).await {
+            Ok(started) => started?,
+            Err(ask) => return Ok(ask.exit()),
+        };
         let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
         carry_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, apply).await
     })

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::content::{self, Writing};
 use super::copies::{Copied, Copies, Wanted};
-use super::enclosing::{Above, refuse_bare};
-use super::ignored::Ignored;
-use super::index::{self, Tracked};
-use super::manifest::{Entry, Manifest};
+use super::enclosing::{self, Above, refuse_bare};
+use super::ignored::only_patterns;
+use super::index::{self, Index, Tracked};
+use super::manifest::{Entry, Manifest, Stat};
 use super::object::{self, Kind, Mode};
 use super::objects::Present;
 use super::pack::PackWriter;
@@ -81,7 +81,8 @@ impl Workspaces {
         project.ensure(&folder)?;
         let (program, home) = (&self.options.git, self.options.home.as_deref());
         let person = Person::find(&folder, program, home)?;
-        let above = if person.is_some() { Above::Nothing } else { Above::of(&folder, program, home)? };
+        let above =
+            if person.is_some() { Above::Nothing } else { Above::of(&folder, &project, &self.options)? };
         let beginning = Beginning { spaces: self, run, folder: &folder, project, person, above };
         let record = beginning.begin()?;
         begun(&record, run)
@@ -123,6 +124,9 @@ fn begun(record: &Record, run: &str) -> Result<Begun, WorkspaceError> {
     })
 }
 
+/// What was known of a folder before it was looked at, and what was found.
+type Scanned = (Vec<Known>, Walked);
+
 struct Beginning<'a> {
     spaces: &'a Workspaces,
     run: &'a str,
@@ -137,14 +141,12 @@ impl Beginning<'_> {
         let run_dir = self.spaces.run_dir(self.run);
         disk::make_dirs(&run_dir)?;
         let wanted = Wanted::new(&self.spaces.options.copy)?;
-        let excludes = self.excludes()?;
-        // Neither needs the other, and git takes a while to start.
-        let (head, scanned) = std::thread::scope(|scope| {
-            let head = scope.spawn(|| self.head());
-            let scanned = self.scan(&wanted, &excludes);
-            (head.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), scanned)
-        });
-        let (head, (known, mut walked)) = (head?, scanned?);
+        let excludes = self.person.as_ref().map_or(Ok(Vec::new()), Person::excludes)?;
+        let (head, (known, mut walked)) = self.head_and_scan(&wanted, &excludes)?;
+        let excludes = match &self.above {
+            Above::Part { .. } => enclosing::patterns_of(&walked.ignored, self.folder)?,
+            _ => excludes.iter().flat_map(|text| only_patterns(text)).collect(),
+        };
         let root = scan::open_root(self.folder)?;
         let copies = Copies::take(&root, &walked.copies, &run_dir.join("copies"))?;
         let repository = self.project.repository();
@@ -172,7 +174,7 @@ impl Beginning<'_> {
             dirty: head.map_or(tree != object::name(Kind::Tree, b""), |head| head.tree != tree),
             notes: self.notes(&walked),
             copies: copies.files,
-            excludes: String::from_utf8_lossy(&excludes.join(&b'\n')).into_owned(),
+            excludes: String::from_utf8_lossy(&excludes).into_owned(),
         };
         let text = serde_json::to_vec_pretty(&record).map_err(|error| {
             WorkspaceError::Unsupported(format!("{} cannot be written down: {error}", self.folder.display()))
@@ -181,47 +183,67 @@ impl Beginning<'_> {
         Ok(record)
     }
 
-    /// The patterns above all `.gitignore` files of the folder, those that count less first.
-    fn excludes(&self) -> Result<Vec<Vec<u8>>, WorkspaceError> {
-        match (&self.person, &self.above) {
-            (Some(person), _) => person.excludes(),
-            (None, Above::Patterns(patterns)) => Ok(vec![patterns.clone()]),
-            (None, _) => Ok(Vec::new()),
+    /// Where the person's repository stands, and what is in the folder. Neither needs the other but for an index that git
+    /// reads, and git takes a while to start.
+    fn head_and_scan(
+        &self,
+        wanted: &Wanted,
+        excludes: &[Vec<u8>],
+    ) -> Result<(Option<Head>, Scanned), WorkspaceError> {
+        let Some(person) = &self.person else {
+            return Ok((None, self.scan(wanted, excludes, self.above.tracked(), 0)?));
+        };
+        // Before it is read: a later change of it only makes it look older.
+        let indexed_ns = person.git_dir.stat(index::NAME)?.map_or(0, |stat| Stat::of(&stat).mtime_ns);
+        match index::read(&person.git_dir)? {
+            Index::Read(tracked) => {
+                let (head, scanned) = std::thread::scope(|scope| {
+                    let head = scope.spawn(|| self.head(person));
+                    let scanned = self.scan(wanted, excludes, tracked, indexed_ns);
+                    (head.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), scanned)
+                });
+                Ok((head?, scanned?))
+            }
+            Index::Odd(bytes) => {
+                let head = self.head(person)?;
+                let (project, program) = (&self.project, &self.spaces.options.git);
+                let tracked = index::read_odd(&person.git_dir, &bytes, project, program, self.folder)?;
+                Ok((head, self.scan(wanted, excludes, tracked, indexed_ns)?))
+            }
         }
     }
 
     /// Where the person's repository stands; its objects are borrowed then.
-    fn head(&self) -> Result<Option<Head>, WorkspaceError> {
-        let Some(person) = &self.person else { return Ok(None) };
-        let head = person.head(self.folder)?;
+    fn head(&self, person: &Person) -> Result<Option<Head>, WorkspaceError> {
+        let program = &self.spaces.options.git;
+        let commit = person.head_commit(self.folder, &self.project, program)?;
         self.project.borrow(&self.project.lock()?, person)?;
-        Ok(head)
+        let head = |commit: Oid| Person::head_of(&self.project.git(program), &commit, self.folder);
+        commit.map(head).transpose()
     }
 
-    fn scan(&self, wanted: &Wanted, excludes: &[Vec<u8>]) -> Result<(Vec<Known>, Walked), WorkspaceError> {
-        let mut tracked = Vec::new();
-        let mut indexed_ns = 0;
-        if let Some(person) = &self.person {
-            let path = person.git_dir.join("index");
-            // Before it is read: a later change of it only makes it look older.
-            indexed_ns = std::fs::metadata(&path).map_or(0, |metadata| {
-                i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
-            });
-            tracked = index::read(&path, &person.git, self.folder)?;
-        }
+    fn scan(
+        &self,
+        wanted: &Wanted,
+        excludes: &[Vec<u8>],
+        tracked: Vec<Tracked>,
+        indexed_ns: i128,
+    ) -> Result<Scanned, WorkspaceError> {
         let seen = Manifest::load(&self.project.manifest());
         let seen_ns = seen.as_ref().map_or(0, |seen| seen.looked_ns);
         let known = known(tracked, seen.map_or_else(Vec::new, |seen| seen.entries));
         let state = std::fs::metadata(&self.spaces.state).ok().map(|state| (state.dev(), state.ino()));
+        let is_part = matches!(self.above, Above::Part { .. });
         let request = Request {
             folder: self.folder,
             known: &known,
             indexed_ns,
             seen_ns,
-            ignored: excludes.iter().fold(Ignored::default(), |ignored, text| ignored.with(text, 0)),
+            ignored: excludes.iter().fold(self.above.ignored(), |ignored, text| ignored.with(text, 0)),
             executable_counts: self.person.as_ref().is_none_or(Person::executable_counts),
             persons: true,
             everything: false,
+            name_ignored: if is_part { enclosing::MAX_IGNORED } else { 0 },
             state,
             never: &HashSet::new(),
             wanted,
@@ -244,8 +266,16 @@ impl Beginning<'_> {
         let converting = walked.converting || !settings.is_empty();
         let convert = self.person.as_ref().filter(|_| converting).map(|person| {
             let git = self.project.git(&self.spaces.options.git);
-            git.with_work_tree(self.folder).with_index(&person.git_dir.join("index")).with_settings(settings)
+            let index = person.git_dir.path().join(index::NAME);
+            git.with_work_tree(self.folder).with_index(&index).with_settings(settings)
         });
+        if let Some(odd) = walked.odd_attributes.take().filter(|_| convert.is_some()) {
+            return Err(WorkspaceError::Unsupported(format!(
+                "{}/{} is not a plain file, so that git cannot be asked which line endings it converts; remove it",
+                self.folder.display(),
+                super::notes::readable(&odd)
+            )));
+        }
         let writing = Writing {
             folder: self.folder,
             root,

@@ -1,10 +1,9 @@
 //! Which directories of a person's folder a run's programs find in their workspaces without a copy.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::git_dir::read_at;
 use super::ignored::{Ignored, MAX_PATTERNS_BYTES};
 use super::overlay::{caches, lay_out};
 use super::{RunSpace, WorkspaceError};
@@ -47,10 +46,9 @@ fn is_ignored(folder: &Path, top: &Ignored, path: &Path) -> bool {
     false
 }
 
+/// What is no plain file has no patterns.
 fn patterns_of(dir: &Path) -> Option<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(dir.join(".gitignore")).ok()?.take(MAX_PATTERNS_BYTES).read_to_end(&mut text).ok()?;
-    Some(text)
+    read_at(&dir.join(".gitignore"), MAX_PATTERNS_BYTES).ok()?
 }
 
 #[cfg(test)]

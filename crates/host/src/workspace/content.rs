@@ -85,7 +85,7 @@ impl Writing<'_> {
                     walked.notes.identical(&found.path);
                     walked.left_out.work(&found.path, SECRET);
                     // A tracked file stays as it was; an untracked one is not there.
-                    match self.tracked(&found.path) {
+                    match self.tracked(&found.path).filter(|known| self.present.has(&known.oid)) {
                         Some(known) => {
                             found.content = Some(Content { oid: known.oid, raw: false, indexed: false });
                             // So that the next look reads it, and tells of it again.

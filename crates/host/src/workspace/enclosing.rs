@@ -1,52 +1,121 @@
-//! A repository above a person's folder: what it ignores in the folder. It is only ever read.
+//! A repository above a person's folder: what it ignores in the folder. It is only ever read, and never by git.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::person::{Person, is_git_dir};
-use super::{Answer, Git, WorkspaceError};
+use super::git_dir::read_at;
+use super::ignored::{Ignored, MAX_PATTERNS_BYTES};
+use super::index::{self, Index, Tracked};
+use super::person::{At, Person, is_git_dir};
+use super::project::Project;
+use super::{WorkspaceError, WorkspaceOptions};
 
 /// Most ignored files and directories that are told one by one.
-const MAX_IGNORED: usize = 20_000;
+pub(super) const MAX_IGNORED: usize = 20_000;
 
 /// Stands for a byte that a line of patterns cannot hold: any but the printable ones of ASCII.
 const UNWRITABLE: &[u8] = b"[! -~]";
 
-/// What the nearest repository above a folder ignores there.
-#[derive(Debug, PartialEq, Eq)]
+/// What the nearest repository above a folder says of it.
+#[derive(Debug)]
 pub(super) enum Above {
     /// There is none.
     Nothing,
-    /// The folder as a whole, which tells nothing apart in it.
+    /// There is one of another user, which is not read.
+    Foreign(String),
+    /// It ignores the folder as a whole, which tells nothing apart in it.
     Whole,
-    /// These patterns name all of it and nothing else.
-    Patterns(Vec<u8>),
+    /// It ignores some of it.
+    Part {
+        /// By these patterns.
+        ignored: Ignored,
+        /// But for these files, which it tracks.
+        tracked: Vec<Tracked>,
+    },
 }
 
 impl Above {
-    /// Asks git, once, in the nearest repository above `folder`, which is not the top of one itself.
-    pub(super) fn of(folder: &Path, program: &Path, home: Option<&Path>) -> Result<Self, WorkspaceError> {
+    /// Looks for the nearest repository above `folder`, which is not the top of one itself.
+    pub(super) fn of(
+        folder: &Path,
+        project: &Project,
+        options: &WorkspaceOptions,
+    ) -> Result<Self, WorkspaceError> {
         for top in folder.ancestors().skip(1) {
             let dot_git = top.join(".git");
             // Git, too, passes by a directory of this name that is no repository.
             if dot_git.is_dir() && !is_git_dir(&dot_git) {
                 continue;
             }
-            if let Some(person) = Person::open(top, program, home)? {
-                let beneath = folder.strip_prefix(top).unwrap_or(folder);
-                return ignored(&person.looking_at(top)?, folder, beneath);
+            match Person::open(top, &options.git, options.home.as_deref())? {
+                At::Nothing => {}
+                At::Foreign(why) => return Ok(Self::Foreign(why.to_string())),
+                At::Repository(person) => return Self::read(&person, top, folder, project, options),
             }
         }
         Ok(Self::Nothing)
+    }
+
+    fn read(
+        person: &Person,
+        top: &Path,
+        folder: &Path,
+        project: &Project,
+        options: &WorkspaceOptions,
+    ) -> Result<Self, WorkspaceError> {
+        let beneath = folder.strip_prefix(top).unwrap_or(folder);
+        let lead = |above: &Path| {
+            let rest = beneath.strip_prefix(above).unwrap_or(beneath);
+            [rest.as_os_str().as_bytes(), b"/"].concat()
+        };
+        let excludes = person.excludes()?;
+        let mut ignored = excludes
+            .iter()
+            .fold(Ignored::default(), |ignored, text| ignored.with_from_above(text, &lead(Path::new(""))));
+        let tracked = tracked_beneath(person, top, beneath, project, options)?;
+        // From the top down: what is ignored above is not asked about below.
+        let above: Vec<&Path> = beneath.ancestors().collect();
+        for (dir, next) in above.iter().rev().zip(above.iter().rev().skip(1)) {
+            let text = read_at(&top.join(dir).join(".gitignore"), MAX_PATTERNS_BYTES);
+            // What is no plain file has no patterns, as in the folder itself.
+            ignored = ignored.with_from_above(&text.ok().flatten().unwrap_or_default(), &lead(dir));
+            if ignored.matches_above(beneath.as_os_str().as_bytes(), next.as_os_str().as_bytes()) {
+                if tracked.is_empty() {
+                    return Ok(Self::Whole);
+                }
+                // All but what is tracked.
+                ignored = ignored.with(b"*", 0);
+                break;
+            }
+        }
+        Ok(Self::Part { ignored, tracked })
+    }
+
+    /// The patterns that hold in the folder.
+    pub(super) fn ignored(&self) -> Ignored {
+        match self {
+            Self::Part { ignored, .. } => ignored.clone(),
+            _ => Ignored::default(),
+        }
+    }
+
+    /// The files of the folder that the repository tracks. What they contain is not known: its objects are not read.
+    pub(super) fn tracked(&self) -> Vec<Tracked> {
+        let Self::Part { tracked, .. } = self else { return Vec::new() };
+        let unread =
+            |tracked: &Tracked| Tracked { skipped: false, settled: false, stat: None, ..tracked.clone() };
+        tracked.iter().filter(|tracked| tracked.mode.is_file()).map(unread).collect()
     }
 
     /// What the person should know of it.
     pub(super) fn note(&self) -> Option<String> {
         let ignored = match self {
             Self::Nothing => return None,
+            Self::Foreign(why) => {
+                return Some(format!("the folder lies inside a git repository that is not read: {why}"));
+            }
             Self::Whole => "the folder is itself ignored there, so only its own .gitignore files count",
-            Self::Patterns(_) => "what is ignored there is left out",
+            Self::Part { .. } => "what is ignored there is left out",
         };
         Some(format!(
             "the folder lies inside a git repository but is not its top: it is taken as a folder of its own, without the \
@@ -55,62 +124,40 @@ impl Above {
     }
 }
 
-/// What a repository ignores in `folder`, which is `beneath` its top.
-fn ignored(git: &Git, folder: &Path, beneath: &Path) -> Result<Above, WorkspaceError> {
-    let answer = list(git, beneath)?;
-    if answer.code != Some(0) {
-        if is_far_down(git, beneath)? {
-            return Ok(Above::Whole);
-        }
-        let folder_shown = folder.display();
-        let why = format!(
-            "git does not say what it ignores there ({}; `git -C {folder_shown} status` says more)",
-            answer.stderr
-        );
-        return Err(unsupported(folder, &why));
+/// The files that a repository tracks in the directory `beneath` its top, with their paths from there.
+fn tracked_beneath(
+    person: &Person,
+    top: &Path,
+    beneath: &Path,
+    project: &Project,
+    options: &WorkspaceOptions,
+) -> Result<Vec<Tracked>, WorkspaceError> {
+    let tracked = match index::read(&person.git_dir)? {
+        Index::Read(tracked) => tracked,
+        Index::Odd(bytes) => index::read_odd(&person.git_dir, &bytes, project, &options.git, top)?,
+    };
+    let prefix = [beneath.as_os_str().as_bytes(), b"/"].concat();
+    let inside = |mut tracked: Tracked| {
+        tracked.path = tracked.path.strip_prefix(prefix.as_slice())?.to_vec();
+        Some(tracked)
+    };
+    Ok(tracked.into_iter().filter_map(inside).collect())
+}
+
+/// Patterns that name exactly these paths, which were left out of the folder.
+pub(super) fn patterns_of(paths: &[Vec<u8>], folder: &Path) -> Result<Vec<u8>, WorkspaceError> {
+    if paths.len() > MAX_IGNORED {
+        return Err(WorkspaceError::Unsupported(format!(
+            "{} lies inside a git repository, and more than {MAX_IGNORED} files in it are ignored; work at the \
+             repository's top instead",
+            folder.display()
+        )));
     }
     let mut patterns = Vec::new();
-    for (number, path) in paths(&answer).enumerate() {
-        if number == MAX_IGNORED {
-            return Err(unsupported(folder, &format!("more than {MAX_IGNORED} files in it are ignored")));
-        }
-        if beneath.starts_with(OsStr::from_bytes(path)) {
-            return Ok(Above::Whole);
-        }
-        // With its slash.
-        pattern(path.get(beneath.as_os_str().len() + 1..).unwrap_or_default(), &mut patterns);
+    for path in paths {
+        pattern(path, &mut patterns);
     }
-    Ok(Above::Patterns(patterns))
-}
-
-/// Asks for what is ignored; a directory of which all is, is one path.
-fn list(git: &Git, beneath: &Path) -> Result<Answer, WorkspaceError> {
-    let words = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z", "--"];
-    let args: Vec<&OsStr> = words.iter().map(OsStr::new).chain([beneath.as_os_str()]).collect();
-    git.ask(&args, &[])
-}
-
-fn paths(answer: &Answer) -> impl Iterator<Item = &[u8]> {
-    answer.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty())
-}
-
-/// Whether a directory is far down in an ignored one. Git fails when it is asked for such a directory, but answers for
-/// one above it.
-fn is_far_down(git: &Git, beneath: &Path) -> Result<bool, WorkspaceError> {
-    for above in beneath.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-        let answer = list(git, above)?;
-        if answer.code == Some(0) {
-            return Ok(paths(&answer).any(|path| beneath.starts_with(OsStr::from_bytes(path))));
-        }
-    }
-    Ok(false)
-}
-
-fn unsupported(folder: &Path, why: &str) -> WorkspaceError {
-    WorkspaceError::Unsupported(format!(
-        "{} lies inside a git repository, and {why}; work at the repository's top instead",
-        folder.display()
-    ))
+    Ok(patterns)
 }
 
 /// Adds a line that matches this path and no other, unless they differ only in [`UNWRITABLE`] bytes.

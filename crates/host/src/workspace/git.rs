@@ -2,7 +2,8 @@
 //!
 //! It runs in a directory that no agent can write, with an environment of its own: no configuration of the machine
 //! or the person, no hooks, no file system monitor, no prompts, no automatic cleaning, no optional locks. The only
-//! configuration it reads is that of the repository, and for Posse's own repositories Posse wrote it. Arguments are
+//! configuration it reads is that of the repository, and for Posse's own repositories Posse wrote it. In a person's it runs
+//! only to deliver a branch, and only after everything that it opens there was looked at (`vetting`). Arguments are
 //! passed as they are, never through a shell.
 
 use std::ffi::{OsStr, OsString};
@@ -45,7 +46,6 @@ const PINNED: &[&str] = &[
     "gpg.program=false",
     "commit.gpgSign=false",
     "advice.graftFileDeprecated=false",
-    "safe.directory=*",
 ];
 
 /// Where git is looked for, and where it looks for its helpers: not where a person's own settings say.

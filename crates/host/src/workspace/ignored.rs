@@ -1,5 +1,6 @@
 //! Which files git would leave out: the patterns of `.gitignore` files, and those above them all.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,6 +12,9 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 /// Longest file of patterns that is read; longer ones are cut.
 pub(crate) const MAX_PATTERNS_BYTES: u64 = 1024 * 1024;
 
+/// Longest line that is a pattern: no path is longer.
+const MAX_PATTERN_BYTES: usize = 4096;
+
 /// The patterns that apply in one directory: its own, then those of the directories above, then the person's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ignored(Option<Arc<Level>>);
@@ -18,14 +22,31 @@ pub(crate) struct Ignored(Option<Arc<Level>>);
 #[derive(Debug)]
 struct Level {
     patterns: Gitignore,
-    /// How long the path of their directory is, with its slash.
-    prefix: usize,
+    place: Place,
     above: Ignored,
+}
+
+/// Where the directory of some patterns is.
+#[derive(Debug)]
+enum Place {
+    /// Beneath the folder; its path with its slash has so many bytes.
+    Beneath(usize),
+    /// Above the folder, which has this path from there, with its slash.
+    Above(Vec<u8>),
 }
 
 impl Ignored {
     /// These patterns on top, for paths beneath a directory whose path with its slash is `prefix` bytes long.
     pub(crate) fn with(&self, text: &[u8], prefix: usize) -> Self {
+        self.with_at(text, Place::Beneath(prefix))
+    }
+
+    /// These patterns on top, of a directory from which the folder has the path `lead`, with its slash.
+    pub(crate) fn with_from_above(&self, text: &[u8], lead: &[u8]) -> Self {
+        self.with_at(text, Place::Above(lead.to_vec()))
+    }
+
+    fn with_at(&self, text: &[u8], place: Place) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let mut builder = GitignoreBuilder::new("");
         for line in text.split(|byte| *byte == b'\n') {
@@ -34,7 +55,7 @@ impl Ignored {
         }
         match builder.build() {
             Ok(patterns) if !patterns.is_empty() => {
-                Self(Some(Arc::new(Level { patterns, prefix, above: self.clone() })))
+                Self(Some(Arc::new(Level { patterns, place, above: self.clone() })))
             }
             _ => self.clone(),
         }
@@ -43,9 +64,12 @@ impl Ignored {
     /// Whether the patterns leave out `path`, provided that the directories above it are not.
     pub(crate) fn matches(&self, path: &[u8], is_dir: bool) -> bool {
         let mut level = self.0.as_deref();
-        while let Some(Level { patterns, prefix, above }) = level {
-            let beneath = path.get(*prefix..).unwrap_or_default();
-            match patterns.matched(Path::new(OsStr::from_bytes(beneath)), is_dir) {
+        while let Some(Level { patterns, place, above }) = level {
+            let seen = match place {
+                Place::Beneath(prefix) => Cow::Borrowed(path.get(*prefix..).unwrap_or_default()),
+                Place::Above(lead) => Cow::Owned([lead, path].concat()),
+            };
+            match patterns.matched(Path::new(OsStr::from_bytes(&seen)), is_dir) {
                 Match::Ignore(_) => return true,
                 Match::Whitelist(_) => return false,
                 Match::None => level = above.0.as_deref(),
@@ -53,6 +77,45 @@ impl Ignored {
         }
         false
     }
+}
+
+impl Ignored {
+    /// Whether the patterns of directories above the folder leave out `dir`, a directory on the way to it. Both paths are
+    /// from the topmost of those.
+    pub(crate) fn matches_above(&self, folder: &[u8], dir: &[u8]) -> bool {
+        let mut level = self.0.as_deref();
+        while let Some(Level { patterns, place, above }) = level {
+            if let Place::Above(lead) = place {
+                let beneath = dir.get((folder.len() + 1).saturating_sub(lead.len())..).unwrap_or_default();
+                match patterns.matched(Path::new(OsStr::from_bytes(beneath)), true) {
+                    Match::Ignore(_) => return true,
+                    Match::Whitelist(_) => return false,
+                    Match::None => {}
+                }
+            }
+            level = above.0.as_deref();
+        }
+        false
+    }
+}
+
+/// The lines of a file of patterns that are patterns. What else is in it is no business of a workspace.
+pub(crate) fn only_patterns(text: &[u8]) -> Vec<u8> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut patterns = Vec::new();
+    for line in text.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let is_pattern = !line.trim_ascii().is_empty()
+            && !line.starts_with(b"#")
+            && line.len() <= MAX_PATTERN_BYTES
+            && !line.contains(&0)
+            && GitignoreBuilder::new("").add_line(None, &String::from_utf8_lossy(line)).is_ok();
+        if is_pattern {
+            patterns.extend_from_slice(line);
+            patterns.push(b'\n');
+        }
+    }
+    patterns
 }
 
 #[cfg(test)]

@@ -8,9 +8,18 @@ use std::path::Path;
 
 use sha1::{Digest, Sha1};
 
+use super::git_dir::{GitDir, INDEX_MAX_BYTES};
 use super::manifest::{Entry, Stat};
 use super::object::Mode;
-use super::{Git, Oid, WorkspaceError, disk};
+use super::project::Project;
+use super::shadow::Shadow;
+use super::{Git, Oid, WorkspaceError};
+
+/// What it is called below `.git`, and how the names of its parts elsewhere begin.
+pub(super) const NAME: &str = "index";
+const SHARED: &str = "sharedindex.";
+/// Most such parts that are read; git keeps one or two.
+const MAX_SHARED: usize = 8;
 
 const SIGNATURE: &[u8; 4] = b"DIRC";
 const SUM_BYTES: usize = 20;
@@ -57,18 +66,46 @@ pub(crate) struct Tracked {
     pub(crate) stat: Option<ShortStat>,
 }
 
-/// The tracked files of a person's repository, sorted by path, each once.
-pub(crate) fn read(path: &Path, git: &Git, folder: &Path) -> Result<Vec<Tracked>, WorkspaceError> {
-    let Some(bytes) = disk::read_if_there(path)? else {
-        return Ok(Vec::new());
-    };
-    let mut tracked = match parse(&bytes) {
-        Some(tracked) => tracked,
-        None => ask_git(git, folder)?,
-    };
+/// The index of a person's repository.
+pub(crate) enum Index {
+    /// It was read: the tracked files, sorted by path, each once.
+    Read(Vec<Tracked>),
+    /// It has a format that git alone reads.
+    Odd(Vec<u8>),
+}
+
+/// Reads the index below a person's `.git`.
+pub(super) fn read(dir: &GitDir) -> Result<Index, WorkspaceError> {
+    let Some(bytes) = dir.read(NAME, INDEX_MAX_BYTES)? else { return Ok(Index::Read(Vec::new())) };
+    Ok(match parse(&bytes) {
+        Some(tracked) => Index::Read(sorted(tracked)),
+        None => Index::Odd(bytes),
+    })
+}
+
+/// What git makes of a copy of the index, with the objects of the project's repository.
+pub(super) fn read_odd(
+    dir: &GitDir,
+    bytes: &[u8],
+    project: &Project,
+    program: &Path,
+    folder: &Path,
+) -> Result<Vec<Tracked>, WorkspaceError> {
+    let shadow = Shadow::new(program, project.dir(), &project.repository().join("objects"), "")?;
+    shadow.put(NAME, bytes)?;
+    // A split index has its larger part elsewhere.
+    let shared = dir.entries()?.into_iter().filter_map(|(name, _)| name.into_string().ok());
+    for name in shared.filter(|name| name.starts_with(SHARED)).take(MAX_SHARED) {
+        let content = dir.read(&name, INDEX_MAX_BYTES)?.unwrap_or_default();
+        shadow.put(&name, &content)?;
+    }
+    ask_git(shadow.git(), folder).map(sorted)
+}
+
+fn sorted(mut tracked: Vec<Tracked>) -> Vec<Tracked> {
     tracked.sort_by(|a, b| a.path.cmp(&b.path));
     tracked.dedup_by(|later, earlier| later.path == earlier.path);
-    Ok(tracked)
+    tracked
 }
 
 /// None for what is not understood here.

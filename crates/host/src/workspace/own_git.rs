@@ -120,6 +120,7 @@ impl RunSpace {
             executable_counts: true,
             persons: false,
             everything: true,
+            name_ignored: 0,
             state: None,
             never: &std::collections::HashSet::new(),
             wanted: &Wanted::default(),

@@ -1,21 +1,44 @@
-//! A person's repository. It is only ever read.
+//! A person's repository. It is only ever read, but for the branch of a result.
+//!
+//! What is below its `.git` came with the project: it is read by [`GitDir`], not by git, and names nothing outside the
+//! repository unless that says so itself, or the person's own settings do.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Git, Oid, WorkspaceError, disk};
+use super::git_dir::{
+    CONFIG_MAX_BYTES, GitDir, PACKED_REFS_MAX_BYTES, POINTER_MAX_BYTES, SHALLOW_MAX_BYTES, odd, read_at,
+};
+use super::ignored::MAX_PATTERNS_BYTES;
+use super::project::Project;
+use super::shadow::Shadow;
+use super::user::UserSettings;
+use super::{Git, Oid, WorkspaceError, names};
 
 const GITDIR: &str = "gitdir:";
+const SYMBOLIC: &str = "ref:";
+/// Refs that name refs; git itself stops at five.
+const MAX_SYMBOLIC: usize = 5;
+/// Most files of a reftable that are read; git keeps a handful.
+const MAX_TABLES: usize = 256;
+/// Refs that each worktree has for itself.
+const OWN_REFS: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 
 /// The repository whose top is a person's folder.
 #[derive(Debug)]
 pub(crate) struct Person {
-    pub(crate) git: Git,
-    pub(crate) git_dir: PathBuf,
+    /// Git there. Only for a repository that was [checked](super::vetting) for it.
+    pub(super) git: Git,
+    pub(super) git_dir: GitDir,
     /// Where worktrees of one repository keep what they share.
-    pub(crate) common_dir: PathBuf,
+    pub(super) common: GitDir,
+    /// The settings of the repository itself, without those that it includes.
     config: HashMap<String, String>,
-    home: Option<PathBuf>,
+    /// What it includes, by the paths that are written there.
+    pub(super) includes: Vec<String>,
+    pub(super) user: UserSettings,
 }
 
 /// Where a repository stands.
@@ -23,6 +46,15 @@ pub(crate) struct Person {
 pub(crate) struct Head {
     pub(crate) commit: Oid,
     pub(crate) tree: Oid,
+}
+
+/// What is at the top of a folder.
+pub(super) enum At {
+    /// No repository.
+    Nothing,
+    /// One that belongs to another user, whom the person has not said to trust.
+    Foreign(WorkspaceError),
+    Repository(Box<Person>),
 }
 
 impl Person {
@@ -33,65 +65,180 @@ impl Person {
         program: &Path,
         home: Option<&Path>,
     ) -> Result<Option<Self>, WorkspaceError> {
-        let found = Self::open(folder, program, home)?;
-        let format = found.as_ref().and_then(|person| person.setting("extensions.objectformat"));
-        if format.is_some_and(|format| format != "sha1") {
+        let person = match Self::open(folder, program, home)? {
+            At::Nothing => return Ok(None),
+            At::Foreign(why) => return Err(why),
+            At::Repository(person) => *person,
+        };
+        if person.setting("extensions.objectformat").is_some_and(|format| format != "sha1") {
             return Err(WorkspaceError::Unsupported(format!(
                 "{} is a repository whose objects are named by SHA-256, which is not supported; work on a clone made \
                  with `git clone` into a repository of `git init --object-format=sha1`",
                 folder.display()
             )));
         }
-        Ok(found)
+        Ok(Some(person))
     }
 
     /// The same, however its objects are named.
-    pub(super) fn open(
-        folder: &Path,
-        program: &Path,
-        home: Option<&Path>,
-    ) -> Result<Option<Self>, WorkspaceError> {
+    pub(super) fn open(folder: &Path, program: &Path, home: Option<&Path>) -> Result<At, WorkspaceError> {
+        let folder = &folder.canonicalize().map_err(super::disk::failed("opening", folder))?;
         let dot_git = folder.join(".git");
-        let git_dir = if dot_git.is_dir() {
-            dot_git
-        } else if let Some(text) = disk::read_if_there(&dot_git)? {
-            folder.join(pointed_to(&text, folder)?)
-        } else {
-            return Ok(None);
+        let Ok(metadata) = std::fs::symlink_metadata(&dot_git) else { return Ok(At::Nothing) };
+        if !metadata.is_dir() && !metadata.is_file() {
+            return Err(odd(&dot_git));
+        }
+        let user = UserSettings::read(program, home)?;
+        let owners = Owners { user: &user, folder, dot_git: &dot_git };
+        if let Some(why) = owners.foreign(&[folder, &dot_git])? {
+            return Ok(At::Foreign(why));
+        }
+        let git_dir = if metadata.is_dir() { dot_git.clone() } else { pointed_to(&dot_git, folder)? };
+        let git_dir = GitDir::open(&git_dir)?.ok_or_else(|| no_repository(folder))?;
+        let common = match git_dir.read("commondir", POINTER_MAX_BYTES)? {
+            Some(text) => common_of(&git_dir, &text, folder)?,
+            None => GitDir::open(git_dir.path())?.ok_or_else(|| no_repository(folder))?,
         };
-        let common = disk::read_if_there(&git_dir.join("commondir"))?;
-        let common_dir = common.map_or_else(|| git_dir.clone(), |text| git_dir.join(path_of(&text)));
-        let git = Git::at(program, &git_dir);
-        let home = home.map(Path::to_owned);
-        let config = read_config(&git, home.as_deref(), folder)?;
-        Ok(Some(Self { git, git_dir, common_dir, config, home }))
+        if let Some(why) = owners.foreign(&[git_dir.path(), common.path()])? {
+            return Ok(At::Foreign(why));
+        }
+        let settings = read_config(program, &git_dir, &common, folder)?;
+        let includes = included(&settings);
+        let (git, config) = (Git::at(program, git_dir.path()), settings.into_iter().collect());
+        let person = Self { git, git_dir, common, config, includes, user };
+        person.belongs_to(folder)?;
+        Ok(At::Repository(Box::new(person)))
     }
 
     fn setting(&self, key: &str) -> Option<&str> {
-        self.config.get(key).map(String::as_str)
+        self.config.get(key).map(String::as_str).or_else(|| self.user.get(key))
     }
 
-    /// The commit that is checked out; none before the first.
-    pub(crate) fn head(&self, folder: &Path) -> Result<Option<Head>, WorkspaceError> {
-        let answer = self.git.ask(&["rev-parse", "HEAD^{commit}", "HEAD^{tree}"], &[])?;
-        if answer.code == Some(0) {
-            let text = String::from_utf8_lossy(&answer.stdout);
-            let mut oids = text.lines().map(str::parse);
-            if let (Some(Ok(commit)), Some(Ok(tree))) = (oids.next(), oids.next()) {
-                return Ok(Some(Head { commit, tree }));
+    /// Whether its refs are in tables, which git alone reads.
+    pub(super) fn has_tables(&self) -> bool {
+        self.config.get("extensions.refstorage").is_some_and(|format| format == "reftable")
+    }
+
+    /// Refuses a repository elsewhere that does not say itself that it belongs to the folder: whoever wrote the folder could
+    /// otherwise hand any repository of the person's to an agent.
+    fn belongs_to(&self, folder: &Path) -> Result<(), WorkspaceError> {
+        let (git_dir, common) = (self.git_dir.path(), self.common.path());
+        let refused = |which: &Path, how: &str| {
+            let (folder, which) = (folder.display(), which.display());
+            WorkspaceError::Unsupported(format!(
+                "{folder}/.git leads to the repository {which}, which does not say that it belongs to {folder}; if it \
+                 does, say so with {how}, or with `git config --global --add safe.directory {which}`"
+            ))
+        };
+        let is_worktree =
+            || git_dir.parent().is_some_and(|above| above == common.join("worktrees")) && git_dir != common;
+        if git_dir != common && !is_worktree() && !self.user.trusts(common) {
+            return Err(refused(common, "`git worktree repair`"));
+        }
+        if git_dir.starts_with(folder) || self.points_back(folder)? || self.user.trusts(git_dir) {
+            return Ok(());
+        }
+        let how = format!("`git --git-dir {} config core.worktree {}`", git_dir.display(), folder.display());
+        Err(refused(git_dir, &how))
+    }
+
+    /// Whether the repository names the folder: as its worktree, or as the place of its files.
+    fn points_back(&self, folder: &Path) -> Result<bool, WorkspaceError> {
+        let git_dir = self.git_dir.path();
+        let same = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == folder);
+        if let Some(text) = self.git_dir.read("gitdir", POINTER_MAX_BYTES)? {
+            let dot_git = git_dir.join(path_of(&text));
+            return Ok(
+                dot_git.ends_with(".git") && dot_git.parent().is_some_and(|above| same(above.to_owned()))
+            );
+        }
+        Ok(self.config.get("core.worktree").is_some_and(|path| same(git_dir.join(path))))
+    }
+
+    /// The commit that `HEAD` names; none before the first.
+    pub(super) fn head_commit(
+        &self,
+        folder: &Path,
+        project: &Project,
+        program: &Path,
+    ) -> Result<Option<Oid>, WorkspaceError> {
+        if self.has_tables() {
+            return self.head_in_tables(folder, project, program);
+        }
+        let mut name = "HEAD".to_owned();
+        for _ in 0..=MAX_SYMBOLIC {
+            let Some(text) = self.read_ref(&name)? else {
+                // Without a commit its branch is not there, which is told apart from a broken one.
+                return if name == "HEAD" { Err(broken(folder, "there is no HEAD")) } else { Ok(None) };
+            };
+            let text = text.trim_ascii_end();
+            let Some(next) = text.strip_prefix(SYMBOLIC.as_bytes()) else {
+                let oid = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+                return oid.map(Some).ok_or_else(|| broken(folder, &format!("{name} names no commit")));
+            };
+            name = String::from_utf8_lossy(next.trim_ascii_start()).into_owned();
+            if !name.starts_with("refs/") || !names::is_plain(name.as_bytes()) {
+                return Err(broken(folder, "HEAD names no branch"));
             }
         }
-        // Without a commit HEAD names nothing, which is told apart from one that names something broken.
-        let verified = self.git.ask(&["rev-parse", "--verify", "--quiet", "HEAD"], &[])?;
-        if verified.code == Some(1) && verified.stdout.is_empty() {
-            return Ok(None);
+        Err(broken(folder, "HEAD names a ref that names a ref, without end"))
+    }
+
+    fn read_ref(&self, name: &str) -> Result<Option<Vec<u8>>, WorkspaceError> {
+        let is_own = name == "HEAD" || OWN_REFS.iter().any(|own| name.starts_with(own));
+        let dir = if is_own { &self.git_dir } else { &self.common };
+        if let Some(text) = dir.read_ref(name)? {
+            return Ok(Some(text));
         }
-        let folder = folder.display();
-        Err(WorkspaceError::Unsupported(format!(
-            "the commit that is checked out in {folder} cannot be read ({}); `git -C {folder} fsck` says what is \
-             missing",
-            answer.stderr
-        )))
+        let packed = self.common.read("packed-refs", PACKED_REFS_MAX_BYTES)?.unwrap_or_default();
+        let mut lines = packed.split(|byte| *byte == b'\n');
+        let line = lines.find_map(|line| line.strip_suffix(name.as_bytes())?.strip_suffix(b" "));
+        Ok(line.map(<[u8]>::to_vec))
+    }
+
+    /// Git reads a copy of the tables.
+    fn head_in_tables(
+        &self,
+        folder: &Path,
+        project: &Project,
+        program: &Path,
+    ) -> Result<Option<Oid>, WorkspaceError> {
+        let extensions = "[extensions]\nrefStorage = reftable\n";
+        let shadow = Shadow::new(program, project.dir(), &project.repository().join("objects"), extensions)?;
+        // A worktree has its HEAD in tables of its own; only those of the main one are read.
+        if self.git_dir.path() != self.common.path() {
+            return Err(broken(folder, "worktrees of repositories with reftable are not supported"));
+        }
+        let tables = self.common.dir("reftable")?.ok_or_else(|| broken(folder, "its reftable is gone"))?;
+        let entries = tables.entries()?;
+        if entries.len() > MAX_TABLES {
+            return Err(broken(folder, &format!("its reftable has more than {MAX_TABLES} files")));
+        }
+        for (name, _) in entries {
+            let Some(name) = name.to_str() else { continue };
+            let content = tables.read(name, PACKED_REFS_MAX_BYTES)?.unwrap_or_default();
+            shadow.put(&format!("reftable/{name}"), &content)?;
+        }
+        shadow.put("HEAD", b"ref: refs/heads/.invalid\n")?;
+        let answer = shadow.git().ask(&["rev-parse", "--verify", "--quiet", "HEAD"], &[])?;
+        let text = String::from_utf8_lossy(&answer.stdout);
+        match (answer.code, text.trim().parse()) {
+            (Some(0), Ok(oid)) => Ok(Some(oid)),
+            (Some(1), _) if text.is_empty() => Ok(None),
+            _ => Err(broken(folder, &answer.stderr)),
+        }
+    }
+
+    /// The commit and its tree, as Posse's repository has them.
+    pub(super) fn head_of(ours: &Git, commit: &Oid, folder: &Path) -> Result<Head, WorkspaceError> {
+        let names = [format!("{commit}^{{commit}}"), format!("{commit}^{{tree}}")];
+        let answer = ours.ask(&["rev-parse", &names[0], &names[1]], &[])?;
+        let text = String::from_utf8_lossy(&answer.stdout);
+        let mut oids = text.lines().map(str::parse);
+        match (answer.code, oids.next(), oids.next()) {
+            (Some(0), Some(Ok(commit)), Some(Ok(tree))) => Ok(Head { commit, tree }),
+            _ => Err(broken(folder, &answer.stderr)),
+        }
     }
 
     /// Whether the permission to execute counts.
@@ -101,45 +248,54 @@ impl Person {
 
     /// What git has to be told of line endings, if the settings let it convert any.
     pub(crate) fn line_endings(&self) -> Vec<String> {
-        let autocrlf = self.setting("core.autocrlf").filter(|value| !is_false(value));
-        autocrlf.map(|value| format!("core.autocrlf={value}")).into_iter().collect()
+        let value = self.setting("core.autocrlf").filter(|value| !is_false(value));
+        let known = value.and_then(|value| {
+            if value.eq_ignore_ascii_case("input") {
+                return Some("input");
+            }
+            ["true", "yes", "on", "1"].iter().any(|word| value.eq_ignore_ascii_case(word)).then_some("true")
+        });
+        known.map(|value| format!("core.autocrlf={value}")).into_iter().collect()
     }
 
     /// The patterns that apply above all `.gitignore` files, those that count less first.
     pub(crate) fn excludes(&self) -> Result<Vec<Vec<u8>>, WorkspaceError> {
-        let files = [self.excludes_file(), Some(self.common_dir.join("info/exclude"))];
-        let texts = files.into_iter().flatten().map(|path| disk::read_if_there(&path));
-        Ok(texts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        let own = self.common.read("info/exclude", MAX_PATTERNS_BYTES)?;
+        Ok([self.user.excludes()?, own].into_iter().flatten().collect())
     }
 
-    /// The file of patterns for all repositories of the person.
-    fn excludes_file(&self) -> Option<PathBuf> {
-        let usual = || self.home.as_ref().map(|home| home.join(".config/git/ignore"));
-        let named = self.setting("core.excludesfile").filter(|path| !path.is_empty());
-        named.map_or_else(usual, |path| Some(self.expand(path)))
+    /// The commits at which the history of a repository ends that was cloned without all of it; none if it has all.
+    pub(super) fn shallow(&self) -> Result<Option<Vec<Oid>>, WorkspaceError> {
+        let Some(text) = self.common.read("shallow", SHALLOW_MAX_BYTES)? else { return Ok(None) };
+        let lines = text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+        // What names no commit says nothing.
+        Ok(Some(lines.filter_map(|line| line.trim().parse().ok()).collect()))
     }
+}
 
-    /// Git for looking at the files beneath `top`, with the person's patterns.
-    pub(super) fn looking_at(&self, top: &Path) -> Result<Git, WorkspaceError> {
-        let file = self.excludes_file().map(|path| {
-            let text = path.to_str().map(|path| format!("core.excludesFile={path}"));
-            text.ok_or_else(|| {
-                WorkspaceError::Unsupported(format!(
-                    "git cannot be told of the patterns in {}, whose name is not UTF-8; set core.excludesFile to \
-                     another file",
-                    path.display()
-                ))
-            })
-        });
-        let settings = file.into_iter().collect::<Result<_, _>>()?;
-        Ok(self.git.clone().with_work_tree(top).with_settings(settings))
-    }
+/// Who the parts of a repository belong to.
+struct Owners<'a> {
+    user: &'a UserSettings,
+    folder: &'a Path,
+    dot_git: &'a Path,
+}
 
-    fn expand(&self, path: &str) -> PathBuf {
-        match (path.strip_prefix("~/"), &self.home) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => self.git_dir.join(path),
+impl Owners<'_> {
+    /// Why a repository is not read: a part of it belongs to another user. As git does, and for the same reason.
+    fn foreign(&self, paths: &[&Path]) -> Result<Option<WorkspaceError>, WorkspaceError> {
+        let own = rustix::process::geteuid().as_raw();
+        for path in paths {
+            let metadata = std::fs::symlink_metadata(path);
+            let metadata = metadata.map_err(super::disk::failed("looking at", path))?;
+            if metadata.uid() != own && !self.user.trusts(self.dot_git) && !self.user.trusts(path) {
+                let (path, folder) = (path.display(), self.folder.display());
+                return Ok(Some(WorkspaceError::Unsupported(format!(
+                    "{path} belongs to another user, who could have prepared the repository; if you trust it, say so with \
+                     `git config --global --add safe.directory {folder}`"
+                ))));
+            }
         }
+        Ok(None)
     }
 }
 
@@ -155,32 +311,67 @@ fn is_false(value: &str) -> bool {
 
 /// The first line as a path.
 fn path_of(text: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    PathBuf::from(std::ffi::OsStr::from_bytes(text.trim_ascii_end()))
+    PathBuf::from(std::ffi::OsStr::from_bytes(text.trim_ascii()))
 }
 
 /// Where a `.git` that is a file says the repository is.
-fn pointed_to(text: &[u8], folder: &Path) -> Result<PathBuf, WorkspaceError> {
-    let path = text.strip_prefix(GITDIR.as_bytes()).map(|path| path_of(path.trim_ascii_start()));
-    path.ok_or_else(|| {
-        WorkspaceError::Unsupported(format!(
-            "{}/.git is a file that does not say where the repository is; `git -C {} status` says more",
-            folder.display(),
-            folder.display()
-        ))
-    })
+fn pointed_to(dot_git: &Path, folder: &Path) -> Result<PathBuf, WorkspaceError> {
+    let text = read_at(dot_git, POINTER_MAX_BYTES)?.unwrap_or_default();
+    let path = text.strip_prefix(GITDIR.as_bytes()).map(path_of).ok_or_else(|| no_repository(folder))?;
+    folder.join(path).canonicalize().map_err(|_| no_repository(folder))
 }
 
-/// The settings of the repository and its person. Reading them runs nothing.
+fn common_of(git_dir: &GitDir, text: &[u8], folder: &Path) -> Result<GitDir, WorkspaceError> {
+    let path = git_dir.path().join(path_of(text)).canonicalize().map_err(|_| no_repository(folder))?;
+    GitDir::open(&path)?.ok_or_else(|| no_repository(folder))
+}
+
+fn no_repository(folder: &Path) -> WorkspaceError {
+    WorkspaceError::Unsupported(format!(
+        "{}/.git does not say where the repository is; `git -C {} status` says more",
+        folder.display(),
+        folder.display()
+    ))
+}
+
+fn broken(folder: &Path, why: &str) -> WorkspaceError {
+    let folder = folder.display();
+    WorkspaceError::Unsupported(format!(
+        "the commit that is checked out in {folder} cannot be read ({why}); `git -C {folder} fsck` says what is \
+         missing"
+    ))
+}
+
+/// The settings of a repository. Git reads a copy of them, and nothing that they include.
 fn read_config(
-    git: &Git,
-    home: Option<&Path>,
+    program: &Path,
+    git_dir: &GitDir,
+    common: &GitDir,
     folder: &Path,
-) -> Result<HashMap<String, String>, WorkspaceError> {
-    let answer = match home {
-        None => git.ask(&["config", "--list", "-z", "--show-scope"], &[])?,
-        Some(home) => git.ask_as(home, &["config", "--list", "-z", "--show-scope"])?,
-    };
+) -> Result<Vec<Setting>, WorkspaceError> {
+    let text = common.read("config", CONFIG_MAX_BYTES)?.unwrap_or_default();
+    let mut config = parse_config(program, &text, folder)?;
+    if config.iter().any(|(key, value)| key == "extensions.worktreeconfig" && !is_false(value)) {
+        let text = git_dir.read("config.worktree", CONFIG_MAX_BYTES)?.unwrap_or_default();
+        config.extend(parse_config(program, &text, folder)?);
+    }
+    Ok(config)
+}
+
+/// A key and its value.
+pub(super) type Setting = (String, String);
+
+/// The settings in a text; of those with the same key the last one counts.
+pub(super) fn parse_config(
+    program: &Path,
+    text: &[u8],
+    folder: &Path,
+) -> Result<Vec<Setting>, WorkspaceError> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let git = Git::at(program, Path::new("/"));
+    let answer = git.ask(&["config", "--no-includes", "--file", "-", "--list", "-z"], text)?;
     if answer.code != Some(0) {
         return Err(WorkspaceError::Unsupported(format!(
             "the git settings of {} cannot be read ({}); `git -C {} config --list` says where they are wrong",
@@ -190,14 +381,18 @@ fn read_config(
         )));
     }
     let text = String::from_utf8_lossy(&answer.stdout);
-    let mut words = text.split('\0');
-    let mut config = HashMap::new();
-    while let (Some(scope), Some(setting)) = (words.next(), words.next()) {
-        // What the call itself says of configuration is not the person's.
-        if scope != "command" {
-            let (key, value) = setting.split_once('\n').unwrap_or((setting, "true"));
-            config.insert(key.to_owned(), value.to_owned());
-        }
-    }
-    Ok(config)
+    let settings = text.split('\0').filter(|setting| !setting.is_empty());
+    let pair = |setting: &str| {
+        let (key, value) = setting.split_once('\n').unwrap_or((setting, "true"));
+        (key.to_owned(), value.to_owned())
+    };
+    Ok(settings.map(pair).collect())
+}
+
+/// The paths that settings include.
+pub(super) fn included(settings: &[Setting]) -> Vec<String> {
+    let is_include = |key: &str| {
+        key == "include.path" || (key.starts_with("includeif.") && key.as_bytes().ends_with(b".path"))
+    };
+    settings.iter().filter(|(key, _)| is_include(key)).map(|(_, path)| path.clone()).collect()
 }

@@ -7,15 +7,20 @@
 //! folder of its own, and nothing outside it is read.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
+
+use super::git_dir::{ALTERNATES_MAX_BYTES, GitDir, odd};
 use super::manifest::now_ns;
 use super::person::Person;
-use super::{Git, Lock, WorkspaceError, disk};
+use super::user::UserSettings;
+use super::{Git, Lock, Oid, WorkspaceError, disk};
 
 const KEY_CHARS: usize = 16;
 /// Repositories that borrow from repositories that borrow; git itself stops at five.
@@ -26,6 +31,8 @@ const SETTLING_NS: i128 = 2_000_000_000;
 const FRESH_NS: i128 = 120_000_000_000;
 /// More fresh objects than this are synced all at once.
 const MAX_SINGLE_SYNCS: usize = 32;
+/// Most bytes of one file that is copied, where a link cannot be made: a sparse file could fill any disk.
+const MAX_COPIED_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 /// What of a pack is borrowed; the index last, because git finds packs by it.
 const PACK_PARTS: &[&str] = &["pack", "rev", "promisor", "idx"];
 
@@ -49,6 +56,10 @@ impl Project {
     /// The project with this key.
     pub(crate) fn with_key(state: &Path, key: &str) -> Self {
         Self { dir: state.join("projects").join(key) }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub(crate) fn key(&self) -> String {
@@ -103,7 +114,14 @@ impl Project {
             changed: Vec::new(),
             fresh: Vec::new(),
         };
-        borrowing.objects(&person.common_dir.join("objects"), 0)?;
+        let own = person.common.dir("objects")?;
+        let own = own.ok_or_else(|| {
+            WorkspaceError::Unsupported(format!("{} has no objects", person.common.path().display()))
+        })?;
+        borrowing.objects(&own)?;
+        for other in alternates(own, &person.user)?.into_iter().skip(1) {
+            borrowing.objects(&other)?;
+        }
         borrowing.sync()?;
         let seen = std::mem::take(&mut borrowing.seen);
         if seen != known {
@@ -114,7 +132,9 @@ impl Project {
 
     /// A repository that was cloned without its whole history says where it ends.
     fn shallow(&self, person: &Person) -> Result<(), WorkspaceError> {
-        let theirs = disk::read_if_there(&person.common_dir.join("shallow"))?;
+        let lines =
+            |oids: Vec<Oid>| oids.iter().flat_map(|oid| format!("{oid}\n").into_bytes()).collect::<Vec<u8>>();
+        let theirs = person.shallow()?.map(lines);
         let path = self.repository().join("shallow");
         let ours = disk::read_if_there(&path)?;
         match theirs {
@@ -124,6 +144,46 @@ impl Project {
             None => fs::remove_file(&path).map_err(disk::failed("removing", &path)),
         }
     }
+}
+
+/// The directories of objects of a repository: its own, and those that it borrows from. One outside the repository has to
+/// be trusted by the person's own settings: the repository's author could name any.
+pub(super) fn alternates(own: GitDir, user: &UserSettings) -> Result<Vec<GitDir>, WorkspaceError> {
+    let top = own.path().parent().unwrap_or_else(|| own.path()).to_owned();
+    let mut dirs = vec![own];
+    let mut next = 0;
+    while let Some(dir) = dirs.get(next) {
+        next += 1;
+        let listed = dir.read("info/alternates", ALTERNATES_MAX_BYTES)?.unwrap_or_default();
+        let lines =
+            listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+        let named: Vec<PathBuf> = lines.map(|line| dir.path().join(OsStr::from_bytes(line))).collect();
+        for path in named {
+            // One that is not there lends nothing.
+            let Ok(path) = path.canonicalize() else { continue };
+            let repository = path.parent().unwrap_or(&path);
+            if !path.starts_with(&top) && !user.trusts(repository) {
+                return Err(WorkspaceError::Unsupported(format!(
+                    "{} borrows objects from {}, another repository; `git repack -a -d` and removing \
+                     objects/info/alternates makes it complete, or trust the other one with `git config --global --add \
+                     safe.directory {}`",
+                    top.display(),
+                    path.display(),
+                    repository.display()
+                )));
+            }
+            if dirs.iter().all(|known| known.path() != path) {
+                if dirs.len() > MAX_ALTERNATES {
+                    return Err(WorkspaceError::Unsupported(format!(
+                        "{} borrows objects from more than {MAX_ALTERNATES} repositories",
+                        top.display()
+                    )));
+                }
+                dirs.extend(GitDir::open(&path)?);
+            }
+        }
+    }
+    Ok(dirs)
 }
 
 /// Borrows objects, directory by directory; one that did not change since the last time is not looked into.
@@ -138,81 +198,60 @@ struct Borrowing<'a> {
 }
 
 impl Borrowing<'_> {
-    fn objects(&mut self, from: &Path, depth: usize) -> Result<(), WorkspaceError> {
-        self.directory(&from.join("pack"), "pack")?;
-        for first in 0..=u8::MAX {
-            let name = format!("{first:02x}");
-            self.directory(&from.join(&name), &name)?;
-        }
-        let alternates = disk::read_if_there(&from.join("info/alternates"))?.unwrap_or_default();
-        if depth >= MAX_ALTERNATES {
-            return Ok(());
-        }
-        for line in alternates.split(|byte| *byte == b'\n') {
-            if !line.is_empty() && !line.starts_with(b"#") {
-                self.objects(&from.join(std::ffi::OsStr::from_bytes(line)), depth + 1)?;
-            }
-        }
-        Ok(())
+    fn objects(&mut self, from: &GitDir) -> Result<(), WorkspaceError> {
+        self.directory(from, "pack")?;
+        (0..=u8::MAX).try_for_each(|first| self.directory(from, &format!("{first:02x}")))
     }
 
-    fn directory(&mut self, from: &Path, name: &str) -> Result<(), WorkspaceError> {
-        let Ok(metadata) = fs::metadata(from) else {
-            // Not there, or not readable: what is needed of it will be missed where it is needed.
-            return Ok(());
-        };
-        let key = from.to_string_lossy().into_owned();
-        let changed_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
+    fn directory(&mut self, above: &GitDir, name: &str) -> Result<(), WorkspaceError> {
+        let Some(stat) = above.stat(name)? else { return Ok(()) };
+        let key = above.path().join(name).to_string_lossy().into_owned();
+        let changed_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(mtime_ns(&stat));
         let settled = i128::from(changed_ns) + SETTLING_NS < now_ns();
         if settled {
             self.seen.insert(key.clone(), changed_ns);
         }
-        if self.known.get(&key) == Some(&changed_ns) {
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if is_dir && self.known.get(&key) == Some(&changed_ns) {
             return Ok(());
         }
-        let listing = disk::failed("listing", from);
-        let names: io::Result<Vec<_>> =
-            fs::read_dir(from).map_err(&listing)?.map(|entry| entry.map(|entry| entry.file_name())).collect();
-        let mut names = names.map_err(&listing)?;
-        let part = |name: &std::ffi::OsStr| {
+        let Some(from) = above.dir(name)? else { return Ok(()) };
+        let mut names = from.entries()?;
+        let part = |name: &OsStr| {
             let part = Path::new(name).extension().unwrap_or_default();
             PACK_PARTS.iter().position(|known| part == *known)
         };
         if name == "pack" {
-            names.retain(|name| name.as_bytes().starts_with(b"pack-") && part(name).is_some());
-            names.sort_by_key(|name| part(name));
+            names.retain(|(name, _)| name.as_bytes().starts_with(b"pack-") && part(name).is_some());
+            names.sort_by_key(|(name, _)| part(name));
         } else {
-            names.retain(|name| name.len() == 38 && name.as_bytes().iter().all(u8::is_ascii_hexdigit));
+            names.retain(|(name, _)| name.len() == 38 && name.as_bytes().iter().all(u8::is_ascii_hexdigit));
         }
         let into = self.into.join(name);
         if !names.is_empty() {
             disk::make_dirs(&into)?;
         }
         let mut any = false;
-        for name in names {
-            any |= self.file(&from.join(&name), &into.join(&name))?;
+        for (name, kind) in names {
+            if kind != FileType::RegularFile {
+                return Err(odd(&from.path().join(&name)));
+            }
+            any |= self.file(&from, &name, &into.join(&name))?;
         }
         self.changed.extend(any.then_some(into));
         Ok(())
     }
 
     /// Links one file; says whether it was new.
-    fn file(&mut self, from: &Path, to: &Path) -> Result<bool, WorkspaceError> {
-        match fs::hard_link(from, to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-            // Removed meanwhile: what it held is in a pack by now, or nobody needs it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            // Another filesystem, or another owner.
-            Err(_) => {
-                let copy = disk::temporary(to);
-                fs::copy(from, &copy)
-                    .and_then(|_| fs::File::open(&copy)?.sync_all())
-                    .and_then(|()| fs::rename(&copy, to))
-                    .map_err(disk::failed("borrowing", from))?;
-                return Ok(true);
-            }
+    fn file(&mut self, from: &GitDir, name: &OsString, to: &Path) -> Result<bool, WorkspaceError> {
+        if fs::symlink_metadata(to).is_ok() {
+            return Ok(false);
         }
+        let next = disk::temporary(to);
+        if !from.link(name, &next)? && !copied(from, name, &next)? {
+            return Ok(false);
+        }
+        fs::rename(&next, to).map_err(disk::failed("borrowing", to))?;
         let fresh = fs::metadata(to).is_ok_and(|metadata| {
             let changed_ns = i128::from(metadata.mtime()) * 1_000_000_000;
             changed_ns + FRESH_NS > now_ns()
@@ -237,4 +276,28 @@ impl Borrowing<'_> {
         }
         self.changed.iter().try_for_each(|dir| disk::sync_dir(dir))
     }
+}
+
+fn mtime_ns(stat: &rustix::fs::Stat) -> i64 {
+    i64::try_from(stat.st_mtime_nsec).unwrap_or_default()
+}
+
+/// Copies an object from another filesystem, or of another owner. One that was removed meanwhile is in a pack by now, or
+/// nobody needs it.
+fn copied(from: &GitDir, name: &OsString, to: &Path) -> Result<bool, WorkspaceError> {
+    let failed = disk::failed("borrowing", to);
+    if from.lstat(name).is_err() {
+        return Ok(false);
+    }
+    let mut file = from.file(name)?;
+    let length = file.metadata().map_err(&failed)?.len();
+    if length > MAX_COPIED_BYTES {
+        return Err(WorkspaceError::Unsupported(format!(
+            "{} has {length} bytes, more than the {MAX_COPIED_BYTES} that Posse copies",
+            from.path().join(name).display()
+        )));
+    }
+    let mut copy = disk::create_new(to)?;
+    io::copy(&mut file, &mut copy).and_then(|_| copy.sync_all()).map_err(&failed)?;
+    Ok(true)
 }

@@ -58,6 +58,8 @@ pub(crate) struct Request<'a> {
     pub(crate) persons: bool,
     /// Ignore files do not count: all that is there is taken.
     pub(crate) everything: bool,
+    /// How many ignored files and directories are named one by one; 0: none are.
+    pub(crate) name_ignored: usize,
     /// A directory that is not looked into: Posse's own.
     pub(crate) state: Option<(u64, u64)>,
     /// Paths that are never taken.
@@ -96,7 +98,11 @@ pub(crate) struct Walked {
     /// Ignored files that are brought along.
     pub(crate) copies: Vec<Vec<u8>>,
     pub(crate) left_out: LeftOut,
+    /// Ignored files and directories, these with a slash at their end; one more than was asked for if there are more.
+    pub(crate) ignored: Vec<Vec<u8>>,
     pub(crate) notes: Notes,
+    /// A file of attributes that is none: git would wait for it.
+    pub(crate) odd_attributes: Option<Vec<u8>>,
     /// Whether attributes let git change content on its way in.
     pub(crate) converting: bool,
 }

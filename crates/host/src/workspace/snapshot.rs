@@ -204,6 +204,7 @@ impl RunSpace {
             executable_counts: true,
             persons: false,
             everything: false,
+            name_ignored: 0,
             state: None,
             never: &copies.paths(),
             wanted: &Wanted::default(),

@@ -104,9 +104,10 @@ impl RunSpace {
         let options = &self.spaces.options;
         let person = Person::find(self.folder(), &options.git, options.home.as_deref())?;
         let Some(person) = person.filter(|_| self.is_repository()) else { return Ok(made) };
+        person.vet(&options.git, self.folder())?;
         let branch = format!("posse/{}", self.run);
         deliver_branch(&self.git(), &person.git, &branch, &made.commit, &|point| options.hit(point))?;
-        sync_names(&person.common_dir)?;
+        sync_names(person.common.path())?;
         Ok(Delivered { branch: Some(branch), ..made })
     }
 

@@ -62,6 +62,8 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<Walked, Works
         walked.found.extend(part.found);
         walked.copies.extend(part.copies);
         walked.left_out.extend(part.left_out);
+        walked.ignored.extend(part.ignored);
+        walked.odd_attributes = walked.odd_attributes.or(part.odd_attributes);
         walked.notes.extend(part.notes);
     }
     Ok(walked)
@@ -239,8 +241,11 @@ impl Scan<'_> {
                 self.file(here, path, &Stat::of(&stat), walked)
             }
             _ => {
+                if name == b".gitattributes" {
+                    walked.odd_attributes.get_or_insert_with(|| path.clone());
+                }
                 if here.is_ignored(&path, false) {
-                    walked.left_out.add(&path);
+                    self.leave_out(&path, walked);
                 } else {
                     walked.notes.special(&path);
                     walked.left_out.work(&path, SPECIAL);
@@ -268,7 +273,7 @@ impl Scan<'_> {
         let beneath = here.beneath(known, &path);
         let tracked = known[beneath.clone()].iter().any(|known| known.tracked);
         if ignored && !tracked && !wanted.may_be_beneath(&path) {
-            walked.left_out.add(&path);
+            self.leave_out(&path, walked);
             return Ok(());
         }
         if state.is_some_and(|state| identity(here.dir, &name) == Some(state)) {
@@ -310,7 +315,7 @@ impl Scan<'_> {
             if wanted.takes(&path) && stat.mode & FILE_TYPE == REGULAR {
                 walked.copies.push(path);
             } else {
-                walked.left_out.add(&path);
+                self.leave_out(&path, walked);
             }
             return Ok(());
         }
@@ -352,6 +357,13 @@ impl Scan<'_> {
         let indexed = known.indexed.filter(|indexed| indexed.matches(stat));
         let indexed = indexed.filter(|_| stat.settled_before(self.request.indexed_ns));
         indexed.map(|_| Content { oid: known.oid, raw: true, indexed: true })
+    }
+
+    fn leave_out(&self, path: &[u8], walked: &mut Walked) {
+        walked.left_out.add(path);
+        if self.request.name_ignored > 0 && walked.ignored.len() <= self.request.name_ignored {
+            walked.ignored.push(path.to_vec());
+        }
     }
 
     fn attributes(&self, dir: &OwnedFd, walked: &mut Walked) {

@@ -491,6 +491,8 @@ fn a_clone_that_borrows_and_a_shallow_one_work() {
         let from = if how == "--shared" { origin.folder().display().to_string() } else { from };
         world.git(&["clone", "-q", how, &from, "."]);
         world.write("b", "new");
+        let safe = format!("[safe]\ndirectory = {}\n", origin.folder().display());
+        fs::write(world.home().join(".gitconfig"), safe).expect("written");
         let (begun, space) = world.begin();
         assert_eq!(names_of(&space, &begun.snapshot.commit), ["a", "b"]);
         assert_sound(&space);

@@ -2,6 +2,7 @@
 
 mod closed;
 mod folders;
+mod hostile;
 mod inside;
 mod kept;
 mod salvage;

@@ -235,7 +235,10 @@ async fn ask(
     signals: &mut Signals,
     context: &Context,
 ) -> Result<Asked, CliError> {
-    let handle = posse.start(launch.into_new_run()).await?;
+    let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
+        Ok(started) => started?,
+        Err(ask) => return Ok(Asked::Ended(ask.exit())),
+    };
     let mut view = View::new(false, context);
     match carry_to_end(posse, &handle, 0, signals, &mut view, &mut Asking::nobody()).await? {
         Carried::Stopped(ask) => Ok(Asked::Ended(ask.exit())),
