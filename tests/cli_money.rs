@@ -220,8 +220,8 @@ fn a_limit_of_money_works_with_a_model_that_posse_chose() {
 fn a_run_ends_with_its_money_and_with_its_time() {
     let home = Home::new();
     let mock = family();
-    let spent = run(&home, &mock, "claude-sonnet-5", &["--max-usd", "0.000001"]).exits(5).result();
-    assert_eq!(spent["usage"]["usd"], 0.0, "{spent}");
+    let little = run(&home, &mock, "claude-sonnet-5", &["--max-usd", "0.000001"]).exits(2);
+    assert!(little.stderr.contains("the first call and a report may cost up to $"), "{}", little.stderr);
     let late = Mock::start(|_: &Asked| Answer::text("late").latency(std::time::Duration::from_hours(1)))
         .expect("a server");
     let timed = run(&home, &late, "claude-sonnet-5", &["--max-time", "1s"]).exits(5).result();

@@ -186,10 +186,45 @@ fn the_exit_code_tells_how_the_run_ended() {
     let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "x"]).exits(1);
     assert_eq!((&done.result()["status"], &done.result()["exit"]), (&json!("failed"), &json!(1)));
 
-    home.write("script.yaml", "- reply: {text: much too long}\n");
-    let run = ["run", "--json", "--model", "scripted/script.yaml", "--max-tokens", "0", "x"];
+    // It goes on working until its tokens are used up.
+    home.write("script.yaml", WORKS_ON);
+    let run = ["run", "--json", "--model", "scripted/script.yaml", "--max-tokens", "30000", "x"];
     let result = home.posse(&run).exits(5).result();
     assert_eq!((&result["status"], &result["exit"]), (&json!("failed"), &json!(5)));
+}
+
+/// An agent that works for as long as it may, and then writes its report.
+const WORKS_ON: &str = "- when: {contains: \"is used up\"}\n  reply: {text: What I found.}\n\
+                        - reply: {text: I look., tool_calls: [{name: list, input: {path: .}}]}\n";
+
+#[test]
+fn a_run_that_a_limit_ends_has_a_report_and_one_without_room_for_it_does_not_start() {
+    let home = home(WORKS_ON);
+    let mut refused = 0;
+    for (flag, value) in [
+        ("--max-tokens", "0"),
+        ("--max-tokens", "5000"),
+        ("--max-tokens", "15000"),
+        ("--max-tokens", "22000"),
+        ("--max-tokens", "26000"),
+        ("--max-tokens", "30000"),
+    ] {
+        let done = home.posse(&["run", "--model", "scripted/script.yaml", flag, value, "x"]);
+        if done.code == Some(2) {
+            assert!(done.stderr.contains("the first call and a report need"), "{value}: {}", done.stderr);
+            assert!(done.stderr.contains("--max-tokens none"), "{value}: {}", done.stderr);
+            refused += 1;
+            continue;
+        }
+        let done = done.exits(5);
+        assert_eq!(done.stdout, "What I found.\n", "{value}: {}", done.stderr);
+        let reason = format!(
+            "BUDGET_EXHAUSTED: the budget of the run is exhausted: its limit is {value} tokens, of which"
+        );
+        assert!(done.stderr.contains(&reason), "{value}: {}", done.stderr);
+        assert!(done.stderr.contains("a new run with a higher limit"), "{value}: {}", done.stderr);
+    }
+    assert!((2..=4).contains(&refused), "{refused}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of text that count as one token where nobody has counted.
 pub const BYTES_PER_TOKEN: u64 = 4;
 /// Tokens that every message costs beside its text.
-const TOKENS_PER_MESSAGE: u64 = 8;
+pub(crate) const TOKENS_PER_MESSAGE: u64 = 8;
 /// Tokens that a picture costs: about what providers count for the largest that they do not scale down.
 const IMAGE_TOKENS: u64 = 1_600;
 /// Outputs shorter than this are never trimmed: the mark would save nothing.

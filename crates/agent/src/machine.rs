@@ -5,6 +5,7 @@
 //! flight, who waits for a slot) is not its business.
 
 mod apply;
+mod condense;
 mod criteria;
 mod look;
 mod reply;
@@ -21,6 +22,8 @@ use posse_domain::lifecycle::FailKind;
 use posse_domain::message::ToolCall;
 use serde::{Deserialize, Serialize};
 
+pub use self::condense::REPORT_SYSTEM_MAX_BYTES;
+pub(crate) use self::condense::middle_out;
 use self::criteria::unanswered;
 pub(crate) use self::criteria::words;
 pub use self::reply::accept;
@@ -129,13 +132,26 @@ enum Phase {
     /// A model call is next.
     Ready { mend: bool },
     /// A model call is under way.
-    Asking { purpose: Purpose, cause: Option<ReportCause> },
+    Asking { purpose: Purpose, cause: Option<ReportCause>, reason: Option<Arc<str>> },
     /// Calls of a reply are under way.
     Calling { calls: Arc<[ToolCall]>, index: HashMap<String, usize>, slots: Vec<Slot>, left: usize },
     /// The model answered without calls.
-    Answered { text: Arc<str>, cause: Option<ReportCause>, cut_off: bool },
+    Answered(Answered),
     /// The attempt cannot go on.
     Broken(Broken),
+}
+
+/// A reply without calls that were made.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+struct Answered {
+    text: Arc<str>,
+    /// Why the report was asked for, if it was.
+    cause: Option<ReportCause>,
+    /// Which budget was used up, if that is why.
+    reason: Option<Arc<str>>,
+    cut_off: bool,
+    /// Whether it asked for tools all the same, which it did not have.
+    called: bool,
 }
 
 /// What the host has told the model.
@@ -244,11 +260,11 @@ impl Machine {
             Phase::Ready { mend } => self.ask(*mend),
             Phase::Asking { .. } => Step::Wait,
             Phase::Calling { .. } => Step::CallTools,
-            Phase::Answered { cause: None, cut_off: true, .. } if self.turns_left() => {
+            Phase::Answered(Answered { cause: None, cut_off: true, .. }) if self.turns_left() => {
                 self.go_on(HostNote::CutOff, notes::CUT_OFF)
             }
-            Phase::Answered { text, cause, cut_off } => match self.answered(text, *cause, open_children) {
-                Step::Done { report, turns_exhausted } if *cut_off => Step::Done {
+            Phase::Answered(answered) => match self.answered(answered, open_children) {
+                Step::Done { report, turns_exhausted } if answered.cut_off => Step::Done {
                     report: format!("{report}\n\n{}", notes::CUT_REPORT).into(),
                     turns_exhausted,
                 },
@@ -271,7 +287,9 @@ impl Machine {
         Step::CallModel { turn, call: self.call + 1, purpose, cause }
     }
 
-    fn answered(&self, text: &Arc<str>, cause: Option<ReportCause>, open_children: bool) -> Step {
+    fn answered(&self, answered: &Answered, open_children: bool) -> Step {
+        let Answered { text, cause, reason, called, .. } = answered;
+        let cause = *cause;
         let may_ask = cause.is_none() && self.turns_left();
         if !self.inbox.is_empty() && may_ask {
             return self.ask(false);
@@ -279,14 +297,23 @@ impl Machine {
         if open_children {
             return Step::Idle;
         }
-        if text.trim().is_empty() && !self.planned {
+        let is_empty = text.trim().is_empty();
+        let said = || (!is_empty).then(|| self.report(text));
+        if matches!(cause, Some(ReportCause::Budget | ReportCause::Time)) {
+            let reason = reason.as_deref().unwrap_or("the budget is exhausted").to_owned();
+            return Step::Fail(broken(cause, reason, said()));
+        }
+        if *called {
+            // It wanted to go on: what it says is not how its work ended.
+            let reason =
+                "its last turn, which is for the report, called tools instead of ending the work".to_owned();
+            return Step::Fail(broken(cause, reason, said()));
+        }
+        if is_empty && !self.planned {
             if may_ask {
                 return self.go_on(HostNote::EmptyReply, notes::EMPTY_REPLY);
             }
             return Step::Fail(broken(cause, "the report turn gave no text".to_owned(), None));
-        }
-        if cause == Some(ReportCause::Budget) {
-            return Step::Fail(broken(cause, "the budget is exhausted".to_owned(), Some(self.report(text))));
         }
         if let Some(schema) = &self.limits.result_schema
             && let SchemaVerdict::Mismatch(problems) = answer::check(schema, text)
@@ -334,7 +361,7 @@ impl Machine {
 
 fn broken(cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) -> Broken {
     match cause {
-        Some(ReportCause::Budget) => {
+        Some(ReportCause::Budget | ReportCause::Time) => {
             Broken { kind: FailKind::Budget, code: Code::BudgetExhausted, reason, report }
         }
         _ => Broken { kind: FailKind::Execution, code: Code::SubagentError, reason, report },

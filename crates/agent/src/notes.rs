@@ -17,24 +17,29 @@ pub const CUT_REPORT: &str = "[The report was cut off here: it is as long as a r
 /// Before messages that came when no turn was left to read them.
 pub const UNDELIVERED: &str = "---\nArrived after the last turn, added by the host:";
 
-/// Asks for the report.
-pub fn report_now(cause: ReportCause) -> &'static str {
-    match cause {
-        ReportCause::Turns => {
-            "This is your last turn. You have no tools now. Write your report: what you did, what you found, and \
-             what is left undone."
-        }
-        ReportCause::Budget => {
-            "Your budget is used up. You have no tools now. Write your report: what you did, what you found, and \
-             what is left undone."
-        }
+/// Asks for the report, or for the result of an agent that owes JSON.
+pub fn report_now(cause: ReportCause, owes_json: bool) -> String {
+    let why = match cause {
+        ReportCause::Turns => "This is your last turn.",
+        ReportCause::Budget => "Your budget is used up.",
+        ReportCause::Time => "Your time is used up.",
         ReportCause::Schema => {
-            "Write the corrected final answer now: only the JSON, nothing else. You have no tools."
+            return "Write the corrected final answer now: only the JSON, nothing else. You have no tools."
+                .to_owned();
         }
         ReportCause::Criteria => {
-            "Write your whole report again now, with a line for each criterion. You have no tools."
+            return "Write your whole report again now, with a line for each criterion. You have no tools."
+                .to_owned();
         }
+    };
+    if owes_json {
+        return format!(
+            "{why} You have no tools now. Write your result: only the JSON that satisfies the result schema, nothing else."
+        );
     }
+    format!(
+        "{why} You have no tools now. Write your report: what you did, what you found, and what is left undone."
+    )
 }
 
 /// Tells that most of a budget is used; `what` is the budget and its limit.

@@ -13,7 +13,7 @@ use crate::term;
 const AFTER_HELP: &str = "\
 Exit codes:
   0 completed   1 failed   2 usage or bad input, nothing was done   3 cancelled
-  4 a key is missing or refused   5 budget or timeout
+  4 a key is missing or refused   5 a limit ended it: budget, timeout, turns
   130, 143, 129 interrupted by Ctrl-C, SIGTERM, SIGHUP; the run can be resumed
 
 Runs and agents:

@@ -116,7 +116,7 @@ impl From<posse::Error> for CliError {
     fn from(error: posse::Error) -> Self {
         let message = error.to_string();
         match error {
-            posse::Error::Invalid { .. } => CliError::usage(message),
+            posse::Error::Invalid { field, .. } => about_field(field, message),
             posse::Error::NoRun(_) => CliError::usage(message).hint("`posse ps --all` lists the runs"),
             posse::Error::Ambiguous { .. } => CliError::usage(message).hint("give more letters of the id"),
             posse::Error::NoAgent(agent) => {
@@ -163,12 +163,22 @@ impl From<posse::Error> for CliError {
     }
 }
 
+/// Something in what a run was given is wrong.
+fn about_field(field: &str, message: String) -> CliError {
+    let error = CliError::usage(message);
+    match field {
+        "max-tokens" | "max-usd" | "max-time" => error
+            .hint(format!("nothing was started; give --{field} more, or lift the limit with --{field} none")),
+        _ => error,
+    }
+}
+
 impl From<posse_engine::RuntimeError> for CliError {
     fn from(error: posse_engine::RuntimeError) -> Self {
         use posse_engine::RuntimeError;
         let message = error.to_string();
         match error {
-            RuntimeError::Invalid { .. } => CliError::usage(message),
+            RuntimeError::Invalid { field, .. } => about_field(field, message),
             RuntimeError::Store(error) => error.into(),
             RuntimeError::Damaged { run, .. } => {
                 CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use posse_agent::conversation::{Conversation, Message};
+use posse_agent::definition::report_prompt;
+use posse_agent::machine::Machine;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::event::{
@@ -290,7 +292,21 @@ impl Recording {
     pub fn request(&self, agent: &str, call: &RecordedCall) -> RecordedRequest {
         let preamble = self.agents.get(agent).and_then(|agent| agent.preamble.as_deref());
         let text = |hash: &Hash| self.texts.get(hash).map(Text::to_shared);
-        let messages = self.conversation(agent, call.place + 1, 0).messages().to_vec();
+        let machine = self.machine(agent, call.place + 1, 0);
+        let known = self.agents.get(agent).and_then(|known| known.contract.as_ref());
+        let short = known.filter(|_| call.called.trimmed).and_then(|contract| {
+            let system = report_prompt(self.definitions.get(contract)?, contract);
+            let message = machine.as_ref()?.condensed(call.called.cause?, system.len());
+            Some((system, message))
+        });
+        if let Some((system, message)) = short {
+            return RecordedRequest {
+                system: Some(system.into()),
+                tools: None,
+                messages: vec![Arc::new(message)],
+            };
+        }
+        let messages = machine.map(|machine| machine.conversation().messages().to_vec()).unwrap_or_default();
         RecordedRequest {
             system: preamble.and_then(|preamble| text(&preamble.system)),
             tools: preamble.and_then(|preamble| text(&preamble.tools)),
@@ -300,8 +316,14 @@ impl Recording {
 
     /// The conversation of an agent after its first `count` events.
     fn conversation(&self, agent: &str, count: usize, depth: usize) -> Conversation {
-        let known = self.agents.get(agent).and_then(|known| Some((known, known.contract.as_ref()?)));
-        let Some((known, contract)) = known else { return Conversation::default() };
+        let machine = self.machine(agent, count, depth);
+        machine.map(|machine| machine.conversation().clone()).unwrap_or_default()
+    }
+
+    /// The machine of an agent after its first `count` events.
+    fn machine(&self, agent: &str, count: usize, depth: usize) -> Option<Machine> {
+        let known = self.agents.get(agent)?;
+        let contract = known.contract.as_ref()?;
         let prior = match (&contract.parent.continues, shared_from(contract)) {
             _ if depth >= CONTINUES_MAX => Conversation::default(),
             (Some(of), _) => self.conversation(of.relative(), usize::MAX, depth + 1),
@@ -315,7 +337,7 @@ impl Recording {
         for event in known.events.iter().take(count) {
             machine.apply(&event.body);
         }
-        machine.conversation().clone()
+        Some(machine)
     }
 
     pub(crate) fn items(&self, agent: &str) -> &[Item] {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use posse_domain::budget::Budget;
 use posse_domain::event::{BaseSnapshot, Event, EventBody};
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Outcome, Run};
@@ -229,6 +230,7 @@ impl Runtime {
         terms: &RootTerms,
         replay: Option<Replay>,
     ) -> Result<RunHandle, RuntimeError> {
+        self.check_limits(id, spec, terms, replay.is_some())?;
         // Its text is made while the host takes the snapshot: both may take a while.
         let catalogue = async { (!spec.catalogue.is_empty()).then(|| spec.catalogue.clone().into()) };
         let (base, catalogue) = tokio::join!(self.snapshot(id, spec, terms), catalogue);
@@ -250,6 +252,31 @@ impl Runtime {
             handle.ended().await?;
         }
         Ok(handle)
+    }
+
+    /// A run must have room for its first call and a report. What it needs is known from its first event, which is made
+    /// here without the files that it starts from: no limit depends on those.
+    fn check_limits(
+        &self,
+        id: &RunId,
+        spec: &RunSpec,
+        terms: &RootTerms,
+        is_replay: bool,
+    ) -> Result<(), RuntimeError> {
+        let Budget { tokens, usd, wall_ms, .. } = spec.budget;
+        if is_replay || (tokens, usd, wall_ms) == (None, None, None) {
+            return Ok(());
+        }
+        let catalogue = (!spec.catalogue.is_empty()).then(|| spec.catalogue.clone().into());
+        let body = Box::new(started(id, spec, terms, None, catalogue)).into();
+        let event = Event { agent: id.root(), at_ms: self.0.parts.system.now_ms(), body };
+        // Whatever else is wrong with it is found when it begins.
+        let Ok(run) = Run::begin(&event) else { return Ok(()) };
+        let (_, seed) = self.seed(run, spec.attended, (None, 0), None);
+        match Driver::new(self.0.clone(), seed).problem_with_limits() {
+            Some((field, problem)) => Err(RuntimeError::Invalid { field, problem }),
+            None => Ok(()),
+        }
     }
 
     /// The files a run starts from. A run in which nobody can change a file needs none: what its root may not do, no

@@ -40,5 +40,5 @@ pub use reading::{Level, Loaded, Mention, ModelCheck, Reading, Role, UnusedModel
 pub use render::{render, taken_in};
 pub use schema::{agent_schema, skill_schema, yaml_skill_schema};
 pub use skill_file::{read_skill, read_yaml_skill};
-pub use system_prompt::{first_message, handover, retry_note, system_prompt};
+pub use system_prompt::{first_message, handover, report_prompt, retry_note, system_prompt};
 pub use tool_names::{about_no_tool, is_no_tool, spelled_elsewhere};

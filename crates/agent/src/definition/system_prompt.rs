@@ -9,7 +9,7 @@ mod refused;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::machine::words;
+use crate::machine::{REPORT_SYSTEM_MAX_BYTES, middle_out, words};
 use posse_domain::budget::Budget;
 use posse_domain::canonical::Canonical;
 use posse_domain::contract::Contract;
@@ -34,6 +34,14 @@ pub fn system_prompt(definition: &Definition, contract: &Contract, agents_md: Op
     let mut prompt = own_terms(definition, contract);
     prompt.push_str(&project_instructions(agents_md));
     prompt
+}
+
+/// The system prompt of a report turn that has to be short: who the agent is, and what its report has to be.
+pub fn report_prompt(definition: &Definition, contract: &Contract) -> String {
+    let terms = format!("- {}\n{}", report(contract), criteria(contract));
+    let text =
+        format!("# Your contract\n\n{}\n\n{terms}{}", who(definition, contract), result_schema(contract));
+    middle_out(&text, REPORT_SYSTEM_MAX_BYTES)
 }
 
 /// The first message of an agent that begins with its parent's conversation.
@@ -82,13 +90,16 @@ pub fn first_message(contract: &Contract) -> String {
     }
 }
 
-/// What a new attempt is told about the one before.
-pub fn retry_note(reason: &str) -> String {
+/// What a new attempt is told about the one before. `in_place` if that one worked on the files that this one works on.
+pub fn retry_note(reason: &str, in_place: bool) -> String {
     let reason: String = reason.trim().trim_end_matches('.').chars().take(REASON_MAX_CHARS).collect();
+    let files = if in_place {
+        "Its conversation is gone, but files that it changed are still changed: look at them before you continue"
+    } else {
+        "Its conversation is gone, and so are its changes: you begin with the same files as it did"
+    };
     format!(
-        "This is a new attempt at the same work. The attempt before it ended: {reason}. Its conversation is gone, \
-         but files that it changed may still be changed, so look at how things stand before you go on, and avoid \
-         what ended it."
+        "This is a new attempt at the same work. The attempt before it ended: {reason}. {files}. Avoid what ended it."
     )
 }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use posse_domain::code::Code;
 use posse_domain::event::{
     EventBody, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause, SeenFile, Sender,
-    ToolFinished,
+    SubagentAttempt, ToolFinished,
 };
 use posse_domain::hash::Hash;
 use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{Reply, ToolCall};
 
 use super::reply::signature;
-use super::{Broken, Machine, Phase, Relay, Slot, Told};
+use super::{Answered, Broken, Machine, Phase, Relay, Slot, Told};
 use crate::conversation::{CallResult, Message};
 use crate::definition::retry_note;
 use crate::notes;
@@ -48,9 +48,9 @@ impl Machine {
             }
             EventBody::RunPlanned(_) => {
                 self.planned = true;
-                self.phase = Phase::Answered { text: "".into(), cause: None, cut_off: false };
+                self.phase = Phase::Answered(Answered::default());
             }
-            EventBody::SubagentAttempt(again) => self.restart(again.n, &again.reason),
+            EventBody::SubagentAttempt(again) => self.restart(again),
             _ => {}
         }
     }
@@ -67,13 +67,21 @@ impl Machine {
         }
         self.inbox.clear();
         self.told.report = called.cause.or(self.told.report);
-        self.phase = Phase::Asking { purpose: called.purpose, cause: called.cause };
+        self.phase = Phase::Asking {
+            purpose: called.purpose,
+            cause: called.cause,
+            reason: called.reason.as_deref().map(Into::into),
+        };
     }
 
     /// What the next model call puts into the conversation. A call that is repeated says nothing twice.
     fn waiting(&self, cause: Option<ReportCause>) -> Vec<Message> {
-        let note = cause.filter(|_| cause != self.told.report).map(|cause| notes::report_now(cause).into());
+        let note = cause.filter(|_| cause != self.told.report).map(|cause| self.report_note(cause).into());
         self.inbox.iter().cloned().chain(note).map(Message::User).collect()
+    }
+
+    pub(super) fn report_note(&self, cause: ReportCause) -> String {
+        notes::report_now(cause, self.limits.result_schema.is_some())
     }
 
     /// Hash and size of the conversation as the next model call sends it.
@@ -87,7 +95,8 @@ impl Machine {
         }
         self.active_ms += replied.elapsed_ms;
         self.turn_ms += replied.elapsed_ms;
-        let Phase::Asking { purpose, cause } = self.phase else { return };
+        let Phase::Asking { purpose, cause, reason } = &self.phase else { return };
+        let (purpose, cause, why) = (*purpose, *cause, reason.clone());
         match (&replied.error, &replied.reply) {
             (Some(error), _) if error.again || error.code == Code::Interrupted => {
                 self.overflowed |= error.code == Code::ContextOverflow;
@@ -98,12 +107,18 @@ impl Machine {
                 let reason = error.message.clone();
                 self.phase = Phase::Broken(Broken { kind, code: error.code, reason, report: None });
             }
-            (None, Some(reply)) => self.take_reply(reply, purpose, cause, replied.cut_off),
+            (None, Some(reply)) => self.take_reply(reply, purpose, (cause, why), replied.cut_off),
             (None, None) => {}
         }
     }
 
-    fn take_reply(&mut self, reply: &Reply, purpose: Purpose, cause: Option<ReportCause>, cut_off: bool) {
+    fn take_reply(
+        &mut self,
+        reply: &Reply,
+        purpose: Purpose,
+        (cause, reason): (Option<ReportCause>, Option<Arc<str>>),
+        cut_off: bool,
+    ) {
         self.call = 0;
         self.told.report = None;
         self.overflowed = false;
@@ -116,7 +131,8 @@ impl Machine {
         let raw = reply.raw.clone().filter(|_| calls.len() == reply.calls.len());
         self.conversation.push(Message::Assistant { text: text.clone(), calls: calls.clone(), raw });
         self.phase = if calls.is_empty() {
-            Phase::Answered { text, cause, cut_off }
+            let called = calls.len() != reply.calls.len();
+            Phase::Answered(Answered { text, cause, reason, cut_off, called })
         } else {
             if cut_off {
                 self.inbox.push(notes::CUT_OFF.into());
@@ -230,15 +246,15 @@ impl Machine {
         }
     }
 
-    fn restart(&mut self, attempt: u32, reason: &str) {
+    fn restart(&mut self, again: &SubagentAttempt) {
         let mut conversation = self.prior.clone();
         conversation.push(Message::User(self.first.clone()));
-        conversation.push(Message::User(retry_note(reason).into()));
+        conversation.push(Message::User(retry_note(&again.reason, again.in_place).into()));
         *self = Self {
             limits: self.limits.clone(),
             first: self.first.clone(),
             prior: std::mem::take(&mut self.prior),
-            attempt,
+            attempt: again.n,
             turn: 0,
             call: 0,
             phase: Phase::Ready { mend: false },

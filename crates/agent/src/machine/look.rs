@@ -7,7 +7,7 @@ use posse_domain::event::Purpose;
 use posse_domain::hash::Hash;
 use posse_domain::message::ToolCall;
 
-use super::{Machine, Phase, Slot};
+use super::{Answered, Machine, Phase, Slot};
 use crate::conversation::{CallResult, Conversation};
 use crate::notes;
 
@@ -125,6 +125,11 @@ impl Machine {
         matches!(self.phase, Phase::Asking { purpose: Purpose::Report, .. })
     }
 
+    /// Whether the report that was asked for is there.
+    pub fn has_reported(&self) -> bool {
+        matches!(self.phase, Phase::Answered(Answered { cause: Some(_), .. }))
+    }
+
     /// Takes the messages that no turn has read, to hand them to another machine of the same agent.
     pub fn take_inbox(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.inbox)
@@ -144,7 +149,7 @@ impl Machine {
     /// and what came since.
     pub fn report_so_far(&self) -> Option<Arc<str>> {
         match &self.phase {
-            Phase::Answered { text, .. } if !text.trim().is_empty() => Some(self.report(text)),
+            Phase::Answered(Answered { text, .. }) if !text.trim().is_empty() => Some(self.report(text)),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod tree;
 use std::io::IsTerminal;
 
 use posse::{Delta, EventBody, Finished, JournalEvent, RunResult};
+use posse_domain::lifecycle::FailKind;
 
 use crate::asking::write_out;
 use crate::context::Context;
@@ -199,8 +200,13 @@ pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
     for child in &finished.failed {
         note(&format!("  {} failed ({}): {}", child.id, child.code, indented(&child.reason)));
     }
-    if let Some((_, reason)) = &finished.failure {
+    if let Some((kind, reason)) = &finished.failure {
         note(&format!("  {}", indented(reason)));
+        if *kind == FailKind::Budget {
+            note(
+                "  a new run with a higher limit has more room: --max-tokens, --max-usd, --max-time, --max-agents",
+            );
+        }
     }
     if let Some(result) = &finished.result {
         note(&work(finished.run.as_str(), result, finished.disk_bytes));

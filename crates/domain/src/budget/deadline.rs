@@ -4,6 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use super::reserve::LOW_PERCENT;
 
+/// Part of an agent's time that is kept for its report turn.
+pub const REPORT_TIME_PERCENT: u64 = 10;
+/// What is kept at least, unless that is more than half of the time: a model needs so long for a page of text, and the
+/// programs under way need a moment to end.
+pub const REPORT_TIME_LEAST_MS: u64 = 20_000;
+/// What is kept at most, however long the time.
+pub const REPORT_TIME_MOST_MS: u64 = 300_000;
+
+/// How much of so much time is kept for a report turn.
+fn report_time_ms(time_ms: u64) -> u64 {
+    let part = time_ms / 100 * REPORT_TIME_PERCENT;
+    part.clamp(REPORT_TIME_LEAST_MS, REPORT_TIME_MOST_MS).min(time_ms / 2)
+}
+
 /// When an agent's time is up: `min(parent's, start + wall_ms)`, which stands still while the agent waits for
 /// a person or the run has no owner.
 ///
@@ -61,10 +75,27 @@ impl Deadline {
         [own, parent_at_ms].into_iter().flatten().min()
     }
 
-    /// Whether most of its own time is used.
+    /// When its report turn is due as of now: the last part of its time is kept for that.
+    pub fn report_at_ms(&self, parent_at_ms: Option<u64>, now_ms: u64) -> Option<u64> {
+        let at_ms = self.at_ms(parent_at_ms, now_ms)?;
+        let paused_ms = self.paused_ms.saturating_add(self.waited_ms(now_ms));
+        let time_ms = at_ms.saturating_sub(self.start_ms.saturating_add(paused_ms));
+        Some(at_ms - report_time_ms(time_ms))
+    }
+
+    /// The time that it has of its own; none if only its parent's binds it.
+    pub fn wall_ms(&self) -> Option<u64> {
+        self.wall_ms
+    }
+
+    /// Whether most of its own time for work is used.
     pub fn is_low(&self, now_ms: u64) -> bool {
-        let (Some(wall_ms), Some(left_ms)) = (self.wall_ms, self.left_ms(None, now_ms)) else { return false };
-        u128::from(left_ms) * 100 <= u128::from(wall_ms) * u128::from(100 - LOW_PERCENT)
+        let (Some(wall_ms), Some(report_at_ms)) = (self.wall_ms, self.report_at_ms(None, now_ms)) else {
+            return false;
+        };
+        let work_ms = wall_ms - report_time_ms(wall_ms);
+        let left_ms = report_at_ms.saturating_sub(now_ms);
+        u128::from(left_ms) * 100 <= u128::from(work_ms) * u128::from(100 - LOW_PERCENT)
     }
 
     /// How much is left; none is no limit, zero is over.

@@ -10,8 +10,10 @@ use std::iter::successors;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::amount::Amount;
-use super::reserve::{Capped, Exhausted, LOW_PERCENT, Limit, Low, Purpose, Reservation, Sums, Want, quote};
+use super::amount::{Amount, Price};
+use super::reserve::{
+    Capped, Exhausted, LOW_PERCENT, Limit, Low, Purpose, Reservation, Sums, Taken, Want, quote, report_sums,
+};
 use super::terms::Budget;
 use super::usage::{Figures, Usage};
 use crate::id::AgentId;
@@ -71,13 +73,32 @@ struct Node {
     own: Figures,
     /// Reserved by this agent itself.
     in_flight: Sums,
+    /// What its own report may take, as far as the price of its model is known.
+    report: Sums,
+    /// Whether that report is still to be written.
+    owes: Owes,
     /// All that follows is of the subtree, this agent included.
     subtree: Figures,
     /// As caps count it: where a call's price came back unknown, the money it had reserved.
     spent: Sums,
+    /// The part of it that calls took beyond what they had reserved.
+    unforeseen: Sums,
     reserved: Sums,
+    /// What is kept for reports that are still to be written.
+    owed: Sums,
     created: u64,
     open: u64,
+}
+
+/// How far an agent is with its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owes {
+    /// It is still to be written.
+    Yes,
+    /// The call under way is for it.
+    Now,
+    /// It is written, or none will be.
+    No,
 }
 
 impl Ledger {
@@ -101,10 +122,70 @@ impl Ledger {
         Ok(())
     }
 
+    /// Whether a child with this budget, whose model has this price, leaves room for the report of every open agent,
+    /// its own included, under every cap above it and its own. What calls have reserved counts: they may take all of it.
+    pub fn check_room(
+        &self,
+        parent: &AgentId,
+        child: &AgentId,
+        budget: &Budget,
+        price: Option<Price>,
+    ) -> Result<(), LedgerError> {
+        let parent = self.open_place(parent)?;
+        let more = report_sums(price);
+        let own = Node::new(child.clone(), None, 0, *budget);
+        let mut nodes = std::iter::once(&own).chain(self.upwards(parent).map(|at| &self.nodes[at]));
+        nodes.find_map(|node| node.lacks_room(more)).map_or(Ok(()), |exhausted| Err(exhausted.into()))
+    }
+
+    /// Whether the agent could write another report: one that a new attempt would write.
+    pub fn has_room_for_report(&self, agent: &AgentId) -> bool {
+        let Ok(at) = self.open_place(agent) else { return false };
+        let more = if self.nodes[at].owes == Owes::Yes { Sums::default() } else { self.nodes[at].report };
+        self.upwards(at).all(|at| self.nodes[at].lacks_room(more).is_none())
+    }
+
+    /// What the model of an agent costs. It is not in the journal: whoever asks for calls says it when the agent opens.
+    pub fn set_price(&mut self, agent: &AgentId, price: Option<Price>) {
+        let Ok(at) = self.open_place(agent) else { return };
+        let owes = self.nodes[at].owes;
+        self.set_owes(at, Owes::No);
+        self.nodes[at].report = report_sums(price);
+        self.set_owes(at, owes);
+    }
+
+    /// The agent has no report to write any more: its work has ended.
+    pub fn report_over(&mut self, agent: &AgentId) {
+        if let Ok(at) = self.open_place(agent) {
+            self.set_owes(at, Owes::No);
+        }
+    }
+
+    /// The agent begins anew, and has a report to write again.
+    pub fn report_again(&mut self, agent: &AgentId) {
+        if let Ok(at) = self.open_place(agent) {
+            self.set_owes(at, Owes::Yes);
+        }
+    }
+
+    fn set_owes(&mut self, at: usize, owes: Owes) {
+        let Node { report, owes: before, .. } = self.nodes[at];
+        self.nodes[at].owes = owes;
+        match (before == Owes::Yes, owes == Owes::Yes) {
+            (true, false) => self.each_upwards(at, |node| node.owed = node.owed.less(report)),
+            (false, true) => self.each_upwards(at, |node| node.owed = node.owed.plus(report)),
+            _ => {}
+        }
+    }
+
     /// What [`reserve`](Self::reserve) would answer, with nothing reserved.
     pub fn quote(&self, agent: &AgentId, want: &Want, purpose: Purpose) -> Result<Reservation, LedgerError> {
         let at = self.open_place(agent)?;
-        let capped = self.upwards(at).map(|at| self.nodes[at].capped());
+        let own = match (purpose, self.nodes[at].owes) {
+            (Purpose::Report, Owes::Yes) => self.nodes[at].report,
+            _ => Sums::default(),
+        };
+        let capped = self.upwards(at).map(|at| self.nodes[at].capped(purpose, own));
         Ok(quote(capped, want, purpose))
     }
 
@@ -128,15 +209,18 @@ impl Ledger {
     ) -> Result<Reservation, LedgerError> {
         let reservation = self.quote(agent, want, purpose)?;
         if let Reservation::Granted(amount) = reservation {
-            self.hold(agent, amount)?;
+            self.hold(agent, amount, purpose)?;
         }
         Ok(reservation)
     }
 
     /// Takes note of a reservation that was granted before, as the journal tells it: it is a fact, not a
     /// question, and counts even beyond a cap.
-    pub fn hold(&mut self, agent: &AgentId, amount: Amount) -> Result<(), LedgerError> {
+    pub fn hold(&mut self, agent: &AgentId, amount: Amount, purpose: Purpose) -> Result<(), LedgerError> {
         let at = self.open_place(agent)?;
+        if purpose == Purpose::Report {
+            self.set_owes(at, Owes::Now);
+        }
         self.nodes[at].in_flight = self.nodes[at].in_flight.plus(amount.into());
         self.each_upwards(at, |node| node.reserved = node.reserved.plus(amount.into()));
         Ok(())
@@ -150,11 +234,17 @@ impl Ledger {
         self.nodes[at].in_flight = left.ok_or_else(|| LedgerError::NotReserved(agent.clone()))?;
         let micro_usd = actual.micro_usd.unwrap_or(released.micro_usd);
         let spent = Sums { tokens: actual.tokens(), micro_usd };
+        let beyond = spent.less(released);
         self.each_upwards(at, |node| {
             // An ancestor holds at least what the agent does, so this never falls short.
             node.reserved = node.reserved.minus(released).unwrap_or_default();
             node.spent = node.spent.plus(spent);
+            node.unforeseen = node.unforeseen.plus(beyond);
         });
+        if self.nodes[at].owes == Owes::Now {
+            // A call that took nothing wrote nothing: the report is still to come.
+            self.set_owes(at, if spent == Sums::default() { Owes::Yes } else { Owes::No });
+        }
         self.count(at, actual.into());
         Ok(())
     }
@@ -185,6 +275,7 @@ impl Ledger {
         if node.reserved != Sums::default() {
             return Err(LedgerError::InFlight(agent.clone()));
         }
+        self.set_owes(at, Owes::No);
         self.nodes[at].closed = true;
         self.each_upwards(at, |node| node.open -= 1);
         Ok(())
@@ -245,6 +336,7 @@ impl Ledger {
             node.created += 1;
             node.open += 1;
         });
+        self.set_owes(at, Owes::Yes);
     }
 
     fn count(&mut self, at: usize, figures: Figures) {
@@ -287,23 +379,52 @@ impl Node {
             closed: false,
             own: Figures::default(),
             in_flight: Sums::default(),
+            report: report_sums(None),
+            owes: Owes::No,
             subtree: Figures::default(),
             spent: Sums::default(),
+            unforeseen: Sums::default(),
             reserved: Sums::default(),
+            owed: Sums::default(),
             created: 0,
             open: 0,
         }
     }
 
-    fn capped(&self) -> Capped<'_> {
+    /// The cap as a call sees it, `own` being the report that it is for.
+    fn capped(&self, purpose: Purpose, own: Sums) -> Capped<'_> {
+        let spent = match purpose {
+            Purpose::Work => self.spent,
+            Purpose::Report => self.spent.less(self.unforeseen),
+        };
         Capped {
             owner: &self.agent,
             tokens: self.budget.tokens,
             usd: self.budget.usd,
-            spent: self.spent,
+            spent,
             reserved: self.reserved,
-            open_agents: self.open,
+            kept: self.owed.less(own),
         }
+    }
+
+    /// The cap that has no room for the reports that are still to be written and `more`.
+    fn lacks_room(&self, more: Sums) -> Option<Exhausted> {
+        let Self { spent, reserved, owed, budget, .. } = self;
+        let lacks = |cap: u64, used: u64, reserved: u64, kept: u64, asked: u64| {
+            let all = [used, reserved, kept, asked].into_iter().fold(0, u64::saturating_add);
+            (all > cap).then_some(Taken { used, kept, reserved, asked })
+        };
+        let tokens = budget.tokens.and_then(|cap| {
+            let taken = lacks(cap, spent.tokens, reserved.tokens, owed.tokens, more.tokens)?;
+            Some((Limit::Tokens(cap), taken))
+        });
+        let usd = budget.usd.and_then(|cap| {
+            let taken =
+                lacks(cap.micros(), spent.micro_usd, reserved.micro_usd, owed.micro_usd, more.micro_usd)?;
+            Some((Limit::Usd(cap), taken))
+        });
+        let (limit, taken) = tokens.or(usd)?;
+        Some(Exhausted { owner: self.agent.clone(), limit, taken: Some(taken) })
     }
 
     fn low(&self) -> Option<Low> {
@@ -320,21 +441,23 @@ impl Node {
     /// The cap on agents, if it has no room for one more.
     fn full(&self) -> Option<Exhausted> {
         let limit = self.budget.agents.filter(|&limit| self.created >= limit)?;
-        Some(Exhausted { owner: self.agent.clone(), limit: Limit::Agents(limit) })
+        Some(Exhausted { owner: self.agent.clone(), limit: Limit::Agents(limit), taken: None })
     }
 }
 
 /// A budget of no agents does not even hold the agent whose budget it is.
 fn check_itself(agent: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
     match budget.agents {
-        Some(0) => Err(Exhausted { owner: agent.clone(), limit: Limit::Agents(0) }.into()),
+        Some(0) => Err(Exhausted { owner: agent.clone(), limit: Limit::Agents(0), taken: None }.into()),
         _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::reserve::{MIN_OUTPUT_TOKENS, REPORT_TOKENS};
+    use super::super::reserve::{
+        MIN_OUTPUT_TOKENS, REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS, REPORT_TOKENS,
+    };
     use super::super::{Price, Usd};
     use super::*;
 
@@ -373,8 +496,17 @@ mod tests {
         }
     }
 
+    /// No agents are left.
     fn exhausted(owner: &str, limit: Limit) -> Exhausted {
-        Exhausted { owner: agent(owner), limit }
+        Exhausted { owner: agent(owner), limit, taken: None }
+    }
+
+    /// Who has run out, and of what.
+    fn refusal(answer: Reservation) -> (AgentId, Limit) {
+        match answer {
+            Reservation::Exhausted(Exhausted { owner, limit, .. }) => (owner, limit),
+            other => panic!("not exhausted: {other:?}"),
+        }
     }
 
     #[test]
@@ -426,7 +558,7 @@ mod tests {
         assert_eq!(granted(ledger.quote(&root(), &least, Purpose::Work)).output_tokens, MIN_OUTPUT_TOKENS);
         let more = Want { input_tokens: least.input_tokens + 1, ..least };
         let refused = ledger.reserve(&root(), &more, Purpose::Work).expect("an answer");
-        assert_eq!(refused, Reservation::Exhausted(exhausted("k3f9ab2c", Limit::Tokens(cap))));
+        assert_eq!(refusal(refused), (root(), Limit::Tokens(cap)));
         let report = granted(ledger.reserve(&root(), &more, Purpose::Report));
         assert_eq!(report.output_tokens, 255 + REPORT_TOKENS, "the report may use the rest");
     }
@@ -449,9 +581,13 @@ mod tests {
         let grandchild = agent("k3f9ab2c.1.1");
         ledger.open_child(&grandchild, &tokens(500_000)).expect("grandchild");
         let refused = ledger.reserve(&grandchild, &want(2000, 1000), Purpose::Work).expect("an answer");
-        let expected = exhausted("k3f9ab2c.1", Limit::Tokens(3000));
-        assert_eq!(expected.to_string(), "the budget of task 1 is exhausted: its limit is 3000 tokens");
-        assert_eq!(refused, Reservation::Exhausted(expected));
+        let Reservation::Exhausted(expected) = &refused else { panic!("{refused:?}") };
+        assert_eq!(
+            expected.to_string(),
+            "the budget of task 1 is exhausted: its limit is 3000 tokens, of which 0 are used, 8192 are kept for \
+             reports; the next needs at least 2256"
+        );
+        assert_eq!(refusal(refused), (child, Limit::Tokens(3000)));
         assert!(matches!(
             ledger.reserve(&root(), &want(2000, 1000), Purpose::Work),
             Ok(Reservation::Granted(_))
@@ -464,20 +600,117 @@ mod tests {
         let child = agent("k3f9ab2c.1");
         ledger.open_child(&child, &Budget::NONE).expect("child");
         assert_eq!(
-            granted(ledger.quote(&root(), &want(0, 9999), Purpose::Work)).output_tokens,
+            granted(ledger.quote(&root(), &want(0, 99_999), Purpose::Work)).output_tokens,
             2 * REPORT_TOKENS
         );
         ledger.close(&child).expect("closed");
         assert_eq!(
-            granted(ledger.quote(&root(), &want(0, 9999), Purpose::Work)).output_tokens,
+            granted(ledger.quote(&root(), &want(0, 99_999), Purpose::Work)).output_tokens,
             3 * REPORT_TOKENS
         );
+    }
+
+    /// The report of an agent: as much as is kept for it.
+    fn report() -> Want {
+        want(REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS)
+    }
+
+    #[test]
+    fn a_report_leaves_the_part_of_the_others_alone() {
+        let mut ledger = Ledger::open_root(&root(), &tokens(3 * REPORT_TOKENS)).expect("ledger");
+        let children = [agent("k3f9ab2c.1"), agent("k3f9ab2c.2")];
+        for child in &children {
+            ledger.open_child(child, &Budget::NONE).expect("child");
+        }
+        let much = want(REPORT_INPUT_TOKENS, 64_000);
+        let refused = ledger.quote(&children[0], &want(100, 64_000), Purpose::Work).expect("an answer");
+        assert_eq!(
+            refusal(refused),
+            (root(), Limit::Tokens(3 * REPORT_TOKENS)),
+            "there is only room for reports"
+        );
+        for (at, who) in children.iter().chain([&root()]).enumerate() {
+            let amount = granted(ledger.reserve(who, &much, Purpose::Report));
+            assert_eq!(amount.output_tokens, REPORT_OUTPUT_TOKENS, "{at}");
+            ledger.forfeit(who, amount).expect("settled");
+        }
+        let spent = ledger.subtree(&root()).map(|all| all.usage.tokens());
+        assert_eq!(spent, Some(3 * REPORT_TOKENS));
+    }
+
+    #[test]
+    fn a_report_is_still_to_come_after_a_call_that_took_nothing() {
+        let mut ledger = Ledger::open_root(&root(), &tokens(2 * REPORT_TOKENS)).expect("ledger");
+        let child = agent("k3f9ab2c.1");
+        ledger.open_child(&child, &Budget::NONE).expect("child");
+        for _ in 0..3 {
+            let amount = granted(ledger.reserve(&child, &report(), Purpose::Report));
+            ledger.settle(&child, amount, Usage::ZERO).expect("settled");
+        }
+        let refused = ledger.quote(&root(), &want(0, 300), Purpose::Work).expect("an answer");
+        assert!(matches!(refused, Reservation::Exhausted(_)), "the child's is kept again");
+        let amount = granted(ledger.reserve(&child, &report(), Purpose::Report));
+        ledger.settle(&child, amount, usage(100, 100)).expect("settled");
+        granted(ledger.quote(&root(), &want(0, 300), Purpose::Work));
+        let over =
+            ledger.quote(&child, &want(REPORT_INPUT_TOKENS, 64_000), Purpose::Report).expect("an answer");
+        assert!(matches!(over, Reservation::Exhausted(_)), "it has had its report: {over:?}");
+        assert!(!ledger.has_room_for_report(&child), "and there is no room for another");
+    }
+
+    #[test]
+    fn what_a_provider_counts_beyond_an_estimate_is_not_taken_from_reports() {
+        let cap = 2 * REPORT_TOKENS + 2_000;
+        let mut ledger = Ledger::open_root(&root(), &tokens(cap)).expect("ledger");
+        let child = agent("k3f9ab2c.1");
+        ledger.open_child(&child, &Budget::NONE).expect("child");
+        let amount = granted(ledger.reserve(&root(), &want(500, 500), Purpose::Work));
+        ledger.settle(&root(), amount, usage(500_000, 400)).expect("settled");
+        for who in [&child, &root()] {
+            let work = ledger.quote(who, &want(10, 300), Purpose::Work).expect("an answer");
+            assert!(matches!(work, Reservation::Exhausted(_)), "{work:?}");
+            let amount = granted(ledger.reserve(who, &report(), Purpose::Report));
+            ledger.settle(who, amount, usage(REPORT_INPUT_TOKENS, 900)).expect("settled");
+        }
+    }
+
+    /// Children that leave no room for the report of every open agent are not created.
+    #[test]
+    fn a_child_needs_room_for_its_report_and_those_of_all_others() {
+        let usd = |micros| Budget { usd: Some(Usd::from_micros(micros)), ..Budget::NONE };
+        let dear = Price::plain(1_000_000, 5_000_000);
+        let report_usd = PRICE.worst(REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS);
+        for (name, root_budget, child_budget, price, spent, reserved, fits) in [
+            ("no cap", Budget::NONE, Budget::NONE, None, 1_000_000, 1_000_000, true),
+            ("room for both", tokens(2 * REPORT_TOKENS), Budget::NONE, None, 0, 0, true),
+            ("a token too little", tokens(2 * REPORT_TOKENS - 1), Budget::NONE, None, 0, 0, false),
+            ("what is spent counts", tokens(2 * REPORT_TOKENS + 99), Budget::NONE, None, 100, 0, false),
+            ("what is reserved counts", tokens(2 * REPORT_TOKENS + 99), Budget::NONE, None, 0, 100, false),
+            ("all of it fits", tokens(2 * REPORT_TOKENS + 200), Budget::NONE, None, 100, 100, true),
+            ("its own cap is too small", Budget::NONE, tokens(REPORT_TOKENS - 1), None, 0, 0, false),
+            ("its own cap is enough", Budget::NONE, tokens(REPORT_TOKENS), None, 0, 0, true),
+            ("its own cap is zero", Budget::NONE, tokens(0), None, 0, 0, false),
+            ("money for both", usd(2 * report_usd), Budget::NONE, Some(PRICE), 0, 0, true),
+            ("money for one", usd(2 * report_usd - 1), Budget::NONE, Some(PRICE), 0, 0, false),
+            ("its model is dearer", usd(2 * report_usd), Budget::NONE, Some(dear), 0, 0, false),
+            ("its own money is too little", Budget::NONE, usd(report_usd - 1), Some(PRICE), 0, 0, false),
+        ] {
+            let mut ledger = Ledger::open_root(&root(), &root_budget).expect("ledger");
+            ledger.set_price(&root(), Some(PRICE));
+            ledger.record(&root(), usage(spent, 0).into()).expect("open");
+            let held = Amount { input_tokens: reserved, output_tokens: 0, micro_usd: Some(0) };
+            ledger.hold(&root(), held, Purpose::Work).expect("open");
+            let child = agent("k3f9ab2c.1");
+            let answer = ledger.check_room(&root(), &child, &child_budget, price);
+            assert_eq!(answer.is_ok(), fits, "{name}: {answer:?}");
+        }
     }
 
     #[test]
     fn money_is_a_cap_like_tokens() {
         let budget = Budget { usd: Some(Usd::from_micros(10_000 + REPORT_TOKENS)), ..Budget::NONE };
         let mut ledger = Ledger::open_root(&root(), &budget).expect("ledger");
+        ledger.set_price(&root(), Some(PRICE));
         let first = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
         assert_eq!(first.micro_usd, Some(6000));
         let waiting = ledger.reserve(&root(), &want(2000, 4000), Purpose::Work);
@@ -495,7 +728,7 @@ mod tests {
             Ledger::open_root(&root(), &Budget { usd: Some(usd), ..Budget::NONE }).expect("ledger");
         let unpriced = Want { price: None, ..want(10, 10) };
         let refused = ledger.reserve(&root(), &unpriced, Purpose::Report).expect("an answer");
-        assert_eq!(refused, Reservation::Exhausted(exhausted("k3f9ab2c", Limit::UnknownPrice(usd))));
+        assert_eq!(refusal(refused), (root(), Limit::UnknownPrice(usd)));
         ledger.open_child(&root().child(1), &Budget::NONE).expect("a child");
         assert!(ledger.limits_money(&root()) && ledger.limits_money(&root().child(1)));
         assert!(!Ledger::open_root(&root(), &Budget::NONE).expect("ledger").limits_money(&root()));
@@ -597,7 +830,7 @@ mod tests {
     fn a_journalled_reservation_is_a_fact() {
         let mut ledger = Ledger::open_root(&root(), &tokens(100)).expect("ledger");
         let amount = Amount { input_tokens: 500, output_tokens: 500, micro_usd: None };
-        ledger.hold(&root(), amount).expect("held");
+        ledger.hold(&root(), amount, Purpose::Work).expect("held");
         assert_eq!(ledger.reserved_tokens(&root()), Some(1000));
         ledger.forfeit(&root(), amount).expect("settled");
         assert_eq!(ledger.subtree(&root()).map(|all| all.usage.tokens()), Some(1000));

@@ -17,14 +17,17 @@ mod usage;
 mod tests;
 
 pub use amount::{Amount, InvalidUsd, Price, USD_MAX, Usd, price_entry};
-pub use deadline::Deadline;
+pub use deadline::{Deadline, REPORT_TIME_LEAST_MS, REPORT_TIME_MOST_MS, REPORT_TIME_PERCENT};
 pub use ledger::{AtDepth, Ledger, LedgerError};
 pub use limits::{
     DEFAULT_BASE_TURNS, DEFAULT_MAX_DEPTH, DEFAULT_MAX_ORCHESTRATION_DEPTH, MIN_CHILD_TURNS,
     effective_max_depth, turn_limit,
 };
 pub use reserve::{
-    Exhausted, LOW_PERCENT, Limit, Low, MIN_OUTPUT_TOKENS, Purpose, REPORT_TOKENS, Reservation, Want,
+    Exhausted, LOW_PERCENT, Limit, Low, MIN_OUTPUT_TOKENS, Purpose, REPORT_INPUT_TOKENS,
+    REPORT_OUTPUT_TOKENS, REPORT_TOKENS, Reservation, Taken, Want,
 };
 pub use terms::{Budget, InvalidBudget};
 pub use usage::{Figures, Usage};
+
+pub(crate) use reserve::whose;

@@ -6,8 +6,12 @@
 //! 3. If not even then, its maximum output is lowered, down to [`MIN_OUTPUT_TOKENS`]; lowered, 1 and 2 hold.
 //! 4. Below that the cap is exhausted.
 //!
-//! Work leaves the last part of a cap, [`REPORT_TOKENS`] for each open agent, to the reports, so that running
-//! dry does not lose what was found.
+//! Work leaves the last part of a cap to the reports: [`REPORT_INPUT_TOKENS`] and [`REPORT_OUTPUT_TOKENS`] for each
+//! agent below the cap that still has its report to write. So an agent that runs out can always write it, and running
+//! out does not lose what was found. A report leaves the part of the other agents alone.
+//!
+//! A provider may count more tokens than were estimated. That is known only afterwards and taken from the work that
+//! follows, never from a report.
 
 use std::fmt;
 
@@ -19,9 +23,16 @@ use crate::id::AgentId;
 /// The least output a call is worth sending with: less cannot hold a tool call with its arguments.
 pub const MIN_OUTPUT_TOKENS: u64 = 256;
 
-/// What an open agent's report is thought to take: a page of text. It is counted when a call reserves, from
-/// the agents open at that moment, and never set aside when one is spawned.
-pub const REPORT_TOKENS: u64 = 1024;
+/// Most input of a report turn that has to be short: its conversation is trimmed to that. It has room for the terms of
+/// the contract, the assignment, and the last few messages; any more would be kept back from the work of every agent.
+pub const REPORT_INPUT_TOKENS: u64 = 3072;
+
+/// The output that a report turn has at least: a page of text.
+pub const REPORT_OUTPUT_TOKENS: u64 = 1024;
+
+/// What is kept for the report of one agent. It is counted when a call reserves, from the agents that have a report to
+/// write at that moment, and never set aside when one is spawned.
+pub const REPORT_TOKENS: u64 = REPORT_INPUT_TOKENS + REPORT_OUTPUT_TOKENS;
 
 /// Part of a budget from which on its agents are told that it is running out.
 pub const LOW_PERCENT: u64 = 80;
@@ -31,7 +42,7 @@ pub const LOW_PERCENT: u64 = 80;
 pub enum Purpose {
     /// Anything but the report: may not use the last part of a cap.
     Work,
-    /// The report turn: may use all that is left.
+    /// The report turn: may use all but what is kept for the reports of others.
     Report,
 }
 
@@ -62,12 +73,48 @@ pub enum Reservation {
 
 /// A cap that nothing more fits under.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the budget of {} is exhausted: {limit}", whose(.owner))]
+#[error("the budget of {} is exhausted: {limit}{}", whose(.owner), figures(.limit, .taken.as_ref()))]
 pub struct Exhausted {
     /// The agent whose budget it is.
     pub owner: AgentId,
     /// The limit.
     pub limit: Limit,
+    /// How much of it is taken, and how much was asked for; none for agents, of which all are taken.
+    pub taken: Option<Taken>,
+}
+
+/// How much of a limit is taken, and what does not fit beside it: tokens or millionths of a dollar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// Spent.
+    pub used: u64,
+    /// Kept for the reports of the agents that have theirs to write.
+    pub kept: u64,
+    /// Reserved by calls under way that have to be counted.
+    pub reserved: u64,
+    /// The least that was asked for.
+    pub asked: u64,
+}
+
+/// The figures of an exhausted budget, as what follows its limit.
+fn figures(limit: &Limit, taken: Option<&Taken>) -> String {
+    let (Some(Taken { used, kept, reserved, asked }), false) =
+        (taken, matches!(limit, Limit::UnknownPrice(_)))
+    else {
+        return String::new();
+    };
+    let amount = |number: &u64| match limit {
+        Limit::Usd(_) | Limit::UnknownPrice(_) => Usd::from_micros(*number).to_string(),
+        Limit::Tokens(_) | Limit::Agents(_) => number.to_string(),
+    };
+    let mut parts = vec![format!("{} are used", amount(used))];
+    if *reserved > 0 {
+        parts.push(format!("{} are reserved by calls under way", amount(reserved)));
+    }
+    if *kept > 0 {
+        parts.push(format!("{} are kept for reports", amount(kept)));
+    }
+    format!(", of which {}; the next needs at least {}", parts.join(", "), amount(asked))
 }
 
 /// A budget that is running out. Reads as what follows `most of`.
@@ -86,7 +133,7 @@ impl fmt::Display for Low {
 }
 
 /// Whose budget it is, in words that are the same in every run: models read them.
-fn whose(owner: &AgentId) -> String {
+pub(crate) fn whose(owner: &AgentId) -> String {
     if owner.is_root() { "the run".to_owned() } else { format!("task {}", owner.relative()) }
 }
 
@@ -131,6 +178,14 @@ impl Sums {
         }
     }
 
+    /// Without what `other` has, as far as there is that much.
+    pub(super) fn less(self, other: Sums) -> Sums {
+        Sums {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            micro_usd: self.micro_usd.saturating_sub(other.micro_usd),
+        }
+    }
+
     pub(super) fn minus(self, other: Sums) -> Option<Sums> {
         Some(Sums {
             tokens: self.tokens.checked_sub(other.tokens)?,
@@ -153,7 +208,14 @@ pub(super) struct Capped<'a> {
     pub(super) usd: Option<Usd>,
     pub(super) spent: Sums,
     pub(super) reserved: Sums,
-    pub(super) open_agents: u64,
+    /// What is kept for reports other than the one that is asked for.
+    pub(super) kept: Sums,
+}
+
+/// What a report may take at most of a model with this price.
+pub(super) fn report_sums(price: Option<Price>) -> Sums {
+    let micro_usd = price.map_or(0, |price| price.worst(REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS));
+    Sums { tokens: REPORT_TOKENS, micro_usd }
 }
 
 /// Answers a want.
@@ -163,24 +225,37 @@ pub(super) fn quote<'a>(
     purpose: Purpose,
 ) -> Reservation {
     let most = want.max_output_tokens.max(1);
-    let least = MIN_OUTPUT_TOKENS.min(most);
-    let mut room = Room { now: Tightest::at_most(most), idle: Tightest::at_most(most) };
+    let least = least_output(purpose).min(most);
+    let mut room = Room { now: Tightest::at_most(most), idle: Tightest::at_most(most), least };
     for capped in capped {
-        room.narrow_tokens(&capped, want, purpose);
-        room.narrow_usd(&capped, want, purpose);
+        room.narrow_tokens(&capped, want);
+        room.narrow_usd(&capped, want);
     }
-    match room {
-        Room { idle: Tightest { output, by: Some((owner, limit)) }, .. } if output < least => {
-            Reservation::Exhausted(Exhausted { owner: owner.clone(), limit })
-        }
-        Room { now: Tightest { output, by: Some((owner, _)) }, idle } if output < idle.output => {
-            Reservation::Wait { owner: owner.clone() }
-        }
-        Room { idle, .. } => Reservation::Granted(Amount {
+    let grant = |output_tokens| {
+        Reservation::Granted(Amount {
             input_tokens: want.input_tokens,
-            output_tokens: idle.output,
-            micro_usd: want.price.map(|price| price.worst(want.input_tokens, idle.output)),
-        }),
+            output_tokens,
+            micro_usd: want.price.map(|price| price.worst(want.input_tokens, output_tokens)),
+        })
+    };
+    match room {
+        Room { idle: Tightest { output, by: Some(exhausted) }, .. } if output < least => {
+            Reservation::Exhausted(exhausted.into())
+        }
+        // A report does not wait for more than it needs.
+        Room { now, .. } if purpose == Purpose::Report && now.output >= least => grant(now.output),
+        Room { now: Tightest { output, by: Some(tightest) }, idle, .. } if output < idle.output => {
+            Reservation::Wait { owner: tightest.owner.clone() }
+        }
+        Room { idle, .. } => grant(idle.output),
+    }
+}
+
+/// The least output that a call is worth sending with.
+fn least_output(purpose: Purpose) -> u64 {
+    match purpose {
+        Purpose::Work => MIN_OUTPUT_TOKENS,
+        Purpose::Report => REPORT_OUTPUT_TOKENS,
     }
 }
 
@@ -188,12 +263,28 @@ pub(super) fn quote<'a>(
 struct Room<'a> {
     now: Tightest<'a>,
     idle: Tightest<'a>,
+    /// The least that has to fit.
+    least: u64,
 }
 
 /// The most output that fits under all caps seen so far, and whose cap says so.
 struct Tightest<'a> {
     output: u64,
-    by: Option<(&'a AgentId, Limit)>,
+    by: Option<By<'a>>,
+}
+
+/// The cap that is the tightest.
+#[derive(Clone, Copy)]
+struct By<'a> {
+    owner: &'a AgentId,
+    limit: Limit,
+    taken: Taken,
+}
+
+impl From<By<'_>> for Exhausted {
+    fn from(by: By<'_>) -> Self {
+        Exhausted { owner: by.owner.clone(), limit: by.limit, taken: Some(by.taken) }
+    }
 }
 
 impl<'a> Tightest<'a> {
@@ -202,47 +293,44 @@ impl<'a> Tightest<'a> {
     }
 
     /// No output at all also stands for an input that does not fit: both are below every least.
-    fn narrow(&mut self, output: Option<u64>, owner: &'a AgentId, limit: Limit) {
+    fn narrow(&mut self, output: Option<u64>, by: By<'a>) {
         let output = output.unwrap_or(0);
         if output < self.output {
-            *self = Self { output, by: Some((owner, limit)) };
+            *self = Self { output, by: Some(by) };
         }
     }
 }
 
 impl<'a> Room<'a> {
-    fn narrow_tokens(&mut self, capped: &Capped<'a>, want: &Want, purpose: Purpose) {
+    fn narrow_tokens(&mut self, capped: &Capped<'a>, want: &Want) {
         let Some(cap) = capped.tokens else { return };
-        let kept = kept_for_reports(REPORT_TOKENS, capped, purpose);
-        let idle = cap.saturating_sub(kept).saturating_sub(capped.spent.tokens);
+        let (used, kept) = (capped.spent.tokens, capped.kept.tokens);
+        let idle = cap.saturating_sub(kept).saturating_sub(used);
         let now = idle.saturating_sub(capped.reserved.tokens);
+        let asked = want.input_tokens.saturating_add(self.least);
+        let taken = Taken { used, kept, reserved: 0, asked };
+        let by = By { owner: capped.owner, limit: Limit::Tokens(cap), taken };
         for (tightest, left) in [(&mut self.idle, idle), (&mut self.now, now)] {
-            tightest.narrow(left.checked_sub(want.input_tokens), capped.owner, Limit::Tokens(cap));
+            tightest.narrow(left.checked_sub(want.input_tokens), by);
         }
     }
 
-    fn narrow_usd(&mut self, capped: &Capped<'a>, want: &Want, purpose: Purpose) {
+    fn narrow_usd(&mut self, capped: &Capped<'a>, want: &Want) {
         let Some(cap) = capped.usd else { return };
+        let (used, kept) = (capped.spent.micro_usd, capped.kept.micro_usd);
+        let asked = want.price.map_or(0, |price| price.worst(want.input_tokens, self.least));
+        let taken = Taken { used, kept, reserved: 0, asked };
+        let by = By { owner: capped.owner, limit: Limit::Usd(cap), taken };
         let Some(price) = want.price else {
-            self.idle.narrow(None, capped.owner, Limit::UnknownPrice(cap));
+            self.idle.narrow(None, By { limit: Limit::UnknownPrice(cap), ..by });
             return;
         };
-        // The others' models may have other prices; this call's is the only one known here.
-        let kept = kept_for_reports(price.worst(0, REPORT_TOKENS), capped, purpose);
-        let idle = cap.micros().saturating_sub(kept).saturating_sub(capped.spent.micro_usd);
+        let idle = cap.micros().saturating_sub(kept).saturating_sub(used);
         let now = idle.saturating_sub(capped.reserved.micro_usd);
         for (tightest, left) in [(&mut self.idle, idle), (&mut self.now, now)] {
             // A free model costs nothing, but zero means zero for it too.
             let output = if cap.micros() == 0 { None } else { price.output_within(want.input_tokens, left) };
-            tightest.narrow(output, capped.owner, Limit::Usd(cap));
+            tightest.narrow(output, by);
         }
-    }
-}
-
-/// The last part of a cap, which only reports may use.
-fn kept_for_reports(report: u64, capped: &Capped<'_>, purpose: Purpose) -> u64 {
-    match purpose {
-        Purpose::Work => report.saturating_mul(capped.open_agents),
-        Purpose::Report => 0,
     }
 }

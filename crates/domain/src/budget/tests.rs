@@ -22,8 +22,8 @@ enum Step {
 }
 
 fn budgets() -> impl Strategy<Value = Budget> {
-    let tokens = prop::option::of(prop_oneof![Just(0), 1..60_000_u64]);
-    let usd = prop::option::weighted(0.3, (0..600_000_u64).prop_map(Usd::from_micros));
+    let tokens = prop::option::of(prop_oneof![Just(0), 1..200_000_u64]);
+    let usd = prop::option::weighted(0.3, (0..2_000_000_u64).prop_map(Usd::from_micros));
     let agents = prop::option::of(0..12_u64);
     (tokens, usd, agents).prop_map(|(tokens, usd, agents)| Budget { tokens, usd, agents, wall_ms: None })
 }
@@ -66,7 +66,7 @@ fn steps() -> impl Strategy<Value = Step> {
 struct Model {
     ledger: Ledger,
     agents: Vec<Known>,
-    in_flight: Vec<(AgentId, Amount)>,
+    in_flight: Vec<(AgentId, Amount, Purpose)>,
 }
 
 struct Known {
@@ -77,25 +77,30 @@ struct Known {
     own: Figures,
     /// As caps count money: what came back unknown counts as it was reserved.
     micro_usd: u64,
+    /// Whether its report is still to be written, and no call for it is under way.
+    owes: bool,
 }
 
 impl Known {
     fn new(id: AgentId, budget: Budget) -> Self {
-        Self { id, budget, open: true, children: 0, own: Figures::default(), micro_usd: 0 }
+        Self { id, budget, open: true, children: 0, own: Figures::default(), micro_usd: 0, owes: true }
     }
 }
 
 impl Model {
     fn new(budget: Budget) -> Option<Self> {
         let root: AgentId = "k3f9ab2c".parse().expect("agent id");
-        let ledger = match Ledger::open_root(&root, &budget) {
+        let mut ledger = match Ledger::open_root(&root, &budget) {
             Ok(ledger) => ledger,
             Err(refused) => {
                 assert_eq!(budget.agents, Some(0), "{refused}");
                 return None;
             }
         };
-        Some(Self { ledger, agents: vec![Known::new(root, budget)], in_flight: Vec::new() })
+        ledger.set_price(&root, Some(PRICE));
+        // A run without room for a report is not started.
+        let has_room = ledger.has_room_for_report(&root);
+        has_room.then(|| Self { ledger, agents: vec![Known::new(root, budget)], in_flight: Vec::new() })
     }
 
     fn take(&mut self, step: &Step) {
@@ -125,23 +130,71 @@ impl Model {
         let fits = budget.agents != Some(0) && !self.above(&id).any(full);
         let expected = self.agents[parent].open && fits;
         assert_eq!(self.ledger.check_spawn(&id, &budget).is_ok(), expected, "the cap on agents is exact");
+        let room = self.agents[parent].open && self.has_room(&id, &budget);
+        let answer = self.ledger.check_room(&self.agents[parent].id, &id, &budget, Some(PRICE));
+        assert_eq!(answer.is_ok(), room, "the room for reports is exact: {answer:?}");
+        if !room {
+            return;
+        }
         let opened = self.ledger.open_child(&id, &budget);
         assert_eq!(opened.is_ok(), expected);
         if expected {
             self.agents[parent].children += 1;
+            self.ledger.set_price(&id, Some(PRICE));
             self.agents.push(Known::new(id, budget));
+        }
+    }
+
+    /// Whether one more report fits under every cap.
+    fn has_room(&self, child: &AgentId, budget: &Budget) -> bool {
+        let new = Known::new(child.clone(), *budget);
+        std::iter::once(&new).chain(self.above(child)).all(|known| {
+            let (tokens, micro_usd) = self.taken(&known.id);
+            let reports = 1 + self.beneath(&known.id).filter(|below| below.open && below.owes).count() as u64;
+            let report_usd = PRICE.worst(REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS);
+            known.budget.tokens.is_none_or(|cap| tokens + reports * REPORT_TOKENS <= cap)
+                && known.budget.usd.is_none_or(|cap| micro_usd + reports * report_usd <= cap.micros())
+        })
+    }
+
+    /// What the subtree has spent and reserved.
+    fn taken(&self, id: &AgentId) -> (u64, u64) {
+        let spent: u64 = self.beneath(id).map(|below| below.own.usage.tokens()).sum();
+        let spent_usd: u64 = self.beneath(id).map(|below| below.micro_usd).sum();
+        let calls = || self.in_flight.iter().filter(|(owner, ..)| id.contains(owner));
+        let reserved: u64 = calls().map(|(_, amount, _)| amount.tokens()).sum();
+        let reserved_usd: u64 = calls().filter_map(|(_, amount, _)| amount.micro_usd).sum();
+        (spent + reserved, spent_usd + reserved_usd)
+    }
+
+    /// However the others spend, every open agent that still has its report to write can write it now.
+    fn check_reports(&self) {
+        let want = Want {
+            input_tokens: REPORT_INPUT_TOKENS,
+            max_output_tokens: 4 * REPORT_OUTPUT_TOKENS,
+            price: Some(PRICE),
+        };
+        for known in self.agents.iter().filter(|known| known.open && known.owes) {
+            let answer = self.ledger.quote(&known.id, &want, Purpose::Report);
+            let granted = matches!(&answer, Ok(Reservation::Granted(amount)) if amount.output_tokens >= REPORT_OUTPUT_TOKENS);
+            assert!(granted, "{} cannot write its report: {answer:?}", known.id);
         }
     }
 
     fn reserve(&mut self, agent: usize, want: &Want, purpose: Purpose) {
         let id = self.agents[agent].id.clone();
+        // An agent makes one call at a time.
+        if self.in_flight.iter().any(|(owner, ..)| *owner == id) {
+            return;
+        }
         let idle = self.with_nothing_in_flight();
         match self.ledger.reserve(&id, want, purpose) {
             Ok(Reservation::Granted(amount)) => {
                 let most = want.max_output_tokens.max(1);
                 assert!((MIN_OUTPUT_TOKENS.min(most)..=most).contains(&amount.output_tokens), "{amount:?}");
                 assert!(!self.above(&id).any(|known| known.budget.tokens == Some(0)), "zero means zero");
-                self.in_flight.push((id, amount));
+                self.agents[agent].owes &= purpose == Purpose::Work;
+                self.in_flight.push((id, amount, purpose));
             }
             Ok(Reservation::Wait { owner }) => {
                 assert!(
@@ -162,7 +215,7 @@ impl Model {
 
     /// Settles at a part of what was reserved, or forfeits all of it.
     fn settle(&mut self, call: usize, percent: Option<u64>) {
-        let (id, reserved) = self.in_flight.swap_remove(call);
+        let (id, reserved, purpose) = self.in_flight.swap_remove(call);
         let usage = match percent {
             None => {
                 self.ledger.forfeit(&id, reserved).expect("reserved");
@@ -182,12 +235,15 @@ impl Model {
         };
         let known = self.agents.iter_mut().find(|known| known.id == id).expect("known");
         known.own += usage.into();
-        known.micro_usd += usage.micro_usd.or(reserved.micro_usd).unwrap_or(0);
+        let micro_usd = usage.micro_usd.or(reserved.micro_usd).unwrap_or(0);
+        known.micro_usd += micro_usd;
+        // A call that took nothing wrote nothing.
+        known.owes |= purpose == Purpose::Report && (usage.tokens(), micro_usd) == (0, 0);
     }
 
     fn close(&mut self, agent: usize) {
         let id = self.agents[agent].id.clone();
-        let busy = self.in_flight.iter().any(|(owner, _)| id.contains(owner));
+        let busy = self.in_flight.iter().any(|(owner, ..)| id.contains(owner));
         let open_below = self.beneath(&id).filter(|known| known.open).count() > 1;
         let expected = self.agents[agent].open && !busy && !open_below;
         assert_eq!(self.ledger.close(&id).is_ok(), expected);
@@ -216,6 +272,7 @@ impl Model {
     }
 
     fn check(&self) {
+        self.check_reports();
         for known in &self.agents {
             let own = self.ledger.own(&known.id);
             assert_eq!(own, Some(&known.own), "{}", known.id);
@@ -227,14 +284,14 @@ impl Model {
     }
 
     fn check_caps(&self, known: &Known, spent_tokens: u64) {
-        let calls = || self.in_flight.iter().filter(|(owner, _)| known.id.contains(owner));
-        let reserved: u64 = calls().map(|(_, amount)| amount.tokens()).sum();
+        let calls = || self.in_flight.iter().filter(|(owner, ..)| known.id.contains(owner));
+        let reserved: u64 = calls().map(|(_, amount, _)| amount.tokens()).sum();
         assert_eq!(self.ledger.reserved_tokens(&known.id), Some(reserved));
         if let Some(cap) = known.budget.tokens {
             assert!(spent_tokens + reserved <= cap, "{} overspends its tokens", known.id);
         }
         if let Some(cap) = known.budget.usd {
-            let reserved: u64 = calls().filter_map(|(_, amount)| amount.micro_usd).sum();
+            let reserved: u64 = calls().filter_map(|(_, amount, _)| amount.micro_usd).sum();
             let spent: u64 = self.beneath(&known.id).map(|below| below.micro_usd).sum();
             assert!(spent + reserved <= cap.micros(), "{} overspends its money", known.id);
         }
@@ -246,8 +303,11 @@ impl Model {
     /// The same ledger as if every call in flight had come back having taken nothing.
     fn with_nothing_in_flight(&self) -> Ledger {
         let mut ledger = self.ledger.clone();
-        for (id, amount) in &self.in_flight {
+        for (id, amount, purpose) in &self.in_flight {
             ledger.settle(id, *amount, Usage::ZERO).expect("reserved");
+            if *purpose == Purpose::Report {
+                ledger.report_over(id);
+            }
         }
         ledger
     }

@@ -26,6 +26,8 @@ pub enum ReportCause {
     Turns,
     /// The budget allows nothing else.
     Budget,
+    /// The wall time allows nothing else.
+    Time,
     /// The final answer did not satisfy its schema; one more turn to mend it.
     Schema,
     /// The report did not answer every criterion; one more turn to mend it.
@@ -47,6 +49,12 @@ pub struct ModelCalled {
     /// For a report: why now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<ReportCause>,
+    /// For a report because of a budget or of the time: which one is used up, and how much of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether only the end of the conversation is sent, because there is no room for all of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trimmed: bool,
     /// The model's full name.
     pub model: String,
     /// Hash of the request, so that a replay can be compared.

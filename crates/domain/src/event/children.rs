@@ -86,6 +86,9 @@ pub struct SubagentAttempt {
     pub code: Code,
     /// Why it ended, for people and for the new attempt.
     pub reason: String,
+    /// Whether the new attempt works on the files that the one before changed; otherwise it begins with the same files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
 }
 
 /// See [`super::EventBody::SubagentWaitingForMerge`].

@@ -11,11 +11,11 @@ use super::{
     Cancel, ClosedAgent, FailKind, Failure, Files, Kind, Node, OpenAgent, OpenState, Outcome, ProviderWait,
     Run,
 };
-use crate::budget::{Deadline, Figures, Ledger};
+use crate::budget::{self, Deadline, Figures, Ledger};
 use crate::contract::Contract;
 use crate::event::{
     CatalogueText, Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied,
-    ProviderWaitStarted, RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, ToolFinished,
+    ProviderWaitStarted, Purpose, RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, ToolFinished,
     ToolInterrupted,
 };
 use crate::id::{AgentId, RunId};
@@ -66,8 +66,12 @@ impl Run {
         };
         let authority =
             Authority::root(&run, layers, kind.layer().clone(), started.contract.permissions.clone());
-        let ledger = Ledger::open_root(&event.agent, &started.contract.budget)
+        let mut ledger = Ledger::open_root(&event.agent, &started.contract.budget)
             .map_err(|error| illegal(event, error.to_string()))?;
+        if started.terms.skill.is_some() {
+            // It asks no model: its report is what its one child says.
+            ledger.report_over(&event.agent);
+        }
         let agent = open_agent(Arc::new(started.contract.clone()), authority, kind, event.at_ms);
         let base = started.base.as_ref().map(|base| base.commit);
         let files = Files { base, ..Files::default() };
@@ -139,6 +143,7 @@ impl Run {
                         reason: e.reason.clone(),
                         report: e.report.clone(),
                     });
+                    self.ledger.report_over(id);
                 }
                 _ => return Err(illegal(event, "it is past failing")),
             },
@@ -246,6 +251,7 @@ impl Run {
                     return Err(illegal(event, "there is no further attempt"));
                 }
                 *attempt = again.n;
+                self.ledger.report_again(&event.agent);
                 Ok(())
             }
             _ => Err(illegal(event, format!("attempt {} is not the next", again.n))),
@@ -372,7 +378,12 @@ impl Run {
             return Err(illegal(event, "it waits for its provider"));
         }
         agent.calling = Some(called.reserved);
-        self.ledger.hold(&event.agent, called.reserved).map_err(|problem| illegal(event, problem.to_string()))
+        let purpose = match called.purpose {
+            Purpose::Work => budget::Purpose::Work,
+            Purpose::Report => budget::Purpose::Report,
+        };
+        let held = self.ledger.hold(&event.agent, called.reserved, purpose);
+        held.map_err(|problem| illegal(event, problem.to_string()))
     }
 
     fn provider_wait_started(&mut self, event: &Event, e: &ProviderWaitStarted) -> Result<(), Illegal> {

@@ -24,6 +24,7 @@ impl Run {
             && !is_hopeless(failure.code)
             && attempt <= agent.contract.execution.max_retries
             && !self.is_cancelled(id)
+            && self.ledger.has_room_for_report(id)
     }
 
     /// Ends an attempt of a child. Nothing for the root, for one that is past failing, while children are open or
@@ -42,6 +43,7 @@ impl Run {
                 kind: failure.kind,
                 code: failure.code,
                 reason: failure.reason,
+                in_place: self.base.is_none() && agent.changed,
             };
             return Some(Attempt::Again((id.clone(), again.into())));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Amount, Deadline, Ledger};
+use crate::budget::{Amount, Deadline, Ledger, whose};
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::event::{AnsweredBy, BaseSnapshot, FailedChild, RunTerms};
@@ -437,11 +437,39 @@ impl Run {
         None
     }
 
-    /// When the agent's time is up as of now: its own deadline or that of one above it, whichever comes first.
+    /// When the agent's time is up as of now: its own deadline, or the moment at which the agent above it has to write
+    /// its report, whichever comes first. An agent has ended by the time its parent reports.
     pub fn deadline_ms(&self, id: &AgentId, now_ms: i64) -> Option<i64> {
-        let above = id.parent().and_then(|parent| self.deadline_ms(&parent, now_ms));
-        let above = above.and_then(|at| u64::try_from(at).ok());
+        let above = self.report_above_ms(id, now_ms);
         let now_ms = u64::try_from(now_ms).unwrap_or(0);
         self.open(id)?.deadline.at_ms(above, now_ms).and_then(|at| i64::try_from(at).ok())
+    }
+
+    /// When the agent has to stop working and write its report as of now.
+    pub fn report_at_ms(&self, id: &AgentId, now_ms: i64) -> Option<i64> {
+        let above = self.report_above_ms(id, now_ms);
+        let now_ms = u64::try_from(now_ms).unwrap_or(0);
+        self.open(id)?.deadline.report_at_ms(above, now_ms).and_then(|at| i64::try_from(at).ok())
+    }
+
+    fn report_above_ms(&self, id: &AgentId, now_ms: i64) -> Option<u64> {
+        let above = id.parent().and_then(|parent| self.report_at_ms(&parent, now_ms));
+        above.and_then(|at| u64::try_from(at).ok())
+    }
+
+    /// Whose wall time is used up when the agent's is, and how much that is, in words that are the same in every run.
+    pub fn time_used_up(&self, id: &AgentId, now_ms: i64) -> String {
+        let clock_ms = u64::try_from(now_ms).unwrap_or(0);
+        let mut owner = id.clone();
+        while let Some(parent) = owner.parent() {
+            let own = self.open(&owner).and_then(|agent| agent.deadline.at_ms(None, clock_ms));
+            let bound = self.deadline_ms(&owner, now_ms).and_then(|at| u64::try_from(at).ok());
+            if own.is_some() && own == bound {
+                break;
+            }
+            owner = parent;
+        }
+        let wall_ms = self.open(&owner).and_then(|agent| agent.deadline.wall_ms()).unwrap_or(0);
+        format!("the wall time of {} is used up: its limit is {wall_ms} ms", whose(&owner))
     }
 }

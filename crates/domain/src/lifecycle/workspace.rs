@@ -121,6 +121,7 @@ impl Run {
             _ => return Err(illegal(event, "it is not running")),
         }
         agent.files.change = ended.change;
+        self.ledger.report_over(&event.agent);
         Ok(())
     }
 

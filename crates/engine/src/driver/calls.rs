@@ -20,8 +20,9 @@ use super::asking::{Admission, consented};
 use super::commands::Heard;
 use super::effects::Effect;
 use super::place::Place;
-use super::session::{CallInFlight, CallStage, SeenDuringCall};
+use super::session::{CallInFlight, CallStage, SeenDuringCall, Winding};
 use super::skills::{TASK, skill_of};
+use super::winding::too_late;
 use crate::ports::{
     CallContext, EffectTool, EngineRequest, Handler, Prepared, ToolFailure, WORKSPACE_SHOWN_AT,
 };
@@ -61,6 +62,10 @@ impl Driver {
     }
 
     pub(super) fn dispatch_one(&mut self, id: &AgentId, call: &ToolCall) {
+        if self.winds_up(id) {
+            self.answer(id, &call.id, &call.name, Err(too_late()));
+            return self.pump_if_turn_over(id);
+        }
         if !self.waits_for_hooks(id, call) {
             self.dispatch_heard(id, call, Heard::default());
         }
@@ -298,6 +303,9 @@ impl Driver {
         if session.ending.is_some() {
             // It only looked; the agent ends before it acts.
             return self.forget_call(id, call_id);
+        }
+        if session.winding != Winding::No {
+            return self.tool_done(id, call_id, Err(too_late()), Duration::ZERO, false);
         }
         let Some(flight) = session.calls.get_mut(call_id) else { return };
         flight.stage = CallStage::Committing;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use posse_domain::budget::price_entry;
 use posse_domain::code::Code;
-use posse_domain::event::{EffectClass, Sender, TodoChanged, ToolIntended};
+use posse_domain::event::{EffectClass, EventBody, Sender, TodoChanged, ToolIntended};
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Cancel, OpenState, Refusal, SpawnFrom, SpawnRequest};
+use posse_domain::lifecycle::{Cancel, Decided, OpenState, Refusal, SpawnFrom, SpawnRequest};
 use posse_domain::message::ToolCall;
 use posse_domain::text::Text;
 
@@ -61,6 +61,7 @@ impl Driver {
         let mut decided = self.run.spawn(from, request, &class_of).and_then(|decided| {
             self.check_child_model(id, call, request)?;
             self.check_granted(id, call)?;
+            self.check_room(&decided)?;
             Ok(decided)
         });
         if decided.is_ok() {
@@ -171,6 +172,38 @@ impl Driver {
             )));
         }
         Ok(())
+    }
+
+    /// Whether a child leaves room for the report of every open agent. A replay takes that from its record.
+    pub(super) fn check_room(&self, (child, body): &Decided) -> Result<(), Refusal> {
+        let EventBody::SubagentCreated(created) = body else { return Ok(()) };
+        if let Some(replaying) = &self.replaying {
+            return replaying.refused(&created.parent_id, &created.call_id).map_or(Ok(()), Err);
+        }
+        self.check_time(&created.parent_id)?;
+        let price = self.rt.parts.models.resolve(&created.contract.execution.model).ok();
+        let price = price.and_then(|model| model.facts().price);
+        let room = self.run.ledger.check_room(&created.parent_id, child, &created.contract.budget, price);
+        room.map_err(|lacks| Refusal {
+            code: Code::BudgetExhausted,
+            reason: format!("there is no room for the report of another agent: {lacks}"),
+        })
+    }
+
+    /// Whether there is time for a child of this agent: as much as the agent has for its own report.
+    fn check_time(&self, parent: &AgentId) -> Result<(), Refusal> {
+        let now_ms = self.rt.parts.system.now_ms();
+        let times = self.run.report_at_ms(parent, now_ms).zip(self.run.deadline_ms(parent, now_ms));
+        match times {
+            Some((report_at_ms, at_ms)) if report_at_ms - now_ms < at_ms - report_at_ms => Err(Refusal {
+                code: Code::BudgetExhausted,
+                reason: format!(
+                    "there is no time for the work and the report of another agent: {} ms are left for work",
+                    (report_at_ms - now_ms).max(0)
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Opens the session of a child that was just created.

@@ -270,7 +270,10 @@ impl Driver {
         let agent = effect.request.agent.clone();
         // Cut short between the commit and now: the call was never sent, and is settled as such.
         let Some(session) = self.sessions.get_mut(&agent) else { return };
-        if session.ending.is_some() || self.poisoned.is_some() {
+        let machine = &session.machine;
+        let cut =
+            !machine.is_asking() || machine.call() != effect.call || machine.turn() != effect.request.turn;
+        if session.ending.is_some() || cut || self.poisoned.is_some() {
             return;
         }
         let alive = Arc::new(Notify::new());

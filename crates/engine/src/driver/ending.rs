@@ -14,7 +14,7 @@ use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Ref
 use super::Driver;
 use super::delegate::Ended;
 use super::effects::Effect;
-use super::session::{CallStage, Calls, Session};
+use super::session::{CallStage, Calls, Session, Winding};
 use crate::ports::{ToolFailure, Urgency};
 
 pub(super) fn failure_of(broken: Broken) -> Failure {
@@ -76,41 +76,6 @@ impl Driver {
             self.conclude(agent);
         }
         true
-    }
-
-    /// An agent's wall time is up.
-    pub(super) fn deadline_passed(&mut self, id: &AgentId) {
-        let Some(agent) = self.run.open(id) else { return };
-        // A deadline does not cut an integration.
-        if !matches!(agent.state, OpenState::Created { .. } | OpenState::Running { .. }) {
-            return;
-        }
-        // It stands still while somebody is asked; it is watched again once they answered.
-        if self.run.stands_still(id) {
-            return;
-        }
-        let now_ms = self.rt.parts.system.now_ms();
-        if self.run.deadline_ms(id, now_ms).is_some_and(|at_ms| at_ms > now_ms) {
-            return self.watch_deadline(id);
-        }
-        let wall_ms = agent.contract.budget.wall_ms.unwrap_or(0);
-        let failure = Failure {
-            kind: FailKind::Budget,
-            code: Code::BudgetExhausted,
-            reason: format!("its wall time of {wall_ms} ms is used up"),
-            report: None,
-        };
-        self.end_attempt(id, failure);
-    }
-
-    pub(super) fn watch_deadline(&mut self, id: &AgentId) {
-        let own = self.run.open(id).is_some_and(|agent| agent.contract.budget.wall_ms.is_some());
-        let now_ms = self.rt.parts.system.now_ms();
-        if let (true, Some(at_ms)) = (own, self.run.deadline_ms(id, now_ms)) {
-            let left_ms = u64::try_from(at_ms - now_ms).unwrap_or(0);
-            let at = tokio::time::Instant::now() + std::time::Duration::from_millis(left_ms);
-            self.deadlines.insert((at, id.clone()));
-        }
     }
 
     /// Drops what only looks or asks, and forgets what waits. A command is told to end, gracefully or, for a kill,
@@ -180,7 +145,12 @@ impl Driver {
             self.scheduler.release(&kind);
         }
         if asking {
-            self.forfeit_model_call(id, Code::Cancelled, "the call was dropped because the attempt ended");
+            self.forfeit_model_call(
+                id,
+                Code::Cancelled,
+                "the call was dropped because the attempt ended",
+                false,
+            );
             self.budget_freed();
         }
     }
@@ -221,6 +191,7 @@ impl Driver {
                 self.emit(id.clone(), body);
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.ending = None;
+                    session.winding = Winding::No;
                     session.cursor = 0;
                     session.calls = Calls::default();
                     // A fresh workspace from the same snapshot.

@@ -31,6 +31,7 @@ mod sharing;
 mod skills;
 mod status;
 mod waiting;
+mod winding;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -222,6 +223,13 @@ impl Driver {
             missing: None,
             poisoned: None,
         }
+    }
+
+    /// What the limits of a new run have no room for, found before anything of it is written.
+    pub(crate) fn problem_with_limits(mut self) -> Option<(&'static str, String)> {
+        let root = self.run.id.root();
+        self.open_session(&root, Conversation::default()).ok()?;
+        self.first_call_problem()
     }
 
     /// A new run: its first commit holds `run.started` and the root's first model call.

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use posse_agent::definition::report_prompt;
 use posse_agent::machine::{Step, accept};
 use posse_agent::notes;
-use posse_domain::budget::{self, Amount, Limit, Reservation, Usage};
+use posse_domain::budget::{
+    self, Amount, Limit, MIN_OUTPUT_TOKENS, REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS, Reservation, Usage,
+    Usd,
+};
 use posse_domain::code::Code;
 use posse_domain::event::{
     CallError, ContextTrimmed, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose, ReportCause,
@@ -27,13 +31,34 @@ const REPLY_MAX_BYTES: u64 = 64 * 1024 * 1024;
 const CALL_MAX: Duration = Duration::from_hours(1);
 /// Part of a model's context that the conversation may fill before old outputs are left out.
 const CONTEXT_FILL_PERCENT: u64 = 80;
+/// Tells the hash of a request with only the end of a conversation from that of the whole.
+const TRIMMED: &[u8] = b"trimmed";
+
+/// What a model call is for.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) purpose: Purpose,
+    pub(super) cause: Option<ReportCause>,
+    /// Which budget is used up, if that is the cause.
+    pub(super) reason: Option<String>,
+    /// Whether only the end of the conversation is sent.
+    pub(super) trimmed: bool,
+}
+
+impl Asked {
+    /// Whether the request has the agent's tools. None may be called on a report turn. They are in it all the same where
+    /// there is room, because a provider that finds what it has cached by how a request begins finds nothing without
+    /// them; a report that a budget asks for has none, and does not pay for any.
+    fn has_tools(&self) -> bool {
+        !self.trimmed && !matches!(self.cause, Some(ReportCause::Budget | ReportCause::Time))
+    }
+}
 
 /// A model call that was decided on.
 struct Decided {
     turn: u32,
     call: u32,
-    purpose: Purpose,
-    cause: Option<ReportCause>,
+    asked: Asked,
     reserved: Amount,
 }
 
@@ -55,23 +80,20 @@ impl Driver {
             self.scheduler.release(kind);
             return self.end_attempt(id, failure);
         }
-        if let Some((purpose, cause, reserved)) = self.as_recorded(id) {
-            return self.send(id, &Decided { turn, call, purpose, cause, reserved });
+        if let Some((asked, reserved)) = self.as_recorded(id) {
+            return self.send(id, Decided { turn, call, asked, reserved });
         }
         if let Some(limit) = self.context_limit(id) {
             self.trim(id, limit);
         }
-        let (mut purpose, mut cause, mut quote) = self.quote(id, purpose, cause);
-        // Not even the report fits: it may without the outputs it is a report of.
-        if matches!(quote, Quote::Exhausted(_)) && self.trim(id, 0) {
-            (purpose, cause, quote) = self.quote(id, purpose, cause);
-        }
+        let asked = self.in_time(id, Asked { purpose, cause, reason: None, trimmed: false });
+        let (asked, quote) = self.quote(id, asked);
         match quote {
             Quote::Granted(reserved) => {
                 let size =
                     CallSize { input_tokens: reserved.input_tokens, output_tokens: reserved.output_tokens };
                 if self.has_leave(id, size) {
-                    self.send(id, &Decided { turn, call, purpose, cause, reserved });
+                    self.send(id, Decided { turn, call, asked, reserved });
                 } else {
                     self.scheduler.release(kind);
                 }
@@ -137,39 +159,52 @@ impl Driver {
         Some(Failure { kind: FailKind::Timeout, code: Code::Timeout, reason, report: None })
     }
 
-    /// What the ledger says. Work that does not fit any more becomes the report turn, if that fits.
-    fn quote(
-        &self,
-        id: &AgentId,
-        purpose: Purpose,
-        cause: Option<ReportCause>,
-    ) -> (Purpose, Option<ReportCause>, Quote) {
-        let first = self.ask_ledger(id, purpose, cause);
-        if purpose == Purpose::Work
-            && let Quote::Exhausted(reason) = first
-        {
-            let cause_now = Some(ReportCause::Budget);
-            return match self.ask_ledger(id, Purpose::Report, cause_now) {
-                Quote::Exhausted(_) => (purpose, cause, Quote::Exhausted(reason)),
-                other => (Purpose::Report, cause_now, other),
-            };
+    /// Work that begins when the agent's time is up becomes its report.
+    fn in_time(&self, id: &AgentId, asked: Asked) -> Asked {
+        let now_ms = self.rt.parts.system.now_ms();
+        let is_up = self.run.report_at_ms(id, now_ms).is_some_and(|at_ms| at_ms <= now_ms);
+        if asked.purpose == Purpose::Report || !is_up {
+            return asked;
         }
-        (purpose, cause, first)
+        let reason = Some(self.run.time_used_up(id, now_ms));
+        Asked { purpose: Purpose::Report, cause: Some(ReportCause::Time), reason, trimmed: false }
     }
 
-    fn ask_ledger(&self, id: &AgentId, purpose: Purpose, cause: Option<ReportCause>) -> Quote {
+    /// What the ledger says. Work that does not fit any more becomes the report turn; a report whose conversation does
+    /// not fit is sent with the end of it, for which there is room.
+    fn quote(&self, id: &AgentId, mut asked: Asked) -> (Asked, Quote) {
+        let first = self.ask_ledger(id, &asked);
+        let Quote::Exhausted(reason) = first else { return (asked, first) };
+        if asked.purpose == Purpose::Work {
+            let (purpose, cause) = (Purpose::Report, Some(ReportCause::Budget));
+            asked = Asked { purpose, cause, reason: Some(reason.clone()), trimmed: false };
+            let whole = self.ask_ledger(id, &asked);
+            if !matches!(whole, Quote::Exhausted(_)) {
+                return (asked, whole);
+            }
+        }
+        asked.trimmed = true;
+        match self.ask_ledger(id, &asked) {
+            Quote::Exhausted(_) => (asked, Quote::Exhausted(reason)),
+            other => (asked, other),
+        }
+    }
+
+    fn ask_ledger(&self, id: &AgentId, asked: &Asked) -> Quote {
         let Some(session) = self.sessions.get(id) else { return Quote::Wait };
         let ModelFacts { max_output_tokens, price, .. } = session.facts;
-        let want = budget::Want {
-            input_tokens: session.preamble.1 / posse_agent::conversation::BYTES_PER_TOKEN
-                + session.machine.upcoming(cause).1,
-            max_output_tokens,
-            price,
-        };
-        let purpose = match purpose {
+        let purpose = match asked.purpose {
             Purpose::Work => budget::Purpose::Work,
             Purpose::Report => budget::Purpose::Report,
         };
+        let preamble_bytes = if asked.has_tools() { session.preamble.1 } else { session.system.len() as u64 };
+        let input_tokens = if asked.trimmed {
+            REPORT_INPUT_TOKENS
+        } else {
+            preamble_bytes / posse_agent::conversation::BYTES_PER_TOKEN
+                + session.machine.upcoming(asked.cause).1
+        };
+        let want = budget::Want { input_tokens, max_output_tokens, price };
         match self.run.ledger.quote(id, &want, purpose) {
             Ok(Reservation::Granted(amount)) => Quote::Granted(amount),
             Ok(Reservation::Wait { .. }) => Quote::Wait,
@@ -182,6 +217,30 @@ impl Driver {
             }
             Err(error) => Quote::Exhausted(error.to_string()),
         }
+    }
+
+    /// What the limits of the run have no room for: the root's first call and its report.
+    pub(super) fn first_call_problem(&self) -> Option<(&'static str, String)> {
+        let root = self.run.id.root();
+        let session = self.sessions.get(&root)?;
+        let limits = self.run.open(&root)?.contract.budget;
+        if limits.wall_ms == Some(0) {
+            return Some(("max-time", "must be more than 0: even a report takes some time".to_owned()));
+        }
+        let input_tokens = session.preamble.1 / posse_agent::conversation::BYTES_PER_TOKEN
+            + session.machine.upcoming(None).1
+            + REPORT_INPUT_TOKENS;
+        let output_tokens = MIN_OUTPUT_TOKENS + REPORT_OUTPUT_TOKENS;
+        let needed = input_tokens + output_tokens;
+        if let Some(tokens) = limits.tokens.filter(|tokens| *tokens < needed) {
+            let problem = format!("{tokens} is too little: the first call and a report need {needed} tokens");
+            return Some(("max-tokens", problem));
+        }
+        let needed = Usd::from_micros(session.facts.price?.worst(input_tokens, output_tokens));
+        // Zero means zero, also for a model that costs nothing.
+        let usd = limits.usd.filter(|usd| *usd < needed || usd.micros() == 0)?;
+        let problem = format!("{usd} is too little: the first call and a report may cost up to {needed}");
+        Some(("max-usd", problem))
     }
 
     /// Most tokens the agent's conversation should have.
@@ -208,8 +267,8 @@ impl Driver {
         self.emit(id.clone(), ContextTrimmed { call_ids, freed_bytes });
     }
 
-    fn send(&mut self, id: &AgentId, decided: &Decided) {
-        self.warn_of_budget(id, decided.purpose);
+    fn send(&mut self, id: &AgentId, decided: Decided) {
+        self.warn_of_budget(id, decided.asked.purpose);
         let base = self.sessions.get(id).and_then(|session| match session.base {
             Base::Taken(base) => Some(base),
             Base::Unknown | Base::Awaited => None,
@@ -221,20 +280,41 @@ impl Driver {
         let contract = agent.contract.clone();
         let Some(session) = self.sessions.get(id) else { return };
         let attempt = session.machine.attempt();
-        let Decided { turn, call, purpose, cause, reserved } = *decided;
-        let request_hash = Hash::of_parts([
-            session.preamble.0.as_bytes().as_slice(),
-            session.machine.upcoming(cause).0.as_bytes().as_slice(),
-        ]);
+        let Decided { turn, call, asked, reserved } = decided;
+        let has_tools = asked.has_tools();
+        let Asked { purpose, cause, reason, trimmed } = asked;
+        let (preamble, upcoming) = (session.preamble.0, session.machine.upcoming(cause).0);
+        let parts: [&[u8]; 3] =
+            [preamble.as_bytes(), upcoming.as_bytes(), if trimmed { TRIMMED } else { &[] }];
+        let request_hash = Hash::of_parts(parts.into_iter().filter(|part| !part.is_empty()));
         let model = contract.execution.model.clone();
         let first = (attempt, turn, call) == (1, 1, 1);
         let preamble = if first { self.preamble_to_keep(id) } else { None };
-        let called =
-            ModelCalled { attempt, turn, call, purpose, cause, model, request_hash, reserved, preamble };
+        let called = ModelCalled {
+            attempt,
+            turn,
+            call,
+            purpose,
+            cause,
+            reason,
+            trimmed,
+            model,
+            request_hash,
+            reserved,
+            preamble,
+        };
         self.emit(id.clone(), called);
+        let short = trimmed.then(|| self.report_terms(id)).flatten();
         // The event put waiting messages into the conversation: the request is made after it.
         let Some(session) = self.sessions.get_mut(id) else { return };
         let permit = session.permit.take().unwrap_or_default();
+        let (system, messages) = match (short, cause) {
+            (Some(system), Some(cause)) => {
+                let message = session.machine.condensed(cause, system.len());
+                (system, vec![std::sync::Arc::new(message)])
+            }
+            _ => (session.system.clone(), session.machine.conversation().messages().to_vec()),
+        };
         let request = ModelRequest {
             agent: id.clone(),
             definition: session.kind.clone(),
@@ -244,9 +324,9 @@ impl Driver {
             call,
             hash: request_hash,
             purpose,
-            system: session.system.clone(),
-            tools: session.tools.specs.clone(),
-            messages: session.machine.conversation().messages().to_vec(),
+            system,
+            tools: if has_tools { session.tools.specs.clone() } else { std::sync::Arc::default() },
+            messages,
             max_output_tokens: reserved.output_tokens,
             temperature: contract.execution.temperature,
             top_p: contract.execution.top_p,
@@ -266,11 +346,18 @@ impl Driver {
         self.after_commit(Effect::Model(Box::new(effect)));
     }
 
+    /// The system prompt of a report turn that has to be short.
+    fn report_terms(&self, id: &AgentId) -> Option<std::sync::Arc<str>> {
+        let agent = self.run.open(id)?;
+        Some(report_prompt(&agent.kind.definition, &agent.contract).into())
+    }
+
     /// A model call ended.
     pub(super) fn model_done(&mut self, done: &ModelDone) {
         let Some(session) = self.sessions.get_mut(&done.agent) else { return };
-        let current = session.machine.is_asking()
-            && (session.machine.attempt(), session.machine.turn()) == (done.attempt, done.turn)
+        let machine = &session.machine;
+        let current = machine.is_asking()
+            && (machine.attempt(), machine.turn(), machine.call()) == (done.attempt, done.turn, done.call)
             && session.asking.is_some();
         if !current {
             return;
@@ -339,8 +426,9 @@ impl Driver {
         }
     }
 
-    /// A model call was cut off before its answer: it is settled at what it had reserved.
-    pub(super) fn forfeit_model_call(&mut self, id: &AgentId, code: Code, message: &str) {
+    /// A model call was cut off before its answer: it is settled at what it had reserved. Another may follow in the same
+    /// turn if `again`.
+    pub(super) fn forfeit_model_call(&mut self, id: &AgentId, code: Code, message: &str, again: bool) {
         let Some(reserved) = self.run.open(id).and_then(|agent| agent.calling) else { return };
         let Some(session) = self.sessions.get(id) else { return };
         let replied = ModelReplied {
@@ -349,7 +437,7 @@ impl Driver {
             call: session.machine.call(),
             reply: None,
             reply_at: None,
-            error: Some(CallError { code, message: message.to_owned(), status: None, again: false }),
+            error: Some(CallError { code, message: message.to_owned(), status: None, again }),
             usage: reserved.as_usage(),
             estimated: true,
             tag: None,

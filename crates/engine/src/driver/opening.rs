@@ -8,7 +8,7 @@ use posse_domain::code::Code;
 use posse_domain::event::CallError;
 use posse_domain::id::AgentId;
 
-use super::session::{Base, Calls, Keeping, Session, Start};
+use super::session::{Base, Calls, Keeping, Session, Start, Winding};
 use super::{Driver, preamble};
 use crate::history::machine_of;
 use crate::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
@@ -60,6 +60,7 @@ impl Driver {
             start: Start::Untold,
             last_activity: "agent.subagent_created",
             ending: None,
+            winding: Winding::No,
             place: self.known_place(id),
             parked: Vec::new(),
             base: Base::Unknown,
@@ -67,6 +68,7 @@ impl Driver {
             change: None,
             keeping: Keeping::No,
         };
+        self.run.ledger.set_price(id, session.facts.price);
         self.sessions.insert(id.clone(), session);
         Ok(())
     }

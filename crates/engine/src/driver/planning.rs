@@ -11,6 +11,23 @@ use super::Driver;
 use super::commands::StepAdmission;
 use crate::integrate::Fact;
 
+/// Whether the child of a step will work, and so needs room for its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Needed,
+    NotNeeded,
+}
+
+/// What became of a step.
+enum Created {
+    /// It has a child.
+    Child(AgentId),
+    /// It has none, and will not have one.
+    Refused,
+    /// There is no room for it now.
+    Later,
+}
+
 impl Driver {
     /// Starts every step that may start.
     pub(super) fn advance_plan(&mut self) {
@@ -24,8 +41,11 @@ impl Driver {
         }
         // A step that is refused has failed, which may be the end of those that depend on it, or of all.
         while let Some(step) = self.next_step() {
-            if let Some(child) = self.create_step(step) {
-                self.begin_child(&child);
+            match self.create_step(step, Room::Needed) {
+                Created::Child(child) => self.begin_child(&child),
+                Created::Refused => {}
+                // The end of one that works makes room.
+                Created::Later => break,
             }
             if self.poisoned.is_some() {
                 return;
@@ -64,19 +84,26 @@ impl Driver {
         id.is_root() && self.run.planned.is_some() && !self.run.next_steps().is_empty()
     }
 
-    /// Creates the child of a step; none if that is refused.
-    fn create_step(&mut self, step: usize) -> Option<AgentId> {
+    /// Creates the child of a step, unless that is refused.
+    fn create_step(&mut self, step: usize, room: Room) -> Created {
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
-        match self.run.spawn_step(step, &class_of) {
-            Ok((child, body)) => {
-                self.emit(child.clone(), body);
-                self.seat_child(&child).then_some(child)
-            }
+        let decided = match self.run.spawn_step(step, &class_of) {
+            Ok(decided) => decided,
             Err(refusal) => {
                 self.refuse_step(step, &refusal);
-                None
+                return Created::Refused;
             }
+        };
+        if let (Room::Needed, Err(refusal)) = (room, self.check_room(&decided)) {
+            if self.has_working_children(&self.run.id.root()) {
+                return Created::Later;
+            }
+            self.refuse_step(step, &refusal);
+            return Created::Refused;
         }
+        let (child, body) = decided;
+        self.emit(child.clone(), body);
+        if self.seat_child(&child) { Created::Child(child) } else { Created::Refused }
     }
 
     pub(super) fn refuse_step(&mut self, step: usize, refusal: &Refusal) {
@@ -109,7 +136,7 @@ impl Driver {
     /// its place in the journal.
     pub(super) fn abandon_steps(&mut self) {
         for step in self.run.due_steps() {
-            let Some(child) = self.create_step(step) else { continue };
+            let Created::Child(child) = self.create_step(step, Room::NotNeeded) else { continue };
             if let Some((id, body)) = self.run.abandon(&child) {
                 self.emit(id, body);
             }

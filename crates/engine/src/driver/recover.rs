@@ -88,7 +88,7 @@ impl Driver {
         // Before anybody goes on: an agent that ends cuts its children short, and a call of theirs that seems to be
         // under way would give back a slot that this process never gave out.
         for id in &order {
-            self.forfeit_model_call(id, Code::Interrupted, "the process ended before the reply");
+            self.forfeit_model_call(id, Code::Interrupted, "the process ended before the reply", false);
         }
         for id in &order {
             self.resume_wait(id);

@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use posse_domain::budget::Amount;
 use posse_domain::code::Code;
-use posse_domain::event::{
-    ContextTrimmed, Event, EventBody, HostNote, MessageReceived, Purpose, ReportCause, Sender,
-};
+use posse_domain::event::{ContextTrimmed, Event, EventBody, HostNote, MessageReceived, ModelCalled, Sender};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Cancel, FailKind, Failure, Node, Refusal};
@@ -21,6 +19,7 @@ use posse_domain::permission::Answer;
 use posse_domain::text::Text;
 
 use super::Driver;
+use super::model::Asked;
 use super::session::{CallStage, Session};
 use crate::ports::Model;
 use crate::recording::{Item, Recording, Who, is_step};
@@ -110,9 +109,11 @@ impl Replaying {
         &self.of.recording.started().contract.execution.model
     }
 
-    /// Why the child that this call asked for had no model to be asked.
+    /// Why the child that this call asked for had no model to be asked, or left no room for reports: what was in flight
+    /// at that moment is not the same twice.
     pub(super) fn refused(&self, parent: &AgentId, call_id: &str) -> Option<Refusal> {
-        self.of.recording.refusal(parent.relative(), call_id).filter(|known| known.code == Code::InvalidInput)
+        let refusal = self.of.recording.refusal(parent.relative(), call_id);
+        refusal.filter(|known| matches!(known.code, Code::InvalidInput | Code::BudgetExhausted))
     }
 
     fn follower(&mut self, id: &AgentId) -> &mut Follower {
@@ -242,7 +243,7 @@ impl Driver {
 
     /// What was recorded of the agent's next call: what it was for, why, and what it set aside. What the host did before
     /// it is done now: old outputs left out, a budget that is low told of.
-    pub(super) fn as_recorded(&mut self, id: &AgentId) -> Option<(Purpose, Option<ReportCause>, Amount)> {
+    pub(super) fn as_recorded(&mut self, id: &AgentId) -> Option<(Asked, Amount)> {
         let replaying = self.replaying.as_mut()?;
         let recording = replaying.of.recording.clone();
         let follower = replaying.follower(id);
@@ -266,7 +267,9 @@ impl Driver {
                 _ => {}
             }
         }
-        Some((called.purpose, called.cause, called.reserved))
+        let ModelCalled { purpose, cause, reason, trimmed, reserved, .. } = called;
+        let (reason, trimmed) = (reason.clone(), *trimmed);
+        Some((Asked { purpose: *purpose, cause: *cause, reason, trimmed }, *reserved))
     }
 
     /// Lets everything happen whose turn has come: held messages, what people said, answered and ended.

@@ -109,6 +109,8 @@ pub(crate) struct Session {
     pub(crate) last_activity: &'static str,
     /// Why the attempt is ending, once it is.
     pub(crate) ending: Option<Failure>,
+    /// How far it is with ending because its time is up.
+    pub(crate) winding: Winding,
     /// Where its calls run.
     pub(crate) place: Place,
     /// The calls that wait for that, or for its files.
@@ -121,6 +123,17 @@ pub(crate) struct Session {
     pub(crate) change: Option<ObjectId>,
     /// Whether its files are being kept, or for the root delivered.
     pub(crate) keeping: Keeping,
+}
+
+/// How far an agent is with ending because its time is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Winding {
+    /// Its time is not up.
+    No,
+    /// It starts nothing any more, and writes its report once its calls have ended.
+    Up,
+    /// Its deadline has passed while something that is not cut kept it from its report, which it may still write.
+    Late,
 }
 
 /// Whether hooks have heard of an agent's start.

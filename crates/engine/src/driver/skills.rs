@@ -132,7 +132,8 @@ impl Driver {
         }
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
         // A person asked for the skill, so no right of the root is needed.
-        match self.run.spawn_run_skill(&class_of) {
+        let decided = self.run.spawn_run_skill(&class_of);
+        match decided.and_then(|decided| self.check_room(&decided).map(|()| decided)) {
             Ok((child, body)) => {
                 self.emit(child.clone(), body);
                 if self.seat_child(&child) {

@@ -82,6 +82,14 @@ impl Driver {
         }
     }
 
+    /// The status calls of an agent wait no longer.
+    pub(super) fn end_status_waits(&mut self, id: &AgentId) {
+        let now = tokio::time::Instant::now();
+        for wait in self.status_waits.iter_mut().filter(|wait| wait.agent == *id) {
+            wait.until = now;
+        }
+    }
+
     /// How one child, or all of an agent's, stand. The same text for the same state, so that a change shows.
     fn status_text(&self, id: &AgentId, child: Option<&AgentId>) -> String {
         if let Some(child) = child {

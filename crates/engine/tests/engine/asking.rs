@@ -301,7 +301,7 @@ async fn no_clock_runs_while_a_person_thinks() {
             input["budget"] = json!({"wall_ms": 60_000});
             text("").call("task", input)
         }
-        (1, 1) => text("").call("strike", json!({"on": "a"})).latency(Duration::from_secs(50)),
+        (1, 1) => text("").call("strike", json!({"on": "a"})).latency(Duration::from_secs(25)),
         _ => text("done"),
     })
     .in_virtual_time();
@@ -324,7 +324,7 @@ async fn no_clock_runs_while_a_person_thinks() {
 #[tokio::test(start_paused = true)]
 async fn the_clock_goes_on_after_the_answer() {
     let world = World::new(|request| match request.turn {
-        1 => text("").call("strike", json!({"on": "a"})).latency(Duration::from_secs(50)),
+        1 => text("").call("strike", json!({"on": "a"})).latency(Duration::from_secs(25)),
         _ => text("never").latency(Duration::from_secs(20)),
     })
     .in_virtual_time();

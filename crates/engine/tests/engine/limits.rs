@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use posse_domain::budget::{Budget, Price, Usage, Usd};
+use posse_domain::budget::{Budget, Price, REPORT_TOKENS, Usage, Usd};
 use posse_domain::event::{EventBody, Purpose, ReportCause};
 use posse_engine::ports::ModelFacts;
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
 use crate::tools::Gate;
-use crate::world::{World, background, child, is_error};
+use crate::world::{World, background, child, is_error, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -101,7 +101,7 @@ async fn an_exhausted_token_budget_gives_the_report_turn_and_fails() {
     })
     .with_facts(facts);
     let mut spec = world.spec();
-    spec.budget.tokens = Some(10_000);
+    spec.budget.tokens = Some(20_000);
     let ended = world.run(spec).await;
     assert_eq!(ended.status(), "failed");
     assert!(ended.text().starts_with("BUDGET_EXHAUSTED: "), "{}", ended.text());
@@ -120,7 +120,7 @@ async fn an_exhausted_token_budget_gives_the_report_turn_and_fails() {
     assert_eq!(causes.iter().filter(|cause| cause.is_some()).count(), 1);
     assert_eq!(causes.last(), Some(&Some(ReportCause::Budget)));
     let spent = ended.run.ledger.subtree(&ended.run.id.root()).expect("figures").usage.tokens();
-    assert!(spent <= 10_000, "{spent}");
+    assert!(spent <= 20_000, "{spent}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +135,7 @@ async fn calls_that_do_not_fit_now_wait_in_line_and_all_get_through() {
     .with_facts(facts);
     let mut spec = world.spec();
     // Room for about two calls at once beside the part that is kept for reports.
-    spec.budget.tokens = Some(20_000);
+    spec.budget.tokens = Some(10_000 + 7 * REPORT_TOKENS);
     let ended = world.run(spec).await;
     assert_eq!(ended.status(), "completed", "{}", ended.text());
     assert_eq!(ended.run.failed, []);
@@ -156,7 +156,7 @@ async fn a_child_waiting_for_budget_says_so() {
     .holding(move |request| (request.depth == 1).then(|| held.clone()));
     let process = world.process();
     let mut spec = world.spec();
-    spec.budget.tokens = Some(9_000);
+    spec.budget.tokens = Some(7_000 + 3 * REPORT_TOKENS);
     let handle = process.runtime.start(spec).await.expect("started");
     world.until(handle.id(), |event| matches!(event.body, EventBody::SubagentQueued(_))).await;
     gate.open();
@@ -213,11 +213,11 @@ async fn money_is_counted_and_capped() {
     })
     .with_facts(facts);
     let mut spec = world.spec();
-    spec.budget.usd = Some(Usd::from_micros(10_000));
+    spec.budget.usd = Some(Usd::from_micros(20_000));
     let ended = world.run(spec).await;
     assert!(ended.text().starts_with("BUDGET_EXHAUSTED: "), "{}", ended.text());
     let spent = ended.run.ledger.subtree(&ended.run.id.root()).expect("figures").usage.micro_usd;
-    assert!(spent.is_some_and(|micros| micros <= 10_000), "{spent:?}");
+    assert!(spent.is_some_and(|micros| micros <= 20_000), "{spent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,6 +225,7 @@ async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
     let world = World::new(|_| text("done"));
     let process = world.process();
     let spec = world.spec();
+    let with = |budget| posse_engine::RunSpec { budget, ..spec.clone() };
     let table: Vec<(&str, posse_engine::RunSpec)> = vec![
         ("request", posse_engine::RunSpec { request: "  ".to_owned(), ..spec.clone() }),
         ("request", posse_engine::RunSpec { request: "x".repeat(5 << 20), ..spec.clone() }),
@@ -244,6 +245,9 @@ async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
                 ..spec.clone()
             },
         ),
+        ("max-tokens", with(Budget { tokens: Some(REPORT_TOKENS), ..Budget::NONE })),
+        ("max-tokens", with(Budget { tokens: Some(0), ..Budget::NONE })),
+        ("max-time", with(Budget { wall_ms: Some(0), ..Budget::NONE })),
     ];
     for (field, spec) in table {
         let started = process.runtime.start(spec).await;
@@ -255,22 +259,23 @@ async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
     assert_eq!(runs.expect("runs"), [], "nothing was written");
 }
 
-/// Its children are not cancelled because it cannot afford another word: it waits for them, and what they say is
-/// added to what it said.
+/// Its children are not cancelled because it cannot afford another turn of work: it waits for them, and writes its report
+/// when they have ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_cannot_afford_another_turn_waits_for_its_children() {
+async fn an_agent_that_cannot_afford_another_turn_reports_when_its_children_have_ended() {
     let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 300, price: None };
     let gate = Gate::closed();
     let held = gate.clone();
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
         ("0", 1) => {
             let mut input = background("lead", "x");
-            input["budget"] = json!({"tokens": 12_000});
+            input["budget"] = json!({"tokens": 9_000 + 2 * REPORT_TOKENS});
             text("").call("task", input).usage(tokens(100))
         }
         ("1", 1) => text("").call("task", background("scout", "y")).usage(tokens(100)),
-        // It spends nearly all it has, and then its child completes.
-        ("1", 2) => text("What I know.").usage(tokens(11_500)),
+        // It spends more than it has, and then its child completes.
+        ("1", 2) => text("What I know.").usage(tokens(60_000)),
+        ("1", _) => text("All of it.").usage(tokens(100)),
         ("1.1", _) => text("found late").usage(tokens(100)),
         _ => text("done").usage(tokens(100)),
     })
@@ -292,8 +297,10 @@ async fn an_agent_that_cannot_afford_another_turn_waits_for_its_children() {
     });
     let failed = failed.expect("it failed for its budget");
     assert_eq!(failed.code.as_str(), "BUDGET_EXHAUSTED");
-    let report = failed.report.expect("a report").to_shared();
-    assert!(report.starts_with("What I know.") && report.contains("found late"), "{report}");
+    assert_eq!(failed.report.map(|report| report.to_shared().to_string()).as_deref(), Some("All of it."));
+    let asked = world.asked_by("1").pop().expect("asked");
+    assert_eq!(asked.purpose, Purpose::Report);
+    assert!(newest(&asked).contains("found late"), "{}", newest(&asked));
     assert!(ended.kinds("1.1").contains(&"integration_passed"), "its child was not cancelled");
 }
 

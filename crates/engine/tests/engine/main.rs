@@ -23,6 +23,7 @@ mod queue;
 mod records;
 mod repeatable;
 mod replaying;
+mod reports;
 mod retries;
 mod run_skill;
 mod share;

@@ -306,7 +306,7 @@ async fn an_agent_is_told_once_that_most_of_its_budget_is_used() {
     let world = World::new(|request| match request.purpose {
         Purpose::Work if request.turn < 6 => text("")
             .call("probe", json!({"turn": request.turn}))
-            .usage(posse_domain::budget::Usage { input_tokens: 19_000, ..posse_domain::budget::Usage::ZERO }),
+            .usage(posse_domain::budget::Usage { input_tokens: 17_000, ..posse_domain::budget::Usage::ZERO }),
         _ => text("done"),
     })
     .with_facts(facts);
@@ -317,7 +317,7 @@ async fn an_agent_is_told_once_that_most_of_its_budget_is_used() {
     assert_eq!(notes, 1);
     let asked = world.asked_by("0");
     let told = asked.iter().find(|request| newest(request).contains("80 % of the budget")).expect("told");
-    assert_eq!(told.turn, 6, "after five turns of 19,000 tokens");
+    assert_eq!(told.turn, 6, "after five turns of 17,000 tokens");
     assert!(newest(told).contains("its limit is 100000 tokens"), "{}", newest(told));
 }
 

@@ -161,7 +161,7 @@ fn world_of(seed: u64, answer: fn(u64, &ModelRequest) -> ScriptedAnswer) -> (Wor
     spec.max_depth = u32::try_from(chance.below(4)).expect("small");
     spec.base_turns = Some(2 + u32::try_from(chance.below(6)).expect("small"));
     spec.budget.agents = Some(1 + chance.below(30));
-    spec.budget.tokens = chance.one_in(3).then(|| 3_000 + chance.below(60_000));
+    spec.budget.tokens = chance.one_in(3).then(|| 9_000 + chance.below(60_000));
     spec.close_on_completion = !chance.one_in(4);
     for definition in &mut spec.definitions {
         definition.parallel = chance.one_in(3).then(|| 1 + u32::try_from(chance.below(2)).expect("small"));

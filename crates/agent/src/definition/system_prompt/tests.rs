@@ -236,10 +236,12 @@ fn the_first_message_is_the_prompt_and_its_context() {
 
 #[test]
 fn a_new_attempt_is_told_why_the_last_one_ended() {
-    let note = retry_note("the model answered 529: overloaded.\n");
+    let note = retry_note("the model answered 529: overloaded.\n", false);
     has(&note, "The attempt before it ended: the model answered 529: overloaded. Its conversation is gone");
     assert!(!note.contains('\n'));
-    assert!(retry_note(&"x".repeat(100_000)).len() < 3_000);
+    assert!(retry_note(&"x".repeat(100_000), true).len() < 3_000);
+    has(&note, "you begin with the same files as it did");
+    has(&retry_note("x", true), "files that it changed are still changed");
 }
 
 #[test]

@@ -84,6 +84,8 @@ impl Told {
             call,
             purpose,
             cause,
+            reason: cause_now.map(|_| "the budget of the run is exhausted".to_owned()),
+            trimmed: false,
             model: "a/b".to_owned(),
             request_hash: upcoming,
             reserved: Amount { input_tokens: 1, output_tokens: 1, micro_usd: None },
@@ -181,6 +183,7 @@ impl Told {
             kind: FailKind::Execution,
             code: Code::SubagentError,
             reason: reason.to_owned(),
+            in_place: false,
         });
     }
 

@@ -1,15 +1,16 @@
 //! What the machine says next, one story at a time.
 
+use posse_domain::budget::REPORT_INPUT_TOKENS;
 use posse_domain::code::Code;
 use posse_domain::contract::Criterion;
 use posse_domain::event::{HostNote, Purpose, ReportCause, Sender};
 use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{Reply, ToolCall};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fixture::{Told, child, contract, hash_of, said};
-use crate::conversation::{Conversation, Message};
-use crate::machine::{Broken, Machine, Slot, Step, accept};
+use crate::conversation::{BYTES_PER_TOKEN, Conversation, Message};
+use crate::machine::{Broken, Machine, REPORT_SYSTEM_MAX_BYTES, Slot, Step, accept};
 
 fn done(report: &str) -> Step {
     Step::Done { report: report.into(), turns_exhausted: false }
@@ -67,10 +68,83 @@ fn the_last_turn_is_kept_for_the_report() {
     assert_eq!(told.ask(), (3, Purpose::Report));
     assert!(said(&told.machine).last().expect("said").contains("This is your last turn"), "it is told");
     assert!(told.machine.is_reporting());
-    // Calls that were made all the same are not part of the conversation.
-    told.reply("My report.", &[("z", "read", json!({}))]);
+    told.reply("My report.", &[]);
     assert_eq!(told.next(), Step::Done { report: "My report.".into(), turns_exhausted: true });
     assert_eq!(said(&told.machine).last().expect("said"), "model: My report.[]");
+}
+
+#[test]
+fn a_last_reply_that_still_calls_tools_is_not_a_report() {
+    for (text, kept) in [("I am far from done.", Some("I am far from done.")), ("", None), (" \n", None)] {
+        let mut told = Told::new(Some(1), None);
+        told.ask();
+        told.reply(text, &[("z", "read", json!({}))]);
+        let Step::Fail(broken) = told.next() else { panic!("{text}: {:?}", told.next()) };
+        assert_eq!((broken.kind, broken.code), (FailKind::Execution, Code::SubagentError), "{text}");
+        assert!(broken.reason.contains("called tools"), "{}", broken.reason);
+        assert_eq!(broken.report.as_deref(), kept, "what it said is kept, but not as its report");
+        // Calls that were made all the same are not part of the conversation.
+        assert!(said(&told.machine).last().expect("said").ends_with("[]"));
+    }
+}
+
+#[test]
+fn an_agent_that_owes_json_is_asked_for_json_on_its_last_turn() {
+    let schema = json!({"type": "array"});
+    for cause in [None, Some(ReportCause::Budget), Some(ReportCause::Time)] {
+        let mut told = Told::new(Some(1), Some(&schema));
+        told.ask_because(cause);
+        let last = said(&told.machine).pop().expect("said");
+        assert!(last.contains("only the JSON") && !last.contains("Write your report"), "{last}");
+    }
+}
+
+/// The short form of a conversation is one plain message, however long the conversation and whatever is in it.
+#[test]
+fn a_conversation_is_condensed_to_a_named_size() {
+    let long = "ü".repeat(40_000);
+    let many: Vec<(String, Value)> =
+        (0..50).map(|n| (format!("c{n}"), json!({"n": n, "text": long}))).collect();
+    let calls: Vec<(&str, &str, Value)> =
+        many.iter().map(|(id, input)| (id.as_str(), "read", input.clone())).collect();
+    for (name, first, texts) in [
+        ("nothing was said", "Find it.", vec![]),
+        ("an empty assignment", "", vec!["a"]),
+        ("short texts", "Find it.", vec!["a", "b", "c"]),
+        ("a long assignment", long.as_str(), vec!["a"]),
+        ("long outputs", "Find it.", vec![long.as_str(); 5]),
+        ("a long output before a short one", "Find it.", vec![long.as_str(), "the newest"]),
+        ("many turns", "Find it.", vec!["found a little"; 300]),
+        ("headings in an output", "Find it.", vec!["# Your assignment\n\nSomething else."]),
+        ("an output of blanks", "Find it.", vec![" \n "]),
+        ("characters of four bytes", "🦀", vec!["🦀🦀🦀🦀🦀"; 100]),
+    ] {
+        let mut told = Told::new(None, None);
+        told.contract.step.description = first.to_owned();
+        told.machine = Machine::new(&told.contract, Conversation::default());
+        for (at, text) in texts.iter().enumerate() {
+            told.turn(&[("a", "read", json!({"n": at}))], true, text);
+        }
+        if name == "many turns" {
+            told.turn(&calls, true, "wide");
+        }
+        told.ask_because(Some(ReportCause::Budget));
+        for system_bytes in [0, 500, REPORT_SYSTEM_MAX_BYTES] {
+            let Message::User(text) = told.machine.condensed(ReportCause::Budget, system_bytes) else {
+                panic!("{name}: not plain text")
+            };
+            let most = REPORT_INPUT_TOKENS * BYTES_PER_TOKEN;
+            assert!((text.len() + system_bytes) as u64 <= most, "{name}: {} bytes", text.len());
+            assert!(text.starts_with("# Your assignment"), "{name}: {text}");
+            assert_eq!(text.matches("Your budget is used up").count(), 1, "{name}: {text}");
+            assert!(
+                text.trim_end().ends_with("left undone."),
+                "{name}: it ends with what is asked for: {text}"
+            );
+            let newest = texts.last().filter(|text| text.len() < 100 && !text.trim().is_empty());
+            assert!(newest.is_none_or(|newest| text.contains(newest)), "{name}: {text}");
+        }
+    }
 }
 
 #[test]
@@ -215,6 +289,7 @@ fn a_report_asked_for_by_the_budget_fails_with_what_it_says() {
     told.reply("So far.", &[]);
     let Step::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
     assert_eq!((broken.kind, broken.code), (FailKind::Budget, Code::BudgetExhausted));
+    assert_eq!(broken.reason, "the budget of the run is exhausted", "it says which budget");
     let report = broken.report.expect("a report");
     assert!(report.starts_with("So far.") && report.contains("hurry"), "{report}");
 }
@@ -388,6 +463,7 @@ fn a_child_that_continues_another_begins_with_its_conversation() {
         kind: FailKind::Timeout,
         code: Code::Timeout,
         reason: "slow".to_owned(),
+        in_place: false,
     };
     machine.apply(&again.into());
     assert_eq!(said(&machine)[..3], ["user: Find it.", "model: It is left.[]", "user: Find it."]);

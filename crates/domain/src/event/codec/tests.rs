@@ -231,8 +231,14 @@ fn child_samples(text: &str) -> Vec<EventBody> {
         Box::new(created).into(),
         SubagentQueued { waits_for: QueuedFor::Ownership }.into(),
         SubagentStarted { from, to, base: None }.into(),
-        SubagentAttempt { n: 2, kind: FailKind::Timeout, code: Code::Timeout, reason: text.to_owned() }
-            .into(),
+        SubagentAttempt {
+            n: 2,
+            kind: FailKind::Timeout,
+            code: Code::Timeout,
+            reason: text.to_owned(),
+            in_place: true,
+        }
+        .into(),
         SubagentWaitingForMerge {
             from,
             to,
@@ -325,7 +331,9 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             turn: 2,
             call: 3,
             purpose: Purpose::Report,
-            cause: Some(ReportCause::Schema),
+            cause: Some(ReportCause::Time),
+            reason: Some(text.to_owned()),
+            trimmed: true,
             model: text.to_owned(),
             request_hash: Hash::of(b"x"),
             reserved: Amount { input_tokens: 1, output_tokens: 2, micro_usd: None },

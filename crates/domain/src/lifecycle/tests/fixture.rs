@@ -322,6 +322,8 @@ impl Played {
             call: 1,
             purpose: Purpose::Work,
             cause: None,
+            reason: None,
+            trimmed: false,
             model: "test/model".to_owned(),
             request_hash: Hash::ZERO,
             reserved: Amount { input_tokens: 100, output_tokens: 50, micro_usd: Some(7) },

@@ -197,8 +197,14 @@ fn attempts_beyond_the_contract_are_refused() {
     let attempt = |n, kind| Event {
         agent: child.clone(),
         at_ms: 1,
-        body: crate::event::SubagentAttempt { n, kind, code: FailKind::code(kind), reason: String::new() }
-            .into(),
+        body: crate::event::SubagentAttempt {
+            n,
+            kind,
+            code: FailKind::code(kind),
+            reason: String::new(),
+            in_place: false,
+        }
+        .into(),
     };
     for (n, kind) in
         [(1, FailKind::Execution), (3, FailKind::Execution), (2, FailKind::Policy), (2, FailKind::Budget)]

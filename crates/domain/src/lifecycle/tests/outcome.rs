@@ -223,11 +223,20 @@ fn deadlines_are_the_earliest_above_and_stand_still_while_nobody_owns_the_run() 
     );
     let root = played.run.deadline_ms(&id("0"), 0).expect("a deadline");
     assert_eq!(root, 11_000);
-    assert_eq!(played.run.deadline_ms(&later, 0), Some(root));
+    // What has no time of its own ends where the report of the one above it begins.
+    let report = played.run.report_at_ms(&id("0"), 0).expect("a moment");
+    assert_eq!(report, 6_000);
+    assert_eq!(played.run.deadline_ms(&later, 0), Some(report));
+    assert!(played.run.report_at_ms(&later, 0) < Some(report), "a child writes its report before");
+    assert_eq!(
+        played.run.time_used_up(&later, 0),
+        "the wall time of the run is used up: its limit is 10000 ms"
+    );
+    assert_eq!(played.run.time_used_up(&sooner, 0), "the wall time of task 2 is used up: its limit is 50 ms");
     let own = played.run.deadline_ms(&sooner, 0).expect("a deadline");
     assert!(own < root);
     let resumed = crate::event::RunResumed { epoch: 2, unowned_ms: 500 };
     played.put((id("0"), resumed.into()));
     assert_eq!(played.run.deadline_ms(&sooner, 0), Some(own + 500));
-    assert_eq!(played.run.deadline_ms(&later, 0), Some(root + 500));
+    assert_eq!(played.run.deadline_ms(&later, 0), Some(report + 500));
 }

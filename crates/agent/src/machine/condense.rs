@@ -1,0 +1,95 @@
+//! The short form of a conversation, for a report turn that has no room for all of it.
+//!
+//! It is one message of plain text: the assignment, the newest messages, and what is asked for. No provider refuses
+//! that, whichever calls and results are left out, and its size is known before it is made.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use posse_domain::budget::REPORT_INPUT_TOKENS;
+use posse_domain::event::ReportCause;
+
+use super::Machine;
+use crate::conversation::{BYTES_PER_TOKEN, Message, TOKENS_PER_MESSAGE};
+
+/// Most bytes of the system prompt of such a turn.
+pub const REPORT_SYSTEM_MAX_BYTES: usize = 4 * 1024;
+/// Most bytes of the assignment.
+const TASK_MAX_BYTES: usize = 2 * 1024;
+/// Most bytes of one message: one long output should not be all that is left.
+const MESSAGE_MAX_BYTES: usize = 1536;
+/// What stands in the place of what is left out.
+const LEFT_OUT: &str = "[...]";
+
+const TASK: &str = "# Your assignment\n\n";
+const END: &str = "\n\n# The end of your conversation so far\n\nThe whole conversation does not fit any more; what came \
+                   before is left out.\n";
+
+impl Machine {
+    /// The conversation in a short form, as the only message of a report turn. With a system prompt of `system_bytes`
+    /// it has at most [`REPORT_INPUT_TOKENS`].
+    pub fn condensed(&self, cause: ReportCause, system_bytes: usize) -> Message {
+        let note = self.report_note(cause);
+        let task = middle_out(&self.first, TASK_MAX_BYTES);
+        let all = (REPORT_INPUT_TOKENS - 2 * TOKENS_PER_MESSAGE) * BYTES_PER_TOKEN;
+        let fixed = system_bytes + TASK.len() + task.len() + END.len() + note.len() + 4;
+        let mut room = usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(fixed);
+        let mut newest = Vec::new();
+        for message in self.conversation.messages().iter().rev() {
+            let Some(text) = shown(message, &[&self.first, &note]) else { continue };
+            if text.len() > room {
+                break;
+            }
+            room -= text.len();
+            newest.push(text);
+        }
+        newest.reverse();
+        let mut text = format!("{TASK}{task}");
+        if !newest.is_empty() {
+            text.push_str(END);
+            text.push_str(&newest.concat());
+        }
+        Message::User(Arc::from(format!("{text}\n\n{note}")))
+    }
+}
+
+/// A message as text; none if it stands elsewhere.
+fn shown(message: &Message, elsewhere: &[&str]) -> Option<String> {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    match message {
+        Message::User(said) if elsewhere.contains(&&**said) => return None,
+        Message::User(said) => {
+            let _ = write!(text, "\n## A message to you\n\n{}\n", middle_out(said, MESSAGE_MAX_BYTES));
+        }
+        Message::Assistant { text: said, calls, .. } => {
+            if !said.trim().is_empty() {
+                let _ = write!(text, "\n## You wrote\n\n{}\n", middle_out(said, MESSAGE_MAX_BYTES));
+            }
+            let each = MESSAGE_MAX_BYTES / calls.len().max(1);
+            for call in calls.iter() {
+                let input = middle_out(&call.input.to_string(), each);
+                let _ = write!(text, "\n## You called `{}`\n\n{input}\n", middle_out(&call.name, 64));
+            }
+        }
+        Message::Results(results) => {
+            let each = MESSAGE_MAX_BYTES / results.len().max(1);
+            for result in results {
+                let output = middle_out(&result.text, each);
+                let _ = write!(text, "\n## Result of `{}`\n\n{output}\n", middle_out(&result.tool, 64));
+            }
+        }
+    }
+    Some(text)
+}
+
+/// The beginning and the end of a text, of at most `max` bytes together.
+pub(crate) fn middle_out(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let kept = max.saturating_sub(LEFT_OUT.len());
+    let head = text.floor_char_boundary(kept.div_ceil(2));
+    let tail = text.ceil_char_boundary(text.len() - kept / 2);
+    format!("{}{LEFT_OUT}{}", &text[..head], &text[tail..])
+}
