@@ -276,6 +276,40 @@ fn git_settings_of_a_project_reach_no_file_of_a_person() {
 }
 
 #[test]
+fn an_agent_reads_no_stash_and_no_other_branch_of_a_project() {
+    let ground = Ground::new();
+    let home = &ground.home;
+    for (name, value) in
+        [("user.name", "Ada"), ("user.email", "ada@example.org"), ("core.fsmonitor", "false")]
+    {
+        ground.git(&["config", name, value]);
+    }
+    ground.git(&["add", "a.txt"]);
+    ground.git(&["commit", "--quiet", "-m", "one"]);
+    home.write("a.txt", "CANARY of the stash\n");
+    ground.git(&["stash", "--quiet"]);
+    ground.git(&["checkout", "--quiet", "-b", "private"]);
+    home.write("a.txt", "CANARY of the branch\n");
+    ground.git(&["commit", "--quiet", "-a", "-m", "two"]);
+    ground.git(&["checkout", "--quiet", "-"]);
+    let all = "git cat-file --batch-all-objects --batch | tr -d '\\\\0'; find / -xdev -name '*.pack' 2>/dev/null | wc -l";
+    home.write(
+        "script.yaml",
+        &format!(
+            "- when: {{turn: 1}}\n  reply: {{tool_calls: [{{name: bash, input: {{command: \"{all}\"}}}}]}}\n- reply: {{text: done}}\n"
+        ),
+    );
+    home.not_replayed("the objects of a replay are those of the recorded files, without the history");
+    let run = run_of(&ground.is_inert(&RUN, &[]).exits(0).result());
+    let journal = home.posse(&["logs", "--json", &run]).exits(0).stdout;
+    assert!(
+        journal.contains("posse: snapshot") && journal.contains("author Ada"),
+        "its own are there: {journal}"
+    );
+    assert!(!journal.contains("CANARY"), "{journal}");
+}
+
+#[test]
 fn no_key_of_a_person_goes_where_a_project_wants_it() {
     let ground = Ground::new();
     let own = TcpListener::bind("127.0.0.1:0").expect("a port");

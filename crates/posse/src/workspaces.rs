@@ -16,7 +16,7 @@ use posse_engine::ports::{
 };
 use posse_host::sandbox::{Cache, Isolation, OBJECTS_SHOWN_AT, Sandbox};
 use posse_host::workspace::{self as host, Oid, RefusedCode, RunSpace, WorkspaceError};
-use posse_tools::{WorkspaceView, WorkspaceViews};
+use posse_tools::{Viewing, WorkspaceView, WorkspaceViews};
 
 use crate::names::Names;
 use crate::reports::Reports;
@@ -165,6 +165,14 @@ impl Inner {
         run.join("workspaces").join(of.agent.to_string()).join(of.attempt.to_string()).join("files")
     }
 
+    /// Whose workspace a call is in, and its attempt: `<run>/workspaces/<agent>/<attempt>/files`.
+    fn workspace_of(&self, call: &CallContext) -> Option<(String, u32)> {
+        let top = self.runs.join(call.agent.run().as_str()).join("workspaces");
+        let mut parts = call.workspace.strip_prefix(top).ok().filter(|_| call.isolated)?.iter();
+        let (agent, attempt) = (parts.next()?.to_str()?, parts.next()?.to_str()?);
+        Some((agent.to_owned(), attempt.parse().ok()?))
+    }
+
     fn record(&self, run: &str, name: &str) -> PathBuf {
         posse_tools::records(&self.runs, run).join(name)
     }
@@ -242,10 +250,18 @@ impl Workspaces for HostWorkspaces {
         let agent = of.agent.to_string();
         let run = of.agent.run();
         let name = agent.clone();
+        let own_setup = self.0.setup.clone();
         let made = self.with(&run, move |_, at_hand| {
             let made = at_hand.space.make(&name, of.attempt, &oid(&origin)).map_err(|error| text(&error))?;
             let layers = at_hand.space.layers(&name, of.attempt, &at_hand.caches);
-            Ok((made, layers.unwrap_or_default(), at_hand.space.objects_dir()))
+            // Programs need them, and here only the set-up is one.
+            let objects = match &own_setup {
+                Some(_) if made.fresh => {
+                    at_hand.space.objects_of(&name, of.attempt).map_err(|error| text(&error))?
+                }
+                _ => PathBuf::new(),
+            };
+            Ok((made, layers.unwrap_or_default(), objects))
         });
         Box::pin(async move {
             let (made, caches, objects) = made.await?;
@@ -333,7 +349,9 @@ impl Workspaces for HostWorkspaces {
                 let space = &at_hand.space;
                 let scratch = space.scratch(&parent, &commit).map_err(|error| text(&error))?;
                 let layers = space.layers(&scratch.agent, scratch.attempt, &at_hand.caches);
-                Ok((scratch, layers.unwrap_or_default(), space.objects_dir()))
+                let objects =
+                    space.objects_of(&scratch.agent, scratch.attempt).map_err(|error| text(&error))?;
+                Ok((scratch, layers.unwrap_or_default(), objects))
             });
             let (scratch, caches, objects) = laid_out.await?;
             let record = format!("{}-checks", request.child);
@@ -398,28 +416,31 @@ impl WorkspaceViews for HostWorkspaces {
         Isolation::Own
     }
 
-    fn view(&self, call: &CallContext) -> WorkspaceView {
-        let bare = self.bare(call);
-        let Some(at_hand) = self.0.at_hand(call.agent.run().as_str()).ok().filter(|_| call.isolated) else {
-            return bare;
-        };
-        // The attempt is part of the workspace's path: `<attempt>/files`.
-        let attempt =
-            call.workspace.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok());
-        let layers = at_hand.space.layers(&call.agent.to_string(), attempt.unwrap_or(1), &at_hand.caches);
-        WorkspaceView { caches: layers.unwrap_or_default(), ..bare }
+    fn view(&self, call: &CallContext) -> Viewing {
+        let Some((agent, attempt)) = self.0.workspace_of(call) else { return self.bare(call) };
+        self.with(&call.agent.run(), move |_, at_hand| {
+            let layers = at_hand.space.layers(&agent, attempt, &at_hand.caches);
+            let objects = at_hand.space.objects_of(&agent, attempt).map_err(|error| text(&error))?;
+            Ok(WorkspaceView {
+                isolation: Isolation::Own,
+                objects: Some(objects),
+                caches: layers.unwrap_or_default(),
+            })
+        })
     }
 
-    fn bare(&self, call: &CallContext) -> WorkspaceView {
-        if !call.isolated {
-            // The folder of a replay lies in the state directory, which no program sees where it is.
-            let is_hidden = self.0.runs.parent().is_some_and(|state| call.workspace.starts_with(state));
-            let isolation = if is_hidden { Isolation::Own } else { Isolation::InPlace };
-            return WorkspaceView { isolation, ..WorkspaceView::default() };
+    fn bare(&self, call: &CallContext) -> Viewing {
+        if let Some((agent, attempt)) = self.0.workspace_of(call) {
+            return self.with(&call.agent.run(), move |_, at_hand| {
+                let objects = at_hand.space.objects_of(&agent, attempt).map_err(|error| text(&error))?;
+                Ok(WorkspaceView { isolation: Isolation::Own, objects: Some(objects), caches: Vec::new() })
+            });
         }
-        let at_hand = self.0.at_hand(call.agent.run().as_str());
-        let objects = at_hand.ok().map(|at_hand| at_hand.space.objects_dir());
-        WorkspaceView { isolation: Isolation::Own, objects, caches: Vec::new() }
+        // A checkout that is shared has no repository. The folder of a replay lies in the state directory, which no program
+        // sees where it is.
+        let is_hidden = self.0.runs.parent().is_some_and(|state| call.workspace.starts_with(state));
+        let isolation = if call.isolated || is_hidden { Isolation::Own } else { Isolation::InPlace };
+        Box::pin(std::future::ready(Ok(WorkspaceView { isolation, ..WorkspaceView::default() })))
     }
 }
 

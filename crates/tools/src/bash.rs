@@ -81,12 +81,12 @@ impl EffectTool for Bash {
     fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
         let hands = self.0.clone();
         Box::pin(async move {
-            let view = hands.views.view(&call);
-            let wanted = wanted(&call, &view, input)?;
             let unavailable = |error: &dyn std::fmt::Display| ToolFailure {
                 code: Code::Unsupported,
                 text: format!("No command was run: {error}."),
             };
+            let view = hands.views.view(&call).await.map_err(|error| unavailable(&error))?;
+            let wanted = wanted(&call, &view, input)?;
             let level = hands.sandbox.level().await.map_err(|error| unavailable(&error))?;
             let network = if call.network { "network" } else { "no-network" };
             let turn = hands.sandbox.turn_with(&view.caches).await;

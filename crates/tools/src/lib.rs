@@ -46,7 +46,7 @@ pub use outputs::{Outputs, records};
 use posse_engine::ports::Tool;
 use posse_host::egress::Egress;
 use posse_host::sandbox::{Sandbox, SandboxOptions};
-pub use views::{InPlace, WorkspaceView, WorkspaceViews};
+pub use views::{InPlace, Viewing, WorkspaceView, WorkspaceViews};
 pub use webfetch::webfetch;
 pub use websearch::{Search, websearch};
 

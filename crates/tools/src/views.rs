@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use futures::future::BoxFuture;
 use posse_engine::ports::CallContext;
 use posse_host::sandbox::{BoxedCommand, Cache, Isolation, OBJECTS_SHOWN_AT, WORKSPACE_SHOWN_AT};
 
@@ -11,10 +12,13 @@ pub trait WorkspaceViews: fmt::Debug + Send + Sync {
     /// Whose the workspaces are: all agents are told the same about their commands.
     fn isolation(&self) -> Isolation;
     /// How the programs of a call see its workspace. Asked once for each call, before it waits for its turn.
-    fn view(&self, call: &CallContext) -> WorkspaceView;
+    fn view(&self, call: &CallContext) -> Viewing;
     /// How programs see a workspace that is another agent's, or shared: without anything that is kept for its owner.
-    fn bare(&self, call: &CallContext) -> WorkspaceView;
+    fn bare(&self, call: &CallContext) -> Viewing;
 }
+
+/// What is awaited of a look: how programs see a workspace, or why they cannot.
+pub type Viewing = BoxFuture<'static, Result<WorkspaceView, String>>;
 
 /// How the programs of a call see its workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,11 +61,11 @@ impl WorkspaceViews for InPlace {
         Isolation::InPlace
     }
 
-    fn view(&self, _: &CallContext) -> WorkspaceView {
-        WorkspaceView::default()
+    fn view(&self, _: &CallContext) -> Viewing {
+        Box::pin(std::future::ready(Ok(WorkspaceView::default())))
     }
 
-    fn bare(&self, _: &CallContext) -> WorkspaceView {
-        WorkspaceView::default()
+    fn bare(&self, call: &CallContext) -> Viewing {
+        self.view(call)
     }
 }

@@ -151,7 +151,9 @@ pub(crate) fn bytes_beneath(dir: &Path) -> Result<u64, WorkspaceError> {
         };
         for entry in entries.flatten() {
             let Ok(metadata) = entry.metadata() else { continue };
-            total += metadata.blocks() * BLOCK_BYTES;
+            // What has several names frees its share with each.
+            let names = if metadata.is_dir() { 1 } else { metadata.nlink().max(1) };
+            total += metadata.blocks() * BLOCK_BYTES / names;
             if metadata.is_dir() {
                 dirs.push(entry.path());
             }

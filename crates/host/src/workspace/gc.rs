@@ -206,9 +206,11 @@ impl Workspaces {
             }
             Err(error) => report.keep(format!("workspaces of run {run}"), error),
         }
-        if self.run_dir(run).join("shared").exists() {
-            let gone = self.gc_shared(run, options);
-            report.add(format!("shared checkouts of run {run}"), gone);
+        for (name, what) in [("shared", "shared checkouts"), ("objects", "lent objects")] {
+            if self.run_dir(run).join(name).exists() {
+                let gone = self.gc_made(run, name, options);
+                report.add(format!("{what} of run {run}"), gone);
+            }
         }
         match salvages_of(space) {
             Ok(found) => {
@@ -257,9 +259,9 @@ impl Workspaces {
         }
     }
 
-    /// Checkouts that readers shared: copies of commits, without anything of their own.
-    fn gc_shared(&self, run: &str, options: &GcOptions<'_>) -> Result<u64, Why> {
-        let dir = self.run_dir(run).join("shared");
+    /// What was made out of commits for agents, without anything of its own: checkouts that readers shared, objects.
+    fn gc_made(&self, run: &str, name: &str, options: &GcOptions<'_>) -> Result<u64, Why> {
+        let dir = self.run_dir(run).join(name);
         options.check_age(&dir)?;
         let bytes = disk_bytes(&dir);
         if !options.dry_run {

@@ -35,6 +35,7 @@ mod git_dir;
 mod ignored;
 mod index;
 mod leave_out;
+mod lent;
 mod lock;
 mod manifest;
 mod merge;

@@ -1,7 +1,7 @@
 //! The `.git` of a workspace: what is planted there, and what its agent made of it.
 //!
 //! Commits, branches and stashes of an agent are in no file of the workspace. A `.git` that was changed is kept as
-//! plain files; git never runs there, because its configuration is the agent's.
+//! plain files; git never runs there, because its configuration is the agent's. The objects that it borrows are in `lent`.
 
 use std::fs::File;
 use std::io::Read;

@@ -20,7 +20,7 @@ use super::refs::{Refs, check_id, work_ref};
 use super::torn::Lasted;
 use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, synced};
 
-/// Where the sandbox shows the objects of the project's repository, so that git in a workspace finds them.
+/// Where the sandbox shows the objects that the git of a workspace borrows.
 pub const BORROWED_OBJECTS: &str = crate::sandbox::OBJECTS_SHOWN_AT;
 /// Where checkouts are if the machine does not say which boot this is: then they are synced.
 const UNKNOWN_BOOT: &str = "any";
@@ -106,11 +106,6 @@ impl RunSpace {
     /// Git in the project's bare repository.
     pub fn git(&self) -> Git {
         self.project.git(&self.spaces.options.git)
-    }
-
-    /// The directory whose content the sandbox shows at [`BORROWED_OBJECTS`].
-    pub fn objects_dir(&self) -> PathBuf {
-        self.project.repository().join("objects")
     }
 
     /// Waits until nobody else changes the project's repository.
@@ -376,8 +371,8 @@ impl RunSpace {
     }
 }
 
-/// Removes the checkouts of other boots: what is in them may never have reached the disk.
-fn forget_others(all: &Path, boot: &str) -> Result<(), WorkspaceError> {
+/// Removes what was made in other boots: what is in them may never have reached the disk.
+pub(super) fn forget_others(all: &Path, boot: &str) -> Result<(), WorkspaceError> {
     let others = entries_of(all)?.into_iter().filter(|dir| !dir.ends_with(boot));
     others.into_iter().try_for_each(|dir| disk::remove_tree(&dir))
 }

@@ -34,7 +34,7 @@ fn assert_kept(space: &RunSpace, dir: &Path, because: &str) {
 /// Git in a workspace, as an agent runs it.
 fn agents_git(world: &World, space: &RunSpace, dir: &Path, args: &[&str]) -> String {
     let mut command = plain_git(dir, &world.home());
-    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", space.objects_dir());
+    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", space.git().git_dir().join("objects"));
     let output = command.args(args).output().expect("git runs");
     assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()

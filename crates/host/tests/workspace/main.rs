@@ -5,6 +5,7 @@ mod folders;
 mod hostile;
 mod inside;
 mod kept;
+mod lent;
 mod salvage;
 mod support;
 mod torn;

@@ -171,10 +171,17 @@ pub(crate) fn assert_sound(space: &RunSpace) {
     assert_eq!(String::from_utf8_lossy(&out.stdout), "");
 }
 
+/// The objects that are lent to the workspace with these files.
+pub(crate) fn lent(space: &RunSpace, dir: &Path) -> PathBuf {
+    let mut parts = dir.iter().rev().skip(1).map(|part| part.to_str().expect("a name"));
+    let (attempt, agent) = (parts.next().expect("an attempt"), parts.next().expect("an agent"));
+    space.objects_of(agent, attempt.parse().expect("a number")).expect("objects")
+}
+
 /// What git says in a workspace, with the borrowed objects where they are outside the sandbox.
 pub(crate) fn status_in(space: &RunSpace, dir: &Path, home: &Path) -> String {
     let mut command = plain_git(dir, home);
-    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", space.objects_dir());
+    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", lent(space, dir));
     let output = command.args(["status", "--porcelain"]).output().expect("git runs");
     // The constant path of the sandbox is not there outside it, which git mentions.
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

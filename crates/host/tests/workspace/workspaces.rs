@@ -35,7 +35,7 @@ fn an_unchanged_workspace_is_its_base_and_writes_nothing() {
     world.commit_all();
     let (begun, space) = world.begin();
     space.make(RUN, 1, &begun.snapshot.commit).expect("made");
-    let packs = || fs::read_dir(space.objects_dir().join("pack")).expect("listed").count();
+    let packs = || fs::read_dir(space.git().git_dir().join("objects/pack")).expect("listed").count();
     let before = packs();
     assert_eq!(space.snapshot(RUN, 1).expect("taken"), begun.snapshot);
     assert_eq!(space.snapshot(RUN, 1).expect("taken"), begun.snapshot);

@@ -191,9 +191,13 @@ async fn said(hands: &Hands, hook: &Hook, number: usize, call: &HookCall) -> Sai
         return Said::Unheard(error.to_string());
     }
     let at = &call.at;
-    let view = match call.reach {
+    let viewing = match call.reach {
         Reach::Change | Reach::Look => hands.views.view(at),
         Reach::Borrowed => hands.views.bare(at),
+    };
+    let view = match viewing.await {
+        Ok(view) => view,
+        Err(problem) => return Said::Unheard(problem),
     };
     let mut stop = at.stop.clone();
     let turn = tokio::select! {
