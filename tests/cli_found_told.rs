@@ -145,12 +145,12 @@ fn who_waits_for_trust_is_told_because_of_whom() {
 }
 
 #[test]
-fn a_given_definition_that_lists_itself_is_told_as_in_a_file() {
+fn a_definition_that_lists_itself_is_no_mistake() {
     let home = Home::new();
     home.write("script.yaml", "- reply: {text: Done.}\n");
     let given = r#"{"x": {"prompt": "p", "spawns": ["x"]}}"#;
     let done = home.posse(&["run", "--agents", given, "--model", "scripted/script.yaml", "Go."]).exits(0);
-    assert!(done.stderr.contains("spawns: the definition `x` lists itself (remove it there)"), "{done:?}");
+    assert!(!done.stderr.contains("itself"), "{done:?}");
 }
 
 #[test]

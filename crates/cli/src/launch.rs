@@ -268,9 +268,9 @@ impl Launch {
         &self.approvals
     }
 
-    /// The same with another request.
-    pub(crate) fn with_request(self, request: String) -> Self {
-        Self { request, ..self }
+    /// The same, whose root is told something else than what people read as its request.
+    pub(crate) fn with_prompt(self, prompt: String) -> Self {
+        Self { prompt: Some(prompt), ..self }
     }
 
     /// The same as the library takes it.

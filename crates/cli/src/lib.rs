@@ -41,6 +41,7 @@ mod term;
 mod text;
 mod text_models;
 mod trust;
+mod trusted;
 mod view;
 
 use std::ffi::OsString;

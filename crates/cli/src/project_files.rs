@@ -20,6 +20,7 @@ use crate::places::{self, PROJECT_SERVERS};
 use crate::settings::keys::{InProject, in_project};
 use crate::settings::project::ProjectFile;
 use crate::trust::{Standing, Trust};
+use crate::trusted;
 
 /// What kind of file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -88,7 +89,11 @@ impl ProjectFiles {
         }
         let file = ProjectFile::read(dir, &self.root, trust);
         let does = match &file.said {
-            Ok(said) => said.entries().iter().filter_map(|entry| setting(&entry.key, &entry.value)).collect(),
+            Ok(said) => {
+                let lines = said.entries();
+                let lines = lines.iter().filter_map(|entry| setting(&entry.key, &entry.value));
+                lines.chain(file.further.clone()).collect()
+            }
             Err(error) => vec![format!("cannot be used: {}", error.message())],
         };
         match file.hash {
@@ -104,15 +109,25 @@ impl ProjectFiles {
     }
 
     fn add_discovered(&mut self, dirs: &[PathBuf], trust: &Trust, tools: &[&str], own: &OwnNames) {
-        let found =
-            discovery::discover(&places::project_places(dirs), DEFINITION_MAX_BYTES, |file| ShownFile {
-                kind: if file.form == Form::Agent { Kind::Agent } else { Kind::Skill },
-                hash: Hash::of(&file.content),
-                standing: trust.standing(&file.real, &file.content),
-                does: described(&file, tools, own),
-                path: file.real,
-            });
-        self.files.extend(found.found);
+        let found = discovery::discover(&places::project_places(dirs), DEFINITION_MAX_BYTES, |file| {
+            let kind = if file.form == Form::Agent { Kind::Agent } else { Kind::Skill };
+            let mut does = described(&file, tools, own);
+            let covered = match (file.form, file.real.parent()) {
+                (Form::SkillFolder, Some(folder)) => trusted::of_skill(&file.content, folder),
+                _ => Ok(trusted::Covered { hash: Hash::of(&file.content), further: Vec::new() }),
+            };
+            let covered =
+                covered.map_err(|why| format!("{}: it cannot be trusted: {why}", file.real.display()))?;
+            does.extend(covered.line());
+            let standing = trust.standing(&file.real, Some(covered.hash));
+            Ok(ShownFile { kind, hash: covered.hash, standing, does, path: file.real })
+        });
+        for file in found.found {
+            match file {
+                Ok(file) => self.files.push(file),
+                Err(why) => self.passed_over.push(why),
+            }
+        }
         self.passed_over.extend(found.passed_over.iter().map(ToString::to_string));
     }
 
@@ -123,7 +138,7 @@ impl ProjectFiles {
                 Ok(None) => {}
                 Ok(Some(content)) => {
                     let path = path.canonicalize().unwrap_or(path);
-                    let standing = trust.standing(&path, &content);
+                    let standing = trust.standing(&path, Some(Hash::of(&content)));
                     let (hash, does) = (Hash::of(&content), servers(&content));
                     self.files.push(ShownFile { path, kind: Kind::Servers, hash, standing, does });
                 }

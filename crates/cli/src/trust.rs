@@ -44,15 +44,16 @@ impl Trust {
         FILE.read(context.state_dir()?)
     }
 
-    /// Whether the person trusts exactly this content of this file, given by its canonical path.
-    pub(crate) fn holds(&self, file: &Path, content: &[u8]) -> bool {
-        self.standing(file, content) == Standing::Trusted
+    /// Whether the person trusts exactly this content of this file, given by its canonical path. What else counts with
+    /// the file is only read if they were ever asked.
+    pub(crate) fn holds(&self, file: &Path, covered: impl FnOnce() -> Option<Hash>) -> bool {
+        self.files.contains_key(file) && self.standing(file, covered()) == Standing::Trusted
     }
 
-    /// How this content of this file stands with the person.
-    pub(crate) fn standing(&self, file: &Path, content: &[u8]) -> Standing {
+    /// How a file stands with the person, given the hash of all that trust in it covers; none if that cannot be read.
+    pub(crate) fn standing(&self, file: &Path, covered: Option<Hash>) -> Standing {
         match self.files.get(file) {
-            Some(hash) if *hash == Hash::of(content) => Standing::Trusted,
+            Some(hash) if Some(*hash) == covered => Standing::Trusted,
             Some(_) => Standing::Changed,
             None => Standing::New,
         }
@@ -101,15 +102,21 @@ mod tests {
         let file = |name: &str| PathBuf::from("/p").join(name);
         Trust::add(&state, vec![(file("a"), Hash::of(b"one")), (file("b"), Hash::of(b"two"))]).expect("kept");
         let trust = load(&state).expect("kept");
-        assert!(trust.holds(&file("a"), b"one"));
-        assert!(!trust.holds(&file("a"), b"One"), "another content");
-        assert!(!trust.holds(&file("c"), b"one"), "another place");
-        assert_eq!(trust.standing(&file("a"), b""), Standing::Changed);
-        assert_eq!(trust.standing(&file("c"), b""), Standing::New);
+        assert!(trust.holds(&file("a"), || Some(Hash::of(b"one"))));
+        assert!(!trust.holds(&file("a"), || Some(Hash::of(b"One"))), "another content");
+        assert!(!trust.holds(&file("c"), || Some(Hash::of(b"one"))), "another place");
+        assert_eq!(trust.standing(&file("a"), Some(Hash::of(b""))), Standing::Changed);
+        assert_eq!(trust.standing(&file("c"), Some(Hash::of(b""))), Standing::New);
         Trust::add(&state, vec![(file("a"), Hash::of(b"three"))]).expect("kept");
         let trust = load(&state).expect("kept");
-        assert!(!trust.holds(&file("a"), b"one"), "the content before is not trusted any more");
-        assert!(trust.holds(&file("a"), b"three") && trust.holds(&file("b"), b"two"));
+        assert!(
+            !trust.holds(&file("a"), || Some(Hash::of(b"one"))),
+            "the content before is not trusted any more"
+        );
+        assert!(
+            trust.holds(&file("a"), || Some(Hash::of(b"three")))
+                && trust.holds(&file("b"), || Some(Hash::of(b"two")))
+        );
         let mode = std::fs::metadata(state.join(FILE.name)).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -76,13 +76,15 @@ impl Skill {
     /// What a sub-agent of this skill is: a definition like `base`, with what the skill says in its place. The prompt is
     /// built from the skill alone, and from its definition's where the skill names one.
     pub fn definition(&self, base: &Definition) -> Definition {
+        let tools = self.tools_of(base);
+        let runs = tools.iter().any(|tool| tool == BASH);
         let instructions = format!(
             "You carry out the skill `{}`. Do it on your own from start to finish, and report what came of it.\n\n\
              # Instructions of the skill\n\n{}{}{}",
             self.name,
-            self.instructions.trim().replace(SKILL_DIRECTORY, &self.directory()),
+            self.instructions.trim().replace(SKILL_DIRECTORY, &self.directory(runs)),
             self.about_arguments(),
-            self.about_files(),
+            self.about_files(runs),
         );
         let prompt = match &self.agent {
             Some(_) => format!("{}\n\n{instructions}", base.prompt.trim()),
@@ -92,7 +94,7 @@ impl Skill {
         let spawns = self.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == "task"));
         Definition {
             prompt: prompt.into(),
-            tools: self.tools_of(base),
+            tools,
             spawns: base.spawns.clone().filter(|_| spawns),
             max_turns: self.max_iterations.or(base.max_turns),
             model: self.model.clone().or_else(|| base.model.clone()),
@@ -138,14 +140,21 @@ impl Skill {
         text
     }
 
-    /// Where its files are, for whoever runs commands, or else for `read`.
-    pub fn directory(&self) -> String {
-        self.shown_dir.clone().unwrap_or_else(|| self.place())
+    /// Where its files are: for whoever `runs` commands, or else for `read`.
+    pub fn directory(&self, runs: bool) -> String {
+        self.shown_dir.clone().filter(|_| runs).unwrap_or_else(|| self.place())
+    }
+
+    /// The variable in which commands find the directory of a skill that is outside the workspace. No path of the machine
+    /// is part of what a model reads.
+    pub fn variable(name: &str) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        format!("POSSE_SKILL_{}", name.chars().map(plain).collect::<String>())
     }
 
     /// What an agent is told of its files; empty if it has none. In a recorded run that came from somebody else the same is
     /// told though there is nothing to open, so that its requests are the recorded ones.
-    pub fn about_files(&self) -> String {
+    pub fn about_files(&self, runs: bool) -> String {
         if self.dir.is_none() && self.shown_dir.is_none() {
             return String::new();
         }
@@ -153,7 +162,7 @@ impl Skill {
             "Files that these instructions speak of are read with `read`, as `{}/PATH`",
             self.place()
         );
-        match &self.shown_dir {
+        match self.shown_dir.as_ref().filter(|_| runs) {
             Some(shown) => {
                 format!("\n\n{read}; commands find them in `{shown}`, whatever directory they run in.")
             }
@@ -162,6 +171,16 @@ impl Skill {
     }
 }
 
+/// What the sub-agent of a skill is called: the first line of its work, so that several of one skill can be told apart.
+pub fn title_of(skill: &str, work: &str) -> String {
+    let line = work.lines().map(str::trim).find(|line| !line.is_empty());
+    line.map_or_else(|| format!("skill {skill}"), |line| line.chars().take(TITLE_MAX_CHARS).collect())
+}
+
+/// Most characters of such a title.
+const TITLE_MAX_CHARS: usize = 120;
+/// The tool that runs commands.
+const BASH: &str = "bash";
 /// What stands in a skill's text for its directory, as another program calls it.
 pub const SKILL_DIRECTORY: &str = "${CLAUDE_SKILL_DIR}";
 /// The tool that hands work to a skill's sub-agent.
@@ -178,6 +197,8 @@ pub const SKILL_TOOL: &str = "skill";
 /// Most skills that nobody trusts and that are asked about by name. Whoever makes a catalogue leaves further ones out:
 /// if there are more, every skill is asked about.
 pub const UNTRUSTED_MAX: usize = 256;
+/// Most definitions out of reach that a run remembers: they only make a refusal clearer.
+pub const OUT_OF_REACH_MAX: usize = 256;
 /// What a definition or a skill comes to beside its text, about.
 const ENTRY_BYTES: usize = 1024;
 
@@ -193,12 +214,16 @@ pub struct Catalogue {
     pub definitions: Vec<Definition>,
     /// The skills.
     pub skills: Vec<Skill>,
+    /// The names of definitions that were found and that no agent of the run can be, [`OUT_OF_REACH_MAX`] at most: whoever
+    /// asks for one is told that it exists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub out_of_reach: Vec<String>,
 }
 
 impl Catalogue {
     /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
-        self.definitions.is_empty() && self.skills.is_empty()
+        self.definitions.is_empty() && self.skills.is_empty() && self.out_of_reach.is_empty()
     }
 
     /// What every agent of the run asks about after all its rules: an inline skill that nobody trusts is only taken in by

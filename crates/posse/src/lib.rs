@@ -37,6 +37,7 @@ mod bundle;
 mod cleaning;
 mod error;
 mod events;
+mod explaining;
 mod export;
 mod info;
 mod names;
@@ -335,7 +336,8 @@ impl Posse {
         let found = info.agents.iter().find(|known| known.id == *agent);
         let found = found.ok_or_else(|| Error::NoAgent(agent.clone()))?;
         let approvals = self.runtime.load(&agent.run()).await?.terms.approvals;
-        Ok(found.authority()?.explain(&approvals, &Operation::parse(operation)))
+        let asked = explaining::Asked::read(operation, &self.tools)?;
+        Ok(asked.explain(&found.authority()?, &found.contract_json, &approvals))
     }
 
     /// Stops carrying runs at once; they stay resumable.

@@ -379,7 +379,8 @@ impl Known {
             root.default = root.default.min(skill.default);
         }
         let reads = self.root.tools.iter().any(|tool| tool == "read");
-        Some(taken_in(skill, arguments, reads))
+        let runs = self.root.tools.iter().any(|tool| tool == "bash");
+        Some(taken_in(skill, arguments, reads, runs))
     }
 }
 
@@ -402,21 +403,25 @@ fn known(given: Vec<Definition>, found: Catalogue, root: &str, dir: Option<&str>
         skill.agent = agent.or(skill.agent);
         // What is no part of the project is in no workspace, wherever it lies.
         let dir = dir.filter(|_| skill.project.is_some());
-        skill.shown_dir = skill.dir.as_deref().map(|own| shown(own, dir));
+        skill.shown_dir = skill.dir.as_deref().map(|own| shown(own, dir, &skill.name));
         skill
     };
     let catalogue = Catalogue {
         asks: if has_shell { default_rules().to_vec() } else { Vec::new() },
         definitions: found_definitions,
         skills: found.skills.into_iter().map(ours).collect(),
+        out_of_reach: found.out_of_reach,
     };
     Ok(Known { definitions, catalogue, root })
 }
 
-/// Where commands see a directory: the working directory is the workspace there.
-fn shown(own: &str, dir: Option<&str>) -> String {
+/// Where commands find the directory of a skill: in the workspace, or by a variable.
+fn shown(own: &str, dir: Option<&str>, skill: &str) -> String {
     let inside = dir.and_then(|dir| Path::new(own).strip_prefix(dir).ok());
-    inside.map_or_else(|| own.to_owned(), |inside| format!("{WORKSPACE_SHOWN_AT}/{}", inside.display()))
+    inside.map_or_else(
+        || format!("${}", Skill::variable(skill)),
+        |inside| format!("{WORKSPACE_SHOWN_AT}/{}", inside.display()),
+    )
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::permission::{SPECIFIER_MAX_BYTES, still_protected};
+use posse_domain::skill::Skill;
 use posse_engine::ports::{
     CallContext, EffectTool, Prepared, StopSignal, Tool, ToolFailure, ToolOutput, ToolResult, Urgency,
 };
@@ -151,7 +152,7 @@ async fn run(hands: Hands, call: CallContext, view: WorkspaceView, wanted: Wante
     });
     let outputs = hands.outputs.as_ref().map(|outputs| outputs.of(&call.agent)).filter(|dir| dir.is_dir());
     let at: Vec<PathBuf> = view.caches.iter().map(|cache| cache.at.clone()).collect();
-    let argv = SHELL.iter().map(ToString::to_string).chain([wanted.command]).collect();
+    let argv = with_skills(&call, wanted.command);
     let command = view.command(argv, &call);
     let command = BoxedCommand {
         workdir: wanted.workdir,
@@ -174,6 +175,16 @@ async fn run(hands: Hands, call: CallContext, view: WorkspaceView, wanted: Wante
     let mut running = hands.sandbox.start(turn, command).map_err(|error| no_result(&error))?;
     let (ended, cut) = wait(&mut running, &call.stop, call.limit).await;
     answer(&ended.map_err(|error| no_result(&error))?, &at, cut, call.limit)
+}
+
+/// What is run: the shell, which finds the folders of skills by their variables.
+fn with_skills(call: &CallContext, command: String) -> Vec<String> {
+    let dirs = call.skills.iter();
+    let set: Vec<String> =
+        dirs.map(|(name, dir)| format!("{}={}", Skill::variable(name), dir.path.display())).collect();
+    let env = (!set.is_empty()).then(|| "env".to_owned());
+    let shell = SHELL.iter().map(ToString::to_string);
+    env.into_iter().chain(set).chain(shell).chain([command]).collect()
 }
 
 /// Why a command was ended before it ended by itself.

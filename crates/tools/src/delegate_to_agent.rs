@@ -2,6 +2,7 @@
 
 use posse_domain::event::EffectClass;
 use posse_domain::lifecycle::DELEGATE_TO_AGENT;
+use posse_domain::skill::title_of;
 use posse_engine::ports::{EngineRequest, RequestTool, SpawnRequest, Tool, ToolFailure};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,9 +47,10 @@ impl RequestTool for Delegate {
         let Input { skill_name: skill, task, context, timeout_ms } = parse(DELEGATE_TO_AGENT, input)?;
         let skill = skill_name(check, "skill_name", &skill)?;
         let extra_context = check.optional("context", context, TASK_MAX_BYTES)?;
+        let prompt = check.text("task", task, TASK_MAX_BYTES)?;
         Ok(EngineRequest::Spawn(Box::new(SpawnRequest {
-            prompt: check.text("task", task, TASK_MAX_BYTES)?,
-            title: format!("skill {skill}"),
+            title: title_of(&skill, &prompt),
+            prompt,
             skill: Some(skill),
             extra_context,
             // Its answer is the result.

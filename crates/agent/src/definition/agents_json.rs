@@ -19,7 +19,6 @@ use thiserror::Error;
 use super::agent_markdown::{AGENT, Texts, definition, is_disabled};
 use super::builtin::{LOOK, builtin, tools};
 use super::catalogue::known_as;
-use super::cross_check::{REMOVE, lists_itself};
 use super::fields::{Fields, same_key};
 use super::names::is_name;
 use super::notes::{Notes, quoted};
@@ -131,16 +130,6 @@ pub fn parse_agents_among(
         mentions.extend(read.mentions.into_iter().map(|mention| (name.as_str(), mention)));
     }
     reader.check_spawns(&given.definitions, &mentions)?;
-    let themselves =
-        mentions.iter().filter(|(own, mention)| mention.role == Role::Spawns && mention.name == *own);
-    given.notes.extend(themselves.map(|(own, mention)| Warning {
-        level: Level::Note,
-        file: file.to_owned(),
-        line: mention.line,
-        problem: lists_itself(&format!("{own}: spawns"), "definition", own),
-        fix: Some(REMOVE.to_owned()),
-        widens: false,
-    }));
     Ok(given)
 }
 

@@ -15,7 +15,7 @@ use super::tool_list::EVERY;
 const CYCLE_MAX: usize = 64;
 
 /// What to do with a name that should not stand there.
-pub(super) const REMOVE: &str = "remove it there";
+const REMOVE: &str = "remove it there";
 
 /// What a checked file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +75,7 @@ pub fn cross_check(all: &[Checked<'_>]) -> Vec<Warning> {
             warnings.push(warning(one, None, problem, "give one of them another name"));
         }
         for mention in one.mentions {
-            if let Some((problem, fix)) = names.problem(one, mention) {
+            if let Some((problem, fix)) = names.problem(mention) {
                 warnings.push(warning(one, mention.line, problem, fix));
             }
         }
@@ -111,7 +111,7 @@ impl<'a> Cycles<'_, 'a> {
         }
         path.push(one.name);
         for mention in one.mentions.iter().filter(|mention| mention.role == Role::SubAgent) {
-            // One that lists itself is told already.
+            // One that lists itself is a usual way to go deeper, as far as the limit of depth.
             match path.iter().position(|before| *before == mention.name).filter(|_| mention.name != one.name)
             {
                 Some(start) => {
@@ -143,11 +143,6 @@ fn warning(one: &Checked<'_>, line: Option<u64>, problem: String, fix: &str) -> 
     }
 }
 
-/// What is said of one that gives its own name.
-pub(super) fn lists_itself(key: &str, word: &str, name: &str) -> String {
-    format!("{key}: the {word} `{name}` lists itself")
-}
-
 /// Every name there is, with what it is the name of.
 struct Names<'a>(Vec<(&'a str, Kind)>);
 
@@ -158,7 +153,7 @@ impl Names<'_> {
     }
 
     /// What is wrong with a mentioned name, and what to do.
-    fn problem(&self, one: &Checked<'_>, mention: &Mention) -> Option<(String, &'static str)> {
+    fn problem(&self, mention: &Mention) -> Option<(String, &'static str)> {
         let Mention { role, name, .. } = mention;
         let (key, wants_skill) = match role {
             Role::Spawns => ("spawns", false),
@@ -174,9 +169,6 @@ impl Names<'_> {
             };
             let problem = || format!("{key}: {} is a pattern, which matches nothing here", quoted(name));
             return means_nothing.then(|| (problem(), "name each of them"));
-        }
-        if *name == one.name && wants_skill == one.kind.is_skill() {
-            return Some((lists_itself(key, one.kind.word(), name), REMOVE));
         }
         let found = self.find(name, wants_skill).or_else(|| self.find(known_as(name)?, wants_skill));
         match (found, role) {
@@ -279,10 +271,8 @@ mod tests {
             [
                 "lead.md:4: spawns: there is no definition `explor` (did you mean `explore`?) (correct or remove it)",
                 "lead.md:4: spawns: `coder` is a primary definition, which is never a child (remove it there)",
-                "lead.md:4: spawns: the definition `lead` lists itself (remove it there)",
                 "lead.md:4: skills: there is no skill `stile` (did you mean `style`?) (correct or remove it)",
                 "style/SKILL.md:4: agent: there is no definition `zzz` (correct or remove it)",
-                "style/SKILL.md:4: sub_agents: the skill `style` lists itself (remove it there)",
                 "style/SKILL.md:4: sub_agents: there is no skill `lead`, only a definition of that name (correct or \
                  remove it)",
                 "style/SKILL.md:4: sub_agents: there is no skill `sytle2` (did you mean `style`?) (correct or remove it)",

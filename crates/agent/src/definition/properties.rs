@@ -92,7 +92,7 @@ fn all_loaded(bytes: &[u8]) -> Result<(), TestCaseError> {
     prop_assert!(says_why(&agent) && says_why(&skill) && says_why(&yaml));
     for loaded in [&skill, &yaml] {
         if let Some(skill) = &loaded.value {
-            prop_assert!(!render(skill, "a $1 \"b").is_empty());
+            prop_assert!(!render(skill, "a $1 \"b", true).is_empty());
             prop_assert!(!skill.name.is_empty() && !skill.instructions.is_empty());
         }
     }

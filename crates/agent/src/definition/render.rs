@@ -18,13 +18,13 @@ const HEADING: &str = "## Arguments";
 ///   that one is the first. Words in quotes are one. Prices (`$5`, `$1.50`) stay, unless so many words were given.
 /// - `${CLAUDE_SKILL_DIR}` is where commands find the skill's files, or else where `read` does.
 /// - What is filled in is not looked at again, so arguments with a `$` stay as they are.
-pub fn render(skill: &Skill, arguments: &str) -> String {
+pub fn render(skill: &Skill, arguments: &str, runs: bool) -> String {
     let arguments = arguments.trim();
     let places = Places {
         arguments,
         words: words(arguments),
         first: u8::from(!counts_from_zero(&skill.instructions)),
-        directory: skill.directory(),
+        directory: skill.directory(runs),
     };
     let mut rendered = String::with_capacity(skill.instructions.len() + arguments.len());
     let mut rest = &*skill.instructions;
@@ -57,10 +57,10 @@ pub fn render(skill: &Skill, arguments: &str) -> String {
     rendered
 }
 
-/// What an agent reads that takes a skill in; `reads` says whether it can read files.
-pub fn taken_in(skill: &Skill, arguments: &str, reads: bool) -> String {
-    let files = if reads { skill.about_files() } else { String::new() };
-    format!("# Skill: {}\n\n{}{files}\n", skill.name, render(skill, arguments).trim())
+/// What an agent reads that takes a skill in; `reads` says whether it can read files, `runs` whether it can run commands.
+pub fn taken_in(skill: &Skill, arguments: &str, reads: bool, runs: bool) -> String {
+    let files = if reads { skill.about_files(runs) } else { String::new() };
+    format!("# Skill: {}\n\n{}{files}\n", skill.name, render(skill, arguments, runs).trim())
 }
 
 /// What can be filled in.
@@ -129,7 +129,7 @@ mod tests {
     fn rendered(instructions: &str, arguments: &str) -> String {
         let text = format!("---\nname: x\ndescription: d\n---\n{instructions}");
         let skill = read_skill(text.as_bytes(), "x", None, &reading("x")).value.expect("skill");
-        render(&skill, arguments)
+        render(&skill, arguments, true)
     }
 
     #[test]

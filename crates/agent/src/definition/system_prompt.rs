@@ -15,7 +15,7 @@ use posse_domain::canonical::Canonical;
 use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
 use posse_domain::lifecycle::{DELEGATE_TO_AGENT, SKILL_TOOL};
-use posse_domain::permission::ToolName;
+use posse_domain::permission::{Rules, ToolName};
 
 /// Longest part of an `AGENTS.md` that is passed on.
 const AGENTS_MD_MAX_BYTES: usize = 64 * 1024;
@@ -29,9 +29,15 @@ const SPAWNING: [&str; 3] = ["task", DELEGATE_TO_AGENT, SKILL_TOOL];
 /// Longest reason that a new attempt is given.
 const REASON_MAX_CHARS: usize = 2_000;
 
-/// The system prompt of an agent: the definition's prompt, the contract, the project's instructions.
-pub fn system_prompt(definition: &Definition, contract: &Contract, agents_md: Option<&str>) -> String {
-    let mut prompt = own_terms(definition, contract);
+/// The system prompt of an agent: the definition's prompt, the contract, the project's instructions. `others` are the rules
+/// that bind it beside its own: the person's, the run's, and those of the agents above it.
+pub fn system_prompt(
+    definition: &Definition,
+    contract: &Contract,
+    agents_md: Option<&str>,
+    others: &[Rules],
+) -> String {
+    let mut prompt = own_terms(definition, contract, others);
     prompt.push_str(&project_instructions(agents_md));
     prompt
 }
@@ -51,18 +57,18 @@ pub fn report_prompt(definition: &Definition, contract: &Contract) -> String {
 pub fn handover(definition: &Definition, contract: &Contract) -> String {
     format!(
         "{HANDOVER}\n\n{}\n# Your assignment\n\n{}",
-        own_terms(definition, contract),
+        own_terms(definition, contract, &[]),
         first_message(contract)
     )
 }
 
 /// The definition's prompt and the contract.
-fn own_terms(definition: &Definition, contract: &Contract) -> String {
+fn own_terms(definition: &Definition, contract: &Contract, others: &[Rules]) -> String {
     let mut prompt =
         format!("{}\n\n# Your contract\n\n{}\n", definition.prompt.trim(), who(definition, contract));
     let lines = [
         Some(tools(contract)),
-        refused::refused(definition, contract),
+        refused::refused(definition, contract, others),
         refused::asked(definition, contract),
         Some(spawning(contract)),
         spawnable(definition, contract),
@@ -83,11 +89,31 @@ fn own_terms(definition: &Definition, contract: &Contract) -> String {
 
 /// The first message of an agent's conversation: what it is to do, and what else it was given to know.
 pub fn first_message(contract: &Contract) -> String {
-    let task = &contract.step.description;
+    let task = &in_plan(contract);
     match contract.execution.extra_context.as_deref().map(str::trim) {
         None | Some("") => task.clone(),
         Some(context) => format!("{task}\n\n## Context\n\n{context}"),
     }
+}
+
+/// What an agent is asked to do; one that carries out a step of a plan is told what the step is for.
+fn in_plan(contract: &Contract) -> String {
+    let (step, parent) = (&contract.step, &contract.parent);
+    let is_step =
+        parent.message_id.is_none() && contract.context.depth > 0 && contract.execution.skill.is_none();
+    if !is_step {
+        return step.description.clone();
+    }
+    let goal = parent.goal_summary.trim();
+    let request = Some(parent.task_prompt.trim()).filter(|request| !request.is_empty() && *request != goal);
+    let request = request.map(|request| format!("\n\nThe request of the person: {request}"));
+    format!(
+        "# {}\n\n{}\n\n## What it is for\n\nThis is one step of a plan; other agents carry out the others. The goal of the \
+         plan: {goal}{}",
+        step.title,
+        step.description.trim_end(),
+        request.unwrap_or_default()
+    )
 }
 
 /// What a new attempt is told about the one before. `in_place` if that one worked on the files that this one works on.

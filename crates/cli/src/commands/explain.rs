@@ -59,6 +59,9 @@ fn beyond_rules(tool: &str, explanation: &Explanation) -> Option<&'static str> {
         "webfetch" if allowed => {
             Some("beyond the rules: an address that is not public is refused, unless --allow names its host")
         }
+        "network" if !allowed => {
+            Some("nobody is asked about the network: a person opens it in advance, with --allow network")
+        }
         "bash" if allowed => Some("beyond the rules: what the command does is bounded by the sandbox"),
         _ => None,
     }

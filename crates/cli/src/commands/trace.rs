@@ -119,7 +119,10 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
             let shared = shared.then(|| {
                 format!("(begins with the conversation of {}: `posse trace {0}` shows it)", e.parent_id)
             });
-            let mut texts: Vec<String> = shared.into_iter().collect();
+            let continued = e.contract.parent.continues.as_ref().map(|of| {
+                format!("(continues {of}, and begins with its conversation: `posse trace {of}` shows it)")
+            });
+            let mut texts: Vec<String> = shared.into_iter().chain(continued).collect();
             texts.push(e.contract.step.description.clone());
             texts.extend(e.contract.execution.extra_context.clone());
             (line, texts)

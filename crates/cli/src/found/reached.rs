@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use posse::{Definition, Definitions};
-use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill, UNTRUSTED_MAX};
+use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, OUT_OF_REACH_MAX, Skill, UNTRUSTED_MAX};
 use serde::{Deserialize, Serialize};
 
 use super::Found;
@@ -62,7 +62,11 @@ impl Found {
         // By name alone, and as the file says it: among all that is known, the names to spawn are made out.
         let found: BTreeMap<&str, &Definition> =
             self.beside(given).map(|own| (own.name.as_str(), own)).collect();
+        let is_reached = |name: &&str| kinds.contains_key(*name);
+        let beyond = found.keys().copied().filter(|name| root.spawns.is_some() && !is_reached(name));
+        let out_of_reach = beyond.take(OUT_OF_REACH_MAX).map(str::to_owned).collect();
         Catalogue {
+            out_of_reach,
             definitions: kinds.into_keys().filter_map(|name| found.get(name).copied().cloned()).collect(),
             skills: within_trust(skills.into_values(), skill).cloned().collect(),
             ..Catalogue::default()

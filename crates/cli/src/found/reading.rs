@@ -9,6 +9,7 @@ use posse_agent::definition::{
     DEFINITION_MAX_BYTES, Loaded, Mention, ModelCheck, Reading, UnusedModel, Warning, read_agent, read_skill,
     read_yaml_skill,
 };
+use posse_domain::hash::Hash;
 use posse_domain::skill::Skill;
 
 use super::{Entry, FoundPlace, Origin, Shown, Standing, notes};
@@ -17,6 +18,7 @@ use crate::error::CliError;
 use crate::launch::{SCRIPTED, settle_model};
 use crate::settings::Settings;
 use crate::trust::Trust;
+use crate::trusted;
 
 /// How files are read.
 #[derive(Clone, Copy)]
@@ -101,7 +103,7 @@ impl<'a> Reader<'a> {
     pub(super) fn read(&self, place: &FoundPlace, found: FoundFile) -> Read {
         let FoundFile { place: number, path, real, form, content } = found;
         let trusted = match (self.how, place.origin) {
-            (How::AsRun(_), Origin::Project) => self.trusts(&real, &content),
+            (How::AsRun(_), Origin::Project) => self.trusts(form, &real, &content),
             _ => true,
         };
         let file = self.shown.path(&path);
@@ -126,9 +128,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn trusts(&self, file: &Path, content: &[u8]) -> bool {
+    fn trusts(&self, form: Form, file: &Path, content: &[u8]) -> bool {
         let trust = self.trust.get_or_init(|| Trust::load(self.context));
-        trust.as_ref().is_ok_and(|trust| trust.holds(file, content))
+        let covered = || match (form, file.parent()) {
+            (Form::SkillFolder, Some(folder)) => trusted::of_skill(content, folder).ok().map(|all| all.hash),
+            _ => Some(Hash::of(content)),
+        };
+        trust.as_ref().is_ok_and(|trust| trust.holds(file, covered))
     }
 
     /// The name of a model, unless another was meant: where the text is judged alone, no key has to be there.

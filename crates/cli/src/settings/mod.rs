@@ -168,6 +168,12 @@ fn own(environment: &Environment) -> Result<(Settings, Settings), CliError> {
 }
 
 impl Settings {
+    /// The commands that they have run.
+    fn commands(&self) -> Vec<&str> {
+        let hooks = self.hooks.iter().map(|hook| hook.command.as_str());
+        hooks.chain(self.workspace.setup()).collect()
+    }
+
     /// The person's own settings, whatever a project says.
     pub(crate) fn own(environment: &Environment) -> Result<Settings, CliError> {
         let (variables, file) = own(environment)?;

@@ -20,6 +20,7 @@ use crate::error::CliError;
 use crate::limit::Measured;
 use crate::places;
 use crate::trust::{Standing, Trust};
+use crate::trusted;
 
 /// Most warnings about keys that never count; a project may write any number of them.
 const WARNINGS_MAX: usize = 10;
@@ -33,8 +34,10 @@ pub(crate) struct ProjectFile {
     pub(crate) path: PathBuf,
     /// How it stands with the person.
     pub(crate) standing: Standing,
-    /// The hash of what it holds; none if that cannot be read.
+    /// The hash of what trust in it covers; none if that cannot be read.
     pub(crate) hash: Option<Hash>,
+    /// The scripts of the project that count with it, in a line.
+    pub(crate) further: Option<String>,
     /// What it says, or what is wrong with it.
     pub(crate) said: Result<Settings, CliError>,
 }
@@ -76,16 +79,24 @@ impl ProjectFile {
         match read {
             Ok(bytes) => {
                 let bytes = bytes.unwrap_or_default();
-                let standing = trust.standing(&path, &bytes);
-                let hash = Some(Hash::of(&bytes));
-                let said = file::parse_bytes(bytes, &path);
-                Self { path, standing, hash, said }
+                let said = file::parse_bytes(bytes.clone(), &path);
+                let commands = said.as_ref().map(Settings::commands).unwrap_or_default();
+                let scripts = crate::hooks::scripts(&commands, &[dir, root], root);
+                match trusted::of_settings(&bytes, &scripts, root) {
+                    Ok(covered) => {
+                        let standing = trust.standing(&path, Some(covered.hash));
+                        Self { path, standing, hash: Some(covered.hash), further: covered.line(), said }
+                    }
+                    Err(problem) => Self::unusable(path, &format!("a script that it names: {problem}")),
+                }
             }
-            Err(problem) => {
-                let said = Err(file::unreadable(&path, &problem));
-                Self { path, standing: Standing::New, hash: None, said }
-            }
+            Err(problem) => Self::unusable(path, &problem),
         }
+    }
+
+    fn unusable(path: PathBuf, problem: &str) -> Self {
+        let said = Err(file::unreadable(&path, problem));
+        Self { path, standing: Standing::New, hash: None, further: None, said }
     }
 
     /// Whether the person trusts it as it is.

@@ -93,6 +93,11 @@ impl RawGc {
 }
 
 impl WorkspaceKeys {
+    /// The command that is run in each new workspace.
+    pub(super) fn setup(&self) -> Option<&str> {
+        self.setup.as_ref().map(|setup| setup.value.as_str())
+    }
+
     /// Sets one key of `workspace` from a variable; the parts of a list stand between commas.
     pub(super) fn set(&mut self, key: &str, value: &str, name: &str) -> Result<(), String> {
         let origin = Origin::Variable(name.to_owned());

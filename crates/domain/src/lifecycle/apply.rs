@@ -54,8 +54,9 @@ impl Run {
         let catalogue = started.catalogue.as_ref().map(CatalogueText::read).transpose();
         let catalogue = catalogue.map_err(|problem| illegal(event, format!("its catalogue: {problem}")))?;
         let agents_md = started.agents_md.as_ref().map(here).transpose()?;
-        let Kinds { kinds, skills } = Kinds::new(&started.definitions, &catalogue.unwrap_or_default())
-            .map_err(|problem| illegal(event, problem))?;
+        let catalogue = catalogue.unwrap_or_default();
+        let Kinds { kinds, skills } =
+            Kinds::new(&started.definitions, &catalogue).map_err(|problem| illegal(event, problem))?;
         let name = &started.contract.execution.definition;
         let kind =
             kinds.get(name).cloned().ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
@@ -76,7 +77,13 @@ impl Run {
         let base = started.base.as_ref().map(|base| base.commit);
         let files = Files { base, ..Files::default() };
         let agent = OpenAgent { state: OpenState::Running { attempt: 1 }, files, ..agent };
-        Ok(Run { skills, agents_md, ..started_run(&run, started, event.at_ms, kinds, ledger, agent) })
+        let out_of_reach = catalogue.out_of_reach.clone();
+        Ok(Run {
+            skills,
+            agents_md,
+            out_of_reach,
+            ..started_run(&run, started, event.at_ms, kinds, ledger, agent)
+        })
     }
 
     /// Applies the next event.
@@ -335,6 +342,7 @@ impl Run {
         let remains = ClosedAgent {
             kind: agent.kind.clone(),
             grant: agent.contract.permissions.clone(),
+            skill: agent.contract.execution.skill.clone(),
             failure: failed_child.clone(),
             fail_kind: failure.as_ref().map(|failure| failure.kind),
             required: agent.contract.step.required,
@@ -480,6 +488,7 @@ fn started_run(
         failed: Vec::new(),
         repaired: BTreeSet::new(),
         planned: None,
+        out_of_reach: Vec::new(),
         outcome: None,
         recorded_model: None,
         agents: HashMap::from([(id.root(), Node::Open(Box::new(root)))]),

@@ -11,6 +11,7 @@ use crate::contract::Contract;
 use crate::event::{EffectClass, Event, SubagentFailed, SubagentRefused};
 use crate::id::AgentId;
 use crate::plan::{IntegrationOrder, OnFailure, Plan};
+use crate::text::Text;
 
 /// How far a plan is.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub struct Planned {
     pub plan: Arc<Plan>,
     /// The child of each step, once it is created.
     pub children: Vec<Option<AgentId>>,
+    /// The first line of each integrated step's report, where it is at hand.
+    pub reports: BTreeMap<usize, String>,
     /// Steps that could not even be given to a child, with why.
     pub refused: BTreeMap<usize, FailedStep>,
     needs: Vec<Vec<usize>>,
@@ -36,6 +39,9 @@ pub struct FailedStep {
 
 /// What a step's child is asked for by: there is no tool call.
 const STEP_CALL: &str = "step-";
+
+/// Most of a step's report that the report on the plan repeats.
+const REPORT_LINE_MAX_CHARS: usize = 200;
 
 /// How a step stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +70,7 @@ impl Planned {
         Self {
             children: vec![None; plan.steps.len()],
             plan: Arc::new(plan.clone()),
+            reports: BTreeMap::new(),
             refused: BTreeMap::new(),
             needs,
             ranks,
@@ -280,6 +287,16 @@ impl Run {
         }
     }
 
+    /// Keeps a line of an integrated step's report, for the report on the plan. A long one that was not fetched has none.
+    pub(super) fn keep_report_line(&mut self, child: &AgentId, report: &Text) {
+        let (Some(planned), Text::Here(text)) = (&mut self.planned, report) else { return };
+        let step = planned.children.iter().position(|step| step.as_ref() == Some(child));
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+        if let (Some(step), Some(line)) = (step, line) {
+            planned.reports.insert(step, line.chars().take(REPORT_LINE_MAX_CHARS).collect());
+        }
+    }
+
     /// What became of the plan, as Markdown.
     pub fn plan_report(&self) -> Option<String> {
         let planned = self.planned.as_ref()?;
@@ -290,7 +307,10 @@ impl Run {
                 (Standing::Done, Some(closed)) if closed.failure.is_some() => {
                     "failed, then repaired".to_owned()
                 }
-                (Standing::Done, _) => "integrated".to_owned(),
+                (Standing::Done, _) => match planned.reports.get(&at) {
+                    Some(line) => format!("integrated: {line}"),
+                    None => "integrated".to_owned(),
+                },
                 (Standing::Failed, Some(closed)) => {
                     let failure = closed.failure.as_ref();
                     let why = failure.map_or("", |failure| failure.reason.lines().next().unwrap_or_default());

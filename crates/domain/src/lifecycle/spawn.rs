@@ -112,11 +112,11 @@ impl Run {
             return Err(Refusal::new(Code::Cancelled, "this agent is ending and starts nothing any more"));
         }
         may_spawn(parent)?;
-        let wanted = match &request.skill {
+        let continues = self.continued(from.parent, request)?;
+        let wanted = match self.wanted_skill_of(from.parent, request) {
             Some(skill) => self.wanted_skill(from, parent, skill)?,
             None => Wanted { kind: self.spawnable(parent, &request.definition)?, skill: None },
         };
-        let continues = self.continued(from.parent, request)?;
         let repairs = self.repaired_child(from.parent, request)?;
         check_terms(parent, request)?;
         self.check_criteria(request)?;
@@ -149,6 +149,19 @@ impl Run {
             contract,
         };
         Ok((id, Box::new(created).into()))
+    }
+
+    /// The skill that a child would carry out. One that continues the child of a skill goes on with that: its conversation
+    /// speaks of instructions that are not in it.
+    pub fn wanted_skill_of<'a>(&'a self, parent: &AgentId, request: &'a SpawnRequest) -> Option<&'a str> {
+        let continued = || self.skill_continued(parent, request.continues.as_deref()?);
+        request.skill.as_deref().or_else(continued)
+    }
+
+    /// The skill of the closed child that a model names.
+    pub fn skill_continued(&self, parent: &AgentId, task_id: &str) -> Option<&str> {
+        let id = self.own_child(parent, task_id).ok()?;
+        self.closed(&id)?.skill.as_deref()
     }
 
     /// The event that records a refusal; it is the parent's and uses no child number.
@@ -200,6 +213,14 @@ impl Run {
 
     fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<Kind>, Refusal> {
         let kind = self.kind(name).ok_or_else(|| {
+            if let Some(known) = self.out_of_reach.iter().find(|known| known.eq_ignore_ascii_case(name)) {
+                let asker = &parent.kind.definition.name;
+                let reason = format!(
+                    "`{asker}` may not spawn `{known}`: that agent exists, but no agent of this run lists it. A person adds it \
+                     to `spawns` of `{asker}`, or starts a run with `--agent {known}`"
+                );
+                return Refusal::new(Code::SpawnNotAllowed, reason);
+            }
             let spawns = || parent.kind.definition.spawns.iter().flatten().map(String::as_str);
             let (meant, known) = (hint(nearest(name, spawns())), some_of(spawns()));
             Refusal::new(
@@ -288,7 +309,7 @@ impl Run {
                 run_id: self.id.clone(),
                 agent_id: from.parent.clone(),
                 message_id: from.message_id.map(ToOwned::to_owned),
-                step_idx: from.step.unwrap_or(parent.children),
+                step_idx: from.step.unwrap_or_else(|| self.child_idx(from.parent, parent)),
                 task_prompt: parent.contract.parent.task_prompt.clone(),
                 goal_summary: parent.contract.parent.goal_summary.clone(),
                 continues: continues.clone(),
@@ -349,6 +370,15 @@ impl Run {
         };
         contract.check().map_err(|error| Refusal::new(Code::InvalidInput, error.to_string()))?;
         Ok(contract)
+    }
+
+    /// The place of a child that is no step: after the steps of the plan, if its parent has one, so that each child has
+    /// its own.
+    fn child_idx(&self, id: &AgentId, parent: &OpenAgent) -> u32 {
+        let Some(planned) = self.planned.as_ref().filter(|_| id.is_root()) else { return parent.children };
+        let count = |steps: usize| u32::try_from(steps).unwrap_or(u32::MAX);
+        let created = count(planned.children.iter().flatten().count());
+        count(planned.children.len()).saturating_add(parent.children.saturating_sub(created))
     }
 
     /// What the definition asks for, as far as the parent has it; for a continued child also as far as that had it.

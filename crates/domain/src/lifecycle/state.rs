@@ -252,6 +252,8 @@ pub struct ClosedAgent {
     pub kind: Arc<Kind>,
     /// Its grant, for a child that continues it.
     pub grant: Grant,
+    /// The skill that it carried out, for the same.
+    pub skill: Option<String>,
     /// How it ended; none is completed.
     pub failure: Option<FailedChild>,
     /// Its kind of failure.
@@ -339,6 +341,8 @@ pub struct Run {
     pub repaired: BTreeSet<AgentId>,
     /// The plan that the host carries out, and how far it is.
     pub planned: Option<Planned>,
+    /// Definitions that exist and that no agent of this run may be.
+    pub out_of_reach: Vec<String>,
     /// Set by the end of the run.
     pub outcome: Option<Outcome>,
     /// In a replay, what agents know the root's model as: the recorded one. Not of its events; only requests are decided by it.

@@ -178,12 +178,14 @@ impl Run {
         let OpenState::WaitingForMerge { report } = &agent.state else {
             return Err(illegal(event, "it does not wait for a merge"));
         };
+        let report = report.clone();
         agent.state = OpenState::Completed { report: report.clone() };
         if let (Some(commit), Some(parent)) = (merging, event.agent.parent())
             && let Some(Node::Open(parent)) = self.agents.get_mut(&parent)
         {
             parent.files.merged = Some(commit);
         }
+        self.keep_report_line(&event.agent, &report);
         Ok(())
     }
 

@@ -44,7 +44,7 @@ impl Approvals {
     pub fn find(&self, operation: &Operation<'_>) -> Option<&Pattern> {
         // The network is no tool, so a wildcard for all tools does not mean it.
         let meant = |pattern: &&Pattern| operation.tool() != NETWORK || pattern.as_str() == NETWORK;
-        self.0.iter().filter(meant).find(|pattern| pattern.matches(operation))
+        self.0.iter().filter(meant).find(|pattern| pattern.approves(operation))
     }
 
     /// The pattern that names what the operation is about: it says with what it begins, so a wildcard for
@@ -71,5 +71,56 @@ impl<'a> IntoIterator for &'a Approvals {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::approvals;
+    use super::*;
+
+    #[test]
+    fn what_was_approved_word_for_word_is_approved_where_it_was_started() {
+        for (approved, operation, covered) in [
+            ("bash:make", "bash:make", true),
+            ("bash:make", "bash@sub:make", false),
+            ("bash@sub:make", "bash@sub:make", true),
+            ("bash@sub:make", "bash:make", false),
+            ("bash@sub:make", "bash@sub/deeper:make", false),
+            ("bash@sub:make", "bash@sub:make all", false),
+            ("bash@a%3Ab:make", "bash@a%3Ab:make", true),
+            // A class of commands, as a person writes it, is about commands wherever they start.
+            ("bash", "bash@sub:make", true),
+            ("bash:*", "bash@sub:make", true),
+            ("bash:make*", "bash@sub:make", true),
+            ("bash@sub:make*", "bash:make", false),
+            ("*", "bash@sub:make", true),
+            ("bash@sub:*", "bash@sub:rm", true),
+        ] {
+            let found = approvals(&[approved]).find(&Operation::parse(operation)).is_some();
+            assert_eq!(found, covered, "{approved} and {operation}");
+        }
+    }
+
+    #[test]
+    fn what_always_keeps_names_the_directory() {
+        for (operation, kept) in [
+            (Operation::new("bash", Some("make")), "bash:make"),
+            (Operation::new("bash", Some("make")).in_dir(Some("sub")), "bash@sub:make"),
+            (Operation::new("bash", Some("echo *")).in_dir(Some("a b")), r"bash@a b:echo \*"),
+        ] {
+            let literal = Pattern::literal(&operation).expect("a literal");
+            assert_eq!(literal.as_str(), kept);
+            assert!(Approvals::none().with(literal.clone()).find(&operation).is_some(), "{kept}");
+            let text = literal.as_str().parse::<Pattern>().expect(kept);
+            assert_eq!(text, literal, "it reads as it is written");
+        }
+        assert!("write@sub:a".parse::<Pattern>().is_err(), "only commands start somewhere");
+    }
+
+    #[test]
+    fn a_rule_is_about_a_command_wherever_it_starts() {
+        let rule: Pattern = "bash:rm*".parse().expect("a pattern");
+        assert!(rule.matches(&Operation::parse("bash@sub:rm -r x")));
     }
 }

@@ -111,7 +111,7 @@ impl Authority {
     /// Decides an operation of this agent.
     pub fn decide(&self, approvals: &Approvals, operation: &Operation<'_>) -> Verdict {
         if self.covers(operation) {
-            decide(&self.layers(), approvals, operation)
+            unasked(operation, decide(&self.layers(), approvals, operation))
         } else {
             Verdict::deny(Because::ToolNotGranted)
         }
@@ -131,6 +131,7 @@ impl Authority {
     /// Explains what [`decide`](Self::decide) says.
     pub fn explain(&self, approvals: &Approvals, operation: &Operation<'_>) -> Explanation {
         let mut explanation = explain(&self.layers(), approvals, operation);
+        explanation.verdict = unasked(operation, explanation.verdict);
         if !self.covers(operation) {
             explanation.verdict = Verdict::deny(Because::ToolNotGranted);
         }
@@ -193,6 +194,15 @@ impl Authority {
         layers
     }
 
+    /// The rules that bind this agent and are not its own: the run's layers and those of the agents above it.
+    pub fn rules_of_others(&self) -> Vec<Rules> {
+        let (RunLayers { operator, project, run }, chain) = self.chain();
+        let above = chain.iter().take(chain.len().saturating_sub(1));
+        let above = above.flat_map(|terms| [&terms.definition.rules, &terms.grant.rules]);
+        let all = [operator].into_iter().chain(project.iter()).chain([run]).chain(above);
+        all.filter(|rules| !rules.is_empty()).cloned().collect()
+    }
+
     /// The run's layers, and what each agent adds from the root down to this one.
     fn chain(&self) -> (&RunLayers, Vec<&Terms>) {
         let mut chain = Vec::new();
@@ -208,6 +218,12 @@ impl Authority {
             }
         }
     }
+}
+
+/// Nobody is asked about the network: a rule that asks leaves it closed.
+fn unasked(operation: &Operation<'_>, verdict: Verdict) -> Verdict {
+    let asks = operation.tool() == NETWORK && verdict.decision == Decision::Ask;
+    if asks { Verdict { decision: Decision::Deny, ..verdict } } else { verdict }
 }
 
 impl Terms {
@@ -356,7 +372,11 @@ mod tests {
         let child = open.child(1, says(Decision::Deny), &grant(&["bash"]));
         assert!(!child.allows_network(&allow), "an approval lifts an ask, never a deny");
         let verdict = silent.explain(&Approvals::none(), &Operation::parse("network")).verdict;
-        assert_eq!(verdict.to_string(), "ask: definition coder, by default");
+        assert_eq!(verdict.to_string(), "deny: definition coder, by default");
+        let asks = Authority::root(&run(), RunLayers::default(), says(Decision::Ask), grant(&["bash"]));
+        let verdict = asks.explain(&Approvals::none(), &Operation::parse("network")).verdict;
+        assert_eq!(verdict.decision, Decision::Deny, "nobody is asked");
+        assert!(asks.allows_network(&allow));
         let layers = RunLayers { run: rules(&[("network", Decision::Deny)]), ..RunLayers::default() };
         let shut = Authority::root(&run(), layers, says(Decision::Allow), grant(&["bash"]));
         assert!(!shut.allows_network(&allow));

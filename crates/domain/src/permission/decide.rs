@@ -72,6 +72,11 @@ pub enum Because {
     ToolNotGranted,
     /// The operation cannot be decided on.
     Doubt(Doubt),
+    /// It would change what the agent does not own.
+    NotOwned {
+        /// What it owns.
+        owns: String,
+    },
     /// It would write under a name that agents do not write.
     Protected {
         /// The name, as the path begins.
@@ -104,6 +109,7 @@ impl Verdict {
             Because::NobodyHasASay
             | Because::ToolNotGranted
             | Because::Doubt(_)
+            | Because::NotOwned { .. }
             | Because::Protected { .. } => None,
         }
     }
@@ -133,6 +139,7 @@ impl fmt::Display for Verdict {
             Because::NobodyHasASay => f.write_str("no layer has a say"),
             Because::ToolNotGranted => f.write_str("the tool is not among the agent's tools"),
             Because::Doubt(doubt) => doubt.fmt(f),
+            Because::NotOwned { owns } => write!(f, "the agent owns {owns} and may change nothing else"),
             Because::Protected { name, opening: Some(opening) } => {
                 write!(f, "`{name}` is a protected name; a person opens it with --allow '{opening}'")
             }

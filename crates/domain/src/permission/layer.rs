@@ -89,8 +89,15 @@ impl Layer {
     pub fn say(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Say> {
         let (decision, source) = match self.rules.last_match(operation) {
             Some(rule) => (rule.decision, Source::Rule(rule.clone())),
-            // What no definition speaks of is not given away with its tools.
-            None if operation.tool() == NETWORK => (self.default?.min(Decision::Ask), Source::Default),
+            // What no definition speaks of is not given away with its tools, and nobody is asked about it while a command
+            // waits: only what a person said in advance opens it.
+            None if operation.tool() == NETWORK => {
+                self.default?;
+                match approvals.find(operation) {
+                    Some(pattern) => (Decision::Allow, Source::Approval(pattern.clone())),
+                    None => (Decision::Deny, Source::Default),
+                }
+            }
             None => (self.default?, Source::Default),
         };
         let lifted = if decision == Decision::Ask && self.name.is_definition() {

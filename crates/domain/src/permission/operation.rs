@@ -22,10 +22,15 @@ pub const PATH_SPECIFIER_MAX_BYTES: usize = 4096;
 /// Paths are brought into one spelling (no `.`, no doubled or closing `/`), so that `./src//a.rs` cannot walk
 /// past a rule for `src/a.rs`. A path with `..` has no meaning before links are followed, and no tool opens
 /// one that begins elsewhere: see [`Doubt`].
+///
+/// A command that starts elsewhere than at the top of the workspace is written `bash@DIR:COMMAND`. Rules are about the
+/// command wherever it starts; what a person approved word for word is about the command in that directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation<'a> {
     tool: &'a str,
     specifier: Option<Cow<'a, str>>,
+    /// Where it starts, if that is not the top of the workspace.
+    workdir: Option<Cow<'a, str>>,
 }
 
 /// Why an operation cannot be decided; that is a deny.
@@ -56,15 +61,31 @@ impl<'a> Operation<'a> {
         let specifier = specifier.filter(|text| !text.is_empty());
         let specifier =
             specifier.map(|text| if is_path_tool(tool) { one_spelling(text) } else { text.into() });
-        Self { tool, specifier }
+        Self { tool, specifier, workdir: None }
+    }
+
+    /// The same in a directory of the workspace; its top is none.
+    #[must_use]
+    pub fn in_dir(self, workdir: Option<&'a str>) -> Self {
+        let workdir = workdir.map(one_spelling).filter(|dir| !dir.is_empty() && dir != ".");
+        Self { workdir, ..self }
     }
 
     /// Reads `tool` or `tool:specifier`, as [`fmt::Display`] writes it.
     pub fn parse(text: &'a str) -> Self {
-        match text.split_once(':') {
-            Some((tool, specifier)) => Self::new(tool, Some(specifier)),
-            None => Self::new(text, None),
+        let (tool, specifier) = match text.split_once(':') {
+            Some((tool, specifier)) => (tool, Some(specifier)),
+            None => (text, None),
+        };
+        match tool.split_once(IN_DIR) {
+            Some((tool, dir)) => Self { workdir: Some(decoded(dir)), ..Self::new(tool, specifier) },
+            None => Self::new(tool, specifier),
         }
+    }
+
+    /// Where it starts, if that is not the top of the workspace.
+    pub fn workdir(&self) -> Option<&str> {
+        self.workdir.as_deref()
     }
 
     /// The tool's name, as the model gave it.
@@ -95,11 +116,27 @@ impl<'a> Operation<'a> {
 
 impl fmt::Display for Operation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.tool)?;
+        if let Some(dir) = &self.workdir {
+            write!(f, "{IN_DIR}{}", encoded(dir))?;
+        }
         match &self.specifier {
-            Some(specifier) => write!(f, "{}:{specifier}", self.tool),
-            None => f.write_str(self.tool),
+            Some(specifier) => write!(f, ":{specifier}"),
+            None => Ok(()),
         }
     }
+}
+
+/// What stands between a tool and the directory that it starts in.
+pub(super) const IN_DIR: char = '@';
+
+/// A directory as it stands before the colon of an operation.
+pub(super) fn encoded(dir: &str) -> Cow<'_, str> {
+    if dir.contains(['%', ':']) { dir.replace('%', "%25").replace(':', "%3A").into() } else { dir.into() }
+}
+
+pub(super) fn decoded(dir: &str) -> Cow<'_, str> {
+    if dir.contains('%') { dir.replace("%3A", ":").replace("%25", "%").into() } else { dir.into() }
 }
 
 /// Whether the tool's specifier is a path.
@@ -135,6 +172,23 @@ pub(super) fn one_spelling(path: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operation_names_the_directory_that_it_starts_in() {
+        for (dir, text) in [
+            (None, "bash:make"),
+            (Some(""), "bash:make"),
+            (Some("."), "bash:make"),
+            (Some("./sub//a/"), "bash@sub/a:make"),
+            (Some("a:b%3A"), "bash@a%3Ab%253A:make"),
+            (Some("/workspace"), "bash@/workspace:make"),
+        ] {
+            let operation = Operation::new("bash", Some("make")).in_dir(dir);
+            assert_eq!(operation.to_string(), text);
+            assert_eq!(Operation::parse(text), operation);
+        }
+        assert_eq!(Operation::parse("bash:a@b:c").workdir(), None);
+    }
 
     #[test]
     fn a_path_has_one_spelling() {

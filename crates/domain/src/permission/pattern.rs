@@ -9,6 +9,7 @@
 //! | `write:src/*.rs` | for [`PATH_TOOLS`](super::PATH_TOOLS): `*` stays within one name |
 //! | `write:src/**` | `**` crosses `/`; a closing `/**` matches the directory itself too |
 //! | `read:**/.env` | `**/` is any number of directories, none included |
+//! | `bash@sub:make` | exactly this command, started in that directory of the workspace |
 //! | `bash:echo \*` | `\*` and `\\` are a star and a backslash |
 //! | `todo:\` | a lone backslash: the tool used without a specifier |
 //!
@@ -24,12 +25,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 use super::matcher::{Matcher, escape};
-use super::operation::{Operation, has_parent_directory, is_from_elsewhere, is_path_tool, one_spelling};
+use super::operation::{
+    IN_DIR, Operation, decoded, encoded, has_parent_directory, is_from_elsewhere, is_path_tool, one_spelling,
+};
 use super::tool::{InvalidToolName, ToolName};
 use crate::skill::{DELEGATE_TO_AGENT, SKILL_TOOL};
 
 /// Longest pattern: room for the longest path, and nothing a person would type is longer.
 pub const PATTERN_MAX_BYTES: usize = 4096;
+
+/// The tool whose operations start in a directory.
+const BASH: &str = "bash";
 
 /// The tools whose specifier is the name of a skill.
 const SKILL_TOOLS: [&str; 2] = [SKILL_TOOL, DELEGATE_TO_AGENT];
@@ -85,6 +91,8 @@ struct Parsed {
     text: Box<str>,
     /// None is every tool.
     tool: Option<ToolName>,
+    /// The directory that it is about; none is any.
+    workdir: Option<Box<str>>,
     matcher: Matcher,
 }
 
@@ -93,13 +101,22 @@ impl Pattern {
     /// never read as a wildcard. Fails only for operations that are denied anyway or too long to store.
     pub fn literal(operation: &Operation<'_>) -> Result<Self, InvalidPattern> {
         let specifier = escape(operation.specifier().unwrap_or_default());
-        format!("{}:{specifier}", operation.tool()).parse()
+        let dir = operation.workdir().map(|dir| format!("{IN_DIR}{}", encoded(dir))).unwrap_or_default();
+        format!("{}{dir}:{specifier}", operation.tool()).parse()
     }
 
     /// Whether the operation is what this pattern is about.
     pub fn matches(&self, operation: &Operation<'_>) -> bool {
         let tool_fits = self.0.tool.as_ref().is_none_or(|tool| tool.as_str() == operation.tool());
-        tool_fits && self.0.matcher.matches(operation.specifier().unwrap_or_default())
+        let dir_fits = self.0.workdir.is_none() || self.0.workdir.as_deref() == operation.workdir();
+        tool_fits && dir_fits && self.0.matcher.matches(operation.specifier().unwrap_or_default())
+    }
+
+    /// Whether it approves the operation. One that says a command word for word, which is what "always" keeps, is about
+    /// the command where it was started; one with a wildcard is about a class of commands, wherever they start.
+    pub(super) fn approves(&self, operation: &Operation<'_>) -> bool {
+        let same_dir = self.0.workdir.as_deref() == operation.workdir();
+        self.matches(operation) && (same_dir || !matches!(self.0.matcher, Matcher::Exact(_)))
     }
 
     /// Whether its specifier begins with what it means, and not with a wildcard.
@@ -109,7 +126,7 @@ impl Pattern {
     }
 
     /// Whether it can match an operation of any of these tools.
-    pub(super) fn is_about_any(&self, tools: &[&str]) -> bool {
+    pub fn is_about_any(&self, tools: &[&str]) -> bool {
         self.0.tool.as_ref().is_none_or(|tool| tools.contains(&tool.as_str()))
     }
 
@@ -133,11 +150,24 @@ fn parse(text: &str) -> Result<Parsed, PatternProblem> {
         return Err(PatternProblem::TooLong);
     }
     match text.split_once(':') {
-        None if text == "*" => Ok(Parsed { text: text.into(), tool: None, matcher: Matcher::Every }),
-        None => Ok(Parsed { text: text.into(), tool: Some(text.parse()?), matcher: Matcher::Every }),
+        None if text == "*" => {
+            Ok(Parsed { text: text.into(), tool: None, workdir: None, matcher: Matcher::Every })
+        }
+        None => {
+            let tool = Some(text.parse()?);
+            Ok(Parsed { text: text.into(), tool, workdir: None, matcher: Matcher::Every })
+        }
         Some(("*", _)) => Err(PatternProblem::EveryToolSpecifier),
         Some((_, "")) => Err(PatternProblem::EmptySpecifier),
-        Some((tool, specifier)) => parse_specified(tool.parse()?, specifier),
+        Some((tool, specifier)) => match tool.split_once(IN_DIR) {
+            // Only commands start somewhere.
+            Some((BASH, dir)) if !dir.is_empty() => {
+                let parsed = parse_specified(BASH.parse()?, specifier)?;
+                let text = format!("{tool}:{specifier}").into();
+                Ok(Parsed { text, workdir: Some(decoded(dir).into()), ..parsed })
+            }
+            _ => parse_specified(tool.parse()?, specifier),
+        },
     }
 }
 
@@ -164,7 +194,8 @@ fn parse_specified(tool: ToolName, specifier: &str) -> Result<Parsed, PatternPro
     } else {
         (specifier.into(), Matcher::text(specifier)?)
     };
-    Ok(Parsed { text: format!("{tool}:{specifier}").into(), tool: Some(tool), matcher })
+    let text = format!("{tool}:{specifier}").into();
+    Ok(Parsed { text, tool: Some(tool), workdir: None, matcher })
 }
 
 /// Keeps a hostile text from filling an error.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, PermissionDecided, ToolIntended};
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{DELEGATE_TO_AGENT, SKILL_TOOL};
+use posse_domain::lifecycle::{BASH, DELEGATE_TO_AGENT, SKILL_TOOL};
 use posse_domain::message::ToolCall;
 use posse_domain::ownership;
 use posse_domain::permission::{Because, Decision, Doubt, Operation, Verdict};
@@ -144,11 +144,12 @@ impl Driver {
         }
         let specifier = (tool.specifier)(&call.input);
         let class = tool.class;
-        let mut operation = Operation::new(tool.name, specifier.as_deref());
+        let mut operation = Operation::new(tool.name, specifier.as_deref()).in_dir(starts_in(call));
         let mut verdict = agent.authority.decide(&self.run.terms.approvals, &operation);
         // A rule about a skill binds every way to it.
         let in_hand = self.run.skill_in_hand(agent);
         let skill = skill_of(tool.name, specifier.as_deref(), &call.input, in_hand);
+        let skill = skill.or_else(|| self.continued_skill(id, call));
         if let Some(name) = &skill
             && let Some(ruling) = self.run.skill_ruling(agent, name)
             && ruling.decision != Decision::Allow
@@ -363,6 +364,14 @@ impl Driver {
         };
         self.emit(id.clone(), intended);
     }
+}
+
+/// The directory of the workspace that a command starts in, as rules and approvals name it.
+fn starts_in(call: &ToolCall) -> Option<&str> {
+    let dir = call.input.get("workdir").filter(|_| call.name == BASH)?.as_str()?;
+    // What `pwd` says is understood as well.
+    let inside = dir.strip_prefix(WORKSPACE_SHOWN_AT).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    Some(inside.map_or(dir, |rest| rest.trim_start_matches('/')))
 }
 
 /// An operation as an answer repeats it: a command may be a hundred kilobytes.

@@ -150,7 +150,7 @@ impl Driver {
             return replaying.refused(parent, &call.id).map_or(Ok(()), Err);
         }
         let invalid = |reason| Refusal { code: Code::InvalidInput, reason };
-        let kind = match &request.skill {
+        let kind = match self.run.wanted_skill_of(parent, request) {
             Some(skill) => self.run.skill(skill).and_then(|skill| skill.kind.as_ref()),
             None => self.run.kind(&request.definition),
         };

@@ -274,6 +274,22 @@ impl Driver {
         }
     }
 
+    /// A child that never started has a report too: why.
+    pub(super) fn report_abandoned(&mut self, id: &AgentId) {
+        let Some(agent) = self.run.open(id) else { return };
+        let OpenState::Failed(failure) = &agent.state else { return };
+        let ended = Ended {
+            call_id: agent.call_id.clone(),
+            background: agent.background,
+            definition: agent.kind.definition.name.clone(),
+            skill: None,
+            result: Err((failure.code, failure.reason.clone())),
+        };
+        let idx = agent.contract.parent.step_idx.to_string();
+        let path = agent.contract.outputs.report_path_pattern.replace("<idx>", &idx);
+        self.write_report(id, &path, &ended);
+    }
+
     /// Hands a child's report over to be written where people find it: what it said, and what the host made of that.
     fn write_report(&mut self, id: &AgentId, path: &str, ended: &Ended) {
         let Some(parent) = id.parent().filter(|_| self.rt.parts.workspaces.is_some()) else { return };

@@ -143,6 +143,7 @@ impl Driver {
             self.sessions.remove(&child);
             self.fresh.retain(|fresh| *fresh != child);
             self.leave_seat(&child);
+            self.report_abandoned(&child);
             self.close(&child);
         }
     }

@@ -68,7 +68,9 @@ impl Driver {
             let parent = parent.ok_or("the agent whose conversation it begins with is not there")?;
             return Ok((parent.system.clone(), parent.system_hash, parent.tools.clone()));
         }
-        let mut text = system_prompt(&agent.kind.definition, &agent.contract, self.run.agents_md.as_deref());
+        let (definition, contract) = (&agent.kind.definition, &agent.contract);
+        let others = agent.authority.rules_of_others();
+        let mut text = system_prompt(definition, contract, self.run.agents_md.as_deref(), &others);
         let tools = self.tools_of(id);
         text.push_str(&tools.skills.section);
         let (system, hash) = if let Some(known) = self.system_texts.get(&text) {

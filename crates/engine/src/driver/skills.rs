@@ -9,10 +9,10 @@ use posse_domain::code::Code;
 use posse_domain::event::Sender;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{
-    DELEGATE_TO_AGENT, FailKind, Failure, OpenAgent, Refusal, Run, SKILL_TOOL, SpawnRequest,
+    BASH, DELEGATE_TO_AGENT, FailKind, Failure, OpenAgent, Refusal, Run, SKILL_TOOL, SpawnRequest,
 };
 use posse_domain::message::ToolCall;
-use posse_domain::skill::{SKILL_FILES, Skill};
+use posse_domain::skill::{SKILL_FILES, Skill, title_of};
 use serde_json::Value;
 
 use super::Driver;
@@ -83,12 +83,19 @@ impl Driver {
                 self.spawn(id, call, &request, &Heard::default());
             }
             Ok(skill) => {
-                let reads = self.run.open(id).is_some_and(|agent| agent.authority.grant().covers(READ));
+                let has = |tool| self.run.open(id).is_some_and(|agent| agent.authority.grant().covers(tool));
+                let (reads, runs) = (has(READ), has(BASH));
                 // From the run's state: no file is read, and it is the same after a crash whatever became of the file.
-                let text = taken_in(skill, arguments, reads);
+                let text = taken_in(skill, arguments, reads, runs);
                 self.answer(id, &call.id, &call.name, Ok(ToolOutput::text(text)));
             }
         }
+    }
+
+    /// The skill of the child that a call would continue.
+    pub(super) fn continued_skill(&self, id: &AgentId, call: &ToolCall) -> Option<String> {
+        let task_id = call.input.get("task_id").filter(|_| call.name == TASK)?.as_str()?;
+        self.run.skill_continued(id, task_id).map(str::to_owned)
     }
 
     /// Whether a call starts a sub-agent, if it is let.
@@ -232,7 +239,7 @@ fn forked(skill: &Skill, arguments: &str) -> SpawnRequest {
     SpawnRequest {
         skill: Some(skill.name.clone()),
         prompt: if arguments.is_empty() { NO_ARGUMENTS } else { arguments }.to_owned(),
-        title: format!("skill {}", skill.name),
+        title: title_of(&skill.name, arguments),
         background: Some(skill.background),
         ..SpawnRequest::default()
     }

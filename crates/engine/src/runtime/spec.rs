@@ -187,11 +187,10 @@ pub(super) fn started(
             message_id: None,
             step_idx: 0,
             task_prompt: clipped.into(),
-            goal_summary: first_line(
-                spec.plan.as_ref().map_or(spec.request.as_str(), |plan| plan.goal.as_str()),
-                GOAL_MAX_CHARS,
-            )
-            .into(),
+            goal_summary: match &spec.plan {
+                Some(plan) => plan.goal[..plan.goal.floor_char_boundary(TASK_PROMPT_MAX_BYTES)].into(),
+                None => first_line(&spec.request, GOAL_MAX_CHARS).into(),
+            },
             continues: None,
             repairs: None,
         },

@@ -577,3 +577,30 @@ async fn questions_and_answers_survive_death_at_every_pass_of_every_point() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_about_a_command_names_the_directory_that_it_starts_in() {
+    let world = World::new(|request| match request.turn {
+        1 => text("").call("bash", json!({"command": "make", "workdir": "/workspace/sub/"})),
+        2 => text("").call("bash", json!({"command": "make", "workdir": "."})),
+        _ => text("done"),
+    });
+    let process = world.process();
+    let mut spec = attended(world.spec());
+    spec.definitions[0].tools.push("bash".to_owned());
+    spec.definitions[0].rules = vec![asks("bash")];
+    let handle = start(&process, spec).await;
+    for operation in ["bash@sub:make", "bash:make"] {
+        let question = asked(&world, handle.id()).await;
+        assert_eq!((question.1.operation.as_str(), question.1.tool.as_str()), (operation, "bash"));
+        say(&world, &question, Answer::Deny { reason: None }).await;
+        let call_id = question.1.call_id.clone();
+        world
+            .until(
+                handle.id(),
+                |event| matches!(&event.body, EventBody::ToolFinished(e) if e.call_id == call_id),
+            )
+            .await;
+    }
+    world.ended(&handle).await;
+}

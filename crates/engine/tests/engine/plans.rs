@@ -122,6 +122,18 @@ async fn a_failed_step_is_repaired_by_the_root_and_what_depends_on_it_goes_on() 
     assert_eq!((files["a"].as_str(), files["b"].as_str(), files["c"].as_str()), ("2", "2", "3"));
     let report = final_text(&ended);
     assert!(report.contains("I mended it.") && report.contains("failed, then repaired"), "{report}");
+    assert!(report.contains("integrated: I put it there."), "a line of what each step found: {report}");
+    let closed = ended.events.iter().filter_map(|event| match &event.body {
+        EventBody::SubagentClosed(closed) => Some(closed.step_idx),
+        _ => None,
+    });
+    let places: std::collections::BTreeSet<u32> = closed.collect();
+    assert_eq!(places.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3], "each child has a place of its own");
+    for place in 0..4 {
+        let path = format!(".posse/step-{place}-result.md");
+        let written = world.workspaces().report(&ended.run.id.root(), &path);
+        assert!(written.is_some(), "each child has a report of its own: {path}");
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
 use crate::tools::{Gate, slow_to_act};
-use crate::world::{Ended, World, definition, definitions, newest};
+use crate::world::{Ended, World, child, definition, definitions, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -474,4 +474,42 @@ async fn the_time_limit_of_a_turn_ends_the_attempt_as_a_timeout() {
     assert_eq!(held.2, "TIMEOUT: the call took longer than 400 ms and was ended");
     let error = json_of(&ended.result("0").1)["error"].as_str().expect("text").to_owned();
     assert!(error.starts_with("TIMEOUT: ") && error.contains("turn 1 took longer than 1000 ms"), "{error}");
+}
+
+/// Its instructions were in the system prompt: without them its conversation makes no sense.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_continues_one_of_a_skill_carries_the_skill_out_too() {
+    for denied in [false, true] {
+        let world = World::new(|request| match (request.depth, request.turn) {
+            (0, 1) => text("").calls([delegate("sum_up", "Sum the readme up.")]),
+            (0, 2) => {
+                let mut input = child("scout", "Shorter.");
+                input["task_id"] = json!("1");
+                text("").call("task", input)
+            }
+            (0, _) => text(&format!("Heard: {}", newest(request))),
+            _ => text("It is about ropes."),
+        });
+        let mut spec = spec(&world, [skill("sum_up")]);
+        if denied {
+            let rule = |pattern: &str| posse_domain::permission::Rule {
+                pattern: pattern.parse().expect(pattern),
+                decision: Decision::Deny,
+            };
+            spec.run_rules = vec![rule("skill:sum_up")].into();
+        }
+        let ended = world.run(spec).await;
+        if denied {
+            assert_eq!(ended.run.agent_count(), 1, "a rule about a skill binds every way to it");
+            continue;
+        }
+        let continued = contract(&ended, "2");
+        assert_eq!(continued.execution.skill.as_deref(), Some("sum_up"));
+        let (first, second) = (world.asked_by("1"), world.asked_by("2"));
+        let instructions = "You carry out the skill `sum_up`.";
+        assert!(first[0].system.contains(instructions) && second[0].system.contains(instructions));
+        assert!(said(&second[0]).contains("Sum the readme up.") && said(&second[0]).contains("Shorter."));
+        assert_eq!(continued.step.title, "a piece of it");
+        assert_eq!(contract(&ended, "1").step.title, "Sum the readme up.", "its work names it");
+    }
 }

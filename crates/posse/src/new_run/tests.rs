@@ -46,6 +46,7 @@ fn a_skill_that_nobody_trusts_is_asked_for_and_commands_are_told_where_its_files
         let found = Catalogue { skills: vec![own], ..Catalogue::default() };
         let Known { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
         assert_eq!(catalogue.unasked(), []);
-        assert_eq!(catalogue.skills[0].directory(), dir);
+        assert_eq!(catalogue.skills[0].directory(true), "$POSSE_SKILL_NOTES", "no path of the machine");
+        assert_eq!(catalogue.skills[0].directory(false), "skill://notes");
     }
 }

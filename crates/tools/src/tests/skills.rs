@@ -182,7 +182,7 @@ fn a_delegation_is_a_child_of_the_skill_and_takes_no_other_terms() {
     let expected = SpawnRequest {
         skill: Some("review".into()),
         prompt: "Go.".into(),
-        title: "skill review".into(),
+        title: "Go.".into(),
         extra_context: Some("c".into()),
         background: Some(false),
         timeout_ms: Some(9),

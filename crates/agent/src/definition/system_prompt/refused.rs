@@ -3,9 +3,11 @@
 //! In each list of rules the last match wins, and the lists of a definition and of a contract hold beside each other:
 //! what one refuses the other does not bring back.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
-use posse_domain::permission::{Decision, OnAsk, Operation, Pattern, Rule};
+use posse_domain::permission::{Decision, OnAsk, Operation, Pattern, Rule, Rules, ToolName};
 
 use super::quoted;
 
@@ -21,34 +23,59 @@ struct Denial<'a> {
     but: Vec<&'a Pattern>,
 }
 
-/// What is refused whatever anybody says.
-pub(super) fn refused(definition: &Definition, contract: &Contract) -> Option<String> {
-    let mut denials = denials(&definition.rules);
-    denials.extend(self::denials(&contract.permissions.rules));
+/// What is refused whatever anybody says, of the tools that the agent has.
+pub(super) fn refused(definition: &Definition, contract: &Contract, others: &[Rules]) -> Option<String> {
+    let lists = others.iter().map(|rules| &**rules);
+    let lists = lists.chain([definition.rules.as_slice(), &contract.permissions.rules]);
+    let tools: Vec<&str> = contract.permissions.allowed_tools.iter().map(ToolName::as_str).collect();
+    let denials: Vec<Denial<'_>> =
+        lists.flat_map(denials).filter(|denial| denial.pattern.is_about_any(&tools)).collect();
     let whole: Vec<&Pattern> =
         denials.iter().filter(|denial| denial.but.is_empty()).map(|denial| denial.pattern).collect();
-    let (mut never, mut only) = (Vec::new(), Vec::new());
+    let mut never: Vec<String> = Vec::new();
+    let mut only: BTreeMap<&str, Vec<&[&Pattern]>> = BTreeMap::new();
     for Denial { pattern, but } in denials.iter().take(RULES_SHOWN_MAX) {
         if but.is_empty() {
             never.push(format!("`{pattern}`"));
-            continue;
-        }
-        if whole.iter().any(|whole| covers(whole, pattern)) {
-            continue;
-        }
-        if pattern.as_str().contains([':', '*']) {
+        } else if whole.iter().any(|whole| covers(whole, pattern)) {
+            // Said already.
+        } else if pattern.as_str().contains([':', '*']) {
             let but = quoted(but.iter().map(|pattern| pattern.as_str()));
             never.push(format!("`{pattern}` (but not {but})"));
         } else {
-            let uses = quoted(but.iter().filter_map(|pattern| Some(pattern.as_str().split_once(':')?.1)));
-            only.push(format!("`{pattern}` only as: {uses}."));
+            only.entry(pattern.as_str()).or_default().push(but);
         }
     }
-    never.dedup();
+    let mut seen = BTreeSet::new();
+    never.retain(|line| seen.insert(line.clone()));
+    let mut lines: Vec<String> = only.into_iter().map(|(tool, lists)| left_of(tool, &lists)).collect();
     if !never.is_empty() {
-        only.insert(0, format!("Refused whenever you try: {}.", never.join(", ")));
+        lines.insert(0, format!("Refused whenever you try: {}.", never.join(", ")));
     }
-    (!only.is_empty()).then(|| only.join(" "))
+    (!lines.is_empty()).then(|| lines.join(" "))
+}
+
+/// What several lists leave of a tool: each of them has to allow a use.
+fn left_of(tool: &str, lists: &[&[&Pattern]]) -> String {
+    let uses = |patterns: &[&Pattern]| {
+        quoted(patterns.iter().filter_map(|pattern| Some(pattern.as_str().split_once(':')?.1)))
+    };
+    let in_all = |pattern: &&&Pattern| lists.iter().all(|list| list.iter().any(|wide| covers(wide, pattern)));
+    let mut both: Vec<&Pattern> = Vec::new();
+    for pattern in lists.iter().copied().flatten().filter(in_all) {
+        if !both.contains(pattern) {
+            both.push(pattern);
+        }
+    }
+    match lists {
+        _ if !both.is_empty() => format!("`{tool}` only as: {}.", uses(&both)),
+        [one] => format!("`{tool}` only as: {}.", uses(one)),
+        // Patterns may cross without one being part of the other.
+        several => {
+            let each: Vec<String> = several.iter().map(|list| uses(list)).collect();
+            format!("`{tool}` only as what fits each of these lists: {}.", each.join("; and "))
+        }
+    }
 }
 
 /// What becomes of the calls of an agent whose definition asks about everything.

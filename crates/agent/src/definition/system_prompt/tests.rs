@@ -1,3 +1,4 @@
+use posse_domain::permission::Rules;
 use serde_json::{Value, json};
 
 use super::super::builtin::builtin;
@@ -40,7 +41,7 @@ fn contract(changes: &[(&str, Value)]) -> Contract {
 }
 
 fn prompt(changes: &[(&str, Value)]) -> String {
-    system_prompt(&definition("explore"), &contract(changes), None)
+    system_prompt(&definition("explore"), &contract(changes), None, &[])
 }
 
 #[track_caller]
@@ -156,16 +157,101 @@ fn what_is_refused_is_what_later_rules_leave_of_it() {
     for (own, contracted, expected) in cases {
         let mut definition = definition("explore");
         definition.rules = serde_json::from_value(rules(own)).expect("rules");
-        let contract = contract(&[("/permissions/rules", rules(contracted))]);
-        assert_eq!(refused::refused(&definition, &contract).as_deref(), expected, "{own:?} {contracted:?}");
+        let tools = ("/permissions/allowed_tools", json!(["bash", "read", "write"]));
+        let contract = contract(&[("/permissions/rules", rules(contracted)), tools]);
+        assert_eq!(
+            refused::refused(&definition, &contract, &[]).as_deref(),
+            expected,
+            "{own:?} {contracted:?}"
+        );
     }
+}
+
+/// Rules of the definition, of the contract and of others, and what is told.
+type Case = (
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static [&'static str]],
+    Option<&'static str>,
+);
+
+#[test]
+fn an_agent_is_told_what_every_rule_that_binds_it_leaves_of_the_tools_that_it_has() {
+    let list = |written: &[&str]| -> Rules { serde_json::from_value(rules(written)).expect("rules") };
+    let cases: [Case; 9] = [
+        // A run's `--deny`, and one of an agent above.
+        (&[], &[], &[&["-bash:git push*"]], Some("Refused whenever you try: `bash:git push*`.")),
+        (
+            &["-bash:rm *"],
+            &[],
+            &[&["-bash:rm *"], &["-bash:rm *"]],
+            Some("Refused whenever you try: `bash:rm *`."),
+        ),
+        // Tools that it does not have.
+        (&["-webfetch"], &["-task", "+task:explore"], &[&["-edit:x"]], None),
+        (&["-webfetch", "-bash:rm *"], &[], &[], Some("Refused whenever you try: `bash:rm *`.")),
+        (&["-*", "+webfetch"], &[], &[], Some("Refused whenever you try: `*` (but not `webfetch`).")),
+        // A definition and a skill that each narrow one tool: what both leave.
+        (
+            &["-bash", "+bash:git *"],
+            &["-bash", "+bash:git diff *", "+bash:ls"],
+            &[],
+            Some("`bash` only as: `git diff *`."),
+        ),
+        (&["-bash", "+bash:ls"], &["-bash", "+bash:ls"], &[], Some("`bash` only as: `ls`.")),
+        (
+            &["-bash", "+bash:git *"],
+            &["-bash", "+bash:* --help"],
+            &[],
+            Some("`bash` only as what fits each of these lists: `git *`; and `* --help`."),
+        ),
+        (
+            &["-bash", "+bash:git *"],
+            &[],
+            &[&["-bash", "+bash:git log*"]],
+            Some("`bash` only as: `git log*`."),
+        ),
+    ];
+    for (own, contracted, others, expected) in cases {
+        let mut definition = definition("explore");
+        definition.rules = serde_json::from_value(rules(own)).expect("rules");
+        let tools = ("/permissions/allowed_tools", json!(["bash", "read"]));
+        let contract = contract(&[("/permissions/rules", rules(contracted)), tools]);
+        let others: Vec<Rules> = others.iter().map(|written| list(written)).collect();
+        let told = refused::refused(&definition, &contract, &others);
+        assert_eq!(told.as_deref(), expected, "{own:?} {contracted:?} {others:?}");
+    }
+}
+
+#[test]
+fn the_agent_of_a_step_is_told_what_the_step_is_for() {
+    let step = [
+        ("/parent/message_id", Value::Null),
+        ("/parent/goal_summary", json!("Auth is ported.")),
+        ("/parent/task_prompt", json!("Port it all.")),
+        ("/step/title", json!("port auth")),
+    ];
+    let told = first_message(&contract(&step));
+    for part in [
+        "# port auth\n\nPort the module.",
+        "The goal of the plan: Auth is ported.",
+        "The request of the person: Port it all.",
+    ] {
+        has(&told, part);
+    }
+    let same = [
+        ("/parent/message_id", Value::Null),
+        ("/parent/goal_summary", json!("Port it all.")),
+        ("/parent/task_prompt", json!("Port it all.")),
+    ];
+    assert!(!first_message(&contract(&same)).contains("The request"), "said once");
 }
 
 #[test]
 fn who_asks_about_everything_is_told() {
     let mut definition = definition("explore");
     definition.default = posse_domain::permission::Decision::Ask;
-    let told = |changes: &[(&str, Value)]| system_prompt(&definition, &contract(changes), None);
+    let told = |changes: &[(&str, Value)]| system_prompt(&definition, &contract(changes), None, &[]);
     let asks = "- Every call that was not allowed before asks a person first.";
     has(&told(&[]), &format!("{asks} Nobody can be asked for you: it is refused.\n"));
     has(&told(&[("/permissions/on_ask", json!("escalate"))]), &format!("{asks}\n"));
@@ -203,7 +289,7 @@ fn a_root_answers_to_a_person() {
         ("/execution/max_turns", json!(null)),
         ("/execution/attempt_timeout_ms", json!(null)),
     ];
-    let text = system_prompt(&definition("coder"), &contract(&root), Some("  Use tabs.\n"));
+    let text = system_prompt(&definition("coder"), &contract(&root), Some("  Use tabs.\n"), &[]);
     has(&text, "You are the root agent of this run (Coder). A person gave you the work");
     has(&text, "- Turns: not limited.");
     assert!(!text.contains("- Time:"));
@@ -221,7 +307,7 @@ fn odd_terms_have_plain_words_too() {
 #[test]
 fn long_project_instructions_are_cut_with_a_mark() {
     let long = "ü".repeat(AGENTS_MD_MAX_BYTES);
-    let text = system_prompt(&definition("explore"), &contract(&[]), Some(&long));
+    let text = system_prompt(&definition("explore"), &contract(&[]), Some(&long), &[]);
     assert!(text.len() < AGENTS_MD_MAX_BYTES + 8 * 1024);
     has(&text, "[the rest of AGENTS.md is left out: it is too long]");
     assert_eq!(project_instructions(Some(" \n")), "");
@@ -283,6 +369,6 @@ fn who_takes_over_a_conversation_reads_what_it_is_and_may_do_before_its_assignme
     ];
     let told = handover(&definition("coder"), &contract(&spawning));
     has(&told, "Agents that you may spawn: `general`");
-    let usual = system_prompt(&definition("coder"), &contract(&spawning[1..]), None);
+    let usual = system_prompt(&definition("coder"), &contract(&spawning[1..]), None, &[]);
     assert!(!usual.contains("Agents that you may spawn"), "its own `task` lists them");
 }

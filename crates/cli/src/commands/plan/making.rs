@@ -138,12 +138,13 @@ fn ask_planner(
     context: &Context,
 ) -> Result<Asked, CliError> {
     let request = first_request(goal, &judge.definitions, &judge.root);
-    let wanted = Wanted { found: Arc::clone(found), ..args.wanted(request.clone(), context)? };
+    // People read the goal in lists of runs, and not what the planner is told about the format.
+    let wanted = Wanted { found: Arc::clone(found), ..args.wanted(format!("plan: {goal}"), context)? };
     let settings = wanted.settings.clone();
     let given = models::given(&wanted.settings, context)?;
     let models = models::catalog(&wanted.settings, given.as_ref(), context)?;
     let judging = models::catalog(&wanted.settings, given.as_ref(), context)?;
-    let launch = Launch::new(wanted, context, &models)?;
+    let launch = Launch::new(wanted, context, &models)?.with_prompt(request.clone());
     let (asked, problems) = runtime::carrying(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models, &settings)?;
@@ -156,7 +157,7 @@ fn ask_planner(
             return Ok((Asked::Answer(answer), problems));
         }
         note(&format!("{}\nthe planner is asked once more", report(None, &problems)));
-        let again = launch.with_request(second_request(&request, &answer, &problems));
+        let again = launch.with_prompt(second_request(&request, &answer, &problems));
         let answer = ask(&posse, again, &mut signals, context).await?;
         let problems = match &answer {
             Asked::Answer(answer) => judge.problems(answer, context, &judging),

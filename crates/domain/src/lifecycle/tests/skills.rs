@@ -223,6 +223,7 @@ fn common_rules_stand_before_and_after_those_of_a_definition_and_are_put_there_f
         asks: vec![rule("bash:first")],
         definitions: vec![found("shell", &["bash"]), found("plain", &["read"])],
         skills: vec![untrusted("odd"), forked],
+        out_of_reach: Vec::new(),
     };
     let built_in = [found("builtin", &["bash"])];
     let Kinds { kinds, skills } = Kinds::new(&built_in, &catalogue).expect("kinds");

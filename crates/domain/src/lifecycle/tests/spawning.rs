@@ -104,6 +104,16 @@ fn what_is_not_listed_or_only_a_root_cannot_be_spawned() {
 }
 
 #[test]
+fn a_definition_that_exists_and_is_out_of_reach_is_not_unknown() {
+    let mut played = Played::new(2, Budget::NONE);
+    played.run.out_of_reach = vec!["code-reviewer".to_owned()];
+    let (code, reason) = refusal(&mut played, "0", &request("Code-Reviewer"));
+    assert_eq!(code, Code::SpawnNotAllowed, "{reason}");
+    assert!(reason.contains("`spawns` of `boss`") && reason.contains("--agent code-reviewer"), "{reason}");
+    assert_eq!(refusal(&mut played, "0", &request("code-reviewers")).0, Code::UnknownAgent);
+}
+
+#[test]
 fn requests_only_shorten() {
     let mut played = Played::new(2, Budget::NONE);
     let long = SpawnRequest { max_turns: Some(100), timeout_ms: Some(u64::MAX), ..request("scout") };

@@ -1,0 +1,164 @@
+//! What `explain` says beyond the rules: whether there is such a tool, whether the agent owns the path, and what a rule about
+//! a skill makes of it. The engine looks at the same when a call is made.
+
+use posse_domain::contract::Contract;
+use posse_domain::event::EffectClass;
+use posse_domain::nearest::{hint, nearest};
+use posse_domain::ownership;
+use posse_domain::permission::{
+    Approvals, Authority, Because, Decision, Explanation, NETWORK, Operation, Verdict,
+};
+use posse_domain::skill::{DELEGATE_TO_AGENT, SKILL_FILES, SKILL_TOOL};
+use posse_engine::ports::Tool;
+
+use crate::Error;
+
+/// The tools that show files of skills.
+const SKILL_READERS: [&str; 2] = ["read", "list"];
+
+/// An operation that somebody asks about.
+pub(crate) struct Asked<'a> {
+    operation: Operation<'a>,
+    /// Whether it changes files.
+    writes: bool,
+    /// The skill that it is about, if its own operation does not say so.
+    skill: Option<String>,
+}
+
+impl<'a> Asked<'a> {
+    /// Reads `tool` or `tool:specifier`; blanks around either are nothing, as in a call.
+    pub(crate) fn read(text: &'a str, tools: &[Tool]) -> Result<Self, Error> {
+        let (name, specifier) = match text.split_once(':') {
+            Some((name, specifier)) => (name.trim(), Some(specifier.trim())),
+            None => (text.trim(), None),
+        };
+        let (bare, dir) = name.split_once('@').map_or((name, None), |(bare, dir)| (bare, Some(dir)));
+        let tool = tools.iter().find(|tool| tool.name == bare);
+        if tool.is_none() && bare != NETWORK {
+            let names = || tools.iter().map(|tool| tool.name).chain([NETWORK]);
+            let meant = hint(nearest(bare, names()));
+            return Err(Error::invalid("operation", format!("there is no tool `{bare}`{meant}")));
+        }
+        let skill = specifier.and_then(|specifier| match bare {
+            DELEGATE_TO_AGENT => Some(specifier.to_ascii_lowercase()),
+            _ if SKILL_READERS.contains(&bare) => {
+                let file = specifier.strip_prefix(SKILL_FILES)?;
+                Some(file.split('/').next().unwrap_or(file).to_ascii_lowercase())
+            }
+            _ => None,
+        });
+        let writes = tool.is_some_and(|tool| tool.class == EffectClass::Write);
+        Ok(Self { operation: Operation::new(bare, specifier).in_dir(dir), writes, skill })
+    }
+
+    /// Every layer's say, and the outcome.
+    pub(crate) fn explain(
+        &self,
+        authority: &Authority,
+        contract_json: &str,
+        approvals: &Approvals,
+    ) -> Explanation {
+        let mut explanation = authority.explain(approvals, &self.operation);
+        // A rule about a skill binds every way to it.
+        let ruling = self
+            .skill
+            .as_deref()
+            .and_then(|name| authority.ruling(approvals, &Operation::new(SKILL_TOOL, Some(name))));
+        if let Some(ruling) = ruling
+            && ruling.decision != Decision::Allow
+            && ruling.decision <= explanation.verdict.decision
+        {
+            explanation.verdict = ruling;
+        }
+        let owns = Contract::from_json(contract_json).map(|contract| contract.step.owns).unwrap_or_default();
+        let outside = self.writes
+            && !owns.is_empty()
+            && self
+                .operation
+                .specifier()
+                .is_some_and(|path| !owns.iter().any(|own| ownership::holds(own, path)));
+        if outside && explanation.verdict.decision != Decision::Deny {
+            explanation.verdict =
+                Verdict { decision: Decision::Deny, because: Because::NotOwned { owns: owns.join(", ") } };
+        }
+        explanation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posse_domain::id::RunId;
+    use posse_domain::permission::{DefinitionLayer, Grant, OnAsk, Rule, RunLayers, ToolSet};
+
+    use super::*;
+
+    fn authority(denied: &[&str]) -> Authority {
+        let run: RunId = "k3f9ab2c".parse().expect("an id");
+        let rule =
+            |pattern: &&str| Rule { pattern: pattern.parse().expect("a pattern"), decision: Decision::Deny };
+        let rules: Vec<Rule> = denied.iter().map(rule).collect();
+        let layers = RunLayers { run: rules.into(), ..RunLayers::default() };
+        let definition =
+            DefinitionLayer { name: "coder".into(), default: Decision::Allow, rules: Vec::new().into() };
+        let tools = ["read", "list", "write", "bash", "skill", DELEGATE_TO_AGENT];
+        let grant = Grant {
+            allowed_tools: ToolSet::parse(tools).expect("tools"),
+            rules: Vec::new().into(),
+            can_spawn_children: true,
+            max_delegation_depth: 1,
+            may_share_history: false,
+            on_ask: OnAsk::Deny,
+        };
+        Authority::root(&run, layers, definition, grant)
+    }
+
+    fn explained(operation: &str, denied: &[&str]) -> Explanation {
+        let tools = crate::builtin_tools();
+        let asked = Asked::read(operation, &tools).expect(operation);
+        asked.explain(&authority(denied), "{}", &Approvals::none())
+    }
+
+    #[test]
+    fn a_tool_that_does_not_exist_is_a_mistake_and_not_a_decision() {
+        let tools = crate::builtin_tools();
+        for (text, meant) in [("frobnicate", ""), ("bahs:ls", "bash"), ("netwrok", "network")] {
+            let Err(error) = Asked::read(text, &tools) else { panic!("{text}") };
+            let error = error.to_string();
+            assert!(error.contains("there is no tool") && error.contains(meant), "{error}");
+        }
+    }
+
+    #[test]
+    fn blanks_around_an_operation_are_nothing() {
+        for text in ["bash:git push", " bash : git push ", "bash:  git push\n"] {
+            let explanation = explained(text, &["bash:git push"]);
+            assert_eq!(explanation.verdict.decision, Decision::Deny, "{text:?}");
+            assert_eq!(explanation.operation, "bash:git push");
+        }
+    }
+
+    #[test]
+    fn a_rule_about_a_skill_decides_every_way_to_it() {
+        for text in [
+            "skill:notes",
+            "delegate_to_agent:notes",
+            "read:skill://notes/a.md",
+            "list:skill://Notes",
+            "read:skill://notes",
+        ] {
+            let explanation = explained(text, &["skill:notes"]);
+            assert_eq!(explanation.verdict.decision, Decision::Deny, "{text}");
+            assert!(
+                explanation.verdict.to_string().contains("`skill:notes`"),
+                "{text}: {}",
+                explanation.verdict
+            );
+            assert_eq!(explained(text, &["skill:other"]).verdict.decision, Decision::Allow, "{text}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_about_the_network() {
+        assert_eq!(explained("network", &[]).verdict.decision, Decision::Deny);
+    }
+}
