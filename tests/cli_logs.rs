@@ -46,9 +46,15 @@ fn a_follower_sees_every_event_once_across_the_death_of_the_owner_and_its_own() 
     let after = seen.len().to_string();
     let follower = home.start(&["logs", "-f", "--json", "--after", &after, &run]);
     going.kill();
+    // Without a process that executes the run nothing follows: the follower says so and ends, as `wait` does.
+    let ended = follower.finish().exits(130);
+    assert!(ended.stderr.contains(&format!("run {run} was interrupted")), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&format!("`posse resume {run}`")), "{}", ended.stderr);
+    seen.extend(ended.json_lines());
     home.write("script.yaml", &script(0));
     home.posse(&["resume", &run]).exits(0);
-    seen.extend(follower.finish().exits(0).json_lines());
+    let after = seen.len().to_string();
+    seen.extend(home.posse(&["logs", "-f", "--json", "--after", &after, &run]).exits(0).json_lines());
     let journal = home.posse(&["logs", "--json", &run]).exits(0).json_lines();
     assert_eq!(seen, journal);
     assert_eq!(seqs(&seen), (1..=seen.len() as u64).collect::<Vec<_>>());
@@ -71,6 +77,17 @@ fn events_can_be_cut_by_number_and_by_agent() {
     let of_one = home.posse(&["logs", "--json", "--agent", &one, &run]).json_lines();
     let expected: Vec<Value> = all.into_iter().filter(|event| event["agent_id"] == json!(one)).collect();
     assert_eq!(of_one, expected);
+    // However the agent is named.
+    for args in [&["logs", "--json", "--agent", "1", &run][..], &["logs", "--json", &one]] {
+        assert_eq!(home.posse(args).exits(0).json_lines(), expected, "{args:?}");
+    }
+    for args in
+        [&["logs", "--agent", "7", &run][..], &["logs", &format!("{run}.7")], &["logs", "--agent", "1", &one]]
+    {
+        assert!(home.posse(args).stderr.starts_with("error: "), "{args:?}");
+    }
+    let whole = home.posse(&["trace", &one]).exits(0).stdout;
+    assert_eq!(home.posse(&["trace", &run, "1"]).exits(0).stdout, whole);
 }
 
 #[test]

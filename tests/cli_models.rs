@@ -205,9 +205,9 @@ fn with_no_key_a_local_ollama_is_asked_for_its_models() {
     );
     let mock = with_models(&[]);
     let host = mock.address().to_string();
-    let done = posse(&home, &[("OLLAMA_HOST", &host)], &["run", "say hello"]).exits(2);
+    let done = posse(&home, &[("OLLAMA_HOST", &host)], &["run", "say hello"]).exits(4);
     assert!(done.stderr.contains("has no model: `ollama pull <model>`"), "{}", done.stderr);
-    let done = home.posse(&["run", "say hello"]).exits(2);
+    let done = home.posse(&["run", "say hello"]).exits(4);
     for part in ["no Ollama answers at http://127.0.0.1:9/v1", "ANTHROPIC_API_KEY", "--model", "posse demo"] {
         assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
     }

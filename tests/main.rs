@@ -18,6 +18,7 @@ mod cli_gc;
 mod cli_help;
 mod cli_hooks;
 mod cli_hostile_project;
+mod cli_json;
 mod cli_logs;
 mod cli_look;
 mod cli_models;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use posse_testkit::mock::{Answer, Asked, Dialect, Mock, Options, Say, Then, When};
+use posse_testkit::mock::{Answer, Asked, Call, Dialect, Mock, Options, Say, Then, When};
 use serde_json::json;
 
 use crate::models_world::{KEY, MODELS, PATIENCE};
@@ -88,6 +88,39 @@ fn a_key_of_the_environment_is_in_no_event_log_error_file_or_program() {
         // Every request had it where it belongs, and nothing that was said contained it.
         let log = mock.requests();
         assert!(log.len() >= 6 && log.iter().all(|logged| !contains_key(&logged.body)), "{dialect:?}");
+    }
+}
+
+/// A provider that echoes the key wherever a reply has a place for text, and as the URL of a proxy would have it.
+fn echoing(asked: &Asked, echo: &AtomicBool) -> Answer {
+    let urlencoded = KEY.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
+    match (asked.turn(), echo.swap(false, Ordering::Relaxed)) {
+        (1, true) => Answer::refuse(503, format!("upstream ?key={urlencoded} {KEY}")),
+        (1, false) => Say::text(format!("I was sent {KEY}."))
+            .with_call(Call::new(KEY, &json!({})).id(KEY))
+            .with_call(
+                Call::new("read", &json!({KEY: KEY, "path": format!("/{urlencoded}")})).id(format!("x{KEY}")),
+            )
+            .thinking(&format!("The key is {KEY}."), KEY)
+            .into(),
+        _ => Answer::text("Done."),
+    }
+}
+
+#[test]
+fn a_key_that_a_provider_echoes_in_any_field_is_kept_nowhere() {
+    for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Chat) {
+        let echo = AtomicBool::new(true);
+        let mock = server(move |asked: &Asked| echoing(asked, &echo));
+        let home = Home::new();
+        let url = mock.url();
+        let args = ["run", "--json", "--model", model, "--base-url", &url, REQUEST];
+        let done = Done::of(command(&home, dialect, &args)).exits(0);
+        assert!(done.stdout.contains("[key]"), "{dialect:?}: {}", done.stdout);
+        assert!(!contains_key(done.stdout.as_bytes()), "{dialect:?}: in an event");
+        assert!(!contains_key(done.stderr.as_bytes()), "{dialect:?}: in the log");
+        assert_eq!(leaks(home.state_dir().parent().expect("a home")), [""; 0], "{dialect:?}");
+        assert!(!done.stdout.contains("%73%6b"), "{dialect:?}: as in a URL");
     }
 }
 

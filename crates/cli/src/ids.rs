@@ -79,7 +79,7 @@ impl AgentArg {
     }
 }
 
-/// What a run made, or one of its agents.
+/// A run, or one of its agents: `k3f9`, `k3f9.2.1`, `k3f9 2.1`.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub(crate) struct WorkArg {
     /// The run, or an agent
@@ -90,7 +90,7 @@ pub(crate) struct WorkArg {
 
 /// An agent as it is typed after its run: with the run, or without.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum PartArg {
+pub(crate) enum PartArg {
     Path(String),
     Whole(AgentArg),
 }
@@ -115,14 +115,30 @@ impl WorkArg {
             Some(_) if !self.run.is_run() => {
                 return Err(CliError::usage(format!("`{}` is an agent already", self.run)));
             }
-            Some(PartArg::Path(path)) => {
-                let agent = format!("{named}{path}");
+            Some(part) => return part.find(posse, &named.run()).await,
+        };
+        check_known(posse, &agent).await?;
+        Ok(agent)
+    }
+
+    /// Whether only a run was typed.
+    pub(crate) fn is_run(&self) -> bool {
+        self.agent.is_none() && self.run.is_run()
+    }
+}
+
+impl PartArg {
+    /// The agent of this run that is meant; the run has it.
+    pub(crate) async fn find(&self, posse: &Posse, run: &RunId) -> Result<AgentId, CliError> {
+        let agent = match self {
+            PartArg::Path(path) => {
+                let agent = format!("{run}{path}");
                 agent.parse().map_err(|error| CliError::usage(format!("{error}")))?
             }
-            Some(PartArg::Whole(whole)) => {
+            PartArg::Whole(whole) => {
                 let agent = whole.find(posse).await?;
-                if agent.run() != named.run() {
-                    return Err(CliError::usage(format!("`{whole}` is not an agent of run {named}")));
+                if agent.run() != *run {
+                    return Err(CliError::usage(format!("`{whole}` is not an agent of run {run}")));
                 }
                 agent
             }

@@ -16,8 +16,24 @@ use crate::exit::Exit;
 use crate::term::is_plain;
 use crate::text::timestamp;
 
-/// Version of the objects that carry one.
+/// Version of all shapes.
 const VERSION: u32 = 1;
+
+/// An object with its version before its own fields. Every object that is printed gets it here, so that no shape can
+/// lack it.
+#[derive(Serialize)]
+pub(crate) struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    object: &'a T,
+}
+
+impl<'a, T> Versioned<'a, T> {
+    /// The object with today's version.
+    pub(crate) fn new(object: &'a T) -> Self {
+        Self { version: VERSION, object }
+    }
+}
 
 /// A value on a line of its own, safe to show on a terminal.
 pub(crate) fn line(value: &impl Serialize) -> String {
@@ -142,7 +158,6 @@ struct FailedLine<'a> {
 #[derive(Serialize)]
 pub(crate) struct ResultLine<'a> {
     r#type: &'static str,
-    version: u32,
     run: &'a str,
     status: &'a str,
     text: &'a str,
@@ -178,7 +193,6 @@ impl<'a> ResultLine<'a> {
         let reason = finished.failure.as_ref().map_or("", |(_, reason)| reason);
         Self {
             r#type: "result",
-            version: VERSION,
             run: finished.run.as_str(),
             status: finished.status,
             text: if finished.text.is_empty() { reason } else { &finished.text },
@@ -204,7 +218,6 @@ impl<'a> ResultLine<'a> {
 /// A run in the list of `ps`.
 #[derive(Serialize)]
 pub(crate) struct PsLine<'a> {
-    version: u32,
     run: &'a str,
     /// `running`, `interrupted` (running, but nobody carries it), `completed`, `failed` or `cancelled`.
     status: &'a str,
@@ -227,7 +240,6 @@ impl<'a> PsLine<'a> {
     pub(crate) fn new(run: &'a RunSummary, waiting: usize) -> Self {
         Self {
             waiting,
-            version: VERSION,
             run: run.run.as_str(),
             status: crate::text::status(&run.status, run.holder.as_ref()),
             request: &run.title,
@@ -316,7 +328,6 @@ impl From<&DepthInfo> for DepthLine {
 /// A run with its agents: `show --json`.
 #[derive(Serialize)]
 pub(crate) struct ShowLine<'a> {
-    version: u32,
     run: &'a str,
     status: &'a str,
     agents: Vec<AgentLine<'a>>,
@@ -338,7 +349,6 @@ impl<'a> ShowLine<'a> {
         disk_bytes: Option<u64>,
     ) -> Self {
         Self {
-            version: VERSION,
             run: run.run.as_str(),
             status: crate::text::status(&run.status, run.holder.as_ref()),
             agents: run.agents.iter().map(|agent| AgentLine::new(agent, waits)).collect(),
@@ -352,7 +362,6 @@ impl<'a> ShowLine<'a> {
 /// What was brought into a checkout: `apply --json`.
 #[derive(Serialize)]
 pub(crate) struct AppliedLine<'a> {
-    version: u32,
     run: &'a str,
     /// The checkout; null if the run has no files of its own.
     dir: Option<String>,
@@ -366,7 +375,6 @@ impl<'a> AppliedLine<'a> {
     pub(crate) fn new(run: &'a RunId, applied: Option<&AppliedRun>) -> Self {
         let counts = applied.and_then(|applied| applied.applied).unwrap_or_default();
         Self {
-            version: VERSION,
             run: run.as_str(),
             dir: applied.map(|applied| applied.dir.display().to_string()),
             files: counts.files,
@@ -379,7 +387,6 @@ impl<'a> AppliedLine<'a> {
 /// Salvaged work of one attempt: `salvage --json`.
 #[derive(Serialize)]
 pub(crate) struct SalvageLine<'a> {
-    version: u32,
     agent: &'a str,
     attempt: u32,
     at: String,
@@ -397,7 +404,6 @@ impl<'a> SalvageLine<'a> {
     /// The line of an attempt.
     pub(crate) fn new(work: &'a SalvagedWork) -> Self {
         Self {
-            version: VERSION,
             agent: work.agent.as_str(),
             attempt: work.attempt,
             at: timestamp(work.at_ms),
@@ -421,7 +427,6 @@ struct KeptLine<'a> {
 /// What was cleaned: `gc --json`.
 #[derive(Serialize)]
 pub(crate) struct GcLine<'a> {
-    version: u32,
     dry_run: bool,
     removed: &'a [String],
     kept: Vec<KeptLine<'a>>,
@@ -432,7 +437,6 @@ impl<'a> GcLine<'a> {
     /// The line of a cleaning.
     pub(crate) fn new(cleaned: &'a Cleaned, dry_run: bool) -> Self {
         Self {
-            version: VERSION,
             dry_run,
             removed: &cleaned.removed,
             kept: cleaned.kept.iter().map(|(what, why)| KeptLine { what, why }).collect(),

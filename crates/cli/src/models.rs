@@ -107,13 +107,16 @@ fn no_model(providers: &Providers, ollama_answers: bool, place: &str) -> CliErro
     };
     let without_default =
         providers.names().into_iter().find(|name| matches!(providers.key_origin(name), Ok(Some(_))));
-    let message = match without_default {
-        Some(name) => {
-            format!("no model is named; there is a key for {name}, so write --model {name}/<model>")
+    let error = match without_default {
+        Some(name) => CliError::usage(format!(
+            "no model is named; there is a key for {name}, so write --model {name}/<model>"
+        )),
+        // What is missing is a key, as it is for a model that is named.
+        None => {
+            CliError::unauthenticated(format!("no model is named, no key of a provider is set, and {ollama}"))
         }
-        None => format!("no model is named, no key of a provider is set, and {ollama}"),
     };
-    CliError::usage(message).hint(format!(
+    error.hint(format!(
         "set {} or another provider's key, or name a model with --model provider/name; `posse doctor` lists the \
          providers, and `posse demo` needs none",
         variables.join(", ")

@@ -39,8 +39,14 @@ impl Output {
         if text.ends_with('\n') { Ok(()) } else { self.own("\n") }
     }
 
-    /// Writes one line of JSON, and hands it over at once: whoever follows should not wait for a full buffer.
-    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+    /// Writes one object as a line of JSON with its version, and flushes: a reader that follows does not wait for a full
+    /// buffer.
+    pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), CliError> {
+        self.plain_json(&json::Versioned::new(object))
+    }
+
+    /// The same without a version: for another process of the same program.
+    pub(crate) fn plain_json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         self.own(&json::line(value))?;
         self.flush()
     }

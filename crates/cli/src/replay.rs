@@ -105,7 +105,7 @@ fn detach(replay: &ReplayRun, launch: &Launch, context: &Context) -> Result<Exit
     let run = background::detach(launch, context)?;
     let mut output = Output::new();
     if replay.json {
-        output.json(&serde_json::json!({"version": 1, "run": run}))?;
+        output.json(&serde_json::json!({"run": run}))?;
     } else {
         output.own(&format!("{run}\n"))?;
     }

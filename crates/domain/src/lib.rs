@@ -19,6 +19,7 @@ pub mod object_id;
 pub mod ownership;
 pub mod permission;
 pub mod plan;
+pub mod scrub;
 pub mod skill;
 pub mod text;
 

@@ -16,6 +16,7 @@ mod line;
 mod prices;
 mod provider;
 mod remote;
+mod scrub;
 mod sse;
 mod wire;
 

@@ -14,13 +14,13 @@ use posse_engine::ports::{
 };
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use serde_json::Value;
 
 use crate::endpoint::{Endpoint, Format, Key};
 use crate::genai::Genai;
 use crate::http::{Answered, Http};
 use crate::line::Line;
 use crate::prices::nearest_model;
+use crate::scrub::{Scrub, ScrubbedParts};
 use crate::sse::Decoder;
 use crate::wire::anthropic::Anthropic;
 use crate::wire::chat::Chat;
@@ -31,12 +31,6 @@ use crate::wire::{
     WireRequest,
 };
 
-/// What stands for a key wherever a provider or proxy echoes it.
-const SCRUBBED: &str = "[key]";
-/// Keys shorter than this are placeholders, such as `ollama`: taking them out would only garble texts.
-const MIN_SECRET_BYTES: usize = 8;
-/// How much of a key at the end of a text that was cut is taken for its beginning.
-const MIN_SECRET_PREFIX_BYTES: usize = 6;
 /// Bytes that count as one token where the provider does not count: few, because too little would be counted otherwise.
 const ESTIMATED_BYTES_PER_TOKEN: u64 = 3;
 /// A model of a provider.
@@ -48,6 +42,7 @@ struct Shared {
     provider: Arc<str>,
     base_url: String,
     key: Option<Key>,
+    scrub: Scrub,
     key_header: KeyHeader,
     target: Target,
     speech: Speech,
@@ -96,6 +91,7 @@ impl Remote {
                 provider: endpoint.provider.as_str().into(),
                 base_url: endpoint.base_url.trim_end_matches('/').to_owned(),
                 key: endpoint.key.clone(),
+                scrub: Scrub::of(endpoint.key.as_ref()),
                 key_header: key_header(endpoint),
                 target: Target { full_name, model: model.to_owned(), abilities: Abilities::of(model) },
                 speech,
@@ -144,9 +140,15 @@ impl Model for Remote {
         async move {
             let call = request.call;
             let mut estimated = Estimated::default();
-            match shared.answer(&request, &*sink, &mut estimated).await {
-                Ok(answer) => shared.reply(answer, &estimated),
-                Err(problem) => Err(shared.failure(&problem, call)),
+            let mut parts = ScrubbedParts::new(shared.scrub.clone());
+            let mut show = |part| sink.part(part);
+            let mut shown = |part: StreamPart| parts.part(part, &mut show);
+            let answered = shared.answer(&request, &mut shown, &mut estimated).await;
+            parts.finish(&mut show);
+            // Here and nowhere else: what follows sees no answer and no problem with the key in it.
+            match answered {
+                Ok(answer) => shared.reply(shared.scrub.answer(answer), &estimated),
+                Err(problem) => Err(shared.failure(&shared.scrub.problem(problem), call)),
             }
         }
         .boxed()
@@ -157,15 +159,14 @@ impl Shared {
     async fn answer(
         &self,
         request: &ModelRequest,
-        sink: &dyn StreamSink,
+        sink: &mut (dyn FnMut(StreamPart) + Send),
         estimated: &mut Estimated,
     ) -> Result<Answer, Problem> {
         let wire = match &self.speech {
             Speech::Wire(wire) => wire,
             Speech::Genai(genai) => {
                 estimated.sent_bytes = bytes_of(request);
-                let mut show = |part| sink.part(part);
-                return genai.answer(&self.target, request, self.key.as_ref(), &self.http, &mut show).await;
+                return genai.answer(&self.target, request, self.key.as_ref(), &self.http, sink).await;
             }
         };
         let WireRequest { path, headers, body } = wire.request(&self.target, request);
@@ -185,7 +186,7 @@ impl Shared {
             if let StreamPart::Thinking(text) = &part {
                 estimated.thinking_bytes += text.len();
             }
-            sink.part(self.shown(part));
+            sink(part);
         };
         if read(&mut answered, &mut *reader, &mut show).await? == Flow::End {
             tokio::spawn(answered.drained());
@@ -239,7 +240,7 @@ impl Shared {
     async fn refusal(&self, wire: &dyn Wire, answered: &mut Answered) -> Problem {
         let body = answered.error_body().await;
         // Before anything is shortened, so that no part of the key is left.
-        let body = self.scrubbed(&String::from_utf8_lossy(&body));
+        let body = self.scrub.cut_text(&String::from_utf8_lossy(&body));
         wire.refusal(&Refused {
             status: answered.status(),
             headers: answered.headers(),
@@ -252,51 +253,14 @@ impl Shared {
         self.line.succeeded(answer.usage.as_ref());
         let Answer { reply, usage, stop } = answer;
         if let StopReason::Refused(why) = stop {
-            let message = format!("{} refused to answer: {}", self.target.full_name, self.scrubbed(&why));
+            let message = format!("{} refused to answer: {why}", self.target.full_name);
             let error = CallError::new(Code::ModelError, message);
             return Err(ModelFailure { usage, ..ModelFailure::last(error) });
         }
         // Nobody sends nothing: a server that counts no input counts nothing.
         let usage = usage.filter(|usage| usage.input_tokens > 0);
         let usage = usage.unwrap_or_else(|| estimated.with(&reply));
-        let reply = self.without_key(reply);
         Ok(ModelReply { reply, usage, cut_off: stop == StopReason::Length, tag: None })
-    }
-
-    /// The reply without the key. No model knows it; a server that echoes what it was sent does.
-    fn without_key(&self, reply: Reply) -> Reply {
-        let Some(secret) = self.secret() else { return reply };
-        let text = reply.text.to_shared();
-        let is_in = |value: &Value| value.to_string().contains(secret);
-        if !text.contains(secret) && !reply.calls.iter().any(|call| is_in(&call.input)) {
-            let raw = reply.raw.filter(|raw| !is_in(&raw.content));
-            return Reply { raw, ..reply };
-        }
-        let mut calls = reply.calls;
-        for call in &mut calls {
-            // What was JSON stays JSON: the mark has nothing that would have to be escaped.
-            let clean = call.input.to_string().replace(secret, SCRUBBED);
-            call.input = serde_json::from_str(&clean).unwrap_or(Value::String(clean));
-        }
-        Reply { text: text.replace(secret, SCRUBBED).into(), calls, raw: None }
-    }
-
-    /// A piece of a reply without the key.
-    fn shown(&self, part: StreamPart) -> StreamPart {
-        match (part, self.secret()) {
-            (StreamPart::Text(text), Some(secret)) if text.contains(secret) => {
-                StreamPart::Text(text.replace(secret, SCRUBBED))
-            }
-            (StreamPart::Thinking(text), Some(secret)) if text.contains(secret) => {
-                StreamPart::Thinking(text.replace(secret, SCRUBBED))
-            }
-            (part, _) => part,
-        }
-    }
-
-    /// The key, if it is one: a placeholder is no secret.
-    fn secret(&self) -> Option<&str> {
-        self.key.as_ref().map(|key| key.secret().trim()).filter(|secret| secret.len() >= MIN_SECRET_BYTES)
     }
 
     fn failure(&self, problem: &Problem, call: u32) -> ModelFailure {
@@ -306,9 +270,9 @@ impl Shared {
         ModelFailure { error: Box::new(error), usage: problem.usage, tag: None, retry }
     }
 
-    /// A problem in words, without the key.
+    /// A problem in words.
     fn told(&self, problem: &Problem) -> String {
-        let (provider, message) = (&self.provider, self.scrubbed(&problem.message));
+        let (provider, message) = (&self.provider, &problem.message);
         match (problem.kind, &self.key) {
             (ProblemKind::Key, Some(key)) => {
                 format!("{provider} does not take the key from {}: {message}", key.origin())
@@ -324,20 +288,6 @@ impl Shared {
             }
             _ => format!("{provider}: {message}"),
         }
-    }
-
-    /// The text without the key, and without the beginning of it where the text was cut.
-    fn scrubbed(&self, text: &str) -> String {
-        let Some(secret) = self.secret() else { return text.to_owned() };
-        let mut text = text.replace(secret, SCRUBBED);
-        let end = text.trim_end_matches('…').len();
-        let left = (MIN_SECRET_PREFIX_BYTES..secret.len())
-            .rev()
-            .find(|&at| secret.is_char_boundary(at) && text[..end].ends_with(&secret[..at]));
-        if let Some(left) = left {
-            text.replace_range(end - left..end, SCRUBBED);
-        }
-        text
     }
 }
 

@@ -72,6 +72,7 @@ pub use posse_domain::permission::{
 };
 pub use posse_domain::skill::{Catalogue, Skill};
 pub use posse_engine::ports;
+pub use posse_engine::ports::{ModelSpending, RunSpending};
 pub use posse_engine::{
     Delta, DeltaPart, REQUEST_MAX_BYTES, RunHandle, TaskEvent, TaskState, Verified, VerifyError,
 };
@@ -225,6 +226,12 @@ impl Posse {
         RunInfo::new(entry, rows)
     }
 
+    /// What the agents of the newest runs spent, newest first: at most `limit` runs. One question to the store, however many
+    /// runs there are.
+    pub async fn spending(&self, limit: u32) -> Result<Vec<RunSpending>, Error> {
+        Ok(self.store.spending(&self.tenant, limit).await?)
+    }
+
     /// The children of an agent, oldest first.
     pub async fn children(&self, agent: &AgentId) -> Result<Vec<AgentInfo>, Error> {
         let info = self.get(&agent.run()).await?;
@@ -291,9 +298,26 @@ impl Posse {
     /// Waits until a run has ended, whichever process carries it.
     pub async fn wait(&self, run: &RunId) -> Result<Finished, Error> {
         // The summary is enough to know that it has not ended; only the end itself is read from the journal.
-        let mut events = self.events(run, self.store.head(&self.key(run)).await?.seq.saturating_sub(1));
+        let head = self.store.head(&self.key(run)).await?.seq;
+        let mut events = self.events(run, head.saturating_sub(1));
+        let mut seen = head.saturating_sub(1);
         loop {
-            let event = events.next().await?;
+            let event = match events.try_next().await? {
+                Some(event) => event,
+                // The head is written with its event: without it the journal was damaged, and no event will come.
+                None if seen < head => {
+                    return Err(damaged(
+                        run,
+                        format!("it has no event {head}, where its head says that it ends"),
+                    ));
+                }
+                None if self.get(run).await?.status == "running" => events.next().await?,
+                // The end may have been written just now, in one commit with the row that says so.
+                None => events.try_next().await?.ok_or_else(|| {
+                    damaged(run, "its last event is not the end of a run, and its row says that it has ended")
+                })?,
+            };
+            seen = event.seq;
             if let Some(finished) = Finished::from_event(run, &event.body) {
                 return self.with_count(finished).await;
             }
@@ -372,4 +396,10 @@ pub fn by_parent(agents: &[AgentInfo]) -> HashMap<Option<&AgentId>, Vec<&AgentIn
         groups.entry(agent.parent.as_ref()).or_default().push(agent);
     }
     groups
+}
+
+/// A journal that does not hold what the tables beside it say.
+fn damaged(run: &RunId, problem: impl Into<String>) -> Error {
+    let path = format!("the journal of run {run}");
+    ports::StoreError::Corrupt { path, problem: problem.into() }.into()
 }

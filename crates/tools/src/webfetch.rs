@@ -1,9 +1,12 @@
 //! `webfetch`: a page of the web as text.
 
 mod charset;
+mod convert;
 mod dom;
+mod limits;
 mod markdown;
 mod page;
+mod tags;
 
 use futures::future::BoxFuture;
 use posse_domain::code::Code;
@@ -16,8 +19,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;
 
+use self::convert::Converter;
+use self::page::Page;
 pub(crate) use self::page::clean;
-use self::page::{NotShown, Page};
 use crate::answer::ANSWER_MAX_BYTES;
 use crate::input::{Check, parse, shorten};
 use crate::space::look;
@@ -27,8 +31,6 @@ const NAME: &str = "webfetch";
 
 /// How long a call may take: the fetch, and turning the page into text.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// How long turning a page into text may take. Its size is bounded before that; this is for what nobody thought of.
-const CONVERT_TIMEOUT: Duration = Duration::from_secs(15);
 /// What an answer says besides the page's text.
 const FRAME_MAX_BYTES: usize = 12 * 1024;
 /// How much of an error page is shown.
@@ -55,7 +57,7 @@ pub fn webfetch(egress: Egress) -> Tool {
         text: include_str!("webfetch.md"),
         specifier: host_specifier,
     };
-    effect::<Input>(&parts, WebFetch { egress })
+    effect::<Input>(&parts, WebFetch { egress, converter: Converter::default() })
 }
 
 /// What a permission rule is asked about: the host in its one spelling. A URL that has none is not fetched.
@@ -66,16 +68,17 @@ fn host_specifier(input: &Value) -> Option<String> {
 
 struct WebFetch {
     egress: Egress,
+    converter: Converter,
 }
 
 impl EffectTool for WebFetch {
     fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
-        let egress = self.egress.clone();
+        let (egress, converter) = (self.egress.clone(), self.converter.clone());
         Box::pin(async move {
             let Input { url, start } = parse(NAME, input)?;
             let target =
                 Target::parse(&url).map_err(|problem| Check::of(NAME).field("url", problem.to_string()))?;
-            Ok(look(fetch(egress, call, target, start.unwrap_or(0))))
+            Ok(look(async move { fetch(&egress, &converter, call, target, start.unwrap_or(0)).await }))
         })
     }
 
@@ -84,7 +87,13 @@ impl EffectTool for WebFetch {
     }
 }
 
-async fn fetch(egress: Egress, call: CallContext, target: Target, start: usize) -> ToolResult {
+async fn fetch(
+    egress: &Egress,
+    converter: &Converter,
+    call: CallContext,
+    target: Target,
+    start: usize,
+) -> ToolResult {
     let mut request = Request { accept: ACCEPT, ..Request::get(target) };
     let usual = Limits::default();
     request.limits.total = usual.total.min(call.limit);
@@ -92,10 +101,10 @@ async fn fetch(egress: Egress, call: CallContext, target: Target, start: usize) 
     match egress.send(request, &openings).await.map_err(|error| failure(&error))? {
         Reply::Elsewhere { from, to } => Ok(ToolOutput::text(elsewhere(&from, &to))),
         Reply::Answer(answer) if (200..300).contains(&answer.status) => {
-            let page = convert(answer.clone()).await?;
+            let page = converter.convert(answer.clone()).await?;
             show(&answer, &page, start)
         }
-        Reply::Answer(answer) => Err(refused_by_server(answer).await),
+        Reply::Answer(answer) => Err(refused_by_server(converter, answer).await),
     }
 }
 
@@ -142,32 +151,10 @@ fn elsewhere(from: &Target, to: &Target) -> String {
     )
 }
 
-/// Turns an answer into text, on a thread that may be busy.
-async fn convert(answer: Answer) -> Result<Page, ToolFailure> {
-    let work = tokio::task::spawn_blocking(move || page::read(&answer));
-    match tokio::time::timeout(CONVERT_TIMEOUT, work).await {
-        Ok(Ok(page)) => page.map_err(|why| not_shown(&why)),
-        Ok(Err(_)) => {
-            Err(ToolFailure::failed("The page could not be turned into text: it broke the converter."))
-        }
-        Err(_) => Err(ToolFailure {
-            code: Code::Timeout,
-            text: format!(
-                "The page could not be turned into text within {} seconds.",
-                CONVERT_TIMEOUT.as_secs()
-            ),
-        }),
-    }
-}
-
-fn not_shown(why: &NotShown) -> ToolFailure {
-    ToolFailure { code: Code::Unsupported, text: format!("The page was fetched, but {why}.") }
-}
-
 /// An answer that is an error, with the beginning of what it says.
-async fn refused_by_server(answer: Answer) -> ToolFailure {
+async fn refused_by_server(converter: &Converter, answer: Answer) -> ToolFailure {
     let (status, url) = (answer.status, answer.target.clone());
-    let excerpt = match convert(answer).await {
+    let excerpt = match converter.convert(answer).await {
         Ok(page) if !page.text.trim().is_empty() => {
             format!(" It says: {}", shorten(page.text.trim(), EXCERPT_MAX_CHARS))
         }

@@ -75,7 +75,7 @@ impl EffectTool for WebSearch {
             let most = most.unwrap_or(RESULTS_DEFAULT).min(RESULTS_MAX);
             Ok(look(async move {
                 let provider = search.configured().map_err(unconfigured)?;
-                run(&egress, &call, provider, &query, most).await
+                provider.scrubbed(run(&egress, &call, provider, &query, most).await)
             }))
         })
     }

@@ -99,7 +99,6 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let mut output = Output::new();
     if args.listing.json {
         output.json(&json!({
-            "version": 1,
             "definition": definition,
             "origin": origin,
             "path": entry.map(|entry| &entry.path),

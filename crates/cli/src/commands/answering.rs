@@ -133,7 +133,6 @@ fn list(waiting: &[(RunInfo, Request)], json: bool, output: &mut Output) -> Resu
 
 fn to_json(request: &Request) -> Value {
     json!({
-        "version": 1,
         "agent": request.agent.as_str(),
         "call_id": request.call_id,
         "operation": request.operation,

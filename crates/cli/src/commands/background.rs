@@ -50,13 +50,13 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
         let (mut signals, posse, handle, apply) = match started.await {
             Ok(started) => started,
             Err(error) => {
-                output.json(&Answer::Refused(error))?;
+                output.plain_json(&Answer::Refused(error))?;
                 return Ok(Exit::FAILED);
             }
         };
         name_log(&args.log, handle.id().as_str());
         // Whoever asked may be gone; the run is not.
-        drop(output.json(&Answer::Started { run: handle.id().to_string() }));
+        drop(output.plain_json(&Answer::Started { run: handle.id().to_string() }));
         carry_and_apply(&posse, &handle, 0, &mut signals, View::plain(), Asking::nobody(), apply).await
     })
 }

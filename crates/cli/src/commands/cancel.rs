@@ -7,7 +7,7 @@ use crate::carry::{carry_quietly, is_end};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::ids::AgentArg;
+use crate::ids::WorkArg;
 use crate::models;
 use crate::output::note;
 use crate::runtime;
@@ -21,8 +21,8 @@ use crate::signals::Signals;
 /// ended when the run is resumed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CancelArgs {
-    /// The run, or an agent
-    agent: AgentArg,
+    #[command(flatten)]
+    agent: WorkArg,
     /// Why
     #[arg(long, value_name = "TEXT", default_value = "cancelled by the user")]
     reason: String,

@@ -78,7 +78,6 @@ impl Row {
 /// Everything, as `--json` gives it.
 #[derive(Debug, Serialize)]
 struct Report {
-    version: u32,
     /// Whether nothing is missing that is needed.
     ok: bool,
     posse: &'static str,
@@ -125,7 +124,6 @@ impl Report {
         checks.push(models::prices(&resolved, environment));
         checks.push(search(environment));
         Self {
-            version: 1,
             ok: checks.iter().all(|row| row.status != Status::Missing),
             posse: env!("CARGO_PKG_VERSION"),
             kernel: machine.kernel,

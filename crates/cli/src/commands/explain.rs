@@ -81,7 +81,6 @@ fn to_json(explanation: &Explanation) -> Value {
         })
         .collect();
     json!({
-        "version": 1,
         "operation": explanation.operation,
         "decision": explanation.verdict.decision.to_string(),
         "because": explanation.verdict.to_string(),

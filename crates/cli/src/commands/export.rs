@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use posse::{BUNDLE_EXTENSION, ExportOptions, Exported};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -52,7 +52,7 @@ pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliEr
     })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&json(&exported))?;
+        output.json(&exported)?;
     } else {
         output.own(&format!("{}\n", exported.path.display()))?;
     }
@@ -108,12 +108,6 @@ fn keys_in(settings: &Value, keys: &mut Vec<String>, names: &mut Vec<String>) {
         Value::Array(items) => items.iter().for_each(|item| keys_in(item, keys, names)),
         _ => {}
     }
-}
-
-fn json(exported: &Exported) -> Value {
-    let mut value = serde_json::to_value(exported).unwrap_or_default();
-    value["version"] = json!(1);
-    value
 }
 
 fn tell(exported: &Exported) {

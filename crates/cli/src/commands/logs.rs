@@ -2,11 +2,12 @@
 
 use posse::{AgentId, JournalEvent, Posse};
 
+use super::wait::{abandoned, interrupted};
 use crate::carry::is_end;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::ids::{AgentArg, RunArg};
+use crate::ids::{AgentArg, PartArg, check_known};
 use crate::json::EventLine;
 use crate::output::{Output, reader_gone};
 use crate::runtime;
@@ -18,17 +19,17 @@ use crate::text::clock;
 /// Long texts are named by their hash and length; `posse trace` has them in full.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
-    /// The run
-    run: RunArg,
-    /// Go on until the run ends, whichever process carries it
+    /// The run, or an agent of it: only its events
+    run: AgentArg,
+    /// Go on until the run ends, or until no process executes it any more
     #[arg(long, short)]
     follow: bool,
     /// Only events after this number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     after: u64,
-    /// Only events of this agent
+    /// Only events of this agent of the run, such as 2.1
     #[arg(long, value_name = "AGENT")]
-    agent: Option<AgentArg>,
+    agent: Option<PartArg>,
     /// Print each event as a JSON line
     #[arg(long)]
     json: bool,
@@ -47,10 +48,18 @@ pub(crate) fn logs(args: &LogsArgs, context: &Context) -> Result<Exit, CliError>
 }
 
 async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
-    let run = args.run.find(posse).await?;
+    let named = args.run.find(posse).await?;
+    let run = named.run();
     let only = match &args.agent {
-        Some(agent) => Some(agent.find(posse).await?),
-        None => None,
+        Some(_) if !args.run.is_run() => {
+            return Err(CliError::usage(format!("`{}` is an agent already", args.run)));
+        }
+        Some(agent) => Some(agent.find(posse, &run).await?),
+        None if args.run.is_run() => None,
+        None => {
+            check_known(posse, &named).await?;
+            Some(named)
+        }
     };
     let summary = posse.runs(run.as_str(), 1).await?.into_iter().next();
     let (ended, head) = summary.map_or((true, 0), |run| (run.status != "running", run.events));
@@ -65,7 +74,14 @@ async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
             if ended || !args.follow {
                 break;
             }
-            events.next().await?
+            tokio::select! {
+                biased;
+                event = events.next() => event?,
+                abandoned = abandoned(posse, &run) => {
+                    abandoned?;
+                    return Err(interrupted(&run));
+                }
+            }
         };
         print_event(&mut output, &next, only.as_ref(), args.json)?;
         if is_end(next.kind) {

@@ -119,7 +119,7 @@ fn to_json(judged: Result<&Plan, &[PlanProblem]>) -> Value {
             };
             let waves: Vec<Vec<&str>> = plan.waves().into_iter().map(titles).collect();
             json!({
-                "version": 1, "ok": true, "goal": plan.goal, "steps": plan.steps.len(),
+                "ok": true, "goal": plan.goal, "steps": plan.steps.len(),
                 "order": titles(plan.order()), "waves": waves, "problems": [],
             })
         }
@@ -134,7 +134,7 @@ fn to_json(judged: Result<&Plan, &[PlanProblem]>) -> Value {
                     "problem": problem.problem,
                 })
             };
-            json!({"version": 1, "ok": false, "problems": problems.iter().map(problem).collect::<Vec<_>>()})
+            json!({"ok": false, "problems": problems.iter().map(problem).collect::<Vec<_>>()})
         }
     }
 }

@@ -129,7 +129,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         let run = background::detach(&launch, context)?;
         let mut output = Output::new();
         if json {
-            output.json(&serde_json::json!({"version": 1, "run": run}))?;
+            output.json(&serde_json::json!({"run": run}))?;
         } else {
             output.own(&format!("{run}\n"))?;
         }

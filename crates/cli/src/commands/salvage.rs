@@ -8,7 +8,7 @@ use posse::{AgentId, SalvagedWork};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::ids::{self, AgentArg};
+use crate::ids::WorkArg;
 use crate::json::SalvageLine;
 use crate::output::Output;
 use crate::runtime;
@@ -24,8 +24,8 @@ const LEFT_OUT_SHOWN: usize = 5;
 /// holds work which cannot be kept is never cleaned away.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SalvageArgs {
-    /// An agent, or a run for all its agents
-    agent: AgentArg,
+    #[command(flatten)]
+    agent: WorkArg,
     /// Write what was kept of the agent into this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     restore: Option<PathBuf>,
@@ -45,7 +45,6 @@ pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, Cli
         let target = context.environment.cwd.join(dir);
         let (agent, restored) = runtime::looking(async {
             let agent = args.agent.find(&posse).await?;
-            ids::check_known(&posse, &agent).await?;
             let restored = posse.restore(&agent, args.attempt, &target).await?;
             Ok((agent, restored))
         })?;
@@ -58,7 +57,6 @@ pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, Cli
     }
     let (agent, mut found) = runtime::looking(async {
         let agent = args.agent.find(&posse).await?;
-        ids::check_known(&posse, &agent).await?;
         let found = posse.salvages(&agent.run()).await?;
         Ok((agent, found))
     })?;

@@ -72,7 +72,6 @@ struct Unused {
 
 #[derive(Debug, Serialize)]
 struct Report<'a> {
-    version: u32,
     /// The person's own file, whether it is there or not.
     user_file: Option<&'a Path>,
     /// The project's files, the nearest first.
@@ -113,7 +112,6 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
     let mut resolved = Resolved::of(context, &dir)?;
     resolved.notes.extend(hooks::unheard_in(&dir, &resolved.settings, context)?);
     let report = Report {
-        version: 1,
         user_file: context.environment.settings_file.as_deref(),
         project_files: resolved.project.iter().map(ProjectPart::of).collect(),
         settings: rows(&resolved, context),

@@ -62,24 +62,29 @@ fn page(info: &RunInfo, waits: &Blocked, files: &str) -> String {
     let mut page = heading(info);
     page.push_str(files);
     page.push('\n');
-    page.push_str(&figures_row("AGENT", "DEFINITION", "STATE", &FIGURES_HEAD, "TITLE"));
-    for (lead, agent) in in_tree_order(&info.agents) {
-        let name =
-            format!("{lead}{}", if agent.depth == 0 { agent.id.as_str() } else { agent.id.relative() });
+    let named = in_tree_order(&info.agents).into_iter().map(|(lead, agent)| {
+        (format!("{lead}{}", if agent.depth == 0 { agent.id.as_str() } else { agent.id.relative() }), agent)
+    });
+    let named: Vec<(String, &AgentInfo)> = named.collect();
+    // A deep tree has long branches before its names; the columns after them stay columns.
+    let widest = named.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let width = widest.max(NAME_MIN_CHARS);
+    page.push_str(&figures_row(width, ["AGENT", "DEFINITION", "STATE"], &FIGURES_HEAD, "TITLE"));
+    for (name, agent) in &named {
         page.push_str(&figures_row(
-            &name,
-            &agent.definition,
-            stage(agent),
+            width,
+            [name, &agent.definition, stage(agent)],
             &cells(&agent.own),
             &title(agent, waits),
         ));
     }
     if info.by_depth.len() > 1 {
         page.push('\n');
-        page.push_str(&figures_row("DEPTH", "", "AGENTS", &FIGURES_HEAD, ""));
+        page.push_str(&figures_row(width, ["DEPTH", "", "AGENTS"], &FIGURES_HEAD, ""));
         for depth in &info.by_depth {
             let agents = depth.agents.to_string();
-            page.push_str(&figures_row(&depth.depth.to_string(), "", &agents, &cells(&depth.figures), ""));
+            let names = [&depth.depth.to_string(), "", &agents];
+            page.push_str(&figures_row(width, names, &cells(&depth.figures), ""));
         }
     }
     page
@@ -103,6 +108,9 @@ fn heading(info: &RunInfo) -> String {
     text
 }
 
+/// Least characters of the column of names.
+const NAME_MIN_CHARS: usize = 14;
+
 /// Turns, calls, tokens in, tokens out, dollars, wall time.
 type Cells = [String; 6];
 
@@ -121,16 +129,12 @@ fn cells(figures: &Figures) -> Cells {
     ]
 }
 
-fn figures_row(
-    name: &str,
-    definition: &str,
-    state: &str,
-    figures: &[impl AsRef<str>; 6],
-    title: &str,
-) -> String {
+/// A row: the name in a column of this width, the definition, the state, figures, the title.
+fn figures_row(width: usize, names: [&str; 3], figures: &[impl AsRef<str>; 6], title: &str) -> String {
+    let [name, definition, state] = names;
     let [turns, calls, input, output, usd, wall] = figures.each_ref().map(AsRef::as_ref);
     let row = format!(
-        "{name:14}  {definition:12}  {state:17}  {turns:>5}  {calls:>5}  {input:>7}  {output:>7}  {usd:>9}  {wall:>12}  {title}"
+        "{name:width$}  {definition:12}  {state:17}  {turns:>5}  {calls:>5}  {input:>7}  {output:>7}  {usd:>9}  {wall:>12}  {title}"
     );
     format!("{}\n", row.trim_end())
 }

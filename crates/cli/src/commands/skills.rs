@@ -65,7 +65,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let mut output = Output::new();
     if args.listing.json {
         output.json(&json!({
-            "version": 1, "skill": skill, "origin": origin, "path": entry.path, "trusted": entry.trusted,
+            "skill": skill, "origin": origin, "path": entry.path, "trusted": entry.trusted,
             "unused_model": entry.unused_model.as_ref().map(|unused| &unused.name),
             "warnings": found::warnings(&entry.warnings), "definition": kind, "agents_md": agents_md,
         }))?;

@@ -21,8 +21,6 @@ use crate::text::{count, duration, plural, status};
 
 /// Runs that are added up without a run; of more only the newest.
 const RUNS_MAX: u32 = 10_000;
-/// Version of the JSON shapes.
-const VERSION: u32 = 1;
 /// Characters of a name that a table shows.
 const NAME_MAX_CHARS: usize = 40;
 
@@ -78,6 +76,13 @@ impl Sum {
     }
 }
 
+impl std::ops::AddAssign for Sum {
+    fn add_assign(&mut self, other: Self) {
+        self.agents += other.agents;
+        self.figures += other.figures;
+    }
+}
+
 /// Sums by a name.
 type Sums = BTreeMap<String, Sum>;
 
@@ -111,18 +116,18 @@ struct AllRuns {
 impl AllRuns {
     async fn of(posse: &Posse) -> Result<Self, CliError> {
         let mut all = Self::default();
-        for run in posse.runs("", RUNS_MAX).await? {
+        for run in posse.spending(RUNS_MAX).await? {
             if posse::replayed(&run.model).is_some() {
                 all.replays += 1;
                 continue;
             }
-            let agents = posse.get(&run.run).await?.agents;
             let day = all.by_day.entry(day(run.created_at_ms)).or_default();
             all.runs += 1;
-            for agent in &agents {
-                day.add(agent);
-                all.total.add(agent);
-                all.by_model.entry(agent.model.clone()).or_default().add(agent);
+            for (model, spent) in run.by_model {
+                let sum = Sum { agents: spent.agents, figures: spent.figures };
+                for sums in [&mut *day, &mut all.total, all.by_model.entry(model).or_default()] {
+                    *sums += sum;
+                }
             }
         }
         Ok(all)
@@ -146,7 +151,6 @@ impl AllRuns {
     fn json(&self) -> impl Serialize {
         #[derive(Serialize)]
         struct Line {
-            version: u32,
             runs: u64,
             replays_left_out: u64,
             total: SumLine,
@@ -154,7 +158,6 @@ impl AllRuns {
             by_day: Vec<SumLine>,
         }
         Line {
-            version: VERSION,
             runs: self.runs,
             replays_left_out: self.replays,
             total: SumLine::new(None, None, &self.total),
@@ -200,7 +203,6 @@ impl From<&Figures> for FiguresLine {
 /// One run in JSON.
 #[derive(Serialize)]
 struct RunStats<'a> {
-    version: u32,
     run: &'a str,
     status: &'a str,
     /// Whether it is a recorded run, run again: nothing was spent, and the sums are those of the recording.
@@ -242,7 +244,6 @@ impl<'a> RunStats<'a> {
             subtree: (&agent.subtree).into(),
         };
         Self {
-            version: VERSION,
             run: info.run.as_str(),
             status: status(&info.status, info.holder.as_ref()),
             replay: info.is_replay,

@@ -11,7 +11,7 @@ use crate::carry::is_end;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::ids::AgentArg;
+use crate::ids::WorkArg;
 use crate::json::EventLine;
 use crate::output::Output;
 use crate::runtime;
@@ -23,8 +23,8 @@ use crate::text::{clock, duration, spent};
 /// Prompts, replies, tool calls with their input and output, messages and endings, with all long texts in full.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TraceArgs {
-    /// The agent; a run stands for its root
-    agent: AgentArg,
+    #[command(flatten)]
+    agent: WorkArg,
     /// Print each event as a JSON line, with long texts in full
     #[arg(long)]
     json: bool,

@@ -45,7 +45,6 @@ pub(crate) struct TrustArgs {
 
 #[derive(Debug, Serialize)]
 struct Listing<'a> {
-    version: u32,
     root: &'a Path,
     files: Vec<ListedFile<'a>>,
     passed_over: &'a [String],
@@ -136,7 +135,6 @@ fn asked(files: usize) -> Result<bool, CliError> {
 
 fn listing(project: &ProjectFiles) -> Listing<'_> {
     Listing {
-        version: 1,
         root: &project.root,
         files: project.files.iter().map(ListedFile::of).collect(),
         passed_over: &project.passed_over,

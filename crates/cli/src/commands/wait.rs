@@ -51,10 +51,15 @@ pub(crate) async fn end_of(posse: &Posse, run: &RunId) -> Result<Finished, CliEr
         finished = posse.wait(run) => Ok(finished?),
         abandoned = abandoned(posse, run) => {
             abandoned?;
-            Err(CliError::interrupted(format!("run {run} was interrupted and nobody carries it"))
-                .hint(format!("`posse resume {run}` goes on with it")))
+            Err(interrupted(run))
         }
     }
+}
+
+/// That a run has not ended and no process executes it.
+pub(crate) fn interrupted(run: &RunId) -> CliError {
+    CliError::interrupted(format!("run {run} was interrupted and nobody carries it"))
+        .hint(format!("`posse resume {run}` goes on with it"))
 }
 
 /// Waits until nobody carries the run any more, though it has not ended.

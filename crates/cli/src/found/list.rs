@@ -187,7 +187,6 @@ impl<T: Listed> List<'_, T> {
         });
         let unusable = self.unusable().flat_map(|unusable| unusable.warnings.iter().map(warning));
         json!({
-            "version": 1,
             (self.what): found.chain(built_in).collect::<Vec<_>>(),
             "unusable": unusable.collect::<Vec<_>>(),
         })

@@ -49,7 +49,7 @@ pub(crate) fn validate(
     let mut output = Output::new();
     if as_json {
         let all: Vec<_> = warnings.iter().map(warning).collect();
-        output.json(&json!({"version": 1, "ok": problems == 0, "files": files.len(), "problems": all}))?;
+        output.json(&json!({"ok": problems == 0, "files": files.len(), "problems": all}))?;
     } else {
         for warning in &warnings {
             let lead = if warning.level == Level::Note { "note: " } else { "" };

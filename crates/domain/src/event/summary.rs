@@ -13,7 +13,7 @@ impl EventBody {
         match self {
             EventBody::RunStarted(e) => format!("run started: {}", line(&e.request)),
             EventBody::RunPlanned(e) => {
-                format!("plan of {} steps: {}", e.plan.steps.len(), shown(&e.plan.goal))
+                format!("plan of {}: {}", counted(e.plan.steps.len(), "step"), shown(&e.plan.goal))
             }
             EventBody::RunResumed(e) => format!("run resumed by owner {} after {} ms", e.epoch, e.unowned_ms),
             EventBody::RunCompleted(e) => format!("run completed: {}", line(&e.text)),
@@ -40,20 +40,24 @@ impl EventBody {
             EventBody::SubagentRefused(e) => format!("refused {} ({})", shown(&e.definition), e.code),
             EventBody::IntegrationPassed(e) => format!("integrated, change: {}", word(&e.change)),
             EventBody::IntegrationFailed(e) => format!("not integrated ({})", e.code),
-            EventBody::ChecksPassed(e) => format!("{} checks passed", e.checks.len()),
+            EventBody::ChecksPassed(e) => format!("{} passed", counted(e.checks.len(), "check")),
             EventBody::ChecksFailed(e) => match e.checks.iter().find(|check| !check.ok) {
                 Some(check) => format!("check failed ({}): {}", shown(&check.ended), shown(&check.command)),
                 None => "checks failed".to_owned(),
             },
             EventBody::WorktreeConflicted(e) => {
                 let first = e.files.first().map(|file| shown(file)).unwrap_or_default();
-                format!("not merged, {} files: {first}", e.files.len())
+                format!("not merged, {}: {first}", counted(e.files.len(), "file"))
             }
-            EventBody::WorktreeMerged(e) if e.paths == 1 => "merged, 1 path".to_owned(),
-            EventBody::WorktreeMerged(e) => format!("merged, {} paths", e.paths),
+            EventBody::WorktreeMerged(e) => format!("merged, {}", counted(number(e.paths), "path")),
             EventBody::WorkspaceMade(_) => "workspace made".to_owned(),
             EventBody::WorkspaceSalvaged(e) => match &e.problem {
-                None => format!("workspace salvaged, {} ignored files left out", e.left_out_count),
+                None => {
+                    format!(
+                        "workspace salvaged, {} skipped",
+                        counted(number(e.left_out_count), "ignored file")
+                    )
+                }
                 Some(problem) => format!("workspace kept, it could not be looked at: {}", shown(problem)),
             },
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
@@ -88,7 +92,7 @@ impl EventBody {
                 )
             }
             EventBody::ContextTrimmed(e) => {
-                format!("{} old outputs left out of the context", e.call_ids.len())
+                format!("{} removed from the context", counted(e.call_ids.len(), "old output"))
             }
             EventBody::TodoChanged(e) => {
                 let done = e.items.iter().filter(|item| item.status == super::TodoStatus::Done).count();
@@ -96,6 +100,15 @@ impl EventBody {
             }
         }
     }
+}
+
+fn number(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// A number of things, in the singular if it is one.
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn replied(e: &super::ModelReplied) -> String {

@@ -98,9 +98,13 @@ impl Driver {
         }
         let Some(session) = self.sessions.get(id) else { return };
         let expected_ms = i64::try_from(notice.expected.as_millis()).unwrap_or(i64::MAX);
+        let provider = session.model.provider().to_string();
+        // A failure of the provider names it already.
+        let reason =
+            notice.reason.strip_prefix(&format!("{provider}: ")).unwrap_or(&notice.reason).to_owned();
         let started = ProviderWaitStarted {
-            provider: session.model.provider().to_string(),
-            reason: notice.reason.clone(),
+            provider,
+            reason,
             until_ms: self.rt.parts.system.now_ms().saturating_add(expected_ms),
         };
         self.emit(id.clone(), started);

@@ -10,7 +10,10 @@
 //! | [`Store::remove`] | a whole run that has ended, or nothing; its id and the end of its journal stay known |
 //! | [`Store::get_blob`] | by content hash; what a commit brought is there once it returned |
 
+use std::collections::BTreeMap;
+
 use futures::future::BoxFuture;
+use posse_domain::budget::Figures;
 use posse_domain::event::{Encoded, Stored};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
@@ -142,6 +145,28 @@ pub struct RunEntry {
     pub head: Head,
     /// Who owns it, if somebody alive does.
     pub holder: Option<Holder>,
+}
+
+/// What the agents of one run spent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunSpending {
+    /// The run.
+    pub run: RunId,
+    /// The root's model.
+    pub model: String,
+    /// When it was created.
+    pub created_at_ms: i64,
+    /// What its agents spent, by their model, in the order of the names.
+    pub by_model: BTreeMap<String, ModelSpending>,
+}
+
+/// What the agents of one model spent.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ModelSpending {
+    /// How many there are.
+    pub agents: u64,
+    /// What they spent themselves.
+    pub figures: Figures,
 }
 
 /// A run that was removed.
@@ -400,6 +425,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// The agents of a run in the order of their creation. `terms` is always there.
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>>;
+
+    /// What the agents of the newest runs spent, newest first: at most `limit` runs, and one question for all of them.
+    fn spending(
+        &self,
+        tenant: &TenantId,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RunSpending>, StoreError>>;
 
     /// Removes a run that has ended and that nobody alive owns: its events, its rows, its mail. Its id and where its
     /// journal ended stay known. Blobs stay too: other runs may name the same content.

@@ -9,7 +9,7 @@ use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
     AgentRow, Claim, Commit, Committed, Epoch, Faults, Head, Health, Mail, MailCommand, Pulse, RemovedRun,
-    RunEntry, RunKey, Store, StoreError, TenantId,
+    RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use posse_store::MemoryStore;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -210,6 +210,14 @@ impl Store for LateStore {
 
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>> {
         self.ask(|store| store.agents(key))
+    }
+
+    fn spending(
+        &self,
+        tenant: &TenantId,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RunSpending>, StoreError>> {
+        self.ask(|store| store.spending(tenant, limit))
     }
 
     fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>> {

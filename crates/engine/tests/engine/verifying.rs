@@ -9,7 +9,7 @@ use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_engine::ports::{
     AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun, RunEntry,
-    RunKey, Store, StoreError, TenantId,
+    RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use posse_engine::{RuntimeError, VerifyError, verify};
 use posse_models::scripted::ScriptedAnswer;
@@ -338,6 +338,14 @@ impl Store for Tampered<'static> {
             Ok(agents)
         }
         .boxed()
+    }
+
+    fn spending(
+        &self,
+        tenant: &TenantId,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RunSpending>, StoreError>> {
+        self.store.spending(tenant, limit)
     }
 
     fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>> {

@@ -1,5 +1,6 @@
 //! Calls over real connections.
 
+mod echo;
 mod secure;
 mod server;
 

@@ -16,6 +16,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Abilities, Answer, Flow, Problem, ProblemKind, StopReason, Target, Wire};
+use crate::endpoint::Key;
+use crate::scrub::{Scrub, ScrubbedParts};
 use crate::sse::Decoder;
 
 /// A model that can do everything.
@@ -220,5 +222,72 @@ pub(crate) fn chunks_do_not_matter(format: &str, wire: &dyn Wire, target: &Targe
             }
             prop_assert_eq!(&read(wire, target, chunks), &whole, "{}", &name);
         });
+    }
+}
+
+/// A key that nothing but an echo can contain.
+const CANARY: &str = "sk-canary-0123456789abcdef";
+
+/// Whatever field of whatever event a server echoes the key in, neither the answer, nor the problem, nor what is shown
+/// contains it. Whole values are looked at as `{:?}` writes them, so a field that is added later is looked at too.
+pub(crate) fn a_key_in_any_field_is_taken_out(format: &str, wire: &dyn Wire, target: &Target) {
+    let scrub = Scrub::of(Some(&Key::new(CANARY, "CANARY")));
+    let echoes =
+        [CANARY.to_owned(), json!({ CANARY: [CANARY] }).to_string(), format!("Bearer {CANARY}, thanks")];
+    let (mut cases, mut reached) = (0, 0);
+    for (name, (bytes, _)) in streams(format) {
+        for (stream, place) in echoing(&String::from_utf8(bytes).expect("UTF-8"), &echoes) {
+            let (answer, parts) = read(wire, target, [stream.as_bytes()]);
+            cases += 1;
+            reached += usize::from(format!("{answer:?} {parts:?}").contains(CANARY));
+            let mut shown = Vec::new();
+            let mut scrubbed = ScrubbedParts::new(scrub.clone());
+            for part in parts {
+                scrubbed.part(part, &mut |part| shown.push(part));
+            }
+            scrubbed.finish(&mut |part| shown.push(part));
+            let answer = answer.map(|answer| scrub.answer(answer)).map_err(|problem| scrub.problem(problem));
+            let all = format!("{answer:?} {shown:?}");
+            assert!(!all.contains(CANARY), "{name}, {place}: {all}");
+        }
+    }
+    assert!(cases > 100 && reached > 20, "{format}: only {reached} of {cases} echoes reached an answer");
+}
+
+/// The stream once for each string in it and each echo in its place, with where that is.
+fn echoing(stream: &str, echoes: &[String]) -> Vec<(String, String)> {
+    let mut mutated = Vec::new();
+    for (at, line) in stream.lines().enumerate() {
+        let Some(event) =
+            line.strip_prefix("data:").and_then(|data| serde_json::from_str::<Value>(data).ok())
+        else {
+            continue;
+        };
+        let mut places = Vec::new();
+        strings(&event, String::new(), &mut places);
+        for place in places {
+            for echo in echoes {
+                let mut event = event.clone();
+                *event.pointer_mut(&place).expect("the place") = Value::String(echo.clone());
+                let data = format!("data: {event}");
+                let lines =
+                    stream.lines().enumerate().map(|(n, line)| if n == at { data.as_str() } else { line });
+                mutated.push((lines.collect::<Vec<_>>().join("\n") + "\n\n", format!("line {at}{place}")));
+            }
+        }
+    }
+    mutated
+}
+
+fn strings(value: &Value, at: String, places: &mut Vec<String>) {
+    match value {
+        Value::String(_) => places.push(at),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(n, item)| strings(item, format!("{at}/{n}"), places));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, field)| strings(field, format!("{at}/{name}"), places));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

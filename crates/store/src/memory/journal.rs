@@ -1,6 +1,6 @@
 //! What all handles share. Each operation checks first and changes then, so that none is done by half.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,8 +8,8 @@ use posse_domain::event::{Link, Stored, chain};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_engine::ports::{
-    AgentRow, Basis, Claim, Commit, Committed, Epoch, Head, Holder, MAILBOX_MAX, Mail, MailCommand, Pulse,
-    RemovedRun, RunEntry, RunKey, RunRow, StoreError, TenantId,
+    AgentRow, Basis, Claim, Commit, Committed, Epoch, Head, Holder, MAILBOX_MAX, Mail, MailCommand,
+    ModelSpending, Pulse, RemovedRun, RunEntry, RunKey, RunRow, RunSpending, StoreError, TenantId,
 };
 use tokio::sync::watch;
 
@@ -270,6 +270,11 @@ impl Data {
         Ok(self.run(key)?.agents.clone())
     }
 
+    pub(super) fn spending(&self, tenant: &TenantId, limit: u32) -> Result<Vec<RunSpending>, StoreError> {
+        let newest = self.order.iter().rev().filter(|key| key.tenant == *tenant).take(limit as usize);
+        newest.filter_map(|key| self.runs.get(key).map(|run| spent(key, run))).collect()
+    }
+
     pub(super) fn remove(&mut self, key: &RunKey) -> Result<Head, StoreError> {
         let run = self.run(key)?;
         if run.row.ended_at_ms.is_none() || self.holder(run).is_some() {
@@ -324,4 +329,27 @@ fn new_run(commit: &mut Commit) -> Result<Run, StoreError> {
         epoch: 1,
         lease: None,
     })
+}
+
+fn spent(key: &RunKey, run: &Run) -> Result<RunSpending, StoreError> {
+    let corrupt = |problem: serde_json::Error| StoreError::Corrupt {
+        path: format!("run {}", key.run),
+        problem: problem.to_string(),
+    };
+    let mut by_model = BTreeMap::<String, ModelSpending>::new();
+    for agent in &run.agents {
+        let model = match &agent.terms {
+            Some(terms) if agent.id != key.run.root() => {
+                let contract: serde_json::Value =
+                    serde_json::from_str(&terms.contract_json).map_err(corrupt)?;
+                contract["execution"]["model"].as_str().unwrap_or_default().to_owned()
+            }
+            _ => run.row.model.clone(),
+        };
+        let sum = by_model.entry(model).or_default();
+        sum.agents += 1;
+        sum.figures += serde_json::from_str(&agent.usage_json).map_err(corrupt)?;
+    }
+    let (model, created_at_ms) = (run.row.model.clone(), run.row.created_at_ms);
+    Ok(RunSpending { run: key.run.clone(), model, created_at_ms, by_model })
 }

@@ -14,7 +14,7 @@ use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
     AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, READ_MAX_EVENTS,
-    RemovedRun, RunEntry, RunKey, Store, StoreError, TenantId,
+    RemovedRun, RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use tokio::sync::watch;
 
@@ -144,6 +144,14 @@ impl Store for MemoryStore {
 
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>> {
         done(self.data().agents(key))
+    }
+
+    fn spending(
+        &self,
+        tenant: &TenantId,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RunSpending>, StoreError>> {
+        done(self.data().spending(tenant, limit))
     }
 
     fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>> {

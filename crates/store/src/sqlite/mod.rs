@@ -40,7 +40,7 @@ use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
     AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun, RunEntry,
-    RunKey, Store, StoreError, TenantId,
+    RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
@@ -247,6 +247,15 @@ impl Store for SqliteStore {
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>> {
         let key = key.clone();
         self.ask(move |connection, _| query::agents(connection, &key))
+    }
+
+    fn spending(
+        &self,
+        tenant: &TenantId,
+        limit: u32,
+    ) -> BoxFuture<'static, Result<Vec<RunSpending>, StoreError>> {
+        let tenant = tenant.clone();
+        self.ask(move |connection, _| query::spending(connection, &tenant, limit))
     }
 
     fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>> {

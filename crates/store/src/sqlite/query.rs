@@ -1,13 +1,15 @@
 //! What readers ask the database. Each question is one statement or one transaction, so that it sees one moment.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use posse_domain::budget::Figures;
 use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
     AgentRow, AgentTerms, Head, Mail, Pulse, READ_MAX_EVENTS, RemovedRun, RunEntry, RunKey, RunRow,
-    StoreError, TenantId,
+    RunSpending, StoreError, TenantId,
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
@@ -179,8 +181,21 @@ pub(super) fn blob(
 /// The columns of a list of runs.
 const RUN_COLUMNS: &str = "SELECT r.run, r.status, r.title, r.definition, r.model, r.dir, r.session_id, \
      r.created_at_ms, r.ended_at_ms, h.seq, h.hash, h.epoch, h.owner, h.owner_pid, h.boot, h.lease_until_ms, \
-     (SELECT count(*) FROM agents AS a WHERE a.run_no = r.no AND a.tenant = r.tenant) \
-     FROM runs AS r JOIN heads AS h ON h.run_no = r.no WHERE r.tenant = ?1";
+     (SELECT count(*) FROM agents AS a WHERE a.run_no = r.no AND +a.tenant = r.tenant) \
+     FROM runs AS r JOIN heads AS h ON h.run_no = r.no WHERE";
+
+/// The list of runs. The `+` keeps an index on the tenant away from columns that the run's number narrows much further:
+/// with that index each run of the list would cost a look at all agents of all runs.
+fn runs_sql(prefix: &str) -> String {
+    // Without a prefix the newest are at the end of the table; with one the index on the id is the shorter way.
+    // Ids are digits and small letters, which all come before `~`.
+    let narrow = if prefix.is_empty() {
+        "+r.tenant = ?1 AND ?2 = ''"
+    } else {
+        "r.tenant = ?1 AND r.run >= ?2 AND r.run < ?2 || '~'"
+    };
+    format!("{RUN_COLUMNS} {narrow} ORDER BY r.no DESC LIMIT ?3")
+}
 
 /// Runs whose id starts with `prefix`, newest first.
 pub(super) fn runs(
@@ -190,11 +205,7 @@ pub(super) fn runs(
     prefix: &str,
     limit: u32,
 ) -> Answer<Vec<RunEntry>> {
-    // Without a prefix the newest are at the end of the table; with one the index on the id is the shorter way.
-    // Ids are digits and small letters, which all come before `~`.
-    let narrow = if prefix.is_empty() { "AND ?2 = ''" } else { "AND r.run >= ?2 AND r.run < ?2 || '~'" };
-    let sql = format!("{RUN_COLUMNS} {narrow} ORDER BY r.no DESC LIMIT ?3");
-    let mut select = connection.prepare_cached(&sql)?;
+    let mut select = connection.prepare_cached(&runs_sql(prefix))?;
     let mut rows = select.query((tenant.as_str(), prefix, limit))?;
     let mut entries = Vec::new();
     while let Some(row) = rows.next()? {
@@ -224,6 +235,40 @@ fn run_entry(row: &Row<'_>, context: &Context) -> Answer<RunEntry> {
         head: Head { seq: number(row, 9)?, hash },
         holder: lease.map(|lease| lease.into_holder(epoch)),
     })
+}
+
+/// What every agent of the newest runs spent. The root's model is in the row of the run, so that most contracts are not
+/// read.
+const SPENDING: &str = "SELECT r.run, r.model, r.created_at_ms, a.usage_json, CASE WHEN a.agent = r.run \
+     THEN r.model ELSE json_extract(t.contract_json, '$.execution.model') END \
+     FROM (SELECT no, run, model, created_at_ms FROM runs WHERE +tenant = ?1 ORDER BY no DESC LIMIT ?2) AS r \
+     LEFT JOIN agents AS a ON a.run_no = r.no AND +a.tenant = ?1 LEFT JOIN agent_terms AS t ON t.id = a.terms \
+     ORDER BY r.no DESC";
+
+/// What the agents of the newest runs spent, newest first.
+pub(super) fn spending(connection: &Connection, tenant: &TenantId, limit: u32) -> Answer<Vec<RunSpending>> {
+    let mut select = connection.prepare_cached(SPENDING)?;
+    let mut rows = select.query((tenant.as_str(), limit))?;
+    let mut runs: Vec<RunSpending> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Ok(run) = text(row, 0)?.parse() else { return bad("the id of a run") };
+        if runs.last().is_none_or(|last| last.run != run) {
+            let (model, created_at_ms) = (row.get(1)?, row.get(2)?);
+            runs.push(RunSpending { run, model, created_at_ms, by_model: BTreeMap::new() });
+        }
+        // A run whose root has no row yet.
+        let (Some(last), Some(usage)) = (runs.last_mut(), row.get::<_, Option<String>>(3)?) else {
+            continue;
+        };
+        let Ok(figures) = serde_json::from_str::<Figures>(&usage) else {
+            return bad(format!("what an agent of run {} spent", last.run));
+        };
+        let model = row.get::<_, Option<String>>(4)?.unwrap_or_default();
+        let sum = last.by_model.entry(model).or_default();
+        sum.agents += 1;
+        sum.figures += figures;
+    }
+    Ok(runs)
 }
 
 /// Runs that were removed and whose id starts with `prefix`, the last removed first.
@@ -305,4 +350,106 @@ pub(super) fn at_one_moment<T>(
     let answer = ask(&moment)?;
     moment.finish()?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::super::schema::MIGRATIONS;
+    use super::*;
+
+    /// A database with so many runs of three agents each.
+    fn database(runs: i64) -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(&MIGRATIONS.concat()).unwrap();
+        let numbers = "WITH RECURSIVE n(no) AS (SELECT 1 UNION ALL SELECT no + 1 FROM n WHERE no < ?1)";
+        let agents = "WITH RECURSIVE n(no) AS (SELECT 1 UNION ALL SELECT no + 1 FROM n WHERE no < ?1), \
+             k(id) AS (VALUES (1), (2), (3))";
+        for sql in [
+            format!(
+                "{numbers} INSERT INTO runs SELECT no, 'local', printf('a%07d', no), 'completed', 't', 'd', 'm', '/', \
+                 NULL, no, no FROM n"
+            ),
+            format!(
+                "{numbers} INSERT INTO heads SELECT no, 'local', 1, zeroblob(32), 0, 1, NULL, NULL, NULL, 0 FROM n"
+            ),
+            format!(
+                "{agents} INSERT INTO agent_terms SELECT (no << 40) + id, 'local', NULL, NULL, id > 1, 'd', \
+                 '{{\"execution\":{{\"model\":\"m2\"}}}}', '{{}}', no FROM n, k"
+            ),
+            format!(
+                "{agents} INSERT INTO agents SELECT no, printf('a%07d', no) || CASE id WHEN 1 THEN '' ELSE '.' || id END, \
+                 'local', (no << 40) + id, 'closed', 'completed', 'integrated', 'r', NULL, '{FIGURES}', '{FIGURES}', no \
+                 FROM n, k"
+            ),
+        ] {
+            connection.execute(&sql, [runs]).unwrap();
+        }
+        connection
+    }
+
+    const FIGURES: &str = r#"{"turns":1,"tool_calls":2,"wall_ms":3,"usage":{"input_tokens":4,"output_tokens":5,"cached_tokens":0,"cache_write_tokens":0,"reasoning_tokens":0,"micro_usd":null}}"#;
+
+    /// What SQLite's machine does for a question, all of whose rows are read.
+    fn steps(connection: &Connection, sql: &str, parameters: impl rusqlite::Params) -> i32 {
+        let mut statement = connection.prepare(sql).unwrap();
+        let mut rows = statement.query(parameters).unwrap();
+        while rows.next().unwrap().is_some() {}
+        drop(rows);
+        statement.get_status(StatementStatus::VmStep)
+    }
+
+    #[test]
+    fn lists_and_sums_cost_as_much_as_there_are_runs_and_one_run_costs_nothing_of_the_others() {
+        let (small, large) = (database(100), database(1_000));
+        for (name, sql, prefix, growth) in
+            [("all runs", runs_sql(""), "", 11), ("one run", runs_sql("a0000007"), "a0000007", 1)]
+        {
+            let few = steps(&small, &sql, ("local", prefix, 1_000_000));
+            let many = steps(&large, &sql, ("local", prefix, 1_000_000));
+            assert!(many <= few * growth, "{name}: {few} steps with 100 runs, {many} with 1,000");
+        }
+        let newest = steps(&large, &runs_sql(""), ("local", "", 10));
+        assert!(
+            newest <= steps(&small, &runs_sql(""), ("local", "", 100)),
+            "{newest} steps for the newest ten"
+        );
+        let few = steps(&small, SPENDING, ("local", 1_000_000));
+        let many = steps(&large, SPENDING, ("local", 1_000_000));
+        assert!(many <= few * 11, "spending: {few} steps with 100 runs, {many} with 1,000");
+    }
+
+    #[test]
+    fn no_question_about_one_run_looks_at_the_agents_of_all() {
+        let connection = database(1);
+        let statements = include_str!("statements.rs")
+            .split("sql(")
+            .chain(include_str!("query.rs").split("prepare_cached("));
+        let mut looked_at = 0;
+        for text in statements.filter(|text| text.contains("agents")) {
+            let Some(sql) = text.split('"').nth(1).map(|sql| sql.replace("\\\n", " ")) else { continue };
+            let Ok(mut plan) = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")) else { continue };
+            let mut rows = plan.raw_query();
+            while let Some(row) = rows.next().unwrap() {
+                let step: String = row.get(3).unwrap();
+                assert!(!step.contains("agents_by_state"), "{sql}: {step}");
+                looked_at += 1;
+            }
+        }
+        assert!(looked_at >= 3, "only {looked_at} steps were looked at");
+    }
+
+    #[test]
+    fn spending_is_summed_by_run_and_model() {
+        let spent = spending(&database(3), &TenantId::local(), 2).ok().unwrap();
+        let named: Vec<&str> = spent.iter().map(|run| run.run.as_str()).collect();
+        assert_eq!(named, ["a0000003", "a0000002"]);
+        let sums: Vec<_> = spent[0]
+            .by_model
+            .iter()
+            .map(|(model, sum)| (model.as_str(), sum.agents, sum.figures.turns))
+            .collect();
+        assert_eq!(sums, [("m", 1, 1), ("m2", 2, 2)]);
+    }
 }

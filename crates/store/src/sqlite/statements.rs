@@ -107,7 +107,7 @@ impl<'c> Statements<'c> {
             )?,
             remove_rows: [
                 sql("DELETE FROM mailbox WHERE run_no = ?1 AND tenant = ?2")?,
-                sql("DELETE FROM agents WHERE run_no = ?1 AND tenant = ?2")?,
+                sql("DELETE FROM agents WHERE run_no = ?1 AND +tenant = ?2")?,
                 sql("DELETE FROM heads WHERE run_no = ?1 AND tenant = ?2")?,
                 sql("DELETE FROM runs WHERE no = ?1 AND tenant = ?2")?,
             ],

@@ -130,18 +130,19 @@ fn what_cannot_be_shown_is_refused_with_its_kind_and_size() {
         "/picture" => answer(200, "image/png", b"\x89PNG\r\n\x1a\n"),
         "/pdf" => answer(200, "application/pdf", "%PDF-1.7"),
         "/deep" => answer(200, "text/html", "<div>".repeat(100_000)),
-        "/wide" => answer(200, "text/html", "<b>x</b>".repeat(600_000)),
+        "/wide" => answer(200, "text/html", "<b>x</b>".repeat(120_000)),
+        "/attributes" => {
+            let many = (0..500_000).map(|n| format!(" a{n}")).collect::<Vec<_>>().concat();
+            answer(200, "text/html", format!("<p{many}>"))
+        }
         _ => answer(200, "text/plain", "x".repeat(6 << 20)),
     });
     for (path, code, said) in [
         ("/picture", Code::Unsupported, "The page was fetched, but it is not text (image/png, 8 bytes)"),
         ("/pdf", Code::Unsupported, "The page was fetched, but it is a PDF document (8 bytes)"),
         ("/deep", Code::Unsupported, "The page was fetched, but its HTML is too deeply nested"),
-        (
-            "/wide",
-            Code::Unsupported,
-            "The page was fetched, but its HTML is too deeply nested or has too many",
-        ),
+        ("/wide", Code::Unsupported, "The page was fetched, but its HTML has too many parts"),
+        ("/attributes", Code::Unsupported, "The page was fetched, but its HTML has too many attributes"),
         (
             "/large",
             Code::ToolError,

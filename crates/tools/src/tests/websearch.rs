@@ -214,3 +214,21 @@ fn bad_input_is_answered_precisely() {
         assert_eq!(text, format!("Invalid input for `websearch`: {problem}. Nothing was done."));
     }
 }
+
+#[test]
+fn a_key_that_a_provider_echoes_is_not_told() {
+    let urlencoded = KEY.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
+    for echo in [KEY.to_owned(), urlencoded.clone(), format!("Bearer {KEY}")] {
+        let page = json!({"title": echo, "url": format!("https://example.org/?k={echo}"), "content": echo,
+            "description": echo});
+        let body = json!({"results": [page], "web": {"results": [page]}}).to_string();
+        // The first has no key.
+        for at in 1..3 {
+            let (bench, body) = (Bench::new(), body.clone());
+            let server = Server::new(&bench, move |_| answer(200, "application/json", &body));
+            let (name, provider, ..) = providers(&server.url("127.0.0.1", "")).swap_remove(at);
+            let text = search(&bench, &provider, json!({"query": "q"})).unwrap();
+            assert!(text.contains("[key]") && !text.contains(&urlencoded), "{name}: {text}");
+        }
+    }
+}

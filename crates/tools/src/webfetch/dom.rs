@@ -1,43 +1,108 @@
 //! A document that cannot grow out of hand.
 //!
-//! Parsing HTML repairs it, and repairs multiply: each open `<b>` is opened again in every new paragraph, so a page of
-//! a hundred kilobytes can ask for billions of elements. What there is to repair is bounded by how deep elements nest.
-//! So the parser is fed in small pieces, and after each the number and the depth of elements are looked at.
+//! Parsing HTML repairs it, and repairs multiply: each open `<b>` is opened again, with all its attributes, in every new
+//! paragraph, so a page of a hundred kilobytes can ask for billions of elements. What there is to repair is bounded by how
+//! deep elements nest. So the parser is fed in small pieces, and after each the number and the depth of elements and
+//! what their attributes have together are looked at. Whatever comes after (finding the article, writing Markdown)
+//! visits each part once for each of those around it: `Weight` bounds that product.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use dom_query::{Document, NodeId};
+use dom_query::{Document, NodeData, NodeId, NodeRef};
 use html5ever::interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink};
 use html5ever::tendril::{StrTendril, TendrilSink};
 use html5ever::tree_builder::TreeBuilderOpts;
 use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 
-use super::markdown::TooComplex;
+use super::limits::{Beyond, Stop};
 
 /// Most nodes of a document.
 const NODES_MAX: usize = 200_000;
 /// Deepest nesting. Pages of people stay below a hundred.
 const DEPTH_MAX: u32 = 256;
-/// How much is parsed between two looks.
-const PIECE_BYTES: usize = 512;
+/// Most attributes of all elements together, those of repaired elements counted again.
+const ATTRIBUTES_MAX: usize = 600_000;
+/// Most bytes of all attributes together, counted in the same way; pages are smaller than this.
+const ATTRIBUTE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How often attributes of a second `<html>` or `<body>` are added to the first; no content is lost without them.
+const MERGES_MAX: usize = 64;
+/// Most nodes, each counted once for each element around it. Ten levels for each of a million, or a hundred for each of a
+/// hundred thousand: many times what pages of people have.
+const NODE_WORK_MAX: u64 = 10_000_000;
+/// Most bytes of text, counted in the same way: 4 MB of text on a level of 16. Nested lists and quotations write their
+/// marks before each line once for each level, so this bounds the Markdown too.
+const TEXT_WORK_MAX: u64 = 64 * 1024 * 1024;
+/// How much is parsed between two looks: few enough that what one piece can multiply is small.
+const PIECE_BYTES: usize = 64;
 
 /// Parses a page.
-pub(super) fn parse(html: &str) -> Result<Document, TooComplex> {
+pub(super) fn parse(html: &str, stop: &Stop) -> Result<Document, Beyond> {
     let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
     let mut parser = parse_document(Watched::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
     let mut rest = html;
     while !rest.is_empty() {
         let (piece, after) = rest.split_at(rest.ceil_char_boundary(PIECE_BYTES));
         parser.process(StrTendril::from(piece));
-        let watched = &parser.tokenizer.sink.sink;
-        if watched.deepest.get() > DEPTH_MAX || watched.document.tree.len() > NODES_MAX {
-            return Err(TooComplex);
-        }
+        parser.tokenizer.sink.sink.check()?;
+        stop.check()?;
         rest = after;
     }
-    Ok(parser.finish())
+    let document = parser.finish();
+    Weight::of(&document)?;
+    Ok(document)
+}
+
+/// What it takes to visit every part of a document once for each element around it. Depths are counted here once more: while
+/// a document is built, repairs move whole subtrees, and those below are not told.
+#[derive(Debug, Default)]
+struct Weight {
+    nodes: u64,
+    text_bytes: u64,
+}
+
+impl Weight {
+    fn of(document: &Document) -> Result<Self, Beyond> {
+        let mut weight = Self::default();
+        let mut at = Some((document.root(), 0_u32));
+        while let Some((node, depth)) = at {
+            let text_bytes = node.query_or(0, |node| match &node.data {
+                NodeData::Text { contents } => contents.len() as u64,
+                _ => 0,
+            });
+            weight.add(u64::from(depth), text_bytes, depth)?;
+            at = following(node, depth);
+        }
+        Ok(weight)
+    }
+
+    fn add(&mut self, levels: u64, text_bytes: u64, depth: u32) -> Result<(), Beyond> {
+        self.nodes += levels;
+        self.text_bytes += levels * text_bytes;
+        if depth > DEPTH_MAX {
+            return Err(Beyond::Depth);
+        }
+        if self.nodes > NODE_WORK_MAX || self.text_bytes > TEXT_WORK_MAX {
+            return Err(Beyond::Work);
+        }
+        Ok(())
+    }
+}
+
+/// The next node in the order of the page, and its depth. Climbing up costs no more than going down did.
+fn following(node: NodeRef<'_>, depth: u32) -> Option<(NodeRef<'_>, u32)> {
+    if let Some(child) = node.first_child() {
+        return Some((child, depth + 1));
+    }
+    let (mut node, mut depth) = (node, depth);
+    loop {
+        if let Some(sibling) = node.next_sibling() {
+            return Some((sibling, depth));
+        }
+        node = node.parent()?;
+        depth -= 1;
+    }
 }
 
 /// A document whose depth is known while it is built.
@@ -46,9 +111,38 @@ struct Watched {
     document: Document,
     depths: RefCell<HashMap<NodeId, u32>>,
     deepest: Cell<u32>,
+    attributes: Cell<usize>,
+    attribute_bytes: Cell<usize>,
+    merges: Cell<usize>,
 }
 
 impl Watched {
+    /// An error once a limit is passed.
+    fn check(&self) -> Result<(), Beyond> {
+        if self.deepest.get() > DEPTH_MAX {
+            Err(Beyond::Depth)
+        } else if self.document.tree.len() > NODES_MAX {
+            Err(Beyond::Nodes)
+        } else if self.has_too_many_attributes() {
+            Err(Beyond::Attributes)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn has_too_many_attributes(&self) -> bool {
+        self.attributes.get() > ATTRIBUTES_MAX || self.attribute_bytes.get() > ATTRIBUTE_BYTES_MAX
+    }
+
+    /// The attributes of an element, counted; none of them beyond the limits, so that even the piece that passes them takes
+    /// no more memory.
+    fn counted(&self, attrs: Vec<Attribute>) -> Vec<Attribute> {
+        let bytes: usize = attrs.iter().map(|attr| attr.name.local.len() + attr.value.len()).sum();
+        self.attributes.set(self.attributes.get() + attrs.len());
+        self.attribute_bytes.set(self.attribute_bytes.get() + bytes);
+        if self.has_too_many_attributes() { Vec::new() } else { attrs }
+    }
+
     fn depth(&self, node: NodeId) -> u32 {
         self.depths.borrow().get(&node).copied().unwrap_or(0)
     }
@@ -107,7 +201,7 @@ impl TreeSink for Watched {
     }
 
     fn create_element(&self, name: QualName, attrs: Vec<Attribute>, flags: ElementFlags) -> NodeId {
-        self.document.create_element(name, attrs, flags)
+        self.document.create_element(name, self.counted(attrs), flags)
     }
 
     fn create_comment(&self, text: StrTendril) -> NodeId {
@@ -131,7 +225,10 @@ impl TreeSink for Watched {
     }
 
     fn add_attrs_if_missing(&self, target: &NodeId, attrs: Vec<Attribute>) {
-        self.document.add_attrs_if_missing(target, attrs);
+        self.merges.set(self.merges.get() + 1);
+        if self.merges.get() <= MERGES_MAX {
+            self.document.add_attrs_if_missing(target, self.counted(attrs));
+        }
     }
 
     fn remove_from_parent(&self, target: &NodeId) {
@@ -154,35 +251,111 @@ mod tests {
 
     #[test]
     fn a_page_that_multiplies_is_given_up() {
-        for bomb in [
-            "<div>".repeat(100_000),
-            "<a href=x>".repeat(300_000),
-            formatting(50_000) + &"<p>x".repeat(50_000),
-            format!("<p>{}</p>", formatting(50_000)) + &"<p>x".repeat(50_000),
-            format!("<table>{}", formatting(50_000)) + &"<p>x".repeat(50_000),
-            format!("<table><tr><td>{}</table>", formatting(50_000)) + &"<p>x".repeat(50_000),
-            format!("{}</table>", "<table><tr><td>".repeat(50_000)),
-            "<template>".repeat(50_000),
-            "<svg><g>".repeat(50_000),
-            "<br>".repeat(1_000_000),
-            "<p>x".repeat(1_000_000),
-            "<!---->".repeat(700_000),
+        use Beyond::{Attributes, Depth, Nodes, Work};
+        let long = "c".repeat(100_000);
+        let wide = |count: usize| (0..count).map(|n| format!(" a{n}")).collect::<Vec<_>>().concat();
+        let wide_formatting =
+            (0..100).map(|n| format!("<b x={n}{}>", wide(300))).collect::<Vec<_>>().concat();
+        for (name, bomb, why) in [
+            ("nested blocks", "<div>".repeat(100_000), Depth),
+            ("nested links", "<a href=x>".repeat(210_000), Nodes),
+            ("formatting in blocks", formatting(50_000) + &"<p>x".repeat(50_000), Depth),
+            (
+                "formatting that a block closes",
+                format!("<p>{}</p>", formatting(50_000)) + &"<p>x".repeat(50_000),
+                Depth,
+            ),
+            (
+                "formatting in a table",
+                format!("<table>{}", formatting(50_000)) + &"<p>x".repeat(50_000),
+                Depth,
+            ),
+            (
+                "a table's end",
+                format!("<table><tr><td>{}</table>", formatting(50_000)) + &"<p>x".repeat(50_000),
+                Depth,
+            ),
+            ("nested tables", format!("{}</table>", "<table><tr><td>".repeat(50_000)), Depth),
+            ("nested templates", "<template>".repeat(50_000), Depth),
+            ("nested pictures", "<svg><g>".repeat(50_000), Depth),
+            ("breaks", "<br>".repeat(250_000), Nodes),
+            ("paragraphs", "<p>x".repeat(150_000), Nodes),
+            ("comments", "<!---->".repeat(250_000), Nodes),
+            (
+                "a long class in every repair",
+                format!("<p><b class={long}></p>") + &"<p>x".repeat(5_000),
+                Attributes,
+            ),
+            (
+                "many attributes in every repair",
+                format!("<p><b{}></p>", wide(1_900)) + &"<p>x".repeat(5_000),
+                Attributes,
+            ),
+            (
+                "wide formatting, nested",
+                format!("<p>{wide_formatting}</p>") + &"<p>x".repeat(5_000),
+                Attributes,
+            ),
+            ("elements on the deepest level", "<div>".repeat(200) + &"<i></i>".repeat(90_000), Work),
+            ("text on the deepest level", "<div>".repeat(250) + &"word ".repeat(200_000), Work),
+            (
+                "lines in nested quotations",
+                "<blockquote>".repeat(240) + "<pre>" + &"\n".repeat(2_000_000),
+                Work,
+            ),
+            ("lines in nested lists", "<ul><li>".repeat(110) + &"<p>x".repeat(60_000), Work),
         ] {
-            assert_eq!(parse(&bomb).err(), Some(TooComplex), "{}", &bomb[..60]);
+            assert_eq!(parse(&bomb, &Stop::default()).err(), Some(why), "{name}");
         }
+    }
+
+    #[test]
+    fn attributes_added_to_the_first_body_are_not_compared_without_end() {
+        let merged = (0..20_000).map(|n| format!("<body a{n}>")).collect::<Vec<_>>().concat();
+        let document = parse(&(merged + "<p>x"), &Stop::default()).expect("a page");
+        assert_eq!(document.body().map(|body| body.attrs().len()), Some(1 + MERGES_MAX));
+        assert_eq!(document.select("p").text().as_ref(), "x");
+    }
+
+    #[test]
+    fn nesting_that_repairs_make_is_counted() {
+        // Each end of a formatting element outside of its block wraps what is in the block once more.
+        let wrapped = format!("{}<p>x{}", formatting(200), "</b>".repeat(200)).repeat(60);
+        let parsed = parse(&wrapped, &Stop::default());
+        let deepest = |document: &Document| {
+            let mut at = Some((document.root(), 0));
+            let mut deepest = 0;
+            while let Some((node, depth)) = at {
+                deepest = deepest.max(depth);
+                at = following(node, depth);
+            }
+            deepest
+        };
+        assert!(
+            parsed
+                .as_ref()
+                .map_or_else(|why| *why == Beyond::Depth, |document| deepest(document) <= DEPTH_MAX)
+        );
+    }
+
+    #[test]
+    fn a_page_that_is_no_longer_wanted_is_not_parsed() {
+        let stop = Stop::default();
+        stop.set();
+        assert_eq!(parse("<p>x", &stop).err(), Some(Beyond::Stopped));
     }
 
     #[test]
     fn what_is_just_within_the_limits_is_worked_on() {
         for html in [
             "<div>".repeat(250) + "x",
-            formatting(200) + &"<p>x".repeat(300),
+            formatting(200) + &"<p>x".repeat(200),
             "<p>word <b>bold</b> ".repeat(30_000),
             "<table><tr><td>".repeat(60) + "x",
             "<ul><li>".repeat(120) + "x",
             "<blockquote>".repeat(240) + "x",
         ] {
-            let converted = super::super::markdown::convert(&html, "https://example.org/");
+            let converted = super::super::markdown::convert(&html, "https://example.org/", &Stop::default());
             let Ok((_, text)) = converted else { panic!("{}", &html[..60]) };
             assert!(text.contains('x') || text.contains("word"), "{}", &html[..60]);
         }

@@ -3,11 +3,8 @@
 use dom_query::Document;
 use dom_smoothie::{Config, Readability, TextMode};
 
-use super::dom;
-
-/// The page's structure is beyond what is worked on.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooComplex;
+use super::limits::{Beyond, Stop};
+use super::{dom, tags};
 
 /// An article that has less than this part of the page's text is not what the page is about: an overview or an
 /// interface's description is no article, and losing most of it is worse than keeping its menus.
@@ -18,12 +15,16 @@ const SILENT: [&str; 12] = [
     "dialog",
 ];
 
-/// The title, if there is one, and the main content of a page.
-pub(super) fn convert(html: &str, url: &str) -> Result<(Option<String>, String), TooComplex> {
-    let document = dom::parse(html)?;
+/// The title, if there is one, and the main content of a page. What is done after `dom::parse` is bounded by the
+/// limits there, and each of its parts is begun only if it is still wanted.
+pub(super) fn convert(html: &str, url: &str, stop: &Stop) -> Result<(Option<String>, String), Beyond> {
+    tags::check(html, stop)?;
+    let document = dom::parse(html, stop)?;
     let title = document.select_single("title").text().trim().to_owned();
     let title = Some(title).filter(|title| !title.is_empty());
+    stop.check()?;
     let whole = document.body().map(|body| body.md(Some(&SILENT)).trim().to_owned()).unwrap_or_default();
+    stop.check()?;
     let article = article(document, url).filter(|article| article.len() * ARTICLE_MIN_SHARE >= whole.len());
     Ok((title, article.unwrap_or(whole)))
 }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     fn text(html: &str) -> String {
-        convert(html, "https://example.org/a/b").unwrap().1
+        convert(html, "https://example.org/a/b", &Stop::default()).unwrap().1
     }
 
     #[test]
@@ -54,7 +55,7 @@ mod tests {
              <pre><code>let a = 1;</code></pre><ul><li>one</li><li>two</li></ul></article>\
              <footer>Copyright</footer></body></html>"
         );
-        let (title, text) = convert(&html, "https://example.org/a/b").unwrap();
+        let (title, text) = convert(&html, "https://example.org/a/b", &Stop::default()).unwrap();
         assert_eq!(title.as_deref(), Some("On things | Site"));
         assert!(text.contains("## More") && text.contains("let a = 1;"), "{text}");
         assert!(text.contains("[here](https://example.org/c)"), "{text}");

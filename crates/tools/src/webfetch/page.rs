@@ -5,7 +5,8 @@ use posse_host::files::is_binary;
 use thiserror::Error;
 
 use super::charset;
-use super::markdown::{self, TooComplex};
+use super::limits::{Beyond, Stop};
+use super::markdown;
 
 /// Longest content type that is repeated.
 const KIND_MAX_CHARS: usize = 100;
@@ -42,8 +43,8 @@ pub(super) enum NotShown {
     Pdf { bytes: usize },
     #[error("it is not text ({kind}, {bytes} bytes), and only text can be shown")]
     NotText { kind: String, bytes: usize },
-    #[error("its HTML is too deeply nested or has too many parts to be turned into text")]
-    TooComplex,
+    #[error("{0}")]
+    Beyond(#[from] Beyond),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,7 @@ enum Kind {
 }
 
 /// Turns an answer into text.
-pub(super) fn read(answer: &Answer) -> Result<Page, NotShown> {
+pub(super) fn read(answer: &Answer, stop: &Stop) -> Result<Page, NotShown> {
     let said = answer.content_type.as_deref().unwrap_or_default();
     let (kind_text, parameters) = said.split_once(';').unwrap_or((said, ""));
     let kind_text = kind_text.trim().to_ascii_lowercase();
@@ -81,8 +82,7 @@ pub(super) fn read(answer: &Answer) -> Result<Page, NotShown> {
         return Err(not_text());
     }
     if kind == Kind::Html {
-        let converted = markdown::convert(&text, answer.target.as_str());
-        let (title, text) = converted.map_err(|TooComplex| NotShown::TooComplex)?;
+        let (title, text) = markdown::convert(&text, answer.target.as_str(), stop)?;
         let title = title.map(|title| clean(&title).split_whitespace().collect::<Vec<_>>().join(" "));
         return Ok(Page { kind: shown, title, text: clean(&text) });
     }
@@ -134,12 +134,13 @@ mod tests {
     use super::*;
 
     fn page(content_type: Option<&str>, body: &[u8]) -> Result<Page, NotShown> {
-        read(&Answer {
+        let answer = Answer {
             target: Target::parse("https://example.org/x").unwrap(),
             status: 200,
             content_type: content_type.map(str::to_owned),
             body: body.to_vec(),
-        })
+        };
+        read(&answer, &Stop::default())
     }
 
     #[test]

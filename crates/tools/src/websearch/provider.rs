@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use posse_domain::scrub::Scrubber;
+use posse_engine::ports::{ToolFailure, ToolOutput, ToolResult};
 use posse_host::egress::{Limits, Redirects, Request, Target, UrlProblem};
 use serde_json::{Value, json};
 
@@ -34,6 +36,7 @@ pub(super) struct Configured {
     base: Target,
     /// Sent to the provider, and shown nowhere.
     key: Option<String>,
+    scrubber: Option<Scrubber>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,7 +74,8 @@ impl Search {
     }
 
     fn new(kind: Kind, url: &str, key: Option<String>) -> Result<Self, UrlProblem> {
-        Ok(Self(Ok(Arc::new(Configured { kind, base: Target::parse(url)?, key }))))
+        let scrubber = key.as_deref().and_then(Scrubber::of);
+        Ok(Self(Ok(Arc::new(Configured { kind, base: Target::parse(url)?, key, scrubber }))))
     }
 
     /// The provider, or what to say instead.
@@ -95,6 +99,15 @@ impl Configured {
             Kind::Searxng => "SearXNG",
             Kind::Brave => "Brave",
             Kind::Tavily => "Tavily",
+        }
+    }
+
+    /// A result without the key, wherever the provider echoed it.
+    pub(super) fn scrubbed(&self, result: ToolResult) -> ToolResult {
+        let Some(scrubber) = &self.scrubber else { return result };
+        match result {
+            Ok(ToolOutput { text, images }) => Ok(ToolOutput { text: scrubber.cut_text(&text), images }),
+            Err(ToolFailure { code, text }) => Err(ToolFailure { code, text: scrubber.cut_text(&text) }),
         }
     }
 

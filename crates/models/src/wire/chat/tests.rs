@@ -41,6 +41,11 @@ fn however_the_bytes_come_the_answer_is_the_same() {
 }
 
 #[test]
+fn a_key_that_a_server_echoes_in_any_field_is_taken_out() {
+    fixture::a_key_in_any_field_is_taken_out("chat", &openai(), &target(MODEL));
+}
+
+#[test]
 fn a_first_request_has_everything_in_its_place() {
     let sent = openai().request(&target(MODEL), &request(vec![Message::User("Go.".into())]));
     assert_eq!(sent.path, "/chat/completions");

@@ -157,6 +157,11 @@ fn it_does_not_matter_how_the_bytes_come() {
 }
 
 #[test]
+fn a_key_that_a_server_echoes_in_any_field_is_taken_out() {
+    fixture::a_key_in_any_field_is_taken_out("responses", &Responses, &target());
+}
+
+#[test]
 fn nonsense_is_no_answer() {
     let begun = r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call"}}"#;
     let done = r#"{"type":"response.completed","response":{"output":[],"usage":null}}"#;

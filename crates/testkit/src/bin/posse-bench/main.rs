@@ -10,6 +10,7 @@ mod http;
 mod memory;
 mod reopen;
 mod report;
+mod runs;
 mod server;
 
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ impl Plan {
 }
 
 /// The names of the groups, in the order in which they are measured.
-const GROUPS: [&str; 6] = ["streams", "memory", "children", "http", "reopen", "command"];
+const GROUPS: [&str; 7] = ["streams", "memory", "children", "http", "reopen", "runs", "command"];
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -73,6 +74,9 @@ fn main() {
         }
         if plan.has("reopen") {
             reopen::measure(&plan, &mut report).await;
+        }
+        if plan.has("runs") {
+            runs::measure(&plan, &mut report).await;
         }
     });
     if plan.has("command") {

@@ -1,0 +1,188 @@
+//! How many attributes the tags of a page can have, counted before the page is parsed.
+//!
+//! HTML's tokenizer compares each attribute of a tag with all before it, and hands a tag over only at its end: a tag
+//! of 500,000 attributes is 125 thousand million comparisons that nothing can interrupt. So they are counted first.
+//! What is a tag and what is text of a script or a comment only a parser knows, but every tag begins with `<` and a letter,
+//! or `</` and a letter, and its own structure is a machine of nine states. All places that could begin a tag are
+//! followed at once: for each state the most attributes that any of them has there. That takes one pass, and is never
+//! less than what the tokenizer will find.
+
+use super::limits::{Beyond, Stop};
+
+/// Most attributes of one tag. Pages of people have a few dozen; text of a script that looks like a tag can have hundreds.
+const TAG_ATTRIBUTES_MAX: u64 = 2_000;
+/// Most comparisons of attributes with those before them in a page: seconds, even in a build without optimisation.
+const COMPARISONS_MAX: u64 = 50_000_000;
+/// How much is read between two checks whether the caller still waits.
+const STOP_BYTES: usize = 64 * 1024;
+
+/// Where in a tag a byte can be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Name,
+    BeforeAttribute,
+    AttributeName,
+    AfterAttributeName,
+    BeforeValue,
+    DoubleQuoted,
+    SingleQuoted,
+    Unquoted,
+    AfterQuoted,
+}
+
+const STATES: [At; 9] = [
+    At::Name,
+    At::BeforeAttribute,
+    At::AttributeName,
+    At::AfterAttributeName,
+    At::BeforeValue,
+    At::DoubleQuoted,
+    At::SingleQuoted,
+    At::Unquoted,
+    At::AfterQuoted,
+];
+
+/// What a byte does to a place in a tag.
+enum Step {
+    To(At),
+    /// Into the name of another attribute.
+    Attribute,
+    End,
+}
+
+impl At {
+    fn step(self, byte: u8) -> Step {
+        let blank = matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ');
+        match (self, byte) {
+            (At::DoubleQuoted, b'"') | (At::SingleQuoted, b'\'') => Step::To(At::AfterQuoted),
+            (At::DoubleQuoted | At::SingleQuoted, _) => Step::To(self),
+            (At::BeforeValue, b'"') => Step::To(At::DoubleQuoted),
+            (At::BeforeValue, b'\'') => Step::To(At::SingleQuoted),
+            (_, b'>') => Step::End,
+            (At::BeforeValue, _) if blank => Step::To(At::BeforeValue),
+            (At::BeforeValue, _) => Step::To(At::Unquoted),
+            (At::AttributeName | At::AfterAttributeName, _) if blank => Step::To(At::AfterAttributeName),
+            (_, _) if blank => Step::To(At::BeforeAttribute),
+            (At::Unquoted, _) => Step::To(At::Unquoted),
+            (_, b'/') => Step::To(At::BeforeAttribute),
+            (At::AttributeName | At::AfterAttributeName, b'=') => Step::To(At::BeforeValue),
+            (At::Name | At::AttributeName, _) => Step::To(self),
+            (At::BeforeAttribute | At::AfterAttributeName | At::AfterQuoted, _) => Step::Attribute,
+        }
+    }
+}
+
+/// Refuses a page whose tags can have so many attributes that reading them takes too long.
+pub(super) fn check(html: &str, stop: &Stop) -> Result<(), Beyond> {
+    let bytes = html.as_bytes();
+    let mut comparisons = 0;
+    // The most attributes of a tag that is in this state now; none if no tag can be.
+    let mut most: [Option<u64>; STATES.len()] = [None; STATES.len()];
+    let mut is_outside = true;
+    for (at, byte) in bytes.iter().copied().enumerate() {
+        if at % STOP_BYTES == 0 {
+            stop.check()?;
+        }
+        if byte == b'<' && begins_tag(&bytes[at + 1..]) {
+            // What else this byte is to tags that are open is below.
+            let mut next = step(&most, byte, &mut comparisons)?;
+            let name = &mut next[At::Name as usize];
+            *name = Some(name.unwrap_or(0));
+            (most, is_outside) = (next, false);
+        } else if !is_outside {
+            most = step(&most, byte, &mut comparisons)?;
+            is_outside = most.iter().all(Option::is_none);
+        }
+    }
+    Ok(())
+}
+
+fn begins_tag(after: &[u8]) -> bool {
+    matches!(after, [b'/', letter, ..] | [letter, ..] if letter.is_ascii_alphabetic())
+}
+
+/// All states after a byte.
+fn step(
+    most: &[Option<u64>; STATES.len()],
+    byte: u8,
+    comparisons: &mut u64,
+) -> Result<[Option<u64>; STATES.len()], Beyond> {
+    let mut next = [None; STATES.len()];
+    let mut ended = 0;
+    for (state, count) in STATES.iter().zip(most).filter_map(|(state, count)| Some((state, (*count)?))) {
+        let (to, count) = match state.step(byte) {
+            Step::To(to) => (to, count),
+            Step::Attribute => (At::AttributeName, count + 1),
+            Step::End => {
+                ended = ended.max(count);
+                continue;
+            }
+        };
+        if count > TAG_ATTRIBUTES_MAX {
+            return Err(Beyond::Attributes);
+        }
+        let place: &mut Option<u64> = &mut next[to as usize];
+        *place = (*place).max(Some(count));
+    }
+    *comparisons += ended * ended / 2;
+    if *comparisons > COMPARISONS_MAX {
+        return Err(Beyond::Attributes);
+    }
+    Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attributes(count: usize, write: impl Fn(usize) -> String) -> String {
+        (0..count).map(write).collect()
+    }
+
+    #[test]
+    fn a_tag_with_too_many_attributes_is_found_wherever_it_hides() {
+        let many = attributes(500_000, |n| format!(" a{n}"));
+        let values = attributes(3_000, |n| format!(" a{n}=\"'>\""));
+        for (name, page) in [
+            ("alone", format!("<p{many}>")),
+            ("without an end", format!("<p{many}")),
+            ("end tag", format!("</p{many}>")),
+            ("slashes", format!("<p{}", attributes(3_000, |n| format!("/a{n}")))),
+            (
+                "quotes without blanks",
+                format!("<p{}", attributes(3_000, |n| format!(" a{n}='x'")).replace(' ', "/")),
+            ),
+            ("ends within quotes", format!("<p{values}>")),
+            ("single quotes", format!("<p{}>", attributes(3_000, |n| format!(" a{n}='>\"'")))),
+            ("after a quote in a comment", format!("<!-- <a x=\" --><p{many}>")),
+            ("after a quote in a script", format!("<script>a<b='</script><p{many}>")),
+            ("after a tag within a value", format!("<p x='<a y=\"'><b{many}>")),
+            ("the end of a script", format!("<script></script{many}>")),
+            ("an SVG's", format!("<svg{many}/>")),
+            ("lines", format!("<p{}", many.replace(' ', "\r\n"))),
+            ("equals signs", format!("<p{}", attributes(6_000, |n| format!(" =a{n}=")))),
+            ("many tags of many", format!("<p{}>", attributes(1_900, |n| format!(" a{n}"))).repeat(50)),
+        ] {
+            assert_eq!(check(&page, &Stop::default()), Err(Beyond::Attributes), "{name}");
+        }
+    }
+
+    #[test]
+    fn pages_of_people_pass() {
+        let usual = "<p class=\"a b\" id='x' hidden data-x=1>text</p>\n".repeat(10_000);
+        let script =
+            format!("<script>{}</script>", "for (i = 0; i <n; i++) { a = b => c; d = 'e'; }\n".repeat(5_000));
+        let picture = format!("<img src=\"data:image/png;base64,{}\">", "iVBOR/w0K/Gg o".repeat(60_000));
+        let prose = "a < b, 3 <5, x << y and so on. ".repeat(20_000);
+        for page in [&usual, &script, &picture, &prose] {
+            assert_eq!(check(page, &Stop::default()), Ok(()), "{}", &page[..60]);
+        }
+    }
+
+    #[test]
+    fn a_count_that_is_no_longer_wanted_stops() {
+        let stop = Stop::default();
+        stop.set();
+        assert_eq!(check("<p>", &stop), Err(Beyond::Stopped));
+    }
+}
