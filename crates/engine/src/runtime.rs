@@ -18,6 +18,7 @@ use self::fold::Folded;
 pub use self::spec::{REQUEST_MAX_BYTES, RunSpec};
 use self::spec::{RootTerms, started};
 use crate::deltas::{Delta, DeltaHub};
+use crate::driver::insisting::insist;
 use crate::driver::{Driver, Progress, Replay, Seed, Stop};
 use crate::ports::{
     Claim, Faults, Head, Holder, Hooks, Models, RunKey, Store, StoreError, System, TenantId, Tool, Workspaces,
@@ -292,9 +293,9 @@ impl Runtime {
         if !terms.tools.iter().any(|tool| changes(tool.as_str())) {
             return Ok(None);
         }
-        let base = workspaces.begin(id, &spec.dir).await;
+        let base = insist(|| workspaces.begin(id, &spec.dir)).await;
         self.0.parts.faults.hit("engine.run.after_snapshot");
-        base.map(Some).map_err(|problem| RuntimeError::Invalid { field: "dir", problem })
+        base.map(Some).map_err(|problem| RuntimeError::Invalid { field: "dir", problem: problem.text })
     }
 
     fn seed(

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use posse_engine::ports::Doing;
+use posse_engine::ports::{Doing, WorkspaceProblem};
 use tokio::sync::oneshot;
 
 /// Where reports wait to be written. There are never more than a run has children.
@@ -38,9 +38,10 @@ impl Reports {
             drop(tokio::task::spawn_blocking(move || reports.drain()));
         }
         drop(line);
-        Box::pin(
-            async move { heard.await.unwrap_or_else(|_| Err("nobody writes reports any more".to_owned())) },
-        )
+        Box::pin(async move {
+            let written = heard.await.unwrap_or_else(|_| Err("nobody writes reports any more".to_owned()));
+            written.map_err(WorkspaceProblem::from)
+        })
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -105,7 +106,7 @@ mod tests {
             assert_eq!(std::fs::read_to_string(file).expect("there"), format!("report {number}"));
         }
         let out = reports.write(dir.path().join("p0"), "../x".to_owned(), "x".into()).await;
-        assert!(out.is_err_and(|problem| problem.contains("`../x` is not a path beneath")));
+        assert!(out.is_err_and(|problem| problem.text.contains("`../x` is not a path beneath")));
         assert!(!dir.path().join("x").exists());
     }
 }

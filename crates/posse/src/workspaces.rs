@@ -12,9 +12,9 @@ use posse_domain::object_id::ObjectId;
 use posse_domain::permission::{Approvals, PROTECTED};
 use posse_engine::ports::{
     CallContext, CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated,
-    Urgency, WORKSPACE_SHOWN_AT, WorkspaceOf, Workspaces,
+    Urgency, WORKSPACE_SHOWN_AT, WorkspaceOf, WorkspaceProblem, Workspaces,
 };
-use posse_host::sandbox::{Cache, Isolation, OBJECTS_SHOWN_AT, Sandbox};
+use posse_host::sandbox::{Cache, Isolation, OBJECTS_SHOWN_AT, Sandbox, SandboxError};
 use posse_host::workspace::{self as host, Oid, RefusedCode, RunSpace, WorkspaceError};
 use posse_tools::{Viewing, WorkspaceView, WorkspaceViews};
 
@@ -25,6 +25,8 @@ use crate::reports::Reports;
 const SETUP_TIMEOUT: Duration = Duration::from_mins(10);
 /// Runs whose workspaces are kept at hand.
 const RUNS_AT_HAND_MAX: usize = 64;
+/// How often the objects for a workspace are asked for.
+const LENDING_TRIES_MAX: usize = 3;
 /// Most characters of a failed set-up that are repeated.
 const SETUP_SHOWN_MAX_CHARS: usize = 2_000;
 
@@ -75,8 +77,26 @@ fn id(oid: &Oid) -> ObjectId {
     ObjectId::from_bytes(*oid.as_bytes())
 }
 
-fn text(error: &WorkspaceError) -> String {
-    error.to_string()
+fn problem(error: &WorkspaceError) -> WorkspaceProblem {
+    WorkspaceProblem { text: error.to_string(), passing: error.is_passing() }
+}
+
+/// The sandbox itself failed, or there is none.
+fn sandbox_problem(error: &SandboxError) -> WorkspaceProblem {
+    let passing = matches!(error, SandboxError::Lost | SandboxError::Call(_));
+    WorkspaceProblem { text: error.to_string(), passing }
+}
+
+/// The objects that are lent to a workspace. A git that is killed on the way is started again.
+fn lent(space: &RunSpace, agent: &str, attempt: u32) -> Result<PathBuf, WorkspaceProblem> {
+    let mut lent = space.objects_of(agent, attempt);
+    for _ in 1..LENDING_TRIES_MAX {
+        match &lent {
+            Err(error) if error.is_passing() => lent = space.objects_of(agent, attempt),
+            _ => break,
+        }
+    }
+    lent.map_err(|error| problem(&error))
 }
 
 impl HostWorkspaces {
@@ -102,16 +122,16 @@ impl HostWorkspaces {
         agent: &str,
         attempt: u32,
         base: Oid,
-        done: Result<(), String>,
+        done: Result<(), WorkspaceProblem>,
     ) -> Doing<Option<String>> {
         let (agent, setup) = (agent.to_owned(), self.0.setup.clone());
         self.with(run, move |_, at_hand| {
             let Some(setup) = setup else { return done.map(|()| None) };
-            if let Err(problem) = done {
-                at_hand.space.discard_workspace(&agent, attempt).map_err(|error| text(&error))?;
-                return Err(problem);
+            if let Err(failed) = done {
+                at_hand.space.discard_workspace(&agent, attempt).map_err(|error| problem(&error))?;
+                return Err(failed);
             }
-            let changed = at_hand.space.put_back(&agent, attempt, &base).map_err(|error| text(&error))?;
+            let changed = at_hand.space.put_back(&agent, attempt, &base).map_err(|error| problem(&error))?;
             let note = format!("`{setup}` changed files that git does not ignore; they were put back");
             Ok(changed.then_some(note))
         })
@@ -121,7 +141,7 @@ impl HostWorkspaces {
     fn with<T: Send + 'static>(
         &self,
         run: &RunId,
-        act: impl FnOnce(&Self, &AtHand) -> Result<T, String> + Send + 'static,
+        act: impl FnOnce(&Self, &AtHand) -> Result<T, WorkspaceProblem> + Send + 'static,
     ) -> Doing<T> {
         let (own, run) = (self.clone(), run.to_string());
         blocking(move || {
@@ -131,19 +151,32 @@ impl HostWorkspaces {
     }
 }
 
+impl HostWorkspaces {
+    fn viewing(
+        &self,
+        call: &CallContext,
+        look: impl FnOnce(&AtHand) -> Result<WorkspaceView, WorkspaceProblem> + Send + 'static,
+    ) -> Viewing {
+        let looking = self.with(&call.agent.run(), |_, at_hand| look(at_hand));
+        Box::pin(async { looking.await.map_err(|problem| problem.text) })
+    }
+}
+
 /// Runs something that blocks, where that is allowed.
-fn blocking<T: Send + 'static>(act: impl FnOnce() -> Result<T, String> + Send + 'static) -> Doing<T> {
+fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, WorkspaceProblem> + Send + 'static,
+) -> Doing<T> {
     let task = tokio::task::spawn_blocking(act);
-    Box::pin(async move { task.await.map_err(|error| error.to_string())? })
+    Box::pin(async move { task.await.map_err(|error| WorkspaceProblem::from(error.to_string()))? })
 }
 
 impl Inner {
-    fn at_hand(&self, run: &str) -> Result<Arc<AtHand>, String> {
+    fn at_hand(&self, run: &str) -> Result<Arc<AtHand>, WorkspaceProblem> {
         let known = self.at_hand.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
-        let space = self.all.open(run).map_err(|error| text(&error))?;
+        let space = self.all.open(run).map_err(|error| problem(&error))?;
         let caches = space.caches(&self.cache_names);
         let at_hand = Arc::new(AtHand { space, caches });
         let mut all = self.at_hand.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,7 +217,7 @@ impl Inner {
         commands: Vec<(String, Duration)>,
         network: bool,
         stop: StopSignal,
-    ) -> Result<Vec<host::CheckResult>, String> {
+    ) -> Result<Vec<host::CheckResult>, WorkspaceProblem> {
         let request = host::CheckRequest {
             dir: at.dir.to_owned(),
             shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
@@ -200,11 +233,11 @@ impl Inner {
         };
         let mut stop = stop;
         let stopped = async move { stop.at_least(Urgency::Gently).await };
-        host::check(request, &self.sandbox, stopped).await.map_err(|error| error.to_string())
+        host::check(request, &self.sandbox, stopped).await.map_err(|error| sandbox_problem(&error))
     }
 
     /// Runs the set-up command of new workspaces.
-    async fn set_up(&self, at: &Commands<'_>) -> Result<(), String> {
+    async fn set_up(&self, at: &Commands<'_>) -> Result<(), WorkspaceProblem> {
         let Some(setup) = &self.setup else { return Ok(()) };
         let commands = vec![(setup.clone(), SETUP_TIMEOUT)];
         let results = self.run_commands(at, commands, false, StopSignal::never()).await?;
@@ -212,7 +245,8 @@ impl Inner {
             None => Ok(()),
             Some(failed) => {
                 let output: String = failed.output.chars().take(SETUP_SHOWN_MAX_CHARS).collect();
-                Err(format!("workspace.setup `{setup}` failed ({}):\n{output}", ended(failed.ended)))
+                let ended = ended(failed.ended);
+                Err(format!("workspace.setup `{setup}` failed ({ended}):\n{output}").into())
             }
         }
     }
@@ -231,7 +265,7 @@ impl Workspaces for HostWorkspaces {
     fn begin(&self, run: &RunId, dir: &str) -> Doing<BaseSnapshot> {
         let (own, run, dir) = (self.clone(), run.to_string(), PathBuf::from(dir));
         blocking(move || {
-            let begun = own.0.all.begin(&run, &dir).map_err(|error| text(&error))?;
+            let begun = own.0.all.begin(&run, &dir).map_err(|error| problem(&error))?;
             Ok(BaseSnapshot {
                 commit: id(&begun.snapshot.commit),
                 tree: id(&begun.snapshot.tree),
@@ -252,13 +286,12 @@ impl Workspaces for HostWorkspaces {
         let name = agent.clone();
         let own_setup = self.0.setup.clone();
         let made = self.with(&run, move |_, at_hand| {
-            let made = at_hand.space.make(&name, of.attempt, &oid(&origin)).map_err(|error| text(&error))?;
+            let made =
+                at_hand.space.make(&name, of.attempt, &oid(&origin)).map_err(|error| problem(&error))?;
             let layers = at_hand.space.layers(&name, of.attempt, &at_hand.caches);
             // Programs need them, and here only the set-up is one.
             let objects = match &own_setup {
-                Some(_) if made.fresh => {
-                    at_hand.space.objects_of(&name, of.attempt).map_err(|error| text(&error))?
-                }
+                Some(_) if made.fresh => lent(&at_hand.space, &name, of.attempt)?,
                 _ => PathBuf::new(),
             };
             Ok((made, layers.unwrap_or_default(), objects))
@@ -284,24 +317,27 @@ impl Workspaces for HostWorkspaces {
     }
 
     fn shared(&self, run: &RunId, snapshot: ObjectId) -> Doing<PathBuf> {
-        self.with(run, move |_, at_hand| at_hand.space.shared(&oid(&snapshot)).map_err(|error| text(&error)))
+        self.with(run, move |_, at_hand| {
+            at_hand.space.shared(&oid(&snapshot)).map_err(|error| problem(&error))
+        })
     }
 
     fn snapshot(&self, of: WorkspaceOf) -> Doing<ObjectId> {
         self.with(&of.agent.run(), move |_, at_hand| {
             let taken = at_hand.space.snapshot(&of.agent.to_string(), of.attempt);
-            taken.map(|snapshot| id(&snapshot.commit)).map_err(|error| text(&error))
+            taken.map(|snapshot| id(&snapshot.commit)).map_err(|error| problem(&error))
         })
     }
 
     fn salvage(&self, of: WorkspaceOf, base: ObjectId) -> Doing<Salvage> {
         self.with(&of.agent.run(), move |_, at_hand| {
             let space = &at_hand.space;
-            let salvaged = space.salvage(&of.agent.to_string(), of.attempt).map_err(|error| text(&error))?;
+            let salvaged =
+                space.salvage(&of.agent.to_string(), of.attempt).map_err(|error| problem(&error))?;
             let commit = salvaged.snapshot.commit;
             // A line that only moved by merges and back is no change either.
             let changed = commit != oid(&base)
-                && !space.same_files(&commit, &oid(&base)).map_err(|error| text(&error))?;
+                && !space.same_files(&commit, &oid(&base)).map_err(|error| problem(&error))?;
             let (left_out, left_out_count) = (salvaged.left_out, salvaged.left_out_count);
             Ok(Salvage { commit: id(&commit), changed, left_out, left_out_count })
         })
@@ -320,7 +356,7 @@ impl Workspaces for HostWorkspaces {
                 opened,
                 message,
             };
-            let merged = at_hand.space.merge(&asked).map_err(|error| text(&error))?;
+            let merged = at_hand.space.merge(&asked).map_err(|error| problem(&error))?;
             Ok(match merged {
                 host::Merge::Same => {
                     let (commit, tree) = (request.ours, request.ours);
@@ -347,10 +383,9 @@ impl Workspaces for HostWorkspaces {
             let _turn = turn.lock().await;
             let laid_out = own.with(&run, move |_, at_hand| {
                 let space = &at_hand.space;
-                let scratch = space.scratch(&parent, &commit).map_err(|error| text(&error))?;
+                let scratch = space.scratch(&parent, &commit).map_err(|error| problem(&error))?;
                 let layers = space.layers(&scratch.agent, scratch.attempt, &at_hand.caches);
-                let objects =
-                    space.objects_of(&scratch.agent, scratch.attempt).map_err(|error| text(&error))?;
+                let objects = lent(space, &scratch.agent, scratch.attempt)?;
                 Ok((scratch, layers.unwrap_or_default(), objects))
             });
             let (scratch, caches, objects) = laid_out.await?;
@@ -369,7 +404,7 @@ impl Workspaces for HostWorkspaces {
             let results = own.0.run_commands(&at, request.commands, request.network, stop).await?;
             if results.iter().all(host::CheckResult::ok) {
                 let keep = own.with(&run, move |_, at_hand| {
-                    at_hand.space.keep_scratch(&scratch).map_err(|error| text(&error))
+                    at_hand.space.keep_scratch(&scratch).map_err(|error| problem(&error))
                 });
                 keep.await?;
             }
@@ -380,24 +415,25 @@ impl Workspaces for HostWorkspaces {
     fn update(&self, of: WorkspaceOf, old: ObjectId, new: ObjectId) -> Doing<Updated> {
         self.with(&of.agent.run(), move |_, at_hand| {
             let updated = at_hand.space.update(&of.agent.to_string(), of.attempt, &oid(&old), &oid(&new));
-            updated.map(|updated| Updated { kept: updated.kept }).map_err(|error| text(&error))
+            updated.map(|updated| Updated { kept: updated.kept }).map_err(|error| problem(&error))
         })
     }
 
     fn deliver(&self, run: &RunId, approvals: Approvals) -> Doing<Option<RunResult>> {
         self.with(run, move |_, at_hand| {
             let Names { protected, opened } = Names::of(&approvals);
-            let left_out = at_hand.space.leave_out(&protected, &opened).map_err(|error| text(&error))?;
-            let (delivered, problem) = match at_hand.space.deliver() {
+            let left_out = at_hand.space.leave_out(&protected, &opened).map_err(|error| problem(&error))?;
+            let (delivered, undelivered) = match at_hand.space.deliver() {
                 Ok(delivered) => (delivered, None),
+                Err(error) if error.is_passing() => return Err(problem(&error)),
                 // The work itself is kept; how much it is can be told without a branch.
-                Err(error) => (at_hand.space.made().map_err(|_| text(&error))?, Some(text(&error))),
+                Err(error) => (at_hand.space.made().map_err(|_| problem(&error))?, Some(error.to_string())),
             };
             let result = |delivered: host::Delivered| RunResult {
                 commit: id(&delivered.commit),
                 branch: delivered.branch,
                 files: delivered.files as u64,
-                problem,
+                problem: undelivered,
                 left_out: left_out.clone(),
             };
             let worth_telling = |delivered: &host::Delivered| delivered.files > 0 || !left_out.is_empty();
@@ -418,9 +454,9 @@ impl WorkspaceViews for HostWorkspaces {
 
     fn view(&self, call: &CallContext) -> Viewing {
         let Some((agent, attempt)) = self.0.workspace_of(call) else { return self.bare(call) };
-        self.with(&call.agent.run(), move |_, at_hand| {
+        self.viewing(call, move |at_hand| {
             let layers = at_hand.space.layers(&agent, attempt, &at_hand.caches);
-            let objects = at_hand.space.objects_of(&agent, attempt).map_err(|error| text(&error))?;
+            let objects = lent(&at_hand.space, &agent, attempt)?;
             Ok(WorkspaceView {
                 isolation: Isolation::Own,
                 objects: Some(objects),
@@ -431,8 +467,8 @@ impl WorkspaceViews for HostWorkspaces {
 
     fn bare(&self, call: &CallContext) -> Viewing {
         if let Some((agent, attempt)) = self.0.workspace_of(call) {
-            return self.with(&call.agent.run(), move |_, at_hand| {
-                let objects = at_hand.space.objects_of(&agent, attempt).map_err(|error| text(&error))?;
+            return self.viewing(call, move |at_hand| {
+                let objects = lent(&at_hand.space, &agent, attempt)?;
                 Ok(WorkspaceView { isolation: Isolation::Own, objects: Some(objects), caches: Vec::new() })
             });
         }

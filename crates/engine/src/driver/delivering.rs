@@ -50,7 +50,7 @@ impl Driver {
                 commit,
                 branch: None,
                 files: 0,
-                problem: Some(problem),
+                problem: Some(problem.text),
                 left_out: Vec::new(),
             })
         });

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::Driver;
 use super::acting::{Limit, act, look, prepare, recover};
 use super::hooking::About;
+use super::insisting::{insist, insist_unless};
 use super::session::CallStage;
 use super::waiting::Waited;
 use crate::deltas::CallSink;
@@ -202,48 +203,49 @@ impl Driver {
             let input = match effect {
                 Effect::Make { of, origin } => {
                     faults.hit("engine.workspace.before_make");
-                    let made = workspaces.make(of.clone(), origin).await;
+                    let made = insist(|| workspaces.make(of.clone(), origin)).await;
                     faults.hit("engine.workspace.after_make");
                     Input::Made { agent: of.agent, made }
                 }
                 Effect::Share { snapshot } => {
-                    let dir = workspaces.shared(&run, snapshot).await;
+                    let dir = insist(|| workspaces.shared(&run, snapshot)).await;
                     Input::Shared { snapshot, dir }
                 }
                 Effect::Snapshot { of } => {
                     faults.hit("engine.workspace.before_snapshot");
-                    let taken = workspaces.snapshot(of.clone()).await;
+                    let taken = insist(|| workspaces.snapshot(of.clone())).await;
                     faults.hit("engine.workspace.after_snapshot");
                     Input::Snapshot { agent: of.agent, taken }
                 }
                 Effect::Salvage { of, base } => {
                     faults.hit("engine.workspace.before_salvage");
-                    let salvage = workspaces.salvage(of.clone(), base).await;
+                    let salvage = insist(|| workspaces.salvage(of.clone(), base)).await;
                     faults.hit("engine.workspace.after_salvage");
                     Input::Salvaged { agent: of.agent, salvage }
                 }
                 Effect::Merge { request } => {
                     faults.hit("engine.merge.before");
-                    let merge = workspaces.merge(request.clone()).await;
+                    let merge = insist(|| workspaces.merge(request.clone())).await;
                     faults.hit("engine.merge.after");
                     Input::Merged { request: Box::new(request), merge }
                 }
                 Effect::Check { request, signal } => {
                     faults.hit("engine.check.before");
                     let child = request.child.clone();
-                    let checks = workspaces.check(request, signal).await;
+                    let ask = || workspaces.check(request.clone(), signal.clone());
+                    let checks = insist_unless(&signal, ask).await;
                     faults.hit("engine.check.after");
                     Input::Checked { child, checks }
                 }
                 Effect::Update { child, of, old, new } => {
                     faults.hit("engine.update.before");
-                    let updated = workspaces.update(of.clone(), old, new).await;
+                    let updated = insist(|| workspaces.update(of.clone(), old, new)).await;
                     faults.hit("engine.update.after");
                     Input::Updated { child, of, new, updated }
                 }
                 Effect::Deliver { approvals } => {
                     faults.hit("engine.deliver.before");
-                    let result = workspaces.deliver(&run, approvals).await;
+                    let result = insist(|| workspaces.deliver(&run, approvals.clone())).await;
                     faults.hit("engine.deliver.after");
                     Input::Delivered(result)
                 }

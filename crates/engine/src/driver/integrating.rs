@@ -116,7 +116,7 @@ impl Driver {
                 match (files.made, files.origin(), self.workspace_of(id)) {
                     (true, _, Some(of)) => self.after_commit(Effect::Snapshot { of }),
                     (_, Some(origin), _) => self.snapshot_taken(id, Ok(origin)),
-                    _ => self.snapshot_taken(id, Err("the agent is gone".to_owned())),
+                    _ => self.snapshot_taken(id, Err("the agent is gone".into())),
                 }
             }
             Action::Merge(number) => self.merge(id, &id.child(number)),

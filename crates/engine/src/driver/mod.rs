@@ -15,6 +15,7 @@ mod delivering;
 mod effects;
 mod ending;
 mod hooking;
+pub(crate) mod insisting;
 mod integrating;
 mod mail;
 mod model;
@@ -343,6 +344,11 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input) {
+        if let Some(problem) = self.given_up(&input) {
+            // Nothing is decided about the agent's work: it is kept, and the run asks again when it is resumed.
+            self.poisoned = Some(Stop::Unavailable(problem));
+            return;
+        }
         self.take(input);
         self.cut();
     }

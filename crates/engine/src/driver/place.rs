@@ -181,7 +181,7 @@ impl Driver {
                 }
                 self.emit(id.clone(), WorkspaceMade { attempt, base, notes: made.notes });
             }
-            (Err(problem), ..) => return self.not_placed(id, &problem),
+            (Err(problem), ..) => return self.not_placed(id, &problem.text),
             (Ok(_), ..) => session.place = Place::Unmade,
         }
         self.placed(id);
@@ -205,7 +205,7 @@ impl Driver {
                     }
                     self.placed(&id);
                 }
-                Err(problem) => self.not_placed(&id, problem),
+                Err(problem) => self.not_placed(&id, &problem.text),
             }
         }
     }
@@ -351,7 +351,7 @@ impl Driver {
                     commit: None,
                     left_out: Vec::new(),
                     left_out_count: 0,
-                    problem: Some(problem.clone()),
+                    problem: Some(problem.text.clone()),
                 };
                 (event, Some(problem))
             }

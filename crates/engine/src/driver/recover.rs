@@ -16,6 +16,7 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{FailKind, Failure, OpenState};
 
 use super::effects::Effect;
+use super::insisting::insist;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use super::{Driver, Stop};
 use crate::history::conversation_of;
@@ -144,7 +145,7 @@ impl Driver {
             let Some(workspaces) = workspaces else { return Ok(()) };
             for (of, origin) in known {
                 let id = of.agent.clone();
-                let found = workspaces.make(of, origin).await;
+                let found = insist(|| workspaces.make(of.clone(), origin)).await;
                 found.map_err(|problem| {
                     format!("the workspace of {} is not there: {problem}", id.relative())
                 })?;

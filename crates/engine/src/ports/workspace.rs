@@ -3,6 +3,7 @@
 //! Everything an implementation says it has done is durable before it says so. Everything may be asked for again
 //! after a crash, with the same arguments, and ends in the same state: a merge happens once or not at all.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,39 @@ use posse_domain::permission::Approvals;
 use super::StopSignal;
 
 /// Why something was not done, for people and models.
-pub type WorkspaceProblem = String;
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspaceProblem {
+    /// In words.
+    pub text: String,
+    /// Whether the machine failed and not what was asked for: a helper was killed, or memory, processes or descriptors ran
+    /// out. Asked again, it may be done.
+    pub passing: bool,
+}
+
+impl WorkspaceProblem {
+    /// One that may be gone when the same is asked for again.
+    pub fn passing(text: impl Into<String>) -> Self {
+        Self { text: text.into(), passing: true }
+    }
+}
+
+impl From<String> for WorkspaceProblem {
+    fn from(text: String) -> Self {
+        Self { text, passing: false }
+    }
+}
+
+impl From<&str> for WorkspaceProblem {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl fmt::Display for WorkspaceProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
 
 /// What is awaited of a port to workspaces.
 pub type Doing<T> = BoxFuture<'static, Result<T, WorkspaceProblem>>;

@@ -353,3 +353,52 @@ async fn a_run_of_writers_killed_anywhere_merges_everything_once() {
     }
     assert!(killed > 30, "{killed}");
 }
+
+/// Everything that the machine can fail at between a child's last word and its parent's files.
+const STEPS: [&str; 7] = ["make", "snapshot", "salvage", "merge", "check", "update", "deliver"];
+
+fn checked_child() -> Value {
+    let mut input = build("src/a=1", &[]);
+    input["success_criteria"] = json!([{"command": "src/a=1"}]);
+    input
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_fails_for_a_while_loses_nothing_and_fails_nobody() {
+    for step in STEPS {
+        let script = boss(vec![put("b", "2"), task(checked_child())]);
+        let world = World::new(script).isolated().in_virtual_time();
+        world.workspaces().ail(step, 3);
+        let ended = world.run(world.spec()).await;
+        assert_eq!(ended.status(), "completed", "{step}: {}", ended.text());
+        assert!(world.workspaces().asked(step) > 3, "{step} was not asked for");
+        let files = world.workspaces().result(&ended.run.id).expect("delivered");
+        assert_eq!((files["src/a"].as_str(), files["b"].as_str()), ("1", "2"), "{step}");
+        assert_eq!(world.asked_by_depth(1), 2, "{step}: the child worked once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_fails_for_good_ends_the_process_and_not_the_work() {
+    for step in STEPS {
+        let script = boss(vec![put("b", "2"), task(checked_child())]);
+        let world = World::new(script).isolated().in_virtual_time();
+        world.workspaces().ail(step, 1_000);
+        let process = world.process();
+        let handle = process.runtime.start(world.spec()).await.expect("the run starts");
+        let error = handle.ended().await.expect_err("it cannot go on").to_string();
+        assert!(error.contains(&format!("{step} was killed (tried 5 times)")), "{step}: {error}");
+        let events = world.store_events(handle.id()).await;
+        let failed = |event: &&posse_domain::event::Event| event.body.kind().contains("fail");
+        assert_eq!(events.iter().find(failed), None, "{step}: nobody is at fault");
+        drop(process);
+        world.workspaces().ail(step, 0);
+        let later = world.process();
+        let handle = world.resume(&later, handle.id()).await.expect("it is not over");
+        let ended = world.ended(&handle).await;
+        assert_eq!(ended.status(), "completed", "{step}: {}", ended.text());
+        let files = world.workspaces().result(&ended.run.id).expect("delivered");
+        assert_eq!((files["src/a"].as_str(), files["b"].as_str()), ("1", "2"), "{step}");
+        assert_eq!(world.asked_by_depth(1), 2, "{step}: the child worked once");
+    }
+}

@@ -14,7 +14,7 @@ use posse_domain::ownership;
 use posse_domain::permission::Approvals;
 use posse_engine::ports::{
     CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated, Urgency,
-    WorkspaceOf, Workspaces,
+    WorkspaceOf, WorkspaceProblem, Workspaces,
 };
 
 use crate::power::Power;
@@ -35,6 +35,8 @@ struct Disk {
     updates: Vec<(AgentId, ObjectId)>,
     /// How often anything was asked for, by name.
     asked: BTreeMap<&'static str, usize>,
+    /// How often the machine will fail at something, by name.
+    ailing: BTreeMap<&'static str, usize>,
 }
 
 /// A disk that outlives the processes that use it.
@@ -89,6 +91,11 @@ impl MemoryWorkspaces {
         self.disk().asked.get(what).copied().unwrap_or(0)
     }
 
+    /// Lets the machine fail at something so many times.
+    pub(crate) fn ail(&self, what: &'static str, times: usize) {
+        self.disk().ailing.insert(what, times);
+    }
+
     pub(crate) fn report(&self, parent: &AgentId, path: &str) -> Option<String> {
         self.disk().reports.get(&(parent.clone(), path.to_owned())).cloned()
     }
@@ -103,7 +110,11 @@ impl MemoryWorkspaces {
         let mut run = || {
             let mut disk = self.disk();
             *disk.asked.entry(what).or_default() += 1;
-            act.take().map(|act| act(&mut disk))
+            if let Some(times) = disk.ailing.get_mut(what).filter(|times| **times > 0) {
+                *times -= 1;
+                return Some(Err(WorkspaceProblem::passing(format!("{what} was killed"))));
+            }
+            act.take().map(|act| act(&mut disk).map_err(WorkspaceProblem::from))
         };
         let done = match &self.power {
             Some(power) => power.act(&mut run).flatten(),
@@ -254,7 +265,7 @@ impl Workspaces for MemoryWorkspaces {
         async move {
             if hangs {
                 stop.at_least(Urgency::Gently).await;
-                return Err("stopped".to_owned());
+                return Err("stopped".into());
             }
             checked.await
         }

@@ -4,7 +4,12 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use thiserror::Error;
+
+/// What git says when the machine is short of something; its language is fixed.
+const SHORTAGES: [&str; 4] =
+    ["Resource temporarily unavailable", "Cannot allocate memory", "out of memory", "Too many open files"];
 
 /// Why something about a workspace could not be done. Nothing was lost, and nothing is half done.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -31,6 +36,8 @@ pub enum WorkspaceError {
         path: String,
         /// What the machine said.
         error: String,
+        /// Whether it was short of something just then.
+        passing: bool,
     },
     /// The project is of a kind that is not supported, or too large; the text says what to do.
     #[error("{0}")]
@@ -50,7 +57,29 @@ pub enum WorkspaceError {
 
 impl WorkspaceError {
     pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Self {
-        Self::Io { doing: doing.to_owned(), path: path.display().to_string(), error: error.to_string() }
+        let passing = error.raw_os_error().is_some_and(|code| {
+            [Errno::AGAIN, Errno::NOMEM, Errno::INTR, Errno::MFILE, Errno::NFILE]
+                .iter()
+                .any(|errno| errno.raw_os_error() == code)
+        });
+        let (doing, path) = (doing.to_owned(), path.display().to_string());
+        Self::Io { doing, path, error: error.to_string(), passing }
+    }
+
+    /// Whether the machine failed, and not what was asked of it: a helper was killed, or memory, processes or descriptors ran
+    /// out. The same may be done when it is tried again.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Git { code: None, .. } => true,
+            Self::Git { stderr, .. } => SHORTAGES.iter().any(|shortage| stderr.contains(shortage)),
+            Self::Io { passing, .. } => *passing,
+            Self::NoGit(_) | Self::Unsupported(_) | Self::Held { .. } | Self::Damaged(_) => false,
+        }
+    }
+
+    /// A git that was killed.
+    pub(crate) fn killed(command: &str) -> Self {
+        Self::Git { command: command.to_owned(), code: None, stderr: "it was killed".to_owned() }
     }
 
     pub(crate) fn git(args: &[OsString], code: Option<i32>, stderr: String) -> Self {

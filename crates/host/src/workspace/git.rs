@@ -68,7 +68,7 @@ pub struct Git {
 /// What a call of git gave.
 #[derive(Debug)]
 pub struct Answer {
-    /// The exit code; none if a signal ended it.
+    /// The exit code; always there: a git that was killed is an error.
     pub code: Option<i32>,
     /// What it printed.
     pub stdout: Vec<u8>,
@@ -179,7 +179,7 @@ impl Git {
                 WorkspaceError::io(&format!("running git {}", what()), &self.repository, &error)
             })?
         };
-        Ok(answer(output))
+        answer(output, &what())
     }
 
     /// Runs git with the settings of the person whose home this is. Only for commands that run nothing.
@@ -187,7 +187,10 @@ impl Git {
         let mut command = self.command(args);
         command.env("HOME", home).env_remove("GIT_CONFIG_GLOBAL").env_remove("GIT_CONFIG_NOSYSTEM");
         let output = command.output().map_err(|error| self.not_started(&error))?;
-        Ok(answer(output))
+        answer(
+            output,
+            &args.first().map_or_else(String::new, |arg| arg.as_ref().to_string_lossy().into_owned()),
+        )
     }
 
     fn not_started(&self, error: &std::io::Error) -> WorkspaceError {
@@ -216,7 +219,11 @@ impl Git {
     }
 }
 
-fn answer(output: std::process::Output) -> Answer {
+/// What git said; one that was killed said nothing.
+fn answer(output: std::process::Output, command: &str) -> Result<Answer, WorkspaceError> {
     let stderr = String::from_utf8_lossy(&output.stderr).trim().chars().take(STDERR_MAX_CHARS).collect();
-    Answer { code: output.status.code(), stdout: output.stdout, stderr }
+    match output.status.code() {
+        None => Err(WorkspaceError::killed(command)),
+        code => Ok(Answer { code, stdout: output.stdout, stderr }),
+    }
 }

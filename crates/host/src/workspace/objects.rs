@@ -131,7 +131,10 @@ impl Reader {
                 take(place, size, &mut content)?;
                 let mut rest = content;
                 io::copy(&mut rest, &mut io::sink()).map_err(|error| self.failed(&error))?;
-                self.output.read_exact(&mut [0]).map_err(|error| self.failed(&error))
+                self.output.read_exact(&mut [0]).map_err(|error| match error.kind() {
+                    io::ErrorKind::UnexpectedEof => WorkspaceError::killed("cat-file"),
+                    _ => self.failed(&error),
+                })
             });
             if answered.is_err() {
                 // Nobody reads any more; the asking thread ends with the process.
@@ -145,7 +148,10 @@ impl Reader {
     /// Reads the line before an object's content and gives its size.
     fn head(&mut self, oid: &Oid) -> Result<u64, WorkspaceError> {
         let mut line = String::new();
-        self.output.read_line(&mut line).map_err(|error| self.failed(&error))?;
+        if self.output.read_line(&mut line).map_err(|error| self.failed(&error))? == 0 {
+            // It answers for every object, also for one that is missing.
+            return Err(WorkspaceError::killed("cat-file"));
+        }
         let size = line.trim_end().rsplit(' ').next().and_then(|size| size.parse().ok());
         size.ok_or_else(|| {
             WorkspaceError::Damaged(format!(

@@ -97,10 +97,7 @@ pub(super) fn contents(
         let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         reader.read_to_end(&mut content).map_err(disk::failed("reading objects of", git.git_dir()))?;
         if content.len() as u64 != size {
-            return Err(WorkspaceError::Damaged(format!(
-                "git ended before all of object {} was read; try again",
-                oids[place]
-            )));
+            return Err(WorkspaceError::killed("cat-file"));
         }
         each(place, content)
     })
