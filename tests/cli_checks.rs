@@ -76,3 +76,73 @@ fn a_set_up_that_changes_files_is_nobodys_work_and_one_that_fails_is_said() {
     let reason = failed.expect("a child without a workspace has failed")["detail"]["reason"].to_string();
     assert!(reason.contains("no network here") && reason.contains("workspace.setup"), "{reason}");
 }
+
+const POISON: &str = r#"goal: A check that leaves something behind.
+steps:
+  - title: poisoner
+    description: Poison.
+    owns: [a/**]
+    success_criteria: [{command: "mkdir -p build && echo ok > build/passed"}, {command: "test ! -e build"}]
+  - title: broken
+    description: Break.
+    owns: [b/**]
+    max_retries: 0
+    required: false
+    success_criteria: [{command: "test -e build/passed"}]
+"#;
+
+#[test]
+fn what_a_passing_check_left_behind_is_gone_before_the_next_check_of_anybody() {
+    let home = Home::new();
+    home.write(".gitignore", "build/\n");
+    home.write("plan.yaml", POISON);
+    home.write(
+        "script.yaml",
+        r#"- when: {agent: "*.1", turn: 1}
+  reply: {tool_calls: [{name: bash, input: {command: "mkdir a; echo x > a/x"}}]}
+- when: {agent: "*.2", turn: 1}
+  reply: {tool_calls: [{name: bash, input: {command: "mkdir b; echo broken > b/x"}}]}
+- reply: {text: done}
+"#,
+    );
+    let done = home.posse(&["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"]);
+    let run = run_of(&done.json_lines()[0]);
+    let of = |agent: &str, kind: &str| {
+        let agent = format!("{run}.{agent}");
+        events(&home, &run).iter().any(|event| event["kind"] == kind && event["agent_id"] == agent.as_str())
+    };
+    assert!(of("1", "agent.checks_passed"), "its second check does not see what the first one left");
+    assert!(
+        of("2", "agent.checks_failed") && !of("2", "agent.checks_passed"),
+        "what another left is not there"
+    );
+}
+
+#[test]
+fn a_command_that_writes_more_than_a_run_may_take_is_ended_and_names_the_setting() {
+    let home = Home::new();
+    home.write("README.md", "# a project\n");
+    home.write_settings("workspace: {max_run_mb: 4}\n");
+    home.write(
+        "script.yaml",
+        r#"- when: {turn: 1}
+  reply: {tool_calls: [{name: bash, input: {command: "mkdir -p .git/x; for i in $(seq 6000); do head -c 1M /dev/zero > .git/x/$i || exit; done; echo all of it"}}]}
+- when: {turn: 2}
+  reply: {tool_calls: [{name: bash, input: {command: "rm -r .git/x && echo removed"}}]}
+- reply: {text: done}
+"#,
+    );
+    let done = home.posse(&["run", "--model", "scripted/script.yaml", "--json", "go"]).exits(0);
+    let run = run_of(&done.json_lines()[0]);
+    let results: Vec<String> = events(&home, &run)
+        .iter()
+        .filter(|event| event["kind"] == "agent.tool_finished")
+        .map(|event| event["detail"].to_string())
+        .collect();
+    assert!(
+        results[0].contains("workspace.max_run_mb") && !results[0].contains("all of it"),
+        "{}",
+        results[0]
+    );
+    assert!(results[1].contains("removed") && !results[1].contains("max_run_mb"), "{}", results[1]);
+}

@@ -10,4 +10,5 @@ pub mod files;
 pub mod memory;
 pub mod process;
 pub mod sandbox;
+pub mod trees;
 pub mod workspace;

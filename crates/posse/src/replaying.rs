@@ -238,7 +238,7 @@ impl Posse {
         let started = self.start_replay(recorded, told, laid_out.as_deref()).await;
         if let (Err(_), Some(dir)) = (&started, &laid_out) {
             // Nobody uses it, and nobody will.
-            drop(std::fs::remove_dir_all(dir));
+            drop(posse_host::trees::remove(dir));
         }
         started
     }
@@ -316,7 +316,7 @@ impl Posse {
             });
             if is_old && !used.iter().any(|dir| Path::new(dir) == path) {
                 // What cannot be removed now is found again by the next replay.
-                drop(std::fs::remove_dir_all(&path));
+                drop(posse_host::trees::remove(&path));
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ use posse_engine::ports::{
     CallContext, CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated,
     Urgency, WORKSPACE_SHOWN_AT, WorkspaceOf, WorkspaceProblem, Workspaces,
 };
-use posse_host::sandbox::{Cache, Isolation, OBJECTS_SHOWN_AT, Sandbox, SandboxError};
+use posse_host::sandbox::{Cache, CacheShown, DiskLimit, Isolation, OBJECTS_SHOWN_AT, Sandbox, SandboxError};
 use posse_host::workspace::{self as host, Oid, RefusedCode, RunSpace, WorkspaceError};
 use posse_tools::{Viewing, WorkspaceView, WorkspaceViews};
 
@@ -54,6 +54,8 @@ struct Inner {
     at_hand: Mutex<HashMap<String, Arc<AtHand>>>,
     /// One check at a time in each scratch directory: one that is stopped may still be ending.
     scratches: Mutex<HashMap<AgentId, Arc<tokio::sync::Mutex<()>>>>,
+    /// Whether what a check changes can be kept apart from what it begins with.
+    keeps_apart: tokio::sync::OnceCell<bool>,
     reports: Arc<Reports>,
 }
 
@@ -61,6 +63,7 @@ struct Inner {
 struct AtHand {
     space: RunSpace,
     caches: Vec<PathBuf>,
+    disk_limit: Arc<DiskLimit>,
 }
 
 impl fmt::Debug for HostWorkspaces {
@@ -110,6 +113,7 @@ impl HostWorkspaces {
             cache_names: settings.caches.unwrap_or_else(usual),
             at_hand: Mutex::default(),
             scratches: Mutex::default(),
+            keeps_apart: tokio::sync::OnceCell::new(),
             reports: Arc::default(),
         }))
     }
@@ -135,6 +139,30 @@ impl HostWorkspaces {
             let note = format!("`{setup}` changed files that git does not ignore; they were put back");
             Ok(changed.then_some(note))
         })
+    }
+
+    /// Lays out the merged files for checks, and sets them up. Nothing of an earlier check is there.
+    async fn begin_check(&self, request: &CheckRequest) -> Result<BegunCheck, WorkspaceProblem> {
+        let run = request.child.run();
+        let (parent, commit) = (request.parent.to_string(), oid(&request.commit));
+        let laid_out = self.with(&run, move |_, at_hand| {
+            let space = &at_hand.space;
+            let scratch = space.scratch(&parent, &commit).map_err(|error| problem(&error))?;
+            let layers = space.layers(&scratch.agent, scratch.attempt, &at_hand.caches);
+            let objects = lent(space, &scratch.agent, scratch.attempt)?;
+            let disk_limit = at_hand.disk_limit.clone();
+            Ok((scratch, layers.unwrap_or_default(), objects, disk_limit))
+        });
+        let (scratch, caches, objects, disk_limit) = laid_out.await?;
+        let record = format!("{}-checks", request.child);
+        let run_name = run.to_string();
+        let apart = None;
+        let mut begun =
+            BegunCheck { run: run_name, dir: scratch.dir, objects, caches, apart, disk_limit, record };
+        let done = self.0.set_up(&begun.at()).await;
+        self.after_set_up(&run, &scratch.agent, scratch.attempt, commit, done).await?;
+        begun.apart = self.0.keeps_apart(&begun.dir).await.then_some(scratch.apart);
+        Ok(begun)
     }
 
     /// Does something with a run's workspaces on a thread that may block.
@@ -178,7 +206,8 @@ impl Inner {
         }
         let space = self.all.open(run).map_err(|error| problem(&error))?;
         let caches = space.caches(&self.cache_names);
-        let at_hand = Arc::new(AtHand { space, caches });
+        let disk_limit = Arc::new(space.disk_limit());
+        let at_hand = Arc::new(AtHand { space, caches, disk_limit });
         let mut all = self.at_hand.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= RUNS_AT_HAND_MAX {
             all.clear();
@@ -191,6 +220,13 @@ impl Inner {
         // Those that nobody uses are of runs that ended, or of parents that wait.
         scratches.retain(|_, turn| Arc::strong_count(turn) > 1);
         scratches.entry(parent.clone()).or_default().clone()
+    }
+
+    /// Whether the kernel gives overlays beside this directory.
+    async fn keeps_apart(&self, dir: &Path) -> bool {
+        let beside = dir.parent().unwrap_or(dir);
+        let probe = || async { matches!(self.sandbox.cache_in(beside).await, Ok(CacheShown::Overlay)) };
+        *self.keeps_apart.get_or_init(probe).await
     }
 
     fn dir_of(&self, of: &WorkspaceOf) -> PathBuf {
@@ -227,6 +263,8 @@ impl Inner {
                 .collect(),
             protected: PROTECTED.iter().map(ToString::to_string).collect(),
             caches: at.caches.to_vec(),
+            apart: at.apart.map(Path::to_owned),
+            disk_limit: Some(at.disk_limit.clone()),
             network,
             shown: vec![(at.objects.to_owned(), PathBuf::from(OBJECTS_SHOWN_AT))],
             record: Some(self.record(at.run, at.record)),
@@ -258,7 +296,35 @@ struct Commands<'a> {
     dir: &'a Path,
     objects: &'a Path,
     caches: &'a [Cache],
+    /// Where what each command changes is kept apart; none lets them change the directory itself.
+    apart: Option<&'a Path>,
+    disk_limit: &'a Arc<DiskLimit>,
     record: &'a str,
+}
+
+/// Files that are ready to be checked.
+struct BegunCheck {
+    run: String,
+    dir: PathBuf,
+    objects: PathBuf,
+    caches: Vec<Cache>,
+    apart: Option<PathBuf>,
+    disk_limit: Arc<DiskLimit>,
+    record: String,
+}
+
+impl BegunCheck {
+    fn at(&self) -> Commands<'_> {
+        Commands {
+            run: &self.run,
+            dir: &self.dir,
+            objects: &self.objects,
+            caches: &self.caches,
+            apart: self.apart.as_deref(),
+            disk_limit: &self.disk_limit,
+            record: &self.record,
+        }
+    }
 }
 
 impl Workspaces for HostWorkspaces {
@@ -294,16 +360,18 @@ impl Workspaces for HostWorkspaces {
                 Some(_) if made.fresh => lent(&at_hand.space, &name, of.attempt)?,
                 _ => PathBuf::new(),
             };
-            Ok((made, layers.unwrap_or_default(), objects))
+            Ok((made, layers.unwrap_or_default(), objects, at_hand.disk_limit.clone()))
         });
         Box::pin(async move {
-            let (made, caches, objects) = made.await?;
+            let (made, caches, objects, disk_limit) = made.await?;
             let record = format!("{agent}-setup");
             let at = Commands {
                 run: run.as_str(),
                 dir: &made.dir,
                 objects: &objects,
                 caches: &caches,
+                apart: None,
+                disk_limit: &disk_limit,
                 record: &record,
             };
             let mut notes = made.notes;
@@ -375,39 +443,21 @@ impl Workspaces for HostWorkspaces {
 
     fn check(&self, request: CheckRequest, stop: StopSignal) -> Doing<Vec<CheckRecord>> {
         let own = self.clone();
-        let run = request.child.run();
-        let parent = request.parent.to_string();
-        let commit = oid(&request.commit);
         let turn = self.0.scratch_turn(&request.parent);
         Box::pin(async move {
             let _turn = turn.lock().await;
-            let laid_out = own.with(&run, move |_, at_hand| {
-                let space = &at_hand.space;
-                let scratch = space.scratch(&parent, &commit).map_err(|error| problem(&error))?;
-                let layers = space.layers(&scratch.agent, scratch.attempt, &at_hand.caches);
-                let objects = lent(space, &scratch.agent, scratch.attempt)?;
-                Ok((scratch, layers.unwrap_or_default(), objects))
-            });
-            let (scratch, caches, objects) = laid_out.await?;
-            let record = format!("{}-checks", request.child);
-            let at = Commands {
-                run: run.as_str(),
-                dir: &scratch.dir,
-                objects: &objects,
-                caches: &caches,
-                record: &record,
-            };
-            if scratch.fresh {
-                let done = own.0.set_up(&at).await;
-                own.after_set_up(&run, &scratch.agent, scratch.attempt, commit, done).await?;
+            let mut results = Vec::with_capacity(request.commands.len());
+            let mut commands = request.commands.clone();
+            while !commands.is_empty() && results.iter().all(host::CheckResult::ok) {
+                let begun = own.begin_check(&request).await?;
+                // Where what one changes cannot be kept apart, each begins in a new directory.
+                let rest = commands.split_off(if begun.apart.is_some() { commands.len() } else { 1 });
+                let at = begun.at();
+                let done = own.0.run_commands(&at, commands, request.network, stop.clone()).await?;
+                results.extend(done);
+                commands = rest;
             }
-            let results = own.0.run_commands(&at, request.commands, request.network, stop).await?;
-            if results.iter().all(host::CheckResult::ok) {
-                let keep = own.with(&run, move |_, at_hand| {
-                    at_hand.space.keep_scratch(&scratch).map_err(|error| problem(&error))
-                });
-                keep.await?;
-            }
+            results.extend(commands.into_iter().map(|(command, _)| host::CheckResult::not_run(command)));
             Ok(results.into_iter().map(check_record).collect())
         })
     }
@@ -461,6 +511,7 @@ impl WorkspaceViews for HostWorkspaces {
                 isolation: Isolation::Own,
                 objects: Some(objects),
                 caches: layers.unwrap_or_default(),
+                disk_limit: Some(at_hand.disk_limit.clone()),
             })
         })
     }
@@ -469,14 +520,17 @@ impl WorkspaceViews for HostWorkspaces {
         if let Some((agent, attempt)) = self.0.workspace_of(call) {
             return self.viewing(call, move |at_hand| {
                 let objects = lent(&at_hand.space, &agent, attempt)?;
-                Ok(WorkspaceView { isolation: Isolation::Own, objects: Some(objects), caches: Vec::new() })
+                let (objects, disk_limit) = (Some(objects), Some(at_hand.disk_limit.clone()));
+                Ok(WorkspaceView { isolation: Isolation::Own, objects, caches: Vec::new(), disk_limit })
             });
         }
         // A checkout that is shared has no repository. The folder of a replay lies in the state directory, which no program
         // sees where it is.
         let is_hidden = self.0.runs.parent().is_some_and(|state| call.workspace.starts_with(state));
         let isolation = if call.isolated || is_hidden { Isolation::Own } else { Isolation::InPlace };
-        Box::pin(std::future::ready(Ok(WorkspaceView { isolation, ..WorkspaceView::default() })))
+        let at_hand = self.0.at_hand(call.agent.run().as_str()).ok().filter(|_| call.isolated);
+        let disk_limit = at_hand.map(|at_hand| at_hand.disk_limit.clone());
+        Box::pin(std::future::ready(Ok(WorkspaceView { isolation, disk_limit, ..WorkspaceView::default() })))
     }
 }
 
@@ -485,6 +539,9 @@ fn ended(end: host::CheckEnd) -> String {
         host::CheckEnd::Code(code) => format!("exit code {code}"),
         host::CheckEnd::Signal(signal) => format!("ended by signal {signal}"),
         host::CheckEnd::OutOfMemory => "its memory limit was reached".to_owned(),
+        host::CheckEnd::OverDiskLimit => {
+            "the files of the run take more on disk than workspace.max_run_mb".to_owned()
+        }
         host::CheckEnd::TimedOut => "it took longer than it may".to_owned(),
         host::CheckEnd::Stopped => "stopped".to_owned(),
         host::CheckEnd::NotRun => "not run: one before it failed".to_owned(),

@@ -45,6 +45,8 @@ const HEAD_MAX_BYTES: usize = 12 * 1024;
 const TAIL_MAX_BYTES: usize = 20 * 1024;
 /// Largest output that is kept in a file.
 const SPILL_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// The signal that ends a command at once.
+const KILL: i32 = 9;
 /// The hands. Without its start-up files: each call begins the same.
 const SHELL: [&str; 4] = ["bash", "--noprofile", "--norc", "-c"];
 
@@ -241,6 +243,9 @@ fn answer(ended: &Ended, caches: &[PathBuf], cut: Option<Cut>, limit: Duration) 
         (Some(Cut::Asked), _) => {
             ("the command was ended because the agent is to end".to_owned(), Some(Code::Cancelled))
         }
+        (None, Exit::Signal(KILL)) if ended.over_disk_limit.is_some() => {
+            ("the command was ended with all its processes".to_owned(), Some(Code::ToolError))
+        }
         (None, Exit::Code(code)) => (format!("exit code {code}"), None),
         (None, Exit::Signal(signal)) => (format!("ended by signal {signal}{}", name_of(signal)), None),
     };
@@ -248,6 +253,7 @@ fn answer(ended: &Ended, caches: &[PathBuf], cut: Option<Cut>, limit: Duration) 
     if ended.out_of_memory {
         notes.push("its memory limit was reached, and the kernel ended a process of it".to_owned());
     }
+    notes.extend(ended.over_disk_limit.map(over_disk_limit));
     notes.extend(ended.refused.iter().map(refused));
     notes.extend(caches.iter().zip(&ended.caches).filter_map(|(at, shown)| lacking(at, shown)));
     // Writing to a string cannot fail.
@@ -256,6 +262,14 @@ fn answer(ended: &Ended, caches: &[PathBuf], cut: Option<Cut>, limit: Duration) 
         None => Ok(ToolOutput::text(text)),
         Some(code) => Err(ToolFailure { code, text }),
     }
+}
+
+fn over_disk_limit(max_bytes: u64) -> String {
+    format!(
+        "the files of this run take more than {} MB on disk, which is all it has (`workspace.max_run_mb`): remove what is \
+         not needed, or tell a person to raise it",
+        max_bytes >> 20
+    )
 }
 
 fn refused(Refused { name, now }: &Refused) -> String {

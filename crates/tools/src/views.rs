@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use posse_engine::ports::CallContext;
-use posse_host::sandbox::{BoxedCommand, Cache, Isolation, OBJECTS_SHOWN_AT, WORKSPACE_SHOWN_AT};
+use posse_host::sandbox::{BoxedCommand, Cache, DiskLimit, Isolation, OBJECTS_SHOWN_AT, WORKSPACE_SHOWN_AT};
 
 /// Says how programs see workspaces.
 pub trait WorkspaceViews: fmt::Debug + Send + Sync {
@@ -21,7 +22,7 @@ pub trait WorkspaceViews: fmt::Debug + Send + Sync {
 pub type Viewing = BoxFuture<'static, Result<WorkspaceView, String>>;
 
 /// How the programs of a call see its workspace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct WorkspaceView {
     /// Whose the workspace is. An agent's own is always at the same path.
     pub isolation: Isolation,
@@ -29,6 +30,8 @@ pub struct WorkspaceView {
     pub objects: Option<PathBuf>,
     /// Directories that appear in it.
     pub caches: Vec<Cache>,
+    /// What the files of the run may take on disk.
+    pub disk_limit: Option<Arc<DiskLimit>>,
 }
 
 impl WorkspaceView {
@@ -48,7 +51,8 @@ impl WorkspaceView {
             Isolation::InPlace => BoxedCommand::in_place(argv, workspace),
         };
         let shown = self.objects.map(|objects| (objects, PathBuf::from(OBJECTS_SHOWN_AT)));
-        BoxedCommand { caches: self.caches, shown: shown.into_iter().collect(), ..command }
+        let shown = shown.into_iter().collect();
+        BoxedCommand { caches: self.caches, disk_limit: self.disk_limit, shown, ..command }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::SandboxError;
 use super::spec::{CacheSpec, CallSpec, Further, Limits, Mode};
 use super::view::View;
+use super::{DiskLimit, SandboxError};
 use crate::process::OutputLimits;
 
 /// Where programs see an isolated workspace, wherever it is on the machine: so the same commands print the same.
@@ -39,6 +40,8 @@ pub struct Cache {
     pub lower: PathBuf,
     /// Where it appears, relative to the workspace.
     pub at: PathBuf,
+    /// A layer with earlier changes to it, which appear as well and which no program can change.
+    pub below: Option<PathBuf>,
     /// What holds the changes that programs make to it, laid out by [`lay_out`](crate::workspace::lay_out); none
     /// lets them make no changes.
     pub layer: Option<PathBuf>,
@@ -71,8 +74,13 @@ pub struct BoxedCommand {
     pub isolation: Isolation,
     /// Names in the workspace that it cannot change, relative to it, whether they exist or not.
     pub protected: Vec<String>,
+    /// What holds the changes that programs make to the workspace, laid out as that of a [`Cache`]; none lets them
+    /// change the workspace itself. There is no box where the kernel gives no overlay.
+    pub changes: Option<PathBuf>,
     /// Directories that appear in the workspace. Without namespaces none does.
     pub caches: Vec<Cache>,
+    /// What the files of its run may take on disk: a call that writes more is ended.
+    pub disk_limit: Option<Arc<DiskLimit>>,
     /// Whether it shares the machine's network.
     pub network: bool,
     /// Further files and directories that it can read, and where it finds them.
@@ -100,7 +108,9 @@ impl BoxedCommand {
             workspace,
             isolation: Isolation::InPlace,
             protected: Vec::new(),
+            changes: None,
             caches: Vec::new(),
+            disk_limit: None,
             network: false,
             shown: Vec::new(),
             record: None,
@@ -157,6 +167,7 @@ impl BoxedCommand {
                 .map(|(source, target)| Ok((text(&canonical(source))?, text(target)?)))
                 .collect::<Result<_, SandboxError>>()?,
             protected: self.protected.clone(),
+            changes: self.changes.as_deref().map(|layer| text(&canonical(layer))).transpose()?,
             caches: self.caches.iter().map(Cache::spec).collect::<Result<_, _>>()?,
             limits,
             record: self.record.as_deref().map(text).transpose()?,
@@ -221,6 +232,7 @@ impl Cache {
         Ok(CacheSpec {
             lower: text(&lower)?,
             at: text(&self.at)?,
+            below: self.below.as_deref().map(|layer| text(&canonical(layer))).transpose()?,
             layer: self.layer.as_deref().map(|layer| text(&canonical(layer))).transpose()?,
         })
     }

@@ -11,6 +11,7 @@
 
 mod cgroup;
 mod command;
+mod disk_limit;
 mod error;
 mod exclusive;
 mod init;
@@ -30,6 +31,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 pub use command::{BoxedCommand, Cache, CacheShown, Isolation, OBJECTS_SHOWN_AT, WORKSPACE_SHOWN_AT};
+pub use disk_limit::{DiskLimit, OVERSHOOT_MAX_BYTES};
 pub use error::{SandboxError, Unavailable};
 pub use init::init;
 pub use machine::{Machine, Offer};

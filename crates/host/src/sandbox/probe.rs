@@ -28,6 +28,7 @@ impl Probe {
         let cache = Cache {
             lower: self.0.join("lower"),
             at: PathBuf::from("cache"),
+            below: None,
             layer: Some(self.0.join("layer")),
         };
         BoxedCommand {
@@ -39,8 +40,7 @@ impl Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // The kernel leaves a directory that nobody may look into; it is ours, and empty.
-        let _ = fs::remove_dir(self.0.join("layer/work/work"));
-        let _ = fs::remove_dir_all(&self.0);
+        // The kernel leaves a directory in it that nobody may look into.
+        let _ = crate::trees::remove(&self.0);
     }
 }

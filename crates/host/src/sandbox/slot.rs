@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,7 +16,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
-use super::spec::{CallSpec, Further, Layers, Mode, Over, Refused, TERMINATE, Told};
+use super::disk_limit::{POLL, Watch};
+use super::spec::{CONTINUE, CallSpec, Further, Layers, Mode, Over, PAUSE, Refused, TERMINATE, Told};
 use super::{BoxedCommand, CacheShown, Inner, Isolation, SandboxError, Turn, Unavailable, init, wire};
 use crate::process::{Capture, Captured, OutputLimits};
 
@@ -45,6 +47,8 @@ pub struct Ended {
     pub errors: Option<Captured>,
     /// Whether the kernel ended a process of it because memory ran out.
     pub out_of_memory: bool,
+    /// How many bytes the files of its run may take on disk, if they take more since this call.
+    pub over_disk_limit: Option<u64>,
     /// What it made in the workspace under protected names.
     pub refused: Vec<Refused>,
     /// How its caches appeared, in their order.
@@ -109,8 +113,9 @@ impl Slot {
         spec: &CallSpec,
         call: &UnixStream,
         mut prints: Vec<Print>,
+        watch: Option<&Watch>,
     ) -> Result<(Heard, Over, Vec<Captured>), SandboxError> {
-        let heard = listen(call, &mut prints)?;
+        let heard = listen(call, &mut prints, watch)?;
         // From here on there is little left to do; an init that does not get it done is stuck.
         self.socket.set_read_timeout(Some(OVER_MAX))?;
         let Ok(Some((over, _))) = wire::receive::<Over>(&self.socket) else {
@@ -145,6 +150,8 @@ struct Heard {
     caches: Vec<CacheShown>,
     ready: Option<Layers>,
     exit: Option<Exit>,
+    /// Whether it was ended because its run takes too much on disk.
+    over_disk_limit: bool,
 }
 
 /// One stream that the programs print to.
@@ -184,8 +191,9 @@ impl Print {
 }
 
 /// Reads what the programs print and what the init says, until the call's socket closes.
-fn listen(call: &UnixStream, prints: &mut [Print]) -> Result<Heard, SandboxError> {
+fn listen(call: &UnixStream, prints: &mut [Print], watch: Option<&Watch>) -> Result<Heard, SandboxError> {
     let mut heard = Heard::default();
+    let mut looked = Instant::now();
     let mut buffer = vec![0; CHUNK];
     loop {
         let open = prints.iter().filter(|print| print.open).map(|print| print.reader.as_fd());
@@ -193,13 +201,23 @@ fn listen(call: &UnixStream, prints: &mut [Print]) -> Result<Heard, SandboxError
             .chain(open)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        wire::retry(|| poll(&mut fds, None))?;
+        let until = watch.map(|_| rustix::time::Timespec { tv_sec: 0, tv_nsec: POLL.subsec_nanos().into() });
+        wire::retry(|| poll(&mut fds, until.as_ref()))?;
         let mut ready = fds.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
         let spoken = ready.next().unwrap_or(false);
         for (print, printed) in prints.iter_mut().filter(|print| print.open).zip(ready) {
             if printed {
                 print.take(&mut buffer)?;
             }
+        }
+        if let Some(watch) = watch.filter(|_| looked.elapsed() >= POLL) {
+            if is_over(call, watch) {
+                heard.over_disk_limit = true;
+                // What the box still says is heard all the same.
+                let _ = call.shutdown(Shutdown::Both);
+                return Ok(heard);
+            }
+            looked = Instant::now();
         }
         if spoken {
             match wire::receive::<Told>(call) {
@@ -209,6 +227,16 @@ fn listen(call: &UnixStream, prints: &mut [Print]) -> Result<Heard, SandboxError
             }
         }
     }
+}
+
+/// Whether a call's run takes too much on disk. While all files are looked at, nothing is written.
+fn is_over(mut call: &UnixStream, watch: &Watch) -> bool {
+    let mut is_paused = false;
+    let is_over = watch.is_over(|| is_paused = call.write_all(&[PAUSE]).is_ok());
+    if is_paused && !is_over {
+        let _ = call.write_all(&[CONTINUE]);
+    }
+    is_over
 }
 
 fn hear(heard: &mut Heard, told: Told) -> Result<(), SandboxError> {
@@ -228,6 +256,8 @@ fn hear(heard: &mut Heard, told: Told) -> Result<(), SandboxError> {
 #[derive(Debug)]
 pub struct Running {
     control: UnixStream,
+    /// Whether it was ended from here.
+    ended_here: Arc<AtomicBool>,
     work: JoinHandle<Result<Ended, SandboxError>>,
 }
 
@@ -235,13 +265,15 @@ impl Running {
     pub(super) fn start(inner: Arc<Inner>, turn: Turn, command: BoxedCommand) -> Result<Self, SandboxError> {
         let (call, theirs) = UnixStream::pair()?;
         let control = call.try_clone()?;
+        let ended_here = Arc::new(AtomicBool::new(false));
+        let ended_by_us = ended_here.clone();
         let work = tokio::task::spawn_blocking(move || {
-            let ended = carry_out(&inner, &command, &call, theirs);
+            let ended = carry_out(&inner, &command, &call, theirs, &ended_by_us);
             // Whoever waits has the next turn only now that nothing of this call is left.
             drop(turn);
             ended
         });
-        Ok(Self { control, work })
+        Ok(Self { control, ended_here, work })
     }
 
     /// Asks its programs to end; those that do not are ended after a while.
@@ -251,6 +283,7 @@ impl Running {
 
     /// Ends its programs at once.
     pub fn kill(&self) {
+        self.ended_here.store(true, Ordering::SeqCst);
         let _ = self.control.shutdown(Shutdown::Both);
     }
 
@@ -271,9 +304,14 @@ fn carry_out(
     command: &BoxedCommand,
     call: &UnixStream,
     theirs: UnixStream,
+    ended_here: &AtomicBool,
 ) -> Result<Ended, SandboxError> {
     let began = Instant::now();
-    let spec = inner.spec(command)?;
+    let mut spec = inner.spec(command)?;
+    let watch = command.disk_limit.as_ref().map(Watch::begin);
+    if let Some(watch) = &watch {
+        spec.limits.file_bytes = spec.limits.file_bytes.min(watch.file_bytes);
+    }
     let input = command.input.as_deref().map(readable).transpose()?;
     let (output, printed) = Print::new(command.output.clone())?;
     let errors = command.errors.clone().map(Print::new).transpose()?;
@@ -285,7 +323,8 @@ fn carry_out(
     let mut slot = Slot::taking(inner, &spec, &fds)?;
     drop((theirs, printed, input, complained));
     let kills = slot.memory_kills();
-    let carried = slot.carry(&spec, call, std::iter::once(output).chain(errors).collect());
+    let prints = std::iter::once(output).chain(errors).collect();
+    let carried = slot.carry(&spec, call, prints, watch.as_ref());
     let out_of_memory = slot.memory_kills() > kills;
     match &carried {
         // The init is as it was: it tells when a call cannot be carried out.
@@ -296,11 +335,20 @@ fn carry_out(
     let mut printed = printed.into_iter();
     let output = printed.next().ok_or(SandboxError::Lost)?;
     let errors = printed.next();
-    // Without a word from it, the first process was ended: by us, or with all the others.
-    let exit = heard.exit.unwrap_or(Exit::Signal(libc::SIGKILL));
+    let is_over = heard.over_disk_limit || watch.as_ref().is_some_and(Watch::is_over_at_the_end);
+    let is_over = is_over
+        || heard.exit.is_some_and(|exit| {
+            watch.as_ref().is_some_and(|watch| watch.explains(exit, &inner.options.limits))
+        });
+    let over_disk_limit = watch.filter(|_| is_over).map(|watch| watch.max_bytes());
+    // Without a word from it, the first process was ended: by us, or with all the others when memory ran out. Otherwise
+    // somebody killed it, and nobody knows whether the program ever ran.
+    let is_explained = over_disk_limit.is_some() || out_of_memory || ended_here.load(Ordering::SeqCst);
+    let exit =
+        heard.exit.or(is_explained.then_some(Exit::Signal(libc::SIGKILL))).ok_or(SandboxError::Lost)?;
     let elapsed = began.elapsed();
     let (refused, caches) = (over.refused, heard.caches);
-    Ok(Ended { exit, output, errors, out_of_memory, refused, caches, elapsed })
+    Ok(Ended { exit, output, errors, out_of_memory, over_disk_limit, refused, caches, elapsed })
 }
 
 /// A descriptor from which this can be read, and nothing else. It is in memory: nobody has to write while it is read.
@@ -334,6 +382,7 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
             scratch: view.scratch.clone(),
             shown: Vec::new(),
             protected: Vec::new(),
+            changes: None,
             caches: Vec::new(),
             limits: inner.options.limits,
             record: None,
@@ -345,7 +394,7 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
         let (print, printed) = Print::new(output)?;
         let mut slot = Slot::taking(inner, &spec, &[theirs.as_fd(), printed.as_fd()])?;
         drop((theirs, printed));
-        let (heard, ..) = slot.carry(&spec, &call, vec![print])?;
+        let (heard, ..) = slot.carry(&spec, &call, vec![print], None)?;
         inner.keep(slot);
         Ok(heard.ready)
     };

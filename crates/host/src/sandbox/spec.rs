@@ -45,6 +45,8 @@ pub(super) struct CallSpec {
     pub(super) shown: Vec<(String, String)>,
     /// Names in the workspace that cannot be changed, relative to it.
     pub(super) protected: Vec<String>,
+    /// What holds the changes to the workspace, if that itself is to stay as it is.
+    pub(super) changes: Option<String>,
     /// Directories that appear in the workspace.
     pub(super) caches: Vec<CacheSpec>,
     /// What it may use.
@@ -73,6 +75,8 @@ pub(super) struct CacheSpec {
     pub(super) lower: String,
     /// Where it appears, relative to the workspace.
     pub(super) at: String,
+    /// A layer with earlier changes to it, which stay as they are.
+    pub(super) below: Option<String>,
     /// What holds the changes to it.
     pub(super) layer: Option<String>,
 }
@@ -163,3 +167,6 @@ pub struct Refused {
 
 /// What the runtime says on a call's socket: end it gracefully.
 pub(super) const TERMINATE: u8 = b'T';
+/// Pause it, and let it go on.
+pub(super) const PAUSE: u8 = b'P';
+pub(super) const CONTINUE: u8 = b'C';

@@ -412,7 +412,8 @@ mod tests {
             let elsewhere = BoxedCommand { shown_as: PathBuf::from(place), ..own.clone() };
             assert!(view.admits(&elsewhere, &elsewhere.workspace).is_err(), "{place}");
         }
-        let cache = Cache { lower: PathBuf::from("/home"), at: PathBuf::from("target"), layer: None };
+        let cache =
+            Cache { lower: PathBuf::from("/home"), at: PathBuf::from("target"), below: None, layer: None };
         let holding = BoxedCommand { caches: vec![cache], ..own };
         assert!(view.admits(&holding, &holding.workspace).is_err());
     }

@@ -4,10 +4,16 @@
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::disk;
+use super::overlay::{lay_over, make_layer};
 use crate::process::{Captured, OutputLimits};
-use crate::sandbox::{BoxedCommand, Cache, CacheShown, Ended, Exit, Running, Sandbox, SandboxError};
+use crate::sandbox::{
+    BoxedCommand, Cache, CacheShown, DiskLimit, Ended, Exit, Running, Sandbox, SandboxError,
+};
+use crate::trees;
 
 /// Without its start-up files: each command begins the same.
 const SHELL: [&str; 4] = ["bash", "--noprofile", "--norc", "-c"];
@@ -30,6 +36,11 @@ pub struct CheckRequest {
     pub protected: Vec<String>,
     /// Directories that appear in it.
     pub caches: Vec<Cache>,
+    /// A directory for what the commands change: then each begins with what is in `dir` and in the layers of the caches
+    /// now, and nothing that one of them changes is there for the next. None lets them change all of it.
+    pub apart: Option<PathBuf>,
+    /// What the files of the run may take on disk.
+    pub disk_limit: Option<Arc<DiskLimit>>,
     /// Whether the commands share the machine's network.
     pub network: bool,
     /// Further files and directories that they can read, and where they find them.
@@ -68,7 +79,8 @@ impl CheckResult {
         self.ended == CheckEnd::Code(0)
     }
 
-    fn not_run(command: String) -> Self {
+    /// One that was not run.
+    pub fn not_run(command: String) -> Self {
         let (output, caches, elapsed) = (String::new(), Vec::new(), Duration::ZERO);
         Self { command, ended: CheckEnd::NotRun, output, caches, elapsed }
     }
@@ -83,6 +95,8 @@ pub enum CheckEnd {
     Signal(i32),
     /// The kernel ended it, or a process of it, because memory ran out.
     OutOfMemory,
+    /// The files of the run take more on disk than they may.
+    OverDiskLimit,
     /// It took longer than it may.
     TimedOut,
     /// Somebody stopped it.
@@ -91,8 +105,12 @@ pub enum CheckEnd {
     NotRun,
 }
 
+/// How often a command is run whose sandbox was lost, where nothing of the lost one is left.
+const TRIES_MAX: u32 = 3;
+
 /// Runs commands one after the other until one fails; those after it are not run. When `stop` is ready, what runs is
 /// ended and the rest is not run. Nothing of a command is alive when this returns; dropping it ends what runs at once.
+/// An error says that a command could not be run, or that nobody knows how it ended: nothing about the work.
 pub async fn check(
     request: CheckRequest,
     sandbox: &Sandbox,
@@ -101,18 +119,28 @@ pub async fn check(
     let mut stop = std::pin::pin!(stop);
     let mut results = Vec::with_capacity(request.commands.len());
     let mut commands = request.commands.iter();
-    for CheckCommand { command, timeout } in commands.by_ref() {
-        let turn = tokio::select! {
-            biased;
-            () = &mut stop => {
-                results.push(CheckResult { ended: CheckEnd::Stopped, ..CheckResult::not_run(command.clone()) });
-                break;
+    'commands: for CheckCommand { command, timeout } in commands.by_ref() {
+        let mut tries = 0;
+        let result = loop {
+            let turn = tokio::select! {
+                biased;
+                () = &mut stop => {
+                    let stopped = CheckResult::not_run(command.clone());
+                    results.push(CheckResult { ended: CheckEnd::Stopped, ..stopped });
+                    break 'commands;
+                }
+                turn = sandbox.turn_with(&request.caches) => turn,
+            };
+            let apart = request.lay_apart()?;
+            let mut running = sandbox.start(turn, request.boxed(command, apart.as_ref()))?;
+            let (ended, cut) = wait(&mut running, *timeout, &mut stop).await;
+            drop(apart);
+            tries += 1;
+            match ended {
+                Err(SandboxError::Lost) if request.apart.is_some() && tries < TRIES_MAX && cut.is_none() => {}
+                ended => break result(command.clone(), ended?, cut),
             }
-            turn = sandbox.turn_with(&request.caches) => turn,
         };
-        let mut running = sandbox.start(turn, request.boxed(command))?;
-        let (ended, cut) = wait(&mut running, *timeout, &mut stop).await;
-        let result = result(command.clone(), ended?, cut);
         let ok = result.ok();
         results.push(result);
         if !ok {
@@ -124,12 +152,25 @@ pub async fn check(
 }
 
 impl CheckRequest {
-    fn boxed(&self, command: &str) -> BoxedCommand {
+    /// Makes what holds the changes of one command.
+    fn lay_apart(&self) -> Result<Option<Apart>, SandboxError> {
+        let Some(all) = &self.apart else { return Ok(None) };
+        // No other has this name: what an earlier command changed may still be being removed.
+        let dir = disk::temporary(&all.join("check"));
+        let changes = dir.join("files");
+        make_layer(&self.dir, &changes)?;
+        let caches = lay_over(&self.caches, &dir)?;
+        Ok(Some(Apart { dir, changes, caches }))
+    }
+
+    fn boxed(&self, command: &str, apart: Option<&Apart>) -> BoxedCommand {
         let argv = SHELL.into_iter().chain([command]).map(str::to_owned).collect();
         BoxedCommand {
             shown_as: self.shown_as.clone(),
             protected: self.protected.clone(),
-            caches: self.caches.clone(),
+            changes: apart.map(|apart| apart.changes.clone()),
+            caches: apart.map_or(&self.caches, |apart| &apart.caches).clone(),
+            disk_limit: self.disk_limit.clone(),
             network: self.network,
             shown: self.shown.clone(),
             record: self.record.clone(),
@@ -141,6 +182,21 @@ impl CheckRequest {
             },
             ..BoxedCommand::isolated(argv, &self.dir)
         }
+    }
+}
+
+/// What holds the changes of one command, as long as it runs.
+struct Apart {
+    dir: PathBuf,
+    changes: PathBuf,
+    caches: Vec<Cache>,
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let dir = std::mem::take(&mut self.dir);
+        // Nobody waits for the disk; what is not gone when the process ends goes with the directory it is in.
+        std::thread::spawn(move || drop(trees::remove(&dir)));
     }
 }
 
@@ -166,6 +222,7 @@ async fn wait(
 
 fn result(command: String, ended: Ended, cut: Option<CheckEnd>) -> CheckResult {
     let by_itself = match ended.exit {
+        _ if ended.over_disk_limit.is_some() => CheckEnd::OverDiskLimit,
         // Whatever the kernel ended of it, it did not need.
         Exit::Code(0) => CheckEnd::Code(0),
         _ if ended.out_of_memory => CheckEnd::OutOfMemory,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::WorkspaceError;
+use crate::trees;
 
 /// Nobody but its owner looks into the state directory.
 const DIR_MODE: u32 = 0o700;
@@ -17,8 +18,6 @@ const TEMPORARY: &str = ".tmp-";
 /// What a temporary name ends with. Among refs git takes every file for one, but for these: what a killed process leaves
 /// there must not be read as a ref that points nowhere.
 const NO_REF: &str = ".lock";
-/// How often a directory is removed in which names come to be meanwhile: a workspace may just have been synced.
-const REMOVE_TRIES: usize = 8;
 
 /// Says what was being done when the machine said no.
 pub(crate) fn failed<'a>(doing: &'a str, path: &'a Path) -> impl Fn(io::Error) -> WorkspaceError + 'a {
@@ -104,60 +103,10 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, WorkspaceErr
 
 /// Removes a directory with all it holds, also directories without permission to be looked into.
 pub(crate) fn remove_tree(dir: &Path) -> Result<(), WorkspaceError> {
-    let mut removed = fs::remove_dir_all(dir);
-    for _ in 1..REMOVE_TRIES {
-        match &removed {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                removed = fs::remove_dir_all(dir);
-            }
-            _ => break,
-        }
-    }
-    match removed {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(dir)?;
-            fs::remove_dir_all(dir).map_err(failed("removing", dir))
-        }
-        Err(error) => Err(WorkspaceError::io("removing", dir, &error)),
-    }
-}
-
-/// Gives the owner back the permissions on directories; symlinks are not followed.
-fn open_up(dir: &Path) -> Result<(), WorkspaceError> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(dir, fs::Permissions::from_mode(DIR_MODE)).map_err(failed("opening", dir))?;
-    for entry in fs::read_dir(dir).map_err(failed("listing", dir))? {
-        let entry = entry.map_err(failed("listing", dir))?;
-        if entry.file_type().map_err(failed("listing", dir))?.is_dir() {
-            open_up(&entry.path())?;
-        }
-    }
-    Ok(())
+    trees::remove(dir).map_err(failed("removing", dir))
 }
 
 /// What a directory and all it holds take on disk; what vanishes meanwhile takes nothing.
 pub(crate) fn bytes_beneath(dir: &Path) -> Result<u64, WorkspaceError> {
-    use std::os::unix::fs::MetadataExt;
-    const BLOCK_BYTES: u64 = 512;
-    let mut total = 0;
-    let mut dirs = vec![dir.to_owned()];
-    while let Some(dir) = dirs.pop() {
-        let entries = match fs::read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(WorkspaceError::io("listing", &dir, &error)),
-        };
-        for entry in entries.flatten() {
-            let Ok(metadata) = entry.metadata() else { continue };
-            // What has several names frees its share with each.
-            let names = if metadata.is_dir() { 1 } else { metadata.nlink().max(1) };
-            total += metadata.blocks() * BLOCK_BYTES / names;
-            if metadata.is_dir() {
-                dirs.push(entry.path());
-            }
-        }
-    }
-    Ok(total)
+    trees::bytes_beneath(dir).map_err(failed("listing", dir))
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::WorkspaceError;
 use crate::sandbox::Cache;
+use crate::trees;
 
 /// The names of such directories, unless somebody says otherwise. Directories that hold a project's products, such as
 /// `build` and `dist`, are not among them: a person may expect to find there what an agent made.
@@ -99,39 +100,27 @@ pub fn lay_out(folder: &Path, caches: &[PathBuf], layers: &Path) -> Result<Vec<C
         let layer = layers.join(name_of(at));
         make_layer(&lower, &layer)
             .map_err(|error| WorkspaceError::io("making the layer of a cache", &layer, &error))?;
-        Ok(Cache { lower, at: at.clone(), layer: Some(layer) })
+        Ok(Cache { lower, at: at.clone(), below: None, layer: Some(layer) })
     };
     caches.iter().map(laid_out).collect()
+}
+
+/// The same caches for a call whose changes nobody keeps: with the changes that are in their layers now, and new layers
+/// over them.
+pub(super) fn lay_over(caches: &[Cache], layers: &Path) -> io::Result<Vec<Cache>> {
+    let over = |cache: &Cache| {
+        let below = cache.layer.clone();
+        let layer = layers.join(name_of(&cache.at));
+        make_layer(below.as_ref().map_or(&cache.lower, |below| below), &layer)?;
+        Ok(Cache { below, layer: cache.layer.as_ref().map(|_| layer), ..cache.clone() })
+    };
+    caches.iter().map(over).collect()
 }
 
 /// Removes the layers of an agent, whatever its programs and the kernel made of the permissions in them. Nothing of the
 /// agent may be alive.
 pub fn remove_layers(layers: &Path) -> Result<(), WorkspaceError> {
-    let removed = match fs::remove_dir_all(layers) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(layers);
-            fs::remove_dir_all(layers)
-        }
-        removed => removed,
-    };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(WorkspaceError::io("removing the layers of caches", layers, &error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Lets the owner look into every directory, and change it. What cannot be opened up is found again by whoever removes
-/// it.
-fn open_up(dir: &Path) {
-    let mut left = vec![dir.to_owned()];
-    while let Some(dir) = left.pop() {
-        let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(0o700));
-        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
-        let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        left.extend(dirs.map(|entry| entry.path()));
-    }
+    trees::remove(layers).map_err(|error| WorkspaceError::io("removing the layers of caches", layers, &error))
 }
 
 fn name_of(at: &Path) -> String {
@@ -139,7 +128,8 @@ fn name_of(at: &Path) -> String {
     hash.chars().take(LAYER_NAME_CHARS).collect()
 }
 
-fn make_layer(lower: &Path, layer: &Path) -> io::Result<()> {
+/// Makes what holds changes to a directory.
+pub(super) fn make_layer(lower: &Path, layer: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(layer)?;
     for part in PARTS {
         let path = layer.join(part);

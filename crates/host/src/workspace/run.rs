@@ -19,6 +19,7 @@ use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
 use super::torn::Lasted;
 use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, synced};
+use crate::sandbox::DiskLimit;
 
 /// Where the sandbox shows the objects that the git of a workspace borrows.
 pub const BORROWED_OBJECTS: &str = crate::sandbox::OBJECTS_SHOWN_AT;
@@ -363,6 +364,11 @@ impl RunSpace {
             Some(shallow) => plant(&git.join("shallow"), &shallow, false),
             None => Ok(()),
         }
+    }
+
+    /// What the run's own directory may take on disk while its commands run.
+    pub fn disk_limit(&self) -> DiskLimit {
+        DiskLimit::new(self.dir(), self.spaces.options.max_run_bytes)
     }
 
     /// What the run's own directory takes on disk: workspaces, checkouts and records, not the project's repository.

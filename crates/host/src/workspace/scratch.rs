@@ -1,4 +1,5 @@
-//! Where the host runs checks: a workspace that no agent has, kept from one check to the next so that a build is warm.
+//! Where the host runs checks: a workspace that no agent has, made anew for each commit. Whatever ran in it once, a set-up
+//! included, ran what some child wrote, and has no say in whether another's work passes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,8 +9,8 @@ use super::{Oid, RunSpace, WorkspaceError, disk};
 
 /// The number after a parent's id that no child has.
 const SCRATCH: &str = "0";
-/// The file beside its files that says that everything that ran in it passed.
-const KEPT: &str = "kept";
+/// The directory beside its files for what checks change.
+const APART: &str = "checks";
 /// A scratch directory has no second attempt.
 const ATTEMPT: u32 = 1;
 
@@ -22,27 +23,15 @@ pub struct Scratch {
     pub attempt: u32,
     /// Where it is.
     pub dir: PathBuf,
-    /// Whether nothing has run in it.
-    pub fresh: bool,
+    /// Where what each check changes can be kept apart from it, on the same disk.
+    pub apart: PathBuf,
 }
 
 impl RunSpace {
-    /// The scratch directory for what becomes of an agent's files, with exactly the files of a commit beside what
-    /// earlier checks left there and git ignores. It is kept only from checks that passed, so that nothing of a child
-    /// whose work was refused has a say in whether another's passes: say so with [`keep_scratch`](Self::keep_scratch).
+    /// The scratch directory for what becomes of an agent's files, with exactly the files of a commit. Nothing has run
+    /// in it.
     pub fn scratch(&self, agent: &str, commit: &Oid) -> Result<Scratch, WorkspaceError> {
         let name = format!("{agent}.{SCRATCH}");
-        let mark = self.attempt_dir(&name, ATTEMPT).join(KEPT);
-        let kept = disk::read_if_there(&mark)?.is_some();
-        if kept {
-            fs::remove_file(&mark).map_err(disk::failed("removing", &mark))?;
-        } else {
-            self.discard_workspace(&name, ATTEMPT)?;
-        }
-        if let Some(scratch) = self.lay_out_scratch(&name, commit)? {
-            return Ok(scratch);
-        }
-        // Something was in the way of a file, which only an ignored one can be: then nothing of it stays.
         self.discard_workspace(&name, ATTEMPT)?;
         self.lay_out_scratch(&name, commit)?.ok_or_else(|| {
             WorkspaceError::Damaged(format!("the scratch directory of {agent} cannot be laid out"))
@@ -56,13 +45,8 @@ impl RunSpace {
         if stands != *commit && !self.update(name, ATTEMPT, &stands, commit)?.kept.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Scratch { agent: name.to_owned(), attempt: ATTEMPT, dir: made.dir, fresh: made.fresh }))
-    }
-
-    /// Keeps a scratch directory for the next check: what ran in it passed.
-    pub fn keep_scratch(&self, scratch: &Scratch) -> Result<(), WorkspaceError> {
-        let mark = self.attempt_dir(&scratch.agent, scratch.attempt).join(KEPT);
-        fs::write(&mark, b"").map_err(disk::failed("writing", &mark))
+        let apart = self.attempt_dir(name, ATTEMPT).join(APART);
+        Ok(Some(Scratch { agent: name.to_owned(), attempt: ATTEMPT, dir: made.dir, apart }))
     }
 
     /// Throws a workspace away in which nobody has worked: a scratch directory, or one whose set-up failed.

@@ -129,7 +129,7 @@ async fn nothing_planted_in_its_place_leads_the_mount_astray_or_fails_the_call()
     symlink("/usr", files.join("out")).expect("made");
     let lower = project.folder.path().join("target");
     for at in ["target", "above/target", "out/lib", "file", "file/target", "../target", "/usr", ".", ""] {
-        let caches = vec![Cache { lower: lower.clone(), at: PathBuf::from(at), layer: None }];
+        let caches = vec![Cache { lower: lower.clone(), at: PathBuf::from(at), below: None, layer: None }];
         let script = "cat elsewhere/target/own; find / -name app -path '*debug*' -not -path '/proc/*' 2>/dev/null; \
                       test -d /usr/bin && echo whole";
         let ended = project.state.run(BoxedCommand { caches, ..project.state.command(script) }).await;
@@ -190,6 +190,7 @@ async fn two_commands_never_change_one_layer_at_once() {
 async fn what_is_hidden_stays_hidden_in_a_cache() {
     let project = Project::new();
     let caches = vec![Cache {
+        below: None,
         lower: project.state.dir.path().parent().expect("above").to_owned(),
         at: PathBuf::from("target"),
         layer: None,

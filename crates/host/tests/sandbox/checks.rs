@@ -18,6 +18,8 @@ fn request(state: &State, commands: &[&str]) -> CheckRequest {
         commands: commands.iter().map(one).collect(),
         protected: Vec::new(),
         caches: Vec::new(),
+        apart: None,
+        disk_limit: None,
         network: false,
         shown: Vec::new(),
         record: None,

@@ -3,10 +3,12 @@
 mod basics;
 mod caches;
 mod checks;
+mod disk_limit;
 mod isolated;
 mod kills;
 mod mounts;
 mod owners;
+mod poisoned;
 mod processes;
 mod streams;
 mod users;

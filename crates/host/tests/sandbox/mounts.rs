@@ -58,7 +58,7 @@ fn protecting(names: &[&str], command: BoxedCommand) -> BoxedCommand {
 
 fn cached(top: &Path, at: &str, command: BoxedCommand) -> BoxedCommand {
     let (at, lower) = (PathBuf::from(at), top.join("folder").join(at));
-    BoxedCommand { caches: vec![Cache { lower, at, layer: None }], ..command }
+    BoxedCommand { caches: vec![Cache { lower, at, below: None, layer: None }], ..command }
 }
 
 fn layered(top: &Path, at: &str, command: BoxedCommand) -> BoxedCommand {

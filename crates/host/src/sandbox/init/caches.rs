@@ -67,7 +67,7 @@ impl TakenCaches {
         let at = cache.at.clone();
         let why = match &cache.layer {
             None => "changes to it are not kept".to_owned(),
-            Some(layer) => match self.overlay(&lower, layer) {
+            Some(layer) => match self.overlay(&lower, cache.below.as_deref(), layer) {
                 Ok(tree) => return Ok(Taken { tree, at, shown: CacheShown::Overlay }),
                 Err(why) => why,
             },
@@ -81,21 +81,19 @@ impl TakenCaches {
         Ok(Taken { tree, at, shown: CacheShown::ReadOnly(why) })
     }
 
-    fn overlay(&mut self, lower: &OwnedFd, layer: &str) -> Result<OwnedFd, String> {
+    fn overlay(&mut self, lower: &OwnedFd, below: Option<&str>, layer: &str) -> Result<OwnedFd, String> {
         let opened = || -> io::Result<_> {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let layer = rustix::fs::openat(reached::open_dir(layer)?, ".", flags, Mode::empty())?;
-            let upper = reached::open_subdir(&layer, UPPER.as_ref())?;
-            let work = reached::open_subdir(&layer, WORK.as_ref())?;
-            Ok((layer, upper, work))
+            let below = below.map(|below| reached::open_dir(Path::new(below).join(UPPER))).transpose()?;
+            Ok((below, Layer::open(layer)?))
         };
-        let (layer, upper, work) =
+        let (below, layer) =
             opened().map_err(|error| format!("what holds its changes cannot be opened: {error}"))?;
-        rustix::fs::flock(&layer, FlockOperation::NonBlockingLockExclusive)
+        rustix::fs::flock(&layer.dir, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| "another command is changing it".to_owned())?;
-        let mounted = mounting::overlay(lower, &upper, &work)
-            .map_err(|error| format!("the kernel gives no overlay there: {error}"))?;
-        self.locked.push(layer);
+        let lowers: Vec<&OwnedFd> = below.iter().chain([lower]).collect();
+        let mounted =
+            layer.over(&lowers).map_err(|error| format!("the kernel gives no overlay there: {error}"))?;
+        self.locked.push(layer.dir);
         Ok(mounted)
     }
 
@@ -112,6 +110,28 @@ impl TakenCaches {
             caches.shown.push(put.unwrap_or_else(CacheShown::Absent));
         }
         caches
+    }
+}
+
+/// What holds changes.
+pub(super) struct Layer {
+    dir: OwnedFd,
+    upper: OwnedFd,
+    work: OwnedFd,
+}
+
+impl Layer {
+    pub(super) fn open(path: &str) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(reached::open_dir(path)?, ".", flags, Mode::empty())?;
+        let upper = reached::open_subdir(&dir, UPPER.as_ref())?;
+        let work = reached::open_subdir(&dir, WORK.as_ref())?;
+        Ok(Self { dir, upper, work })
+    }
+
+    /// Directories, the first over the others, with the changes to them in here; mounted nowhere yet.
+    pub(super) fn over(&self, lowers: &[&OwnedFd]) -> io::Result<OwnedFd> {
+        mounting::overlay(lowers, &self.upper, &self.work)
     }
 }
 

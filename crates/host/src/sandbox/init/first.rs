@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions, WaitStatus};
 
 use super::super::command::CacheShown;
-use super::super::spec::{Broken, CallSpec, Layers, Mode, TERMINATE, Told};
+use super::super::spec::{Broken, CONTINUE, CallSpec, Layers, Mode, PAUSE, TERMINATE, Told};
 use super::super::wire;
 use super::caches::Caches;
 use super::guard::Guard;
@@ -61,6 +61,10 @@ pub(super) fn become_keeper(
     let hidden =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).is_ok();
     match landlock::abi() {
+        Some(_) if spec.changes.is_some() => {
+            let none = io::Error::from(io::ErrorKind::Unsupported);
+            drop(wire::send(call, &Told::Broken(broken("showing the workspace", &none)), &[]));
+        }
         Some(version) if hidden && is_open(call) => {
             let layers = Layers { namespaces: false, landlock: Some(version), seccomp: true };
             let shown = Caches::none(&spec.caches).shown;
@@ -109,10 +113,10 @@ impl Place<'_> {
         Ok(rustix::process::fchdir(dir)?)
     }
 
-    fn terminate_all(&self) {
+    fn signal_all(&self, signal: Signal) {
         match self {
-            Place::OwnRoot(_) => terminate_all(),
-            Place::TheMachines(..) => tree::signal_all(Signal::TERM),
+            Place::OwnRoot(_) => signal_all(signal),
+            Place::TheMachines(..) => tree::signal_all(signal),
         }
     }
 }
@@ -261,9 +265,13 @@ fn wait(main: Pid, place: &Place<'_>, mut call: &UnixStream, children: &OwnedFd)
             let mut byte = [0];
             match call.read(&mut byte) {
                 Ok(1) if byte[0] == TERMINATE && end.is_none() => {
-                    place.terminate_all();
+                    // One that is paused hears nothing.
+                    place.signal_all(Signal::TERM);
+                    place.signal_all(Signal::CONT);
                     end = Some(Instant::now() + GRACE);
                 }
+                Ok(1) if byte[0] == PAUSE => place.signal_all(Signal::STOP),
+                Ok(1) if byte[0] == CONTINUE => place.signal_all(Signal::CONT),
                 Ok(1) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(_) | Err(_) => return None,
@@ -290,11 +298,11 @@ fn told(status: WaitStatus) -> Told {
     }
 }
 
-/// Asks every other process in the namespaces to end.
+/// Sends a signal to every other process in the namespaces.
 #[expect(unsafe_code, reason = "a signal to all processes has no safe form")]
-fn terminate_all() {
+fn signal_all(signal: Signal) {
     // SAFETY: takes two integers. In this pid namespace -1 means everybody but this process.
-    unsafe { libc::kill(-1, libc::SIGTERM) };
+    unsafe { libc::kill(-1, signal.as_raw()) };
 }
 
 #[expect(unsafe_code, reason = "fork has no safe form; sound because this process has one thread")]

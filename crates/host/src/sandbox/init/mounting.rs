@@ -62,9 +62,10 @@ pub(super) fn processes() -> io::Result<OwnedFd> {
     new("proc", &[], &[], usual() | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 
-/// One directory over another, with the changes in a third, mounted nowhere yet. Needs `/proc`.
-pub(super) fn overlay(lower: &OwnedFd, upper: &OwnedFd, work: &OwnedFd) -> io::Result<OwnedFd> {
-    let [lower, upper, work] = [lower, upper, work].map(by_descriptor);
+/// Directories, the first over the others, with the changes to them in one more; mounted nowhere yet. Needs `/proc`.
+pub(super) fn overlay(lowers: &[&OwnedFd], upper: &OwnedFd, work: &OwnedFd) -> io::Result<OwnedFd> {
+    let lower = lowers.iter().map(|lower| by_descriptor(lower)).collect::<Vec<_>>().join(":");
+    let [upper, work] = [upper, work].map(by_descriptor);
     let layers = [("lowerdir", &*lower), ("upperdir", &*upper), ("workdir", &*work)];
     // Its notes are those that a user without privileges may write; the kernel then follows none of those that lead
     // elsewhere.

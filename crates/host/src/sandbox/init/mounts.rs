@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
 use super::super::spec::CallSpec;
-use super::caches::{Caches, TakenCaches};
+use super::caches::{Caches, Layer, TakenCaches};
 use super::guard::Guard;
 use super::mounting::{self, Attributes};
 use super::reached;
@@ -120,7 +120,10 @@ fn take_workspace(spec: &CallSpec, guard: &Guard) -> io::Result<OwnedFd> {
     if !reached::is_same(&reached, guard.dir())? {
         return Err(changed("the workspace"));
     }
-    let tree = mounting::copy_of(&reached)?;
+    let tree = match &spec.changes {
+        Some(layer) => Layer::open(layer)?.over(&[&reached])?,
+        None => mounting::copy_of(&reached)?,
+    };
     mounting::set(&tree, if spec.read_only { Attributes::ReadOnly } else { Attributes::Plain })?;
     Ok(tree)
 }

@@ -45,6 +45,6 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = crate::trees::remove(&self.0);
     }
 }
