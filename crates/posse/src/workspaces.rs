@@ -449,7 +449,9 @@ fn ended(end: host::CheckEnd) -> String {
         host::CheckEnd::Code(code) => format!("exit code {code}"),
         host::CheckEnd::Signal(signal) => format!("ended by signal {signal}"),
         host::CheckEnd::OutOfMemory => "its memory limit was reached".to_owned(),
-        host::CheckEnd::TimedOut => "it took longer than it may".to_owned(),
+        host::CheckEnd::TimedOut(limit) => {
+            format!("it took longer than its limit of {} ms", limit.as_millis())
+        }
         host::CheckEnd::Stopped => "stopped".to_owned(),
         host::CheckEnd::NotRun => "not run: one before it failed".to_owned(),
     }

@@ -91,6 +91,7 @@ fn heading(info: &RunInfo) -> String {
     let carried = match (&info.holder, word) {
         (Some(holder), _) => format!("{word}, carried by process {}", holder.pid),
         (None, "interrupted") => format!("{word}, nobody carries it: `posse resume {run}`"),
+        (None, _) if is_turn_limited(info) => format!("{word} at its turn limit"),
         (None, _) => word.to_owned(),
     };
     let mut text = format!("run {run}: {}\n{carried}", term::line(&info.title));
@@ -101,6 +102,11 @@ fn heading(info: &RunInfo) -> String {
     let _ = writeln!(text, ", {}", plural(info.agents.len() as u64, "agent"));
     let _ = writeln!(text, "started {} in {}", timestamp(info.created_at_ms), term::line(&info.dir));
     text
+}
+
+/// Whether the root ran out of turns.
+fn is_turn_limited(info: &RunInfo) -> bool {
+    info.agents.iter().any(|agent| agent.depth == 0 && agent.own.turn_limited > 0)
 }
 
 /// Turns, calls, tokens in, tokens out, dollars, wall time.
@@ -138,6 +144,7 @@ fn figures_row(
 fn stage(agent: &AgentInfo) -> &str {
     match (agent.close_reason.as_deref(), agent.final_status.as_deref()) {
         (Some("cancelled"), _) => "cancelled",
+        (_, Some(_)) if agent.own.turn_limited > 0 => "turn limit",
         (_, Some(status)) => status,
         (_, None) => &agent.state,
     }

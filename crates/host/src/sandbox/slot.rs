@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
@@ -152,19 +153,25 @@ struct Print {
     reader: OwnedFd,
     capture: Capture,
     open: bool,
+    /// Told of everything that is printed.
+    heard: Arc<Notify>,
 }
 
 impl Print {
     /// What is printed to the descriptor that is returned as well.
-    fn new(limits: OutputLimits) -> io::Result<(Self, OwnedFd)> {
+    fn new(limits: OutputLimits, heard: &Arc<Notify>) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        Ok((Self { reader, capture: Capture::new(limits), open: true }, writer))
+        let (capture, heard) = (Capture::new(limits), heard.clone());
+        Ok((Self { reader, capture, open: true, heard }, writer))
     }
 
     fn take(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let got = wire::retry(|| rustix::io::read(&self.reader, &mut *buffer))?;
         self.capture.take(&buffer[..got]);
         self.open = got > 0;
+        if self.open {
+            self.heard.notify_one();
+        }
         Ok(())
     }
 
@@ -229,19 +236,22 @@ fn hear(heard: &mut Heard, told: Told) -> Result<(), SandboxError> {
 pub struct Running {
     control: UnixStream,
     work: JoinHandle<Result<Ended, SandboxError>>,
+    heard: Arc<Notify>,
 }
 
 impl Running {
     pub(super) fn start(inner: Arc<Inner>, turn: Turn, command: BoxedCommand) -> Result<Self, SandboxError> {
         let (call, theirs) = UnixStream::pair()?;
         let control = call.try_clone()?;
+        let heard = Arc::new(Notify::new());
+        let listening = heard.clone();
         let work = tokio::task::spawn_blocking(move || {
-            let ended = carry_out(&inner, &command, &call, theirs);
+            let ended = carry_out(&inner, &command, &call, theirs, &listening);
             // Whoever waits has the next turn only now that nothing of this call is left.
             drop(turn);
             ended
         });
-        Ok(Self { control, work })
+        Ok(Self { control, work, heard })
     }
 
     /// Asks its programs to end; those that do not are ended after a while.
@@ -252,6 +262,11 @@ impl Running {
     /// Ends its programs at once.
     pub fn kill(&self) {
         let _ = self.control.shutdown(Shutdown::Both);
+    }
+
+    /// What is told of everything that it prints.
+    pub fn prints(&self) -> Arc<Notify> {
+        self.heard.clone()
     }
 
     /// Waits until nothing of it is left. Can be dropped and called again.
@@ -271,12 +286,13 @@ fn carry_out(
     command: &BoxedCommand,
     call: &UnixStream,
     theirs: UnixStream,
+    heard: &Arc<Notify>,
 ) -> Result<Ended, SandboxError> {
     let began = Instant::now();
     let spec = inner.spec(command)?;
     let input = command.input.as_deref().map(readable).transpose()?;
-    let (output, printed) = Print::new(command.output.clone())?;
-    let errors = command.errors.clone().map(Print::new).transpose()?;
+    let (output, printed) = Print::new(command.output.clone(), heard)?;
+    let errors = command.errors.clone().map(|limits| Print::new(limits, heard)).transpose()?;
     let (errors, complained) = errors.unzip();
     let fds: Vec<BorrowedFd<'_>> = [theirs.as_fd(), printed.as_fd()]
         .into_iter()
@@ -342,7 +358,7 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
         };
         let (call, theirs) = UnixStream::pair()?;
         let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };
-        let (print, printed) = Print::new(output)?;
+        let (print, printed) = Print::new(output, &Arc::default())?;
         let mut slot = Slot::taking(inner, &spec, &[theirs.as_fd(), printed.as_fd()])?;
         drop((theirs, printed));
         let (heard, ..) = slot.carry(&spec, &call, vec![print])?;

@@ -83,8 +83,8 @@ pub enum CheckEnd {
     Signal(i32),
     /// The kernel ended it, or a process of it, because memory ran out.
     OutOfMemory,
-    /// It took longer than it may.
-    TimedOut,
+    /// It took longer than this, which is its limit.
+    TimedOut(Duration),
     /// Somebody stopped it.
     Stopped,
     /// It was not run: one before it failed.
@@ -154,7 +154,7 @@ async fn wait(
         biased;
         ended = running.ended() => return (ended, None),
         () = stop => CheckEnd::Stopped,
-        () = tokio::time::sleep(timeout) => CheckEnd::TimedOut,
+        () = tokio::time::sleep(timeout) => CheckEnd::TimedOut(timeout),
     };
     running.terminate();
     if let Ok(ended) = tokio::time::timeout(STUCK_AFTER, running.ended()).await {
