@@ -226,3 +226,14 @@ fn the_network_is_shut_unless_a_person_opens_it() {
     let wide = [RUN.as_slice(), &["--allow", "*"]].concat();
     assert!(outputs(&home.posse(&wide).exits(0))[0].contains("Connection refused"));
 }
+
+#[test]
+fn a_command_that_prints_nothing_for_too_long_is_ended() {
+    let home = home(&[bash("echo begun; sleep 3600"), bash("echo quick")]);
+    home.write_settings("agent: {idle_timeout: 1s}\n");
+    let done = home.posse(&RUN).exits(0);
+    let outputs = outputs(&done);
+    assert!(outputs[0].starts_with("TIMEOUT: begun\n"), "{}", outputs[0]);
+    assert!(outputs[0].contains("printed nothing for 1000 ms and was ended"), "{}", outputs[0]);
+    assert!(outputs[1].starts_with("quick\n"), "{}", outputs[1]);
+}

@@ -78,17 +78,17 @@ fn a_run_is_shown_as_json() {
     assert_eq!(
         show,
         json!({
-            "version": 1, "run": run, "status": "completed",
+            "version": 1, "run": run, "status": "completed", "turns_exhausted": false,
             "agents": [
                 {"id": run, "parent": null, "depth": 0, "definition": "coder", "state": "closed",
                  "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 2,
-                 "wall_ms": 0, "usage": usage(2700, 120), "subtree_usage": usage(3400, 170)},
+                 "wall_ms": 0, "turns_exhausted": false, "usage": usage(2700, 120), "subtree_usage": usage(3400, 170)},
                 {"id": format!("{run}.1"), "parent": run, "depth": 1, "definition": "explore", "state": "closed",
                  "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 3,
-                 "wall_ms": 0, "usage": usage(700, 50), "subtree_usage": usage(700, 50)},
+                 "wall_ms": 0, "turns_exhausted": false, "usage": usage(700, 50), "subtree_usage": usage(700, 50)},
                 {"id": format!("{run}.2"), "parent": run, "depth": 1, "definition": "general", "state": "closed",
                  "final_status": "failed", "close_reason": "execution", "turns": 0, "tool_calls": 0,
-                 "wall_ms": 0, "usage": zero, "subtree_usage": zero},
+                 "wall_ms": 0, "turns_exhausted": false, "usage": zero, "subtree_usage": zero},
             ],
             "by_depth": [
                 {"depth": 0, "agents": 1, "turns": 2, "tool_calls": 2, "wall_ms": 0, "usage": usage(2700, 120)},

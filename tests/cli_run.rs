@@ -54,7 +54,7 @@ fn the_events_and_the_result_are_json_lines() {
                 "input_tokens": 3400, "output_tokens": 170, "cached_tokens": 0, "cache_write_tokens": 0,
                 "reasoning_tokens": 0, "usd": null,
             },
-            "turns": 4, "agents": 2, "failed": [], "exit": 0,
+            "turns": 4, "agents": 2, "failed": [], "turns_exhausted": false, "turn_limited": [], "exit": 0,
         })
     );
     for (number, event) in lines.iter().enumerate() {

@@ -39,6 +39,7 @@ mod cli_signals;
 mod cli_skills;
 mod cli_store;
 mod cli_terminal;
+mod cli_turns;
 mod cli_web;
 mod escape;
 mod models_agents_md;

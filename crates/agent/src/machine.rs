@@ -327,7 +327,11 @@ impl Machine {
         let missing = unanswered(self.limits.criteria, text);
         if !missing.is_empty() {
             if self.mended {
-                let reason = notes::criteria_unanswered(&missing);
+                let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+                let reason = format!(
+                    "its report says nothing about criterion {}, also after it was asked for that",
+                    missing.join(", ")
+                );
                 return Step::Fail(broken(None, reason, Some(self.report(text))));
             }
             return Step::Tell(HostNote::CriteriaUnanswered, notes::criteria_unanswered(&missing));

@@ -21,7 +21,7 @@ impl Exit {
     pub(crate) const CANCELLED: Exit = Exit(3);
     /// A key is missing, or a provider does not accept it.
     pub(crate) const UNAUTHENTICATED: Exit = Exit(4);
-    /// A budget or a timeout ended the run.
+    /// A limit ended the run: a budget, a timeout, or turns.
     pub(crate) const EXHAUSTED: Exit = Exit(5);
     /// The run was left in the middle and can be resumed.
     pub(crate) const INTERRUPTED: Exit = Exit(130);
@@ -29,6 +29,7 @@ impl Exit {
     /// The code of a run that has ended.
     pub(crate) fn of(finished: &Finished) -> Exit {
         match (finished.status, &finished.failure) {
+            ("completed", _) if finished.is_turn_limited() => Exit::EXHAUSTED,
             ("completed", _) => Exit::DONE,
             (_, Some((_, reason))) if is_about_key(reason) => Exit::UNAUTHENTICATED,
             ("cancelled", _) | (_, Some((FailKind::Cancelled, _))) => Exit::CANCELLED,

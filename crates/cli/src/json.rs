@@ -168,6 +168,10 @@ pub(crate) struct ResultLine<'a> {
     turns: u64,
     agents: u64,
     failed: Vec<FailedLine<'a>>,
+    /// Whether the root ran out of turns.
+    turns_exhausted: bool,
+    /// The sub-agents that completed, but ran out of turns.
+    turn_limited: Vec<&'a str>,
     /// What it made of the files, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'a RunResult>,
@@ -207,6 +211,8 @@ impl<'a> ResultLine<'a> {
                     reason: &child.reason,
                 })
                 .collect(),
+            turns_exhausted: finished.turns_exhausted,
+            turn_limited: finished.turn_limited.iter().map(|child| child.id.as_str()).collect(),
             result: finished.result.as_ref(),
             disk_bytes: finished.disk_bytes,
             applied,
@@ -233,12 +239,15 @@ pub(crate) struct PsLine<'a> {
     pid: Option<u32>,
     /// The calls that wait for a person.
     waiting: usize,
+    /// Whether it completed, but its root or a sub-agent that it needs ran out of turns.
+    turns_exhausted: bool,
 }
 
 impl<'a> PsLine<'a> {
     /// The line of a run.
-    pub(crate) fn new(run: &'a RunSummary, waiting: usize) -> Self {
+    pub(crate) fn new(run: &'a RunSummary, waiting: usize, turns_exhausted: bool) -> Self {
         Self {
+            turns_exhausted,
             waiting,
             run: run.run.as_str(),
             status: crate::text::status(&run.status, run.holder.as_ref()),
@@ -273,6 +282,8 @@ struct AgentLine<'a> {
     wall_ms: u64,
     usage: Spent,
     subtree_usage: Spent,
+    /// Whether its work was cut off by its turn limit.
+    turns_exhausted: bool,
     /// What it waits for, if that is a person or a provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocked: Option<String>,
@@ -280,8 +291,9 @@ struct AgentLine<'a> {
 
 impl<'a> AgentLine<'a> {
     fn new(agent: &'a AgentInfo, waits: &Blocked) -> Self {
-        let Figures { turns, tool_calls, wall_ms, usage } = &agent.own;
+        let Figures { turns, tool_calls, wall_ms, turn_limited, usage } = &agent.own;
         Self {
+            turns_exhausted: *turn_limited > 0,
             id: agent.id.as_str(),
             parent: agent.parent.as_ref().map(posse::AgentId::as_str),
             depth: agent.depth,
@@ -313,7 +325,7 @@ struct DepthLine {
 
 impl From<&DepthInfo> for DepthLine {
     fn from(depth: &DepthInfo) -> Self {
-        let Figures { turns, tool_calls, wall_ms, usage } = &depth.figures;
+        let Figures { turns, tool_calls, wall_ms, usage, .. } = &depth.figures;
         Self {
             depth: depth.depth,
             agents: depth.agents,
@@ -330,6 +342,8 @@ impl From<&DepthInfo> for DepthLine {
 pub(crate) struct ShowLine<'a> {
     run: &'a str,
     status: &'a str,
+    /// Whether the root ran out of turns.
+    turns_exhausted: bool,
     agents: Vec<AgentLine<'a>>,
     by_depth: Vec<DepthLine>,
     /// What it made of the files, if it has ended and made anything.
@@ -351,6 +365,7 @@ impl<'a> ShowLine<'a> {
         Self {
             run: run.run.as_str(),
             status: crate::text::status(&run.status, run.holder.as_ref()),
+            turns_exhausted: run.agents.iter().any(|agent| agent.depth == 0 && agent.own.turn_limited > 0),
             agents: run.agents.iter().map(|agent| AgentLine::new(agent, waits)).collect(),
             by_depth: run.by_depth.iter().map(DepthLine::from).collect(),
             result,

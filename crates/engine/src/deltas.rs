@@ -41,6 +41,20 @@ pub struct Delta {
     pub part: DeltaPart,
     /// The piece.
     pub content: String,
+    /// The model call that it is a piece of: a reader may have events of another.
+    #[serde(skip)]
+    pub call: DeltaCall,
+}
+
+/// A model call of an agent; later ones are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct DeltaCall {
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The turn of the attempt, from 1.
+    pub turn: u32,
+    /// The call of the turn, from 1.
+    pub call: u32,
 }
 
 /// Gathers deltas of one run and hands them to whoever listens.
@@ -84,6 +98,7 @@ impl DeltaHub {
             Some(last)
                 if last.agent_id == delta.agent_id
                     && last.part == delta.part
+                    && last.call == delta.call
                     && delta.part == DeltaPart::Text =>
             {
                 last.content.push_str(&delta.content);
@@ -107,6 +122,7 @@ impl DeltaHub {
 pub(crate) struct CallSink {
     pub(crate) hub: DeltaHub,
     pub(crate) agent: AgentId,
+    pub(crate) call: DeltaCall,
     pub(crate) alive: Arc<tokio::sync::Notify>,
 }
 
@@ -123,6 +139,7 @@ impl StreamSink for CallSink {
             StreamPart::Thinking(text) => (DeltaPart::Other, text),
             StreamPart::Alive => return,
         };
-        self.hub.push(Delta { agent_id: self.agent.clone(), parent_id: self.agent.parent(), part, content });
+        let (agent_id, parent_id) = (self.agent.clone(), self.agent.parent());
+        self.hub.push(Delta { agent_id, parent_id, part, content, call: self.call });
     }
 }

@@ -16,7 +16,7 @@ mod skill_report;
 mod task_view;
 mod verify;
 
-pub use deltas::{Delta, DeltaPart};
+pub use deltas::{Delta, DeltaCall, DeltaPart};
 pub use driver::Replay;
 pub use history::{HistoryError, fill, fill_readable, read_events};
 pub use recording::{RecordedCall, RecordedRequest, Recording};

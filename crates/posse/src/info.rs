@@ -1,7 +1,9 @@
 //! Runs and agents as embedders and the command line see them.
 
+use std::collections::HashMap;
+
 use posse_domain::budget::{Figures, Usage};
-use posse_domain::event::{EventBody, FailedChild, RunResult};
+use posse_domain::event::{EventBody, FailedChild, RunResult, TurnLimited};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::FailKind;
 use posse_domain::permission::Authority;
@@ -179,8 +181,11 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    pub(crate) fn new(entry: RunEntry, rows: Vec<AgentRow>) -> Result<Self, Error> {
-        let agents: Vec<AgentInfo> = rows.into_iter().map(AgentInfo::from_row).collect::<Result<_, _>>()?;
+    /// The run as of `until_ms`.
+    pub(crate) fn new(entry: RunEntry, rows: Vec<AgentRow>, until_ms: i64) -> Result<Self, Error> {
+        let mut agents: Vec<AgentInfo> =
+            rows.into_iter().map(AgentInfo::from_row).collect::<Result<_, _>>()?;
+        count_open(&mut agents, until_ms);
         let mut by_depth: Vec<DepthInfo> = Vec::new();
         for agent in &agents {
             let at = agent.depth as usize;
@@ -227,6 +232,10 @@ pub struct Finished {
     pub agents: u64,
     /// The children that failed.
     pub failed: Vec<FailedChild>,
+    /// Whether the root ran out of turns.
+    pub turns_exhausted: bool,
+    /// The children that completed, but ran out of turns.
+    pub turn_limited: Vec<TurnLimited>,
     /// What it made of the files, if anything.
     pub result: Option<RunResult>,
     /// What its workspaces take on disk, if it made anything.
@@ -245,6 +254,11 @@ impl Finished {
             turns: figures.turns,
             agents: 0,
             failed: failed.to_vec(),
+            turns_exhausted: matches!(body, EventBody::RunCompleted(e) if e.turns_exhausted),
+            turn_limited: match body {
+                EventBody::RunCompleted(e) => e.turn_limited.clone(),
+                _ => Vec::new(),
+            },
             result: result_of(body).cloned(),
             disk_bytes: None,
         };
@@ -263,6 +277,40 @@ impl Finished {
             }
             _ => return None,
         })
+    }
+}
+
+impl Finished {
+    /// Whether a turn limit ended the run: the root's, or that of a sub-agent that it needed.
+    pub fn is_turn_limited(&self) -> bool {
+        self.turns_exhausted || self.turn_limited.iter().any(|child| child.required)
+    }
+
+    /// The same by the run's last event.
+    pub(crate) fn is_turn_limited_by(body: &EventBody) -> bool {
+        match body {
+            EventBody::RunCompleted(e) => {
+                e.turns_exhausted || e.turn_limited.iter().any(|child| child.required)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The wall time of agents that are open is not in the tables: it grows while nothing happens.
+fn count_open(agents: &mut [AgentInfo], until_ms: i64) {
+    let mut open: HashMap<AgentId, u64> = HashMap::new();
+    for agent in agents.iter_mut().filter(|agent| agent.completed_at_ms.is_none()) {
+        let wall_ms = u64::try_from(until_ms - agent.created_at_ms).unwrap_or(0);
+        agent.own.wall_ms += wall_ms;
+        let mut at = Some(agent.id.clone());
+        while let Some(id) = at {
+            at = id.parent();
+            *open.entry(id).or_default() += wall_ms;
+        }
+    }
+    for agent in agents {
+        agent.subtree.wall_ms += open.get(&agent.id).copied().unwrap_or(0);
     }
 }
 

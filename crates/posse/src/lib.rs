@@ -74,7 +74,7 @@ pub use posse_domain::skill::{Catalogue, Skill};
 pub use posse_engine::ports;
 pub use posse_engine::ports::{ModelSpending, RunSpending};
 pub use posse_engine::{
-    Delta, DeltaPart, REQUEST_MAX_BYTES, RunHandle, TaskEvent, TaskState, Verified, VerifyError,
+    Delta, DeltaCall, DeltaPart, REQUEST_MAX_BYTES, RunHandle, TaskEvent, TaskState, Verified, VerifyError,
 };
 pub use posse_host::discovery;
 pub use posse_host::sandbox::{self, init};
@@ -96,7 +96,7 @@ pub use work::{AppliedRun, ApplyWhich, Restored, SalvagedWork};
 pub use workspaces::WorkspaceSettings;
 
 use posse_domain::event::Event;
-use posse_engine::ports::{Holder, MailCommand, RunKey, Store, TenantId, Tool};
+use posse_engine::ports::{Holder, MailCommand, RunEntry, RunKey, Store, TenantId, Tool};
 use posse_engine::{HistoryError, Resumed, Runtime};
 
 /// What came of a resume.
@@ -223,7 +223,31 @@ impl Posse {
         let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
         let entry = entry.ok_or_else(|| Error::NoRun(run.to_string()))?;
         let rows = self.store.agents(&self.key(run)).await?;
-        RunInfo::new(entry, rows)
+        let until_ms = self.last_known_ms(&entry).await?;
+        RunInfo::new(entry, rows, until_ms)
+    }
+
+    /// Until when the agents of a run that are open have been at it: until now if somebody carries it, else until its
+    /// last event.
+    async fn last_known_ms(&self, entry: &RunEntry) -> Result<i64, Error> {
+        if let Some(ended_at_ms) = entry.row.ended_at_ms {
+            return Ok(ended_at_ms);
+        }
+        if entry.holder.is_some() {
+            return Ok(system::now_ms());
+        }
+        let last = self.store.read(&self.key(&entry.run), entry.head.seq.saturating_sub(1), 1).await?;
+        Ok(last.first().map_or(entry.row.created_at_ms, |event| event.at_ms))
+    }
+
+    /// Whether the root of a run that completed ran out of turns, or a sub-agent that it needed.
+    pub async fn is_turn_limited(&self, run: &RunSummary) -> Result<bool, Error> {
+        if run.status != "completed" {
+            return Ok(false);
+        }
+        let last = self.store.read(&self.key(&run.run), run.events.saturating_sub(1), 1).await?;
+        let body = last.first().and_then(|stored| Event::decode(stored).ok()).map(|event| event.body);
+        Ok(body.is_some_and(|body| Finished::is_turn_limited_by(&body)))
     }
 
     /// What the agents of the newest runs spent, newest first: at most `limit` runs. One question to the store, however many

@@ -25,10 +25,15 @@ impl ProcessSystem {
     }
 }
 
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
 impl System for ProcessSystem {
     fn now_ms(&self) -> i64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        now_ms()
     }
 
     fn random(&self) -> u64 {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use posse_domain::code::Code;
 use posse_domain::event::{Event, EventBody, RunStarted};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
@@ -220,7 +221,11 @@ impl Posse {
             (Some(why), report) => {
                 // A code, if there is one, and words for people.
                 let failed = match why.split_once(": ") {
+                    Some((code, reason)) if code == Code::Cancelled.as_str() => {
+                        format!("Cancelled: {reason}")
+                    }
                     Some((code, reason)) if is_code(code) => format!("Failed ({code}): {reason}"),
+                    _ if agent.close_reason.as_deref() == Some("cancelled") => format!("Cancelled: {why}"),
                     _ => format!("Failed: {why}"),
                 };
                 Some(match report {

@@ -542,7 +542,9 @@ fn ended(end: host::CheckEnd) -> String {
         host::CheckEnd::OverDiskLimit => {
             "the files of the run take more on disk than workspace.max_run_mb".to_owned()
         }
-        host::CheckEnd::TimedOut => "it took longer than it may".to_owned(),
+        host::CheckEnd::TimedOut(limit) => {
+            format!("it took longer than its limit of {} ms", limit.as_millis())
+        }
         host::CheckEnd::Stopped => "stopped".to_owned(),
         host::CheckEnd::NotRun => "not run: one before it failed".to_owned(),
     }

@@ -89,6 +89,25 @@ const CHANGES: &[(&str, Harm, Change)] = &[
         let at = find(journal, |event| from_child(&event.body));
         journal.events.insert(at, journal.events[at].clone());
     }),
+    ("a background child is heard of before it has ended", Harm::Broken, |journal| {
+        let from_child = |body: &EventBody| matches!(body, EventBody::MessageReceived(e) if matches!(e.from, Sender::Child(_)));
+        let at = find(journal, |event| from_child(&event.body));
+        let early = journal.events.remove(at);
+        journal.events.insert(1, early);
+    }),
+    ("a foreground child is heard of before it has ended", Harm::Broken, |journal| {
+        let of_child = |body: &EventBody| matches!(body, EventBody::ToolFinished(e) if e.child.is_some());
+        let at = find(journal, |event| of_child(&event.body));
+        let early = journal.events.remove(at);
+        journal.events.insert(1, early);
+    }),
+    ("what a background child said is read by no turn", Harm::Lost, |journal| {
+        let from_child = |body: &EventBody| matches!(body, EventBody::MessageReceived(e) if matches!(e.from, Sender::Child(_)));
+        let at = find(journal, |event| from_child(&event.body) && event.agent_id.is_root());
+        let late = journal.events.remove(at);
+        let end = journal.events.len() - 1;
+        journal.events.insert(end, late);
+    }),
     ("an answer is gone", Harm::Lost, |journal| {
         let at = find(
             journal,

@@ -20,6 +20,7 @@ use posse_host::sandbox::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::Hands;
 use crate::input::{Check, parse};
@@ -175,8 +176,16 @@ async fn run(hands: Hands, call: CallContext, view: WorkspaceView, wanted: Wante
         ..command
     };
     let mut running = hands.sandbox.start(turn, command).map_err(|error| no_result(&error))?;
-    let (ended, cut) = wait(&mut running, &call.stop, call.limit).await;
-    answer(&ended.map_err(|error| no_result(&error))?, &at, cut, call.limit)
+    let limits = Limits { time: call.limit, idle: call.idle };
+    let (ended, cut) = wait(&mut running, &call.stop, limits).await;
+    answer(&ended.map_err(|error| no_result(&error))?, &at, cut, limits)
+}
+
+/// How long a command may take, and how long it may print nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) time: Duration,
+    pub(crate) idle: Duration,
 }
 
 /// What is run: the shell, which finds the folders of skills by their variables.
@@ -193,6 +202,7 @@ fn with_skills(call: &CallContext, command: String) -> Vec<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
     TimeLimit,
+    Silent,
     Asked,
 }
 
@@ -200,14 +210,16 @@ pub(crate) enum Cut {
 pub(crate) async fn wait(
     running: &mut Running,
     stop: &StopSignal,
-    limit: Duration,
+    limits: Limits,
 ) -> (Result<Ended, SandboxError>, Option<Cut>) {
+    let prints = running.prints();
     let (mut gently, mut at_once) = (stop.clone(), stop.clone());
     let cut = tokio::select! {
         biased;
         ended = running.ended() => return (ended, None),
         () = gently.at_least(Urgency::Gently) => Cut::Asked,
-        () = tokio::time::sleep(limit) => Cut::TimeLimit,
+        () = tokio::time::sleep(limits.time) => Cut::TimeLimit,
+        () = silence(&prints, limits.idle) => Cut::Silent,
     };
     running.terminate();
     tokio::select! {
@@ -221,6 +233,11 @@ pub(crate) async fn wait(
     (running.ended().await, Some(cut))
 }
 
+/// Returns when nothing was printed for so long.
+async fn silence(prints: &Notify, idle: Duration) {
+    while tokio::time::timeout(idle, prints.notified()).await.is_ok() {}
+}
+
 fn no_result(error: &SandboxError) -> ToolFailure {
     let code = match error {
         SandboxError::Unavailable(_) | SandboxError::Workspace(_) => Code::Unsupported,
@@ -230,13 +247,20 @@ fn no_result(error: &SandboxError) -> ToolFailure {
 }
 
 /// A command that ended by itself has a result, whatever its exit code: that is for the model to judge.
-fn answer(ended: &Ended, caches: &[PathBuf], cut: Option<Cut>, limit: Duration) -> ToolResult {
+fn answer(ended: &Ended, caches: &[PathBuf], cut: Option<Cut>, limits: Limits) -> ToolResult {
     let mut text = shown(&ended.output);
     let (how, failed) = match (cut, ended.exit) {
         (Some(Cut::TimeLimit), _) => (
             format!(
                 "the command took longer than {} ms and was ended with all its processes",
-                limit.as_millis()
+                limits.time.as_millis()
+            ),
+            Some(Code::Timeout),
+        ),
+        (Some(Cut::Silent), _) => (
+            format!(
+                "the command printed nothing for {} ms and was ended with all its processes; have it print its progress",
+                limits.idle.as_millis()
             ),
             Some(Code::Timeout),
         ),
@@ -383,9 +407,25 @@ mod tests {
             approvals: Approvals::none(),
             network: false,
             limit: Duration::from_mins(1),
+            idle: Duration::MAX,
             stop: StopSignal::never(),
             skills: Arc::default(),
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_is_silent_when_it_has_printed_nothing_for_so_long() {
+        let (prints, idle) = (Arc::new(Notify::new()), Duration::from_secs(10));
+        let began = tokio::time::Instant::now();
+        let printing = prints.clone();
+        tokio::spawn(async move {
+            for _ in 0..3 {
+                tokio::time::sleep(Duration::from_secs(9)).await;
+                printing.notify_one();
+            }
+        });
+        silence(&prints, idle).await;
+        assert_eq!(began.elapsed().as_secs(), 3 * 9 + 10, "every output begins the time anew");
     }
 
     #[test]

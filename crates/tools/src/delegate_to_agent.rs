@@ -24,7 +24,7 @@ struct Input {
     task: String,
     /// What else the sub-agent should know.
     context: Option<String>,
-    /// Most time it may work, in milliseconds.
+    /// Most time for one attempt, in milliseconds; after a failed attempt there may be another.
     timeout_ms: Option<u64>,
 }
 

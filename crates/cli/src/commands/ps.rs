@@ -1,8 +1,9 @@
 //! `posse ps`.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
-use posse::RunSummary;
+use posse::{RunId, RunSummary};
 
 use crate::blocked::Blocked;
 use crate::context::Context;
@@ -36,26 +37,32 @@ pub(crate) struct PsArgs {
 pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
     let limit = if args.all { u32::MAX } else { args.number };
-    let (runs, blocked) = runtime::looking(async {
+    let (runs, blocked, limited) = runtime::looking(async {
         let runs = posse.runs("", limit).await?;
         let mut blocked = Blocked::default();
         // Only a run that goes on can wait for somebody, and few do at once.
         for run in runs.iter().filter(|run| run.status == "running") {
             blocked.add(Blocked::of(&posse, &run.run).await?);
         }
-        Ok((runs, blocked))
+        let mut limited = HashSet::new();
+        for run in &runs {
+            if posse.is_turn_limited(run).await? {
+                limited.insert(run.run.clone());
+            }
+        }
+        Ok((runs, blocked, limited))
     })?;
     let waiting =
         |run: &RunSummary| blocked.requests.iter().filter(|request| request.agent.run() == run.run).count();
     let mut output = Output::new();
     if args.json {
         for run in &runs {
-            output.json(&PsLine::new(run, waiting(run)))?;
+            output.json(&PsLine::new(run, waiting(run), limited.contains(&run.run)))?;
         }
     } else if runs.is_empty() {
         note("no runs yet; `posse demo` shows one");
     } else {
-        output.own(&table(&runs, now_ms()))?;
+        output.own(&table(&runs, &limited, now_ms()))?;
         if let Some(run) = runs.iter().find(|run| status(&run.status, run.holder.as_ref()) == "interrupted") {
             output.flush()?;
             note(&format!("nobody carries an interrupted run: `posse resume {}` goes on", run.run));
@@ -74,7 +81,7 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::DONE)
 }
 
-fn table(runs: &[RunSummary], now_ms: i64) -> String {
+fn table(runs: &[RunSummary], limited: &HashSet<RunId>, now_ms: i64) -> String {
     let mut table =
         format!("{:8}  {:11}  {:>7}  {:>6}  {:>12}  REQUEST\n", "RUN", "STATUS", "PID", "AGENTS", "STARTED");
     for run in runs {
@@ -83,7 +90,8 @@ fn table(runs: &[RunSummary], now_ms: i64) -> String {
             table,
             "{:8}  {:11}  {pid:>7}  {:>6}  {:>12}  {}",
             run.run,
-            status(&run.status, run.holder.as_ref()),
+            // It completed, but what it was to do may be unfinished.
+            if limited.contains(&run.run) { "turn limit" } else { status(&run.status, run.holder.as_ref()) },
             run.agents,
             ago(run.created_at_ms, now_ms),
             term::line(&run.title),

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::runtime;
 
 /// Print the report of a run, or of one of its agents
@@ -21,10 +21,12 @@ pub(crate) struct ReportArgs {
 /// Prints a report.
 pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.look()?;
-    let (agent, report) = runtime::looking(async {
+    let (agent, report, turn_limited) = runtime::looking(async {
         let agent = args.work.find(&posse).await?;
         let report = posse.report(&agent).await?;
-        Ok((agent, report))
+        let info = posse.get(&agent.run()).await?;
+        let known = info.agents.iter().find(|known| known.id == agent);
+        Ok((agent, report, known.is_some_and(|known| known.own.turn_limited > 0)))
     })?;
     let Some(report) = report else {
         return Err(CliError::failed(format!("{agent} has not reported yet"))
@@ -40,5 +42,8 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
         }
     }
     output.flush()?;
+    if turn_limited {
+        note(&format!("{agent} was cut off by its turn limit: its work may be unfinished"));
+    }
     Ok(Exit::DONE)
 }

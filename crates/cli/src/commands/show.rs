@@ -96,6 +96,7 @@ fn heading(info: &RunInfo) -> String {
     let carried = match (&info.holder, word) {
         (Some(holder), _) => format!("{word}, carried by process {}", holder.pid),
         (None, "interrupted") => format!("{word}, nobody carries it: `posse resume {run}`"),
+        (None, _) if is_turn_limited(info) => format!("{word} at its turn limit"),
         (None, _) => word.to_owned(),
     };
     let mut text = format!("run {run}: {}\n{carried}", term::line(&info.title));
@@ -110,6 +111,11 @@ fn heading(info: &RunInfo) -> String {
 
 /// Least characters of the column of names.
 const NAME_MIN_CHARS: usize = 14;
+
+/// Whether the root ran out of turns.
+fn is_turn_limited(info: &RunInfo) -> bool {
+    info.agents.iter().any(|agent| agent.depth == 0 && agent.own.turn_limited > 0)
+}
 
 /// Turns, calls, tokens in, tokens out, dollars, wall time.
 type Cells = [String; 6];
@@ -142,6 +148,7 @@ fn figures_row(width: usize, names: [&str; 3], figures: &[impl AsRef<str>; 6], t
 fn stage(agent: &AgentInfo) -> &str {
     match (agent.close_reason.as_deref(), agent.final_status.as_deref()) {
         (Some("cancelled"), _) => "cancelled",
+        (_, Some(_)) if agent.own.turn_limited > 0 => "turn limit",
         (_, Some(status)) => status,
         (_, None) => &agent.state,
     }

@@ -195,7 +195,7 @@ struct FiguresLine {
 
 impl From<&Figures> for FiguresLine {
     fn from(figures: &Figures) -> Self {
-        let Figures { turns, tool_calls, wall_ms, usage } = figures;
+        let Figures { turns, tool_calls, wall_ms, usage, .. } = figures;
         Self { turns: *turns, tool_calls: *tool_calls, wall_ms: *wall_ms, usage: usage.into() }
     }
 }
@@ -301,7 +301,7 @@ type Cells = [String; 8];
 const HEAD: [&str; 8] = ["AGENTS", "TURNS", "CALLS", "IN", "CACHED", "OUT", "USD", "WALL"];
 
 fn cells(sum: &Sum) -> Cells {
-    let Figures { turns, tool_calls, wall_ms, usage } = &sum.figures;
+    let Figures { turns, tool_calls, wall_ms, usage, .. } = &sum.figures;
     [
         sum.agents.to_string(),
         turns.to_string(),

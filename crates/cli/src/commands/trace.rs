@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use posse::{AgentInfo, EventBody, JournalEvent, Posse};
 use posse_domain::event::{ModelReplied, Sender};
+use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{ToolCall, pictures};
 
 use crate::blocked::Blocked;
@@ -146,14 +147,22 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
             vec![format!("{}: {}", e.code, e.reason)],
         ),
         EventBody::SubagentWaitingForMerge(e) => {
-            let line = if e.turns_exhausted { "ended its work, out of turns" } else { "ended its work" };
+            let line = if e.turns_exhausted { "ended its work at its turn limit" } else { "ended its work" };
             (line.to_owned(), vec![e.report.to_shared().to_string()])
         }
         EventBody::SubagentFailed(e) => {
             let report = e.report.as_ref().map(|report| report.to_shared().to_string());
-            (format!("failed ({})", e.code), [e.reason.clone()].into_iter().chain(report).collect())
+            let ended = if e.kind == FailKind::Cancelled {
+                "cancelled".to_owned()
+            } else {
+                format!("failed ({})", e.code)
+            };
+            (ended, [e.reason.clone()].into_iter().chain(report).collect())
         }
-        EventBody::RunCompleted(e) => ("run completed".to_owned(), vec![e.text.to_shared().to_string()]),
+        EventBody::RunCompleted(e) => {
+            let line = if e.turns_exhausted { "run completed at its turn limit" } else { "run completed" };
+            (line.to_owned(), vec![e.text.to_shared().to_string()])
+        }
         EventBody::RunFailed(e) => {
             let text = e.text.as_ref().map(|text| text.to_shared().to_string());
             (format!("run failed ({})", e.code), [e.reason.clone()].into_iter().chain(text).collect())

@@ -9,6 +9,7 @@ pub(crate) mod tree;
 use std::io::IsTerminal;
 
 use posse::{Delta, EventBody, Finished, JournalEvent, RunResult};
+use posse_domain::code::Code;
 use posse_domain::lifecycle::FailKind;
 
 use crate::asking::write_out;
@@ -21,6 +22,8 @@ use crate::text::{bytes, plural, spent_by_run};
 use live::Live;
 pub(crate) use live::clip;
 
+/// Most agents that the end of a run lists as cut off by their turn limit.
+const TURN_LIMITED_SHOWN_MAX: usize = 10;
 /// Most paths that the end of a run lists as left out.
 const LEFT_OUT_SHOWN_MAX: usize = 10;
 
@@ -196,9 +199,25 @@ pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
     } else {
         String::new()
     };
-    note(&format!("run {} {}{figures}", finished.run, finished.status));
+    let limit = if finished.turns_exhausted { " at its turn limit" } else { "" };
+    note(&format!("run {} {}{limit}{figures}", finished.run, finished.status));
     for child in &finished.failed {
-        note(&format!("  {} failed ({}): {}", child.id, child.code, indented(&child.reason)));
+        let ended = match child.code {
+            Code::Cancelled => "cancelled".to_owned(),
+            code => format!("failed ({code})"),
+        };
+        note(&format!("  {} {ended}: {}", child.id, indented(&child.reason)));
+    }
+    for child in finished.turn_limited.iter().take(TURN_LIMITED_SHOWN_MAX) {
+        let required = if child.required { ", and the run needs it" } else { "" };
+        note(&format!("  {} completed at its turn limit{required}", child.id));
+    }
+    match finished.turn_limited.len().saturating_sub(TURN_LIMITED_SHOWN_MAX) {
+        0 => {}
+        more => note(&format!("  and {} more", plural(more as u64, "agent"))),
+    }
+    if finished.is_turn_limited() {
+        note("  the work may be unfinished: --max-turns gives more turns");
     }
     if let Some((kind, reason)) = &finished.failure {
         note(&format!("  {}", indented(reason)));

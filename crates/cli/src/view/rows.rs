@@ -154,7 +154,11 @@ impl Drawing<'_> {
 
     fn row(&self, agent: &Agent, lead: &str) -> Row {
         let mut row = Row::default();
-        let (sign, tint) = sign(agent.stage, self.frame);
+        let (sign, tint) = match agent.stage {
+            // Done as far as its turns went.
+            Stage::Completed if agent.turn_limited => ("!", Tint::Busy),
+            stage => sign(stage, self.frame),
+        };
         row.push(Tint::Dim, lead).push(tint, format!("{sign} "));
         let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
         row.push(Tint::Bold, name).push(Tint::Plain, format!(" {}", agent.definition));
@@ -183,6 +187,7 @@ impl Drawing<'_> {
         }
         let waits_for = self.tree.open_children(agent);
         let activity = match agent.stage {
+            Stage::Completed if agent.turn_limited => "completed at its turn limit".to_owned(),
             Stage::Completed => String::new(),
             Stage::Running if !agent.waiting.is_empty() => {
                 format!("blocked: waits for a person: {}", agent.waiting[0].1)
@@ -237,6 +242,7 @@ fn totals(tree: &Tree, now_ms: i64) -> Row {
         (counts.queued, "queued"),
         (counts.completed, "completed"),
         (counts.failed, "failed"),
+        (counts.cancelled, "cancelled"),
     ] {
         if number > 0 {
             parts.push(format!("{number} {word}"));

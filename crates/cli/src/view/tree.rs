@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use posse::{AgentId, Delta, DeltaPart, EventBody, JournalEvent, Usage};
+use posse::{AgentId, Delta, DeltaCall, DeltaPart, EventBody, JournalEvent, Usage};
 use posse_domain::event::{FinalStatus, ModelReplied, QueuedFor, ToolFinished, ToolInterrupted};
 use posse_domain::lifecycle::FailKind;
 
@@ -76,6 +76,12 @@ pub(crate) struct Agent {
     pub(crate) provider_wait: Option<String>,
     /// The end of what its model is saying, as it came: a control sequence may be cut in two.
     pub(crate) saying: String,
+    /// The model call that says it.
+    saying_in: DeltaCall,
+    /// The last model call that has ended.
+    replied_in: DeltaCall,
+    /// Whether its work was cut off by its turn limit.
+    pub(crate) turn_limited: bool,
     /// The calls that wait for a person, and what each would do.
     pub(crate) waiting: Vec<(String, String)>,
     /// The number of its last event.
@@ -105,6 +111,9 @@ impl Agent {
             activity: String::new(),
             provider_wait: None,
             saying: String::new(),
+            saying_in: DeltaCall::default(),
+            replied_in: DeltaCall::default(),
+            turn_limited: false,
             waiting: Vec::new(),
             last_seq: 0,
             children: Vec::new(),
@@ -125,12 +134,14 @@ pub(crate) struct Counts {
     pub(crate) completed: u64,
     /// Ended otherwise.
     pub(crate) failed: u64,
+    /// Cancelled.
+    pub(crate) cancelled: u64,
 }
 
 impl Counts {
     /// All of them.
     pub(crate) fn all(&self) -> u64 {
-        self.queued + self.running + self.completed + self.failed
+        self.queued + self.running + self.completed + self.failed + self.cancelled
     }
 }
 
@@ -181,7 +192,8 @@ impl Tree {
                 Stage::Queued => counts.queued += 1,
                 Stage::Running | Stage::WaitingForMerge => counts.running += 1,
                 Stage::Completed => counts.completed += 1,
-                Stage::Failed | Stage::Cancelled => counts.failed += 1,
+                Stage::Failed => counts.failed += 1,
+                Stage::Cancelled => counts.cancelled += 1,
             }
         }
         counts
@@ -189,7 +201,7 @@ impl Tree {
 
     /// Takes in a piece of what a model is saying. A piece that comes after the reply it is of is late, and left out.
     pub(crate) fn hear(&mut self, delta: &Delta) {
-        if let Some(agent) = self.agents.get_mut(&delta.agent_id).filter(|agent| agent.asking) {
+        if let Some(agent) = self.agents.get_mut(&delta.agent_id) {
             agent.hear(delta);
         }
     }
@@ -256,7 +268,7 @@ impl Agent {
             EventBody::ModelCalled(e) => {
                 self.turn = e.turn;
                 self.asking = true;
-                self.saying.clear();
+                self.says_in(DeltaCall { attempt: e.attempt, turn: e.turn, call: e.call });
             }
             EventBody::ProviderWaitStarted(e) => {
                 self.provider_wait = Some(on_provider(&e.provider, &e.reason, e.until_ms));
@@ -264,7 +276,10 @@ impl Agent {
             EventBody::ProviderWaitEnded(_) => self.provider_wait = None,
             EventBody::ModelReplied(e) => {
                 self.asking = false;
-                self.saying.clear();
+                self.replied_in = DeltaCall { attempt: e.attempt, turn: e.turn, call: e.call };
+                if self.saying_in <= self.replied_in {
+                    self.saying.clear();
+                }
                 self.usage += e.usage;
                 self.activity = said(e);
             }
@@ -277,6 +292,7 @@ impl Agent {
             }
             EventBody::SubagentWaitingForMerge(e) => {
                 self.stage = Stage::WaitingForMerge;
+                self.turn_limited = e.turns_exhausted;
                 self.activity =
                     term::line(&posse_domain::text::first_line(&e.report.to_shared(), ACTIVITY_MAX));
             }
@@ -285,7 +301,10 @@ impl Agent {
             EventBody::SubagentClosed(e) if e.final_status == FinalStatus::Completed => {
                 self.stage = Stage::Completed;
             }
-            EventBody::RunCompleted(_) => self.stage = Stage::Completed,
+            EventBody::RunCompleted(e) => {
+                self.stage = Stage::Completed;
+                self.turn_limited = e.turns_exhausted;
+            }
             EventBody::RunFailed(e) => self.fail(e.kind, e.code.as_str(), &e.reason),
             EventBody::RunCancelled(e) => self.fail(FailKind::Cancelled, "CANCELLED", &e.reason),
             EventBody::InputRequested(e) => {
@@ -303,8 +322,21 @@ impl Agent {
         }
     }
 
-    /// Takes in a piece of what its model is saying.
+    /// What is said from now on is of this call; what was said before is of another.
+    fn says_in(&mut self, call: DeltaCall) {
+        if self.saying_in < call {
+            self.saying_in = call;
+            self.saying.clear();
+        }
+    }
+
+    /// Takes in a piece of what its model is saying. Pieces may come before the event of their call, and after that of
+    /// the reply.
     fn hear(&mut self, delta: &Delta) {
+        if delta.call <= self.replied_in || delta.call < self.saying_in {
+            return;
+        }
+        self.says_in(delta.call);
         match delta.part {
             DeltaPart::Text | DeltaPart::Other => self.saying.push_str(&delta.content),
             DeltaPart::Tool => {
@@ -337,6 +369,7 @@ impl Agent {
 
     fn fail(&mut self, kind: FailKind, code: &str, reason: &str) {
         self.stage = if kind == FailKind::Cancelled { Stage::Cancelled } else { Stage::Failed };
+        let code = if kind == FailKind::Cancelled { "cancelled" } else { code };
         self.activity = format!("{code}: {}", term::line(reason));
     }
 }

@@ -782,7 +782,10 @@ mod tests {
                 .expect("counted");
         }
         let own = *ledger.own(&child).expect("child");
-        assert_eq!(own, Figures { turns: 2, tool_calls: 4, wall_ms: 60, usage: usage(11, 10) });
+        assert_eq!(
+            own,
+            Figures { turns: 2, tool_calls: 4, wall_ms: 60, turn_limited: 0, usage: usage(11, 10) }
+        );
         let all = *ledger.subtree(&root()).expect("root");
         assert_eq!(all, own + *ledger.own(&root()).expect("root"));
         let depths = ledger.by_depth();

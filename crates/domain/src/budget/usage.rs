@@ -99,6 +99,9 @@ pub struct Figures {
     pub tool_calls: u64,
     /// Wall time; of several agents the sum, however much of it they ran side by side.
     pub wall_ms: u64,
+    /// Agents whose work was cut off by their turn limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turn_limited: u64,
     /// Tokens and money.
     pub usage: Usage,
 }
@@ -118,6 +121,7 @@ impl Add for Figures {
             turns: self.turns.saturating_add(other.turns),
             tool_calls: self.tool_calls.saturating_add(other.tool_calls),
             wall_ms: self.wall_ms.saturating_add(other.wall_ms),
+            turn_limited: self.turn_limited.saturating_add(other.turn_limited),
             usage: self.usage + other.usage,
         }
     }

@@ -122,6 +122,16 @@ pub struct FailedChild {
     pub reason: String,
 }
 
+/// A child that completed, but ran out of turns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TurnLimited {
+    /// The child.
+    pub id: AgentId,
+    /// Whether the run needed it: then its limit ended the run.
+    pub required: bool,
+}
+
 /// See [`super::EventBody::RunCompleted`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -135,6 +145,9 @@ pub struct RunCompleted {
     /// Whether the root ran out of turns.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turns_exhausted: bool,
+    /// The children that completed, but ran out of turns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turn_limited: Vec<TurnLimited>,
     /// What it made of the files, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<RunResult>,

@@ -1,6 +1,7 @@
 //! One line for each event, for condensed timelines. Made from the detail, so it is never stored.
 
 use super::{Answered, EventBody};
+use crate::lifecycle::FailKind;
 use crate::message::pictures;
 use crate::text::{Text, first_line};
 
@@ -16,6 +17,9 @@ impl EventBody {
                 format!("plan of {}: {}", counted(e.plan.steps.len(), "step"), shown(&e.plan.goal))
             }
             EventBody::RunResumed(e) => format!("run resumed by owner {} after {} ms", e.epoch, e.unowned_ms),
+            EventBody::RunCompleted(e) if e.turns_exhausted => {
+                format!("run completed at its turn limit: {}", line(&e.text))
+            }
             EventBody::RunCompleted(e) => format!("run completed: {}", line(&e.text)),
             EventBody::RunFailed(e) => format!("run failed ({}): {}", e.code, shown(&e.reason)),
             EventBody::RunCancelled(e) => format!("run cancelled: {}", shown(&e.reason)),
@@ -32,13 +36,20 @@ impl EventBody {
             EventBody::SubagentQueued(e) => format!("queued for {}", word(&e.waits_for)),
             EventBody::SubagentStarted(_) => "started".to_owned(),
             EventBody::SubagentAttempt(e) => format!("attempt {}: {}", e.n, shown(&e.reason)),
-            EventBody::SubagentWaitingForMerge(e) => format!("ended its work: {}", line(&e.report)),
-            EventBody::SubagentFailed(e) => format!("failed ({}): {}", e.code, shown(&e.reason)),
-            EventBody::SubagentClosed(e) => {
-                format!("closed, {} ({})", word(&e.final_status), shown(&e.close_reason))
+            EventBody::SubagentWaitingForMerge(e) if e.turns_exhausted => {
+                format!("ended its work at its turn limit: {}", line(&e.report))
             }
+            EventBody::SubagentWaitingForMerge(e) => format!("ended its work: {}", line(&e.report)),
+            EventBody::SubagentFailed(e) if e.kind == FailKind::Cancelled => {
+                format!("cancelled: {}", shown(&e.reason))
+            }
+            EventBody::SubagentFailed(e) => format!("failed ({}): {}", e.code, shown(&e.reason)),
+            EventBody::SubagentClosed(e) => closed(e),
             EventBody::SubagentRefused(e) => format!("refused {} ({})", shown(&e.definition), e.code),
             EventBody::IntegrationPassed(e) => format!("integrated, change: {}", word(&e.change)),
+            EventBody::IntegrationFailed(e) if e.kind == FailKind::Cancelled => {
+                format!("cancelled, not integrated: {}", shown(&e.reason))
+            }
             EventBody::IntegrationFailed(e) => format!("not integrated ({})", e.code),
             EventBody::ChecksPassed(e) => format!("{} passed", counted(e.checks.len(), "check")),
             EventBody::ChecksFailed(e) => match e.checks.iter().find(|check| !check.ok) {
@@ -109,6 +120,15 @@ fn number(count: u64) -> usize {
 /// A number of things, in the singular if it is one.
 fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// How an agent closed. One that was cancelled is failed in the journal, and cancelled to people.
+fn closed(e: &super::SubagentClosed) -> String {
+    if e.close_reason == FailKind::Cancelled.as_str() {
+        return "closed, cancelled".to_owned();
+    }
+    let limit = if e.usage.turn_limited > 0 { " at its turn limit" } else { "" };
+    format!("closed, {}{limit} ({})", word(&e.final_status), shown(&e.close_reason))
 }
 
 fn replied(e: &super::ModelReplied) -> String {

@@ -175,7 +175,10 @@ impl Run {
                 let cancel = Cancel { by: e.by.clone(), reason: e.reason.clone(), kill: e.kill };
                 self.live(event)?.cancel = Some(cancel);
             }
-            EventBody::RunCompleted(e) => self.end_run(event, Outcome::Completed { text: e.text.clone() })?,
+            EventBody::RunCompleted(e) => {
+                self.end_run(event, Outcome::Completed { text: e.text.clone() })?;
+                self.count_turn_limit(event, e.turns_exhausted)?;
+            }
             EventBody::RunFailed(e) => {
                 let outcome = Outcome::Failed {
                     kind: e.kind,
@@ -258,11 +261,30 @@ impl Run {
                     return Err(illegal(event, "there is no further attempt"));
                 }
                 *attempt = again.n;
+                let had_children = agent.children > 0;
                 self.ledger.report_again(&event.agent);
+                if had_children {
+                    self.forget_required(&event.agent);
+                }
                 Ok(())
             }
             _ => Err(illegal(event, format!("attempt {} is not the next", again.n))),
         }
+    }
+
+    /// What an attempt that has ended asked for no longer counts against the run.
+    fn forget_required(&mut self, parent: &AgentId) {
+        for (id, node) in &mut self.agents {
+            if let (Node::Closed(closed), true) = (node, id != parent && parent.contains(id)) {
+                closed.required = false;
+            }
+        }
+    }
+
+    /// Counts an agent that was cut off by its turn limit.
+    pub(super) fn count_turn_limit(&mut self, event: &Event, is_cut: bool) -> Result<(), Illegal> {
+        let one = Figures { turn_limited: u64::from(is_cut), ..Figures::default() };
+        self.ledger.record(&event.agent, one).map_err(|error| illegal(event, error.to_string()))
     }
 
     fn created(&mut self, event: &Event, created: &SubagentCreated) -> Result<(), Illegal> {
@@ -347,6 +369,7 @@ impl Run {
             fail_kind: failure.as_ref().map(|failure| failure.kind),
             required: agent.contract.step.required,
             repairs: repairs.clone(),
+            turns_exhausted: agent.turns_exhausted && failure.is_none(),
         };
         let wall = wall_since(agent.created_at_ms, event.at_ms);
         let settled = self.ledger.record(id, wall).and_then(|()| self.ledger.close(id));
@@ -453,6 +476,7 @@ fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at
         writer: false,
         changed: false,
         files: Files::default(),
+        turns_exhausted: false,
         children: 0,
         open_children: BTreeSet::new(),
         cancel: None,

@@ -1,10 +1,10 @@
 //! The end of a run: set by its root alone, and only when every child is closed.
 
 use super::close::wall_since;
-use super::{Decided, FailKind, Failure, Run};
+use super::{Decided, FailKind, Failure, Node, Run};
 use crate::budget::Figures;
 use crate::code::Code;
-use crate::event::{FailedChild, RunCancelled, RunCompleted, RunFailed, RunResult};
+use crate::event::{FailedChild, RunCancelled, RunCompleted, RunFailed, RunResult, TurnLimited};
 use crate::text::Text;
 
 /// How the root ended.
@@ -50,7 +50,10 @@ impl Run {
                     self.failed_by(child, report, figures, result)
                 } else if let Some((step, refused)) = self.refused_step() {
                     RunFailed {
-                        kind: FailKind::Execution,
+                        kind: match refused.code {
+                            Code::BudgetExhausted => FailKind::Budget,
+                            _ => FailKind::Execution,
+                        },
                         code: refused.code,
                         reason: format!(
                             "the required step `{step}` could not be started: {}",
@@ -64,7 +67,11 @@ impl Run {
                     .into()
                 } else {
                     let failed = self.failed.clone();
-                    RunCompleted { text: report, failed, figures, turns_exhausted, result }.into()
+                    let turn_limited = self.turn_limited();
+                    let own = Figures { turn_limited: turns_exhausted.into(), ..Figures::default() };
+                    let figures = figures + own;
+                    RunCompleted { text: report, failed, figures, turns_exhausted, turn_limited, result }
+                        .into()
                 }
             }
             RunEnd::Failed(failure) if failure.kind == FailKind::Cancelled => {
@@ -84,6 +91,24 @@ impl Run {
         Ok((root, body))
     }
 
+    /// The children that completed, but ran out of turns, in the order of their ids.
+    fn turn_limited(&self) -> Vec<TurnLimited> {
+        if self.ledger.subtree(&self.id.root()).is_none_or(|all| all.turn_limited == 0) {
+            return Vec::new();
+        }
+        let mut limited: Vec<TurnLimited> = self
+            .iter()
+            .filter_map(|(id, node)| match node {
+                Node::Closed(closed) if closed.turns_exhausted => {
+                    Some(TurnLimited { id: id.clone(), required: closed.required })
+                }
+                _ => None,
+            })
+            .collect();
+        limited.sort_by(|one, other| one.id.cmp(&other.id));
+        limited
+    }
+
     /// A required child that failed and was not repaired.
     fn unrepaired(&self) -> Option<&FailedChild> {
         self.failed.iter().find(|child| {
@@ -100,10 +125,13 @@ impl Run {
     ) -> crate::event::EventBody {
         // Where the child is all there is, the run fails as it did.
         let alone = self.is_run_skill(&child.id);
-        let kind = self.closed(&child.id).and_then(|closed| closed.fail_kind).filter(|_| alone);
+        let kind = self.closed(&child.id).and_then(|closed| closed.fail_kind);
+        // A limit that ended what the run needs has ended the run.
+        let limited = matches!(kind, Some(FailKind::Budget | FailKind::Timeout));
+        let own = alone || limited;
         RunFailed {
-            kind: kind.unwrap_or(FailKind::Execution),
-            code: if alone { child.code } else { Code::SubagentError },
+            kind: kind.filter(|_| own).unwrap_or(FailKind::Execution),
+            code: if own { child.code } else { Code::SubagentError },
             reason: format!("required sub-agent {} failed: {}", child.id.relative(), child.reason),
             text: Some(report),
             failed: self.failed.clone(),

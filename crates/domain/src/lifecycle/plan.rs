@@ -122,8 +122,10 @@ impl Run {
         // One that is integrated is done, also if its contract leaves it to its parent to close it.
         let integrated =
             self.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Completed { .. }));
+        let failed = self.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Failed(_)));
         match self.closed(child) {
-            None if integrated => Standing::Done,
+            None if integrated || failed && self.repaired.contains(child) => Standing::Done,
+            None if failed => Standing::Failed,
             None => Standing::Open,
             Some(closed) if closed.failure.is_none() || self.repaired.contains(child) => Standing::Done,
             Some(_) => Standing::Failed,

@@ -236,8 +236,7 @@ impl Run {
             .flatten()
             .any(|listed| listed.eq_ignore_ascii_case(&kind.definition.name));
         if !listed || kind.definition.mode == Mode::Primary {
-            let reason =
-                format!("`{}` may not spawn `{}`", parent.kind.definition.name, kind.definition.name);
+            let reason = format!("{} may not spawn `{}`", named(parent), kind.definition.name);
             return Err(Refusal::new(Code::SpawnNotAllowed, reason));
         }
         Ok(kind)
@@ -274,7 +273,9 @@ impl Run {
     fn repaired_child(&self, caller: &AgentId, request: &SpawnRequest) -> Result<Option<AgentId>, Refusal> {
         let Some(text) = &request.repairs else { return Ok(None) };
         let id = self.own_child(caller, text)?;
-        if self.closed(&id).is_none_or(|closed| closed.failure.is_none()) {
+        // One that its contract leaves open for its parent to close may have failed too.
+        let is_left = self.open(&id).is_some_and(|agent| matches!(agent.state, OpenState::Failed(_)));
+        if !is_left && self.closed(&id).is_none_or(|closed| closed.failure.is_none()) {
             let reason = format!("task `{}` has not failed; there is nothing to repair", id.relative());
             return Err(Refusal::new(Code::InvalidInput, reason));
         }
@@ -456,6 +457,14 @@ fn check_terms(parent: &OpenAgent, request: &SpawnRequest) -> Result<(), Refusal
         return Err(Refusal::new(Code::OwnershipViolation, reason));
     }
     Ok(())
+}
+
+/// An agent as it is known to whoever asked for it: by its skill, if it carries one out.
+fn named(agent: &OpenAgent) -> String {
+    match &agent.contract.execution.skill {
+        Some(skill) => format!("the skill `{skill}`"),
+        None => format!("`{}`", agent.kind.definition.name),
+    }
 }
 
 /// Keeps a hostile text from filling an error.

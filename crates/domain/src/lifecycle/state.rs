@@ -183,6 +183,8 @@ pub struct OpenAgent {
     pub changed: bool,
     /// Where it works, and what became of its work.
     pub files: Files,
+    /// Whether its work was cut off by its turn limit.
+    pub turns_exhausted: bool,
     /// How many child numbers are used.
     pub children: u32,
     /// The children that are not closed.
@@ -262,6 +264,8 @@ pub struct ClosedAgent {
     pub required: bool,
     /// The failed child that it was to repair.
     pub repairs: Option<AgentId>,
+    /// Whether it ran out of turns.
+    pub turns_exhausted: bool,
 }
 
 /// An agent.

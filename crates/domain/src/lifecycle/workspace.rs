@@ -121,8 +121,9 @@ impl Run {
             _ => return Err(illegal(event, "it is not running")),
         }
         agent.files.change = ended.change;
+        agent.turns_exhausted = ended.turns_exhausted;
         self.ledger.report_over(&event.agent);
-        Ok(())
+        self.count_turn_limit(event, ended.turns_exhausted)
     }
 
     pub(super) fn workspace_made(&mut self, event: &Event, made: &WorkspaceMade) -> Result<(), Illegal> {

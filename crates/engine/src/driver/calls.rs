@@ -284,6 +284,7 @@ impl Driver {
             approvals: approvals.clone(),
             network: flight.class == EffectClass::Exec && agent.authority.allows_network(approvals),
             limit,
+            idle: Duration::from_millis(agent.contract.execution.idle_timeout_ms),
             stop: flight.signal(),
             skills: self.sessions.get(id)?.skill_dirs.clone(),
         })

@@ -22,7 +22,7 @@ use super::hooking::About;
 use super::insisting::{insist, insist_unless};
 use super::session::CallStage;
 use super::waiting::Waited;
-use crate::deltas::CallSink;
+use crate::deltas::{CallSink, DeltaCall};
 use crate::history::conversation_of;
 use crate::ports::{
     CallContext, CheckRequest, EffectTool, Faults, HookAnswer, HookCall, MadeWorkspace, Mail, Merge,
@@ -279,7 +279,9 @@ impl Driver {
             return;
         }
         let alive = Arc::new(Notify::new());
-        let sink = Arc::new(CallSink { hub: self.deltas.clone(), agent, alive: alive.clone() });
+        let ModelRequest { attempt, turn, .. } = effect.request;
+        let call = DeltaCall { attempt, turn, call: effect.call };
+        let sink = Arc::new(CallSink { hub: self.deltas.clone(), agent, call, alive: alive.clone() });
         let sender = self.sender.clone();
         let faults = self.rt.parts.faults.clone();
         let task = tokio::spawn(ask(effect, sink, alive, sender, faults));

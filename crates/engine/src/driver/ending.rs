@@ -250,8 +250,7 @@ impl Driver {
         let skill = agent.contract.execution.skill.clone();
         let ended =
             Ended { call_id: agent.call_id.clone(), background: agent.background, definition, skill, result };
-        let close =
-            agent.contract.execution.close_on_completion || matches!(agent.state, OpenState::Failed(_));
+        let close = agent.contract.execution.close_on_completion;
         let writer = agent.writer;
         if close {
             self.close(id);
@@ -295,6 +294,7 @@ impl Driver {
         let Some(parent) = id.parent().filter(|_| self.rt.parts.workspaces.is_some()) else { return };
         let text = match &ended.result {
             Ok(report) => report.clone(),
+            Err((Code::Cancelled, reason)) => format!("Cancelled: {reason}").into(),
             Err((code, reason)) => format!("Failed ({code}): {reason}").into(),
         };
         self.after_commit(Effect::Report { parent, path: path.to_owned(), text });
@@ -309,7 +309,7 @@ impl Driver {
         true
     }
 
-    /// Closes the children that completed and were left open for their parent to close.
+    /// Closes the children that have ended and were left open for their parent to close.
     pub(super) fn close_finished_children(&mut self, id: &AgentId) {
         let left: Vec<AgentId> =
             self.unclosed.iter().filter(|child| child.parent().as_ref() == Some(id)).cloned().collect();

@@ -292,6 +292,7 @@ impl Driver {
             network: agent.authority.allows_network(approvals),
             // Each hook has a limit of its own.
             limit: Duration::MAX,
+            idle: Duration::MAX,
             stop,
         };
         let definition = agent.kind.definition.name.clone();

@@ -348,5 +348,9 @@ fn failed_check(checks: &[CheckRecord]) -> String {
     let skip = output.chars().count().saturating_sub(OUTPUT_REPEATED_MAX_CHARS);
     let tail: String = output.chars().skip(skip).collect();
     let cut = if skip > 0 { "[…]" } else { "" };
-    format!("the check `{}` failed ({}):\n{cut}{}", check.command, check.ended, tail.trim_end())
+    let head = format!("the check `{}` failed ({})", check.command, check.ended);
+    match tail.trim_end() {
+        "" => format!("{head}, and printed nothing"),
+        tail => format!("{head}:\n{cut}{tail}"),
+    }
 }

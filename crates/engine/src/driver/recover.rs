@@ -159,7 +159,9 @@ impl Driver {
         for id in order {
             let Some(agent) = self.run.open(id) else { continue };
             let started = !matches!(agent.state, OpenState::Created { .. });
-            let finished = matches!(agent.state, OpenState::Completed { .. });
+            let left = !agent.contract.execution.close_on_completion;
+            let finished = matches!(agent.state, OpenState::Completed { .. })
+                || left && matches!(agent.state, OpenState::Failed(_));
             let (call_id, background, writer) = (agent.call_id.clone(), agent.background, agent.writer);
             if finished {
                 // Left open for its parent to close; it has no conversation any more.

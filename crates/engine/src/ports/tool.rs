@@ -51,6 +51,8 @@ pub struct CallContext {
     /// How long the call may take. A tool that can end its work gently does so at this limit; one that does not is
     /// dropped a little later.
     pub limit: Duration,
+    /// How long it may give no sign of life: a program that prints nothing for that long is ended.
+    pub idle: Duration,
     /// Says when the call is to end before that.
     pub stop: StopSignal,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_engine::{Delta, DeltaPart, RunHandle};
+use posse_engine::{Delta, DeltaCall, DeltaPart, RunHandle};
 use posse_models::scripted::ScriptedAnswer;
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, advance, timeout};
@@ -35,7 +35,9 @@ async fn assert_heard_in_time(speak: &Gate, deltas: &mut Receiver<Arc<[Delta]>>,
     let batch = timeout(2 * BATCH, deltas.recv()).await.expect("in time").expect("words");
     assert!(said.elapsed() <= BATCH, "{:?}", said.elapsed());
     let root = handle.id().root();
-    let words = Delta { agent_id: root, parent_id: None, part: DeltaPart::Text, content: WORDS.to_owned() };
+    let call = DeltaCall { attempt: 1, turn: 1, call: 1 };
+    let (part, content) = (DeltaPart::Text, WORDS.to_owned());
+    let words = Delta { agent_id: root, parent_id: None, part, content, call };
     assert_eq!(*batch, [words]);
 }
 

@@ -176,3 +176,38 @@ async fn call_ids_of_an_ended_attempt_may_come_again() {
     assert_eq!(world.outside.count("strike"), 2);
     assert_eq!(ended.results("1").len(), 2);
 }
+
+/// What an embedder leaves open stays open, whether it completed or failed, until its parent closes it or ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_child_is_left_open_like_a_completed_one() {
+    for closes in [true, false] {
+        let world = World::new(move |request| match (request.depth, request.turn) {
+            (0, 1) => text("").call("task", child("scout", "fail")),
+            (0, 2) if closes => text("").call("task_close", json!({"task_id": "1"})),
+            (0, 2) => text("").call("task_status", json!({"task_id": "1"})),
+            (0, 3) => text("").call("task", repairing("1")),
+            (1, _) if request.agent.relative() == "1" => ScriptedAnswer::error(None, "broken"),
+            _ => text("done"),
+        });
+        let spec = posse_engine::RunSpec { close_on_completion: false, ..world.spec() };
+        let ended = world.run(spec).await;
+        let results = ended.results("0");
+        let (_, ok, said) = &results[1];
+        assert!(*ok, "{said}");
+        assert_eq!(said.contains("failed;"), !closes, "{said}");
+        assert!(results[2].1, "one that is open and failed can be repaired: {results:?}");
+        let position = |kind: &str, agent: &str| {
+            ended.position(|event| event.agent.relative() == agent && event.body.kind() == kind)
+        };
+        let closed = position("agent.subagent_closed", "1");
+        let repair = position("agent.subagent_created", "2");
+        assert_eq!(closed < repair, closes, "closed when its parent says so, or when it ends");
+        assert_eq!(ended.status(), "completed");
+    }
+}
+
+fn repairing(id: &str) -> serde_json::Value {
+    let mut input = child("scout", "mend it");
+    input["repairs"] = json!(id);
+    input
+}

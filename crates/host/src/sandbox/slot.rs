@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
@@ -159,19 +160,25 @@ struct Print {
     reader: OwnedFd,
     capture: Capture,
     open: bool,
+    /// Told of everything that is printed.
+    heard: Arc<Notify>,
 }
 
 impl Print {
     /// What is printed to the descriptor that is returned as well.
-    fn new(limits: OutputLimits) -> io::Result<(Self, OwnedFd)> {
+    fn new(limits: OutputLimits, heard: &Arc<Notify>) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-        Ok((Self { reader, capture: Capture::new(limits), open: true }, writer))
+        let (capture, heard) = (Capture::new(limits), heard.clone());
+        Ok((Self { reader, capture, open: true, heard }, writer))
     }
 
     fn take(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let got = wire::retry(|| rustix::io::read(&self.reader, &mut *buffer))?;
         self.capture.take(&buffer[..got]);
         self.open = got > 0;
+        if self.open {
+            self.heard.notify_one();
+        }
         Ok(())
     }
 
@@ -259,6 +266,7 @@ pub struct Running {
     /// Whether it was ended from here.
     ended_here: Arc<AtomicBool>,
     work: JoinHandle<Result<Ended, SandboxError>>,
+    heard: Arc<Notify>,
 }
 
 impl Running {
@@ -267,13 +275,15 @@ impl Running {
         let control = call.try_clone()?;
         let ended_here = Arc::new(AtomicBool::new(false));
         let ended_by_us = ended_here.clone();
+        let heard = Arc::new(Notify::new());
+        let listening = heard.clone();
         let work = tokio::task::spawn_blocking(move || {
-            let ended = carry_out(&inner, &command, &call, theirs, &ended_by_us);
+            let ended = carry_out(&inner, &command, &call, theirs, &ended_by_us, &listening);
             // Whoever waits has the next turn only now that nothing of this call is left.
             drop(turn);
             ended
         });
-        Ok(Self { control, ended_here, work })
+        Ok(Self { control, ended_here, work, heard })
     }
 
     /// Asks its programs to end; those that do not are ended after a while.
@@ -285,6 +295,11 @@ impl Running {
     pub fn kill(&self) {
         self.ended_here.store(true, Ordering::SeqCst);
         let _ = self.control.shutdown(Shutdown::Both);
+    }
+
+    /// What is told of everything that it prints.
+    pub fn prints(&self) -> Arc<Notify> {
+        self.heard.clone()
     }
 
     /// Waits until nothing of it is left. Can be dropped and called again.
@@ -305,6 +320,7 @@ fn carry_out(
     call: &UnixStream,
     theirs: UnixStream,
     ended_here: &AtomicBool,
+    heard: &Arc<Notify>,
 ) -> Result<Ended, SandboxError> {
     let began = Instant::now();
     let mut spec = inner.spec(command)?;
@@ -313,8 +329,8 @@ fn carry_out(
         spec.limits.file_bytes = spec.limits.file_bytes.min(watch.file_bytes);
     }
     let input = command.input.as_deref().map(readable).transpose()?;
-    let (output, printed) = Print::new(command.output.clone())?;
-    let errors = command.errors.clone().map(Print::new).transpose()?;
+    let (output, printed) = Print::new(command.output.clone(), heard)?;
+    let errors = command.errors.clone().map(|limits| Print::new(limits, heard)).transpose()?;
     let (errors, complained) = errors.unzip();
     let fds: Vec<BorrowedFd<'_>> = [theirs.as_fd(), printed.as_fd()]
         .into_iter()
@@ -391,7 +407,7 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
         };
         let (call, theirs) = UnixStream::pair()?;
         let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };
-        let (print, printed) = Print::new(output)?;
+        let (print, printed) = Print::new(output, &Arc::default())?;
         let mut slot = Slot::taking(inner, &spec, &[theirs.as_fd(), printed.as_fd()])?;
         drop((theirs, printed));
         let (heard, ..) = slot.carry(&spec, &call, vec![print], None)?;

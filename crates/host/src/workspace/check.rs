@@ -97,8 +97,8 @@ pub enum CheckEnd {
     OutOfMemory,
     /// The files of the run take more on disk than they may.
     OverDiskLimit,
-    /// It took longer than it may.
-    TimedOut,
+    /// It took longer than this, which is its limit.
+    TimedOut(Duration),
     /// Somebody stopped it.
     Stopped,
     /// It was not run: one before it failed.
@@ -210,7 +210,7 @@ async fn wait(
         biased;
         ended = running.ended() => return (ended, None),
         () = stop => CheckEnd::Stopped,
-        () = tokio::time::sleep(timeout) => CheckEnd::TimedOut,
+        () = tokio::time::sleep(timeout) => CheckEnd::TimedOut(timeout),
     };
     running.terminate();
     if let Ok(ended) = tokio::time::timeout(STUCK_AFTER, running.ended()).await {

@@ -65,7 +65,10 @@ async fn a_command_that_takes_too_long_or_is_stopped_is_ended() {
     let mut slow = request(&state, &["trap '' TERM; while :; do :; done", "true"]);
     slow.commands[0].timeout = Duration::from_millis(1);
     let results = ends(&state, slow).await;
-    assert_eq!([results[0].ended, results[1].ended], [CheckEnd::TimedOut, CheckEnd::NotRun]);
+    assert_eq!(
+        [results[0].ended, results[1].ended],
+        [CheckEnd::TimedOut(Duration::from_millis(1)), CheckEnd::NotRun]
+    );
     // Before it began.
     let results = check(request(&state, &["touch never", "true"]), &state.sandbox, ready(())).await;
     let ends = results.expect("results").into_iter().map(|result| result.ended).collect::<Vec<_>>();

@@ -14,6 +14,7 @@ pub(super) fn check(journal: &Journal, findings: &mut Findings) {
     results(journal, findings);
     spawns(journal, findings);
     deliveries(journal, findings);
+    readings(journal, findings);
 }
 
 fn results(journal: &Journal, findings: &mut Findings) {
@@ -124,4 +125,66 @@ fn deliveries(journal: &Journal, findings: &mut Findings) {
             format!("{child}: results and messages to its parent are {found:?}, expected {expected:?}")
         });
     }
+}
+
+/// What a child says comes after its end, and is read: by the next turn of its parent, or, if there is none, by whoever
+/// reads its parent's report, to which the host has added it.
+fn readings(journal: &Journal, findings: &mut Findings) {
+    let mut ended: BTreeSet<&AgentId> = BTreeSet::new();
+    // What no turn of each agent has read yet.
+    let mut unread: BTreeMap<&AgentId, Vec<(&AgentId, String)>> = BTreeMap::new();
+    for event in &journal.events {
+        let agent = &event.agent_id;
+        let report = match &event.body {
+            EventBody::IntegrationPassed(_) | EventBody::IntegrationFailed(_) => {
+                ended.insert(agent);
+                continue;
+            }
+            EventBody::SubagentFailed(failed) => {
+                ended.insert(agent);
+                // An attempt that was cancelled, or broke, has no report to add anything to.
+                let Some(report) = &failed.report else {
+                    unread.remove(agent);
+                    continue;
+                };
+                report
+            }
+            EventBody::ToolFinished(finished) => {
+                if let Some(child) = &finished.child {
+                    told_after_its_end(&ended, child, event.seq, findings);
+                }
+                continue;
+            }
+            EventBody::MessageReceived(received) => {
+                if let Sender::Child(child) = &received.from {
+                    told_after_its_end(&ended, child, event.seq, findings);
+                    unread.entry(agent).or_default().push((child, received.text.to_shared().to_string()));
+                }
+                continue;
+            }
+            EventBody::ModelCalled(_) | EventBody::SubagentAttempt(_) | EventBody::RunCancelled(_) => {
+                unread.remove(agent);
+                continue;
+            }
+            EventBody::SubagentWaitingForMerge(waiting) => &waiting.report,
+            EventBody::RunCompleted(completed) => &completed.text,
+            EventBody::RunFailed(failed) => match &failed.text {
+                Some(text) => text,
+                None => continue,
+            },
+            _ => continue,
+        };
+        let report = report.to_shared();
+        for (child, text) in unread.remove(agent).into_iter().flatten() {
+            findings.expect(report.contains(text.trim()), Harm::Lost, || {
+                format!("{agent}: what {child} said was read by no turn and is not in the report")
+            });
+        }
+    }
+}
+
+fn told_after_its_end(ended: &BTreeSet<&AgentId>, child: &AgentId, seq: u64, findings: &mut Findings) {
+    findings.expect(ended.contains(child), Harm::Broken, || {
+        format!("event {seq} tells how {child} ended, which it had not")
+    });
 }

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 pub use self::matcher::Matcher;
 use self::said::Said;
 use crate::Hands;
-use crate::bash::{Cut, wait};
+use crate::bash::{Cut, Limits, wait};
 use crate::outputs::plain_name;
 
 /// How long a hook may take if its settings do not say.
@@ -231,9 +231,9 @@ async fn said(hands: &Hands, hook: &Hook, number: usize, call: &HookCall) -> Sai
         Err(error) => return Said::Unheard(error.to_string()),
     };
     let limit = hook.timeout.min(HOOK_TIMEOUT_MAX);
-    match wait(&mut running, &at.stop, limit).await {
+    match wait(&mut running, &at.stop, Limits { time: limit, idle: Duration::MAX }).await {
         (_, Some(Cut::Asked)) => Said::CutShort,
-        (_, Some(Cut::TimeLimit)) => {
+        (_, Some(Cut::TimeLimit | Cut::Silent)) => {
             Said::Unheard(format!("it took longer than {} s and was ended", limit.as_secs()))
         }
         (Err(error), None) => Said::Unheard(error.to_string()),

@@ -136,6 +136,7 @@ mod tests {
             approvals: Approvals::none(),
             network: false,
             limit: Duration::from_secs(1),
+            idle: Duration::MAX,
             stop: StopSignal::never(),
             skills: Arc::default(),
         };

@@ -72,6 +72,7 @@ impl Bench {
             approvals: Approvals::none(),
             network: false,
             limit: std::time::Duration::from_mins(1),
+            idle: std::time::Duration::MAX,
             stop: StopSignal::never(),
             skills: Arc::default(),
         };

@@ -79,7 +79,9 @@ fn what_a_model_is_saying_is_shown_while_it_says_it() {
         tree.event(event);
         let say = |tree: &mut Tree, part, content: &str| {
             let (agent_id, parent_id) = (event.agent_id.clone(), None);
-            tree.hear(&posse::Delta { agent_id, parent_id, part, content: content.to_owned() });
+            let turn = tree.root().map_or(0, |root| root.turn);
+            let call = posse::DeltaCall { attempt: 1, turn, call: 1 };
+            tree.hear(&posse::Delta { agent_id, parent_id, part, content: content.to_owned(), call });
         };
         if event.kind == "agent.model_called" {
             say(&mut tree, posse::DeltaPart::Text, "First line\nI look\u{1b}[2");

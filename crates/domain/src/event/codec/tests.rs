@@ -19,8 +19,8 @@ use crate::event::{
     ReportCause, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted,
     RunTerms, SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed,
     SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem,
-    TodoStatus, ToolFinished, ToolIntended, ToolInterrupted, UnownedWriters, WorkspaceMade, WorkspaceRemoved,
-    WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
+    TodoStatus, ToolFinished, ToolIntended, ToolInterrupted, TurnLimited, UnownedWriters, WorkspaceMade,
+    WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
 };
 use crate::hash::Hash;
 use crate::id::AgentId;
@@ -82,7 +82,7 @@ fn rule() -> Rule {
 }
 
 fn figures() -> Figures {
-    Figures { turns: 1, tool_calls: 2, wall_ms: 3, usage: usage() }
+    Figures { turns: 1, tool_calls: 2, wall_ms: 3, turn_limited: 4, usage: usage() }
 }
 
 fn usage() -> Usage {
@@ -166,6 +166,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             failed: failed(text),
             figures: figures(),
             turns_exhausted: true,
+            turn_limited: vec![TurnLimited { id: "k3f9ab2c.1".parse().expect("id"), required: true }],
             result: Some(result(text)),
         }
         .into(),
@@ -531,6 +532,7 @@ fn what_is_long_leaves_a_short_payload() {
             failed: Vec::new(),
             figures: figures(),
             turns_exhausted: false,
+            turn_limited: Vec::new(),
             result: None,
         }
         .into(),

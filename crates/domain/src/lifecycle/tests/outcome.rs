@@ -2,8 +2,9 @@
 
 use super::fixture::{Played, failure, id, request};
 use crate::budget::Budget;
+use crate::code::Code;
 use crate::event::{Change, EventBody, FinalStatus};
-use crate::lifecycle::{Attempt, Cancel, EndBlocked, FailKind, Outcome, RunEnd, SpawnRequest};
+use crate::lifecycle::{Attempt, Cancel, EndBlocked, FailKind, Finish, Outcome, RunEnd, SpawnRequest};
 
 const KINDS: [FailKind; 6] = [
     FailKind::Execution,
@@ -208,6 +209,96 @@ fn a_run_ends_as_its_root_ended() {
         let expected = if kind == FailKind::Cancelled { "cancelled" } else { "failed" };
         assert_eq!(played.run.outcome.as_ref().map(Outcome::status), Some(expected), "{kind:?}");
     }
+}
+
+fn required(definition: &str) -> SpawnRequest {
+    SpawnRequest { required: true, ..request(definition) }
+}
+
+#[test]
+fn a_limit_that_ended_a_required_child_ends_the_run() {
+    for kind in KINDS.into_iter().filter(|kind| *kind != FailKind::Integration) {
+        let mut played = Played::new(2, Budget::NONE);
+        let child = played.try_spawn(&id("0"), &required("scout")).expect("spawned");
+        played.start(&child);
+        while matches!(played.fail(&child, kind), Some(Attempt::Again(_))) {}
+        assert!(played.close(&child));
+        let (_, body) = played.run.end(done(), None, played.now_ms()).expect("it can end");
+        let EventBody::RunFailed(failed) = body else { panic!("{kind:?}: {body:?}") };
+        let expected = match kind {
+            FailKind::Budget | FailKind::Timeout => (kind, kind.code()),
+            _ => (FailKind::Execution, Code::SubagentError),
+        };
+        assert_eq!((failed.kind, failed.code), expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn what_an_attempt_that_has_ended_asked_for_does_not_count_against_the_run() {
+    for again in [true, false] {
+        let mut played = Played::new(2, Budget::NONE);
+        let lead = played.spawn("0", "lead");
+        played.start(&lead);
+        let scout = played.try_spawn(&lead, &required("scout")).expect("spawned");
+        played.start(&scout);
+        assert!(matches!(played.fail(&scout, FailKind::Cancelled), Some(Attempt::Over(_))));
+        assert!(played.close(&scout));
+        if again {
+            assert!(matches!(played.fail(&lead, FailKind::Execution), Some(Attempt::Again(_))));
+        }
+        assert!(played.finish(&lead) && played.close(&lead));
+        let (_, body) = played.run.end(done(), None, played.now_ms()).expect("it can end");
+        match body {
+            EventBody::RunCompleted(completed) if again => {
+                assert_eq!(completed.failed.len(), 1, "it is listed all the same");
+            }
+            EventBody::RunFailed(failed) if !again => {
+                assert!(failed.reason.contains("1.1"), "{}", failed.reason)
+            }
+            other => panic!("{again}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_run_lists_the_children_that_ran_out_of_turns() {
+    let mut played = Played::new(2, Budget::NONE);
+    for wanted in [required("scout"), request("scout"), request("scout")] {
+        let child = played.try_spawn(&id("0"), &wanted).expect("spawned");
+        played.start(&child);
+        let turns_exhausted = child.number() != Some(3);
+        let finish = Finish { report: "half".into(), turns_exhausted, change: None };
+        for decided in played.run.finish(&child, finish).expect("finished") {
+            played.put(decided);
+        }
+        assert!(played.close(&child));
+    }
+    let end = RunEnd::Done { report: "all".into(), turns_exhausted: true };
+    let decided = played.run.end(end, None, played.now_ms()).expect("it can end");
+    let EventBody::RunCompleted(completed) = &decided.1 else { panic!("{decided:?}") };
+    let limited: Vec<(&str, bool)> =
+        completed.turn_limited.iter().map(|child| (child.id.relative(), child.required)).collect();
+    assert_eq!(limited, [("1", true), ("2", false)]);
+    assert_eq!((completed.turns_exhausted, completed.figures.turn_limited), (true, 3));
+    assert!(decided.1.summary().starts_with("run completed at its turn limit"), "{}", decided.1.summary());
+    played.put(decided);
+    let own = |at: &str| played.run.ledger.own(&id(at)).map(|own| own.turn_limited);
+    assert_eq!([own("0"), own("1"), own("3")], [Some(1), Some(1), Some(0)]);
+    let closed = played.events.iter().find(|event| matches!(event.body, EventBody::SubagentClosed(_)));
+    let closed = closed.expect("closed").body.summary();
+    assert_eq!(closed, "closed, completed at its turn limit (integrated)");
+}
+
+#[test]
+fn a_cancelled_child_is_cancelled_to_people() {
+    let mut played = Played::new(2, Budget::NONE);
+    let child = played.spawn("0", "scout");
+    played.start(&child);
+    assert!(matches!(played.fail(&child, FailKind::Cancelled), Some(Attempt::Over(_))));
+    assert!(played.close(&child));
+    let told: Vec<String> = played.events.iter().rev().take(2).map(|event| event.body.summary()).collect();
+    assert_eq!(told[0], "closed, cancelled");
+    assert!(told[1].starts_with("cancelled: ") && !told[1].contains("failed"), "{}", told[1]);
 }
 
 #[test]
