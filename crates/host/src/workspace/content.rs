@@ -290,33 +290,48 @@ fn quote(path: &[u8], out: &mut Vec<u8>) {
 /// A tree object that may have to be written.
 pub(crate) type NewTree = (Oid, Vec<u8>);
 
-/// All trees of these entries, which are sorted by path; the last is the top.
+/// A directory whose entries are being gathered.
+struct Gathered<'a> {
+    /// Its path, with a slash at its end; empty at the top.
+    path: &'a [u8],
+    items: Vec<TreeEntry<'a>>,
+}
+
+/// All trees of these entries, which are sorted by path; the last is the top. Paths of a repository may be as deep as
+/// somebody likes, so this does not call itself for each directory.
 pub(crate) fn trees(entries: &[Entry]) -> Vec<NewTree> {
     let mut out = Vec::new();
-    tree(entries, 0, &mut out);
+    let mut open = vec![Gathered { path: &[], items: Vec::new() }];
+    for entry in entries {
+        while open.len() > 1 && open.last().is_some_and(|dir| !entry.path.starts_with(dir.path)) {
+            close(&mut open, &mut out);
+        }
+        let mut from = open.last().map_or(0, |dir| dir.path.len());
+        while let Some(slash) = entry.path[from..].iter().position(|byte| *byte == b'/') {
+            from += slash + 1;
+            open.push(Gathered { path: &entry.path[..from], items: Vec::new() });
+        }
+        let item = TreeEntry { name: &entry.path[from..], bits: entry.mode.bits(), oid: entry.oid };
+        if let Some(dir) = open.last_mut() {
+            dir.items.push(item);
+        }
+    }
+    while !open.is_empty() {
+        close(&mut open, &mut out);
+    }
     out
 }
 
-fn tree(entries: &[Entry], prefix: usize, out: &mut Vec<NewTree>) -> Oid {
-    let mut items: Vec<TreeEntry<'_>> = Vec::new();
-    let mut at = 0;
-    while let Some(entry) = entries.get(at) {
-        let rest = &entry.path[prefix..];
-        if let Some(slash) = rest.iter().position(|byte| *byte == b'/') {
-            let beneath = &entry.path[..=prefix + slash];
-            let count = entries[at..].partition_point(|entry| entry.path.starts_with(beneath));
-            let oid = tree(&entries[at..at + count], beneath.len(), out);
-            items.push(TreeEntry { name: &rest[..slash], bits: DIRECTORY_BITS, oid });
-            at += count;
-        } else {
-            items.push(TreeEntry { name: rest, bits: entry.mode.bits(), oid: entry.oid });
-            at += 1;
-        }
-    }
+/// Writes the last directory that is open, and puts it into the one above.
+fn close(open: &mut Vec<Gathered<'_>>, out: &mut Vec<NewTree>) {
+    let Some(Gathered { path, mut items }) = open.pop() else { return };
     let content = object::encode_tree(&mut items);
     let oid = object::name(Kind::Tree, &content);
     out.push((oid, content));
-    oid
+    if let Some(above) = open.last_mut() {
+        let name = &path[above.path.len()..path.len() - 1];
+        above.items.push(TreeEntry { name, bits: DIRECTORY_BITS, oid });
+    }
 }
 
 /// Adds the trees that are not there yet.

@@ -299,3 +299,43 @@ fn two_hundred_dirty_states_with_a_git_that_fails_lose_nothing() {
     assert!(run.space.read_ref(&work_ref("r1", 1)).expect("read").is_some());
     assert_eq!(ask(&git_dir, &["fsck", "--strict", "--no-dangling"], b"").0, 0);
 }
+
+/// Directories, one in the other, as programs make them: deeper than any path may be long.
+fn nest(top: &Path) {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    const DEEP: usize = 2_500;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    fs::create_dir_all(top).expect("made");
+    let mut dir = openat(CWD, top, flags, Mode::empty()).expect("opened");
+    for _ in 0..DEEP {
+        mkdirat(&dir, "d", Mode::from_raw_mode(0o755)).expect("made");
+        dir = openat(&dir, "d", flags, Mode::empty()).expect("opened");
+    }
+}
+
+#[test]
+fn directories_that_are_deeper_than_any_path_are_cleaned_wherever_they_are() {
+    let project = Project::repository(&[("a", "a\n"), (".gitignore", "target\n")]);
+    let run = worked_in(&project);
+    let attempt = run.root.parent().expect("an attempt").to_owned();
+    let state = project.state();
+    let scratch = run.space.scratch("r1", &run.base).expect("made");
+    run.space.shared(&run.base).expect("made");
+    let places = [
+        run.root.join("target/deep"),
+        attempt.join("layers/x/upper"),
+        scratch.dir.join("deep"),
+        state.join("runs/r1/shared/deep"),
+        state.join("trash/left-1"),
+    ];
+    for place in &places {
+        nest(place);
+    }
+    run.space.salvage("r1", 1).expect("what is ignored is not looked into");
+    let report = gc(&project, 2, false);
+    for place in &places {
+        assert!(fs::symlink_metadata(place).is_err(), "{}: {report:?}", place.display());
+    }
+    assert_eq!(fs::read_dir(state.join("trash")).expect("listed").count(), 0, "{report:?}");
+    project.spaces().remove_run("r1").expect("removed");
+}
