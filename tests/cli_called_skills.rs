@@ -62,7 +62,7 @@ fn a_skill_that_a_person_calls_brings_its_name_and_its_files() {
         &home,
         &[
             ("read", json!({"path": "skill://pdf/r.md"})),
-            ("bash", json!({"command": "sh ~/.claude/skills/pdf/fill.sh"})),
+            ("bash", json!({"command": "sh $POSSE_SKILL_PDF/fill.sh"})),
         ],
     );
     for args in [&["/pdf fill it"][..], &["--skill", "pdf", "fill it"]] {
@@ -70,10 +70,10 @@ fn a_skill_that_a_person_calls_brings_its_name_and_its_files() {
         let told = told(&home, &done);
         assert!(told.starts_with("# Skill: pdf\n"), "{told}");
         assert!(told.contains("as `skill://pdf/PATH`") && told.contains("fill it"), "{told}");
-        assert!(
-            told.contains(".claude/skills/pdf/fill.sh") && !told.contains("skill://pdf/fill.sh"),
-            "{told}"
-        );
+        assert!(told.contains("Run $POSSE_SKILL_PDF/fill.sh."), "{told}");
+        let machine = home.project().canonicalize().expect("a path");
+        let machine = machine.parent().expect("a folder").display().to_string();
+        assert!(!told.contains(&machine), "no path of the machine: {told}");
         let results = results(&done);
         assert!(results[0].1.contains("the notes of pdf"), "{results:?}");
         assert!(results[1].1.contains("filled-by-pdf"), "{results:?}");
@@ -314,10 +314,7 @@ fn a_folder_of_a_skill_that_git_ignores_is_read_once_the_skill_is_trusted() {
     assert!(shown.contains("none: git ignores its folder; `posse trust` has it read"), "{shown}");
     home.posse(&["trust", "--yes"]).exits(0);
     let trusted = run_it();
-    assert!(
-        trusted[0].1.contains(&format!("Run {}/.claude/skills/s9/say.sh.", top.display())),
-        "{trusted:?}"
-    );
+    assert!(trusted[0].1.contains("Run $POSSE_SKILL_S9/say.sh."), "{trusted:?}");
     assert!(trusted[1].1.contains("the notes of s9"), "{trusted:?}");
     assert!(trusted[2].1.contains("said-by-s9"), "{trusted:?}");
     let shown = home.posse(&["skills", "show", "s9"]).exits(0).stdout;

@@ -154,7 +154,10 @@ fn flags_rule_the_run_and_allow_lifts_only_what_a_definition_asks() {
     }
     assert_eq!(check_explained(&home, &run), 7);
     let network = home.posse(&["explain", &run, "network"]).exits(0);
-    assert!(network.stdout.contains("ask: definition coder, by the rule `network`"), "{}", network.stdout);
+    assert!(network.stdout.contains("deny: definition coder, by the rule `network`"), "{}", network.stdout);
+    assert!(network.stdout.contains("nobody is asked about the network"), "{}", network.stdout);
+    let unknown = home.posse(&["explain", &run, "frobnicate:x"]).exits(2);
+    assert!(unknown.stderr.contains("there is no tool `frobnicate`"), "{unknown:?}");
     let opened = home.posse(&["explain", &run, "bash:git push origin main"]).exits(0);
     assert!(
         opened.stdout.contains("because a person allowed `bash:git push origin main`"),

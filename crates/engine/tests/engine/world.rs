@@ -487,9 +487,7 @@ pub(crate) fn definition(name: &str, tools: &[&str], spawns: &[&str]) -> Definit
 /// A `boss` that may do and spawn everything, a `lead` that looks and spawns, a `scout` that looks, a `builder`
 /// that changes things.
 pub(crate) fn definitions() -> Vec<Definition> {
-    let all = [
-        "bash", "probe", "strike", "put", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo",
-    ];
+    let all = ["probe", "strike", "put", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo"];
     vec![
         definition("boss", &all, &["lead", "crew", "scout", "builder"]),
         definition("lead", &["probe", "ask_net", "boom", "read", "todo"], &["lead", "scout", "builder"]),
