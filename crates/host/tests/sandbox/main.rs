@@ -4,6 +4,7 @@ mod basics;
 mod caches;
 mod checks;
 mod disk_limit;
+mod inits;
 mod isolated;
 mod kills;
 mod mounts;
