@@ -158,6 +158,7 @@ impl BoxedCommand {
             isolation: self.isolation,
             network: self.network,
             read: view.read.clone(),
+            as_others: view.as_others.clone(),
             links: view.links.clone(),
             hidden: self.hidden(view, shown_as),
             scratch: view.scratch.clone(),

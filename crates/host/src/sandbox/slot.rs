@@ -393,6 +393,7 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
             workdir: "/".to_owned(),
             network: false,
             read: view.read.clone(),
+            as_others: view.as_others.clone(),
             links: view.links.clone(),
             hidden: view.hidden.clone(),
             scratch: view.scratch.clone(),

@@ -35,6 +35,8 @@ pub(super) struct CallSpec {
     pub(super) network: bool,
     /// What is visible and cannot be changed, and where it appears. No part of a source is a link.
     pub(super) read: Vec<(String, String)>,
+    /// Sources among these that root sees as anybody else does.
+    pub(super) as_others: Vec<String>,
     /// Links of the machine's root directory.
     pub(super) links: Vec<(String, String)>,
     /// What is hidden though it is beneath something visible, by its paths in the box.

@@ -153,6 +153,8 @@ pub(super) struct View {
     pub(super) environment: Vec<(String, String)>,
     /// What can be read, and where it appears.
     pub(super) read: Vec<(String, String)>,
+    /// What is the system's: a tool sees no more of it than anybody would, also when Posse runs as root.
+    pub(super) as_others: Vec<String>,
     pub(super) links: Vec<(String, String)>,
     pub(super) hidden: Vec<String>,
     pub(super) scratch: Vec<String>,
@@ -176,6 +178,7 @@ impl View {
                 (Err(_), _) => {}
             }
         }
+        let as_others = texts(read.clone());
         // Where names are resolved is often said in a file that a link leads to.
         read.extend(fs::canonicalize("/etc/resolv.conf").ok().filter(|path| path.starts_with("/run")));
         read.extend(TOOLCHAINS.iter().map(|name| home.join(name)).filter(|path| path.exists()));
@@ -194,6 +197,7 @@ impl View {
         Self {
             environment: environment(&options.environment, &home),
             read: read_as(read, &links, &homes),
+            as_others,
             links: links.into_iter().filter_map(|(link, to)| Some((text(link)?, text(to)?))).collect(),
             hidden: texts(hidden),
             scratch: texts(scratch),

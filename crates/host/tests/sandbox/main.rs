@@ -8,6 +8,7 @@ mod inits;
 mod isolated;
 mod kills;
 mod mounts;
+mod others;
 mod owners;
 mod poisoned;
 mod processes;

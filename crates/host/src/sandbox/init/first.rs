@@ -18,6 +18,7 @@ use super::caches::Caches;
 use super::guard::Guard;
 use super::landlock::Reach;
 use super::mounts::{Built, ProcClosed};
+use super::others::Others;
 use super::scratch::Scratch;
 use super::seccomp::Sockets;
 use super::{Streams, broken, is_open, landlock, limits, mounts, reached, seccomp, tree};
@@ -32,13 +33,14 @@ const LEFT: i32 = 0;
 pub(super) fn become_first(
     spec: &CallSpec,
     guard: &Guard,
+    others: Others,
     ids: (Uid, Gid),
     call: &UnixStream,
     streams: Streams,
 ) -> ! {
     // The init may have died before the death signal was set; then the runtime's end of the call is closed soon, and
     // nothing has been started yet.
-    match build(spec, guard, ids) {
+    match build(spec, guard, others, ids) {
         Ok((layers, built)) if is_open(call) => {
             let shown = built.caches.shown.clone();
             carry(spec, layers, shown, &Place::OwnRoot(built), call, streams);
@@ -121,7 +123,7 @@ impl Place<'_> {
     }
 }
 
-fn leave() -> ! {
+pub(super) fn leave() -> ! {
     #[expect(
         clippy::disallowed_methods,
         reason = "this process is a fork: nothing of the init's is its to release"
@@ -129,13 +131,18 @@ fn leave() -> ! {
     std::process::exit(LEFT);
 }
 
-fn build(spec: &CallSpec, guard: &Guard, (uid, gid): (Uid, Gid)) -> Result<(Layers, Built), Broken> {
+fn build(
+    spec: &CallSpec,
+    guard: &Guard,
+    others: Others,
+    (uid, gid): (Uid, Gid),
+) -> Result<(Layers, Built), Broken> {
     let step = |step: &'static str| move |error: io::Error| broken(step, &error);
     limits::map_ids(uid, gid).map_err(step("mapping the user"))?;
     // Others in the namespaces belong to the same user; none of them may look into this process.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| broken("hiding the first process", &error.into()))?;
-    let built = mounts::build(spec, guard).map_err(|(step, error)| broken(&step, &error))?;
+    let built = mounts::build(spec, guard, others).map_err(|(step, error)| broken(&step, &error))?;
     if !spec.network {
         limits::loopback_up().map_err(step("starting the loopback interface"))?;
     }

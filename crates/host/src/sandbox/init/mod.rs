@@ -16,6 +16,7 @@ mod limits;
 mod mounting;
 mod mounts;
 mod neighbours;
+mod others;
 mod reached;
 mod record;
 mod scratch;
@@ -166,6 +167,10 @@ fn carry_guarded(
             Some(Scratch::make().map_err(|error| broken("making a scratch directory", &error))?)
         }
     };
+    let others = match spec.mode {
+        Mode::Namespaces => others::take(spec),
+        Mode::Landlock => others::Others::new(),
+    };
     let ids = (rustix::process::geteuid(), rustix::process::getegid());
     // Born like this, no process of the call can be less likely than the init to be ended when memory runs out: what an
     // init with privileges says here is the least that they can set.
@@ -183,9 +188,9 @@ fn carry_guarded(
         }
         // In the new namespaces. Only the call's own lifeline is held here.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-        first::become_first(spec, guard, ids, &call, streams);
+        first::become_first(spec, guard, others, ids, &call, streams);
     };
-    drop((call, streams));
+    drop((call, streams, others));
     if let Some(record) = record {
         record.note(Some(first));
     }

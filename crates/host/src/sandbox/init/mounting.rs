@@ -1,7 +1,7 @@
 //! Mounts by descriptor: what is mounted, and on what, was reached before and is not looked for again.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
@@ -96,6 +96,28 @@ fn new(
 /// How a filesystem is told of a directory: no name has to be escaped, and none can be swapped.
 fn by_descriptor(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Lets the numbers of owners in a mount that is nowhere yet, and in all beneath it, be those of a user namespace; nothing in
+/// it can be changed.
+#[expect(unsafe_code, reason = "mount_setattr has no safe form")]
+pub(super) fn set_numbers(mounted: impl AsFd, numbers: BorrowedFd<'_>) -> io::Result<()> {
+    let numbers = u64::try_from(numbers.as_raw_fd()).map_err(io::Error::other)?;
+    // SAFETY: an all-zero value is valid, and it and the path outlive the call, which is told its size.
+    let done = unsafe {
+        let mut asked: libc::mount_attr = std::mem::zeroed();
+        asked.attr_set = Attributes::ReadOnly.bits() | libc::MOUNT_ATTR_IDMAP;
+        asked.userns_fd = numbers;
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mounted.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            &raw const asked,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Sets attributes of a mount and of all mounts beneath it.

@@ -17,6 +17,7 @@ use super::super::spec::CallSpec;
 use super::caches::{Caches, Layer, TakenCaches};
 use super::guard::Guard;
 use super::mounting::{self, Attributes};
+use super::others::Others;
 use super::reached;
 
 /// Where scratch is while it is handed out.
@@ -43,10 +44,10 @@ pub(super) struct Built {
 }
 
 /// Builds the new root and leaves the old one.
-pub(super) fn build(spec: &CallSpec, guard: &Guard) -> Result<Built, Failed> {
+pub(super) fn build(spec: &CallSpec, guard: &Guard, others: Others) -> Result<Built, Failed> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(step("separating mounts"))?;
-    let taken = Taken::of(spec, guard)?;
+    let taken = Taken::of(spec, guard, others)?;
     let root = enter_new_root().map_err(step("making a new root"))?;
     let built = furnish(spec, guard, taken, &root)?;
     mounting::set_alone(&root, Attributes::ReadOnly).map_err(step("closing the root"))?;
@@ -75,9 +76,12 @@ struct Source {
 }
 
 impl Taken {
-    fn of(spec: &CallSpec, guard: &Guard) -> Result<Self, Failed> {
-        let all = |pairs: &[(String, String)]| -> Result<Vec<Source>, Failed> {
-            let sources = pairs.iter().map(|(source, target)| Source::take(source, target));
+    fn of(spec: &CallSpec, guard: &Guard, mut others: Others) -> Result<Self, Failed> {
+        let mut all = |pairs: &[(String, String)]| -> Result<Vec<Source>, Failed> {
+            let sources = pairs.iter().map(|(source, target)| match others.remove(source) {
+                Some(tree) => Ok(Some(Source { tree, is_dir: true, target: PathBuf::from(target) })),
+                None => Source::take(source, target),
+            });
             sources.filter_map(Result::transpose).collect()
         };
         let device = |name: &&str| -> io::Result<OwnedFd> {

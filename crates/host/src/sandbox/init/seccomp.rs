@@ -145,6 +145,10 @@ const TYPE_MASK: u32 = 0xf;
 /// Puts characters into a terminal as if they were typed.
 const TERMINAL_INPUT: [u32; 2] = [0x5412, 0x541C];
 
+/// What `fcntl` must not do: whoever opens a file of the machine for writing would have to wait for the holder of a lease,
+/// and a notice tells what others do in a directory. Locks that programs cannot do without are not among these.
+const FILE_HOLDS: [u32; 2] = [1024, 1026];
+
 /// Offsets in what a filter sees of a call.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
@@ -223,6 +227,12 @@ fn filter(sockets: Sockets) -> Vec<sock_filter> {
     }
     harmless.push(allow());
     on(&mut code, libc::SYS_ioctl, &harmless);
+    let mut released = vec![load(argument(1))];
+    for command in FILE_HOLDS {
+        released.extend([jump(BPF_JEQ, command, 0, 1), refuse(libc::EPERM)]);
+    }
+    released.push(allow());
+    on(&mut code, libc::SYS_fcntl, &released);
     code.push(allow());
     code
 }
@@ -366,6 +376,18 @@ mod tests {
         for request in TERMINAL_INPUT {
             assert_eq!(own(libc::SYS_ioctl, &[0, request.into()]), errno(libc::EPERM));
             assert_eq!(own(libc::SYS_ioctl, &[0, u64::from(request) | (7 << 32)]), errno(libc::EPERM));
+        }
+    }
+
+    #[test]
+    fn no_lease_is_taken_and_locks_are() {
+        for command in [libc::F_SETLEASE, libc::F_NOTIFY] {
+            let command = u64::from(command.cast_unsigned());
+            assert_eq!(own(libc::SYS_fcntl, &[3, command, 1]), errno(libc::EPERM));
+            assert_eq!(own(libc::SYS_fcntl, &[3, command | (1 << 32), 1]), errno(libc::EPERM));
+        }
+        for command in [libc::F_SETLK, libc::F_SETFD, libc::F_DUPFD, libc::F_GETLEASE, libc::F_OFD_SETLK] {
+            assert_eq!(own(libc::SYS_fcntl, &[3, u64::from(command.cast_unsigned())]), ALLOWED, "{command}");
         }
     }
 

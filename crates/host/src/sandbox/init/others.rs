@@ -1,0 +1,74 @@
+//! What is the system's, as anybody but root sees it.
+//!
+//! Root inside has root's number outside, so that it can work on its own files: without any privilege it may still read what
+//! only root may, because it is the owner. A list of such files is out of date as soon as somebody makes one. So the
+//! system's directories are mounted with nobody's numbers in them: then the owner of each file there is nobody, and what
+//! its mode gives to others is all there is, whatever is made or replaced while a command runs.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use super::super::spec::CallSpec;
+use super::{mounting, reached, wire};
+
+/// A number that is mapped to itself, because one has to be. It is nobody's.
+const NOBODY: u32 = 65_534;
+
+/// Mounts that are nowhere yet, by their sources.
+pub(super) type Others = HashMap<String, OwnedFd>;
+
+/// Takes what root sees as others do. Needs the machine's own root; where that or a filesystem does not allow it, it is not
+/// among what is returned, and the list of what is hidden is all there is.
+pub(super) fn take(spec: &CallSpec) -> Others {
+    // One for all calls of this init.
+    static NUMBERS: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    if !rustix::process::geteuid().is_root() || spec.as_others.is_empty() {
+        return Others::new();
+    }
+    let Some(numbers) = NUMBERS.get_or_init(|| nobodys_numbers().ok()) else { return Others::new() };
+    let taken = spec.as_others.iter().filter_map(|source| {
+        let tree = mounting::copy_of(reached::open(source).ok()?).ok()?;
+        mounting::set_numbers(&tree, numbers.as_fd()).ok()?;
+        Some((source.clone(), tree))
+    });
+    taken.collect()
+}
+
+/// A user namespace in which nobody but nobody has a number.
+fn nobodys_numbers() -> io::Result<OwnedFd> {
+    let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let Some(child) = clone_user()? else {
+        // It waits until the pipe closes, and ends.
+        drop(theirs);
+        let _ = rustix::io::read(&ours, &mut [0; 1]);
+        super::first::leave();
+    };
+    let named = name(child);
+    drop(theirs);
+    let _ = kill_process(child, Signal::KILL);
+    let _ = wire::retry(|| waitpid(Some(child), WaitOptions::empty()));
+    named
+}
+
+fn name(child: Pid) -> io::Result<OwnedFd> {
+    let of = |file: &str| format!("/proc/{}/{file}", child.as_raw_nonzero());
+    let map = format!("{NOBODY} {NOBODY} 1");
+    fs::write(of("uid_map"), &map)?;
+    fs::write(of("gid_map"), &map)?;
+    Ok(File::open(of("ns/user"))?.into())
+}
+
+#[expect(unsafe_code, reason = "fork with flags has no safe form; sound because this process has one thread")]
+fn clone_user() -> io::Result<Option<Pid>> {
+    // SAFETY: without a stack and without CLONE_VM this is a fork; there is no other thread.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0) };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(i32::try_from(pid).ok().and_then(Pid::from_raw))
+}
