@@ -47,7 +47,10 @@ fn a_bad_script_is_named_with_its_line() {
         &["--model", "acme/large", "x"],
         &["there is no provider `acme`", "known are anthropic, openai,"],
     );
-    run_refused(&home, &["x"], &["no model is named", "ANTHROPIC_API_KEY", "--model", "posse demo"]);
+    let done = home.posse(&["run", "x"]).exits(4);
+    for part in ["no model is named", "ANTHROPIC_API_KEY", "--model", "posse demo"] {
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
 }
 
 #[test]

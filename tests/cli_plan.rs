@@ -236,7 +236,7 @@ fn a_planner_that_fails_gives_the_runs_code() {
     let done = plan(&home, &["greet"]).exits(1);
     assert!(done.stdout.is_empty() && done.stderr.contains("overloaded"), "{done:?}");
     home.posse(&["plan"]).exits(2);
-    home.posse(&["plan", "no model"]).exits(2);
+    home.posse(&["plan", "no model"]).exits(4);
 }
 
 #[test]

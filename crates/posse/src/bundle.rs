@@ -4,9 +4,9 @@
 //! line with the hash of all before it. `zcat` and any JSON tool can read it. The version in the manifest is the
 //! version of all of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Take, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,8 +26,19 @@ pub(crate) const BUNDLE_VERSION: u32 = 1;
 pub const BUNDLE_EXTENSION: &str = "posse";
 /// Largest entry that is read.
 const ENTRY_MAX_BYTES: u64 = 512 * 1024 * 1024;
+/// Largest manifest that is read: room for the names of tens of thousands of files. Its lists take up to eight times that in
+/// memory.
+const MANIFEST_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Most bytes that are read of a bundle, unpacked.
 const UNPACKED_MAX_BYTES: u64 = 8 * 1024 * 1024 * 1024;
+/// Most bytes that are read for each byte of the file. Journals are packed to a tenth; gzip can do a thousandth.
+const UNPACKED_MAX_RATIO: u64 = 64;
+/// What is read of every bundle, however well it is packed.
+const UNPACKED_FLOOR_BYTES: u64 = 64 * 1024 * 1024;
+/// Most JSON values in the events for each byte of the file. A value of two bytes takes 32 in memory.
+const VALUES_MAX_RATIO: u64 = 2;
+/// How many are read of every bundle.
+const VALUES_FLOOR: u64 = 2_000_000;
 /// Most entries of one kind.
 const ENTRIES_MAX: u64 = 10_000_000;
 /// Longest path of a file.
@@ -202,9 +213,32 @@ impl<W: Write> Writer<W> {
 /// Reads the lines of a bundle, one after the other, and checks them on the way.
 struct Reader {
     path: PathBuf,
-    from: BufReader<GzDecoder<BufReader<File>>>,
+    from: BufReader<GzDecoder<BufReader<Take<File>>>>,
     hasher: LineHash,
     read: u64,
+    limits: Limits,
+}
+
+/// How much is read of a bundle: a small file stays small in memory, whatever is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limits {
+    unpacked_bytes: u64,
+    values: u64,
+}
+
+impl Limits {
+    fn of(file_bytes: u64) -> Self {
+        let unpacked = file_bytes.saturating_mul(UNPACKED_MAX_RATIO);
+        Self {
+            unpacked_bytes: unpacked.clamp(UNPACKED_FLOOR_BYTES, UNPACKED_MAX_BYTES),
+            values: file_bytes.saturating_mul(VALUES_MAX_RATIO).max(VALUES_FLOOR),
+        }
+    }
+}
+
+/// At least as many as the text has JSON values: each but the first follows one of these.
+fn values_at_most(json: &str) -> u64 {
+    1 + json.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count() as u64
 }
 
 impl Reader {
@@ -214,12 +248,15 @@ impl Reader {
             problem: error.to_string(),
         };
         let file = File::open(path).map_err(unreadable)?;
-        if !file.metadata().map_err(unreadable)?.is_file() {
+        let metadata = file.metadata().map_err(unreadable)?;
+        if !metadata.is_file() {
             let problem = "is not a file".to_owned();
             return Err(BundleError::Unreadable { path: path.to_owned(), problem });
         }
-        let from = BufReader::new(GzDecoder::new(BufReader::new(file)));
-        Ok(Self { path: path.to_owned(), from, hasher: LineHash(Hash::ZERO), read: 0 })
+        let limits = Limits::of(metadata.len());
+        // A file that grows while it is read is read no further than it was.
+        let from = BufReader::new(GzDecoder::new(BufReader::new(file.take(metadata.len()))));
+        Ok(Self { path: path.to_owned(), from, hasher: LineHash(Hash::ZERO), read: 0, limits })
     }
 
     fn damaged(&self, entry: impl Into<String>, problem: impl Into<String>) -> BundleError {
@@ -229,7 +266,8 @@ impl Reader {
     fn next(&mut self, number: u64) -> Result<Entry, BundleError> {
         let place = || format!("line {}", number + 1);
         let mut line = Vec::new();
-        let most = ENTRY_MAX_BYTES.min(UNPACKED_MAX_BYTES - self.read);
+        let entry_max = if number == 0 { MANIFEST_MAX_BYTES } else { ENTRY_MAX_BYTES };
+        let most = entry_max.min(self.limits.unpacked_bytes - self.read);
         let read = self.from.by_ref().take(most).read_until(b'\n', &mut line);
         let read = read.map_err(|error| self.damaged(place(), error.to_string()))?;
         self.read += read as u64;
@@ -240,6 +278,13 @@ impl Reader {
         }
         let entry: Entry =
             serde_json::from_slice(&line).map_err(|error| self.unknown(&line, place(), &error))?;
+        if let Entry::Event { payload, .. } = &entry {
+            let values = values_at_most(payload);
+            if values > self.limits.values {
+                return Err(self.damaged(entry.name(), "the events have more values than are read"));
+            }
+            self.limits.values -= values;
+        }
         if let Entry::End { hash } = &entry {
             if *hash != self.hasher.0 {
                 return Err(self.damaged(entry.name(), "the hash does not fit what stands before it"));
@@ -252,8 +297,17 @@ impl Reader {
 
     /// A line that is none of ours: a newer bundle may well have such, and then that is what to say.
     fn unknown(&self, line: &[u8], place: String, error: &serde_json::Error) -> BundleError {
-        let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
-        match value["manifest"]["posse_bundle"].as_u64().and_then(|found| u32::try_from(found).ok()) {
+        // Only the version is kept of it: all of a hostile line as values would take many times its size.
+        #[derive(Deserialize)]
+        struct Peek {
+            manifest: PeekManifest,
+        }
+        #[derive(Deserialize)]
+        struct PeekManifest {
+            posse_bundle: u32,
+        }
+        let peek: Option<Peek> = serde_json::from_slice(line).ok();
+        match peek.map(|peek| peek.manifest.posse_bundle) {
             Some(found) if found > BUNDLE_VERSION => BundleError::Newer { path: self.path.clone(), found },
             _ => self.damaged(place, error.to_string()),
         }
@@ -277,6 +331,8 @@ pub(crate) struct BaseFile {
 /// Reads a bundle to its end and checks everything in it.
 pub(crate) fn read(path: &Path) -> Result<Bundle, BundleError> {
     let mut stored: Vec<Stored> = Vec::new();
+    // Looked through once for each blob: a list would be looked through from end to end.
+    let mut changed: Option<HashSet<Hash>> = None;
     let mut blobs: HashMap<Hash, String> = HashMap::new();
     let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
     let damaged =
@@ -291,8 +347,8 @@ pub(crate) fn read(path: &Path) -> Result<Bundle, BundleError> {
             }
             Entry::Blob { hash, content } => {
                 let bytes = content.into_bytes().map_err(|problem| damaged(name.clone(), problem))?;
-                let is_whole =
-                    manifest.shortened_blob != Some(hash) && !manifest.changed_blobs.contains(&hash);
+                let changed = changed.get_or_insert_with(|| manifest.changed_blobs.iter().copied().collect());
+                let is_whole = manifest.shortened_blob != Some(hash) && !changed.contains(&hash);
                 if is_whole && Hash::of(&bytes) != hash {
                     return Err(damaged(name, "its content does not fit its name".to_owned()));
                 }

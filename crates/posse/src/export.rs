@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::base;
 use crate::bundle::{BUNDLE_VERSION, BaseFile, Content, Entry, FileKind, Manifest, Writer};
-use crate::secrets::{Cleaned, Secrets};
+use crate::secrets::{Cleaned, Secrets, hide, is_secret_variable};
 use crate::{Error, Posse};
 use unused::Unused;
 
@@ -345,7 +345,24 @@ fn clean_json(secrets: &Secrets, text: &[u8]) -> Option<Cleaned> {
     clean_value(secrets, &mut value, &mut found);
     match serde_json::to_vec(&value) {
         Ok(bytes) if !found.is_empty() => Some(Cleaned { bytes, found }),
-        _ => Some(cleaned),
+        // Found across the strings of one value; a text that would no longer be JSON is left as its strings are.
+        _ => serde_json::from_slice::<serde::de::IgnoredAny>(&cleaned.bytes).is_ok().then_some(cleaned),
+    }
+}
+
+/// A field of an object. What only its name makes a secret is looked for as a text would have both.
+fn clean_field(secrets: &Secrets, name: &str, text: &mut String, found: &mut Vec<&'static str>) {
+    if is_secret_variable(name) && !text.is_empty() {
+        hide(text);
+        found.push("the value of a variable");
+        return;
+    }
+    let both = format!("{name}: {text}");
+    if let Some(cleaned) = secrets.clean(both.as_bytes()) {
+        // A mark is as long as what it replaces, and names were cleaned before.
+        let value = cleaned.bytes.get(name.len() + ": ".len()..).unwrap_or_default();
+        *text = String::from_utf8_lossy(value).into_owned();
+        found.extend(cleaned.found);
     }
 }
 
@@ -365,7 +382,10 @@ fn clean_value(secrets: &Secrets, value: &mut Value, found: &mut Vec<&'static st
                     name = String::from_utf8_lossy(&cleaned.bytes).into_owned();
                     found.extend(cleaned.found);
                 }
-                clean_value(secrets, &mut field, found);
+                match &mut field {
+                    Value::String(text) => clean_field(secrets, &name, text, found),
+                    field => clean_value(secrets, field, found),
+                }
                 map.insert(name, field);
             }
         }

@@ -91,6 +91,7 @@ pub use posse_models::{
 pub use posse_tools::{Search, hooks};
 pub use replaying::{Recorded, replayed};
 pub use requests::Request;
+pub use secrets::{names_a_secret, url_passwords};
 pub use waits::ProviderWait;
 pub use work::{AppliedRun, ApplyWhich, Restored, SalvagedWork};
 pub use workspaces::WorkspaceSettings;

@@ -13,8 +13,6 @@ use crate::output::{Output, note};
 use crate::runtime;
 use crate::text::{bytes, plural};
 
-/// What the name of a variable has that holds a secret.
-const SECRET_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
 /// Places of secrets that are listed on screen; all of them are in `--json`.
 const PLACES_SHOWN: usize = 10;
 
@@ -84,12 +82,14 @@ fn secrets(context: &Context) -> Result<Vec<String>, CliError> {
         })?;
         keys_in(&settings, &mut secrets, &mut names);
     }
-    let holds_one = |name: &str| {
-        let upper = name.to_ascii_uppercase();
-        SECRET_NAMES.iter().any(|part| upper.contains(part)) || names.iter().any(|known| known == name)
-    };
-    let variables = context.environment.variables.iter().filter(|(name, _)| holds_one(name));
-    secrets.extend(variables.map(|(_, value)| value.clone()));
+    for (name, value) in &context.environment.variables {
+        if posse::names_a_secret(name) || names.contains(name) {
+            secrets.push(value.clone());
+        }
+        // A word as a password, such as `postgres`, is in many texts that have nothing to do with it; in URLs it is found.
+        let is_word = |password: &String| password.bytes().all(|byte| byte.is_ascii_lowercase());
+        secrets.extend(posse::url_passwords(value).into_iter().filter(|password| !is_word(password)));
+    }
     Ok(secrets)
 }
 

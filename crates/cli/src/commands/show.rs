@@ -83,8 +83,8 @@ fn page(info: &RunInfo, waits: &Blocked, files: &str) -> String {
         page.push_str(&figures_row(width, ["DEPTH", "", "AGENTS"], &FIGURES_HEAD, ""));
         for depth in &info.by_depth {
             let agents = depth.agents.to_string();
-            let names = [&depth.depth.to_string(), "", &agents];
-            page.push_str(&figures_row(width, names, &cells(&depth.figures), ""));
+            let row = [&depth.depth.to_string(), "", &agents];
+            page.push_str(&figures_row(width, row, &cells(&depth.figures), ""));
         }
     }
     page

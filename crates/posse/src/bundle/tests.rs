@@ -118,3 +118,119 @@ fn what_is_not_text_comes_back_as_it_was() {
     assert_eq!(Content::of(bytes.clone()).into_bytes(), Ok(bytes));
     assert_eq!(Content::of(b"text".to_vec()), Content::Text("text".to_owned()));
 }
+
+/// Writes what `write` gives, packed as well as gzip can, and reads it: why it is refused, and how much was read.
+fn bomb(write: impl FnOnce(&mut dyn Write)) -> (String, u64, Limits) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("x.posse");
+    let mut gzip = GzEncoder::new(File::create(&path).expect("a file"), Compression::best());
+    write(&mut gzip);
+    gzip.finish().expect("finished");
+    let limits = Limits::of(std::fs::metadata(&path).expect("its size").len());
+    let error = read(&path).err().expect("refused").to_string();
+    let mut reader = Reader::open(&path).expect("a file");
+    for number in 0.. {
+        if reader.next(number).is_err() {
+            break;
+        }
+    }
+    (error.replace(&path.display().to_string(), "x.posse"), reader.read, limits)
+}
+
+fn line(entry: &Entry) -> Vec<u8> {
+    let mut line = serde_json::to_vec(entry).expect("JSON");
+    line.push(b'\n');
+    line
+}
+
+fn event(seq: u64, payload: String) -> Entry {
+    let agent = "k3f9ab2c".parse().expect("an id");
+    Entry::Event { seq, agent, kind: "run.started".into(), at_ms: 0, version: 1, payload, hash: Hash::ZERO }
+}
+
+/// Writes `piece` again and again, so many bytes of it.
+fn repeat(to: &mut dyn Write, piece: &str, bytes: usize) {
+    let block = piece.repeat((1 << 16) / piece.len() + 1);
+    for _ in 0..bytes.div_ceil(block.len()) {
+        to.write_all(block.as_bytes()).expect("written");
+    }
+}
+
+#[test]
+fn a_small_file_that_unpacks_to_a_large_one_is_refused_early() {
+    let head = line(&Entry::Manifest(Manifest { changed_events: vec![1], ..manifest(0) }));
+    let before = "{\"manifest\":{\"posse_bundle\":1,";
+    const MORE: usize = 80 << 20;
+    type Write1 = Box<dyn FnOnce(&mut dyn Write)>;
+    let within = |piece: &'static str, head: Vec<u8>, begin: &'static str| -> Write1 {
+        Box::new(move |to| {
+            to.write_all(&head).expect("written");
+            to.write_all(begin.as_bytes()).expect("written");
+            repeat(to, piece, MORE);
+        })
+    };
+    let lines = |make: fn(u64) -> Entry, head: Vec<u8>| -> Write1 {
+        Box::new(move |to| {
+            to.write_all(&head).expect("written");
+            let mut written = 0;
+            for number in 1.. {
+                let line = line(&make(number));
+                to.write_all(&line).expect("written");
+                written += line.len();
+                if written > MORE {
+                    break;
+                }
+            }
+        })
+    };
+    let values = |number| event(number, format!("[{}0]", "0,".repeat(500_000)));
+    let objects = |number| event(number, format!("[{}0]", "{\"a\":{}},".repeat(200_000)));
+    let text = |number| event(number, "x".repeat(1 << 20));
+    let blob = |_| Entry::Blob {
+        hash: Hash::of("x".repeat(1 << 20).as_bytes()),
+        content: Content::Text("x".repeat(1 << 20)),
+    };
+    let same_file = |number: u64| Entry::File {
+        path: Content::Text(format!("a{number}")),
+        kind: FileKind::Plain,
+        content: Content::Base64("AAAA".repeat(1 << 18)),
+    };
+    let file_of_nothing = |number: u64| file(&format!("a{number}"));
+    let bombs: Vec<(&str, Write1)> = vec![
+        ("one line of nothing", within("\0", Vec::new(), "")),
+        ("blanks before the manifest", within(" ", Vec::new(), "")),
+        ("a manifest of numbers", within("1,", before.into(), "\"changed_events\":[")),
+        ("a manifest of empty names", within("\"\",", before.into(), "\"changed_files\":[")),
+        ("a manifest of unknown fields", within("\"a\":0,", before.into(), "")),
+        ("a manifest of nested lists", within("[", before.into(), "\"left_out\":")),
+        ("a long name of a tenant", within("x", before.into(), "\"tenant\":\"")),
+        ("an event without an end", within("x", head.clone(), "{\"event\":{\"payload\":\"")),
+        ("a blob without an end", within("A", head.clone(), "{\"blob\":{\"content\":{\"base64\":\"")),
+        ("a file's name without an end", within("a/", head.clone(), "{\"file\":{\"path\":{\"text\":\"")),
+        ("an entry of an unknown kind", within("0,", head.clone(), "{\"other\":[")),
+        ("events of values", lines(values, head.clone())),
+        ("events of objects", lines(objects, head.clone())),
+        ("events of text", lines(text, head.clone())),
+        ("the same blob again and again", lines(blob, head.clone())),
+        ("files of nothing", lines(same_file, head.clone())),
+        ("more files than are counted", lines(file_of_nothing, head)),
+    ];
+    for (name, write) in bombs {
+        let (why, read, limits) = bomb(write);
+        assert!(read <= limits.unpacked_bytes, "{name}: {read} bytes were read");
+        assert!(why.starts_with("x.posse is damaged at "), "{name}: {why}");
+        if name.contains("manifest") || name.contains("tenant") {
+            assert!(read <= MANIFEST_MAX_BYTES, "{name}: {read} bytes were read");
+        }
+    }
+}
+
+#[test]
+fn limits_grow_with_the_file_and_end() {
+    assert_eq!(Limits::of(0), Limits { unpacked_bytes: UNPACKED_FLOOR_BYTES, values: VALUES_FLOOR });
+    let (small, large) = (Limits::of(3 << 20), Limits::of(u64::MAX));
+    assert_eq!(small.unpacked_bytes, 192 << 20);
+    assert_eq!(large.unpacked_bytes, UNPACKED_MAX_BYTES);
+    assert_eq!(values_at_most("[0,0,0]"), 4);
+    assert_eq!(values_at_most("{\"a\":1}"), 3);
+}

@@ -1,0 +1,246 @@
+//! Secrets that can be told by what stands before them: the name of a variable, a header, a place in a URL.
+
+use std::ops::Range;
+
+use super::shapes::word;
+
+/// Shortest value of a variable that is a secret by its name.
+const NAMED_MIN_BYTES: usize = 6;
+/// Shortest value of a header.
+const HEADER_MIN_BYTES: usize = 8;
+/// Shortest name in a URL that is taken for a token although no password follows.
+const URL_TOKEN_MIN_BYTES: usize = 20;
+/// How far a value is followed: keys are shorter, and a text without an end is not looked through again and again.
+const VALUE_MAX_BYTES: usize = 4_096;
+/// How far back in its line a connection string is looked for.
+const LINE_MAX_BYTES: usize = 512;
+/// What texts write in the place of a password.
+const PLACEHOLDERS: [&str; 8] =
+    ["password", "passwd", "pass", "pwd", "secret", "token", "changeme", "example"];
+
+/// Words at the end of a name that make it the name of a secret.
+const LAST_WORDS: [&str; 11] =
+    ["PASS", "PWD", "PAT", "AUTH", "DSN", "CREDS", "COOKIE", "JWT", "BEARER", "PASSPHRASE", "WEBHOOK"];
+/// The same anywhere in a name, also within one of its words (`PGPASSWORD`).
+const WORDS: [&str; 5] = ["PASSWORD", "PASSWD", "SECRET", "TOKEN", "CREDENTIAL"];
+/// Names that end in several words.
+const ENDINGS: [&str; 4] = ["WEBHOOK_URL", "CONNECTION_STRING", "CONN_STR", "CONNSTR"];
+/// Words at the end of a name that say that the value only tells of a secret: where it is, how it is called, how long it lives.
+const ABOUT: [&str; 15] = [
+    "FILE", "PATH", "DIR", "SOCK", "NAME", "TYPE", "HEADER", "COUNT", "LIMIT", "MAX", "TTL", "EXPIRY",
+    "LENGTH", "ENDPOINT", "ISSUER",
+];
+/// Words anywhere in a name that make it a number of things: `MAX_TOKENS`.
+const AMOUNTS: [&str; 5] = ["MAX", "MIN", "NUM", "TOTAL", "COUNT"];
+/// Headers whose whole value is a key.
+const KEY_HEADERS: [&str; 5] =
+    ["x-api-key", "x-auth-token", "private-token", "x-subscription-token", "api-key"];
+/// What stands before the key in the header `authorization`.
+const SCHEMES: [&str; 5] = ["bearer", "basic", "token", "apikey", "digest"];
+/// Fields of connection strings that hold a secret.
+const CONNECTION_FIELDS: [&str; 5] = ["password", "pwd", "accountkey", "sharedaccesskey", "accesskey"];
+/// Fields that show that a line is a connection string.
+const CONNECTION_SIGNS: [&str; 7] =
+    ["host=", "server=", "user id=", "uid=", "endpoint=", "accountname=", "data source="];
+
+/// Whether a variable of this name holds a secret. A name that only has the word in it because it tells of one
+/// (`TOKEN_FILE`) does not, and neither does `PWD` itself.
+pub fn names_a_secret(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase().replace(['-', '.'], "_");
+    let words: Vec<&str> = upper.split('_').filter(|word| !word.is_empty()).collect();
+    let Some(last) = words.last() else { return false };
+    if ABOUT.contains(last) || words.iter().any(|word| AMOUNTS.contains(word)) {
+        return false;
+    }
+    // `PWD` alone is where one is.
+    let by_last = LAST_WORDS.contains(last) && (words.len() > 1 || !matches!(*last, "PWD" | "PASS"));
+    let has = |word: &&str| {
+        WORDS.iter().any(|known| word.contains(known)) || word.trim_end_matches('S').ends_with("KEY")
+    };
+    by_last || words.iter().any(has) || ENDINGS.iter().any(|ending| upper.ends_with(ending))
+}
+
+/// Whether a field of an object is a variable that holds a secret.
+pub(crate) fn is_secret_variable(name: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    name.bytes().all(is_name) && names_a_secret(name)
+}
+
+/// The passwords in the URLs of a text.
+pub fn url_passwords(text: &str) -> Vec<String> {
+    let bytes = text.as_bytes();
+    let found = (0..bytes.len()).filter_map(|at| url_password(bytes, at));
+    found.map(|at| String::from_utf8_lossy(&bytes[at]).into_owned()).collect()
+}
+
+/// A secret whose name begins here.
+pub(super) fn found(text: &[u8], at: usize) -> Option<(Range<usize>, &'static str)> {
+    let rest = &text[at..];
+    match rest[0] {
+        b'A'..=b'Z'
+            if rest
+                .get(1)
+                .is_some_and(|next| next.is_ascii_uppercase() || *next == b'_' || next.is_ascii_digit()) =>
+        {
+            variable(text, at).map(|value| (value, "the value of a variable"))
+        }
+        b'a' | b'A' | b'x' | b'X' | b'p' | b'P' | b'c' | b'C' | b's' | b'S' => header(text, at)
+            .map(|value| (value, "the value of a header"))
+            .or_else(|| after_word(text, at).map(|value| (value, "a password")))
+            .or_else(|| connection_field(text, at).map(|value| (value, "a password"))),
+        _ => None,
+    }
+}
+
+/// The value in `NAME=value`, `NAME: value` and `"NAME": "value"`, where the name is written as names of variables are.
+fn variable(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let is_name = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+    let length = text[at..].iter().take(128).take_while(|byte| is_name(byte)).count();
+    let name = str::from_utf8(&text[at..at + length]).ok()?;
+    let after = at + length;
+    let assigned = assignment(text, after)?;
+    let value = value(text, assigned)?;
+    (names_a_secret(name) && is_secret(&text[value.clone()], NAMED_MIN_BYTES)).then_some(value)
+}
+
+/// Where the value begins that is assigned here: after `=`, or after `:` and a blank or a quotation mark.
+fn assignment(text: &[u8], after: usize) -> Option<usize> {
+    let quoted = usize::from(matches!(text.get(after), Some(b'"' | b'\'')));
+    match text.get(after + quoted)? {
+        b'=' if quoted == 0 => Some(after + 1),
+        b':' if matches!(text.get(after + quoted + 1), Some(b' ' | b'"' | b'\'')) => {
+            let blanks = text[after + quoted + 1..].iter().take(8).take_while(|byte| **byte == b' ').count();
+            Some(after + quoted + 1 + blanks)
+        }
+        _ => None,
+    }
+}
+
+/// The value that begins here, without its quotation marks.
+fn value(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let quote = text.get(at).copied().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'));
+    let begin = at + usize::from(quote.is_some());
+    let ends = |byte: u8| match quote {
+        Some(quote) => byte == quote || byte == b'\n',
+        None => byte.is_ascii_whitespace() || b"\"'`;,&|)}]\\<>".contains(&byte),
+    };
+    let length = text.get(begin..)?.iter().take(VALUE_MAX_BYTES).take_while(|byte| !ends(**byte)).count();
+    (length > 0).then_some(begin..begin + length)
+}
+
+/// Whether a value is one, and not the name of another place, an example or code.
+fn is_secret(value: &[u8], least: usize) -> bool {
+    let begins_elsewhere = value.first().is_some_and(|byte| b"$<{[(%*&".contains(byte));
+    let is_code = value.iter().any(|byte| b"({[".contains(byte)) || value.windows(2).any(|two| two == b"::");
+    let is_word = value.iter().all(|byte| byte.is_ascii_lowercase() || b"_-. ".contains(byte));
+    value.len() >= least && !begins_elsewhere && !is_code && !is_word
+}
+
+/// The value of a header, from its name.
+fn header(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let is_name = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'-';
+    let length = text[at..].iter().take(32).take_while(|byte| is_name(byte)).count();
+    let name = str::from_utf8(&text[at..at + length]).ok()?.to_ascii_lowercase();
+    let is_key = KEY_HEADERS.contains(&name.as_str());
+    if !is_key && !matches!(name.as_str(), "authorization" | "proxy-authorization" | "cookie" | "set-cookie")
+    {
+        return None;
+    }
+    let between = text[at + length..].iter().take(8).take_while(|byte| b" :=\"'\\".contains(byte)).count();
+    let separator = &text[at + length..at + length + between];
+    if !separator.iter().any(|byte| b":=".contains(byte)) {
+        return None;
+    }
+    let begin = at + length + between;
+    match name.as_str() {
+        "cookie" | "set-cookie" => cookies(text, begin),
+        _ if is_key => token(text, begin),
+        _ => {
+            let scheme = text[begin..].iter().take(8).take_while(|byte| byte.is_ascii_alphabetic()).count();
+            let named = str::from_utf8(&text[begin..begin + scheme]).ok()?.to_ascii_lowercase();
+            if !SCHEMES.contains(&named.as_str()) || text.get(begin + scheme) != Some(&b' ') {
+                return None;
+            }
+            token(text, begin + scheme + 1)
+        }
+    }
+}
+
+/// A key as headers have it.
+fn token(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let is_token = |byte: &u8| word(*byte) || b".~+/=".contains(byte);
+    let length = text.get(at..)?.iter().take(VALUE_MAX_BYTES).take_while(|byte| is_token(byte)).count();
+    let value = at..at + length;
+    is_secret(&text[value.clone()], HEADER_MIN_BYTES).then_some(value)
+}
+
+/// What cookies say, from the first `name=value` to the end of the line or of the text that quotes it.
+fn cookies(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let length =
+        text.get(at..)?.iter().take(VALUE_MAX_BYTES).take_while(|byte| !b"\"'\r\n\\".contains(byte)).count();
+    let line = &text[at..at + length];
+    let name = line.iter().position(|byte| *byte == b'=')?;
+    let is_name = line[..name].iter().all(|byte| word(*byte) || *byte == b'.');
+    let begin = at + name + 1;
+    (is_name && name > 0 && at + length - begin >= HEADER_MIN_BYTES).then_some(begin..at + length)
+}
+
+/// The password in `login NAME password VALUE`, as `.netrc` has it.
+fn after_word(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let begin = at + text[at..].strip_prefix(b"password ").map(|_| b"password ".len())?;
+    let line = line_before(text, at);
+    let is_login =
+        line.windows(6).any(|part| part == b"login ") || line.windows(8).any(|part| part == b"machine ");
+    let value = is_login.then(|| value(text, begin)).flatten()?;
+    (!is_placeholder(&text[value.clone()])).then_some(value)
+}
+
+/// The password of a connection string, `Server=h;User Id=me;Password=VALUE;`, or as PostgreSQL has it,
+/// `host=h user=me password=VALUE`.
+fn connection_field(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let length = text[at..].iter().take(24).take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let field = str::from_utf8(&text[at..at + length]).ok()?.to_ascii_lowercase();
+    if !CONNECTION_FIELDS.contains(&field.as_str()) || text.get(at + length) != Some(&b'=') {
+        return None;
+    }
+    let mut line = line_before(text, at).to_ascii_lowercase();
+    let begin = at + length + 1;
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || b";\"'\\".contains(byte);
+    let length = text[begin..].iter().take(VALUE_MAX_BYTES).take_while(|byte| !is_end(byte)).count();
+    let after = text[begin + length..].iter().take(LINE_MAX_BYTES).take_while(|byte| **byte != b'\n');
+    line.extend(after.map(u8::to_ascii_lowercase));
+    let line = String::from_utf8_lossy(&line);
+    let value = begin..begin + length;
+    let is_connection = CONNECTION_SIGNS.iter().any(|sign| line.contains(sign));
+    (is_connection && length > 0 && !is_placeholder(&text[value.clone()])).then_some(value)
+}
+
+fn line_before(text: &[u8], at: usize) -> &[u8] {
+    let from = at.saturating_sub(LINE_MAX_BYTES);
+    let line = text[from..at].iter().rposition(|byte| *byte == b'\n').map_or(from, |end| from + end + 1);
+    &text[line..at]
+}
+
+/// The password in `scheme://name:password@host`, or the token in `scheme://token@host`, if `://` is here.
+pub(super) fn url_password(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let begin = at + text[at..].strip_prefix(b"://").map(|_| 3)?;
+    // Who the user is ends with the last `@` before the path.
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"/?#\"'<>`\\,;)".contains(byte);
+    let length = text[begin..].iter().take(VALUE_MAX_BYTES).take_while(|byte| !is_end(byte)).count();
+    let authority = &text[begin..begin + length];
+    let user = authority.iter().rposition(|byte| *byte == b'@')?;
+    let (from, least) = match authority[..user].iter().position(|byte| *byte == b':') {
+        Some(colon) => (colon + 1, 1),
+        None => (0, URL_TOKEN_MIN_BYTES),
+    };
+    let value = begin + from..begin + user;
+    (value.len() >= least && !is_placeholder(&text[value.clone()])).then_some(value)
+}
+
+fn is_placeholder(value: &[u8]) -> bool {
+    let begins_elsewhere = value.first().is_none_or(|byte| b"$<{[(%*&".contains(byte));
+    let lower = String::from_utf8_lossy(value).to_ascii_lowercase();
+    begins_elsewhere
+        || PLACEHOLDERS.contains(&lower.as_str())
+        || lower.bytes().all(|byte| byte == b'x' || byte == b'.')
+}
