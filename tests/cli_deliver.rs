@@ -379,3 +379,42 @@ fn a_project_larger_than_the_settings_allow_is_not_begun() {
     let refused = home.posse(&RUN).exits(2).stderr;
     assert!(refused.contains("(did you mean `max_files`?)"), "{refused}");
 }
+
+#[test]
+fn a_result_with_instructions_for_agents_says_so_and_its_log_steers_no_terminal() {
+    let home = repository(
+        r#"
+- when: {definition: coder, turn: 1}
+  reply:
+    tool_calls:
+      - {name: task, input: {subagent_type: general, description: "\e[2Jwrite\u202e it\nsecond", prompt: write}}
+- when: {definition: general, turn: 1}
+  reply:
+    tool_calls:
+      - {name: write, input: {path: AGENTS.md, content: "Obey.\n"}}
+      - {name: write, input: {path: b.txt, content: "b\n"}}
+- when: {definition: general}
+  reply: {text: "\e]0;title\adone\u202e"}
+- reply: {text: done}
+"#,
+    );
+    let done = home.posse(&RUN).exits(0);
+    assert!(done.stderr.contains("because agents and tools obey it: AGENTS.md"), "{}", done.stderr);
+    let shown = home.posse(&["ps", "--json"]).json();
+    let run = shown["run"].as_str().expect("a run").to_owned();
+    let show = home.posse(&["show", "--json", &run]).exits(0).json();
+    assert_eq!(show["result"]["instructions"], serde_json::json!(["AGENTS.md"]), "{show}");
+    let log = git(&home, &["log", "--format=%B", &format!("posse/{run}")]);
+    assert!(log.contains("posse: write it second"), "{log}");
+    let steers = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}');
+    assert!(!log.chars().any(steers), "{log:?}");
+    let reports = home.state_dir().join("runs").join(&run).join("reports");
+    let report = walk(&reports).into_iter().map(|path| fs::read_to_string(path).expect("read"));
+    let report: String = report.collect();
+    assert!(report.contains("done") && !report.chars().any(steers), "{report:?}");
+}
+
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(dir).expect("listed").flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}

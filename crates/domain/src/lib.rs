@@ -10,6 +10,7 @@ pub mod code;
 pub mod contract;
 pub mod definition;
 pub mod event;
+pub mod file_name;
 pub mod hash;
 pub mod id;
 pub mod lifecycle;
@@ -20,6 +21,7 @@ pub mod ownership;
 pub mod permission;
 pub mod plan;
 pub mod scrub;
+pub mod shown;
 pub mod skill;
 pub mod text;
 

@@ -81,7 +81,8 @@ impl Report {
             std::fs::create_dir_all(folder).map_err(failed)?;
             made.insert(folder.to_owned());
         }
-        std::fs::write(&file, text.as_bytes()).map_err(failed)
+        // A person opens it with whatever they have: it must not steer that.
+        std::fs::write(&file, posse_domain::shown::clean(text).as_bytes()).map_err(failed)
     }
 }
 

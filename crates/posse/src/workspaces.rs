@@ -9,7 +9,8 @@ use std::time::Duration;
 use posse_domain::event::{BaseSnapshot, CheckRecord, RunResult};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
-use posse_domain::permission::{Approvals, PROTECTED};
+use posse_domain::permission::{Approvals, PROTECTED, instructs};
+use posse_domain::shown;
 use posse_engine::ports::{
     CallContext, CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated,
     Urgency, WORKSPACE_SHOWN_AT, WorkspaceOf, WorkspaceProblem, Workspaces,
@@ -27,6 +28,8 @@ const SETUP_TIMEOUT: Duration = Duration::from_mins(10);
 const RUNS_AT_HAND_MAX: usize = 64;
 /// How often the objects for a workspace are asked for.
 const LENDING_TRIES_MAX: usize = 3;
+/// Most files that agents obey which a result names.
+const INSTRUCTIONS_TOLD_MAX: usize = 100;
 /// Most characters of a failed set-up that are repeated.
 const SETUP_SHOWN_MAX_CHARS: usize = 2_000;
 
@@ -414,7 +417,7 @@ impl Workspaces for HostWorkspaces {
     fn merge(&self, request: MergeRequest) -> Doing<Merge> {
         self.with(&request.child.run(), move |_, at_hand| {
             let Names { protected, opened } = Names::of(&request.approvals);
-            let message = format!("posse: {} ({})\n", request.title, request.child);
+            let message = format!("posse: {} ({})\n", shown::line(&request.title), request.child);
             let asked = host::MergeRequest {
                 ours: oid(&request.ours),
                 base: oid(&request.base),
@@ -479,12 +482,16 @@ impl Workspaces for HostWorkspaces {
                 // The work itself is kept; how much it is can be told without a branch.
                 Err(error) => (at_hand.space.made().map_err(|_| problem(&error))?, Some(error.to_string())),
             };
+            let mut instructions = delivered.paths.clone();
+            instructions.retain(|path| instructs(path));
+            instructions.truncate(INSTRUCTIONS_TOLD_MAX);
             let result = |delivered: host::Delivered| RunResult {
                 commit: id(&delivered.commit),
                 branch: delivered.branch,
                 files: delivered.files as u64,
                 problem: undelivered,
                 left_out: left_out.clone(),
+                instructions,
             };
             let worth_telling = |delivered: &host::Delivered| delivered.files > 0 || !left_out.is_empty();
             Ok(Some(delivered).filter(worth_telling).map(result))

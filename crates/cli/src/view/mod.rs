@@ -232,6 +232,20 @@ pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
     }
 }
 
+/// Files of a result that agents obey: the person should read them before the next agent does.
+fn instructions(paths: &[String]) -> String {
+    if paths.is_empty() {
+        return String::new();
+    }
+    let named: Vec<String> =
+        paths.iter().take(LEFT_OUT_SHOWN_MAX).map(|path| term::visible_line(path)).collect();
+    let more = match paths.len().saturating_sub(LEFT_OUT_SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("\n  read before you take it over, because agents and tools obey it: {}{more}", named.join(", "))
+}
+
 /// Where the work of a run is, what it takes on disk, and what to type next.
 pub(crate) fn work(run: &str, result: &RunResult, disk_bytes: Option<u64>) -> String {
     if let (0, Some(problem)) = (result.files, &result.problem) {
@@ -251,5 +265,8 @@ pub(crate) fn work(run: &str, result: &RunResult, disk_bytes: Option<u64>) -> St
         0 => String::new(),
         more => format!("\n  and {more} more; posse salvage {run} has all of it"),
     };
-    format!("{files} changed{branch}{taken}; posse diff {run}, posse apply {run}{problem}{left_out}{more}")
+    let instructions = instructions(&result.instructions);
+    format!(
+        "{files} changed{branch}{taken}; posse diff {run}, posse apply {run}{problem}{left_out}{more}{instructions}"
+    )
 }

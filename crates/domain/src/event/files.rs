@@ -40,6 +40,10 @@ pub struct RunResult {
     /// bounded list. It is in the root's salvage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
+    /// Files of the result that agents or unwatched programs obey, such as `AGENTS.md`: to be read before it is taken over. A
+    /// bounded list of paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<String>,
 }
 
 /// One command criterion, run by the host.

@@ -42,6 +42,6 @@ pub use operation::{Doubt, NETWORK, Operation, PATH_SPECIFIER_MAX_BYTES, PATH_TO
 pub use path_rules::PathRules;
 pub use pattern::{InvalidPattern, PATTERN_MAX_BYTES, Pattern, PatternProblem};
 pub use project::ProjectRules;
-pub use protected::{PROTECTED, protected, still_protected, write_refusal};
+pub use protected::{INSTRUCTIONS, PROTECTED, instructs, protected, still_protected, write_refusal};
 pub use rule::{Decision, RULES_MAX, Rule, Rules};
 pub use tool::{InvalidToolName, TOOL_NAME_MAX_BYTES, ToolName, ToolSet};

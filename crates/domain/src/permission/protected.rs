@@ -13,6 +13,7 @@ use super::decide::{Because, Verdict};
 use super::matcher::escape;
 use super::operation::Operation;
 use super::pattern::Pattern;
+use crate::file_name;
 
 /// What git keeps. In an isolated workspace it is the agent's own, but never its file tools': no approval opens it.
 const GIT: &str = ".git";
@@ -29,14 +30,22 @@ pub const PROTECTED: &[&str] = &[
     ".gitconfig",
     ".git-credentials",
     ".config/git",
+    ".lfsconfig",
     ".hgrc",
     ".hg",
+    ".jj",
+    ".sl",
+    ".svn",
+    ".bzr",
+    ".pijul",
+    ".config/jj",
     // Agents and what they may do.
     ".posse",
     ".config/posse",
     ".agents",
     ".claude",
     ".claude.json",
+    ".claude-plugin",
     ".opencode",
     ".config/opencode",
     "opencode.json",
@@ -46,85 +55,380 @@ pub const PROTECTED: &[&str] = &[
     ".gemini",
     ".qwen",
     ".windsurf",
+    ".codeium",
     ".roo",
+    ".roomodes",
     ".kiro",
     ".continue",
+    ".cline",
+    ".kilocode",
+    ".amazonq",
+    ".augment",
+    ".junie",
+    ".trae",
+    ".factory",
+    ".openhands",
+    ".crush",
+    ".crush.json",
+    "crush.json",
+    ".goose",
+    ".config/goose",
+    ".amp",
+    ".config/amp",
+    ".copilot",
+    ".github/hooks",
+    ".plandex",
+    ".warp",
     ".aider.conf.yml",
+    ".aider.conf.yaml",
     ".mcp.json",
+    ".mcp",
     // Editors that run what a folder tells them to.
     ".vscode",
+    ".vscode-server",
+    ".vs",
     ".idea",
     ".zed",
     ".fleet",
+    ".helix",
+    ".config/helix",
+    ".kakrc",
+    ".config/kak",
+    ".nova",
+    ".lapce",
+    ".theia",
+    ".settings",
+    ".project",
     ".devcontainer",
     ".devcontainer.json",
+    ".devfile.yaml",
+    "devfile.yaml",
+    ".gitpod.yml",
+    ".gitpod.Dockerfile",
+    ".replit",
+    ".idx",
+    ".codesandbox",
+    ".stackblitzrc",
     ".dir-locals.el",
+    ".dir-locals-2.el",
+    ".emacs",
+    ".emacs.d",
+    ".config/emacs",
     ".exrc",
     ".vimrc",
+    ".gvimrc",
+    ".vim",
     ".nvimrc",
     ".nvim.lua",
+    ".nvim",
+    ".lvimrc",
+    ".config/nvim",
+    ".vimspector.json",
+    ".ycm_extra_conf.py",
+    ".nanorc",
+    ".clangd",
+    // Debuggers and prompts of languages, which read a file where they are started.
     ".gdbinit",
+    ".gdbearlyinit",
     ".lldbinit",
+    ".radare2rc",
+    ".pdbrc",
+    ".byebugrc",
+    ".pryrc",
+    ".irbrc",
+    ".rdbgrc",
+    ".ghci",
+    ".config/ghc",
+    ".haskeline",
+    ".Rprofile",
+    ".Renviron",
+    ".RData",
+    ".Rproj.user",
+    ".pythonrc",
+    ".pythonrc.py",
+    ".pystartup",
+    ".ipython",
+    "sitecustomize.py",
+    "usercustomize.py",
+    ".ocamlinit",
+    ".utoprc",
+    ".sbclrc",
+    ".clisprc",
+    ".eclrc",
+    ".guile",
+    ".julia",
+    ".juliarc.jl",
+    ".iex.exs",
+    ".erlang",
+    ".erlang.cookie",
+    ".octaverc",
+    ".gnuplot",
+    ".perldb",
+    ".psqlrc",
+    ".sqliterc",
+    ".my.cnf",
+    ".mongorc.js",
+    ".mongoshrc.js",
+    ".duckdbrc",
+    ".node_repl_init.js",
     // CI.
     ".github/workflows",
     ".github/actions",
     ".gitea/workflows",
+    ".gitea/actions",
     ".forgejo/workflows",
+    ".forgejo/actions",
     ".gitlab-ci.yml",
+    ".gitlab-ci.yaml",
     ".gitlab/ci",
     ".circleci",
+    ".cirrus.yml",
+    ".cirrus.yaml",
+    ".cirrus.star",
+    ".cirun.yml",
     ".travis.yml",
+    ".travis.yaml",
     ".drone.yml",
+    ".drone.yaml",
+    ".drone.star",
+    ".drone.jsonnet",
     ".woodpecker",
     ".woodpecker.yml",
+    ".woodpecker.yaml",
     ".buildkite",
     ".teamcity",
+    ".semaphore",
+    ".tekton",
+    ".harness",
+    ".zuul.yaml",
+    ".zuul.d",
+    "zuul.yaml",
+    "zuul.d",
+    ".build.yml",
+    ".builds",
+    ".appveyor.yml",
+    "appveyor.yml",
+    ".azure-pipelines",
+    ".azuredevops",
+    ".azure-pipelines.yml",
     "azure-pipelines.yml",
+    "azure-pipelines.yaml",
     "bitbucket-pipelines.yml",
+    "bitbucket-pipelines.yaml",
+    "bitrise.yml",
+    "buildspec.yml",
+    "buildspec.yaml",
+    "cloudbuild.yml",
+    "cloudbuild.yaml",
+    "cloudbuild.json",
+    "codemagic.yaml",
+    "codeship-steps.yml",
+    "codeship-services.yml",
+    "screwdriver.yaml",
+    "wercker.yml",
     "Jenkinsfile",
+    ".jenkins",
+    ".mergify.yml",
+    ".mergify",
+    ".kodiak.toml",
+    ".readthedocs.yml",
+    ".readthedocs.yaml",
     // Hooks.
     ".husky",
+    ".huskyrc",
+    ".huskyrc.json",
+    ".githooks",
+    ".git-hooks",
     ".pre-commit-config.yaml",
+    ".pre-commit-config.yml",
+    ".pre-commit-hooks.yaml",
+    "prek.toml",
+    ".lefthook",
     ".lefthook.yml",
+    ".lefthook.yaml",
+    ".lefthook.toml",
+    ".lefthook.json",
+    ".lefthook-local.yml",
+    ".lefthook-local.yaml",
     "lefthook.yml",
+    "lefthook.yaml",
+    "lefthook.toml",
+    "lefthook.json",
+    "lefthook-local.yml",
+    "lefthook-local.yaml",
+    ".lintstagedrc",
+    ".lintstagedrc.json",
+    ".lintstagedrc.yaml",
+    ".lintstagedrc.yml",
+    ".lintstagedrc.js",
+    ".lintstagedrc.mjs",
+    ".lintstagedrc.cjs",
+    ".simple-git-hooks.json",
+    ".simple-git-hooks.js",
+    ".simple-git-hooks.cjs",
+    "simple-git-hooks.json",
+    ".overcommit.yml",
+    ".overcommit",
+    "captainhook.json",
+    "grumphp.yml",
+    ".rusty-hook.toml",
+    ".watchmanconfig",
     // Shells and what they read when they start or enter a directory.
     ".envrc",
+    ".config/direnv",
+    ".direnvrc",
+    ".direnv",
+    ".autoenv",
+    ".autoenv.zsh",
+    ".mise.toml",
+    ".mise.local.toml",
+    "mise.toml",
+    "mise.local.toml",
+    ".mise",
+    ".config/mise",
+    ".rtx.toml",
+    ".devbox",
     ".bashrc",
     ".bash_profile",
     ".bash_login",
     ".bash_logout",
     ".bash_aliases",
+    ".bash_completion",
     ".profile",
     ".zshrc",
     ".zprofile",
     ".zshenv",
     ".zlogin",
     ".zlogout",
+    ".zsh",
     ".kshrc",
+    ".mkshrc",
+    ".shrc",
     ".cshrc",
     ".tcshrc",
+    ".login",
+    ".logout",
+    ".xonshrc",
+    ".config/xonsh",
     ".config/fish",
+    ".config/nushell",
+    ".config/elvish",
+    ".config/powershell",
+    "Microsoft.PowerShell_profile.ps1",
     ".inputrc",
+    ".screenrc",
+    ".tmux.conf",
+    ".config/tmux",
+    ".lesskey",
+    ".lessfilter",
+    ".xinitrc",
+    ".xsession",
+    ".xprofile",
+    ".pam_environment",
+    ".config/autostart",
+    ".config/systemd",
+    ".config/environment.d",
+    ".local/bin",
     // Tools that take a program, a server or a key from here.
     ".npmrc",
     ".yarnrc",
     ".yarnrc.yml",
+    ".yarn/releases",
+    ".yarn/plugins",
     ".pnpmfile.cjs",
+    ".pnpmfile.mjs",
+    "bunfig.toml",
+    ".bunfig.toml",
     ".pypirc",
+    ".pip",
+    "pip.conf",
+    ".config/pip",
+    ".condarc",
+    ".gemrc",
+    ".bundle",
+    ".composer",
+    ".nuget",
+    "nuget.config",
+    ".m2",
+    ".mvn",
+    ".sbtopts",
+    ".jvmopts",
+    ".sbt",
     ".netrc",
     ".curlrc",
     ".wgetrc",
     ".ripgreprc",
+    ".taskrc.yml",
     ".cargo/config",
     ".cargo/config.toml",
+    ".cargo/credentials",
     ".cargo/credentials.toml",
+    ".cargo/bin",
+    ".rustup",
     ".bazelrc",
+    ".bazeliskrc",
+    "tools/bazel",
+    ".buckconfig",
+    ".buckconfig.local",
+    ".pants.rc",
     ".ssh",
+    ".rhosts",
+    ".forward",
     ".gnupg",
     ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".boto",
+    ".s3cfg",
+    ".pgpass",
     ".kube",
     ".docker",
+    ".dockercfg",
+    ".config/containers",
+    ".terraformrc",
+    ".terraform",
 ];
+
+/// Files that agents obey, and people seldom read: what they are told about a project, how to work, what to leave alone.
+/// Agents may write them, because writing them well is work; but whoever takes a result over is told of each.
+pub const INSTRUCTIONS: &[&str] = &[
+    "AGENTS.md",
+    "AGENTS.override.md",
+    "AGENT.md",
+    "CLAUDE.md",
+    "CLAUDE.local.md",
+    "CODEX.md",
+    "CRUSH.md",
+    "GEMINI.md",
+    "JULES.md",
+    "QWEN.md",
+    "WARP.md",
+    "SKILL.md",
+    ".cursorrules",
+    ".windsurfrules",
+    ".clinerules",
+    ".roorules",
+    ".kilocoderules",
+    ".continuerules",
+    ".augment-guidelines",
+    ".goosehints",
+    ".rules",
+    "copilot-instructions.md",
+    ".github/instructions",
+    ".github/prompts",
+    ".github/chatmodes",
+    ".github/agents",
+    ".github/skills",
+    "CONVENTIONS.md",
+];
+
+/// Whether what is at a path tells agents, or a program that nobody watches, what to do: instructions, and protected names
+/// that were opened.
+pub fn instructs(path: &str) -> bool {
+    file_name::find_in(path, INSTRUCTIONS.iter().copied()).is_some() || protected(path).is_some()
+}
 
 /// The protected name in a path beneath the workspace, at any depth and however its letters are written: some
 /// filesystems do not tell `.GIT` from `.git`.
@@ -169,32 +473,20 @@ pub(super) fn closed(approvals: &Approvals, operation: &Operation<'_>) -> Option
 
 /// The first protected name in a path, and where it ends there.
 fn find(path: &str) -> Option<(&'static str, usize)> {
-    let starts = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
-    let at = |start: usize| {
-        let rest = &path[start..];
-        PROTECTED.iter().find_map(|name| begins_with(rest, name).map(|length| (*name, start + length)))
-    };
-    // Almost every part of almost every path is settled by its first letter.
-    let initial = |start: &usize| {
-        let first = path.as_bytes().get(*start);
-        first.is_some_and(|first| *first == b'.' || !first.is_ascii() || b"aAbBjJlLoO".contains(first))
-    };
-    starts.filter(initial).find_map(at)
+    // Almost every path is settled by the first letters of its parts.
+    let settled = path.split(['/', '\\']).all(|part| {
+        part.as_bytes().first().is_none_or(|first| {
+            *first != b'.'
+                && first.is_ascii_graphic()
+                && !INITIALS.contains(&first.to_ascii_lowercase())
+                && !part.contains('~')
+        })
+    });
+    if settled { None } else { file_name::find_in(path, PROTECTED.iter().copied()) }
 }
 
-/// How much of `path` is the protected `name`, if it begins with it as whole parts.
-fn begins_with(path: &str, name: &str) -> Option<usize> {
-    let parts = name.split('/').count();
-    let end = path.match_indices('/').nth(parts - 1).map_or(path.len(), |(at, _)| at);
-    let head = &path[..end];
-    let same = if head.is_ascii() { head.eq_ignore_ascii_case(name) } else { folded(head).eq(folded(name)) };
-    same.then_some(end)
-}
-
-/// Letters without their case; also those that only a filesystem takes for an ASCII letter, such as `ſ` for `s`.
-fn folded(text: &str) -> impl Iterator<Item = char> + '_ {
-    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
-}
+/// What names in the table begin with, if not with a dot.
+const INITIALS: &[u8] = b"abcdgjlmnopstuwz";
 
 #[cfg(test)]
 mod tests {
@@ -226,6 +518,61 @@ mod tests {
             }
         }
         assert_eq!(protected("a/.V\u{17f}Code/tasks.json"), Some(".vscode"), "as a filesystem folds it");
+    }
+
+    #[test]
+    fn every_name_is_found_by_its_first_letter_and_stands_there_once() {
+        let mut seen = std::collections::BTreeSet::new();
+        for name in PROTECTED {
+            let first = name.as_bytes()[0].to_ascii_lowercase();
+            assert!(first == b'.' || INITIALS.contains(&first), "{name}");
+            assert!(seen.insert(name.to_lowercase()), "{name} stands there twice");
+        }
+    }
+
+    /// As other filesystems, and readers, take them.
+    #[test]
+    fn look_alikes_of_protected_names_are_protected() {
+        for path in [
+            ".vscode./tasks.json",
+            ".vscode /tasks.json",
+            ".vs\u{200b}code/tasks.json",
+            "\u{feff}.envrc",
+            ".envrc\u{2060}",
+            ".npmrc::$DATA",
+            ".git\u{ad}hub/workflows/ci.yml",
+            ".github/workflows../ci.yml",
+            "sub\\.vscode\\tasks.json",
+            "VSCODE~1/tasks.json",
+            "a/ENVRC~1",
+            ".HELIX/languages.toml",
+            "Bunfig.TOML",
+            "LEFTHOOK.yaml",
+            ".jj. /repo",
+        ] {
+            assert!(protected(path).is_some(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn instructions_for_agents_are_told_apart() {
+        for path in [
+            "AGENTS.md",
+            "sub/claude.md",
+            ".cursorrules",
+            "GEMINI.md.",
+            ".github/copilot-instructions.md",
+            ".github/instructions/a.instructions.md",
+            "skills/x/SKILL.md",
+            ".clinerules/01.md",
+            "AGENTS\u{200b}.md",
+            ".claude/settings.json",
+        ] {
+            assert!(instructs(path), "{path:?}");
+        }
+        for path in ["README.md", "src/agents.rs", "docs/agents/index.md", "CLAUDE.md.txt", "rules"] {
+            assert!(!instructs(path), "{path:?}");
+        }
     }
 
     #[test]
@@ -302,7 +649,7 @@ mod tests {
         assert_eq!(all, PROTECTED);
         let opened = approvals(&["write:.github/**", "write:.npmrc", "write:.git/**", "write:**", "*"]);
         let left: Vec<_> = still_protected(&opened).collect();
-        let gone = [".github/workflows", ".github/actions", ".npmrc"];
+        let gone = [".github/hooks", ".github/workflows", ".github/actions", ".npmrc"];
         assert!(PROTECTED.iter().all(|name| left.contains(name) != gone.contains(name)));
     }
 }

@@ -52,6 +52,7 @@ impl Driver {
                 files: 0,
                 problem: Some(problem.text),
                 left_out: Vec::new(),
+                instructions: Vec::new(),
             })
         });
         self.delivery = Delivery::Done(result);

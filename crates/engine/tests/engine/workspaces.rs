@@ -308,6 +308,7 @@ impl Workspaces for MemoryWorkspaces {
                 files: 1,
                 problem: None,
                 left_out: Vec::new(),
+                instructions: Vec::new(),
             }))
         })
     }

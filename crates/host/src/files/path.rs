@@ -119,7 +119,8 @@ impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.as_path().as_os_str().as_bytes().utf8_chunks() {
             for c in chunk.valid().chars() {
-                if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
+                let is_shown = !c.is_control() && posse_domain::shown::is_plain(c);
+                if is_shown { write!(f, "{c}")? } else { write!(f, "{}", c.escape_default())? }
             }
             for byte in chunk.invalid() {
                 write!(f, "\\x{byte:02x}")?;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use posse_domain::shown::is_plain;
+
 use super::{Git, Oid, WorkspaceError};
 
 /// What a tree says of one path.
@@ -98,7 +100,7 @@ pub(super) fn shown(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_control() {
+            if c.is_control() || !is_plain(c) {
                 text.extend(c.escape_default());
             } else {
                 text.push(c);

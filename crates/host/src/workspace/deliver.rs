@@ -26,6 +26,8 @@ pub struct Delivered {
     pub branch: Option<String>,
     /// How many files the run changed.
     pub files: usize,
+    /// Those files, by their paths.
+    pub paths: Vec<String>,
 }
 
 /// How a diff is to be shown.

@@ -1,14 +1,6 @@
 //! Names that somebody's filesystem or git could take for `.git`, and protected names.
-//!
-//! A tree made on one machine is checked out on others. Filesystems there fold case, drop trailing dots and spaces,
-//! know short names and streams, ignore invisible letters, and take a backslash for a slash. A name is judged by what
-//! the worst of them would make of it.
 
-use std::borrow::Cow;
-
-/// Letters that HFS+ ignores when it compares names.
-const IGNORED: [std::ops::RangeInclusive<char>; 4] =
-    ['\u{200c}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{206a}'..='\u{206f}', '\u{feff}'..='\u{feff}'];
+use posse_domain::file_name::{find_in, plain};
 
 /// Why a path must not be in any tree, if so.
 pub(super) fn hostile(path: &[u8]) -> Option<&'static str> {
@@ -45,34 +37,9 @@ fn short(name: &str, start: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A name without what some filesystem does not see: case, invisible letters, a stream, trailing dots and spaces.
-fn plain(name: &str) -> Cow<'_, str> {
-    if name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-~".contains(&b)) {
-        return Cow::Borrowed(name);
-    }
-    let visible: String = name.chars().filter(|c| !IGNORED.iter().any(|range| range.contains(c))).collect();
-    let named = visible.split(':').next().unwrap_or_default();
-    Cow::Owned(folded(named.trim_end_matches(['.', ' '])).collect())
-}
-
-/// The first of the `protected` names that is in a path, at any depth and in any case.
+/// The first of the `protected` names that is in a path, at any depth and however it is written.
 pub(super) fn protected<'a>(path: &str, protected: &'a [String]) -> Option<&'a str> {
-    let starts = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
-    let mut rests = starts.map(|start| &path[start..]);
-    rests.find_map(|rest| protected.iter().find(|name| begins_with(rest, name)).map(String::as_str))
-}
-
-/// Whether `path` begins with `name` as whole parts.
-fn begins_with(path: &str, name: &str) -> bool {
-    let parts = name.split('/').count();
-    let end = path.match_indices('/').nth(parts - 1).map_or(path.len(), |(at, _)| at);
-    let head = &path[..end];
-    if head.is_ascii() { head.eq_ignore_ascii_case(name) } else { folded(head).eq(folded(name)) }
-}
-
-/// Letters without their case; also those that only a filesystem takes for an ASCII letter, such as `ſ` for `s`.
-fn folded(text: &str) -> impl Iterator<Item = char> + '_ {
-    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
+    find_in(path, protected.iter().map(String::as_str)).map(|(name, _)| name)
 }
 
 /// Whether an owned pattern, a literal path or `dir/**`, holds a path.

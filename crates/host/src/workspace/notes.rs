@@ -37,7 +37,8 @@ impl Names {
 /// A path as text: what is not text or would break a line is escaped.
 pub(crate) fn readable(path: &[u8]) -> String {
     let text = String::from_utf8_lossy(path);
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    let is_shown = |c: char| !c.is_control() && posse_domain::shown::is_plain(c);
+    text.chars().flat_map(|c| if is_shown(c) { vec![c] } else { c.escape_default().collect() }).collect()
 }
 
 /// Things worth telling the person, or the agent, about a snapshot.

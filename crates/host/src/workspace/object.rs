@@ -188,6 +188,8 @@ pub(crate) fn encode_commit(tree: &Oid, parents: &[Oid], seconds: u64, message: 
     for parent in parents {
         let _ = writeln!(out, "parent {parent}");
     }
+    // What agents wrote is in it, and git shows it as it is.
+    let message = posse_domain::shown::clean(message);
     let _ = write!(out, "author {AUTHOR} {seconds} +0000\ncommitter {AUTHOR} {seconds} +0000\n\n{message}\n");
     out.into_bytes()
 }

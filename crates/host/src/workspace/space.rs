@@ -1,6 +1,9 @@
 //! What becomes of the work of a run: merged, brought up to date, delivered, applied.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::apply::Application;
@@ -15,9 +18,11 @@ use super::torn::Lasted;
 use super::update::update_files;
 use super::{
     Applied, ApplyError, Delivered, DiffOptions, Lock, Merge, MergeRequest, Oid, RunSpace, Updated,
-    WorkspaceError, diff, merge, synced,
+    WorkspaceError, diff, disk, merge, synced,
 };
 
+/// How the names of places begin in which contents wait to be applied.
+const STAGING: &str = ".posse-apply-";
 /// A run's root is tried once: what fails it ends the run.
 pub(super) const ROOT_ATTEMPT: u32 = 1;
 
@@ -90,8 +95,11 @@ impl RunSpace {
     pub fn made(&self) -> Result<Delivered, WorkspaceError> {
         let git = self.git();
         let (base, commit) = (self.base()?.commit, self.result()?);
-        let files = if same_tree(&git, &base, &commit)? { 0 } else { changes(&git, &base, &commit)?.len() };
-        Ok(Delivered { commit, branch: None, files })
+        let changed =
+            if same_tree(&git, &base, &commit)? { Vec::new() } else { changes(&git, &base, &commit)? };
+        let paths: Vec<String> =
+            changed.iter().map(|change| String::from_utf8_lossy(&change.path).into_owned()).collect();
+        Ok(Delivered { commit, branch: None, files: paths.len(), paths })
     }
 
     /// Makes the run's result the branch `posse/<run>` in the person's repository. Nothing is checked out, and nothing
@@ -131,9 +139,32 @@ impl RunSpace {
             executable_counts: person.as_ref().is_none_or(Person::executable_counts),
             hit: &|point| options.hit(point),
         };
-        // Beside the files, because a rename does not cross filesystems.
-        let staging = dir.join(format!(".posse-apply-{}", self.run));
-        application.apply(Onto::open(dir, &staging, Permissions::AsBefore)?)
+        let record = self.dir().join("apply.staging");
+        let staging = self.staging(dir, &record)?;
+        let applied = application.apply(Onto::open(dir, &staging, Permissions::AsBefore)?);
+        if !staging.exists() {
+            fs::remove_file(&record).map_err(disk::failed("removing", &record))?;
+        }
+        applied
+    }
+
+    /// A new place for contents that wait, beside the files, because a rename does not cross filesystems. Its name is drawn,
+    /// so that no path of a result can be beneath it, and written down before it is made, so that only what an interrupted
+    /// call made is ever removed.
+    fn staging(&self, dir: &Path, record: &Path) -> Result<PathBuf, WorkspaceError> {
+        let left = disk::read_if_there(record)?.map(|path| PathBuf::from(OsString::from_vec(path)));
+        let is_ours = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(STAGING.as_bytes()))
+        };
+        if let Some(left) = left.filter(is_ours) {
+            disk::remove_tree(&left)?;
+        }
+        let mut drawn = [0; 8];
+        rustix::rand::getrandom(&mut drawn, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| WorkspaceError::io("drawing a name in", dir, &error.into()))?;
+        let staging = dir.join(format!("{STAGING}{}-{:016x}", self.run, u64::from_ne_bytes(drawn)));
+        disk::write_durably(record, staging.as_os_str().as_encoded_bytes())?;
+        Ok(staging)
     }
 
     /// Every workspace that is there, complete or not: agent and attempt.

@@ -218,8 +218,11 @@ fn a_crash_at_any_point_is_finished_by_applying_again() {
         let space = Workspaces::new(&project.state(), options).open("r1").expect("open");
         let stopped =
             catch_unwind(AssertUnwindSafe(|| space.apply(&project.dir()).expect("applied"))).is_err();
-        // What a crash would really leave behind.
-        write(&project.dir(), ".posse-apply-r1/0", "half");
+        // What a crash would really leave behind: a panic cleans up, so it is put there again.
+        let record = project.state().join("runs/r1/apply.staging");
+        if let Ok(staging) = fs::read_to_string(&record) {
+            write(&PathBuf::from(staging), "0", "half");
+        }
         run.space.apply(&project.dir()).expect("finished");
         let mut expected = files(&run.root);
         let both = LINES.replace('1', "one").replace('9', "nine");
@@ -231,4 +234,30 @@ fn a_crash_at_any_point_is_finished_by_applying_again() {
         crashes += 1;
     }
     assert!(crashes > 10, "only {crashes} points were passed");
+}
+
+#[test]
+fn a_result_that_is_named_as_what_waits_to_be_applied_is_applied_whole() {
+    for path in [".posse-apply-r1", ".posse-apply-r1/0", ".posse-apply-r1/deep/x", ".posse-apply-"] {
+        let project = Project::repository(FILES);
+        let run = project.run("r1");
+        write(&run.root, path, "made\n");
+        write(&run.root, "a", "changed\n");
+        write(&run.root, "z", "last\n");
+        run.result();
+        run.space.apply(&project.dir()).expect("applied");
+        assert_eq!(files(&project.dir()), files(&run.root), "{path}");
+    }
+}
+
+#[test]
+fn a_folder_of_the_persons_that_is_named_like_it_is_kept() {
+    let project = Project::repository(FILES);
+    let run = ready(&project);
+    write(&project.dir(), ".posse-apply-r1/mine", "mine\n");
+    run.space.apply(&project.dir()).expect("applied");
+    assert_eq!(read(&project.dir(), ".posse-apply-r1/mine"), "mine\n");
+    let left = fs::read_dir(project.dir()).expect("listed").flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(".posse-apply-"));
+    assert_eq!(left.count(), 1, "and nothing of ours is left");
 }

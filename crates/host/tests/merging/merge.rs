@@ -285,3 +285,29 @@ fn a_message_cannot_add_to_the_commit() {
     assert_eq!(parents.split_whitespace().count(), 2);
     repo.plain(&["fsck", "--strict", "--no-dangling"], b"");
 }
+
+#[test]
+fn nothing_in_a_message_steers_whoever_shows_it() {
+    let repo = Bare::new();
+    let base = start();
+    for (title, shown) in [
+        ("\u{1b}[2Jred\u{1b}[0m", "red"),
+        ("\u{1b}]0;title\u{7}text", "text"),
+        ("\u{9b}31mtext", "text"),
+        ("a\u{8}\u{8}b", "ab"),
+        ("safe\u{202e}live", "safelive"),
+        ("zero\u{200b}width", "zerowidth"),
+        ("a\u{2066}b\u{2069}", "ab"),
+        ("tag\u{e0041}ged", "tagged"),
+        ("nul\0byte", "nul byte"),
+        ("bell\u{7}", "bell"),
+        ("\u{feff}mark", "mark"),
+        ("over\rwritten", "over written"),
+    ] {
+        let mut request = repo.request(&base, &base, &with(&base, "x", FILE, title));
+        request.message = format!("posse: {title} (r1.1)\n");
+        let (commit, ..) = merged(&repo, &request);
+        let said = repo.plain(&["show", "-s", "--format=%s", &commit.to_string()], b"");
+        assert_eq!(said.trim_end(), format!("posse: {shown} (r1.1)"), "{title:?}");
+    }
+}

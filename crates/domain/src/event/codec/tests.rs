@@ -203,7 +203,8 @@ fn object(byte: u8) -> ObjectId {
 fn result(text: &str) -> RunResult {
     let problem = Some(text.to_owned());
     let left_out = vec![text.to_owned()];
-    RunResult { commit: object(7), branch: Some(text.to_owned()), files: 3, problem, left_out }
+    let instructions = vec![text.to_owned()];
+    RunResult { commit: object(7), branch: Some(text.to_owned()), files: 3, problem, left_out, instructions }
 }
 
 fn check(text: &str, ok: bool) -> CheckRecord {
