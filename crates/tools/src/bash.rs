@@ -416,16 +416,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_command_is_silent_when_it_has_printed_nothing_for_so_long() {
         let (prints, idle) = (Arc::new(Notify::new()), Duration::from_secs(10));
-        let began = tokio::time::Instant::now();
-        let printing = prints.clone();
-        tokio::spawn(async move {
-            for _ in 0..3 {
-                tokio::time::sleep(Duration::from_secs(9)).await;
-                printing.notify_one();
-            }
-        });
-        silence(&prints, idle).await;
-        assert_eq!(began.elapsed().as_secs(), 3 * 9 + 10, "every output begins the time anew");
+        let listening = prints.clone();
+        let silent = tokio::spawn(async move { silence(&listening, idle).await });
+        tokio::task::yield_now().await;
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(9)).await;
+            prints.notify_one();
+            tokio::task::yield_now().await;
+            assert!(!silent.is_finished(), "every output begins the time anew");
+        }
+        tokio::time::advance(Duration::from_secs(10)).await;
+        silent.await.expect("it ends");
     }
 
     #[test]

@@ -369,9 +369,12 @@ impl Run {
             fail_kind: failure.as_ref().map(|failure| failure.kind),
             required: agent.contract.step.required,
             repairs: repairs.clone(),
-            turns_exhausted: agent.turns_exhausted && failure.is_none(),
+            turns_exhausted: false,
         };
         let wall = wall_since(agent.created_at_ms, event.at_ms);
+        let turns_exhausted =
+            failed_child.is_none() && self.ledger.own(id).is_some_and(|own| own.turn_limited > 0);
+        let remains = ClosedAgent { turns_exhausted, ..remains };
         let settled = self.ledger.record(id, wall).and_then(|()| self.ledger.close(id));
         settled.map_err(|error| illegal(event, error.to_string()))?;
         self.agents.insert(id.clone(), Node::Closed(Box::new(remains)));
@@ -476,7 +479,6 @@ fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at
         writer: false,
         changed: false,
         files: Files::default(),
-        turns_exhausted: false,
         children: 0,
         open_children: BTreeSet::new(),
         cancel: None,

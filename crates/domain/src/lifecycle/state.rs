@@ -183,8 +183,6 @@ pub struct OpenAgent {
     pub changed: bool,
     /// Where it works, and what became of its work.
     pub files: Files,
-    /// Whether its work was cut off by its turn limit.
-    pub turns_exhausted: bool,
     /// How many child numbers are used.
     pub children: u32,
     /// The children that are not closed.

@@ -121,7 +121,6 @@ impl Run {
             _ => return Err(illegal(event, "it is not running")),
         }
         agent.files.change = ended.change;
-        agent.turns_exhausted = ended.turns_exhausted;
         self.ledger.report_over(&event.agent);
         self.count_turn_limit(event, ended.turns_exhausted)
     }

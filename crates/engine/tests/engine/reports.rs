@@ -213,8 +213,7 @@ async fn what_an_agent_does_when_its_time_is_up_is_cut() {
             (0, Purpose::Work, 1) => {
                 text("").call("task", background("scout", "never ends")).call(tool, input.clone())
             }
-            (0, Purpose::Work, _) => text("").latency(Duration::from_hours(1)),
-            (1, Purpose::Work, _) => text("").latency(Duration::from_hours(1)),
+            (_, Purpose::Work, _) => text("").latency(Duration::from_hours(1)),
             _ => text(REPORT),
         })
         .in_virtual_time();

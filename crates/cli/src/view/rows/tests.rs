@@ -100,6 +100,40 @@ fn what_a_model_is_saying_is_shown_while_it_says_it() {
     assert!(saw[0].ends_with("  I look around") && saw[1].ends_with("  calls list"), "{saw:?}");
 }
 
+/// What is said comes by another way than events, and may be there before them.
+#[test]
+fn the_words_of_two_turns_are_not_joined() {
+    let script =
+        "- when: {turn: 1}\n  reply: {tool_calls: [{name: list, input: {path: .}}]}\n- reply: {text: done}\n";
+    let mut tree = Tree::default();
+    let mut saw = Vec::new();
+    events(script, |event| {
+        tree.event(event);
+        let say = |tree: &mut Tree, turn, content: &str| {
+            let call = posse::DeltaCall { attempt: 1, turn, call: 1 };
+            let (part, content) = (posse::DeltaPart::Text, content.to_owned());
+            tree.hear(&posse::Delta {
+                agent_id: event.agent_id.clone(),
+                parent_id: None,
+                part,
+                content,
+                call,
+            });
+        };
+        let turn = tree.root().map_or(0, |root| root.turn);
+        if event.kind == "agent.model_called" && turn == 1 {
+            say(&mut tree, 1, "fin red");
+            // The second turn speaks before the end of the first is read.
+            say(&mut tree, 2, "fin ");
+            say(&mut tree, 1, "too late");
+        } else if event.kind == "agent.model_called" {
+            say(&mut tree, 2, "blue");
+            saw = tree.root().expect("root").last_lines(5);
+        }
+    });
+    assert_eq!(saw, ["fin blue"]);
+}
+
 #[test]
 fn who_waits_for_a_provider_is_shown_with_until_when() {
     let script = "- times: 1\n  error: {status: 429, message: slow down, retry_after_ms: 1100, limited: true}\n- reply: {text: done}\n";

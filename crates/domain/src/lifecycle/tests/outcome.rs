@@ -253,7 +253,7 @@ fn what_an_attempt_that_has_ended_asked_for_does_not_count_against_the_run() {
                 assert_eq!(completed.failed.len(), 1, "it is listed all the same");
             }
             EventBody::RunFailed(failed) if !again => {
-                assert!(failed.reason.contains("1.1"), "{}", failed.reason)
+                assert!(failed.reason.contains("1.1"), "{}", failed.reason);
             }
             other => panic!("{again}: {other:?}"),
         }
