@@ -207,7 +207,7 @@ fn git(repository: &Path, args: &[&str]) -> String {
 }
 
 /// What there may be in a state directory beside what agents work in, as the beginning of a path.
-const OWN: [&str; 23] = [
+const OWN: [&str; 24] = [
     "posse.db",
     "writers.",
     "owners/",
@@ -231,6 +231,7 @@ const OWN: [&str; 23] = [
     "projects/*/repo.git/refs/posse/",
     "projects/*/repo.git/info/attributes",
     "runs/*/reports/",
+    "runs/*/objects/*/*/pack/pack-",
 ];
 /// Where agents work: nothing is said of what is in it.
 const THEIRS: [&str; 2] = ["runs/*/workspaces/*/*/files", "runs/*/workspaces/*/*/layers"];

@@ -59,7 +59,7 @@ fn is_short_of(plain: &str, usual: &str) -> bool {
 
 /// The first of the `names` (paths of one or more parts) that is in a path, at any depth and however it is written, and
 /// where it ends there.
-pub fn find_in<'a>(path: &str, names: impl Iterator<Item = &'a str> + Clone) -> Option<(&'a str, usize)> {
+pub fn find_in<'a>(path: &str, names: &(impl Iterator<Item = &'a str> + Clone)) -> Option<(&'a str, usize)> {
     let mut parts = Vec::new();
     let mut start = 0;
     for (at, _) in path.match_indices(['/', '\\']) {
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn names_are_found_at_any_depth_as_whole_parts() {
         let names = [".github/workflows", ".npmrc"];
-        let found = |path: &str| find_in(path, names.iter().copied());
+        let found = |path: &str| find_in(path, &names.iter().copied());
         assert_eq!(found("a/.GitHub/Workflows./ci.yml"), Some((".github/workflows", 20)));
         assert_eq!(found("a\\.npmrc"), Some((".npmrc", 8)));
         for path in [".github/CODEOWNERS", "npmrc", ".npmrc.example", "workflows/x", ".github", ""] {

@@ -62,7 +62,7 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         let attended = asking::attended(args.json);
         let resuming =
             async { if attended { posse.resume_attended(&run).await } else { posse.resume(&run).await } };
-        let resumed = match signals.unless_one_comes(resuming).await {
+        let resumed = match signals.unless_one_comes(Box::pin(resuming)).await {
             Ok(resumed) => resumed?,
             Err(ask) => return Ok(ask.exit()),
         };

@@ -427,7 +427,7 @@ pub const INSTRUCTIONS: &[&str] = &[
 /// Whether what is at a path tells agents, or a program that nobody watches, what to do: instructions, and protected names
 /// that were opened.
 pub fn instructs(path: &str) -> bool {
-    file_name::find_in(path, INSTRUCTIONS.iter().copied()).is_some() || protected(path).is_some()
+    file_name::find_in(path, &INSTRUCTIONS.iter().copied()).is_some() || protected(path).is_some()
 }
 
 /// The protected name in a path beneath the workspace, at any depth and however its letters are written: some
@@ -482,7 +482,7 @@ fn find(path: &str) -> Option<(&'static str, usize)> {
                 && !part.contains('~')
         })
     });
-    if settled { None } else { file_name::find_in(path, PROTECTED.iter().copied()) }
+    if settled { None } else { file_name::find_in(path, &PROTECTED.iter().copied()) }
 }
 
 /// What names in the table begin with, if not with a dot.

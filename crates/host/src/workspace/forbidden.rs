@@ -39,7 +39,7 @@ fn short(name: &str, start: &str) -> bool {
 
 /// The first of the `protected` names that is in a path, at any depth and however it is written.
 pub(super) fn protected<'a>(path: &str, protected: &'a [String]) -> Option<&'a str> {
-    find_in(path, protected.iter().map(String::as_str)).map(|(name, _)| name)
+    find_in(path, &protected.iter().map(String::as_str)).map(|(name, _)| name)
 }
 
 /// Whether an owned pattern, a literal path or `dir/**`, holds a path.

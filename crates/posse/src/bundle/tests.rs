@@ -156,12 +156,14 @@ fn repeat(to: &mut dyn Write, piece: &str, bytes: usize) {
     }
 }
 
+/// How much more a bomb unpacks to.
+const MORE: usize = 80 << 20;
+type Write1 = Box<dyn FnOnce(&mut dyn Write)>;
+
 #[test]
 fn a_small_file_that_unpacks_to_a_large_one_is_refused_early() {
     let head = line(&Entry::Manifest(Manifest { changed_events: vec![1], ..manifest(0) }));
     let before = "{\"manifest\":{\"posse_bundle\":1,";
-    const MORE: usize = 80 << 20;
-    type Write1 = Box<dyn FnOnce(&mut dyn Write)>;
     let within = |piece: &'static str, head: Vec<u8>, begin: &'static str| -> Write1 {
         Box::new(move |to| {
             to.write_all(&head).expect("written");

@@ -195,7 +195,7 @@ fn after_word(text: &[u8], at: usize) -> Option<Range<usize>> {
     (!is_placeholder(&text[value.clone()])).then_some(value)
 }
 
-/// The password of a connection string, `Server=h;User Id=me;Password=VALUE;`, or as PostgreSQL has it,
+/// The password of a connection string, `Server=h;User Id=me;Password=VALUE;`, or as `PostgreSQL` has it,
 /// `host=h user=me password=VALUE`.
 fn connection_field(text: &[u8], at: usize) -> Option<Range<usize>> {
     let length = text[at..].iter().take(24).take_while(|byte| byte.is_ascii_alphabetic()).count();
