@@ -323,3 +323,49 @@ fn result_of(body: &EventBody) -> Option<&RunResult> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agent(id: &str, created_at_ms: i64, completed_at_ms: Option<i64>, wall_ms: u64) -> AgentInfo {
+        let id: AgentId = id.parse().expect("an id");
+        let figures = Figures::default().with_wall_ms(wall_ms);
+        AgentInfo {
+            parent: id.parent(),
+            depth: id.depth(),
+            id,
+            definition: "coder".to_owned(),
+            skill: None,
+            title: String::new(),
+            model: String::new(),
+            state: "running".to_owned(),
+            final_status: None,
+            close_reason: None,
+            result: None,
+            error: None,
+            own: figures,
+            subtree: figures,
+            created_at_ms,
+            completed_at_ms,
+            contract_json: String::new(),
+            permissions_json: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_wall_time_of_an_open_agent_is_the_time_since_it_was_created() {
+        let mut agents = [
+            agent("k3f9ab2c", 1_000, None, 0),
+            agent("k3f9ab2c.1", 2_000, Some(2_500), 500),
+            agent("k3f9ab2c.2", 3_000, None, 0),
+            // A clock that jumped back gives none.
+            agent("k3f9ab2c.2.1", 9_000, None, 0),
+        ];
+        count_open(&mut agents, 4_000);
+        let own: Vec<u64> = agents.iter().map(|agent| agent.own.wall_ms).collect();
+        assert_eq!(own, [3_000, 500, 1_000, 0]);
+        let subtrees: Vec<u64> = agents.iter().map(|agent| agent.subtree.wall_ms).collect();
+        assert_eq!(subtrees, [4_000, 500, 1_000, 0]);
+    }
+}
