@@ -141,7 +141,7 @@ fn definitions() -> Value {
     json!({
         "boss": {
             "description": "Does everything.", "prompt": "Do everything.",
-            "tools": ["read", "list", "glob", "grep", "write", "edit", "todo", "ledger",
+            "tools": ["read", "list", "glob", "grep", "write", "edit", "bash", "todo", "ledger",
                 "task", "task_status", "task_send", "task_cancel", "task_close"],
             "spawns": ["explore", "general", "clerk", "lead", "foreman"], "mode": "primary",
         },

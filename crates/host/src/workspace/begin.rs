@@ -65,6 +65,8 @@ pub(super) struct Record {
 impl Workspaces {
     /// Workspaces beneath `state`.
     pub fn new(state: &Path, options: WorkspaceOptions) -> Self {
+        // Git runs in directories of its own, where a relative path would lead elsewhere.
+        let state = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
         Self { state: state.into(), options: Arc::new(options) }
     }
 
