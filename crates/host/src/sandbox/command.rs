@@ -1,7 +1,7 @@
 //! One call, as a caller asks for it, and how it is told to an init.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -144,6 +144,9 @@ impl BoxedCommand {
             Mode::Namespaces => &self.shown_as,
             Mode::Landlock => &self.workspace,
         };
+        // Mounts are made part by part, and no part leads up.
+        let leads_up = shown_as.components().any(|part| part == Component::ParentDir);
+        let shown_as = if leads_up { &real } else { shown_as };
         let workdir = [&self.workspace, &real, shown_as]
             .into_iter()
             .find_map(|top| self.workdir.strip_prefix(top).ok())

@@ -51,6 +51,17 @@ async fn a_program_that_is_not_there_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_in_place_may_be_named_by_a_path_that_leads_up() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("sub")).expect("a directory");
+    let command = crate::command(&bench.path("sub").join(".."), "pwd -P; echo made > file");
+    let turn = bench.sandbox.turn().await;
+    let ended = bench.sandbox.start(turn, command).expect("started").ended().await.expect("it ran");
+    assert_eq!(ended.exit, Exit::Code(0), "{}", String::from_utf8_lossy(&ended.output.head));
+    assert_eq!(fs::read_to_string(bench.path("file")).expect("the file"), "made\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_workspace_with_the_home_directory_in_it_is_refused() {
     let home = tempfile::tempdir().expect("a directory");
     let bench =
