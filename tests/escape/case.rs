@@ -19,6 +19,9 @@ pub(crate) struct Case {
     pub(crate) id: Option<&'static str>,
 }
 
+/// What a command is answered that ended the first process of its own sandbox.
+const SANDBOX_LOST: &str = "the sandbox ended before the program did";
+
 /// How a call has to end.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
@@ -28,7 +31,7 @@ pub(crate) enum End {
     Shows(&'static str),
     /// By its time limit, after the command really began.
     Cut,
-    /// By itself or by its limit, after the command really began.
+    /// By itself or by its limit, after the command really began; or with its sandbox, which it brought down.
     Ends,
     /// Without having been carried out, with this in the answer.
     Refused(&'static str),
@@ -134,7 +137,7 @@ impl Case {
             End::Ran => ok && began,
             End::Shows(text) => ok && output.contains(text),
             End::Cut => began && answer["code"] == "TIMEOUT",
-            End::Ends => began && (ok || answer["code"] == "TIMEOUT"),
+            End::Ends => began && (ok || answer["code"] == "TIMEOUT") || output.contains(SANDBOX_LOST),
             End::Refused(text) => !ok && output.contains(text),
             End::Answered => true,
         };
