@@ -157,12 +157,15 @@ fn nothing_in_the_project_says_where_a_provider_is_or_which_key_it_gets() {
     assert_eq!(done.stdout, "good\n");
     let sent = good.requests();
     assert_eq!(sent[0].header("authorization"), Some(format!("Bearer {CANARY}").as_str()));
-    let nobody = refused_url().expect("a port");
+    // A provider that refuses the key is not asked again, and no other address is tried in its place.
+    let refusing = Mock::start(|_: &Asked| Answer::refuse(401, "invalid key")).expect("a server");
     posse(
         &home,
         &[("ANTHROPIC_API_KEY", CANARY)],
-        &["run", "--model", "claude-x", "--base-url", &nobody, "--max-time", "1s", "x"],
-    );
+        &["run", "--model", "claude-x", "--base-url", &refusing.url(), "x"],
+    )
+    .exits(4);
+    assert_eq!(refusing.requests().len(), 1);
     assert!(evil.requests().is_empty(), "{:?}", evil.requests());
 }
 

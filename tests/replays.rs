@@ -73,14 +73,15 @@ impl Record {
         if self.of_kind("agent.subagent_queued").any(waits_for) {
             return Some("a limit of the whole tree decided who began when");
         }
-        // A replay has no such waits, so that its time lasts for one more call: the report.
+        // A replay neither waits for a provider nor shares the machine with the run: its time may last for one more
+        // call, the report.
         let timed_out = self.of_kind("run.failed").any(|event| {
             let detail = &event["detail"];
             let reason = detail["reason"].as_str().unwrap_or_default();
             detail["kind"] == "budget" && reason.starts_with("the wall time of the run is used up")
         });
-        if timed_out && self.of_kind("agent.provider_wait_started").next().is_some() {
-            return Some("its time ran out while it waited for a provider");
+        if timed_out {
+            return Some("its time ran out");
         }
         // Nothing of the folder is in the record of a run that nobody in it could change.
         let changed = reads().is_some_and(|dir| has_changed(dir, since));
