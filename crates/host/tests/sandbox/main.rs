@@ -7,6 +7,7 @@ mod disk_limit;
 mod inits;
 mod isolated;
 mod kills;
+mod locks;
 mod mounts;
 mod others;
 mod owners;

@@ -72,6 +72,14 @@ pub(super) fn overlay(lowers: &[&OwnedFd], upper: &OwnedFd, work: &OwnedFd) -> i
     new("overlay", &layers, &["userxattr"], usual())
 }
 
+/// A directory that is mounted, once more and read-only, with locks of its own: a lock that is taken there is not seen by
+/// any program that opens the file elsewhere. The other directory is an empty one, because the kernel wants two. Mounted
+/// nowhere yet. Needs `/proc`.
+pub(super) fn with_own_locks(dir: &OwnedFd, empty: &OwnedFd) -> io::Result<OwnedFd> {
+    let lower = format!("{}:{}", by_descriptor(empty), by_descriptor(dir));
+    new("overlay", &[("lowerdir", &lower)], &["userxattr"], usual() | MountAttrFlags::MOUNT_ATTR_RDONLY)
+}
+
 fn usual() -> MountAttrFlags {
     MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV
 }

@@ -72,15 +72,23 @@ struct Taken {
 struct Source {
     tree: OwnedFd,
     is_dir: bool,
+    /// Something else is mounted beneath it.
+    has_mounts: bool,
     target: PathBuf,
 }
 
 impl Taken {
     fn of(spec: &CallSpec, guard: &Guard, mut others: Others) -> Result<Self, Failed> {
+        let mounts = MountTable::read().map_err(step("reading the table of mounts"))?;
         let mut all = |pairs: &[(String, String)]| -> Result<Vec<Source>, Failed> {
-            let sources = pairs.iter().map(|(source, target)| match others.remove(source) {
-                Some(tree) => Ok(Some(Source { tree, is_dir: true, target: PathBuf::from(target) })),
-                None => Source::take(source, target),
+            let sources = pairs.iter().map(|(source, target)| {
+                let has_mounts = mounts.has_beneath(source);
+                match others.remove(source) {
+                    Some(tree) => {
+                        Ok(Some(Source { tree, is_dir: true, has_mounts, target: PathBuf::from(target) }))
+                    }
+                    None => Source::take(source, has_mounts, target),
+                }
             });
             sources.filter_map(Result::transpose).collect()
         };
@@ -101,20 +109,52 @@ impl Taken {
 
 impl Source {
     /// What is not there is not shown, nor what a link has come to be on the way to.
-    fn take(source: &str, target: &str) -> Result<Option<Self>, Failed> {
+    fn take(source: &str, has_mounts: bool, target: &str) -> Result<Option<Self>, Failed> {
         let Ok(reached) = reached::open(source) else { return Ok(None) };
         let taken = || -> io::Result<Self> {
             let is_dir = reached::kind(&reached)? == FileType::Directory;
             let tree = mounting::copy_of(&reached)?;
             mounting::set(&tree, Attributes::ReadOnly)?;
-            Ok(Self { tree, is_dir, target: PathBuf::from(target) })
+            Ok(Self { tree, is_dir, has_mounts, target: PathBuf::from(target) })
         };
         taken().map(Some).map_err(step(format!("showing {target}")))
     }
 
-    fn put(self, root: &OwnedFd) -> Result<(), Failed> {
-        let put = || mounting::put(&self.tree, reached::make(root, &self.target, self.is_dir)?);
+    fn put(self, root: &OwnedFd, covers: &Covers) -> Result<(), Failed> {
+        let put = || -> io::Result<()> {
+            mounting::put(&self.tree, reached::make(root, &self.target, self.is_dir)?)?;
+            // An overlay would not show what is mounted beneath.
+            if self.is_dir && !self.has_mounts {
+                self.separate_locks(covers);
+            }
+            Ok(())
+        };
         put().map_err(step(format!("showing {}", self.target.display())))
+    }
+
+    /// A command that locks a file of the machine must not stop the programs outside. Where the kernel gives no such
+    /// overlay the command's time limit is what ends a lock.
+    fn separate_locks(&self, covers: &Covers) {
+        if let Ok(separate) = mounting::with_own_locks(&self.tree, &covers.dir) {
+            let _ = mounting::put(separate, &self.tree);
+        }
+    }
+}
+
+/// What was mounted on the machine when the call began.
+struct MountTable(String);
+
+impl MountTable {
+    fn read() -> io::Result<Self> {
+        std::fs::read_to_string("/proc/self/mountinfo").map(Self)
+    }
+
+    fn has_beneath(&self, dir: &str) -> bool {
+        // The fifth field is where something is mounted; it has blanks and backslashes as octal numbers.
+        let dir =
+            dir.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012");
+        let places = self.0.lines().filter_map(|line| line.split(' ').nth(4));
+        places.filter_map(|place| place.strip_prefix(&*dir)).any(|rest| rest.starts_with('/'))
     }
 }
 
@@ -156,15 +196,16 @@ fn furnish(spec: &CallSpec, guard: &Guard, taken: Taken, root: &OwnedFd) -> Resu
         taken.read.into_iter().partition(|source| beneath_scratch(&source.target));
     let (later_links, sooner_links): (Vec<_>, Vec<_>) =
         spec.links.iter().partition(|(link, _)| beneath_scratch(Path::new(link)));
-    links(root, &sooner_links)?;
-    sooner.into_iter().try_for_each(|source| source.put(root))?;
-    let scratch = hand_out_scratch(spec, root).map_err(step("making scratch directories"))?;
-    links(root, &later_links)?;
-    later.into_iter().try_for_each(|source| source.put(root))?;
-    devices(root, taken.devices).map_err(step("making /dev"))?;
+    // The layers of overlays are named by their descriptors there.
     reached::make(root, Path::new("proc"), true)
         .and_then(|place| mounting::put(&taken.processes, place))
         .map_err(step("mounting /proc"))?;
+    links(root, &sooner_links)?;
+    sooner.into_iter().try_for_each(|source| source.put(root, &covers))?;
+    let scratch = hand_out_scratch(spec, root).map_err(step("making scratch directories"))?;
+    links(root, &later_links)?;
+    later.into_iter().try_for_each(|source| source.put(root, &covers))?;
+    devices(root, taken.devices).map_err(step("making /dev"))?;
     let workspace = taken.workspace;
     reached::make(root, Path::new(&spec.shown_as), true)
         .and_then(|place| mounting::put(&workspace, place))
@@ -174,7 +215,7 @@ fn furnish(spec: &CallSpec, guard: &Guard, taken: Taken, root: &OwnedFd) -> Resu
         pinned.protect(name).map_err(step(format!("protecting {}", name.display())))?;
     }
     let caches = taken.caches.put(&pinned.workspace);
-    taken.shown.into_iter().try_for_each(|source| source.put(root))?;
+    taken.shown.into_iter().try_for_each(|source| source.put(root, &covers))?;
     for path in &spec.hidden {
         let path = Path::new(path);
         let hidden = match path.strip_prefix(&spec.shown_as) {
