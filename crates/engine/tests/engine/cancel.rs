@@ -189,7 +189,7 @@ async fn a_command_posted_while_nobody_owns_the_run_is_taken_by_the_next_owner()
 }
 
 /// A kill does not wait for a command, and a cancel that was patient can be overtaken by it.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(start_paused = true)]
 async fn a_kill_ends_a_command_at_once_and_says_that_nobody_knows_what_it_did() {
     for cancel_first in [false, true] {
         let gate = Gate::closed();
