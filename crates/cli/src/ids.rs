@@ -28,9 +28,14 @@ impl FromStr for RunArg {
 }
 
 impl RunArg {
-    /// The run that is meant.
+    /// The run that is meant. One whose head is damaged is refused.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<RunId, CliError> {
         found(posse, &self.0).await
+    }
+
+    /// The run that is meant, damaged or not.
+    pub(crate) async fn find_any(&self, posse: &Posse) -> Result<RunId, CliError> {
+        found_any(posse, &self.0).await
     }
 }
 
@@ -164,8 +169,15 @@ pub(crate) async fn check_known(posse: &Posse, agent: &AgentId) -> Result<(), Cl
     })
 }
 
-/// The run whose id begins like this; if there is none, the error offers the nearest.
+/// The run whose id begins like this, if its head can be relied on.
 async fn found(posse: &Posse, typed: &str) -> Result<RunId, CliError> {
+    let run = found_any(posse, typed).await?;
+    posse.check_head(&run).await?;
+    Ok(run)
+}
+
+/// The run whose id begins like this; if there is none, the error offers the nearest.
+async fn found_any(posse: &Posse, typed: &str) -> Result<RunId, CliError> {
     match posse.find(typed).await {
         Err(error @ posse::Error::NoRun(_)) => {
             let runs = posse.runs("", LOOKED_THROUGH).await?;
