@@ -63,9 +63,12 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
         note("no runs yet; `posse demo` shows one");
     } else {
         output.own(&table(&runs, &limited, now_ms()))?;
-        if let Some(run) = runs.iter().find(|run| status(&run.status, run.holder.as_ref()) == "interrupted") {
+        let is_interrupted = |run: &&RunSummary| {
+            run.damage.is_none() && status(&run.status, run.holder.as_ref()) == "interrupted"
+        };
+        if let Some(run) = runs.iter().find(is_interrupted) {
             output.flush()?;
-            note(&format!("nobody carries an interrupted run: `posse resume {}` goes on", run.run));
+            note(&format!("no process executes an interrupted run: `posse resume {}` goes on", run.run));
         }
         if !blocked.agents().is_empty() {
             output.flush()?;
