@@ -75,6 +75,25 @@ fn what_is_shown_is_what_a_run_has() {
 }
 
 #[test]
+fn a_skill_that_a_rule_denies_is_shown_with_the_rule() {
+    let home = Home::new();
+    home.write_own(".claude/skills/s/SKILL.md", "---\nname: s\ndescription: d\n---\nDo it.\n");
+    let shown = || home.posse(&["skills", "show", "s"]).exits(0).stdout;
+    let as_json = || home.posse(&["skills", "show", "s", "--json"]).exits(0).json();
+    assert!(!shown().contains("in a run here") && as_json()["decision"].is_null());
+    home.write_settings("rules:\n  - {pattern: 'skill:s', decision: deny}\n");
+    let denied = shown();
+    assert!(denied.starts_with("in a run here: deny") && denied.contains("`skill:s`"), "{denied}");
+    assert_eq!(as_json()["decision"], "deny");
+    home.write_settings("rules:\n  - {pattern: 'skill:other', decision: deny}\n");
+    assert!(!shown().contains("in a run here"));
+    // A project may narrow before anybody trusts it.
+    home.write(".posse/settings.yaml", "rules:\n  - {pattern: 'skill:*', decision: ask}\n");
+    let asks = shown();
+    assert!(asks.starts_with("in a run here: ask") && asks.contains("`skill:*`"), "{asks}");
+}
+
+#[test]
 fn mistakes_in_files_are_told_without_a_flood() {
     let home = Home::new();
     home.write_own(".claude/agents/all.md", &agent("all", "tool: Read\n"));

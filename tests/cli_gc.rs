@@ -133,3 +133,18 @@ fn ages_that_cannot_be_right_are_refused() {
     let refused = home.posse(&["gc"]).exits(2).stderr;
     assert!(refused.contains("settings.yaml:2: workspaces: "), "{refused}");
 }
+
+/// Git lists the salvaged work of all runs of a project at once: many runs are no reason to start it more often.
+#[test]
+fn git_is_started_once_for_each_project_and_not_for_each_run() {
+    let home = home();
+    let runs = [run(&home), run(&home), run(&home)];
+    let (done, trace) = home.traced("execve", &["gc", "--dry-run"]);
+    let said = done.exits(0).stdout;
+    for run in &runs {
+        assert!(said.contains(&format!("kept salvaged work of {run}/1: ")), "{said}");
+    }
+    let started =
+        trace.lines().filter(|line| line.contains("execve(") && line.contains("\"for-each-ref\"")).count();
+    assert_eq!(started, 1, "{trace}");
+}

@@ -6,7 +6,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{Done, Home, run_of};
 
@@ -89,23 +88,7 @@ impl Ground {
 
     /// Runs a verb to its end; gives the programs it started and the ports it connected to, in all its processes.
     fn traced(&self, args: &[&str]) -> (Done, Trace) {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let log = self.home.project().with_file_name(format!("trace-{number}"));
-        let direct = self.home.command(args);
-        let mut strace = Command::new("strace");
-        strace.args(["-f", "-qq", "-s", "4096", "-e", "trace=execve,execveat,connect", "-o"]).arg(&log);
-        strace.arg("--").arg(direct.get_program()).args(direct.get_args());
-        strace.current_dir(self.home.project()).env_clear().stdin(Stdio::null());
-        strace.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        strace.envs(direct.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        // Without it nothing is shown: this story is not skipped. Install the package `strace`.
-        assert!(
-            Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok(),
-            "strace is not installed"
-        );
-        let done = Done::of(strace);
-        let log = fs::read_to_string(&log).expect("a trace");
+        let (done, log) = self.home.traced("execve,execveat,connect", args);
         let (started, connected): (Vec<&str>, Vec<&str>) =
             log.lines().filter(|line| line.contains('(')).partition(|line| line.contains("exec"));
         assert!(started.iter().any(|line| line.contains("posse")), "nothing was traced: {log}");

@@ -56,6 +56,37 @@ fn a_run_is_shown_with_its_agents() {
 }
 
 #[test]
+fn every_verb_takes_the_newest_run_as_last_and_an_agent_of_it() {
+    let home = Home::new();
+    let none = home.posse(&["show", "last"]).exits(2).stderr;
+    assert!(none.contains("there are no runs yet"), "{none}");
+    drop(home);
+    let (home, run) = looked_at();
+    for (args, agent) in [
+        (&["show"][..], ""),
+        (&["wait"], ""),
+        (&["logs"], ".1"),
+        (&["trace"], ".1"),
+        (&["report"], ".1"),
+        (&["stats"], ""),
+        (&["verify"], ""),
+    ] {
+        let told = |id: String| home.posse(&[args, &[&id]].concat()).exits(0).stdout;
+        assert_eq!(told(format!("last{agent}")), told(format!("{run}{agent}")), "{args:?}");
+    }
+    let prefix = &run[..6];
+    for id in ["last.1", &format!("{prefix}.1"), &format!("{run}.1")] {
+        home.posse(&["explain", id, "bash"]).exits(0);
+        let ended = home.posse(&["send", id, "a message"]).exits(1).stderr;
+        assert!(ended.contains(&format!("agent {run}.1 has ended")), "{ended}");
+    }
+    for args in [&["explain", "last.99", "bash"][..], &["send", "last.99", "a message"]] {
+        let unknown = home.posse(args).exits(2).stderr;
+        assert!(unknown.contains("did you mean") && unknown.contains("lists the agents"), "{unknown}");
+    }
+}
+
+#[test]
 fn a_run_is_shown_as_json() {
     let (home, run) = looked_at();
     let mut show = home.posse(&["show", "--json", &run[..4]]).exits(0).json();

@@ -155,6 +155,35 @@ fn exactly_what_was_shown_is_trusted_and_a_change_asks_again() {
 }
 
 #[test]
+fn a_change_of_what_counts_with_a_trusted_file_asks_again() {
+    let home = Home::new();
+    home.write(
+        SETTINGS,
+        "hooks: {PreToolUse: [{hooks: [{type: command, command: sh .posse/hooks/check.sh}]}]}\n",
+    );
+    home.write(".posse/hooks/check.sh", "exit 0\n");
+    home.write(".agents/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy.\n");
+    home.write(".agents/skills/tidy/scripts/tidy.sh", "true\n");
+    let standings = || -> Vec<String> {
+        let list = home.posse(&["trust", "--list", "--json"]).exits(0).json();
+        let files = list["files"].as_array().expect("files").iter();
+        files.map(|file| file["trust"].as_str().expect("trust").to_owned()).collect()
+    };
+    home.posse(&["trust", "--yes"]).exits(0);
+    assert_eq!(standings(), ["trusted", "trusted"]);
+    home.write(".agents/skills/tidy/scripts/tidy.sh", "curl evil.example\n");
+    assert_eq!(standings(), ["trusted", "changed"]);
+    let asked = home.posse(&["trust"]).exits(2);
+    assert!(asked.stderr.contains("nobody can be asked here"), "{asked:?}");
+    home.posse(&["trust", "--yes"]).exits(0);
+    home.write(".posse/hooks/check.sh", "curl evil.example\n");
+    assert_eq!(standings(), ["changed", "trusted"]);
+    home.posse(&["trust", "--yes"]).exits(0);
+    home.write(".agents/skills/tidy/scripts/more.sh", "true\n");
+    assert_eq!(standings(), ["trusted", "changed"], "a new file counts, too");
+}
+
+#[test]
 fn what_a_definition_or_a_skill_opens_and_replaces_is_shown_before_trust() {
     let home = Home::new();
     home.write_own(".config/posse/agents/mine.md", "---\nname: mine\ndescription: Mine.\n---\nWork.\n");

@@ -151,6 +151,23 @@ impl Home {
         Done::of(unshare)
     }
 
+    /// Runs the command to its end, and gives which of these system calls it and all its processes made, one in a line.
+    pub(crate) fn traced(&self, calls: &str, args: &[&str]) -> (Done, String) {
+        // Without it nothing is shown: a story that needs it is not skipped. Install the package `strace`.
+        let version = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
+        assert!(version.is_ok(), "strace is not installed");
+        let log = tempfile::NamedTempFile::new_in(self.dir.path()).expect("a file");
+        let direct = self.command(args);
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-s", "4096", "-e", &format!("trace={calls}"), "-o"]).arg(log.path());
+        strace.arg("--").arg(direct.get_program()).args(direct.get_args());
+        strace.current_dir(self.project()).env_clear().stdin(Stdio::null());
+        strace.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        strace.envs(direct.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let done = Done::of(strace);
+        (done, fs::read_to_string(log.path()).expect("a trace"))
+    }
+
     /// Says why no run of this home is run again from its record; see [`crate::replays`].
     pub(crate) fn not_replayed(&self, reason: &'static str) {
         self.not_replayed.set(reason).expect("one reason");

@@ -85,6 +85,123 @@ fn a_cut_tail_is_found() {
     assert_eq!(verdict["first_bad_seq"], 13, "{verdict}");
 }
 
+/// What reads a run. Each of them ends, whatever was done to its rows.
+const VERBS: [&[&str]; 9] = [
+    &["show", "RUN"],
+    &["wait", "RUN"],
+    &["logs", "RUN"],
+    &["logs", "--follow", "RUN"],
+    &["ps"],
+    &["resume", "RUN"],
+    &["explain", "RUN", "bash"],
+    &["report", "RUN"],
+    &["stats", "RUN"],
+];
+
+/// Damage to the head of a run, or to the end of its journal.
+const HEADS: [&str; 8] = [
+    "UPDATE heads SET seq = seq + 100",
+    "UPDATE heads SET seq = 9223372036854775807",
+    "UPDATE heads SET seq = seq - 1",
+    "UPDATE heads SET hash = zeroblob(32)",
+    "UPDATE heads SET seq = 0, hash = zeroblob(32)",
+    "DELETE FROM heads",
+    "DELETE FROM events WHERE (id & 1099511627775) > 4",
+    "DELETE FROM events",
+];
+
+/// Damage to other rows, with the verbs that rely on them.
+const ROWS: [(&str, &[&str]); 9] = [
+    ("UPDATE events SET payload = 'x' WHERE (id & 1099511627775) = 3", &["logs", "explain"]),
+    ("UPDATE events SET version = -1 WHERE (id & 1099511627775) = 3", &["logs", "explain"]),
+    ("DELETE FROM events WHERE (id & 1099511627775) = 5", &["logs", "explain"]),
+    ("UPDATE agents SET usage_json = 'x'", &["show", "wait", "explain", "stats"]),
+    ("UPDATE agent_terms SET depth = 4000000000 WHERE depth = 1", &["show", "explain", "stats"]),
+    ("UPDATE agent_terms SET depth = -1 WHERE depth = 1", &["show", "explain", "stats"]),
+    ("UPDATE agent_terms SET permissions_json = 'x'", &["explain"]),
+    ("UPDATE agent_terms SET contract_json = 'x'", &["show", "explain"]),
+    ("DELETE FROM blobs", &[]),
+];
+
+/// A run that no process executes and that has not ended.
+fn interrupted() -> (Home, String) {
+    let home = Home::with_script(SCRIPT);
+    let death: Death = "engine.model.before_send:3".parse().unwrap();
+    let died =
+        home.launch.dying(&death).output(["run", "--json", "--model", "scripted/script.yaml", "x"]).unwrap();
+    assert!(died.status.code().is_none(), "{died:?}");
+    let run = newest_run(&home.path("state")).unwrap().unwrap();
+    (home, run.as_str().to_owned())
+}
+
+/// Changes the database, calls `look`, and puts it back.
+fn with_damage(home: &Home, change: &str, look: impl FnOnce()) {
+    let raw = Connection::open(home.database()).unwrap();
+    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let whole = fs::read(home.database()).unwrap();
+    raw.execute_batch(
+        "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; \
+         DROP TRIGGER events_never_change; DROP TRIGGER events_never_go",
+    )
+    .unwrap();
+    assert!(raw.execute(change, []).unwrap() > 0, "{change}");
+    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(raw);
+    look();
+    for file in ["state/posse.db-wal", "state/posse.db-shm"] {
+        drop(fs::remove_file(home.path(file)));
+    }
+    fs::write(home.database(), whole).unwrap();
+}
+
+/// Calls every verb: each ends, and one that meets the damage names the run and how to check it.
+#[track_caller]
+fn each_verb_ends(home: &Home, run: &str, change: &str, must_refuse: impl Fn(&str) -> bool) {
+    with_damage(home, change, || {
+        for verb in VERBS {
+            let args: Vec<&str> = verb.iter().map(|arg| if *arg == "RUN" { run } else { arg }).collect();
+            let said = home.posse(&args);
+            let refused = said.err.contains("error: ")
+                && said.err.contains(&format!("posse verify {run}"))
+                && said.status.code() == Some(1);
+            let is_told = said.status.code().is_some() && !said.err.contains("damaged");
+            assert!(refused || (is_told && !must_refuse(verb[0])), "{change}: {args:?}: {said:?}");
+        }
+        let said = home.posse(&["verify", run]);
+        assert_eq!(said.status.code(), Some(1), "{change}: {said:?}");
+        assert!(said.out.contains(&format!("run {run} is damaged: ")), "{change}: {said:?}");
+    });
+}
+
+#[test]
+fn no_verb_builds_on_a_damaged_head_or_waits_for_what_it_says() {
+    for (home, run) in [ended(), interrupted()] {
+        for change in HEADS {
+            each_verb_ends(&home, &run, change, |_| true);
+        }
+        // As it was, it can be read.
+        assert!(home.posse(&["show", &run]).status.success());
+    }
+}
+
+#[test]
+fn a_verb_that_reads_a_damaged_row_names_the_run_and_how_to_check_it() {
+    let (home, run) = ended();
+    for (change, verbs) in ROWS {
+        each_verb_ends(&home, &run, change, |verb| verbs.contains(&verb));
+    }
+}
+
+#[test]
+fn a_lease_that_was_changed_is_not_taken_over() {
+    let (home, run) = interrupted();
+    for change in
+        ["UPDATE heads SET owner = 'x'", "UPDATE heads SET owner_pid = -5", "UPDATE heads SET epoch = 7"]
+    {
+        each_verb_ends(&home, &run, change, |verb| verb == "resume");
+    }
+}
+
 /// Whatever bit is flipped: what is told is the true journal, or an error with a code. Never another history.
 #[test]
 fn a_worn_database_is_noticed_or_harmless() {

@@ -156,6 +156,10 @@ impl From<posse::Error> for CliError {
             posse::Error::Workspace(_) => CliError::failed(message),
             posse::Error::Store(error) => error.into(),
             posse::Error::Runtime(error) => error.into(),
+            posse::Error::History(posse_engine::HistoryError::Event { run, .. }) => {
+                CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
+            }
+            posse::Error::History(posse_engine::HistoryError::Store(error)) => error.into(),
             posse::Error::History(_) => {
                 CliError::failed(message).hint("`posse verify --all` tells which journals are damaged")
             }
@@ -208,6 +212,9 @@ impl From<StoreError> for CliError {
             StoreError::Corrupt { .. } => failed.hint(
                 "it was left as it is; bring back a copy of the directory, or set POSSE_HOME to another",
             ),
+            StoreError::Damaged { run, .. } => {
+                failed.hint(format!("`posse verify {run}` checks it; nothing was changed"))
+            }
             StoreError::Fenced { run, .. } => {
                 failed.hint(format!("another process goes on with it: `posse logs -f {run}` follows"))
             }

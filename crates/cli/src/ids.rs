@@ -1,4 +1,5 @@
-//! Runs and agents as they are typed: any unique prefix of a run's id, `PREFIX.2.1` for an agent.
+//! Runs and agents as they are typed: any unique prefix of a run's id, or `last` for the newest run; `PREFIX.2.1` and
+//! `last.2.1` for an agent. Every verb reads them here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,6 +12,9 @@ use crate::error::CliError;
 
 /// Runs among which the one is looked for that was probably meant.
 const LOOKED_THROUGH: u32 = 1_000;
+
+/// What the newest run is typed as. No id begins like this: ids have no `l`.
+const LAST: &str = "last";
 
 /// A run as it was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,9 +32,14 @@ impl FromStr for RunArg {
 }
 
 impl RunArg {
-    /// The run that is meant.
+    /// The run that is meant. One whose head is damaged is refused.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<RunId, CliError> {
         found(posse, &self.0).await
+    }
+
+    /// The run that is meant, damaged or not.
+    pub(crate) async fn find_any(&self, posse: &Posse) -> Result<RunId, CliError> {
+        found_any(posse, &self.0).await
     }
 }
 
@@ -71,6 +80,13 @@ impl AgentArg {
         self.path.is_empty()
     }
 
+    /// The agent that is meant; its run has it.
+    pub(crate) async fn find_known(&self, posse: &Posse) -> Result<AgentId, CliError> {
+        let agent = self.find(posse).await?;
+        check_known(posse, &agent).await?;
+        Ok(agent)
+    }
+
     /// The agent that is meant; whether the run has it is for the caller to see.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<AgentId, CliError> {
         let run = found(posse, &self.run).await?;
@@ -109,16 +125,13 @@ impl FromStr for PartArg {
 impl WorkArg {
     /// The agent that is meant; its run has it. A run stands for its root.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<AgentId, CliError> {
-        let named = self.run.find(posse).await?;
-        let agent = match &self.agent {
-            None => named,
+        match &self.agent {
+            None => self.run.find_known(posse).await,
             Some(_) if !self.run.is_run() => {
-                return Err(CliError::usage(format!("`{}` is an agent already", self.run)));
+                Err(CliError::usage(format!("`{}` is an agent already", self.run)))
             }
-            Some(part) => return part.find(posse, &named.run()).await,
-        };
-        check_known(posse, &agent).await?;
-        Ok(agent)
+            Some(part) => part.find(posse, &self.run.find(posse).await?.run()).await,
+        }
     }
 
     /// Whether only a run was typed.
@@ -164,8 +177,20 @@ pub(crate) async fn check_known(posse: &Posse, agent: &AgentId) -> Result<(), Cl
     })
 }
 
-/// The run whose id begins like this; if there is none, the error offers the nearest.
+/// The run whose id begins like this, if its head can be relied on.
 async fn found(posse: &Posse, typed: &str) -> Result<RunId, CliError> {
+    let run = found_any(posse, typed).await?;
+    posse.check_head(&run).await?;
+    Ok(run)
+}
+
+/// The run whose id begins like this; if there is none, the error offers the nearest.
+async fn found_any(posse: &Posse, typed: &str) -> Result<RunId, CliError> {
+    if typed == LAST {
+        let newest = posse.runs("", 1).await?.into_iter().next();
+        let none = || CliError::usage("there are no runs yet").hint("`posse demo` shows one");
+        return newest.map(|run| run.run).ok_or_else(none);
+    }
     match posse.find(typed).await {
         Err(error @ posse::Error::NoRun(_)) => {
             let runs = posse.runs("", LOOKED_THROUGH).await?;

@@ -5,14 +5,17 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident => $text:literal,)*) => {
+    ($(#[doc = $doc:literal] $variant:ident => $text:literal,)*) => {
         /// A stable error code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Code {
-            $($(#[$doc])* #[serde(rename = $text)] $variant,)*
+            $(#[doc = $doc] #[serde(rename = $text)] $variant,)*
         }
 
         impl Code {
+            /// Every code there is, with what it means.
+            pub const MEANINGS: &'static [(Code, &'static str)] = &[$((Code::$variant, $doc)),*];
+
             /// The code as it is written everywhere.
             pub fn as_str(self) -> &'static str {
                 match self { $(Code::$variant => $text,)* }

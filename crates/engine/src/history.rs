@@ -8,7 +8,7 @@ use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
 use posse_domain::event::{CodecError, Event, EventBody, RunStarted, Stored};
 use posse_domain::hash::Hash;
-use posse_domain::id::AgentId;
+use posse_domain::id::{AgentId, RunId};
 use posse_domain::text::BlobRef;
 use thiserror::Error;
 
@@ -24,8 +24,10 @@ pub enum HistoryError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// An event is not what it should be.
-    #[error("event {seq}: {error}")]
+    #[error("event {seq} of run {run}: {error}")]
     Event {
+        /// The run.
+        run: RunId,
         /// Its number.
         seq: u64,
         /// What is wrong.
@@ -34,6 +36,12 @@ pub enum HistoryError {
     /// The journal does not have what was looked for.
     #[error("{0}")]
     Missing(String),
+}
+
+/// An event as it was stored, without its long texts.
+pub fn decode(key: &RunKey, stored: &Stored) -> Result<Event, HistoryError> {
+    let (run, seq) = (&key.run, stored.seq);
+    Event::decode(stored).map_err(|error| HistoryError::Event { run: run.clone(), seq, error })
 }
 
 /// All events of a run, oldest first, handed to `take` page by page.
@@ -61,11 +69,21 @@ pub async fn fill(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<
     }
     let mut texts: HashMap<Hash, String> = HashMap::new();
     for at in missing {
-        let bytes = store.get_blob(&key.tenant, &at.blob).await?;
+        let bytes = store.get_blob(&key.tenant, &at.blob).await.map_err(|error| of_run(key, error))?;
         texts.insert(at.blob, String::from_utf8_lossy(&bytes).into_owned());
     }
     let mut fetch = |at: &BlobRef| texts.get(&at.blob).cloned();
     event.body.fill(&mut fetch).map_err(|error| StoreError::Failed(error.to_string()))
+}
+
+/// A text that is gone or is not what it was is damage of the run that names it.
+fn of_run(key: &RunKey, error: StoreError) -> StoreError {
+    match error {
+        StoreError::UnknownBlob(_) | StoreError::Corrupt { .. } => {
+            StoreError::Damaged { run: key.run.clone(), problem: error.to_string() }
+        }
+        other => other,
+    }
 }
 
 /// Fetches the long texts of an event that are for reading. What a run found on the machine, which may be megabytes,
@@ -169,8 +187,7 @@ impl Link {
         let mut events = Vec::new();
         read_events(store, key, 0, |stored| {
             if stored.agent == agent {
-                let seq = stored.seq;
-                events.push(Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?);
+                events.push(decode(key, &stored)?);
             }
             Ok(())
         })

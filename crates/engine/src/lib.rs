@@ -18,7 +18,7 @@ mod verify;
 
 pub use deltas::{Delta, DeltaCall, DeltaPart};
 pub use driver::Replay;
-pub use history::{HistoryError, fill, fill_readable, read_events};
+pub use history::{HistoryError, decode, fill, fill_readable, read_events};
 pub use recording::{RecordedCall, RecordedRequest, Recording};
 pub use runtime::{
     Parts, REQUEST_MAX_BYTES, Resumed, RunEnded, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions,

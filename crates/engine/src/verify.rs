@@ -10,7 +10,7 @@ use posse_domain::lifecycle::Run;
 use thiserror::Error;
 
 use crate::history::{HistoryError, fill};
-use crate::ports::{AgentRow, Head, READ_MAX_EVENTS, RunKey, Store, StoreError};
+use crate::ports::{AgentRow, Head, Mail, READ_MAX_EVENTS, RunKey, Store, StoreError};
 use crate::projection::Projection;
 
 /// A journal that holds together.
@@ -38,9 +38,21 @@ pub enum VerifyError {
     /// A table does not say what the events say.
     #[error("the tables do not match the journal: {0}")]
     Tables(String),
+    /// A row of the run that no event tells about is not what was written: its head, its lease, its mail.
+    #[error("{0}")]
+    Rows(String),
     /// The journal could not be read.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+}
+
+impl From<StoreError> for VerifyError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Damaged { problem, .. } => VerifyError::Rows(problem),
+            other => VerifyError::Store(other),
+        }
+    }
 }
 
 /// How often the tables are looked at again because the run went on meanwhile.
@@ -51,6 +63,8 @@ pub async fn verify(store: &dyn Store, key: &RunKey) -> Result<Verified, VerifyE
     let mut check = Check::new(key);
     let mut head = store.head(key).await?;
     for _ in 0..LOOKS_MAX {
+        // Before the events: an agent that a command was posted for is in the journal by then.
+        let mail = store.mail(key).await?;
         check.read_on(store).await?;
         if check.head.seq < head.seq {
             let problem = format!("the journal ends at {}, its head says {}", check.head.seq, head.seq);
@@ -69,8 +83,12 @@ pub async fn verify(store: &dyn Store, key: &RunKey) -> Result<Verified, VerifyE
         // Nothing was written between the last event and the head: the tables are of the same moment.
         let Some(run) = check.run.take() else { return Err(StoreError::UnknownRun(key.run.clone()).into()) };
         compare(rows, &run, &mut check.projection)?;
+        compare_mail(&mail, &run)?;
         if entry.map(|entry| entry.row).as_ref() != Some(&check.projection.run_row(&run)) {
             return Err(VerifyError::Tables(format!("the row of run {} differs", key.run)));
+        }
+        if let Some(problem) = store.check_run(key).await?.problems.into_iter().next() {
+            return Err(VerifyError::Rows(problem));
         }
         return Ok(Verified { events: head.seq, head });
     }
@@ -119,10 +137,10 @@ impl<'a> Check<'a> {
     async fn page(&self, store: &dyn Store) -> Result<Vec<Stored>, VerifyError> {
         for limit in [READ_MAX_EVENTS, 1] {
             match store.read(self.key, self.head.seq, limit).await {
-                Err(StoreError::Corrupt { problem, .. }) if limit == 1 => {
+                Err(StoreError::Damaged { problem, .. }) if limit == 1 => {
                     return Err(self.bad(self.head.seq + 1, problem));
                 }
-                Err(StoreError::Corrupt { .. }) => {}
+                Err(StoreError::Damaged { .. }) => {}
                 other => return Ok(other?),
             }
         }
@@ -173,6 +191,18 @@ fn compare(found: Vec<AgentRow>, run: &Run, projection: &mut Projection) -> Resu
     }
     match rebuilt.into_keys().next() {
         Some(id) => Err(VerifyError::Tables(format!("{id} is missing"))),
+        None => Ok(()),
+    }
+}
+
+/// Commands are for agents that the run has.
+fn compare_mail(mail: &[Mail], run: &Run) -> Result<(), VerifyError> {
+    match mail.iter().find(|mail| run.get(mail.command.agent()).is_none()) {
+        Some(Mail { id, command }) => Err(VerifyError::Rows(format!(
+            "command {id} in the mailbox of run {} is for agent {}, which is not in the journal",
+            run.id,
+            command.agent()
+        ))),
         None => Ok(()),
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use posse_domain::event::{CodecError, Event, EventBody, Stored};
+use posse_domain::event::{EventBody, Stored};
 use posse_domain::id::AgentId;
 use posse_engine::ports::{Pulse, READ_MAX_EVENTS, RunKey, Store};
-use posse_engine::{HistoryError, TaskEvent, TaskView};
+use posse_engine::{TaskEvent, TaskView};
 use tokio::sync::watch;
 
 use crate::Error;
@@ -82,8 +82,7 @@ impl Events {
 
     async fn decode(&self, stored: &Stored) -> Result<JournalEvent, Error> {
         let seq = stored.seq;
-        let bad = |error: CodecError| Error::from(HistoryError::Event { seq, error });
-        let mut event = Event::decode(stored).map_err(bad)?;
+        let mut event = posse_engine::decode(&self.key, stored)?;
         if self.with_found {
             posse_engine::fill(&*self.store, &self.key, &mut event).await?;
         } else {

@@ -92,6 +92,26 @@ mod tests {
 
     use super::*;
 
+    /// The contract of a child that owns a folder and a file.
+    const OWNING: &str = r#"{
+  "version": 1,
+  "context": {"depth": 1, "max_depth": 2, "parent_task_id": "k3f9ab2c", "root_task_id": "k3f9ab2c"},
+  "parent":  {"run_id": "k3f9ab2c", "agent_id": "k3f9ab2c", "message_id": "m7", "step_idx": 0,
+              "task_prompt": "the run's request", "goal_summary": "the plan's goal, or the request's first line",
+              "continues": null, "repairs": null},
+  "step":    {"title": "port auth", "description": "the child's prompt",
+              "success_criteria": ["the CLI prints its version", {"command": "cargo test -q", "timeout_ms": 120000}],
+              "owns": ["src/auth/**", "a.txt"], "required": true},
+  "permissions": {"allowed_tools": ["read", "grep", "edit", "bash"], "rules": [{"pattern": "bash:git push*", "decision": "deny"}],
+              "can_spawn_children": false, "max_delegation_depth": 0, "may_share_history": false, "on_ask": "deny"},
+  "execution": {"definition": "general", "skill": null, "model": "provider/model", "temperature": null, "top_p": null,
+              "max_turns": 20, "turn_timeout_ms": null, "attempt_timeout_ms": 600000, "idle_timeout_ms": 120000,
+              "max_retries": 1, "max_retries_per_tool": 3, "close_on_completion": true,
+              "share_history": false, "extra_context": null},
+  "budget":  {"tokens": 400000, "usd": 1.50, "agents": 4, "wall_ms": 1800000},
+  "outputs": {"report_format": "markdown", "report_path_pattern": ".posse/step-<idx>-result.md", "result_schema": null}
+}"#;
+
     fn authority(denied: &[&str]) -> Authority {
         let run: RunId = "k3f9ab2c".parse().expect("an id");
         let rule =
@@ -154,6 +174,27 @@ mod tests {
                 explanation.verdict
             );
             assert_eq!(explained(text, &["skill:other"]).verdict.decision, Decision::Allow, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_the_agent_does_not_own_is_denied_for_writes_alone() {
+        Contract::from_json(OWNING).expect("a contract");
+        let tools = crate::builtin_tools();
+        for (operation, is_denied) in [
+            ("write:src/auth/a.rs", false),
+            ("write:a.txt", false),
+            ("write:src/other.rs", true),
+            ("write:src/authority.rs", true),
+            ("write", false),
+            ("read:src/other.rs", false),
+        ] {
+            let asked = Asked::read(operation, &tools).expect(operation);
+            let verdict = asked.explain(&authority(&[]), OWNING, &Approvals::none()).verdict;
+            assert_eq!(verdict.decision == Decision::Deny, is_denied, "{operation}: {verdict}");
+            if is_denied {
+                assert!(verdict.to_string().contains("src/auth/**, a.txt"), "{verdict}");
+            }
         }
     }
 

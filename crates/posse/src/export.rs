@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use posse_domain::event::{Event, EventBody, Stored};
+use posse_domain::event::{EventBody, Stored};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
-use posse_engine::HistoryError;
 use posse_host::workspace::{RunSpace, WorkspaceError};
 use serde_json::Value;
 
@@ -146,8 +145,7 @@ impl Posse {
         let mut names: BTreeSet<Hash> = BTreeSet::new();
         let mut base_tree = None;
         posse_engine::read_events(&*self.store, &key, 0, |stored| {
-            let seq = stored.seq;
-            let mut event = Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?;
+            let mut event = posse_engine::decode(&key, &stored)?;
             names.extend(event.body.missing().into_iter().map(|at| at.blob));
             if let EventBody::RunStarted(started) = &event.body {
                 base_tree = started.base.as_ref().map(|base| base.tree.to_string());

@@ -39,6 +39,8 @@ pub struct RunSummary {
     pub ended_at_ms: Option<i64>,
     /// Who carries it, if somebody alive does.
     pub holder: Option<Holder>,
+    /// Why its head cannot be relied on, if it cannot; [`Posse::verify`](crate::Posse::verify) tells more.
+    pub damage: Option<String>,
 }
 
 impl From<RunEntry> for RunSummary {
@@ -56,6 +58,7 @@ impl From<RunEntry> for RunSummary {
             created_at_ms: entry.row.created_at_ms,
             ended_at_ms: entry.row.ended_at_ms,
             holder: entry.holder,
+            damage: entry.damage,
         }
     }
 }
@@ -103,11 +106,15 @@ pub struct AgentInfo {
 
 impl AgentInfo {
     fn from_row(row: AgentRow) -> Result<Self, Error> {
-        let bad = |what: &str| StoreError::Corrupt {
-            path: format!("agent {}", row.id),
-            problem: format!("no {what}"),
+        let bad = |what: &str| StoreError::Damaged {
+            run: row.id.run(),
+            problem: format!("the {what} of agent {} cannot be read", row.id),
         };
         let terms = row.terms.clone().ok_or_else(|| bad("terms"))?;
+        // What is counted by depth takes room by depth: a number that nobody wrote would take all there is.
+        if terms.depth != row.id.depth() {
+            return Err(bad("depth").into());
+        }
         let figures = |json: &str| serde_json::from_str(json).map_err(|_| bad("figures"));
         let contract: serde_json::Value =
             serde_json::from_str(&terms.contract_json).map_err(|_| bad("contract"))?;
@@ -136,9 +143,9 @@ impl AgentInfo {
     /// All that bounds it.
     pub(crate) fn authority(&self) -> Result<Authority, Error> {
         let read = serde_json::from_str(&self.permissions_json);
-        let corrupt = |error: serde_json::Error| StoreError::Corrupt {
-            path: format!("agent {}", self.id),
-            problem: error.to_string(),
+        let corrupt = |error: serde_json::Error| StoreError::Damaged {
+            run: self.id.run(),
+            problem: format!("the permissions of agent {} cannot be read: {error}", self.id),
         };
         Ok(read.map_err(corrupt)?)
     }

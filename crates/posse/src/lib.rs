@@ -219,10 +219,26 @@ impl Posse {
         })
     }
 
-    /// A run with all its agents.
-    pub async fn get(&self, run: &RunId) -> Result<RunInfo, Error> {
+    /// A run whose head is where its journal ends. On any other nothing can be built: who waited for what its head
+    /// says would wait for ever.
+    async fn sound(&self, run: &RunId) -> Result<RunEntry, Error> {
         let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
         let entry = entry.ok_or_else(|| Error::NoRun(run.to_string()))?;
+        match &entry.damage {
+            Some(problem) => Err(damaged(run, problem)),
+            None if entry.head.seq == 0 => Err(damaged(run, "it has no events")),
+            None => Ok(entry),
+        }
+    }
+
+    /// Refuses a run whose head is damaged: [`Posse::find`] finds it nevertheless, so that it can be verified.
+    pub async fn check_head(&self, run: &RunId) -> Result<(), Error> {
+        self.sound(run).await.map(drop)
+    }
+
+    /// A run with all its agents.
+    pub async fn get(&self, run: &RunId) -> Result<RunInfo, Error> {
+        let entry = self.sound(run).await?;
         let rows = self.store.agents(&self.key(run)).await?;
         let until_ms = self.last_known_ms(&entry).await?;
         RunInfo::new(entry, rows, until_ms)
@@ -300,9 +316,9 @@ impl Posse {
 
     /// Where a person said that a provider is when they started the run; see [`NewRun::base_url`].
     pub async fn base_url(&self, run: &RunId) -> Result<Option<GivenBaseUrl>, Error> {
-        let first = self.store.read(&self.key(run), 0, 1).await?.into_iter().next();
-        let first = first.map(|stored| Event::decode(&stored)).transpose();
-        let first = first.map_err(|error| Error::from(HistoryError::Event { seq: 1, error }))?;
+        let key = self.key(run);
+        let first = self.store.read(&key, 0, 1).await?.into_iter().next();
+        let first = first.map(|stored| posse_engine::decode(&key, &stored)).transpose()?;
         Ok(match first.map(|event| event.body) {
             Some(EventBody::RunStarted(started)) => started.terms.base_url,
             _ => None,
@@ -311,7 +327,8 @@ impl Posse {
 
     /// The skills that a run can use, as they were when it started.
     pub async fn skills(&self, run: &RunId) -> Result<Vec<Skill>, Error> {
-        let first = self.events(run, 0).with_found().next().await?;
+        let first = self.events(run, 0).with_found().try_next().await?;
+        let first = first.ok_or_else(|| damaged(run, "it has no events"))?;
         let EventBody::RunStarted(started) = first.body else { return Ok(Vec::new()) };
         let Some(text) = started.catalogue else { return Ok(Vec::new()) };
         let catalogue = text.read().map_err(|error| {
@@ -323,7 +340,7 @@ impl Posse {
     /// Waits until a run has ended, whichever process carries it.
     pub async fn wait(&self, run: &RunId) -> Result<Finished, Error> {
         // The summary is enough to know that it has not ended; only the end itself is read from the journal.
-        let head = self.store.head(&self.key(run)).await?.seq;
+        let head = self.sound(run).await?.head.seq;
         let mut events = self.events(run, head.saturating_sub(1));
         let mut seen = head.saturating_sub(1);
         loop {
@@ -425,6 +442,5 @@ pub fn by_parent(agents: &[AgentInfo]) -> HashMap<Option<&AgentId>, Vec<&AgentIn
 
 /// A journal that does not hold what the tables beside it say.
 fn damaged(run: &RunId, problem: impl Into<String>) -> Error {
-    let path = format!("the journal of run {run}");
-    ports::StoreError::Corrupt { path, problem: problem.into() }.into()
+    ports::StoreError::Damaged { run: run.clone(), problem: problem.into() }.into()
 }

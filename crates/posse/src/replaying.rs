@@ -188,9 +188,7 @@ impl Posse {
         let key = self.key(&run);
         let mut events = Vec::new();
         posse_engine::read_events(&*self.store, &key, 0, |stored| {
-            let seq = stored.seq;
-            let event = posse_domain::event::Event::decode(&stored);
-            events.push(event.map_err(|error| posse_engine::HistoryError::Event { seq, error })?);
+            events.push(posse_engine::decode(&key, &stored)?);
             Ok(())
         })
         .await?;

@@ -7,7 +7,6 @@ use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::call_of_command;
 use posse_domain::permission::{Answer, LayerName, Operation, Pattern};
-use posse_engine::HistoryError;
 use posse_engine::ports::MailCommand;
 
 use crate::{Error, Posse};
@@ -174,7 +173,7 @@ impl Posse {
             if !closes || !ABOUT.contains(&&*stored.kind) {
                 return Ok(());
             }
-            let event = Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?;
+            let event = posse_engine::decode(&key, &stored)?;
             let call_id = match &event.body {
                 EventBody::InputRequested(_) => {
                     open.insert(seq, event);

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use posse_domain::event::{Event, EventBody};
+use posse_domain::event::EventBody;
 use posse_domain::id::{AgentId, RunId};
-use posse_engine::HistoryError;
 
 use crate::{Error, Posse};
 
@@ -25,7 +24,8 @@ impl Posse {
     /// The agents of a run that wait for the provider of their model, by id.
     pub async fn provider_waits(&self, run: &RunId) -> Result<Vec<ProviderWait>, Error> {
         let mut open = BTreeMap::new();
-        posse_engine::read_events(&*self.store, &self.key(run), 0, |stored| {
+        let key = self.key(run);
+        posse_engine::read_events(&*self.store, &key, 0, |stored| {
             // Almost every event is about something else, and is not decoded.
             match &*stored.kind {
                 "agent.provider_wait_started" => {}
@@ -39,8 +39,7 @@ impl Posse {
                 }
                 _ => return Ok(()),
             }
-            let seq = stored.seq;
-            let event = Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?;
+            let event = posse_engine::decode(&key, &stored)?;
             if let EventBody::ProviderWaitStarted(e) = event.body {
                 let wait = ProviderWait {
                     agent: event.agent.clone(),

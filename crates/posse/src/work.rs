@@ -7,7 +7,6 @@ use posse_domain::code::Code;
 use posse_domain::event::{Event, EventBody, RunStarted};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
-use posse_engine::HistoryError;
 use posse_engine::ports::READ_MAX_EVENTS;
 use posse_host::workspace::{
     Applied, DiffForm, DiffOptions, Oid, RunSpace, WorkspaceError, Workspaces, work_ref,
@@ -288,8 +287,7 @@ impl Posse {
             let Some(last) = page.last() else { return Ok(found) };
             after = last.seq;
             for stored in page.iter().filter(|stored| KINDS.contains(&&*stored.kind)) {
-                let event = Event::decode(stored);
-                found.push(event.map_err(|error| HistoryError::Event { seq: stored.seq, error })?);
+                found.push(posse_engine::decode(&key, stored)?);
             }
             if limit.is_some() {
                 return Ok(found);

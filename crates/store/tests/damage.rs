@@ -113,7 +113,7 @@ async fn what_was_changed_in_a_row_shows_in_the_chain() {
 
 #[tokio::test]
 async fn a_missing_event_and_a_cut_tail_are_found() {
-    let cases = [("= 5", "event 5 of run"), ("> 15", "ends at 15, its head says 20")];
+    let cases = [("= 5", "event 5 is missing"), ("> 15", "ends at 15, its head says 20")];
     for (which, problem) in cases {
         let dir = tempfile::tempdir().unwrap();
         filled(dir.path(), 20).await;
@@ -141,7 +141,7 @@ async fn events_cannot_be_changed_or_removed_by_mistake() {
     }
     // Only a whole run that is marked as removed may go.
     raw.execute_batch(
-        "INSERT INTO removed_runs SELECT r.no, r.tenant, r.run, h.seq, h.hash, 1 \
+        "INSERT INTO removed_runs SELECT r.no, r.tenant, r.run, h.seq, h.hash, 1, x'' \
          FROM runs AS r JOIN heads AS h ON h.run_no = r.no",
     )
     .unwrap();
@@ -245,7 +245,7 @@ async fn a_newer_database_is_refused_and_left_as_it_was() {
     let before = fs::read(database(dir.path())).unwrap();
     let looked = SqliteStore::open_existing_read_only(dir.path()).map(Option::unwrap);
     for refused in [open(dir.path()), looked] {
-        let StoreError::Newer { path, found: 99, known: 1 } = refused.unwrap_err() else {
+        let StoreError::Newer { path, found: 99, known: 2 } = refused.unwrap_err() else {
             panic!("another error")
         };
         assert_eq!(path, database(dir.path()).display().to_string());

@@ -36,7 +36,7 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
     }
     let posse = context.look()?;
     let explanation = runtime::looking(async {
-        let agent = args.agent.find(&posse).await?;
+        let agent = args.agent.find_known(&posse).await?;
         Ok(posse.explain(&agent, &args.operation).await?)
     })?;
     let mut output = Output::new();

@@ -41,7 +41,7 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
         let runs = posse.runs("", limit).await?;
         let mut blocked = Blocked::default();
         // Only a run that goes on can wait for somebody, and few do at once.
-        for run in runs.iter().filter(|run| run.status == "running") {
+        for run in runs.iter().filter(|run| run.status == "running" && run.damage.is_none()) {
             blocked.add(Blocked::of(&posse, &run.run).await?);
         }
         let mut limited = HashSet::new();
@@ -63,9 +63,12 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
         note("no runs yet; `posse demo` shows one");
     } else {
         output.own(&table(&runs, &limited, now_ms()))?;
-        if let Some(run) = runs.iter().find(|run| status(&run.status, run.holder.as_ref()) == "interrupted") {
+        let is_interrupted = |run: &&RunSummary| {
+            run.damage.is_none() && status(&run.status, run.holder.as_ref()) == "interrupted"
+        };
+        if let Some(run) = runs.iter().find(is_interrupted) {
             output.flush()?;
-            note(&format!("nobody carries an interrupted run: `posse resume {}` goes on", run.run));
+            note(&format!("no process executes an interrupted run: `posse resume {}` goes on", run.run));
         }
         if !blocked.agents().is_empty() {
             output.flush()?;
@@ -78,7 +81,11 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
         }
     }
     output.flush()?;
-    Ok(Exit::DONE)
+    // After the list: one damaged run hides no other.
+    match runs.iter().find(|run| run.damage.is_some()) {
+        Some(run) => runtime::looking(async { Ok(posse.check_head(&run.run).await?) }).map(|()| Exit::DONE),
+        None => Ok(Exit::DONE),
+    }
 }
 
 fn table(runs: &[RunSummary], limited: &HashSet<RunId>, now_ms: i64) -> String {
@@ -91,7 +98,11 @@ fn table(runs: &[RunSummary], limited: &HashSet<RunId>, now_ms: i64) -> String {
             "{:8}  {:11}  {pid:>7}  {:>6}  {:>12}  {}",
             run.run,
             // It completed, but what it was to do may be unfinished.
-            if limited.contains(&run.run) { "turn limit" } else { status(&run.status, run.holder.as_ref()) },
+            match (&run.damage, limited.contains(&run.run)) {
+                (Some(_), _) => "damaged",
+                (None, true) => "turn limit",
+                (None, false) => status(&run.status, run.holder.as_ref()),
+            },
             run.agents,
             ago(run.created_at_ms, now_ms),
             term::line(&run.title),

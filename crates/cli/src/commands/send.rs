@@ -22,7 +22,7 @@ pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError>
     let message = super::run::typed("message", &args.message)?;
     let looking = context.look()?;
     let (agent, info) = runtime::looking(async {
-        let agent = args.agent.find(&looking).await?;
+        let agent = args.agent.find_known(&looking).await?;
         let info = looking.get(&agent.run()).await?;
         Ok((agent, info))
     })?;

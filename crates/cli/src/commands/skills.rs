@@ -1,10 +1,13 @@
 //! `posse skills`: which skills there are, what one says, and whether all are well written.
 
+use std::path::Path;
+
 use posse::discovery::Holds;
 use posse::{Definition, Definitions};
 use posse_agent::definition::nearest;
 use posse_domain::nearest::hint;
-use posse_domain::skill::{DEFAULT_SKILL_AGENT, Skill};
+use posse_domain::permission::{Decision, Operation, RunLayers, Verdict};
+use posse_domain::skill::{DEFAULT_SKILL_AGENT, SKILL_TOOL, Skill};
 use serde_json::json;
 
 use super::agents::{ListArgs, ShowArgs, ValidateArgs, load};
@@ -13,7 +16,9 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::found::{self, Entry, Found, List, Origin, SKILL_FILE, validate};
+use crate::launch::working_dir;
 use crate::output::Output;
+use crate::settings::Settings;
 use crate::term;
 
 /// List the skills: which there are, where from, and what shadows what
@@ -62,12 +67,15 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let (skill, origin) = (&entry.value, found.origin(entry.place));
     let agents_md = found::agents_md_file(args.listing.dir.as_ref(), context)?;
     let kind = kind(skill, &found);
+    let ruling = ruling(skill, args, context)?;
     let mut output = Output::new();
     if args.listing.json {
         output.json(&json!({
             "skill": skill, "origin": origin, "path": entry.path, "trusted": entry.trusted,
             "unused_model": entry.unused_model.as_ref().map(|unused| &unused.name),
             "warnings": found::warnings(&entry.warnings), "definition": kind, "agents_md": agents_md,
+            "decision": ruling.as_ref().map(|verdict| verdict.decision.to_string()),
+            "because": ruling.as_ref().map(ToString::to_string),
         }))?;
         return Ok(Exit::DONE);
     }
@@ -78,9 +86,22 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
         Some(kind) => forked(skill, kind, &about, files(entry, origin), agents_md.as_deref()),
         None => inline(skill, &about, files(entry, origin)),
     };
+    if let Some(verdict) = ruling.filter(|verdict| verdict.decision != Decision::Allow) {
+        output.paragraph(&format!("in a run here: {verdict}\n"))?;
+    }
     output.paragraph(&text)?;
     output.flush()?;
     Ok(Exit::DONE)
+}
+
+/// What a rule of the person or of the project says about the use of a skill, whatever the run and the agent; none where no
+/// rule speaks.
+fn ruling(skill: &Skill, args: &ShowArgs, context: &Context) -> Result<Option<Verdict>, CliError> {
+    let dir = working_dir(args.listing.dir.clone(), &context.environment.cwd)?;
+    let settings = Settings::resolve(context, Path::new(&dir))?;
+    let layers =
+        RunLayers { operator: settings.rules(), project: settings.project_rules(), ..RunLayers::default() };
+    Ok(layers.ruling(&Operation::new(SKILL_TOOL, Some(&skill.name))))
 }
 
 /// What the sub-agent of a forked skill is in a run; none if there is none.

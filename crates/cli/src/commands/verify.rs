@@ -31,9 +31,9 @@ pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
     let posse = context.look()?;
     let mut output = Output::new();
     runtime::looking(async {
-        let runs = match &args.run {
-            Some(run) => vec![run.find(&posse).await?],
-            None => posse.runs("", u32::MAX).await?.into_iter().map(|run| run.run).collect(),
+        let (runs, mut problems) = match &args.run {
+            Some(run) => (vec![run.find_any(&posse).await?], Vec::new()),
+            None => listed(&posse).await,
         };
         let mut exit = Exit::DONE;
         for run in &runs {
@@ -48,7 +48,8 @@ pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
             }
         }
         if args.all {
-            for problem in posse.check().await? {
+            problems.extend(posse.check().await?);
+            for problem in problems {
                 exit = Exit::FAILED;
                 if args.json {
                     output.json(&json!({"ok": false, "run": null, "problem": problem}))?;
@@ -60,6 +61,14 @@ pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
         output.flush()?;
         Ok(exit)
     })
+}
+
+/// All runs. If a row keeps them from being listed, the look at the whole database says which.
+async fn listed(posse: &Posse) -> (Vec<RunId>, Vec<String>) {
+    match posse.runs("", u32::MAX).await {
+        Ok(runs) => (runs.into_iter().map(|run| run.run).collect(), Vec::new()),
+        Err(error) => (Vec::new(), vec![error.to_string()]),
+    }
 }
 
 enum Verdict {
@@ -75,7 +84,7 @@ impl Verdict {
             Err(error) => {
                 let seq = match &error {
                     VerifyError::Event { seq, .. } => Some(*seq),
-                    VerifyError::Tables(_) | VerifyError::Store(_) => None,
+                    VerifyError::Tables(_) | VerifyError::Rows(_) | VerifyError::Store(_) => None,
                 };
                 Ok(Verdict::Broken { seq, problem: error.to_string() })
             }

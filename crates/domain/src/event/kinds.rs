@@ -19,16 +19,19 @@ use super::tools::{
 };
 
 macro_rules! events {
-    ($($(#[$doc:meta])* $variant:ident($detail:ty) => $kind:literal,)*) => {
+    ($(#[doc = $doc:literal] $variant:ident($detail:ty) => $kind:literal,)*) => {
         /// What happened, by kind.
         #[derive(Debug, Clone, PartialEq)]
         pub enum EventBody {
-            $($(#[$doc])* $variant($detail),)*
+            $(#[doc = $doc] $variant($detail),)*
         }
 
         impl EventBody {
             /// Every kind there is.
             pub const KINDS: &'static [&'static str] = &[$($kind),*];
+
+            /// Every kind there is, with what it tells.
+            pub const MEANINGS: &'static [(&'static str, &'static str)] = &[$(($kind, $doc)),*];
 
             /// The kind's name in the journal.
             pub fn kind(&self) -> &'static str {

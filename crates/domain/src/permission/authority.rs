@@ -28,6 +28,25 @@ pub struct RunLayers {
     pub run: Rules,
 }
 
+impl RunLayers {
+    /// What a rule of these layers says of an operation of any agent; none where no rule speaks.
+    pub fn ruling(&self, operation: &Operation<'_>) -> Option<Verdict> {
+        Some(decide(&self.layers(), &Approvals::none(), operation)).filter(|verdict| verdict.rule().is_some())
+    }
+
+    fn layers(&self) -> Vec<Layer> {
+        let plain = |name, rules: &Rules| Layer { name, rules: rules.clone(), default: None };
+        let mut layers = vec![plain(LayerName::Operator, &self.operator)];
+        layers.extend(self.project.iter().map(|rules| plain(LayerName::Project, rules)));
+        if self.project.is_empty() {
+            // Who asks for an explanation is shown that it has no say.
+            layers.push(plain(LayerName::Project, &Rules::default()));
+        }
+        layers.push(plain(LayerName::Run, &self.run));
+        layers
+    }
+}
+
 /// A definition's rules. It always has a say: its default holds where no rule matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,14 +201,7 @@ impl Authority {
     /// Every layer that binds this agent: the run's, each ancestor's from the root down, its own.
     pub fn layers(&self) -> Vec<Layer> {
         let (run, chain) = self.chain();
-        let plain = |name, rules: &Rules| Layer { name, rules: rules.clone(), default: None };
-        let mut layers = vec![plain(LayerName::Operator, &run.operator)];
-        layers.extend(run.project.iter().map(|rules| plain(LayerName::Project, rules)));
-        if run.project.is_empty() {
-            // Who asks for an explanation is shown that it has no say.
-            layers.push(plain(LayerName::Project, &Rules::default()));
-        }
-        layers.push(plain(LayerName::Run, &run.run));
+        let mut layers = run.layers();
         layers.extend(chain.into_iter().flat_map(|terms| terms.layers(terms.agent == *self.agent())));
         layers
     }

@@ -145,6 +145,8 @@ pub struct RunEntry {
     pub head: Head,
     /// Who owns it, if somebody alive does.
     pub holder: Option<Holder>,
+    /// Why its head cannot be relied on: it is missing, or not where its journal ends.
+    pub damage: Option<String>,
 }
 
 /// What the agents of one run spent.
@@ -275,6 +277,15 @@ pub enum MailCommand {
     },
 }
 
+impl MailCommand {
+    /// Whom it is for.
+    pub fn agent(&self) -> &AgentId {
+        match self {
+            Self::Cancel { agent, .. } | Self::Answer { agent, .. } | Self::Send { agent, .. } => agent,
+        }
+    }
+}
+
 /// A command in a mailbox.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mail {
@@ -349,6 +360,14 @@ pub enum StoreError {
     Corrupt {
         /// The file.
         path: String,
+        /// What was found.
+        problem: String,
+    },
+    /// A row of one run, or an event of it, is not what was written.
+    #[error("run {run} is damaged: {problem}")]
+    Damaged {
+        /// The run.
+        run: RunId,
         /// What was found.
         problem: String,
     },
@@ -444,6 +463,9 @@ pub trait Store: Send + Sync + 'static {
         prefix: &str,
         limit: u32,
     ) -> BoxFuture<'static, Result<Vec<RemovedRun>, StoreError>>;
+
+    /// Looks for damage in the rows of one run that its events say nothing about: its lease, its mail, and whose they are.
+    fn check_run(&self, key: &RunKey) -> BoxFuture<'static, Result<Health, StoreError>>;
 
     /// Looks for damage that no single read would show.
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>>;

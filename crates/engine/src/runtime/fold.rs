@@ -6,7 +6,7 @@ use posse_domain::lifecycle::Run;
 
 use super::{Runtime, RuntimeError};
 use crate::driver::OpenEvents;
-use crate::history::{HistoryError, fill, first_event, read_events};
+use crate::history::{HistoryError, decode, fill, first_event, read_events};
 use crate::ports::{Head, RunKey, Store, StoreError};
 
 /// A run as its journal tells it.
@@ -53,7 +53,7 @@ impl Runtime {
             }
             head = Head { seq, hash: stored.hash };
             last_at_ms = stored.at_ms;
-            let event = Event::decode(&stored).map_err(|error| HistoryError::Event { seq, error })?;
+            let event = decode(key, &stored)?;
             let applied = match &mut run {
                 Some(run) => run.apply(&event),
                 // The beginning has texts that the run cannot do without.
@@ -70,7 +70,9 @@ impl Runtime {
         match (read, problem) {
             (_, Some((seq, problem))) => return Err(damaged(seq, problem)),
             (Err(HistoryError::Store(error)), None) => return Err(error.into()),
-            (Err(HistoryError::Event { seq, error }), None) => return Err(damaged(seq, error.to_string())),
+            (Err(HistoryError::Event { seq, error, .. }), None) => {
+                return Err(damaged(seq, error.to_string()));
+            }
             (Err(HistoryError::Missing(text)), None) => return Err(damaged(head.seq, text)),
             (Ok(()), None) => {}
         }

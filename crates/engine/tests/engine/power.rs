@@ -233,6 +233,10 @@ impl Store for LateStore {
         self.ask(|store| store.removed(tenant, prefix, limit))
     }
 
+    fn check_run(&self, key: &RunKey) -> BoxFuture<'static, Result<Health, StoreError>> {
+        self.ask(|store| store.check_run(key))
+    }
+
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {
         self.ask(MemoryStore::check)
     }

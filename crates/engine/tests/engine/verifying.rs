@@ -361,6 +361,10 @@ impl Store for Tampered<'static> {
         self.store.removed(tenant, prefix, limit)
     }
 
+    fn check_run(&self, key: &RunKey) -> BoxFuture<'static, Result<Health, StoreError>> {
+        self.store.check_run(key)
+    }
+
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {
         self.store.check()
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::project::Project;
 use super::refs::check_id;
-use super::salvages::{Salvage, salvages_of};
+use super::salvages::{AllSalvages, Salvage};
 use super::{RunSpace, WorkspaceError, Workspaces, disk, pack, quarantine};
 
 /// Most entries that one call looks at, so that it ends; the next call goes on.
@@ -99,6 +99,7 @@ impl Workspaces {
         self.empty_trash(options.dry_run, &mut report)?;
         let mut projects = BTreeSet::new();
         let mut unknown_project = false;
+        let mut salvages = AllSalvages::default();
         for run in names_in(&self.state.join("runs"))? {
             if self.is_without_files(&run) {
                 continue;
@@ -106,7 +107,7 @@ impl Workspaces {
             match self.open(&run) {
                 Ok(space) => {
                     projects.insert(space.project_key());
-                    self.gc_run(&space, &run, &options, &mut report);
+                    self.gc_run(&space, &run, &mut salvages, &options, &mut report);
                 }
                 Err(error) => {
                     unknown_project = true;
@@ -180,7 +181,14 @@ impl Workspaces {
             .all(|part| fs::symlink_metadata(dir.join(part)).is_err_and(is_absent))
     }
 
-    fn gc_run(&self, space: &RunSpace, run: &str, options: &GcOptions<'_>, report: &mut GcReport) {
+    fn gc_run(
+        &self,
+        space: &RunSpace,
+        run: &str,
+        salvages: &mut AllSalvages,
+        options: &GcOptions<'_>,
+        report: &mut GcReport,
+    ) {
         match (options.is_open)(run) {
             Some(false) => {}
             Some(true) => return report.keep(format!("run {run}"), "it is open"),
@@ -212,7 +220,7 @@ impl Workspaces {
                 report.add(format!("{what} of run {run}"), gone);
             }
         }
-        match salvages_of(space) {
+        match salvages.of(space) {
             Ok(found) => {
                 for salvage in found {
                     let gone = gc_salvage(space, &salvage, &occupied, options);

@@ -1,6 +1,6 @@
 //! Work that was kept when its workspace was closed: listing it, and giving it back.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -128,16 +128,48 @@ impl RunSpace {
 }
 
 /// What was kept of a run, without a look at the files.
-pub(super) fn salvages_of(space: &RunSpace) -> Result<Vec<Salvage>, WorkspaceError> {
+fn salvages_of(space: &RunSpace) -> Result<Vec<Salvage>, WorkspaceError> {
+    let mut found = salvages_beside(space)?;
+    found.retain(|salvage| belongs(&salvage.agent, space.run()));
+    Ok(found)
+}
+
+/// The same for many runs. Git lists what is kept of all runs of a project at once, and is started once for each project:
+/// asked for each run, ten thousand runs would list everything ten thousand times.
+#[derive(Default)]
+pub(super) struct AllSalvages(HashMap<String, Result<ByRun, WorkspaceError>>);
+
+/// What is kept, by the run that it is of.
+type ByRun = HashMap<String, Vec<Salvage>>;
+
+impl AllSalvages {
+    /// All that was kept of a run.
+    pub(super) fn of(&mut self, space: &RunSpace) -> Result<Vec<Salvage>, WorkspaceError> {
+        let listed = self.0.entry(space.project_key()).or_insert_with(|| salvages_beside(space).map(by_run));
+        match listed {
+            Ok(found) => Ok(found.remove(space.run()).unwrap_or_default()),
+            Err(error) => Err(error.clone()),
+        }
+    }
+}
+
+fn by_run(found: Vec<Salvage>) -> ByRun {
+    let mut runs = ByRun::new();
+    for salvage in found {
+        let run = salvage.agent.split('.').next().unwrap_or_default();
+        runs.entry(run.to_owned()).or_default().push(salvage);
+    }
+    runs
+}
+
+/// All that was kept of this run and of every other of its project.
+fn salvages_beside(space: &RunSpace) -> Result<Vec<Salvage>, WorkspaceError> {
     let format = "--format=%(objectname) %(committerdate:unix) %(refname:lstrip=3)";
     let listed = space.git().run(&["for-each-ref", format, "refs/posse/salvage/"])?;
     let listed = String::from_utf8(listed).map_err(|_| unreadable("for-each-ref"))?;
     let mut found = Vec::new();
     for line in listed.lines() {
-        let salvage = salvage(line).ok_or_else(|| unreadable("for-each-ref"))?;
-        if belongs(&salvage.agent, space.run()) {
-            found.push(salvage);
-        }
+        found.push(salvage(line).ok_or_else(|| unreadable("for-each-ref"))?);
     }
     Ok(found)
 }

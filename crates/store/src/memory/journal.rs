@@ -263,7 +263,8 @@ impl Data {
 
     fn entry(&self, key: &RunKey, run: &Run) -> RunEntry {
         let (row, agents) = (run.row.clone(), run.agents.len() as u64);
-        RunEntry { run: key.run.clone(), row, agents, head: run.head(), holder: self.holder(run) }
+        let (head, holder) = (run.head(), self.holder(run));
+        RunEntry { run: key.run.clone(), row, agents, head, holder, damage: None }
     }
 
     pub(super) fn agents(&self, key: &RunKey) -> Result<Vec<AgentRow>, StoreError> {

@@ -167,6 +167,10 @@ impl Store for MemoryStore {
         done(Ok(self.data().removed(tenant, prefix, limit)))
     }
 
+    fn check_run(&self, key: &RunKey) -> BoxFuture<'static, Result<Health, StoreError>> {
+        done(self.data().head(key).map(|_| Health::default()))
+    }
+
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {
         done(Ok(Health::default()))
     }

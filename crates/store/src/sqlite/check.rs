@@ -1,13 +1,17 @@
 //! Looking for damage that no single read would show.
 
 use posse_domain::hash::Hash;
-use posse_engine::ports::{Health, TenantId};
+use posse_domain::id::RunId;
+use posse_engine::ports::{Health, RunKey, TenantId};
 use rusqlite::Connection;
+use rusqlite::types::ValueRef;
 
 use super::blobs;
 use super::context::Context;
-use super::query::Broken;
+use super::query::{self, Broken, NOT_AS_WRITTEN};
+use super::rows::RowsOf;
 use super::schema::{place, row_ids};
+use super::seal::REMOVED_RUNS;
 
 /// Most problems that one look reports.
 const PROBLEMS_MAX: usize = 100;
@@ -25,14 +29,47 @@ pub(super) fn check(connection: &Connection, context: &Context) -> Result<Health
             problems.push(line);
         }
     }
-    if problems.is_empty() {
+    if problems.iter().all(|problem| is_about_values(problem)) {
         check_references(connection, &mut problems)?;
+        check_numbers(connection, &mut problems)?;
         check_heads(connection, &mut problems)?;
         check_agents(connection, &mut problems)?;
+        check_runs(connection, context, &mut problems)?;
+        check_removed(connection, context, &mut problems)?;
         check_blobs(connection, context, &mut problems)?;
     }
     problems.truncate(PROBLEMS_MAX);
     Ok(Health { problems })
+}
+
+/// Whether a line of SQLite's own check is about values that a column refuses: the trees are whole, and the other checks
+/// can say in which row it is.
+fn is_about_values(line: &str) -> bool {
+    line.starts_with("CHECK constraint failed") || line.starts_with("NULL value in")
+}
+
+/// Looks at the rows of one run that its events say nothing about.
+pub(super) fn check_run(connection: &Connection, context: &Context, key: &RunKey) -> Result<Health, Broken> {
+    let no = query::run_no(connection, key)?;
+    let mut problems =
+        RowsOf { no, run: key.run.as_str(), tenant: key.tenant.as_str() }.look(connection, context)?;
+    problems.truncate(PROBLEMS_MAX);
+    Ok(Health { problems })
+}
+
+/// The same for every run.
+fn check_runs(connection: &Connection, context: &Context, problems: &mut Vec<String>) -> Result<(), Broken> {
+    let mut select = connection.prepare("SELECT no, run, tenant FROM runs ORDER BY no")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (run, tenant) = (query::text(row, 1)?, query::text(row, 2)?);
+        problems.extend(RowsOf { no: row.get(0)?, run, tenant }.look(connection, context)?);
+        if run.parse::<RunId>().is_err() {
+            let no: i64 = row.get(0)?;
+            problems.push(format!("`{run}`, the id of run number {no}, is not the id of a run"));
+        }
+    }
+    Ok(())
 }
 
 fn check_references(connection: &Connection, problems: &mut Vec<String>) -> Result<(), Broken> {
@@ -41,6 +78,56 @@ fn check_references(connection: &Connection, problems: &mut Vec<String>) -> Resu
     while let Some(row) = rows.next()? {
         let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
         problems.push(format!("a row of {table} refers to one of {parent} that does not exist"));
+    }
+    let sql = "SELECT run_no, id FROM mailbox WHERE NOT EXISTS (SELECT 1 FROM runs WHERE no = run_no)";
+    let mut select = connection.prepare(sql)?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (no, id): (i64, i64) = (row.get(0)?, row.get(1)?);
+        problems.push(format!("command {id} waits for run number {no}, which does not exist"));
+    }
+    Ok(())
+}
+
+/// No number of a run is given a second time: those of removed runs still name what was removed.
+fn check_numbers(connection: &Connection, problems: &mut Vec<String>) -> Result<(), Broken> {
+    let given = "SELECT max(ifnull((SELECT max(no) FROM runs), 0), ifnull((SELECT max(run_no) FROM removed_runs), 0)), \
+         (SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs')";
+    let (given, counted): (i64, Option<i64>) =
+        connection.query_row(given, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if counted.unwrap_or(0) < given {
+        problems.push(format!(
+            "the numbers of runs are counted from {}, and {given} is given",
+            counted.unwrap_or(0)
+        ));
+    }
+    let both = "SELECT m.run FROM removed_runs AS m JOIN runs AS r ON r.no = m.run_no";
+    let mut select = connection.prepare(both)?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        problems.push(format!(
+            "run {} is noted as removed, and another run has its number",
+            query::text(row, 0)?
+        ));
+    }
+    Ok(())
+}
+
+fn check_removed(
+    connection: &Connection,
+    context: &Context,
+    problems: &mut Vec<String>,
+) -> Result<(), Broken> {
+    if !context.has_seals {
+        return Ok(());
+    }
+    let mut select = connection.prepare(&REMOVED_RUNS.select("ORDER BY run_no"))?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        if !REMOVED_RUNS.is_whole(row)? {
+            let (no, run): (i64, String) = (row.get(0)?, row.get(2)?);
+            problems.push(format!("the note of removed run {run} (number {no}) {NOT_AS_WRITTEN}"));
+        }
     }
     Ok(())
 }
@@ -96,9 +183,10 @@ fn check_agents(connection: &Connection, problems: &mut Vec<String>) -> Result<(
     Ok(())
 }
 
-/// Blobs that are files are there and as long as they should be. Their content is checked when it is read.
+/// Blobs in the database are what their names say; those that are files are there and as long as they should be. The
+/// content of a file is checked with the run that names it.
 fn check_blobs(connection: &Connection, context: &Context, problems: &mut Vec<String>) -> Result<(), Broken> {
-    let mut select = connection.prepare("SELECT tenant, hash, bytes FROM blobs WHERE content IS NULL")?;
+    let mut select = connection.prepare("SELECT tenant, hash, bytes, content FROM blobs")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let (tenant, hash, bytes): (String, Vec<u8>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -106,12 +194,24 @@ fn check_blobs(connection: &Connection, context: &Context, problems: &mut Vec<St
             problems.push("a blob without a name".to_owned());
             continue;
         };
-        match blobs::file_len(&context.paths.blobs, &TenantId::new(&tenant), &hash) {
+        let content = match row.get_ref(3)? {
+            ValueRef::Blob(content) => Some(content),
+            _ => None,
+        };
+        let file = || blobs::file_len(&context.paths.blobs, &TenantId::new(&tenant), &hash);
+        let (place, len) = match content {
+            Some(content) => ("content", Some(content.len() as u64)),
+            None => ("file", file()),
+        };
+        match len {
             None => problems.push(format!("the file of blob {hash} is missing")),
             Some(len) if i64::try_from(len) != Ok(bytes) => {
-                problems.push(format!("the file of blob {hash} has {len} bytes instead of {bytes}"));
+                problems.push(format!("the {place} of blob {hash} has {len} bytes instead of {bytes}"));
             }
             Some(_) => {}
+        }
+        if content.is_some_and(|content| Hash::of(content) != hash) {
+            problems.push(format!("the content of blob {hash} {NOT_AS_WRITTEN}"));
         }
     }
     Ok(())

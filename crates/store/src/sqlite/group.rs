@@ -8,9 +8,10 @@ use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row};
 
 use super::context::Context;
-use super::error::{concerns_one_commit, corrupt};
+use super::error::concerns_one_commit;
 use super::lease::Ownership;
 use super::request::{Answer, Reply, Request, hold_back, not_reached};
+use super::seal::HEADS;
 use super::statements::Statements;
 
 /// Why a request was not done.
@@ -104,6 +105,9 @@ impl Group<'_, '_> {
                 stored(head.posts),
                 head.lease_until_ms,
             ))?;
+            // Over the row as it is now: whose lease it is may be another process's business.
+            let seal = self.sql.head_row.query_row([head.run_no], |row| HEADS.of(row))?;
+            self.sql.seal_head.execute((seal.as_bytes(), head.run_no))?;
         }
         Ok(())
     }
@@ -134,8 +138,11 @@ impl Group<'_, '_> {
             .query_row((key.tenant.as_str(), key.run.as_str()), |row| Ok(read_head(row, owner)))
             .optional()?;
         let Some(head) = found else { return Ok(None) };
-        let head =
-            head?.ok_or_else(|| corrupt(&self.context.paths.database, format!("head of run {}", key.run)))?;
+        let damaged = || StoreError::Damaged {
+            run: key.run.clone(),
+            problem: "its head is not what was written".to_owned(),
+        };
+        let head = head?.ok_or_else(damaged)?;
         self.heads.insert(key.clone(), head);
         Ok(Some(head))
     }
@@ -158,13 +165,17 @@ fn settle<T: 'static>(answer: Answer<T>, outcome: Result<T, Refused>) -> (Reply,
     }
 }
 
+/// A head; none if it is not what was written. Nothing is built on such a one, or its next seal would make it look whole.
 fn read_head(row: &Row<'_>, owner: &str) -> rusqlite::Result<Option<RunHead>> {
-    let is_mine = matches!(row.get_ref(5)?, ValueRef::Text(name) if name == owner.as_bytes());
-    let hash = Hash::from_bytes(row.get_ref(2)?.as_blob().unwrap_or_default());
+    if !HEADS.is_whole(row)? {
+        return Ok(None);
+    }
+    let is_mine = matches!(row.get_ref(6)?, ValueRef::Text(name) if name == owner.as_bytes());
+    let hash = Hash::from_bytes(row.get_ref(3)?.as_blob().unwrap_or_default());
     let number =
         |column| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default());
-    let (run_no, lease_until_ms) = (row.get(0)?, row.get(6)?);
-    let (seq, posts, epoch) = (number(1)?, number(3)?, number(4)?);
+    let (run_no, lease_until_ms) = (row.get(0)?, row.get(9)?);
+    let (seq, posts, epoch) = (number(2)?, number(4)?, number(5)?);
     Ok(hash.map(|hash| RunHead { run_no, seq, hash, posts, epoch, is_mine, lease_until_ms, moved: false }))
 }
 

@@ -36,7 +36,9 @@ impl Lease {
     /// Reads the columns `owner, owner_pid, boot, lease_until_ms`, the first of them at `at`.
     pub(super) fn from_row(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Self>> {
         let Some(owner) = row.get(at)? else { return Ok(None) };
-        let pid = row.get::<_, Option<u32>>(at + 1)?.unwrap_or_default();
+        // A number that is no process id is `verify`'s to report; nobody but people looks at it here.
+        let pid =
+            row.get::<_, Option<i64>>(at + 1)?.and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
         let boot = row.get::<_, Option<String>>(at + 2)?.unwrap_or_default();
         Ok(Some(Self { owner, pid, expiry: Expiry { boot, until_ms: row.get(at + 3)? } }))
     }

@@ -1,8 +1,10 @@
 //! Commands for a run, whoever owns it.
 
 use posse_engine::ports::{MAILBOX_MAX, RunKey, StoreError};
+use rusqlite::types::ValueRef;
 
 use super::group::{Group, Refused, RunHead, stored};
+use super::seal::MAILBOX;
 
 impl Group<'_, '_> {
     /// Adds a command; its number is one more than that of the last ever posted.
@@ -14,7 +16,13 @@ impl Group<'_, '_> {
             return Err(StoreError::MailboxFull(key.run.clone()).into());
         }
         let id = head.posts + 1;
-        self.sql.insert_mail.execute((head.run_no, stored(id), tenant, command))?;
+        let seal = MAILBOX.of_values(&[
+            ValueRef::Integer(head.run_no),
+            ValueRef::Integer(stored(id)),
+            ValueRef::Text(tenant.as_bytes()),
+            ValueRef::Text(command.as_bytes()),
+        ]);
+        self.sql.insert_mail.execute((head.run_no, stored(id), tenant, command, seal.as_bytes()))?;
         self.move_head(key, RunHead { posts: id, ..head });
         Ok(id)
     }

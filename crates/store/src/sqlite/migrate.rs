@@ -6,7 +6,7 @@ use posse_engine::ports::{Faults, StoreError};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::{corrupt, from_sqlite};
-use super::schema::APPLICATION_ID;
+use super::schema::{APPLICATION_ID, Migration};
 
 /// What a database says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) fn look(connection: &Connection, path: &Path, known: usize) -> Result
 pub(super) fn migrate(
     connection: &mut Connection,
     path: &Path,
-    migrations: &[&str],
+    migrations: &[Migration],
     faults: &Faults,
 ) -> Result<(), StoreError> {
     let taken = match look(connection, path, migrations.len())? {
@@ -58,13 +58,14 @@ pub(super) fn migrate(
 
 fn make(
     connection: &mut Connection,
-    migrations: &[&str],
+    migrations: &[Migration],
     version: usize,
     faults: &Faults,
 ) -> rusqlite::Result<()> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
     for migration in migrations {
-        transaction.execute_batch(migration)?;
+        transaction.execute_batch(migration.sql)?;
+        (migration.rows)(&transaction)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", i64::try_from(version).unwrap_or(i64::MAX))?;
@@ -81,7 +82,7 @@ mod tests {
         Connection::open_in_memory().unwrap()
     }
 
-    fn run(connection: &mut Connection, migrations: &[&str]) -> Result<(), StoreError> {
+    fn run(connection: &mut Connection, migrations: &[Migration]) -> Result<(), StoreError> {
         migrate(connection, Path::new("posse.db"), migrations, &Faults::default())
     }
 
@@ -97,16 +98,24 @@ mod tests {
     #[test]
     fn an_older_database_takes_only_what_is_missing() {
         let mut connection = memory();
-        run(&mut connection, &["CREATE TABLE a (x)"]).unwrap();
-        run(&mut connection, &["CREATE TABLE a (x)", "CREATE TABLE b (x)"]).unwrap();
+        run(&mut connection, &[Migration::of_sql("CREATE TABLE a (x)")]).unwrap();
+        run(
+            &mut connection,
+            &[Migration::of_sql("CREATE TABLE a (x)"), Migration::of_sql("CREATE TABLE b (x)")],
+        )
+        .unwrap();
         assert_eq!(look(&connection, Path::new("x"), 2), Ok(Found::Version(2)));
     }
 
     #[test]
     fn a_migration_that_fails_takes_the_others_with_it() {
         let mut connection = memory();
-        run(&mut connection, &["CREATE TABLE a (x)"]).unwrap();
-        let migrations = ["CREATE TABLE a (x)", "CREATE TABLE b (x)", "CREATE TABLE a (x)"];
+        run(&mut connection, &[Migration::of_sql("CREATE TABLE a (x)")]).unwrap();
+        let migrations = [
+            Migration::of_sql("CREATE TABLE a (x)"),
+            Migration::of_sql("CREATE TABLE b (x)"),
+            Migration::of_sql("CREATE TABLE a (x)"),
+        ];
         run(&mut connection, &migrations).unwrap_err();
         assert_eq!(look(&connection, Path::new("x"), 3), Ok(Found::Version(1)));
         let tables: i64 =
@@ -117,8 +126,12 @@ mod tests {
     #[test]
     fn a_newer_database_is_refused() {
         let mut connection = memory();
-        run(&mut connection, &["CREATE TABLE a (x)", "CREATE TABLE b (x)"]).unwrap();
-        let refused = run(&mut connection, &["CREATE TABLE a (x)"]).unwrap_err();
+        run(
+            &mut connection,
+            &[Migration::of_sql("CREATE TABLE a (x)"), Migration::of_sql("CREATE TABLE b (x)")],
+        )
+        .unwrap();
+        let refused = run(&mut connection, &[Migration::of_sql("CREATE TABLE a (x)")]).unwrap_err();
         assert_eq!(refused, StoreError::Newer { path: "posse.db".to_owned(), found: 2, known: 1 });
     }
 

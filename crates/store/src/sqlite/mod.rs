@@ -24,7 +24,9 @@ mod queue;
 mod readers;
 mod remove;
 mod request;
+mod rows;
 mod schema;
+mod seal;
 mod statements;
 mod turnstile;
 mod wake;
@@ -123,7 +125,7 @@ impl SqliteStore {
         let Some(context) = open::open_read_only(dir)? else { return Ok(None) };
         let readers = {
             let context = context.clone();
-            Readers::new(move || open::connect_read_only(&context))
+            Readers::new(move || open::connect_read_only(&context.paths.database))
         };
         let watchers = Arc::default();
         Ok(Some(Self { context, watchers, lookout: Mutex::new(None), readers, writer: None }))
@@ -226,7 +228,7 @@ impl Store for SqliteStore {
 
     fn mail(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<Mail>, StoreError>> {
         let key = key.clone();
-        self.ask(move |connection, _| query::mail(connection, &key))
+        self.ask(move |connection, context| query::mail(connection, context, &key))
     }
 
     fn get_blob(&self, tenant: &TenantId, hash: &Hash) -> BoxFuture<'static, Result<Vec<u8>, StoreError>> {
@@ -271,6 +273,13 @@ impl Store for SqliteStore {
     ) -> BoxFuture<'static, Result<Vec<RemovedRun>, StoreError>> {
         let (tenant, prefix) = (tenant.clone(), prefix.to_owned());
         self.ask(move |connection, _| query::removed(connection, &tenant, &prefix, limit))
+    }
+
+    fn check_run(&self, key: &RunKey) -> BoxFuture<'static, Result<Health, StoreError>> {
+        let key = key.clone();
+        self.ask(move |connection, context| {
+            query::at_one_moment(connection, |moment| check::check_run(moment, context, &key))
+        })
     }
 
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>> {

@@ -13,7 +13,7 @@ use super::filesystem::refuse_network;
 use super::migrate::Found;
 use super::options::SqliteOptions;
 use super::paths::Paths;
-use super::schema::MIGRATIONS;
+use super::schema::{MIGRATIONS, SEALED_SINCE};
 use super::turnstile::Turnstile;
 use super::{connect, files, migrate, owner};
 
@@ -31,7 +31,7 @@ pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<Opened, StoreEr
     files::make_dir(dir).map_err(|error| from_io(dir, &error))?;
     refuse_network(dir)?;
     let mut turnstile = Turnstile::open(&paths, options.writers_lock_patience)?;
-    let context = context(paths, options)?;
+    let context = context(paths, options, true)?;
     let permit = turnstile.take()?;
     let connection = open_database(&context)?;
     for folder in [&context.paths.owners, &context.paths.blobs] {
@@ -45,29 +45,30 @@ pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<Opened, StoreEr
 /// Prepares to read a store that is not written by this process; none if there is no store yet.
 pub(super) fn open_read_only(dir: &Path) -> Result<Option<Arc<Context>>, StoreError> {
     connect::assert_version()?;
-    let context = context(Paths::new(dir), SqliteOptions::default())?;
-    let path = &context.paths.database;
+    let paths = Paths::new(dir);
+    let path = &paths.database;
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(from_io(path, &error)),
         Ok(_) => {}
     }
     refuse_network(dir)?;
-    let connection = connect_read_only(&context)?;
-    Ok(match migrate::look(&connection, path, MIGRATIONS.len())? {
-        Found::Empty => None,
-        Found::Version(_) => Some(context),
-    })
+    let connection = connect_read_only(path)?;
+    match migrate::look(&connection, path, MIGRATIONS.len())? {
+        Found::Empty => Ok(None),
+        Found::Version(version) => {
+            context(paths, SqliteOptions::default(), version >= SEALED_SINCE).map(Some)
+        }
+    }
 }
 
 /// A connection to a store that this process does not write.
-pub(super) fn connect_read_only(context: &Context) -> Result<Connection, StoreError> {
-    let path = &context.paths.database;
+pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
     let look =
         |connection: Connection| migrate::look(&connection, path, MIGRATIONS.len()).map(|_| connection);
     // On a medium that cannot be written SQLite cannot make the shared memory that WAL needs.
     match connect::reader(path).and_then(look) {
-        Err(StoreError::Failed(_) | StoreError::ReadOnly(_)) if wal_is_empty(context) => {
+        Err(StoreError::Failed(_) | StoreError::ReadOnly(_)) if wal_is_empty(path) => {
             connect::immutable(path)
         }
         other => other,
@@ -75,8 +76,8 @@ pub(super) fn connect_read_only(context: &Context) -> Result<Connection, StoreEr
 }
 
 /// Whether the database alone has everything.
-fn wal_is_empty(context: &Context) -> bool {
-    let wal = beside(&context.paths.database, "-wal");
+fn wal_is_empty(database: &Path) -> bool {
+    let wal = beside(database, "-wal");
     std::fs::metadata(wal).map_or(true, |metadata| metadata.len() == 0)
 }
 
@@ -87,9 +88,22 @@ fn beside(database: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-fn context(paths: Paths, options: SqliteOptions) -> Result<Arc<Context>, StoreError> {
+fn context(paths: Paths, options: SqliteOptions, has_seals: bool) -> Result<Arc<Context>, StoreError> {
     let owner = owner::random_name()?;
-    Ok(Arc::new(Context { paths, options, clock: BootClock::new(), owner, pid: std::process::id() }))
+    let (clock, pid) = (BootClock::new(), std::process::id());
+    Ok(Arc::new(Context { paths, options, clock, has_seals, owner, pid }))
+}
+
+/// An older Posse that still carries runs would go on to write as it knows: without what this one adds to its rows.
+fn refuse_while_in_use(found: Found, context: &Context) -> Result<(), StoreError> {
+    let is_older = matches!(found, Found::Version(version) if (version as usize) < MIGRATIONS.len());
+    if is_older && owner::is_any_alive(&context.paths.owners) {
+        let path = context.paths.database.display();
+        return Err(StoreError::Failed(format!(
+            "{path} is of an older format, and a process of an older Posse executes runs in it; wait for its end"
+        )));
+    }
+    Ok(())
 }
 
 /// Refuses what is not ours before anything is changed.
@@ -114,7 +128,7 @@ fn open_database(context: &Context) -> Result<Connection, StoreError> {
         Err(error) => return Err(from_io(path, &error)),
     };
     if !is_new {
-        look_at_existing(path)?;
+        refuse_while_in_use(look_at_existing(path)?, context)?;
     }
     let mut connection = connect::writer(path)?;
     connect::prepare_writer(&connection, path)?;

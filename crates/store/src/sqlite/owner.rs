@@ -46,16 +46,28 @@ impl Drop for OwnerLock {
     }
 }
 
+/// Whether [`random_name`] could have drawn this name.
+pub(super) fn is_name(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Whether the owner of this name lives. If looking fails, it does: its lease decides.
 pub(super) fn is_alive(owners: &Path, name: &str) -> bool {
     // The name comes from the database; only one that we could have made may become part of a path.
-    if name.len() != 16 || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if !is_name(name) {
         return false;
     }
     match File::open(lock_path(owners, name)) {
         Ok(file) => !flock::is_free(&file).unwrap_or(false),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
+}
+
+/// Whether any owner lives.
+pub(super) fn is_any_alive(owners: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(owners) else { return false };
+    let is_held = |path: PathBuf| File::open(path).is_ok_and(|file| !flock::is_free(&file).unwrap_or(false));
+    entries.flatten().any(|entry| is_held(entry.path()))
 }
 
 /// Removes the lock files of dead owners. Only under the writers' lock.

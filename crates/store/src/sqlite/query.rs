@@ -7,10 +7,12 @@ use std::sync::Arc;
 use posse_domain::budget::Figures;
 use posse_domain::event::Stored;
 use posse_domain::hash::Hash;
+use posse_domain::id::RunId;
 use posse_engine::ports::{
     AgentRow, AgentTerms, Head, Mail, Pulse, READ_MAX_EVENTS, RemovedRun, RunEntry, RunKey, RunRow,
     RunSpending, StoreError, TenantId,
 };
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
 use super::blobs;
@@ -18,11 +20,18 @@ use super::context::Context;
 use super::error::{corrupt, from_sqlite};
 use super::lease::Lease;
 use super::schema::{place, row_id, row_ids};
+use super::seal::MAILBOX;
+
+/// A run without its row in `heads`.
+pub(super) const NO_HEAD: &str = "it has no head";
+/// A row whose seal does not fit it.
+pub(super) const NOT_AS_WRITTEN: &str = "is not what was written";
 
 /// A question's error: SQLite's, or a value that nobody wrote there.
 pub(super) enum Broken {
     Sqlite(rusqlite::Error),
     Value(String),
+    Run(RunId, String),
     Store(StoreError),
 }
 
@@ -43,9 +52,32 @@ impl Broken {
         match self {
             Broken::Sqlite(error) => from_sqlite(path, &error),
             Broken::Value(problem) => corrupt(path, problem),
+            Broken::Run(run, problem) => StoreError::Damaged { run, problem },
             Broken::Store(error) => error,
         }
     }
+}
+
+impl Broken {
+    /// The same as damage of this run, if it is a value that nobody wrote.
+    fn of_run(self, run: &RunId) -> Self {
+        match self {
+            Broken::Value(problem) => Broken::Run(run.clone(), problem),
+            Broken::Sqlite(error) if is_about_value(&error) => Broken::Run(run.clone(), error.to_string()),
+            other => other,
+        }
+    }
+}
+
+/// Whether SQLite gave a value, and it is not one of those that are written there.
+fn is_about_value(error: &rusqlite::Error) -> bool {
+    matches!(
+        error,
+        rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::Utf8Error(..)
+    )
 }
 
 type Answer<T> = Result<T, Broken>;
@@ -55,7 +87,7 @@ fn bad<T>(what: impl std::fmt::Display) -> Answer<T> {
 }
 
 /// The number of a run.
-fn run_no(connection: &Connection, key: &RunKey) -> Answer<i64> {
+pub(super) fn run_no(connection: &Connection, key: &RunKey) -> Answer<i64> {
     let mut find = connection.prepare_cached("SELECT no FROM runs WHERE tenant = ?1 AND run = ?2")?;
     match find.query_row((key.tenant.as_str(), key.run.as_str()), |row| row.get(0)).optional()? {
         Some(no) => Ok(no),
@@ -77,10 +109,14 @@ pub(super) fn read(connection: &Connection, key: &RunKey, after: u64, limit: u32
     let mut kinds: Vec<Arc<str>> = Vec::new();
     while let Some(row) = rows.next()? {
         let expected = after + events.len() as u64 + 1;
-        let event = event(row, &mut kinds)?;
-        if event.seq != expected {
-            return Err(Broken::Value(format!("event {expected} of run {} is missing", key.run)));
+        let damaged = |problem| Broken::Run(key.run.clone(), problem);
+        if place(row.get(0)?) != expected {
+            return Err(damaged(format!("event {expected} is missing")));
         }
+        let event = event(row, &mut kinds).map_err(|broken| match broken.of_run(&key.run) {
+            Broken::Run(_, problem) => damaged(format!("event {expected}: {problem}")),
+            other => other,
+        })?;
         events.push(event);
     }
     Ok(events)
@@ -104,7 +140,7 @@ fn intern(kinds: &mut Vec<Arc<str>>, kind: &str) -> Arc<str> {
     kind
 }
 
-fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
+pub(super) fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
     Ok(row.get_ref(column)?.as_str()?)
 }
 
@@ -118,17 +154,17 @@ fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 
 /// The end of a journal.
 pub(super) fn head(connection: &Connection, key: &RunKey) -> Answer<Head> {
-    let mut find = connection.prepare_cached(
-        "SELECT h.seq, h.hash FROM runs AS r JOIN heads AS h ON h.run_no = r.no \
-         WHERE r.tenant = ?1 AND r.run = ?2",
-    )?;
+    let mut find = connection.prepare_cached("SELECT seq, hash FROM heads WHERE run_no = ?1")?;
     let found = find
-        .query_row((key.tenant.as_str(), key.run.as_str()), |row| Ok((number(row, 0)?, hash(row, 1)?)))
-        .optional()?;
+        .query_row([run_no(connection, key)?], |row| Ok((number(row, 0)?, hash(row, 1)?)))
+        .optional()
+        .map_err(|error| Broken::from(error).of_run(&key.run))?;
     match found {
         Some((seq, Some(hash))) => Ok(Head { seq, hash }),
-        Some((_, None)) => bad(format!("the head of run {}", key.run)),
-        None => Err(StoreError::UnknownRun(key.run.clone()).into()),
+        Some((_, None)) => {
+            Err(Broken::Run(key.run.clone(), "the hash of its head cannot be read".to_owned()))
+        }
+        None => Err(Broken::Run(key.run.clone(), NO_HEAD.to_owned())),
     }
 }
 
@@ -144,17 +180,23 @@ pub(super) fn pulse(connection: &Connection, key: &RunKey) -> rusqlite::Result<O
     .optional()
 }
 
-/// Commands that wait.
-pub(super) fn mail(connection: &Connection, key: &RunKey) -> Answer<Vec<Mail>> {
+/// Commands that wait. None is given that is not what was posted: an owner would carry it out.
+pub(super) fn mail(connection: &Connection, context: &Context, key: &RunKey) -> Answer<Vec<Mail>> {
     let no = run_no(connection, key)?;
-    let mut select = connection
-        .prepare_cached("SELECT id, command FROM mailbox WHERE run_no = ?1 AND tenant = ?2 ORDER BY id")?;
+    let narrow = "WHERE run_no = ?1 AND tenant = ?2 ORDER BY id";
+    let mut select = connection.prepare_cached(&MAILBOX.select_from(context.has_seals, narrow))?;
     let mut rows = select.query((no, key.tenant.as_str()))?;
     let mut mail = Vec::new();
     while let Some(row) = rows.next()? {
-        let id = number(row, 0)?;
-        let Ok(command) = serde_json::from_str(text(row, 1)?) else {
-            return bad(format!("command {id} for run {}", key.run));
+        let id = number(row, 1)?;
+        if context.has_seals && !MAILBOX.is_whole(row)? {
+            return Err(Broken::Run(
+                key.run.clone(),
+                format!("command {id} in its mailbox {NOT_AS_WRITTEN}"),
+            ));
+        }
+        let Ok(command) = serde_json::from_str(text(row, 3)?) else {
+            return Err(Broken::Run(key.run.clone(), format!("command {id} in its mailbox cannot be read")));
         };
         mail.push(Mail { id, command });
     }
@@ -181,8 +223,10 @@ pub(super) fn blob(
 /// The columns of a list of runs.
 const RUN_COLUMNS: &str = "SELECT r.run, r.status, r.title, r.definition, r.model, r.dir, r.session_id, \
      r.created_at_ms, r.ended_at_ms, h.seq, h.hash, h.epoch, h.owner, h.owner_pid, h.boot, h.lease_until_ms, \
-     (SELECT count(*) FROM agents AS a WHERE a.run_no = r.no AND +a.tenant = r.tenant) \
-     FROM runs AS r JOIN heads AS h ON h.run_no = r.no WHERE";
+     (SELECT count(*) FROM agents AS a WHERE a.run_no = r.no AND +a.tenant = r.tenant), \
+     (SELECT e.hash FROM events AS e WHERE e.id = (r.no << 40) + h.seq), \
+     EXISTS (SELECT 1 FROM events AS e WHERE e.id > (r.no << 40) + h.seq AND e.id < (r.no + 1) << 40) \
+     FROM runs AS r LEFT JOIN heads AS h ON h.run_no = r.no WHERE";
 
 /// The list of runs. The `+` keeps an index on the tenant away from columns that the run's number narrows much further:
 /// with that index each run of the list would cost a look at all agents of all runs.
@@ -209,15 +253,44 @@ pub(super) fn runs(
     let mut rows = select.query((tenant.as_str(), prefix, limit))?;
     let mut entries = Vec::new();
     while let Some(row) = rows.next()? {
-        entries.push(run_entry(row, context)?);
+        let Ok(run) = text(row, 0)?.parse::<RunId>() else {
+            return bad(format!("the id `{}` of a run", text(row, 0)?));
+        };
+        entries.push(run_entry(row, context, run.clone()).map_err(|broken| broken.of_run(&run))?);
     }
     Ok(entries)
 }
 
-fn run_entry(row: &Row<'_>, context: &Context) -> Answer<RunEntry> {
-    let Ok(run) = text(row, 0)?.parse() else { return bad("the id of a run") };
-    let Some(hash) = hash(row, 10)? else { return bad(format!("the head of run {run}")) };
-    let epoch = number(row, 11)?;
+/// What is wrong with a run's head: its number and hash are those of the last event, or there is none.
+fn damage_of_head(row: &Row<'_>) -> Answer<Option<String>> {
+    let Some(seq) = row.get::<_, Option<i64>>(9)? else { return Ok(Some(NO_HEAD.to_owned())) };
+    let said = row.get::<_, Option<Vec<u8>>>(10)?.unwrap_or_default();
+    let last = row.get::<_, Option<Vec<u8>>>(17)?;
+    let is_first = seq == 0 && said == Hash::ZERO.as_bytes();
+    Ok(match last {
+        None if !is_first => {
+            Some(format!("its head says that it ends at event {seq}, and there is no such event"))
+        }
+        Some(hash) if hash != said => {
+            Some(format!("its head says another hash than its last event {seq} has"))
+        }
+        _ if row.get(18)? => {
+            Some(format!("its head says that it ends at event {seq}, and more events follow"))
+        }
+        _ => None,
+    })
+}
+
+fn run_entry(row: &Row<'_>, context: &Context, run: RunId) -> Answer<RunEntry> {
+    let damage = damage_of_head(row)?;
+    let hash = match row.get_ref(10)? {
+        ValueRef::Blob(bytes) => Hash::from_bytes(bytes),
+        _ => None,
+    };
+    let number = |column| {
+        row.get::<_, Option<i64>>(column).map(|number| u64::try_from(number.unwrap_or(0)).unwrap_or(0))
+    };
+    let epoch = number(11)?;
     let lease = Lease::from_row(row, 12)?.filter(|lease| lease.holds(&context.paths, &context.clock));
     Ok(RunEntry {
         run,
@@ -231,9 +304,10 @@ fn run_entry(row: &Row<'_>, context: &Context) -> Answer<RunEntry> {
             created_at_ms: row.get(7)?,
             ended_at_ms: row.get(8)?,
         },
-        agents: number(row, 16)?,
-        head: Head { seq: number(row, 9)?, hash },
+        agents: number(16)?,
+        head: Head { seq: number(9)?, hash: hash.unwrap_or(Hash::ZERO) },
         holder: lease.map(|lease| lease.into_holder(epoch)),
+        damage,
     })
 }
 
@@ -261,7 +335,8 @@ pub(super) fn spending(connection: &Connection, tenant: &TenantId, limit: u32) -
             continue;
         };
         let Ok(figures) = serde_json::from_str::<Figures>(&usage) else {
-            return bad(format!("what an agent of run {} spent", last.run));
+            let problem = "what one of its agents spent cannot be read".to_owned();
+            return Err(Broken::Run(last.run.clone(), problem));
         };
         let model = row.get::<_, Option<String>>(4)?.unwrap_or_default();
         let sum = last.by_model.entry(model).or_default();
@@ -300,20 +375,24 @@ pub(super) fn agents(connection: &Connection, key: &RunKey) -> Answer<Vec<AgentR
     let mut select = connection.prepare_cached(
         "SELECT a.agent, a.state, a.final_status, a.close_reason, a.result, a.error, a.usage_json, \
          a.subtree_usage_json, a.completed_at_ms, t.parent, t.parent_message_id, t.depth, t.definition, \
-         t.contract_json, t.permissions_json, t.created_at_ms \
+         t.contract_json, t.permissions_json, t.created_at_ms, t.id \
          FROM agents AS a JOIN agent_terms AS t ON t.id = a.terms \
          WHERE a.run_no = ?1 AND a.tenant = ?2 ORDER BY t.id",
     )?;
     let mut rows = select.query((no, key.tenant.as_str()))?;
     let mut agents = Vec::new();
     while let Some(row) = rows.next()? {
-        agents.push(agent(row)?);
+        let number = place(row.get(16)?);
+        agents.push(agent(row).map_err(|broken| match broken.of_run(&key.run) {
+            Broken::Run(run, problem) => Broken::Run(run, format!("agent number {number}: {problem}")),
+            other => other,
+        })?);
     }
     Ok(agents)
 }
 
 fn agent(row: &Row<'_>) -> Answer<AgentRow> {
-    let Ok(id) = text(row, 0)?.parse() else { return bad("the id of an agent") };
+    let Ok(id) = text(row, 0)?.parse() else { return bad(format!("its id `{}`", text(row, 0)?)) };
     let parent = match row.get::<_, Option<String>>(9)?.map(|parent| parent.parse()) {
         None => None,
         Some(Ok(parent)) => Some(parent),
@@ -362,7 +441,9 @@ mod tests {
     /// A database with so many runs of three agents each.
     fn database(runs: i64) -> Connection {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(&MIGRATIONS.concat()).unwrap();
+        for migration in &MIGRATIONS {
+            connection.execute_batch(migration.sql).unwrap();
+        }
         let numbers = "WITH RECURSIVE n(no) AS (SELECT 1 UNION ALL SELECT no + 1 FROM n WHERE no < ?1)";
         let agents = "WITH RECURSIVE n(no) AS (SELECT 1 UNION ALL SELECT no + 1 FROM n WHERE no < ?1), \
              k(id) AS (VALUES (1), (2), (3))";
@@ -372,7 +453,7 @@ mod tests {
                  NULL, no, no FROM n"
             ),
             format!(
-                "{numbers} INSERT INTO heads SELECT no, 'local', 1, zeroblob(32), 0, 1, NULL, NULL, NULL, 0 FROM n"
+                "{numbers} INSERT INTO heads SELECT no, 'local', 1, zeroblob(32), 0, 1, NULL, NULL, NULL, 0, x'' FROM n"
             ),
             format!(
                 "{agents} INSERT INTO agent_terms SELECT (no << 40) + id, 'local', NULL, NULL, id > 1, 'd', \

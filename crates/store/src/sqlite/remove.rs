@@ -6,6 +6,7 @@ use rusqlite::OptionalExtension;
 use super::group::{Group, Refused, RunHead, stored};
 use super::lease::Lease;
 use super::schema::row_ids;
+use super::seal::REMOVED_RUNS;
 
 impl Group<'_, '_> {
     /// Removes a run that has ended and that nobody alive owns, and notes where its journal ended.
@@ -28,6 +29,8 @@ impl Group<'_, '_> {
         let (tenant, run) = (key.tenant.as_str(), key.run.as_str());
         // Its mark is what lets the events go.
         self.sql.mark_removed.execute((head.run_no, tenant, run, stored(head.seq), head.hash.as_bytes()))?;
+        let seal = self.sql.removed_row.query_row([head.run_no], |row| REMOVED_RUNS.of(row))?;
+        self.sql.seal_removed.execute((seal.as_bytes(), head.run_no))?;
         let (first, last) = row_ids(head.run_no);
         for remove in &mut self.sql.remove_placed {
             remove.execute((first, last, tenant))?;

@@ -1,11 +1,36 @@
 //! The shape of the database.
 
+use rusqlite::Connection;
+
+use super::seal;
+
 /// Marks a database as Posse's (`PRAGMA application_id`): the letters `Poss`.
 pub(super) const APPLICATION_ID: i32 = 0x506f_7373;
 
+/// A step from one shape of the database to the next.
+pub(super) struct Migration {
+    /// What it does to the tables.
+    pub(super) sql: &'static str,
+    /// What it does to the rows that are there and that SQL alone cannot do.
+    pub(super) rows: fn(&Connection) -> rusqlite::Result<()>,
+}
+
+impl Migration {
+    /// One that SQL alone makes.
+    pub(super) const fn of_sql(sql: &'static str) -> Self {
+        Self { sql, rows: |_| Ok(()) }
+    }
+}
+
 /// From an empty database to today's; the version (`PRAGMA user_version`) is how many were made. One that was
 /// released is never changed.
-pub(super) const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+pub(super) const MIGRATIONS: [Migration; 2] = [
+    Migration::of_sql(include_str!("schema.sql")),
+    Migration { sql: include_str!("sealed.sql"), rows: seal::seal_all },
+];
+
+/// The first version whose rows have seals.
+pub(super) const SEALED_SINCE: u32 = 2;
 
 /// Bits of an id that number what belongs to one run.
 const PLACE_BITS: u32 = 40;

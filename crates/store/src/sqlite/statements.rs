@@ -2,6 +2,8 @@
 
 use rusqlite::{Connection, PrepFlags, Result, Statement};
 
+use super::seal::{HEADS, REMOVED_RUNS};
+
 /// Every statement that a group of requests may need. Each names the tenant, though the number of a run is unique:
 /// nothing is found by guessing a number.
 pub(super) struct Statements<'c> {
@@ -14,6 +16,9 @@ pub(super) struct Statements<'c> {
     pub(super) find_head: Statement<'c>,
     pub(super) find_lease: Statement<'c>,
     pub(super) move_head: Statement<'c>,
+    /// A head as its seal is over it, and its new seal.
+    pub(super) head_row: Statement<'c>,
+    pub(super) seal_head: Statement<'c>,
     pub(super) give_lease: Statement<'c>,
     pub(super) end_lease: Statement<'c>,
     pub(super) insert_run: Statement<'c>,
@@ -31,6 +36,9 @@ pub(super) struct Statements<'c> {
     pub(super) take_mail: Statement<'c>,
     pub(super) has_ended: Statement<'c>,
     pub(super) mark_removed: Statement<'c>,
+    /// The note of a removed run as its seal is over it, and its seal.
+    pub(super) removed_row: Statement<'c>,
+    pub(super) seal_removed: Statement<'c>,
     /// What a run has in each table, those first that refer to others: its number and the tenant.
     pub(super) remove_rows: [Statement<'c>; 4],
     /// The same by the ids of its rows: after the first, up to the second, and the tenant.
@@ -47,8 +55,13 @@ impl<'c> Statements<'c> {
             savepoint: sql("SAVEPOINT one")?,
             keep: sql("RELEASE one")?,
             undo: sql("ROLLBACK TO one")?,
-            find_head: sql("SELECT h.run_no, h.seq, h.hash, h.posts, h.epoch, h.owner, h.lease_until_ms \
-                 FROM runs AS r JOIN heads AS h ON h.run_no = r.no WHERE r.tenant = ?1 AND r.run = ?2")?,
+            find_head: sql(&format!(
+                "SELECT {}, h.seal FROM runs AS r JOIN heads AS h ON h.run_no = r.no \
+                 WHERE r.tenant = ?1 AND r.run = ?2",
+                HEADS.listed("h.")
+            ))?,
+            head_row: sql(&HEADS.select("WHERE run_no = ?1"))?,
+            seal_head: sql(&HEADS.update())?,
             find_lease: sql("SELECT owner, owner_pid, boot, lease_until_ms FROM heads \
                  WHERE run_no = ?1 AND tenant = ?2")?,
             move_head: sql("UPDATE heads SET seq = ?3, hash = ?4, posts = ?5, lease_until_ms = ?6 \
@@ -98,13 +111,17 @@ impl<'c> Statements<'c> {
             insert_blob: sql("INSERT INTO blobs (tenant, hash, bytes, content) VALUES (?1, ?2, ?3, ?4) \
                  ON CONFLICT (tenant, hash) DO NOTHING")?,
             count_mail: sql("SELECT count(*) FROM mailbox WHERE run_no = ?1 AND tenant = ?2")?,
-            insert_mail: sql("INSERT INTO mailbox (run_no, id, tenant, command) VALUES (?1, ?2, ?3, ?4)")?,
+            insert_mail: sql(
+                "INSERT INTO mailbox (run_no, id, tenant, command, seal) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?,
             take_mail: sql("DELETE FROM mailbox WHERE run_no = ?1 AND id <= ?3 AND tenant = ?2")?,
             has_ended: sql("SELECT ended_at_ms IS NOT NULL FROM runs WHERE no = ?1 AND tenant = ?2")?,
             mark_removed: sql(
                 "INSERT INTO removed_runs (run_no, tenant, run, head_seq, head_hash, removed_at_ms) \
                  VALUES (?1, ?2, ?3, ?4, ?5, unixepoch() * 1000)",
             )?,
+            removed_row: sql(&REMOVED_RUNS.select("WHERE run_no = ?1"))?,
+            seal_removed: sql(&REMOVED_RUNS.update())?,
             remove_rows: [
                 sql("DELETE FROM mailbox WHERE run_no = ?1 AND tenant = ?2")?,
                 sql("DELETE FROM agents WHERE run_no = ?1 AND +tenant = ?2")?,

@@ -1,0 +1,177 @@
+//! Looking at the rows of one run that no event tells about: whether they are what was written, and whether anybody could
+//! have written them.
+
+use posse_engine::ports::MAILBOX_MAX;
+use rusqlite::{Connection, Row};
+
+use super::clock;
+use super::context::Context;
+use super::lease::Lease;
+use super::options::LEASE;
+use super::owner;
+use super::query::{Broken, NO_HEAD, NOT_AS_WRITTEN};
+use super::schema::{place, row_ids};
+use super::seal::{HEADS, MAILBOX};
+
+/// The largest number that Linux gives to a process.
+const PID_MAX: i64 = 1 << 22;
+/// Longer than any machine has been up.
+const UPTIME_MAX_MS: i64 = 100 * 366 * 24 * 60 * 60 * 1_000;
+/// How a boot is named: `8-4-4-4-12` hexadecimal digits.
+const BOOT_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
+
+/// Whose rows are looked at.
+pub(super) struct RowsOf<'a> {
+    /// The number of the run.
+    pub(super) no: i64,
+    /// Its id.
+    pub(super) run: &'a str,
+    /// Whose it is.
+    pub(super) tenant: &'a str,
+}
+
+impl RowsOf<'_> {
+    /// What is wrong with them.
+    pub(super) fn look(&self, connection: &Connection, context: &Context) -> Result<Vec<String>, Broken> {
+        let mut problems = Vec::new();
+        let posts = self.head(connection, context, &mut problems)?;
+        self.mail(connection, context, posts, &mut problems)?;
+        self.owners_of_rows(connection, &mut problems)?;
+        Ok(problems)
+    }
+
+    /// The head; gives how many commands it says were posted.
+    fn head(
+        &self,
+        connection: &Connection,
+        context: &Context,
+        problems: &mut Vec<String>,
+    ) -> Result<i64, Broken> {
+        let mut select =
+            connection.prepare_cached(&HEADS.select_from(context.has_seals, "WHERE run_no = ?1"))?;
+        let mut rows = select.query([self.no])?;
+        let Some(row) = rows.next()? else {
+            problems.push(format!("run {}: {NO_HEAD}", self.run));
+            return Ok(0);
+        };
+        let mut problem = |text: &str| problems.push(format!("the head of run {} {text}", self.run));
+        if context.has_seals && !HEADS.is_whole(row)? {
+            problem(NOT_AS_WRITTEN);
+        }
+        if row.get::<_, String>(1)? != self.tenant {
+            problem("is another tenant's");
+        }
+        let (posts, epoch): (i64, i64) = (row.get(4)?, row.get(5)?);
+        if posts < 0 {
+            problem("counts fewer than no commands");
+        }
+        if epoch < 1 {
+            problem("has had no owner");
+        }
+        if let Some(text) = implausible_lease(row, context)? {
+            problem(text);
+        }
+        Ok(posts)
+    }
+
+    fn mail(
+        &self,
+        connection: &Connection,
+        context: &Context,
+        posts: i64,
+        problems: &mut Vec<String>,
+    ) -> Result<(), Broken> {
+        let narrow = "WHERE run_no = ?1 ORDER BY id";
+        let mut select = connection.prepare_cached(&MAILBOX.select_from(context.has_seals, narrow))?;
+        let mut rows = select.query([self.no])?;
+        let mut count = 0;
+        while let Some(row) = rows.next()? {
+            count += 1;
+            let (id, tenant): (i64, String) = (row.get(1)?, row.get(2)?);
+            let mut problem =
+                |text: &str| problems.push(format!("command {id} in the mailbox of run {} {text}", self.run));
+            if context.has_seals && !MAILBOX.is_whole(row)? {
+                problem(NOT_AS_WRITTEN);
+            }
+            if tenant != self.tenant {
+                problem("is another tenant's");
+            }
+            if id < 1 || id > posts {
+                problem(&format!("was never posted: {posts} were"));
+            }
+        }
+        if count > MAILBOX_MAX {
+            problems.push(format!("{count} commands wait for run {}, more than {MAILBOX_MAX}", self.run));
+        }
+        Ok(())
+    }
+
+    /// Rows that say that they are another tenant's than their run, or that belong to no agent.
+    fn owners_of_rows(&self, connection: &Connection, problems: &mut Vec<String>) -> Result<(), Broken> {
+        let (first, last) = row_ids(self.no);
+        for (table, what) in [("events", "event"), ("agent_terms", "the terms of agent number")] {
+            let sql = format!("SELECT id FROM {table} WHERE id BETWEEN ?1 AND ?2 AND tenant <> ?3 LIMIT 1");
+            let mut select = connection.prepare_cached(&sql)?;
+            let mut rows = select.query((first, last, self.tenant))?;
+            if let Some(row) = rows.next()? {
+                problems.push(format!(
+                    "{what} {} of run {} is another tenant's",
+                    place(row.get(0)?),
+                    self.run
+                ));
+            }
+        }
+        let mut select = connection
+            .prepare_cached("SELECT agent FROM agents WHERE run_no = ?1 AND +tenant <> ?2 LIMIT 1")?;
+        let mut rows = select.query((self.no, self.tenant))?;
+        if let Some(row) = rows.next()? {
+            let agent: String = row.get(0)?;
+            problems.push(format!("agent {agent} of run {} is another tenant's", self.run));
+        }
+        let strays = "SELECT id FROM agent_terms WHERE id BETWEEN ?1 AND ?2 \
+             AND id NOT IN (SELECT terms FROM agents WHERE run_no = ?3) LIMIT 1";
+        let mut select = connection.prepare_cached(strays)?;
+        let mut rows = select.query((first, last, self.no))?;
+        if let Some(row) = rows.next()? {
+            problems.push(format!("terms {} of run {} belong to no agent", place(row.get(0)?), self.run));
+        }
+        Ok(())
+    }
+}
+
+/// What no owner would have written about its lease, whatever the seal says.
+fn implausible_lease(row: &Row<'_>, context: &Context) -> Result<Option<&'static str>, Broken> {
+    let (pid, boot): (Option<i64>, Option<String>) = (row.get(7)?, row.get(8)?);
+    let until_ms: i64 = row.get(9)?;
+    if !(0..=UPTIME_MAX_MS).contains(&until_ms) {
+        return Ok(Some("has a lease that ends at no time"));
+    }
+    let Some(lease) = Lease::from_row(row, 6)? else {
+        return Ok((pid.is_some() || boot.is_some()).then_some("has a process or a boot without an owner"));
+    };
+    let (Some(pid), Some(boot)) = (pid, boot) else {
+        return Ok(Some("has an owner without a process or a boot"));
+    };
+    if !owner::is_name(&lease.owner) {
+        return Ok(Some("has an owner whose name no process has"));
+    }
+    if !(1..=PID_MAX).contains(&pid) {
+        return Ok(Some("has an owner whose process id no process has"));
+    }
+    if !is_boot(&boot) {
+        return Ok(Some("has a lease of a boot that cannot be"));
+    }
+    // What another boot's clock said when its lease was given is not known any more.
+    let is_long =
+        boot == context.clock.boot() && until_ms > clock::until_ms(LEASE.max(context.options.lease));
+    Ok(is_long.then_some("has a lease that is longer than any is given"))
+}
+
+/// Whether a boot can have this name; without /proc it has none.
+fn is_boot(name: &str) -> bool {
+    let is_part = |(part, length): (&str, usize)| {
+        part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    name.is_empty()
+        || (name.split('-').count() == BOOT_PARTS.len() && name.split('-').zip(BOOT_PARTS).all(is_part))
+}
