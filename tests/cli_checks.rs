@@ -146,3 +146,35 @@ fn a_command_that_writes_more_than_a_run_may_take_is_ended_and_names_the_setting
     );
     assert!(results[1].contains("removed") && !results[1].contains("max_run_mb"), "{}", results[1]);
 }
+
+/// What ends the first process of its own sandbox, whenever it is run.
+const FATAL: &str = "prlimit --pid 1 --nofile=0; while :; do (sleep 0 &); sleep 0.01; done";
+
+/// A command that ends its sandbox each time is not the machine's failure: with that the run would never get past it.
+#[test]
+fn a_check_or_a_set_up_that_ends_its_own_sandbox_fails_its_child() {
+    for (criterion, setup) in [(FATAL, "true"), ("true", "test ! -e b/x || sh b/x")] {
+        let home = Home::new();
+        home.write("README.md", "# a project\n");
+        home.write_settings(&format!("workspace: {{setup: \"{setup}\"}}\n"));
+        home.write(
+            "plan.yaml",
+            &format!(
+                "goal: A check.\nsteps:\n  - title: fatal\n    description: Work.\n    owns: [b/**]\n    max_retries: 0\n    \
+                 success_criteria: [{{command: \"{criterion}\"}}]\n"
+            ),
+        );
+        let write = serde_json::json!([
+            {"when": {"agent": "*.1", "turn": 1},
+             "reply": {"tool_calls": [{"name": "write", "input": {"path": "b/x", "content": FATAL}}]}},
+            {"reply": {"text": "done"}},
+        ]);
+        home.write("script.yaml", &write.to_string());
+        let args = ["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"];
+        let done = home.posse(&args).exits(1);
+        let run = run_of(&done.json_lines()[0]);
+        let failed = events(&home, &run).into_iter().find(|event| event["kind"] == "agent.subagent_failed");
+        let reason = failed.unwrap_or_else(|| panic!("{done:?}"))["detail"]["reason"].to_string();
+        assert!(reason.contains("ended its own sandbox each of 5 times"), "{reason}");
+    }
+}

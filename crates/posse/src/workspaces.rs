@@ -84,13 +84,18 @@ fn id(oid: &Oid) -> ObjectId {
 }
 
 fn problem(error: &WorkspaceError) -> WorkspaceProblem {
-    WorkspaceProblem { text: error.to_string(), passing: error.is_passing() }
+    WorkspaceProblem { passing: error.is_passing(), ..error.to_string().into() }
 }
 
 /// The sandbox itself failed, or there is none.
 fn sandbox_problem(error: &SandboxError) -> WorkspaceProblem {
-    let passing = matches!(error, SandboxError::Lost | SandboxError::Call(_));
-    WorkspaceProblem { text: error.to_string(), passing }
+    match error {
+        SandboxError::BroughtDown => WorkspaceProblem::suspect("the command ended its own sandbox"),
+        SandboxError::Lost | SandboxError::Call(_) => WorkspaceProblem::passing(error.to_string()),
+        SandboxError::Unavailable(_) | SandboxError::NoProgram(_) | SandboxError::Workspace(_) => {
+            error.to_string().into()
+        }
+    }
 }
 
 /// The objects that are lent to a workspace. A git that is killed on the way is started again.
