@@ -173,8 +173,9 @@ fn a_check_or_a_set_up_that_ends_its_own_sandbox_fails_its_child() {
         let args = ["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"];
         let done = home.posse(&args).exits(1);
         let run = run_of(&done.json_lines()[0]);
-        let failed = events(&home, &run).into_iter().find(|event| event["kind"] == "agent.subagent_failed");
-        let reason = failed.unwrap_or_else(|| panic!("{done:?}"))["detail"]["reason"].to_string();
+        let failed = events(&home, &run).into_iter().find(|event| event["kind"] == "run.failed");
+        let reason = failed.expect("the run has failed, and not stopped")["detail"]["reason"].to_string();
         assert!(reason.contains("ended its own sandbox each of 5 times"), "{reason}");
+        assert_eq!(reason.contains("workspace.setup"), setup != "true", "{reason}");
     }
 }

@@ -286,7 +286,11 @@ impl Inner {
     async fn set_up(&self, at: &Commands<'_>) -> Result<(), WorkspaceProblem> {
         let Some(setup) = &self.setup else { return Ok(()) };
         let commands = vec![(setup.clone(), SETUP_TIMEOUT)];
-        let results = self.run_commands(at, commands, false, StopSignal::never()).await?;
+        let ran = self.run_commands(at, commands, false, StopSignal::never()).await;
+        let results = ran.map_err(|problem| WorkspaceProblem {
+            text: format!("workspace.setup `{setup}`: {problem}"),
+            ..problem
+        })?;
         match results.into_iter().find(|result| !result.ok()) {
             None => Ok(()),
             Some(failed) => {
