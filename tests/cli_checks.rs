@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Home, run_of};
+use crate::support::{Done, Home, run_of};
 
 const PLAN: &str = r#"goal: Two checks.
 steps:
@@ -93,7 +93,18 @@ steps:
 
 #[test]
 fn what_a_passing_check_left_behind_is_gone_before_the_next_check_of_anybody() {
+    poisoned(&Home::new(), |home, args| home.posse(args));
+}
+
+/// Where the kernel gives no overlay, each check begins in a directory of its own.
+#[test]
+fn without_overlays_it_is_gone_as_well() {
     let home = Home::new();
+    home.write_settings("sandbox: {level: landlock}\n");
+    poisoned(&home, |home, args| home.without_namespaces(args));
+}
+
+fn poisoned(home: &Home, posse: fn(&Home, &[&str]) -> Done) {
     home.write(".gitignore", "build/\n");
     home.write("plan.yaml", POISON);
     home.write(
@@ -105,11 +116,11 @@ fn what_a_passing_check_left_behind_is_gone_before_the_next_check_of_anybody() {
 - reply: {text: done}
 "#,
     );
-    let done = home.posse(&["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"]);
+    let done = posse(home, &["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"]);
     let run = run_of(&done.json_lines()[0]);
     let of = |agent: &str, kind: &str| {
         let agent = format!("{run}.{agent}");
-        events(&home, &run).iter().any(|event| event["kind"] == kind && event["agent_id"] == agent.as_str())
+        events(home, &run).iter().any(|event| event["kind"] == kind && event["agent_id"] == agent.as_str())
     };
     assert!(of("1", "agent.checks_passed"), "its second check does not see what the first one left");
     assert!(
