@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Home, run_of};
+use crate::support::{Done, Home, run_of};
 
 const PLAN: &str = r#"goal: Two checks.
 steps:
@@ -93,7 +93,18 @@ steps:
 
 #[test]
 fn what_a_passing_check_left_behind_is_gone_before_the_next_check_of_anybody() {
+    poisoned(&Home::new(), |home, args| home.posse(args));
+}
+
+/// Where the kernel gives no overlay, each check begins in a directory of its own.
+#[test]
+fn without_overlays_it_is_gone_as_well() {
     let home = Home::new();
+    home.write_settings("sandbox: {level: landlock}\n");
+    poisoned(&home, |home, args| home.without_namespaces(args));
+}
+
+fn poisoned(home: &Home, posse: fn(&Home, &[&str]) -> Done) {
     home.write(".gitignore", "build/\n");
     home.write("plan.yaml", POISON);
     home.write(
@@ -105,11 +116,11 @@ fn what_a_passing_check_left_behind_is_gone_before_the_next_check_of_anybody() {
 - reply: {text: done}
 "#,
     );
-    let done = home.posse(&["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"]);
+    let done = posse(home, &["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"]);
     let run = run_of(&done.json_lines()[0]);
     let of = |agent: &str, kind: &str| {
         let agent = format!("{run}.{agent}");
-        events(&home, &run).iter().any(|event| event["kind"] == kind && event["agent_id"] == agent.as_str())
+        events(home, &run).iter().any(|event| event["kind"] == kind && event["agent_id"] == agent.as_str())
     };
     assert!(of("1", "agent.checks_passed"), "its second check does not see what the first one left");
     assert!(
@@ -145,4 +156,37 @@ fn a_command_that_writes_more_than_a_run_may_take_is_ended_and_names_the_setting
         results[0]
     );
     assert!(results[1].contains("removed") && !results[1].contains("max_run_mb"), "{}", results[1]);
+}
+
+/// What ends the first process of its own sandbox, whenever it is run.
+const FATAL: &str = "prlimit --pid 1 --nofile=0; while :; do (sleep 0 &); sleep 0.01; done";
+
+/// A command that ends its sandbox each time is not the machine's failure: with that the run would never get past it.
+#[test]
+fn a_check_or_a_set_up_that_ends_its_own_sandbox_fails_its_child() {
+    for (criterion, setup) in [(FATAL, "true"), ("true", "test ! -e b/x || sh b/x")] {
+        let home = Home::new();
+        home.write("README.md", "# a project\n");
+        home.write_settings(&format!("workspace: {{setup: \"{setup}\"}}\n"));
+        home.write(
+            "plan.yaml",
+            &format!(
+                "goal: A check.\nsteps:\n  - title: fatal\n    description: Work.\n    owns: [b/**]\n    max_retries: 0\n    \
+                 success_criteria: [{{command: \"{criterion}\"}}]\n"
+            ),
+        );
+        let write = serde_json::json!([
+            {"when": {"agent": "*.1", "turn": 1},
+             "reply": {"tool_calls": [{"name": "write", "input": {"path": "b/x", "content": FATAL}}]}},
+            {"reply": {"text": "done"}},
+        ]);
+        home.write("script.yaml", &write.to_string());
+        let args = ["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"];
+        let done = home.posse(&args).exits(1);
+        let run = run_of(&done.json_lines()[0]);
+        let failed = events(&home, &run).into_iter().find(|event| event["kind"] == "run.failed");
+        let reason = failed.expect("the run has failed, and not stopped")["detail"]["reason"].to_string();
+        assert!(reason.contains("ended its own sandbox each of 5 times"), "{reason}");
+        assert_eq!(reason.contains("workspace.setup"), setup != "true", "{reason}");
+    }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::case::{Case, call, sh};
-use super::world::World;
+use super::world::{Setting, World};
 
 pub(crate) fn cases() -> Vec<Case> {
     let bash = |name, input: Value| call(name, "bash", input);
@@ -91,5 +91,5 @@ fn the_answer_to_a_call_that_is_too_long_is_short() {
         call("long-command", "bash", json!({"command": command})).refused("too long"),
         call("long-path", "write", json!({"path": "x/".repeat(3_000), "content": "x"})).refused(""),
     ];
-    super::holds(&World::new(None, "").run(cases, super::PLAIN), 2);
+    super::holds(&World::new(Setting::default(), super::PLAIN).run(cases, super::PLAIN), 2);
 }

@@ -41,7 +41,7 @@ fn by_commands() -> Vec<Case> {
         sh("patch-with-ways-out", "printf -- '--- a/../../parent.txt\\n+++ b/../../parent.txt\\n@@ -0,0 +1 @@\\n+evil\\n' > p; git apply --unsafe-paths -p1 p; patch -p1 -f < p").needs(&["git"]),
         sh("linked-out", "ln ../parent.txt hard; ln README.md ../@tag@; ln -f README.md ../parent.txt"),
         sh("everything-copied-out", "cp -a . ../@tag@; cp -a . /etc/@tag@; rsync -a . ../@tag@"),
-        sh("attributes-outside", "setfattr -n user.x -v y ../parent.txt; chattr +i ../parent.txt; setfacl -m u:1:rwx ../sibling"),
+        sh("attributes-outside", "for f in @top@/parent.txt @top@/sibling @home@/.netrc; do setfattr -n user.x -v y $f && breach $f; chattr +i $f && breach $f; setfacl -m u:1:rwx $f && breach $f; done; echo over"),
     ]
 }
 

@@ -35,6 +35,10 @@ pub(crate) fn cases() -> Vec<Case> {
             "devices",
             "for d in mem kmem port kmsg kvm fuse vda sda nvme0n1 loop0 loop-control tty console ptmx net/tun vhost-net dri mapper input snd hpet cuse vsock uinput; do [ -e /dev/$d ] && breach $d; done; ls /dev",
         ),
+        py(
+            "devices-are-opened",
+            "for name in 'mem kmem port kmsg kvm fuse vda vda1 sda nvme0n1 loop0 loop-control tty tty0 console ptmx net/tun vhost-net vsock uinput hwrng snapshot btrfs-control autofs userfaultfd cpu_dma_latency'.split():\n    for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR): fails(os.open, '/dev/' + name, flags | os.O_NONBLOCK | os.O_NOCTTY)",
+        ),
         sh(
             "new-devices",
             "mknod m c 1 1 && breach; mknod /tmp/b b 8 0 && breach; mknod k c 1 11 && breach; mknod /dev/shm/t c 5 0 && breach; ls",

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::case::{Case, End, call};
-use super::world::World;
+use super::world::{Setting, World};
 use super::{PLAIN, holds};
 
 /// Each is called this often while the directory changes places with a link.
@@ -50,7 +50,7 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn a_directory_that_is_swapped_for_a_link_leads_nobody_out() {
-    let world = World::new(None, "");
+    let world = World::new(Setting::default(), PLAIN);
     let over = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {
         let swapping = scope.spawn(|| {
@@ -92,7 +92,7 @@ fn workspace_of(world: &World, over: &AtomicBool) -> Option<PathBuf> {
 #[test]
 fn the_checks_see_what_they_are_for() {
     let seen = |breach: &dyn Fn(&World)| {
-        let world = World::new(None, "");
+        let world = World::new(Setting::default(), PLAIN);
         assert_eq!(world.problems(), [""; 0], "nothing has happened yet");
         breach(&world);
         world.problems().join("\n")
@@ -131,7 +131,7 @@ fn the_checks_see_what_they_are_for() {
         world.victim.wait();
     };
     assert!(seen(&ended).contains("the victim was ended"));
-    let world = World::new(None, "");
+    let world = World::new(Setting::default(), PLAIN);
     let mut left = Command::new("sleep").arg("300").env("ESC", &world.tag).spawn().expect("it starts");
     let problems = world.problems().join("\n");
     left.kill().and_then(|()| left.wait()).expect("it has ended");

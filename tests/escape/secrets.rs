@@ -36,7 +36,7 @@ fn by_commands() -> Vec<Case> {
         sh("kept-outputs-of-others", "ls -laR /run/output 2>&1; cat /run/output/../../state/* @state@/runs/*/output/*/*"),
         sh("sockets-of-agents", "ls -la $SSH_AUTH_SOCK /run/user /run/docker.sock /var/run/docker.sock /run/dbus; docker ps && breach docker"),
         sh("core-dumps", "ulimit -c unlimited; (kill -SEGV $BASHPID); ls core* && breach; cat /var/lib/systemd/coredump/*"),
-        sh("logs-of-the-system", "dmesg; journalctl -n 5; cat /var/log/syslog /var/log/auth.log; [ -d /var/log ] && breach"),
+        sh("logs-of-the-system", "dmesg; journalctl -n 5; cat /var/log/* | grep . && breach; ls /var/log && breach; echo over"),
         py("a-search-by-program", "import pathlib\nfor top in ['@home@', '/root', '/home', '/run', '/tmp', '/var', '/mnt', '/srv', '/media']:\n    for path in pathlib.Path(top).rglob('*'):\n        try: print(path, path.read_bytes()[:200])\n        except (OSError, PermissionError): pass"),
     ]
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::case::Case;
+use super::landlock;
 use super::listeners::Listeners;
 use super::oracle::{self, Snapshot};
 use super::victim::Victim;
@@ -54,11 +55,37 @@ pub(crate) struct World {
     pub(crate) tag: String,
     /// In every secret of this world.
     canary: String,
-    user: Option<u32>,
+    setting: Setting,
     pub(crate) listeners: Listeners,
     pub(crate) victim: Victim,
     before: Snapshot,
 }
+
+/// Whose runtime it is, and what it may make its boxes of.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Setting {
+    /// A user of the machine; none is the one who runs the test.
+    pub(crate) user: Option<u32>,
+    pub(crate) level: Level,
+}
+
+/// What boxes are made of.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// All that the machine has.
+    #[default]
+    Namespaces,
+    /// What is left where no user namespace can be made, for a person who asks for that.
+    Landlock,
+}
+
+/// Starts `"$@"` in the directory `$0/ws` where no user namespace can be made: the kernel makes none for a process whose root is
+/// not its mount namespace's. All else is as it was, processes and users included.
+const WITHOUT_NAMESPACES: &str =
+    r#"mount --rbind / "$0/root" && exec chroot $AS "$0/root" env -u AS -C "$0/ws" "$@""#;
+/// The same for those who may not mount. Their own processes are further away from them than they would be.
+const WITHOUT_NAMESPACES_AS_USER: &str =
+    r#"echo 0 > /proc/sys/user/max_user_namespaces && cd "$0/ws" && exec "$@""#;
 
 /// How the runtime is started.
 #[derive(Clone, Copy)]
@@ -67,8 +94,8 @@ pub(crate) struct Launch {
     pub(crate) flags: &'static [&'static str],
     /// A shell command that starts it as `"$@"`, if it is not started directly.
     pub(crate) through: Option<&'static str>,
-    /// Further settings.
-    pub(crate) settings: &'static str,
+    /// Further settings of the sandbox, each with a comma after it.
+    pub(crate) sandbox: &'static str,
 }
 
 /// What became of the cases of a world.
@@ -76,30 +103,31 @@ pub(crate) struct Launch {
 pub(crate) struct Report {
     pub(crate) ran: Vec<&'static str>,
     pub(crate) skipped: Vec<String>,
+    /// What was tried and got through, because the level does not promise that it does not.
+    pub(crate) not_held: Vec<String>,
     pub(crate) problems: Vec<String>,
     /// How many decisions of rules were held against `explain`.
     pub(crate) explained: usize,
 }
 
 impl World {
-    /// A world that belongs to this user, or to whoever runs the test.
-    pub(crate) fn new(user: Option<u32>, settings: &str) -> Self {
+    pub(crate) fn new(setting: Setting, launch: Launch) -> Self {
         let top = tempfile::tempdir().expect("a directory");
         fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).expect("open to all");
         let unique = top.path().file_name().and_then(|name| name.to_str()).expect("a name");
         let unique = unique.trim_start_matches('.').to_owned();
         let (tag, canary) = (format!("esc-{unique}"), format!("CANARY-{unique}"));
-        furnish(top.path(), &canary, settings);
+        furnish(top.path(), &canary, setting.level, launch);
         let listeners = Listeners::open(top.path());
-        if let Some(user) = user {
+        if let Some(user) = setting.user {
             fs::copy(env!("CARGO_BIN_EXE_posse"), top.path().join("posse")).expect("a binary for others");
             oracle::walk(top.path(), &mut |path, _| {
                 lchown(path, Some(user), Some(user)).expect("given away");
             });
         }
-        let victim = Victim::start(top.path(), &canary, user);
+        let victim = Victim::start(top.path(), &canary, setting.user);
         let before = Snapshot::of(top.path());
-        Self { top, tag, canary, user, listeners, victim, before }
+        Self { top, tag, canary, setting, listeners, victim, before }
     }
 
     /// Remembers everything as it is now.
@@ -160,18 +188,15 @@ impl World {
         Value::from(rules).to_string()
     }
 
+    /// The command with these arguments, as this world's person starts it.
     fn command(&self, launch: Launch, args: &[&str]) -> Command {
-        let posse = match self.user {
-            Some(_) => self.at("posse"),
-            None => PathBuf::from(env!("CARGO_BIN_EXE_posse")),
-        };
-        let mut command = Command::new("timeout");
-        command.args(["-k", "5", HUNG_AFTER]);
+        let mut command = self.outer();
+        command.args(["timeout", "-k", "5", HUNG_AFTER]);
         if let Some(through) = launch.through {
             command.args(["bash", "-c", through, "through"]);
         }
         command
-            .arg(posse)
+            .arg(self.program())
             .args(args)
             .current_dir(self.at("ws"))
             .env_clear()
@@ -185,10 +210,40 @@ impl World {
         for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CANARY_SECRET", "SSH_AUTH_SOCK", "GH_TOKEN"] {
             command.env(name, &self.canary);
         }
-        if let Some(user) = self.user {
-            command.uid(user).gid(user);
+        match (self.setting.user, self.setting.level) {
+            (Some(user), Level::Namespaces) => drop(command.uid(user).gid(user)),
+            (Some(user), Level::Landlock) => drop(command.env("AS", format!("--userspec={user}:{user}"))),
+            (None, _) => {}
         }
         command
+    }
+
+    /// What starts a program at this world's level.
+    fn outer(&self) -> Command {
+        let mut command = match self.setting.level {
+            Level::Namespaces => return Command::new("env"),
+            Level::Landlock => Command::new("unshare"),
+        };
+        if rustix::process::geteuid().is_root() {
+            command.args(["--mount", "--propagation", "private", "bash", "-c", WITHOUT_NAMESPACES]);
+        } else {
+            command.args(["--user", "--map-root-user", "bash", "-c", WITHOUT_NAMESPACES_AS_USER]);
+        }
+        command.arg(self.top.path());
+        command
+    }
+
+    fn program(&self) -> PathBuf {
+        match self.setting.user {
+            Some(_) => self.at("posse"),
+            None => PathBuf::from(env!("CARGO_BIN_EXE_posse")),
+        }
+    }
+
+    /// What `posse doctor` says to this world's person.
+    pub(crate) fn doctor(&self) -> String {
+        let output = self.command(super::PLAIN, &["doctor"]).output().expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Has these cases carried out by the real binary, and looks at everything afterwards.
@@ -196,7 +251,10 @@ impl World {
         let mut report = Report::default();
         let (cases, without): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(oracle::can);
         report.skipped =
-            without.iter().map(|case| format!("{} ({})", case.name, case.needs.join(", "))).collect();
+            without.iter().map(|case| format!("{} (no {})", case.name, case.needs.join(", "))).collect();
+        let (cases, harmful): (Vec<Case>, Vec<Case>) =
+            cases.into_iter().partition(|case| !landlock::is_harmful(self.setting, case));
+        report.not_held.extend(harmful.iter().map(|case| format!("{} (not run)", case.name)));
         if cases.is_empty() {
             return report;
         }
@@ -301,14 +359,23 @@ impl World {
         }
         let answer = &event["detail"];
         if answer["call_id"] == FURNISH {
-            let furnished = answer["output"].as_str().is_some_and(|text| text.contains(SHOWN_AT));
+            let shown_at = match self.setting.level {
+                Level::Namespaces => SHOWN_AT.to_owned(),
+                Level::Landlock => self.state().join("runs").display().to_string(),
+            };
+            let furnished = answer["output"].as_str().is_some_and(|text| text.contains(&shown_at));
             return report.problems.extend((!furnished).then(|| format!("not furnished: {answer}")));
         }
         let Some(case) = cases.iter().find(|case| answer["call_id"] == case.call_id()) else {
             return report.problems.push(format!("an answer to nobody: {answer}"));
         };
         report.ran.push(case.name);
-        report.problems.extend(case.judge(answer));
+        let judged = case.judge(answer);
+        if judged.is_some() && landlock::lacks(self.setting, case).is_some() {
+            report.not_held.push(case.name.to_owned());
+        } else {
+            report.problems.extend(judged);
+        }
         // What the runtime needs beyond a command's own limit: two seconds for it to end by itself, and some to
         // spare on a machine that does other things too.
         let elapsed = answer["elapsed_ms"].as_u64().unwrap_or_default();
@@ -340,7 +407,7 @@ impl World {
 }
 
 /// Makes what there is to steal and to break.
-fn furnish(top: &Path, canary: &str, settings: &str) {
+fn furnish(top: &Path, canary: &str, level: Level, launch: Launch) {
     let put = |name: &str, text: &str| {
         let path = top.join(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
@@ -351,8 +418,15 @@ fn furnish(top: &Path, canary: &str, settings: &str) {
     }
     put(
         "home/.config/posse/settings.yaml",
-        &format!("# {canary} is not for agents\non_ask: deny\n{settings}"),
+        &format!(
+            "# {canary} is not for agents\non_ask: deny\nsandbox: {{{}level: {}}}\n",
+            launch.sandbox,
+            if level == Level::Landlock { "landlock" } else { "namespaces" }
+        ),
     );
+    if level == Level::Landlock {
+        fs::create_dir(top.join("root")).expect("a folder");
+    }
     put("home/.config/git/config", "[user]\nname = Somebody\n");
     put("home/.bashrc", "# mine\n");
     put("home/.gitconfig", "[user]\nname = Somebody\n");

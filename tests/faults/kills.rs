@@ -1,8 +1,11 @@
 //! A few kills of each kind. `cargo xtask faults` makes many more.
 
 use std::path::Path;
+use std::time::Duration;
 
 use posse_testkit::campaign::{self, Order, Passings};
+use posse_testkit::dice::Dice;
+use posse_testkit::trial::{self, Plan};
 
 use crate::home::PROGRAM;
 
@@ -20,4 +23,29 @@ fn every_named_point_is_passed_by_the_scenario() {
 fn a_few_random_kills_lose_and_double_nothing() {
     let summary = campaign::carry_out(&order(None, 6), &|_| {}).unwrap();
     assert!(summary.holds(), "{:#}", summary.to_json());
+}
+
+/// Moments at which a helper is killed, in each of so many runs.
+const KILLS: u64 = 4;
+const RUNS: u64 = 4;
+/// When the last of them is, from the start of a run.
+const SOON_MAX_MS: u64 = 1_200;
+
+/// A git, an init or the first process of a sandbox that dies takes nothing along: work that is done is merged, what ended in the
+/// background is told of once, and no command counts as done that never ran.
+#[test]
+fn helpers_that_are_killed_lose_and_double_nothing() {
+    let mut killed = 0;
+    for run in 0..RUNS {
+        let mut dice = Dice::of_part(13, run);
+        let mut helpers: Vec<Duration> =
+            (0..KILLS).map(|_| Duration::from_millis(dice.roll(SOON_MAX_MS))).collect();
+        helpers.sort_unstable();
+        let dir = tempfile::tempdir().unwrap();
+        let plan = Plan { helpers, ..Plan::default() };
+        let report = trial::carry_out(Path::new(PROGRAM), dir.path(), &plan).unwrap();
+        assert_eq!(report.breaches, [], "run {run}: {plan:?}");
+        killed += report.helpers;
+    }
+    assert!(killed > 0, "no helper was there to be killed");
 }

@@ -88,8 +88,8 @@ fn a_cancel_outlives_the_process_that_was_to_carry_it_out() {
         let journal = Journal::read(&scenario.state(), &run).unwrap();
         let repositories = Repositories::find(&scenario.state(), &scenario.workspace(), &journal).unwrap();
         let result =
-            result(&journal).map_or_else(BTreeMap::new, |commit| repositories.hashes(&commit).unwrap());
-        let files = Files { result, before: Scenario::folder_files().into_keys().collect() };
+            result(&journal).map_or_else(BTreeMap::new, |commit| repositories.files(&commit).unwrap());
+        let files = Files::of(&result, Scenario::folder_files().into_keys().collect());
         let mut findings = ended_run(&journal, &scenario.ledger(), &files);
         repositories.check(&journal, &scenario.state().join("runs").join(run.as_str()), &mut findings);
         assert_eq!(findings.into_breaches(), [], "part {part}");

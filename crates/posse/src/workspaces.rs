@@ -84,13 +84,18 @@ fn id(oid: &Oid) -> ObjectId {
 }
 
 fn problem(error: &WorkspaceError) -> WorkspaceProblem {
-    WorkspaceProblem { text: error.to_string(), passing: error.is_passing() }
+    WorkspaceProblem { passing: error.is_passing(), ..error.to_string().into() }
 }
 
 /// The sandbox itself failed, or there is none.
 fn sandbox_problem(error: &SandboxError) -> WorkspaceProblem {
-    let passing = matches!(error, SandboxError::Lost | SandboxError::Call(_));
-    WorkspaceProblem { text: error.to_string(), passing }
+    match error {
+        SandboxError::BroughtDown => WorkspaceProblem::suspect("the command ended its own sandbox"),
+        SandboxError::Lost | SandboxError::Call(_) => WorkspaceProblem::passing(error.to_string()),
+        SandboxError::Unavailable(_) | SandboxError::NoProgram(_) | SandboxError::Workspace(_) => {
+            error.to_string().into()
+        }
+    }
 }
 
 /// The objects that are lent to a workspace. A git that is killed on the way is started again.
@@ -281,7 +286,11 @@ impl Inner {
     async fn set_up(&self, at: &Commands<'_>) -> Result<(), WorkspaceProblem> {
         let Some(setup) = &self.setup else { return Ok(()) };
         let commands = vec![(setup.clone(), SETUP_TIMEOUT)];
-        let results = self.run_commands(at, commands, false, StopSignal::never()).await?;
+        let ran = self.run_commands(at, commands, false, StopSignal::never()).await;
+        let results = ran.map_err(|problem| WorkspaceProblem {
+            text: format!("workspace.setup `{setup}`: {problem}"),
+            ..problem
+        })?;
         match results.into_iter().find(|result| !result.ok()) {
             None => Ok(()),
             Some(failed) => {

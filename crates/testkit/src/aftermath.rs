@@ -75,10 +75,10 @@ impl Aftermath<'_> {
         let (state, folder) = (self.scenario.state(), self.scenario.workspace());
         let looked = Repositories::find(&state, &folder, journal).and_then(|repositories| {
             repositories.check(journal, &state.join("runs").join(self.run.as_str()), findings);
-            check::result(journal).map_or_else(|| Ok(BTreeMap::new()), |commit| repositories.hashes(&commit))
+            check::result(journal).map_or_else(|| Ok(BTreeMap::new()), |commit| repositories.files(&commit))
         });
         match looked {
-            Ok(result) => Files { result, before },
+            Ok(result) => Files::of(&result, before),
             Err(problem) => {
                 findings.add(Harm::Broken, problem);
                 Files { before, ..Files::default() }

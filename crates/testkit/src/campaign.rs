@@ -31,6 +31,10 @@ const EARLY_PART: u64 = 10;
 const FOLLOWED_PERCENT: u64 = 25;
 /// Of a hundred runs, how many have too few slots for everybody.
 const CROWDED_PERCENT: u64 = 30;
+/// Of a hundred runs, how many have helpers killed as well.
+const HELPERS_PERCENT: u64 = 60;
+/// How many in each of its processes: fewer than the times that a run asks a failing machine for the same.
+const HELPERS_MAX: usize = 4;
 /// Of a hundred random parts, how many are several runs in one store.
 const TOGETHER_PERCENT: u64 = 20;
 /// How many runs those are.
@@ -168,7 +172,7 @@ impl Passed {
                     blows.push(Blow::After(Duration::from_millis(dice.roll(300))));
                 }
                 // The passings were counted in a run with slots for all.
-                let plan = Plan { blows, followed: dice.chance(FOLLOWED_PERCENT), crowded: false };
+                let plan = Plan { blows, followed: dice.chance(FOLLOWED_PERCENT), ..Plan::default() };
                 parts.push(Part { name: death.to_string(), plans: vec![plan] });
             }
         }
@@ -261,7 +265,11 @@ fn random_plan(dice: &mut Dice, pace: Duration) -> Plan {
     while blows.len() < KILLS_PER_RUN_MAX && dice.chance(KILLED_AGAIN_PERCENT) {
         blows.push(Blow::After(Duration::from_micros(dice.roll(span))));
     }
-    Plan { blows, followed: dice.chance(FOLLOWED_PERCENT), crowded: dice.chance(CROWDED_PERCENT) }
+    let (followed, crowded) = (dice.chance(FOLLOWED_PERCENT), dice.chance(CROWDED_PERCENT));
+    let helpers = if dice.chance(HELPERS_PERCENT) { HELPERS_MAX } else { 0 };
+    let mut helpers: Vec<Duration> = (0..helpers).map(|_| Duration::from_micros(dice.roll(span))).collect();
+    helpers.sort_unstable();
+    Plan { blows, followed, crowded, helpers }
 }
 
 fn side_by_side(order: &Order, queue: &Queue<'_>, tell: &(dyn Fn(&Row) + Sync)) -> Result<Vec<Row>, String> {
@@ -360,10 +368,11 @@ impl Summary {
     pub fn line(&self) -> String {
         let (middle, longest) = self.resumed_within();
         format!(
-            "faults injected {}, runs {}, acknowledged events {}, lost {}, doubled {}, orphans {}, broken {}, \
+            "faults injected {}, helpers killed {}, runs {}, acknowledged events {}, lost {}, doubled {}, orphans {}, broken {}, \
              effects reported as interrupted {}, model calls cut off {}, resumed within {} ms ({} ms at most), {:.0} s, \
              seed {}",
             self.sum(|report| report.struck.len()),
+            self.sum(|report| report.helpers),
             self.rows.len(),
             self.sum(|report| report.acknowledged),
             self.count(Harm::Lost),
@@ -401,6 +410,7 @@ impl Summary {
             "seed": self.seed,
             "holds": self.holds(),
             "faults": self.sum(|report| report.struck.len()),
+            "helpers": self.sum(|report| report.helpers),
             "missed": self.sum(|report| report.missed.len()),
             "runs": self.rows.len(),
             "acknowledged": self.sum(|report| report.acknowledged),

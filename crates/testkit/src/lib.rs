@@ -7,6 +7,7 @@ pub mod dice;
 pub mod fanout;
 pub mod faults;
 pub mod gate;
+pub mod helpers;
 pub mod ledger;
 pub mod mock;
 pub mod process;

@@ -12,7 +12,9 @@
 //! | 17 | fails once and is tried again |
 //! | 18 | has two children of its own, one of which writes to the ledger |
 //! | 19 | fails every time |
-//! | 20 | continues the conversation of 5 |
+//! | 20 | foreground, runs commands that each leave a line in a file |
+//! | 21 | the same in the background: what it made is merged, and it is told of once |
+//! | 22 | continues the conversation of 5 |
 //!
 //! Two more are refused. The root itself reads, writes, edits, keeps a list, writes to the ledger, sends a message
 //! and asks for its children's state. The folder is a repository; everybody who writes has a workspace, and what they made
@@ -28,7 +30,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 /// Children of the root, all of which are created in every run.
-pub const CHILDREN: u32 = 20;
+pub const CHILDREN: u32 = 22;
 /// Agents of the whole tree at most: the root, its children, one below the second and two below the eighteenth.
 pub const AGENTS: u64 = 1 + CHILDREN as u64 + 3;
 /// Files that are in the workspace from the start.
@@ -41,6 +43,12 @@ const NEVER_MS: u64 = 90_000;
 const CROWDED_SLOTS: u32 = 4;
 /// What makes the folder a repository with a commit.
 const GIT: [&[&str]; 3] = [&["init", "-q", "-b", "main"], &["add", "-A"], &["commit", "-q", "-m", "first"]];
+/// Who runs commands in the sandbox.
+const COMMANDERS: [u32; 2] = [20, 21];
+/// How many commands each of them runs, one in each turn.
+const COMMANDS: u32 = 3;
+/// Where a command leaves the line that says that it ran.
+pub const RAN_DIR: &str = "ran/";
 /// Length of the one file that the journal keeps outside of the database.
 const LONG_BYTES: usize = 300_000;
 
@@ -210,6 +218,32 @@ fn writer(n: u32) -> Value {
     task
 }
 
+/// A child that runs commands.
+fn commander(n: u32) -> Value {
+    let mut task = task("general", "run commands");
+    task["input"]["owns"] = json!([ran_by(n)]);
+    task
+}
+
+fn ran_by(n: u32) -> String {
+    format!("{RAN_DIR}{n}.txt")
+}
+
+/// The line that says that a command ran, if the command is one of those that leave one.
+pub fn line_of(command: &str) -> Option<&str> {
+    command.strip_prefix("echo ")?.split(' ').next()
+}
+
+/// Each command leaves a line of its own, and takes a moment before and after, so that a kill can land there.
+fn commander_rules(n: u32) -> impl Iterator<Item = Value> {
+    (1..=COMMANDS).map(move |turn| {
+        let file = ran_by(n);
+        let command =
+            format!("echo {n}.{turn} | (sleep 0.01; mkdir -p {RAN_DIR}; cat >> {file}); sleep 0.01");
+        rule(&n.to_string(), turn, 4, "Running.", &[call("bash", json!({"command": command}))])
+    })
+}
+
 fn background(mut task: Value) -> Value {
     task["input"]["run_in_background"] = json!(true);
     task
@@ -271,7 +305,8 @@ fn rules() -> Value {
     rules.push(rule("18.1", 1, 4, "Writing.", &[ledger(8)]));
     rules.push(rule("18.2", 1, 12, "Looking.", &[read(2)]));
     rules.push(failing("19", None));
-    rules.push(rule("20", 1, 6, "Once more.", &[read(0)]));
+    rules.extend(COMMANDERS.into_iter().flat_map(commander_rules));
+    rules.push(rule("22", 1, 6, "Once more.", &[read(0)]));
     rules.push(rule("*", 0, 5, "Done: all that was asked for.", &[]));
     Value::Array(rules)
 }
@@ -290,6 +325,7 @@ fn first_calls() -> Vec<Value> {
     calls.extend((10..14).map(writer));
     calls.extend((14..17).map(|_| task("clerk", "keep the ledger")));
     calls.extend([task("explore", "fail once"), task("foreman", "lead two"), task("explore", "fail always")]);
+    calls.extend([commander(20), background(commander(21))]);
     calls.push(read(0));
     calls
 }

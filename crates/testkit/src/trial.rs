@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::aftermath::{self, Aftermath};
 use crate::check::{Acknowledged, Breach, Findings, Harm};
 use crate::faults::Death;
+use crate::helpers;
 use crate::process::{Heard, Launch, Running, last_words, threads};
 use crate::scenario::Scenario;
 use crate::variables;
@@ -51,6 +52,8 @@ pub struct Plan {
     pub followed: bool,
     /// Whether there are too few slots for everybody.
     pub crowded: bool,
+    /// When a helper of each process is killed, from its start: a git, an init, or the first process of a sandbox.
+    pub helpers: Vec<Duration>,
 }
 
 /// What became of a run.
@@ -58,6 +61,8 @@ pub struct Plan {
 pub struct Report {
     /// Blows that met a living process.
     pub struck: Vec<Blow>,
+    /// Helpers that were killed.
+    pub helpers: usize,
     /// Blows that came too late, or points that were not passed that often.
     pub missed: Vec<Blow>,
     /// Events that somebody outside had been given before the end.
@@ -181,8 +186,14 @@ impl Trial {
         let (began, mut resumes) = (Instant::now(), self.run.is_some());
         let until = began + limit;
         let running = launch.start(args)?;
+        let mut helpers = plan.helpers.iter().map(|after| began + *after).peekable();
         let struck = loop {
-            match running.hear(until) {
+            let next = helpers.peek().map_or(until, |moment| (*moment).min(until));
+            match running.hear(next) {
+                Heard::Nothing if next < until => {
+                    helpers.next();
+                    self.report.helpers += usize::from(helpers::kill_one(running.id(), self.report.helpers));
+                }
                 Heard::Line(line) => {
                     if std::mem::take(&mut resumes) {
                         self.report.resumed_within.push(began.elapsed());

@@ -39,8 +39,8 @@ fn told(dir: &Path) -> (Scenario, Journal) {
 /// What the run made of the folder.
 fn result(scenario: &Scenario, journal: &Journal) -> Files {
     let repositories = Repositories::find(&scenario.state(), &scenario.workspace(), journal).unwrap();
-    let result = repositories.hashes(&posse_testkit::check::result(journal).unwrap()).unwrap();
-    Files { result, before: Scenario::folder_files().into_keys().collect() }
+    let result = repositories.files(&posse_testkit::check::result(journal).unwrap()).unwrap();
+    Files::of(&result, Scenario::folder_files().into_keys().collect())
 }
 
 fn breaches(scenario: &Scenario, journal: &Journal, files: &Files) -> Vec<Breach> {
@@ -217,6 +217,17 @@ fn results(scenario: &Scenario, journal: &Journal, files: &Files) {
     let mut more = files.clone();
     more.result.insert("left.txt".to_owned(), Hash::of(b""));
     assert!(found(&more, Harm::Orphan));
+    assert_eq!(files.ran.len(), 6, "{:?}", files.ran);
+    let ran = |line: &str, count: u32| {
+        let mut changed = files.clone();
+        changed.ran.insert(line.to_owned(), count);
+        changed
+    };
+    assert!(found(&ran("21.2", 2), Harm::Doubled));
+    assert!(found(&ran("21.9", 1), Harm::Broken));
+    let mut never = files.clone();
+    never.ran.remove("20.1");
+    assert!(found(&never, Harm::Lost));
 }
 
 type Merge = fn(&mut Journal, usize);

@@ -241,7 +241,10 @@ async fn silence(prints: &Notify, idle: Duration) {
 fn no_result(error: &SandboxError) -> ToolFailure {
     let code = match error {
         SandboxError::Unavailable(_) | SandboxError::Workspace(_) => Code::Unsupported,
-        SandboxError::NoProgram(_) | SandboxError::Call(_) | SandboxError::Lost => Code::ToolError,
+        SandboxError::NoProgram(_)
+        | SandboxError::Call(_)
+        | SandboxError::Lost
+        | SandboxError::BroughtDown => Code::ToolError,
     };
     ToolFailure { code, text: format!("The command has no result: {error}.") }
 }

@@ -2,6 +2,9 @@
 //!
 //! A helper that was killed says nothing about an agent's work: it must neither fail the agent nor lose what it made. So the same
 //! is asked for again, a few times. If that does not help, the run is given up as it is, and resumed later it asks again.
+//!
+//! A command can also end its own sandbox. Where that is possible and happens each time, while other sandboxes start well, the
+//! command is at fault: resumed later the run would only come to the same end.
 
 use std::time::Duration;
 
@@ -25,11 +28,16 @@ pub(super) async fn insist_unless<T>(
     ask: impl Fn() -> Doing<T>,
 ) -> Result<T, WorkspaceProblem> {
     let (mut tried, mut pause) = (1, PAUSE_FIRST);
+    let mut always_suspect = true;
     loop {
         let problem = match ask().await {
             Err(problem) if problem.passing => problem,
             done => return done,
         };
+        always_suspect &= problem.suspect;
+        if tried == TRIES_MAX && always_suspect {
+            return Err(format!("{problem} each of {tried} times").into());
+        }
         if tried == TRIES_MAX || stop.now() != Urgency::None {
             return Err(WorkspaceProblem::passing(format!("{problem} (tried {tried} times)")));
         }

@@ -24,18 +24,26 @@ pub struct WorkspaceProblem {
     /// Whether the machine failed and not what was asked for: a helper was killed, or memory, processes or descriptors ran
     /// out. Asked again, it may be done.
     pub passing: bool,
+    /// Whether what was asked for may be what made the machine fail: a command whose sandbox ended, while another sandbox
+    /// started well right after. If it is so each time it is asked for, it is.
+    pub suspect: bool,
 }
 
 impl WorkspaceProblem {
     /// One that may be gone when the same is asked for again.
     pub fn passing(text: impl Into<String>) -> Self {
-        Self { text: text.into(), passing: true }
+        Self { text: text.into(), passing: true, suspect: false }
+    }
+
+    /// One that may be gone when the same is asked for again; if it never is, what was asked for is its cause.
+    pub fn suspect(text: impl Into<String>) -> Self {
+        Self { suspect: true, ..Self::passing(text) }
     }
 }
 
 impl From<String> for WorkspaceProblem {
     fn from(text: String) -> Self {
-        Self { text, passing: false }
+        Self { text, passing: false, suspect: false }
     }
 }
 

@@ -3,7 +3,7 @@
 use posse_domain::code::Code;
 use posse_domain::event::EventBody;
 use posse_domain::id::AgentId;
-use posse_engine::ports::ModelRequest;
+use posse_engine::ports::{ModelRequest, WorkspaceProblem};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
@@ -401,4 +401,37 @@ async fn a_machine_that_fails_for_good_ends_the_process_and_not_the_work() {
         assert_eq!((files["src/a"].as_str(), files["b"].as_str()), ("1", "2"), "{step}");
         assert_eq!(world.asked_by_depth(1), 2, "{step}: the child worked once");
     }
+}
+
+/// What is asked for may itself be what ends its helpers: if it does so each time, its agent has failed, and the run goes on.
+#[tokio::test(start_paused = true)]
+async fn a_check_that_ends_its_own_sandbox_each_time_fails_its_child_and_not_the_run() {
+    for (times, status) in [(3, "completed"), (1_000, "failed")] {
+        let world = World::new(boss(vec![task(checked_child())])).isolated().in_virtual_time();
+        world.workspaces().fail(
+            "check",
+            times,
+            WorkspaceProblem::suspect("the command ended its own sandbox"),
+        );
+        let ended = world.run(world.spec()).await;
+        assert_eq!(ended.status(), "completed", "{}", ended.text());
+        let child = if ended.run.failed.is_empty() { "completed" } else { "failed" };
+        assert_eq!(child, status, "{}", ended.text());
+        let reason = ended.run.failed.first().map_or("", |failed| failed.reason.as_str());
+        let expected = "could not be run: the command ended its own sandbox each of 5 times";
+        assert_eq!(reason.contains(expected), status == "failed", "{reason}");
+    }
+}
+
+/// One killed helper among them, and nobody knows: then it is the machine that failed.
+#[tokio::test(start_paused = true)]
+async fn a_check_that_is_not_always_the_suspect_is_the_machines_failure() {
+    let world = World::new(boss(vec![task(checked_child())])).isolated().in_virtual_time();
+    let suspect = WorkspaceProblem::suspect("the command ended its own sandbox");
+    world.workspaces().fail("check", 4, suspect);
+    world.workspaces().fail("check", 1, WorkspaceProblem::passing("check was killed"));
+    let process = world.process();
+    let handle = process.runtime.start(world.spec()).await.expect("the run starts");
+    let error = handle.ended().await.expect_err("it cannot go on").to_string();
+    assert!(error.contains("check was killed (tried 5 times)"), "{error}");
 }

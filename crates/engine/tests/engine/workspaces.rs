@@ -36,7 +36,7 @@ struct Disk {
     /// How often anything was asked for, by name.
     asked: BTreeMap<&'static str, usize>,
     /// How often the machine will fail at something, by name.
-    ailing: BTreeMap<&'static str, usize>,
+    ailing: BTreeMap<&'static str, Vec<(usize, WorkspaceProblem)>>,
 }
 
 /// A disk that outlives the processes that use it.
@@ -93,7 +93,13 @@ impl MemoryWorkspaces {
 
     /// Lets the machine fail at something so many times.
     pub(crate) fn ail(&self, what: &'static str, times: usize) {
-        self.disk().ailing.insert(what, times);
+        self.disk().ailing.remove(what);
+        self.fail(what, times, WorkspaceProblem::passing(format!("{what} was killed")));
+    }
+
+    /// The same in another way, after what it fails at already.
+    pub(crate) fn fail(&self, what: &'static str, times: usize, problem: WorkspaceProblem) {
+        self.disk().ailing.entry(what).or_default().push((times, problem));
     }
 
     pub(crate) fn report(&self, parent: &AgentId, path: &str) -> Option<String> {
@@ -110,9 +116,10 @@ impl MemoryWorkspaces {
         let mut run = || {
             let mut disk = self.disk();
             *disk.asked.entry(what).or_default() += 1;
-            if let Some(times) = disk.ailing.get_mut(what).filter(|times| **times > 0) {
+            let ailing = disk.ailing.get_mut(what).into_iter().flatten();
+            if let Some((times, problem)) = ailing.into_iter().find(|(times, _)| *times > 0) {
                 *times -= 1;
-                return Some(Err(WorkspaceProblem::passing(format!("{what} was killed"))));
+                return Some(Err(problem.clone()));
             }
             act.take().map(|act| act(&mut disk).map_err(WorkspaceProblem::from))
         };

@@ -151,6 +151,10 @@ impl BoxedCommand {
             .into_iter()
             .find_map(|top| self.workdir.strip_prefix(top).ok())
             .map(|beneath| shown_as.join(beneath));
+        let hidden = self.hidden(view, mode, shown_as);
+        if mode == Mode::Landlock {
+            can_hide(&hidden, &real)?;
+        }
         Ok(CallSpec {
             mode,
             argv: self.argv.clone(),
@@ -163,7 +167,7 @@ impl BoxedCommand {
             read: view.read.clone(),
             as_others: view.as_others.clone(),
             links: view.links.clone(),
-            hidden: self.hidden(view, shown_as),
+            hidden,
             scratch: view.scratch.clone(),
             shown: self
                 .shown
@@ -194,7 +198,7 @@ impl BoxedCommand {
     }
 
     /// What is hidden, by every path that it would have in the box.
-    fn hidden(&self, view: &View, shown_as: &Path) -> Vec<String> {
+    fn hidden(&self, view: &View, mode: Mode, shown_as: &Path) -> Vec<String> {
         let mut shown = vec![(canonical(&self.workspace), shown_as.to_owned())];
         shown.push((self.workspace.clone(), shown_as.to_owned()));
         for cache in &self.caches {
@@ -211,8 +215,9 @@ impl BoxedCommand {
                 hidden.strip_prefix(source).ok().map(|rest| target.join(rest))
             };
             all.extend(shown.iter().filter_map(beneath));
-            // What the box has at the workspace's path, or above it, is not what the machine has there.
-            if !hidden.starts_with(shown_as) && !shown_as.starts_with(hidden) {
+            // What a root of its own has at the workspace's path, or above it, is not what the machine has there.
+            let is_covered = hidden.starts_with(shown_as) || shown_as.starts_with(hidden);
+            if mode == Mode::Landlock || !is_covered {
                 all.push(hidden.to_owned());
             }
         }
@@ -240,6 +245,17 @@ impl Cache {
             layer: self.layer.as_deref().map(|layer| text(&canonical(layer))).transpose()?,
         })
     }
+}
+
+/// Landlock lets all of a workspace be changed or none: what is hidden must not lie in it.
+fn can_hide(hidden: &[String], workspace: &Path) -> Result<(), SandboxError> {
+    let inside = hidden.iter().find(|hidden| Path::new(hidden).starts_with(workspace));
+    inside.map_or(Ok(()), |hidden| {
+        Err(SandboxError::Workspace(format!(
+            "commands do not run in {}, because {hidden} in it is hidden from them, which needs namespaces",
+            workspace.display()
+        )))
+    })
 }
 
 /// An init follows no link: whoever asks for a call resolves those that a person made.

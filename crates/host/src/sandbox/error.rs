@@ -82,7 +82,11 @@ pub enum SandboxError {
     /// Something about the call itself failed.
     #[error("the call could not be carried out: {0}")]
     Call(#[from] io::Error),
-    /// The box ended before its program did.
+    /// The box ended before its program did, because its init did.
     #[error("the sandbox ended before the program did")]
     Lost,
+    /// The box ended before its program did, and its init goes on. A program can do that to its own box, and so can whoever may
+    /// end processes of this user.
+    #[error("the sandbox ended before the program did, which may be the program's own doing")]
+    BroughtDown,
 }

@@ -109,9 +109,15 @@ impl Level {
         }
         &[
             "no program can use the network, also if it is granted, nor talk to itself over loopback",
-            "programs see the machine's processes, and can signal yours if the kernel's Landlock is older than 6",
+            "programs see the machine's processes with their command lines, and can signal yours if the kernel's \
+             Landlock is older than 6",
+            "programs can change the modes, times and attributes of your files whose paths they know, though they can \
+             neither read nor write them: Landlock has no rule for that",
+            "programs see that a path exists, with its size and times, and the machine's network in /proc/net",
+            "shared memory of System V, its semaphores and queues, and those of POSIX cannot be used",
+            "only root can give up for good the privileges of set-user-id programs; the kernel gives nobody new ones",
             "protected names that exist in the workspace can be changed",
-            "as root, files of the system that are for root alone can be read",
+            "as root, files of the system that come to be for root alone while Posse runs can be read",
             "/tmp cannot be used: only $TMPDIR and $HOME, which are private",
             "programs see a workspace where it is on the machine, without the project's caches",
             "what a program started is found by its parents, not kept by the kernel: killed together with its init, \

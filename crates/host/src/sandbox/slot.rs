@@ -358,10 +358,10 @@ fn carry_out(
         });
     let over_disk_limit = watch.filter(|_| is_over).map(|watch| watch.max_bytes());
     // Without a word from it, the first process was ended: by us, or with all the others when memory ran out. Otherwise
-    // somebody killed it, and nobody knows whether the program ever ran.
+    // it was killed or kept from its work, and nobody knows whether the program ever ran.
     let is_explained = over_disk_limit.is_some() || out_of_memory || ended_here.load(Ordering::SeqCst);
-    let exit =
-        heard.exit.or(is_explained.then_some(Exit::Signal(libc::SIGKILL))).ok_or(SandboxError::Lost)?;
+    let lost = if heard.ready.is_some() { SandboxError::BroughtDown } else { SandboxError::Lost };
+    let exit = heard.exit.or(is_explained.then_some(Exit::Signal(libc::SIGKILL))).ok_or(lost)?;
     let elapsed = began.elapsed();
     let (refused, caches) = (over.refused, heard.caches);
     Ok(Ended { exit, output, errors, out_of_memory, over_disk_limit, refused, caches, elapsed })

@@ -110,7 +110,8 @@ const TRIES_MAX: u32 = 3;
 
 /// Runs commands one after the other until one fails; those after it are not run. When `stop` is ready, what runs is
 /// ended and the rest is not run. Nothing of a command is alive when this returns; dropping it ends what runs at once.
-/// An error says that a command could not be run, or that nobody knows how it ended: nothing about the work.
+/// An error says that a command could not be run, or that nobody knows how it ended: nothing about the work. Only
+/// [`SandboxError::BroughtDown`] says that it may be the command's own doing: another one kept its sandbox right after it.
 pub async fn check(
     request: CheckRequest,
     sandbox: &Sandbox,
@@ -138,6 +139,7 @@ pub async fn check(
             tries += 1;
             match ended {
                 Err(SandboxError::Lost) if request.apart.is_some() && tries < TRIES_MAX && cut.is_none() => {}
+                Err(SandboxError::BroughtDown) => return Err(request.at_fault(sandbox).await),
                 ended => break result(command.clone(), ended?, cut),
             }
         };
@@ -152,6 +154,19 @@ pub async fn check(
 }
 
 impl CheckRequest {
+    /// Why a command lost its sandbox: if one that does nothing keeps its own in the same place, the machine works.
+    async fn at_fault(&self, sandbox: &Sandbox) -> SandboxError {
+        let turn = sandbox.turn_with(&self.caches).await;
+        let harmless = async {
+            let apart = self.lay_apart()?;
+            sandbox.start(turn, self.boxed("true", apart.as_ref()))?.ended().await
+        };
+        match harmless.await {
+            Ok(ended) if ended.exit == Exit::Code(0) => SandboxError::BroughtDown,
+            _ => SandboxError::Lost,
+        }
+    }
+
     /// Makes what holds the changes of one command.
     fn lay_apart(&self) -> Result<Option<Apart>, SandboxError> {
         let Some(all) = &self.apart else { return Ok(None) };

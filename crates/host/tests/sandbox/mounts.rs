@@ -368,6 +368,76 @@ async fn try_case(case: &Case) -> Option<String> {
     None
 }
 
+/// What becomes of the workspace after it was resolved and before anything is mounted, and whether there may be a box.
+const MOVES: &[(&str, fn(&Path), bool)] = &[
+    ("nothing", |_| (), true),
+    (
+        "the link leads elsewhere",
+        |top| {
+            fs::remove_file(top.join("link")).expect("removed");
+            symlink("outside", top.join("link")).expect("made");
+        },
+        true,
+    ),
+    (
+        "the directory becomes a link",
+        |top| {
+            fs::rename(top.join("ws"), top.join("away")).expect("moved");
+            symlink("outside", top.join("ws")).expect("made");
+        },
+        false,
+    ),
+    (
+        "the directory above it becomes a link",
+        |top| {
+            fs::rename(top.join("above"), top.join("away")).expect("moved");
+            symlink("outside", top.join("above")).expect("made");
+        },
+        false,
+    ),
+    ("the directory is gone", |top| fs::rename(top.join("ws"), top.join("away")).expect("moved"), false),
+];
+
+/// A workspace may be named by a link: it is resolved once, and what it led to then is what the box has, or there is none. An init
+/// writes its record before it looks at the workspace: a record that is a pipe holds it there for as long as a test likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_that_is_named_by_a_link_is_resolved_once() {
+    for (name, act, has_box) in MOVES {
+        let top = tempfile::tempdir().expect("a directory");
+        let top = top.path().canonicalize().expect("there");
+        let is_above = name.contains("above");
+        for dir in ["ws", "above/ws", "outside/ws"] {
+            fs::create_dir_all(top.join(dir)).expect("made");
+            fs::write(top.join(dir).join("name"), dir).expect("written");
+        }
+        fs::write(top.join("outside/secret"), SECRET).expect("written");
+        fs::write(top.join("outside/ws/secret"), SECRET).expect("written");
+        symlink(if is_above { "above/ws" } else { "ws" }, top.join("link")).expect("made");
+        pipe(&top.join("record"));
+        let sandbox = Sandbox::new(SandboxOptions { init: init(), ..SandboxOptions::default() });
+        let asked = BoxedCommand {
+            record: Some(top.join("record")),
+            ..command(&top.join("link"), "cat name; cat secret; echo over > left")
+        };
+        let running = tokio::spawn(async move { run(&sandbox, asked).await });
+        // Opened once the init has come to its record: from here on nothing but the test moves.
+        let (opened, waiting) = (top.join("record"), std::sync::mpsc::channel());
+        let (held, act_now) = waiting;
+        std::thread::spawn(move || held.send(fs::OpenOptions::new().read(true).write(false).open(opened)));
+        let record = act_now.recv().expect("sent").expect("a record");
+        act(&top);
+        drop(record);
+        let said = running.await.expect("joined");
+        let expected = if is_above { "above/ws" } else { "ws" };
+        match &said {
+            Ok(said) => assert!(*has_box && said.starts_with(expected), "{name}: {said}"),
+            Err(error) => assert!(!has_box, "{name}: {error}"),
+        }
+        assert!(!said.unwrap_or_default().contains(SECRET), "{name}");
+        assert!(!top.join("outside/left").exists() && !top.join("outside/ws/left").exists(), "{name}");
+    }
+}
+
 /// Swaps two names until it is dropped.
 struct Swapping {
     over: Arc<AtomicBool>,

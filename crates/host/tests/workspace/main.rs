@@ -9,4 +9,5 @@ mod lent;
 mod salvage;
 mod support;
 mod torn;
+mod walks;
 mod workspaces;

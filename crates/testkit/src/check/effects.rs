@@ -9,14 +9,31 @@ use posse_domain::hash::Hash;
 
 use super::{Findings, Harm, Journal};
 use crate::ledger::{self, Entry};
+use crate::scenario::{self, RAN_DIR};
 
 /// What the run made of the folder.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     /// The files of the result.
     pub result: BTreeMap<String, Hash>,
+    /// How often each command left the line that says that it ran.
+    pub ran: BTreeMap<String, u32>,
     /// Those that were there before the run.
     pub before: BTreeSet<String>,
+}
+
+impl Files {
+    /// What is known of the files of a result, of which these were there before.
+    pub fn of(result: &BTreeMap<String, Vec<u8>>, before: BTreeSet<String>) -> Self {
+        let mut ran = BTreeMap::new();
+        for (_, content) in result.iter().filter(|(path, _)| path.starts_with(RAN_DIR)) {
+            for line in String::from_utf8_lossy(content).lines() {
+                *ran.entry(line.to_owned()).or_default() += 1;
+            }
+        }
+        let result = result.iter().map(|(path, content)| (path.clone(), Hash::of(content))).collect();
+        Self { result, ran, before }
+    }
 }
 
 /// How a call ended.
@@ -85,6 +102,38 @@ pub(super) fn check_ledger(journal: &Journal, file: &Path, findings: &mut Findin
     }
 }
 
+/// Each command that is said to be done ran once, and none ran that was not intended; of one without a result nobody knows.
+pub(super) fn check_commands(journal: &Journal, files: &Files, findings: &mut Findings) {
+    let ends = ends(journal);
+    let completed = |agent: &AgentId| {
+        let of = journal.info.agents.iter().find(|known| known.id == *agent);
+        of.is_some_and(|known| known.final_status.as_deref() == Some("completed"))
+    };
+    let mut intended: BTreeMap<&str, Option<End>> = BTreeMap::new();
+    for event in &journal.events {
+        let EventBody::ModelReplied(replied) = &event.body else { continue };
+        // What is not merged is not in the result.
+        let calls =
+            replied.reply.iter().filter(|_| completed(&event.agent_id)).flat_map(|reply| &reply.calls);
+        for call in calls.filter(|call| call.name == "bash") {
+            let Some(line) = call.input["command"].as_str().and_then(scenario::line_of) else { continue };
+            // A later attempt has the same commands and begins with other files.
+            intended.insert(line, ends.get(&(&event.agent_id, call.id.as_str())).copied());
+        }
+    }
+    for (line, count) in &files.ran {
+        findings.expect(*count == 1, Harm::Doubled, || format!("the command {line} ran {count} times"));
+        findings.expect(intended.contains_key(line.as_str()), Harm::Broken, || {
+            format!("the command {line} ran, and no call of it is in the journal")
+        });
+    }
+    for (line, end) in intended {
+        let holds = end != Some(End::Done) || files.ran.contains_key(line);
+        findings
+            .expect(holds, Harm::Lost, || format!("the command {line} is said to be done, and never ran"));
+    }
+}
+
 /// What a file may be: more than one only while a write is under way or was cut off.
 type Contents = BTreeSet<Option<Hash>>;
 
@@ -108,6 +157,7 @@ pub(super) fn check_files(journal: &Journal, files: &Files, findings: &mut Findi
     }
     for path in files.result.keys() {
         let known = contents.contains_key(path.as_str()) || files.before.contains(path);
+        let known = known || path.starts_with(RAN_DIR);
         findings.expect(known, Harm::Orphan, || format!("`{path}` is in the result, and nobody wrote it"));
     }
     for (path, possible) in contents {

@@ -199,5 +199,6 @@ pub fn ended_run(journal: &Journal, ledger: &Path, files: &Files) -> Findings {
     spending::check(journal, &mut findings);
     effects::check_ledger(journal, ledger, &mut findings);
     effects::check_files(journal, files, &mut findings);
+    effects::check_commands(journal, files, &mut findings);
     findings
 }

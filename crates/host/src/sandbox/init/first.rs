@@ -20,7 +20,7 @@ use super::landlock::Reach;
 use super::mounts::{Built, ProcClosed};
 use super::others::Others;
 use super::scratch::Scratch;
-use super::seccomp::Sockets;
+use super::seccomp::Shared;
 use super::{Streams, broken, is_open, landlock, limits, mounts, reached, seccomp, tree};
 
 /// How long programs have to end after they were asked to.
@@ -204,9 +204,9 @@ fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
         limits::default_signals();
         limits::apply(&spec.limits, place.mode()).map_err(step("setting limits"))?;
         limits::drop_privileges(place.mode()).map_err(step("dropping privileges"))?;
-        let (reach, sockets) = match place {
-            Place::OwnRoot(built) => (Reach::in_namespaces(spec, built), Sockets::OfTheNamespace),
-            Place::TheMachines(_, guard) => (Reach::alone(spec, guard.dir(), scratch), Sockets::None),
+        let (reach, shared) = match place {
+            Place::OwnRoot(built) => (Reach::in_namespaces(spec, built), Shared::Nothing),
+            Place::TheMachines(_, guard) => (Reach::alone(spec, guard.dir(), scratch), Shared::Machine),
         };
         let reach = reach.map_err(step("applying Landlock"))?;
         landlock::apply(reach).map_err(|error| Broken {
@@ -214,7 +214,7 @@ fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
             errno: None,
             error,
         })?;
-        seccomp::apply(sockets).map_err(step("filtering system calls"))
+        seccomp::apply(shared).map_err(step("filtering system calls"))
     };
     let program = spec.argv.first().map_or("", String::as_str);
     // Before the filter, which has no way to open a directory beneath another one.

@@ -1,8 +1,9 @@
 //! Landlock, a second layer: should a mount be other than it was meant to be, this still holds.
 
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
@@ -29,6 +30,8 @@ pub(in super::super) fn abi() -> Option<u8> {
 
 /// What can be read and run, and what can be changed too: each was reached without following a link.
 pub(super) struct Reach {
+    /// Directories whose entries can be listed, and no more.
+    list: Vec<OwnedFd>,
     read: Vec<OwnedFd>,
     write: Vec<OwnedFd>,
 }
@@ -40,18 +43,38 @@ impl Reach {
         let layered = built.caches.overlays.iter().filter(|_| spec.read_only);
         let write = built.scratch.iter().chain(own).chain(layered);
         let write = write.map(OwnedFd::try_clone).collect::<Result<_, _>>()?;
-        Ok(Self { read: vec![reached::open_dir("/")?], write })
+        Ok(Self { list: Vec::new(), read: vec![reached::open_dir("/")?], write })
     }
 
     /// In the machine's root only what would be shown in ours.
     pub(super) fn alone(spec: &CallSpec, workspace: &OwnedFd, scratch: &Path) -> io::Result<Self> {
-        // A rule for what is not there, or what a link has come to be on the way to, would allow nothing that is meant.
-        let sources =
-            spec.read.iter().chain(&spec.shown).filter_map(|(source, _)| reached::open(source).ok());
-        let mut read: Vec<OwnedFd> = sources.collect();
-        let mut write = vec![reached::open_dir(scratch)?];
-        if spec.read_only { &mut read } else { &mut write }.push(workspace.try_clone()?);
-        Ok(Self { read, write })
+        let mut reach = Self { list: Vec::new(), read: Vec::new(), write: vec![reached::open_dir(scratch)?] };
+        for (source, _) in &spec.read {
+            reach.read_but(source, &spec.hidden);
+        }
+        // These may lie in what is hidden: whoever asked for the call shows them all the same.
+        reach.read.extend(spec.shown.iter().filter_map(|(source, _)| reached::open(source).ok()));
+        if spec.read_only { &mut reach.read } else { &mut reach.write }.push(workspace.try_clone()?);
+        Ok(reach)
+    }
+
+    /// Lets everything of a source be read that is not hidden. A rule holds for all beneath a directory, so one with something
+    /// hidden in it has rules for its entries: what is new in it can be read by no one.
+    fn read_but(&mut self, source: &str, hidden: &[String]) {
+        let mut left = vec![PathBuf::from(source)];
+        while let Some(path) = left.pop() {
+            if hidden.iter().any(|hidden| path.starts_with(hidden)) {
+                continue;
+            }
+            // A rule for what is not there, or what a link has come to be on the way to, would allow nothing that is meant.
+            let Ok(opened) = reached::open(&path) else { continue };
+            if hidden.iter().any(|hidden| Path::new(hidden).starts_with(&path)) {
+                self.list.push(opened);
+                left.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+            } else {
+                self.read.push(opened);
+            }
+        }
     }
 }
 
@@ -67,6 +90,9 @@ pub(super) fn apply(reach: Reach) -> Result<(), String> {
             .handle_access(AccessFs::from_all(KNOWN))?
             .scope(Scope::from_all(KNOWN))?
             .create()?;
+        for reached in reach.list {
+            ruleset = ruleset.add_rule(PathBeneath::new(reached, AccessFs::ReadDir))?;
+        }
         for reached in reach.read {
             let access = AccessFs::from_read(KNOWN) | AccessFs::Execute;
             ruleset = ruleset.add_rule(PathBeneath::new(reached, access))?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::process::{Gid, Resource, Rlimit, Uid, setrlimit};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
@@ -43,8 +44,8 @@ pub(super) fn loopback_up() -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets what each process may use. Memory of all of them together is the cgroup's, where there is one. Processes are
-/// counted by user namespace: without one the person's own would count.
+/// Sets what each process may use. Memory of all of them together is the cgroup's, where there is one. The kernel counts the
+/// processes of a user in a user namespace: without one those that the person has now come on top.
 pub(super) fn apply(limits: &Limits, mode: Mode) -> io::Result<()> {
     let cap = |resource, most: u64| -> io::Result<()> {
         let now = rustix::process::getrlimit(resource);
@@ -52,15 +53,26 @@ pub(super) fn apply(limits: &Limits, mode: Mode) -> io::Result<()> {
         Ok(setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?)
     };
     cap(Resource::Core, 0)?;
-    if mode == Mode::Namespaces {
-        cap(Resource::Nproc, limits.processes)?;
-    }
+    let others = match mode {
+        Mode::Namespaces => 0,
+        Mode::Landlock => threads_of(rustix::process::getuid()),
+    };
+    cap(Resource::Nproc, limits.processes.saturating_add(others))?;
     cap(Resource::Fsize, limits.file_bytes)?;
     cap(Resource::Nofile, limits.open_files)?;
     cap(Resource::Data, limits.memory_bytes)?;
     cap(Resource::Msgqueue, 0)?;
     cap(Resource::Memlock, 64 * 1024)?;
     Ok(())
+}
+
+/// How many threads a user has on the machine, as far as they can be seen.
+fn threads_of(user: Uid) -> u64 {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let theirs = processes.filter(|process| process.metadata().is_ok_and(|is| is.uid() == user.as_raw()));
+    // A directory has a link for each directory in it, and two of its own.
+    let threads = theirs.filter_map(|process| process.path().join("task").metadata().ok());
+    threads.map(|tasks| tasks.nlink().saturating_sub(2)).sum()
 }
 
 /// How likely a process is to be ended when memory runs out.

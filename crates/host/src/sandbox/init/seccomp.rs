@@ -154,29 +154,59 @@ const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-/// Which sockets can be made.
+/// What programs share with the rest of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sockets {
-    /// Those that a network namespace holds.
-    OfTheNamespace,
-    /// None: there is no namespace that would hold them.
-    None,
+pub(super) enum Shared {
+    /// Nothing that namespaces of their own hold.
+    Nothing,
+    /// Its network, its shared memory and its processes: there is no namespace that would hold others.
+    Machine,
 }
 
-impl Sockets {
+impl Shared {
     fn families(self) -> &'static [i32] {
         match self {
-            Sockets::OfTheNamespace => &FAMILIES,
-            Sockets::None => &[],
+            Shared::Nothing => &FAMILIES,
+            Shared::Machine => &[],
         }
     }
 }
 
+/// Shared memory, semaphores and queues of the user, which Landlock does not know. Refused as if the kernel did not have them.
+const SHARED_OBJECTS: &[c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// Calls that change how another process of the user runs, and which argument names it; Landlock knows signals alone. Only
+/// zero, which is the caller, is not another one.
+const OTHERS: &[(c_long, u32)] = &[
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+];
+/// The same for all processes of a user, where zero is the caller's: the call, and the kind of what it names.
+const ALL_OF_A_USER: &[(c_long, u32)] = &[(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
+
 /// Installs the filter, for this process and all that it starts.
 #[expect(unsafe_code, reason = "installing a filter has no safe form")]
-pub(super) fn apply(sockets: Sockets) -> io::Result<()> {
+pub(super) fn apply(shared: Shared) -> io::Result<()> {
     const SET_MODE_FILTER: c_long = 1;
-    let mut filter = filter(sockets);
+    let mut filter = filter(shared);
     let length = u16::try_from(filter.len()).map_err(io::Error::other)?;
     let program = sock_fprog { len: length, filter: filter.as_mut_ptr() };
     // SAFETY: the program points to `length` instructions, and both outlive the call.
@@ -184,7 +214,7 @@ pub(super) fn apply(sockets: Sockets) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn filter(sockets: Sockets) -> Vec<sock_filter> {
+fn filter(shared: Shared) -> Vec<sock_filter> {
     let mut code = vec![
         load(ARCH),
         jump(BPF_JEQ, ARCHITECTURE, 1, 0),
@@ -210,7 +240,7 @@ fn filter(sockets: Sockets) -> Vec<sock_filter> {
     let plain = [load(argument(0)), jump(BPF_JSET, NAMESPACES, 0, 1), refuse(libc::EPERM), allow()];
     on(&mut code, libc::SYS_clone, &plain);
     let mut known = vec![load(argument(0))];
-    for &family in sockets.families() {
+    for &family in shared.families() {
         known.extend([jump(BPF_JEQ, family.cast_unsigned(), 0, 1), allow()]);
     }
     known.push(refuse(libc::EPERM));
@@ -233,8 +263,34 @@ fn filter(sockets: Sockets) -> Vec<sock_filter> {
     }
     released.push(allow());
     on(&mut code, libc::SYS_fcntl, &released);
+    if shared == Shared::Machine {
+        leave_others_alone(&mut code);
+    }
     code.push(allow());
     code
+}
+
+/// Refuses what namespaces would keep to the programs of a call.
+fn leave_others_alone(code: &mut Vec<sock_filter>) {
+    for &call in SHARED_OBJECTS {
+        on(code, call, &[refuse(libc::ENOSYS)]);
+    }
+    for &(call, process) in OTHERS {
+        let mut then = Vec::new();
+        for &(_, user) in ALL_OF_A_USER.iter().filter(|(other, _)| *other == call) {
+            then.extend([load(argument(0)), jump(BPF_JEQ, user, 0, 1), refuse(libc::EPERM)]);
+        }
+        then.extend([load(argument(process)), jump(BPF_JEQ, 0, 0, 1), allow(), refuse(libc::EPERM)]);
+        on(code, call, &then);
+    }
+    // A limit can end a process: one that may use no more time is killed. To look at the limits of others changes nothing.
+    let mut then = vec![load(argument(0)), jump(BPF_JEQ, 0, 0, 1), allow()];
+    let new = argument(2);
+    for half in [new, new ^ 4] {
+        then.extend([load(half), jump(BPF_JEQ, 0, 1, 0), refuse(libc::EPERM)]);
+    }
+    then.push(allow());
+    on(code, libc::SYS_prlimit64, &then);
 }
 
 /// Refuses a mode that makes a program run as somebody else.
@@ -286,10 +342,10 @@ mod tests {
 
     /// Runs the filter as the kernel would.
     fn decide(arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
-        decide_with(Sockets::OfTheNamespace, arch, number, arguments)
+        decide_with(Shared::Nothing, arch, number, arguments)
     }
 
-    fn decide_with(sockets: Sockets, arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
+    fn decide_with(shared: Shared, arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
         let mut data = Vec::new();
         data.extend(number.to_le_bytes());
         data.extend(arch.to_le_bytes());
@@ -297,7 +353,7 @@ mod tests {
         for argument in arguments {
             data.extend(argument.to_le_bytes());
         }
-        let code = filter(sockets);
+        let code = filter(shared);
         let (mut at, mut held) = (0, 0_u32);
         loop {
             let sock_filter { code: op, jt, jf, k } = code[at];
@@ -419,12 +475,41 @@ mod tests {
         }
     }
 
+    /// What is decided about a call of programs that have no namespaces.
+    fn alone(call: c_long, arguments: &[u64]) -> u32 {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        decide_with(Shared::Machine, ARCHITECTURE, u32::try_from(call).expect("a number"), all)
+    }
+
     #[test]
     fn without_a_namespace_there_is_no_socket() {
-        let number = u32::try_from(libc::SYS_socket).expect("a number");
         for family in FAMILIES {
-            let arguments = [u64::from(family.cast_unsigned()), 1, 0, 0, 0, 0];
-            assert_eq!(decide_with(Sockets::None, ARCHITECTURE, number, arguments), errno(libc::EPERM));
+            let family = u64::from(family.cast_unsigned());
+            assert_eq!(alone(libc::SYS_socket, &[family, 1, 0]), errno(libc::EPERM));
+        }
+    }
+
+    #[test]
+    fn without_namespaces_other_processes_are_left_alone() {
+        const OTHER: u64 = 4_711;
+        for &(call, process) in OTHERS {
+            let mut arguments = [0; 6];
+            assert_eq!(alone(call, &arguments), ALLOWED, "{call}: one may change oneself");
+            arguments[process as usize] = OTHER;
+            assert_eq!(alone(call, &arguments), errno(libc::EPERM), "{call}");
+            assert_eq!(own(call, &arguments), ALLOWED, "{call}: in namespaces there are no others");
+        }
+        for &(call, user) in ALL_OF_A_USER {
+            assert_eq!(alone(call, &[user.into(), 0, 19]), errno(libc::EPERM), "{call}");
+        }
+        for pointer in [1_u64, 1 << 40] {
+            assert_eq!(alone(libc::SYS_prlimit64, &[OTHER, 0, pointer, 0]), errno(libc::EPERM));
+            assert_eq!(alone(libc::SYS_prlimit64, &[0, 0, pointer, 0]), ALLOWED, "its own");
+        }
+        assert_eq!(alone(libc::SYS_prlimit64, &[OTHER, 0, 0, 1 << 40]), ALLOWED, "to look");
+        for &call in SHARED_OBJECTS {
+            assert_eq!((alone(call, &[]), own(call, &[])), (errno(libc::ENOSYS), ALLOWED), "{call}");
         }
     }
 

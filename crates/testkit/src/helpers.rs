@@ -1,0 +1,63 @@
+//! The processes that a run has others do its work with: a git, an init, the first process of a sandbox.
+
+use std::collections::HashMap;
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How the kernel names them. The first process of a sandbox is named like its init.
+const NAMES: [&str; 2] = ["git", "posse-init"];
+
+/// Kills one helper below a process, whichever is the `nth` of those there now; whether there was one.
+pub fn kill_one(process: u32, nth: usize) -> bool {
+    let helpers = below(process);
+    let Some(chosen) = nth.checked_rem(helpers.len()).and_then(|at| helpers.get(at)) else { return false };
+    Pid::from_raw(chosen.cast_signed()).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+}
+
+/// The helpers below a process, by their numbers.
+fn below(process: u32) -> Vec<u32> {
+    let mut parents: HashMap<u32, (u32, String)> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        parents.extend(parsed(&stat).map(|known| (pid, known)));
+    }
+    let is_below = |pid: &u32| {
+        let mut at = *pid;
+        while let Some((parent, _)) = parents.get(&at) {
+            if *parent == process {
+                return true;
+            }
+            at = *parent;
+        }
+        false
+    };
+    let helpers = parents.iter().filter(|(_, (_, name))| NAMES.contains(&name.as_str()));
+    let mut helpers: Vec<u32> = helpers.map(|(pid, _)| *pid).filter(is_below).collect();
+    helpers.sort_unstable();
+    helpers
+}
+
+/// The parent and the name that a line of `/proc/<pid>/stat` tells.
+fn parsed(stat: &str) -> Option<(u32, String)> {
+    let (head, rest) = stat.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    Some((rest.split_whitespace().nth(1)?.parse().ok()?, name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_is_read_whole() {
+        assert_eq!(parsed("7 (a) b (x) S 3 7 7 0"), Some((3, "a) b (x".to_owned())));
+        assert_eq!(parsed("nonsense"), None);
+    }
+
+    #[test]
+    fn only_helpers_below_a_process_are_killed() {
+        assert!(!kill_one(std::process::id(), 0), "this process has none");
+    }
+}
