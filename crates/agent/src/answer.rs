@@ -2,8 +2,12 @@
 
 use serde_json::Value;
 
+use crate::schema::{self, Schema, SchemaProblem};
+
 /// Most problems named at once.
 const PROBLEMS_MAX: usize = 5;
+/// Longest description of one.
+const PROBLEM_MAX_CHARS: usize = 400;
 
 /// What came of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,25 +18,32 @@ pub enum SchemaVerdict {
     Mismatch(String),
 }
 
-/// Checks `text`: JSON as it is, or in one fenced block.
+/// Checks `text`: JSON as it is, or in one fenced block. What cannot be checked within its limits does not satisfy
+/// anything: fail closed, and say whose fault it is.
 pub fn check(schema: &Value, text: &str) -> SchemaVerdict {
-    let Some(value) = json_in(text) else {
-        return SchemaVerdict::Mismatch("the answer is not JSON".to_owned());
-    };
-    let validator = match jsonschema::validator_for(schema) {
-        Ok(validator) => validator,
-        // A schema that is none cannot be satisfied: fail closed, and say whose fault it is.
-        Err(error) => return SchemaVerdict::Mismatch(format!("the schema itself is invalid: {error}")),
-    };
-    let problems: Vec<String> = validator
-        .iter_errors(&value)
-        .take(PROBLEMS_MAX)
-        .map(|error| {
-            let path = error.instance_path().to_string();
-            if path.is_empty() { error.to_string() } else { format!("at {path}: {error}") }
-        })
-        .collect();
-    if problems.is_empty() { SchemaVerdict::Match } else { SchemaVerdict::Mismatch(problems.join("; ")) }
+    match problems(schema, text) {
+        Ok(problems) if problems.is_empty() => SchemaVerdict::Match,
+        Ok(problems) => SchemaVerdict::Mismatch(problems.join("; ")),
+        Err(problem) => SchemaVerdict::Mismatch(shorten(problem)),
+    }
+}
+
+fn problems(schema: &Value, text: &str) -> Result<Vec<String>, String> {
+    let told = |problem: SchemaProblem| problem.to_string();
+    schema::check_size(text).map_err(told)?;
+    let value = json_in(text).ok_or("the answer is not JSON")?;
+    let schema =
+        Schema::compile(schema).map_err(|problem| format!("the schema itself is invalid: {problem}"))?;
+    let problems = schema.problems(&value, PROBLEMS_MAX).map_err(told)?;
+    Ok(problems.into_iter().map(shorten).collect())
+}
+
+/// A problem without most of what it quotes, which may be the whole answer.
+fn shorten(problem: String) -> String {
+    match problem.char_indices().nth(PROBLEM_MAX_CHARS) {
+        Some((end, _)) => format!("{}[…]", &problem[..end]),
+        None => problem,
+    }
 }
 
 /// The JSON of an answer: the whole text, or the content of its one fenced block.

@@ -7,5 +7,6 @@ pub mod definition;
 pub mod machine;
 pub mod notes;
 pub mod plan;
+pub mod schema;
 pub mod tool_spec;
 mod yaml;

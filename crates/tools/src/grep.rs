@@ -125,7 +125,10 @@ fn answer(query: &GrepQuery, found: &Grepped) -> ToolOutput {
         notes.push(format!("{} skipped", count(found.binary, "binary file")));
     }
     if found.unread > 0 {
-        notes.push(format!("{} skipped (too large or unreadable)", count(found.unread, "file")));
+        notes.push(format!(
+            "{} skipped (too large, too long a line for this pattern, or unreadable)",
+            count(found.unread, "file")
+        ));
     }
     if found.refused > 0 {
         notes.push(format!("{} skipped that you may not read", count(found.refused, "file")));

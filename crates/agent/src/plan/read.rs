@@ -12,6 +12,7 @@ use posse_domain::plan::{
 use posse_domain::text::first_line;
 
 use super::{Lines, PlanProblem, PlanText};
+use crate::schema::Schema;
 use crate::yaml::{Key, Node, Value};
 
 /// What a plan may say.
@@ -347,8 +348,8 @@ fn schema(node: Node) -> Result<BTreeMap<String, serde_json::Value>, Vec<Wrong>>
         return expected("a JSON Schema, which is a map", &node);
     }
     let value = node.into_json();
-    if let Err(error) = jsonschema::validator_for(&value) {
-        return Err(vec![(line, format!("is not a JSON Schema: {error}"))]);
+    if let Err(problem) = Schema::compile(&value) {
+        return Err(vec![(line, format!("is not a JSON Schema that can be checked: {problem}"))]);
     }
     serde_json::from_value(value).map_err(|error| vec![(line, error.to_string())])
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 
 use super::ignored::Ignored;
 use super::walk::walk;
@@ -14,6 +14,11 @@ pub const GLOB_PATTERN_MAX_BYTES: usize = 1_024;
 /// Most files that a search gives back.
 pub const GLOB_RESULTS_MAX: usize = 1_000;
 
+/// Deepest that braces may be nested in each other.
+const BRACES_MAX_DEPTH: usize = 8;
+/// Longest description of what is wrong with a pattern.
+const PROBLEM_MAX_CHARS: usize = 200;
+
 /// Characters that make a part of a pattern more than a name.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
@@ -22,7 +27,7 @@ const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 #[derive(Debug, Clone)]
 pub struct GlobPattern {
     base: RelPath,
-    matcher: GlobMatcher,
+    matcher: GlobSet,
 }
 
 impl GlobPattern {
@@ -46,7 +51,7 @@ impl GlobPattern {
         let (literal, rest) = Self::split(pattern);
         let inner = if literal.is_empty() { Ok(RelPath::root()) } else { RelPath::parse(literal) };
         let inner = inner.map_err(|problem| bad(&format!("it {problem}")))?;
-        let matcher = compile(rest).map_err(|error| bad(&error.kind().to_string()))?;
+        let matcher = compile(rest).map_err(|problem| bad(&problem))?;
         Ok(Self { base: base.below(&inner), matcher })
     }
 
@@ -70,12 +75,32 @@ impl GlobPattern {
     }
 }
 
-/// Compiles a pattern in which `*` stays within one name.
-pub(super) fn compile(pattern: &str) -> Result<GlobMatcher, globset::Error> {
+/// Compiles a pattern in which `*` stays within one name; an error says what is wrong with it.
+pub(super) fn compile(pattern: &str) -> Result<GlobSet, String> {
+    if is_beyond_nesting(pattern) {
+        return Err(format!("its braces are nested more than {BRACES_MAX_DEPTH} deep"));
+    }
     // A leading `./` means nothing, but the matcher would look for it.
     let pattern = pattern.trim_start_matches("./");
-    let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build()?;
-    Ok(glob.compile_matcher())
+    let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
+    // A set of one: what compiles a single pattern panics if it becomes too large.
+    let set = glob.and_then(|glob| GlobSet::new([glob]));
+    set.map_err(|error| error.kind().to_string().chars().take(PROBLEM_MAX_CHARS).collect())
+}
+
+/// Whether braces are nested deeper than a compiler that follows them on the stack should be given.
+pub(super) fn is_beyond_nesting(pattern: &str) -> bool {
+    let (mut depth, mut escaped) = (0_usize, false);
+    pattern.chars().any(|c| {
+        match c {
+            _ if escaped => {}
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        escaped = c == '\\' && !escaped;
+        depth > BRACES_MAX_DEPTH
+    })
 }
 
 /// What a search found.

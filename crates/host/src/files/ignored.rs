@@ -9,6 +9,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::beneath::Links;
+use super::glob::is_beyond_nesting;
 use super::read::size;
 use super::{Beneath, FileError, RelPath};
 
@@ -56,8 +57,8 @@ impl Ignored {
             let text = read_small(tree, &dir.join(OsStr::new(name))).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
             for line in text.trim_start_matches('\u{feff}').lines().take(IGNORE_MAX_RULES - rules) {
-                // A line that is no pattern is skipped, as git does.
-                if builder.add_line(None, line).is_ok() {
+                // A line that is no pattern is skipped, as git does. So is one that would keep all others from compiling.
+                if !is_beyond_nesting(line) && builder.add_line(None, line).is_ok() {
                     rules += 1;
                 }
             }

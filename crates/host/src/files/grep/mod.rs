@@ -8,11 +8,13 @@ mod board;
 mod clip;
 mod sink;
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::thread;
 
-use globset::GlobMatcher;
+use globset::GlobSet;
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
@@ -38,10 +40,11 @@ pub const GREP_OUTPUT_MAX_BYTES: usize = 64 * 1024;
 /// Largest file that is searched.
 pub const GREP_FILE_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Largest compiled expression, and as much again for its tables.
-const REGEX_MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Most memory for one line; a file with a longer one is skipped.
-const LINE_MEMORY_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// How large a compiled expression may be, and as much again for its tables, with the most memory for one line; a file with
+/// a longer line is skipped. Matching cannot be stopped within a line, and in the worst case it follows every state of the
+/// expression for every byte: the product of both is the same in each row, and takes some seconds.
+const REGEX_AND_LINE_MAX_BYTES: [(usize, usize); 3] =
+    [(16 * 1024, 4 * 1024 * 1024), (256 * 1024, 256 * 1024), (1024 * 1024, 64 * 1024)];
 /// How many files a thread takes at a time.
 const CHUNK_FILES: usize = 64;
 /// Most threads of one search. Few, because many agents search at once.
@@ -113,7 +116,7 @@ pub struct Grepped {
     pub searched: usize,
     /// How many of them are not text and were skipped.
     pub binary: usize,
-    /// How many were too large, or had too long a line, or could not be read, and were skipped.
+    /// How many were too large, or had too long a line for the expression, or could not be read, and were skipped.
     pub unread: usize,
     /// How many the gate did not let pass.
     pub refused: usize,
@@ -124,11 +127,11 @@ pub struct Grepped {
 impl Beneath {
     /// Searches files, without those that ignore files leave out, links, and what is not text.
     pub fn grep(&self, query: &GrepQuery, stop: &Stop) -> Result<Grepped, FileError> {
-        let matcher = matcher(query)?;
+        let expression = Expression::compile(query)?;
         let filter = query.glob.as_deref().map(Filter::parse).transpose()?;
         let targets = self.targets(query, filter.as_ref(), stop)?;
         let tree = targets.tree.as_ref().unwrap_or(self);
-        let search = Search { tree, targets: &targets, query, matcher, stop };
+        let search = Search { tree, targets: &targets, query, expression, stop };
         let mut found = search.run()?;
         found.cut = targets.cut;
         Ok(found)
@@ -167,7 +170,7 @@ struct Targets {
 /// Which files are searched. A pattern without `/` is about the name alone, as people know it from other
 /// tools.
 struct Filter {
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     by_name: bool,
 }
 
@@ -178,7 +181,7 @@ impl Filter {
         if pattern.len() > GLOB_PATTERN_MAX_BYTES {
             return Err(bad("it is too long".to_owned()));
         }
-        let matcher = super::glob::compile(pattern).map_err(|error| bad(error.kind().to_string()))?;
+        let matcher = super::glob::compile(pattern).map_err(bad)?;
         Ok(Self { matcher, by_name: !pattern.contains('/') })
     }
 
@@ -190,25 +193,36 @@ impl Filter {
     }
 }
 
-fn matcher(query: &GrepQuery) -> Result<RegexMatcher, FileError> {
-    let bad = |problem: String| FileError::BadRegex { problem };
-    if query.pattern.is_empty() {
-        return Err(bad("it is empty".to_owned()));
-    }
-    if query.pattern.len() > GREP_PATTERN_MAX_BYTES {
-        return Err(bad(format!("it is longer than {GREP_PATTERN_MAX_BYTES} bytes")));
-    }
-    RegexMatcherBuilder::new()
-        .case_insensitive(query.case_insensitive)
-        .multi_line(true)
-        .crlf(true)
-        .size_limit(REGEX_MAX_BYTES)
-        .dfa_size_limit(REGEX_MAX_BYTES)
-        .build(&query.pattern)
-        .map_err(|error| bad(error.to_string()))
+/// An expression, and the longest line that it is matched with.
+struct Expression {
+    matcher: RegexMatcher,
+    line_max_bytes: usize,
 }
 
-fn searcher(query: &GrepQuery) -> Searcher {
+impl Expression {
+    fn compile(query: &GrepQuery) -> Result<Self, FileError> {
+        let bad = |problem: String| FileError::BadRegex { problem };
+        if query.pattern.is_empty() {
+            return Err(bad("it is empty".to_owned()));
+        }
+        if query.pattern.len() > GREP_PATTERN_MAX_BYTES {
+            return Err(bad(format!("it is longer than {GREP_PATTERN_MAX_BYTES} bytes")));
+        }
+        let mut builder = RegexMatcherBuilder::new();
+        builder.case_insensitive(query.case_insensitive).multi_line(true).crlf(true);
+        let mut problem = String::new();
+        for (regex_max_bytes, line_max_bytes) in REGEX_AND_LINE_MAX_BYTES {
+            builder.size_limit(regex_max_bytes).dfa_size_limit(regex_max_bytes);
+            match builder.build(&query.pattern) {
+                Ok(matcher) => return Ok(Self { matcher, line_max_bytes }),
+                Err(error) => problem = error.to_string(),
+            }
+        }
+        Err(bad(problem))
+    }
+}
+
+fn searcher(query: &GrepQuery, line_max_bytes: usize) -> Searcher {
     let context = match query.output {
         GrepOutput::Content => query.context.min(GREP_CONTEXT_MAX_LINES),
         GrepOutput::Files | GrepOutput::Count => 0,
@@ -219,10 +233,23 @@ fn searcher(query: &GrepQuery) -> Searcher {
         .before_context(context)
         .after_context(context)
         .binary_detection(BinaryDetection::quit(0))
-        .heap_limit(Some(LINE_MEMORY_MAX_BYTES))
+        .heap_limit(Some(line_max_bytes))
         // A mapped file that somebody truncates would end the process.
         .memory_map(MmapChoice::never())
         .build()
+}
+
+/// A file that ends with an error once nobody waits for the search: it is read a little at a time.
+struct Stoppable<'a> {
+    file: &'a File,
+    stop: &'a Stop,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stop.check().map_err(io::Error::other)?;
+        self.file.read(buffer)
+    }
 }
 
 /// What the threads of one search share.
@@ -230,7 +257,7 @@ struct Search<'a> {
     tree: &'a Beneath,
     targets: &'a Targets,
     query: &'a GrepQuery,
-    matcher: RegexMatcher,
+    expression: Expression,
     stop: &'a Stop,
 }
 
@@ -255,7 +282,7 @@ impl Search<'_> {
     }
 
     fn work(&self, chunks: &[&[RelPath]], board: &Board) {
-        let mut searcher = searcher(self.query);
+        let mut searcher = searcher(self.query, self.expression.line_max_bytes);
         while let Some(index) = board.take() {
             board.put(index, self.search_chunk(&mut searcher, chunks[index]));
         }
@@ -295,8 +322,9 @@ impl Search<'_> {
         if size(stat.st_size) > GREP_FILE_MAX_BYTES {
             return Ok(Outcome::Unread);
         }
-        let mut collector = Collector::new(tree.shown(path), &self.matcher, self.query.output, self.limit());
-        match searcher.search_file(&self.matcher, &file, &mut collector) {
+        let matcher = &self.expression.matcher;
+        let mut collector = Collector::new(tree.shown(path), matcher, self.query.output, self.limit());
+        match searcher.search_reader(matcher, Stoppable { file: &file, stop: self.stop }, &mut collector) {
             Ok(()) => Ok(collector.outcome()),
             Err(_) => Ok(Outcome::Unread),
         }

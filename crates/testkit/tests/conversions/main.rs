@@ -1,0 +1,13 @@
+//! The corpus of hostile inputs: for each conversion of what a model, a provider, a repository or a web server sends, the
+//! worst input we know, and how it must end.
+//!
+//! A row is `name: input and conversion => what the outcome says`. Each runs in a process of its own with a limit on
+//! processor time and memory (`bounded.rs`): a conversion without a bound does not slow the tests down, it fails. Every
+//! conversion and its bound is in `docs/decisions/what-bounds-a-conversion.md`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod bounded;
+mod files;
+mod schemas;
+
+mod texts;

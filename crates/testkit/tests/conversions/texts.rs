@@ -1,0 +1,19 @@
+//! Plans, definitions and front matter, which models and repositories write.
+
+use posse_agent::plan;
+
+use crate::bounded::rows;
+
+rows! {
+    aliases_of_aliases: || {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let entries = vec![format!("*a{}", level - 1); 9].join(", ");
+            text.push_str(&format!("a{level}: &a{level} [{entries}]\n"));
+        }
+        format!("{:?}", plan::parse(&text))
+    } => "larger than can be read safely";
+    lists_within_lists: || format!("{:?}", plan::parse(&"[".repeat(500_000))) => "recursion limit exceeded";
+    entries_within_entries: || format!("{:?}", plan::parse(&"- ".repeat(400_000))) => "nested too deeply";
+    keys_of_keys: || format!("{:?}", plan::parse(&"? ".repeat(400_000))) => "nested too deeply";
+}
