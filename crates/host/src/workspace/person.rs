@@ -322,11 +322,7 @@ fn read_config(
 type Setting = (String, String);
 
 /// The settings in a text; of those with the same key the last one counts.
-fn parse_config(
-    program: &Path,
-    text: &[u8],
-    folder: &Path,
-) -> Result<Vec<Setting>, WorkspaceError> {
+fn parse_config(program: &Path, text: &[u8], folder: &Path) -> Result<Vec<Setting>, WorkspaceError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }

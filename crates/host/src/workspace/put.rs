@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::content::open_beneath;
@@ -20,6 +20,9 @@ const READING: u32 = 0o444;
 const READING_AND_WRITING: u32 = 0o666;
 /// What a directory hands down: permissions, and the group that its files get.
 const OF_A_DIRECTORY: u32 = 0o2777;
+
+/// Most empty directories that are removed to make room.
+const EMPTY_DIRS_MAX: usize = 64;
 
 /// Whether a file is ever changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +99,33 @@ impl GitDir {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(self.failed("removing", &name.to_string_lossy(), error)),
         }
+    }
+
+    /// Removes a directory that holds nothing but directories, as git leaves them of refs that were removed. What holds a
+    /// file stays.
+    pub(super) fn remove_empty(&self, name: &str) -> Result<(), WorkspaceError> {
+        let is_dir = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if !self.stat(name)?.is_some_and(is_dir) {
+            return Ok(());
+        }
+        let mut left = vec![name.to_owned()];
+        // Whatever cannot be removed is in the way, which is told when the name is needed.
+        while let Some(dir) = left.last().cloned() {
+            let is_gone = rustix::fs::unlinkat(&self.handle, dir.as_str(), AtFlags::REMOVEDIR).is_ok();
+            if is_gone {
+                left.pop();
+                continue;
+            }
+            let below = self.dir(&dir)?.map(|dir| dir.entries()).transpose()?.unwrap_or_default();
+            let all_dirs = below.iter().all(|(_, kind)| *kind == FileType::Directory);
+            let next: Option<Vec<String>> =
+                below.iter().map(|(name, _)| name.to_str().map(|name| format!("{dir}/{name}"))).collect();
+            match next.filter(|next| !next.is_empty() && all_dirs && left.len() < EMPTY_DIRS_MAX) {
+                Some(next) => left.extend(next),
+                None => return Ok(()),
+            }
+        }
+        Ok(())
     }
 
     /// Gives a file another name, in the place of what may have that.

@@ -128,26 +128,37 @@ impl Tables {
     fn bring_over(&self, before: &[u8]) -> Result<bool, WorkspaceError> {
         let after = self.list_in_copy()?;
         let (old, new) = (names_in(before), names_in(&after));
-        for name in new.iter().filter(|name| !old.contains(name)) {
-            let path = self.in_copy(name);
-            let mut table = File::open(&path).map_err(disk::failed("opening", &path))?;
-            self.theirs.write_waiting(name, &mut table, Lasting::Changing)?.replacing(name)?;
+        let added: Vec<&String> = new.iter().filter(|name| !old.contains(name)).collect();
+        let brought =
+            added.iter().try_for_each(|name| self.put(name)).and_then(|()| self.swap(before, &after));
+        if matches!(brought, Ok(true)) {
+            self.remove_tables(old.iter().filter(|name| !new.contains(name)))?;
+        } else {
+            self.remove_tables(added.into_iter())?;
         }
-        let list = self.theirs.write_waiting(LIST, &mut after.as_slice(), Lasting::Changing)?;
+        brought
+    }
+
+    fn put(&self, name: &str) -> Result<(), WorkspaceError> {
+        let path = self.in_copy(name);
+        let mut table = File::open(&path).map_err(disk::failed("opening", &path))?;
+        self.theirs.write_waiting(name, &mut table, Lasting::Changing)?.replacing(name)
+    }
+
+    /// Puts a list in the place of theirs, if that is still `before`.
+    fn swap(&self, before: &[u8], after: &[u8]) -> Result<bool, WorkspaceError> {
+        let mut content = after;
+        let list = self.theirs.write_waiting(LIST, &mut content, Lasting::Changing)?;
         if !list.named_new(LIST_LOCK)? {
             return Err(locked(&self.theirs, LIST_LOCK));
         }
         // From here on the lock is ours, and what is read is what counts.
         let now = self.theirs.read(LIST, PACKED_REFS_MAX_BYTES);
-        let unchanged = now.as_ref().is_ok_and(|now| now.as_deref() == Some(before));
-        if !unchanged {
-            self.theirs.remove(OsStr::new(LIST_LOCK))?;
-            self.remove_tables(new.iter().filter(|name| !old.contains(name)))?;
-            return now.map(|_| false);
+        if now.as_ref().is_ok_and(|now| now.as_deref() == Some(before)) {
+            return self.theirs.rename(LIST_LOCK, LIST).map(|()| true);
         }
-        self.theirs.rename(LIST_LOCK, LIST)?;
-        self.remove_tables(old.iter().filter(|name| !new.contains(name)))?;
-        Ok(true)
+        self.theirs.remove(OsStr::new(LIST_LOCK))?;
+        now.map(|_| false)
     }
 
     /// Removes tables that no list has.

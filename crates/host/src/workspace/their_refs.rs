@@ -66,12 +66,12 @@ impl Person {
         if dir.stat(&lock)?.is_some() {
             return Err(locked(&dir, &lock));
         }
+        dir.remove_empty(last)?;
         let content = format!("{}\n", branch.commit);
         let waiting = dir.write_waiting(last, &mut content.as_bytes(), Lasting::Changing)?;
         if waiting.named_new(last)? || self.has_branch(branch)? {
             return Ok(());
         }
-        // A directory without a ref in it, which git leaves behind.
         Err(branch.in_the_way(&format!("the directory {}", dir.path().join(last).display())))
     }
 
@@ -86,11 +86,29 @@ impl Person {
                 return Err(branch.in_the_way(&format!("the branch {}", &branch.name[..end])));
             }
         }
-        let Some(text) = self.read_ref(&branch.full_name())? else { return Ok(false) };
+        let Some(text) = self.read_ref(&branch.full_name())? else {
+            let beneath = format!("{}/", branch.full_name());
+            return match self.packed_beneath(&beneath)? {
+                true => Err(branch.in_the_way(&format!("a branch that begins with {}/", branch.name))),
+                false => Ok(false),
+            };
+        };
         match named(text.trim_ascii_end()) {
             Some(there) if there == branch.commit => Ok(true),
             there => Err(branch.taken(there)),
         }
+    }
+}
+
+impl Person {
+    /// Whether a packed ref begins like this.
+    fn packed_beneath(&self, beneath: &str) -> Result<bool, WorkspaceError> {
+        let packed = self.common.read("packed-refs", PACKED_REFS_MAX_BYTES)?.unwrap_or_default();
+        let mut names = packed.split(|byte| *byte == b'\n').filter_map(|line| {
+            let space = line.iter().position(|byte| *byte == b' ')?;
+            line.get(space + 1..)
+        });
+        Ok(names.any(|name| name.starts_with(beneath.as_bytes())))
     }
 }
 

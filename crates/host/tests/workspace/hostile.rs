@@ -86,6 +86,13 @@ impl Ground {
         File::create(self.git(path)).and_then(|file| file.set_len(HUGE)).expect("made");
     }
 
+    /// Makes the folder a repository that keeps its refs in tables.
+    fn with_tables(&self) {
+        // Git does not bring them along yet.
+        self.gone("logs");
+        self.world.git(&["refs", "migrate", "--ref-format=reftable"]);
+    }
+
     /// Makes the folder a linked worktree of a repository elsewhere, with settings of its own; gives the directory of
     /// those.
     fn linked_worktree(&self) -> PathBuf {
@@ -442,10 +449,32 @@ const CASES: &[Case] = &[
     ("a tag is a link to a secret", |at| at.link("refs/tags/x", at.netrc()), Works),
     ("the list of several packs is a pipe", |at| at.fifo("objects/pack/multi-pack-index"), Works),
     ("the graph of commits is a pipe", |at| at.fifo("objects/info/commit-graph"), Works),
+    ("the chain of graphs is a pipe", |at| at.fifo("objects/info/commit-graphs/commit-graph-chain"), Works),
     (
-        "the chain of graphs is a pipe",
-        |at| at.fifo("objects/info/commit-graphs/commit-graph-chain"),
-        Works,
+        "the list of tables names a pipe outside",
+        |at| {
+            let pipe = at.world.elsewhere("pipe");
+            fifo(&pipe);
+            at.with_tables();
+            at.write("reftable/tables.list", &format!("../../../../../../../../../..{}\n", pipe.display()));
+        },
+        Refused("reftable"),
+    ),
+    (
+        "a table is a pipe",
+        |at| {
+            at.with_tables();
+            at.fifo("reftable/0x000000000001-0x000000000001-00000000.ref");
+        },
+        Refused(NO_FILE),
+    ),
+    (
+        "tables are a link",
+        |at| {
+            at.with_tables();
+            at.link("reftable", at.world.home());
+        },
+        Refused(NO_LINK),
     ),
     (
         "ignore files are pipes",
