@@ -79,18 +79,18 @@ impl DiskLimit {
     }
 
     /// Looks at all files, those without a name too, and gives what they take. If they cannot be looked at, what was known
-    /// stays, with all that is less free since; nothing being known, it is taken for too much.
-    fn measure(&self) -> u64 {
+    /// stays, with all that is less free since; none if nothing was.
+    fn measure(&self) -> Option<u64> {
         let inits = self.inits.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (began, free) = (Instant::now(), free(&self.dir));
         let Ok(named) = bytes_beneath(&self.dir) else {
-            return known.map_or(u64::MAX, |known| known.estimate(free));
+            return known.map(|known| known.estimate(free));
         };
         let held = unlinked::bytes_held(&inits);
         let bytes = named.saturating_add(held);
         *known = Some(Known { bytes, held, free, at: Instant::now(), took: began.elapsed() });
-        bytes
+        Some(bytes)
     }
 
     fn is_due(&self) -> bool {
@@ -119,7 +119,8 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn begin(disk_limit: &Arc<DiskLimit>) -> Self {
         let estimated = disk_limit.estimate().filter(|estimate| *estimate <= disk_limit.max_bytes);
-        let used = estimated.unwrap_or_else(|| disk_limit.measure());
+        // What nobody knows is taken for all there is: a limit that cannot be kept lets nothing through.
+        let used = estimated.or_else(|| disk_limit.measure()).unwrap_or(disk_limit.max_bytes);
         let limit = disk_limit.max_bytes.max(used.saturating_add(FILE_SLACK_BYTES));
         let file_bytes = disk_limit.max_bytes.saturating_sub(used).saturating_add(FILE_SLACK_BYTES);
         Self { disk_limit: disk_limit.clone(), used, limit, file_bytes, init: None }
@@ -137,14 +138,16 @@ impl Watch {
         if seems_over {
             pause();
         }
-        (seems_over || self.disk_limit.is_due()) && self.disk_limit.measure() > self.limit
+        let is_looked_at = seems_over || self.disk_limit.is_due();
+        is_looked_at && self.disk_limit.measure().is_none_or(|bytes| bytes > self.limit)
     }
 
     /// The same at the end of a command, when nothing writes any more.
     pub(super) fn is_over_at_the_end(&self) -> bool {
         let seems_over =
             self.disk_limit.estimate().is_none_or(|estimate| estimate > self.disk_limit.max_bytes);
-        seems_over && self.disk_limit.measure() > self.disk_limit.max_bytes.max(self.used)
+        let max_bytes = self.disk_limit.max_bytes.max(self.used);
+        seems_over && self.disk_limit.measure().is_none_or(|bytes| bytes > max_bytes)
     }
 
     /// Whether a program ended because a file would have become larger than what the run has left.
@@ -180,12 +183,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         // A name that is longer than any: no directory can be opened by it.
         let never = Arc::new(DiskLimit::new(dir.path().join("n".repeat(300)), 1 << 20));
-        assert_eq!(never.measure(), u64::MAX);
+        assert_eq!(never.measure(), None);
         assert!(Watch::begin(&never).is_over(|| ()), "nothing is known");
         let known =
             Known { bytes: 7, held: 0, free: free(&never.dir), at: Instant::now(), took: Duration::ZERO };
         *never.known.lock().expect("no panic") = Some(known);
-        assert_eq!(never.measure(), 7);
+        assert_eq!(never.measure(), Some(7));
         assert!(!Watch::begin(&never).is_over(|| ()), "it was little");
     }
 

@@ -32,6 +32,7 @@ mod gate;
 mod gc;
 mod git;
 mod git_dir;
+mod helper;
 mod ignored;
 mod index;
 mod leave_out;
