@@ -1,12 +1,15 @@
 //! One run of a helper program: to its end, or to a deadline.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::Timespec;
 
 /// How much is taken from a pipe at once.
@@ -18,6 +21,7 @@ pub(super) fn output(mut command: Command, input: &[u8], patience: Duration) -> 
     let until = Instant::now() + patience;
     command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let _running = Running::note(&child);
     let stdin = child.stdin.take();
     // Read and written at once, or both sides could wait for the other.
     std::thread::scope(|scope| {
@@ -32,6 +36,41 @@ pub(super) fn output(mut command: Command, input: &[u8], patience: Duration) -> 
         drop(writer.join());
         ended
     })
+}
+
+/// The helpers that run now.
+static RUNNING: Mutex<BTreeMap<u64, OwnedFd>> = Mutex::new(BTreeMap::new());
+
+/// Kills every helper that runs. For a program that ends while threads of it still wait for one: a helper that hangs would
+/// outlast it.
+pub fn end_helpers() {
+    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    for helper in running.values() {
+        // One that has ended meanwhile is what is wanted.
+        let _ = pidfd_send_signal(helper, Signal::KILL);
+    }
+}
+
+/// A helper that is known to run, until this is dropped.
+struct Running(Option<u64>);
+
+impl Running {
+    /// By a descriptor, because a number may be another process's later.
+    fn note(child: &Child) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return Self(None) };
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(number, process);
+        Self(Some(number))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(number) = self.0 {
+            RUNNING.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        }
+    }
 }
 
 /// Reads all that a program prints and waits for its end; none if that takes too long.

@@ -80,6 +80,7 @@ pub use error::WorkspaceError;
 pub use gate::RefusedCode;
 pub use gc::{GcOptions, GcReport, IsOpen};
 pub use git::{Answer, GIT_PATH, Git};
+pub use helper::end_helpers;
 pub use lock::Lock;
 pub use merge::{Merge, MergeRequest, merge};
 pub use oid::{NoOid, Oid};
