@@ -13,16 +13,8 @@ use posse::{Budget, NewRun, Posse, WorkspaceOptions, WorkspaceSettings};
 use serde_json::json;
 
 /// Commands of git that come up between a child's first call and the branch in the person's repository.
-const COMMANDS: &[&str] = &[
-    "merge-tree",
-    "diff-tree",
-    "ls-tree",
-    "cat-file",
-    "rev-parse",
-    "pack-objects",
-    "rev-list",
-    "config",
-];
+const COMMANDS: &[&str] =
+    &["merge-tree", "diff-tree", "ls-tree", "cat-file", "rev-parse", "pack-objects", "rev-list", "config"];
 /// How often each is killed before it is let through.
 const KILLS: usize = 3;
 

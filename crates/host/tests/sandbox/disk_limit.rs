@@ -32,8 +32,8 @@ const WRITERS: &[(&str, &str)] = &[
         "for i in $(seq 400); do exec {file}>gone; rm gone; head -c 7M /dev/zero >&$file || exit; done",
     ),
     (
-        "files without a name that several programs hold",
-        "for i in $(seq 400); do (rm -f gone; exec 3>gone; rm gone; head -c 7M /dev/zero >&3; exec sleep 1000) & done; wait",
+        "files without a name that programs in the background hold",
+        "for i in $(seq 400); do exec 3>gone; rm gone; head -c 7M /dev/zero >&3 || exit; sleep 1000 & exec 3>&-; done",
     ),
     (
         "files without a name in a cache",
