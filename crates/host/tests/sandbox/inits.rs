@@ -30,7 +30,7 @@ fn children_of(pid: u32) -> Vec<u32> {
 }
 
 /// All processes below this one that are inits, by whichever thread they were started.
-fn inits() -> Vec<u32> {
+pub(crate) fn inits() -> Vec<u32> {
     let threads = fs::read_dir("/proc/self/task").expect("threads").flatten();
     let listed = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
     listed
