@@ -375,8 +375,10 @@ fn waits_for_a_pipe(pid: u32) -> bool {
     ["wait_for_partner", "fifo_open"].contains(&place.as_str())
 }
 
+type Move = (&'static str, fn(&Path), bool);
+
 /// What becomes of the workspace after it was resolved and before anything is mounted, and whether there may be a box.
-const MOVES: &[(&str, fn(&Path), bool)] = &[
+const MOVES: &[Move] = &[
     ("nothing", |_| (), true),
     (
         "the link leads elsewhere",

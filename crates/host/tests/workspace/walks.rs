@@ -67,7 +67,7 @@ const TREES: &[(&str, Make, usize)] = &[
         },
         300,
     ),
-    ("the longest names", |top| nest(&made(top, "ignored"), 60, &"n".repeat(255), |dir| touch(dir, "f")), 0),
+    ("the longest names", |top| nest(&made(top, "ignored"), 60, "n".repeat(255), |dir| touch(dir, "f")), 0),
     (
         "links in a circle, up and out",
         |top| {
