@@ -496,7 +496,7 @@ fn files_that_were_seen_are_remembered_until_the_attempt_ends() {
 #[test]
 fn every_call_of_an_accepted_reply_has_an_id_of_its_own() {
     let call = |id: &str| ToolCall { id: id.to_owned(), name: "read".to_owned(), input: json!({}) };
-    let table: [(&[&str], &[&str], &[&str]); 7] = [
+    let table: [(&[&str], &[&str], &[&str]); 9] = [
         (&["a", "b"], &["a", "b"], &[]),
         (&["a", "a", "a"], &["a", "a~2", "a~3"], &["a~2", "a~3"]),
         (&["", ""], &["call_1", "call_2"], &[]),
@@ -505,6 +505,9 @@ fn every_call_of_an_accepted_reply_has_an_id_of_its_own() {
         (&["", "call_1"], &["call_1~2", "call_1"], &[]),
         (&["call_2", ""], &["call_2", "call_2~2"], &[]),
         (&["a~2", "a~2", "a", "a"], &["a~2", "a~2~2", "a", "a~3"], &["a~2~2", "a~3"]),
+        // Ids of the host's own calls are no model's to give.
+        (&["a/command-7", "a", "step-2"], &["call_1", "a", "call_3"], &[]),
+        (&["a/command-7", "a/command-7"], &["call_1", "call_2"], &[]),
     ];
     for (given, expected, doubled) in table {
         let reply = Reply { text: "".into(), calls: given.iter().map(|id| call(id)).collect(), raw: None };
