@@ -57,7 +57,7 @@ fn answered(format: Format, tools: ToolCalls, headers: &str, body: Vec<u8>) -> S
         format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
-        let mut asked = [0; 64 * 1024];
+        let mut asked = vec![0; 64 * 1024];
         assert!(stream.read(&mut asked).expect("a request") > 0);
         // Who has had enough closes the connection.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
@@ -95,6 +95,15 @@ fn saying(text: &str) -> String {
     json!({"choices": [{"delta": {"content": text}}]}).to_string()
 }
 
+/// Three hundred events that differ only in their number.
+fn numbered(before: &str, after: &str) -> Vec<u8> {
+    let mut body = String::new();
+    for number in 0..300 {
+        write!(body, "{before}{number}{after}\n\n").expect("text");
+    }
+    body.into_bytes()
+}
+
 fn gzip_of_zeros(bytes: usize) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(b"data: ").expect("packed");
@@ -106,9 +115,9 @@ fn gzip_of_zeros(bytes: usize) -> Vec<u8> {
 
 /// The beginning of a brotli stream with a window of a gigabyte, and a first part of 16 megabytes.
 fn brotli_with_a_large_window() -> Vec<u8> {
-    // From the lowest bit up: the mark of a large window, 30 bits of it, not the last part, six digits of its length, the
-    // length, not packed.
-    let bits = 0x11_u64 | 30 << 8 | 0 << 14 | 2 << 15 | 0x00ff_ffff << 17 | 1 << 41;
+    // From the lowest bit up: the mark of a large window, 30 bits of it, a bit for "not the last part", six digits of its
+    // length, the length, not packed.
+    let bits = 0x11_u64 | 30 << 8 | 2 << 15 | 0x00ff_ffff << 17 | 1 << 41;
     let mut stream = bits.to_le_bytes()[..6].to_vec();
     stream.resize(16 * 1024 * 1024, b'0');
     stream
@@ -141,18 +150,14 @@ rows! {
         chat(ToolCalls::Native, &vec![event; 300])
     } => MANY_VALUES;
     small_objects_in_blocks: || {
-        let body: String = (0..300).map(|index| {
-            let parts = "{\"\":0},".repeat(10_000);
-            format!("event: content_block_start\ndata: {{\"index\":{index},\"content_block\":{{\"type\":\"other\",\"parts\":[{parts}0]}}}}\n\n")
-        }).collect();
-        answered(Format::Anthropic, ToolCalls::Native, "", body.into_bytes())
+        let start = r#"event: content_block_start|data: {"index":"#.replace('|', "\n");
+        let block = format!(r#","content_block":{{"type":"other","parts":[{}0]}}}}"#, "{\"\":0},".repeat(10_000));
+        answered(Format::Anthropic, ToolCalls::Native, "", numbered(&start, &block))
     } => MANY_VALUES;
     small_objects_in_items: || {
-        let body: String = (0..300).map(|index| {
-            let parts = "{\"\":0},".repeat(10_000);
-            format!("data: {{\"type\":\"response.output_item.done\",\"output_index\":{index},\"item\":{{\"parts\":[{parts}0]}}}}\n\n")
-        }).collect();
-        answered(Format::Responses, ToolCalls::Native, "", body.into_bytes())
+        let start = r#"data: {"type":"response.output_item.done","output_index":"#;
+        let item = format!(r#","item":{{"parts":[{}0]}}}}"#, "{\"\":0},".repeat(10_000));
+        answered(Format::Responses, ToolCalls::Native, "", numbered(start, &item))
     } => MANY_VALUES;
     a_whole_answer_of_small_lists: || {
         let body = format!("{{\"output\":[{}0]}}", "[0],".repeat(8_000_000));

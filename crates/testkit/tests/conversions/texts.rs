@@ -1,5 +1,7 @@
 //! Plans, definitions and front matter, which models and repositories write.
 
+use std::fmt::Write as _;
+
 use posse_agent::plan;
 
 use crate::bounded::rows;
@@ -9,7 +11,7 @@ rows! {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..12 {
             let entries = vec![format!("*a{}", level - 1); 9].join(", ");
-            text.push_str(&format!("a{level}: &a{level} [{entries}]\n"));
+            writeln!(text, "a{level}: &a{level} [{entries}]").expect("text");
         }
         format!("{:?}", plan::parse(&text))
     } => "larger than can be read safely";
