@@ -429,7 +429,7 @@ async fn an_id_that_a_provider_chose_answers_no_hook_and_no_question_of_another_
         of(&mut spec, "boss").rules = vec![rule("put", Decision::Ask)];
         let handle = process.runtime.start(spec).await.expect("it starts");
         let question = asked(&world, handle.id()).await;
-        assert_eq!(question.1.operation, "put:b");
+        assert_eq!(question.1.operation, "put");
         say(&world, &question, Answer::Once).await;
         let ended = world.ended(&handle).await;
         assert_eq!(ended.status(), "completed", "{of_command}: the call that was asked about goes on");

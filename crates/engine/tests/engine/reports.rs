@@ -237,7 +237,7 @@ async fn what_an_agent_does_when_its_time_is_up_is_cut() {
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_lets_the_report_wait_does_not_lengthen_the_time() {
     let world = World::new(|_| {
-        let again = Retry { after: Duration::from_secs(2), limited: true };
+        let again = Retry { after: Duration::from_secs(30), limited: true };
         ScriptedAnswer::error(Some(429), "slow down").retry(again)
     })
     .in_virtual_time();
