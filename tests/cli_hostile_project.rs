@@ -86,6 +86,12 @@ impl Ground {
         assert!(done.expect("git runs").success(), "{args:?}");
     }
 
+    fn pipe(&self, path: &str) {
+        let path = self.home.project().join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
+    }
+
     /// Runs a verb to its end; gives the programs it started and the ports it connected to, in all its processes.
     fn traced(&self, args: &[&str]) -> (Done, Trace) {
         let (done, log) = self.home.traced("execve,execveat,connect", args);
@@ -255,6 +261,51 @@ fn git_settings_of_a_project_reach_no_file_of_a_person() {
         let refused = ground.is_inert(&RUN, &[]).exits(2);
         assert!(refused.stderr.contains(".git/info/exclude is "), "{}", refused.stderr);
         fs::remove_file(&exclude).expect("removed");
+    }
+}
+
+#[test]
+fn nothing_in_a_git_directory_keeps_a_result_from_its_branch() {
+    let plants: [(&str, fn(&Ground)); 4] = [
+        ("another worktree", |ground| ground.pipe(".git/worktrees/x/gitdir")),
+        ("the HEAD of another worktree", |ground| {
+            ground.home.write(".git/worktrees/x/gitdir", "/nonexistent/.git\n");
+            ground.home.write(".git/worktrees/x/commondir", "../..\n");
+            ground.pipe(".git/worktrees/x/HEAD");
+        }),
+        ("an include by the home of another user", |ground| {
+            ground.pipe("pipe");
+            let pipe = ground.home.project().join("pipe");
+            ground.git(&["config", "include.path", &format!("~root/..{}", pipe.display())]);
+        }),
+        ("a ref of two gigabytes", |ground| {
+            let path = ground.home.write(".git/refs/heads/other", "");
+            fs::File::create(path).and_then(|file| file.set_len(2 << 30)).expect("made");
+        }),
+    ];
+    for (name, plant) in plants {
+        let ground = Ground::new();
+        let home = &ground.home;
+        ground.git(&[
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "user.name=A",
+            "-c",
+            "user.email=a@b",
+            "commit",
+            "--allow-empty",
+            "-qm",
+            "one",
+        ]);
+        plant(&ground);
+        home.write(
+            "script.yaml",
+            "- when: {turn: 1}\n  reply: {tool_calls: [{name: bash, input: {command: echo made > new.txt}}]}\n\
+             - reply: {text: done}\n",
+        );
+        let run = run_of(&home.posse(&RUN).exits(0).result());
+        assert!(home.project().join(".git/refs/heads/posse").join(&run).is_file(), "{name}");
     }
 }
 

@@ -1,14 +1,21 @@
 //! Ctrl-C and its kin: the first cancels, the second stops; SIGTERM and SIGHUP stop.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::time::Timespec;
 use serde_json::json;
 
 use crate::support::{Going, Home, run_of};
+
+/// Far longer than a killed process takes to be gone.
+const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 fn script(latency_ms: u32) -> String {
     format!(
@@ -67,6 +74,20 @@ fn a_second_ctrl_c_stops_at_once_even_if_the_disk_hangs() {
     home.posse(&["resume", run]).exits(0);
 }
 
+/// The git process that was started for a person.
+fn helper_of(home: &Home) -> OwnedFd {
+    let person = home.project().parent().expect("a home").to_str().expect("a path").to_owned();
+    let processes = fs::read_dir("/proc").expect("listed").flatten().map(|process| process.path());
+    let is_git = |path: &PathBuf| {
+        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        let environment = fs::read(path.join("environ")).unwrap_or_default();
+        name == "git\n" && String::from_utf8_lossy(&environment).contains(&format!("HOME={person}\0"))
+    };
+    let found = processes.into_iter().find(is_git).expect("a git");
+    let pid = found.file_name().and_then(|name| name.to_str()?.parse().ok()).and_then(Pid::from_raw);
+    pidfd_open(pid.expect("a number"), PidfdFlags::empty()).expect("it runs")
+}
+
 #[test]
 fn a_signal_ends_a_run_that_hangs_before_it_has_begun() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
@@ -79,8 +100,11 @@ fn a_signal_ends_a_run_that_hangs_before_it_has_begun() {
         let going = home.start(&["run", "--model", "scripted/script.yaml", "look"]);
         // Opened when git has opened it.
         let writer = OpenOptions::new().write(true).open(&settings).expect("a reader");
+        let git = helper_of(&home);
         going.signal(signal);
         going.finish().exits(code);
+        let mut ended = [PollFd::new(&git, PollFlags::IN)];
+        assert_eq!(poll(&mut ended, Some(&PATIENCE)), Ok(1), "git outlasts what started it");
         drop(writer);
     }
 }

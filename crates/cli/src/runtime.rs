@@ -26,5 +26,7 @@ fn wait<T>(mut builder: Builder, verb: impl Future<Output = Result<T, CliError>>
     let outcome = runtime.block_on(verb);
     // A tool that hangs in the kernel must not keep the command from ending.
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+    // What such a thread waits for must not stay behind.
+    posse::workspace::end_helpers();
     outcome
 }

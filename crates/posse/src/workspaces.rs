@@ -26,8 +26,6 @@ use crate::reports::Reports;
 const SETUP_TIMEOUT: Duration = Duration::from_mins(10);
 /// Runs whose workspaces are kept at hand.
 const RUNS_AT_HAND_MAX: usize = 64;
-/// How often the objects for a workspace are asked for.
-const LENDING_TRIES_MAX: usize = 3;
 /// Most files that agents obey which a result names.
 const INSTRUCTIONS_TOLD_MAX: usize = 100;
 /// Most characters of a failed set-up that are repeated.
@@ -98,16 +96,9 @@ fn sandbox_problem(error: &SandboxError) -> WorkspaceProblem {
     }
 }
 
-/// The objects that are lent to a workspace. A git that is killed on the way is started again.
+/// The objects that are lent to a workspace.
 fn lent(space: &RunSpace, agent: &str, attempt: u32) -> Result<PathBuf, WorkspaceProblem> {
-    let mut lent = space.objects_of(agent, attempt);
-    for _ in 1..LENDING_TRIES_MAX {
-        match &lent {
-            Err(error) if error.is_passing() => lent = space.objects_of(agent, attempt),
-            _ => break,
-        }
-    }
-    lent.map_err(|error| problem(&error))
+    space.objects_of(agent, attempt).map_err(|error| problem(&error))
 }
 
 impl HostWorkspaces {
@@ -394,6 +385,13 @@ impl Workspaces for HostWorkspaces {
             let commit = made.fresh.then(|| id(&made.base));
             Ok(MadeWorkspace { dir: made.dir, commit, notes })
         })
+    }
+
+    fn ready(&self, call: &CallContext) -> Doing<()> {
+        let Some((agent, attempt)) = self.0.workspace_of(call) else {
+            return Box::pin(std::future::ready(Ok(())));
+        };
+        self.with(&call.agent.run(), move |_, at_hand| lent(&at_hand.space, &agent, attempt).map(drop))
     }
 
     fn shared(&self, run: &RunId, snapshot: ObjectId) -> Doing<PathBuf> {

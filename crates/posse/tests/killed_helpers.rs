@@ -6,25 +6,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use posse::scripted::{FnModel, ScriptedAnswer, ScriptedCall};
 use posse::{Budget, NewRun, Posse, WorkspaceOptions, WorkspaceSettings};
 use serde_json::json;
 
-/// Commands of git that come up between a child's last word and the branch in the person's repository.
-const COMMANDS: &[&str] = &[
-    "merge-tree",
-    "diff-tree",
-    "ls-tree",
-    "cat-file",
-    "rev-parse",
-    "for-each-ref",
-    "pack-objects",
-    "index-pack",
-    "rev-list",
-    "update-ref",
-    "config",
-];
+/// Commands of git that come up between a child's first call and the branch in the person's repository.
+const COMMANDS: &[&str] =
+    &["merge-tree", "diff-tree", "ls-tree", "cat-file", "rev-parse", "pack-objects", "rev-list", "config"];
 /// How often each is killed before it is let through.
 const KILLS: usize = 3;
 
@@ -59,6 +49,8 @@ async fn finished_work_survives(command: &'static str, when: &'static str) -> us
     git(&project, &["init", "-q"]);
     git(&project, &["add", "-A"]);
     git(&project, &["commit", "-q", "-m", "one"]);
+    let told = Arc::new(Mutex::new(String::new()));
+    let heard = told.clone();
     let model =
         FnModel::new(move |request: &posse::ports::ModelRequest| match (request.depth, request.turn) {
             (0, 1) => {
@@ -68,8 +60,15 @@ async fn finished_work_survives(command: &'static str, when: &'static str) -> us
             (1, 1) => {
                 // From here on the work is there, and helpers die.
                 fs::write(&armed, "").unwrap();
-                ScriptedAnswer::text("")
-                    .calls([ScriptedCall::new("write", json!({"path": "b", "content": "two\n"}))])
+                ScriptedAnswer::text("").calls([
+                    ScriptedCall::new("write", json!({"path": "b", "content": "two\n"})),
+                    // What it needs of git is made ready, whether or not there is a sandbox for it here.
+                    ScriptedCall::new("bash", json!({"command": "true"})),
+                ])
+            }
+            (1, 2) => {
+                *heard.lock().unwrap() = format!("{request:?}");
+                ScriptedAnswer::text("done")
             }
             _ => ScriptedAnswer::text("done"),
         });
@@ -88,6 +87,8 @@ async fn finished_work_survives(command: &'static str, when: &'static str) -> us
     let result = finished.result.unwrap_or_else(|| panic!("{what}: no result"));
     assert_eq!(result.problem, None, "{what}");
     assert_eq!(git(&project, &["show", &format!("posse/{}:b", run.id())]), "two\n", "{what}");
+    let told = told.lock().unwrap().clone();
+    assert!(told.contains("bash") && !told.contains("was killed"), "{what}: {told}");
     posse.verify(run.id()).await.unwrap();
     fs::read_to_string(dir.path().join("kills")).unwrap().lines().count()
 }

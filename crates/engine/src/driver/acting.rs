@@ -9,7 +9,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::effects::Input;
-use crate::ports::{CallContext, EffectTool, Faults, Prepared, StopSignal, ToolFailure, Urgency};
+use super::insisting::insist_unless;
+use crate::ports::{
+    CallContext, EffectTool, Faults, Prepared, StopSignal, ToolFailure, Urgency, WorkspaceProblem, Workspaces,
+};
 
 /// How long an exec call may go on beyond its limit: it ends its programs gracefully, and reads what they still say.
 const EXEC_GRACE: Duration = Duration::from_secs(30);
@@ -42,16 +45,25 @@ pub(super) async fn look(
     Input::Tool { agent, call_id, result, elapsed: began.elapsed(), cut: false }
 }
 
-pub(super) async fn prepare(
-    call: CallContext,
-    tool: Arc<dyn EffectTool>,
-    input: Value,
-    limit: Limit,
-    faults: Faults,
-) -> Input {
+/// What a call is prepared with.
+pub(super) struct Preparing {
+    pub(super) tool: Arc<dyn EffectTool>,
+    pub(super) input: Value,
+    pub(super) limit: Limit,
+    pub(super) workspaces: Option<Arc<dyn Workspaces>>,
+}
+
+pub(super) async fn prepare(call: CallContext, preparing: Preparing, faults: Faults) -> Input {
+    let Preparing { tool, input, limit, workspaces } = preparing;
     let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
     faults.hit("engine.tool.before_prepare");
     let mut stop = call.stop.clone();
+    if limit.class == EffectClass::Exec
+        && let Err(problem) = made_ready(workspaces.as_deref(), &call).await
+        && stop.now() == Urgency::None
+    {
+        return Input::Unready { agent, call_id, problem };
+    }
     // An exec call waits here for its turn. Those before it have limits of their own.
     let limit = if limit.class == EffectClass::Exec { Limit { time: Duration::MAX, ..limit } } else { limit };
     let result = tokio::select! {
@@ -64,6 +76,17 @@ pub(super) async fn prepare(
     };
     faults.hit("engine.tool.after_prepare");
     Input::Prepared { agent, call_id, result }
+}
+
+/// Makes what the programs of a call need ready, however often the machine fails at it, within reason.
+pub(super) async fn made_ready(
+    workspaces: Option<&dyn Workspaces>,
+    call: &CallContext,
+) -> Result<(), WorkspaceProblem> {
+    match workspaces {
+        Some(workspaces) => insist_unless(&call.stop, || workspaces.ready(call)).await,
+        None => Ok(()),
+    }
 }
 
 pub(super) async fn act(call: CallContext, prepared: Prepared, limit: Limit, faults: Faults) -> Input {

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::Driver;
-use super::acting::{Limit, act, look, prepare, recover};
+use super::acting::{Limit, Preparing, act, look, prepare, recover};
 use super::hooking::About;
 use super::insisting::{insist, insist_unless};
 use super::session::CallStage;
@@ -90,6 +90,12 @@ pub(super) enum Input {
         call_id: Arc<str>,
         result: Result<Prepared, ToolFailure>,
     },
+    /// What the programs of a call need could not be made ready.
+    Unready {
+        agent: AgentId,
+        call_id: Arc<str>,
+        problem: WorkspaceProblem,
+    },
     /// `cut` if it was dropped at a limit.
     Tool {
         agent: AgentId,
@@ -141,7 +147,7 @@ pub(super) enum Input {
     Hooked {
         agent: AgentId,
         about: About,
-        answer: HookAnswer,
+        answer: Result<HookAnswer, WorkspaceProblem>,
     },
     Mail(Vec<Mail>),
     Lost(StoreError),
@@ -166,8 +172,9 @@ impl Driver {
                     self.start_call(call, true, move |call, faults| look(call, tool, input, limit, faults));
                 }
                 Effect::Prepare { call, tool, input, limit } => {
+                    let workspaces = self.rt.parts.workspaces.clone();
                     self.start_call(call, true, move |call, faults| {
-                        prepare(call, tool, input, limit, faults)
+                        prepare(call, Preparing { tool, input, limit, workspaces }, faults)
                     });
                 }
                 Effect::Run { call, prepared, limit } => {

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::Driver;
+use super::acting::made_ready;
 use super::commands::{Heard, verdict_of, was_asked_about};
 use super::effects::{Effect, Input};
 use super::place::Place;
@@ -329,11 +330,16 @@ impl Driver {
         let Some(hooks) = self.rt.parts.hooks.clone() else { return };
         let Some(session) = self.sessions.get_mut(&agent) else { return };
         if session.ending.is_some() {
-            return drop(sender.send(Input::Hooked { agent, about, answer: HookAnswer::Goes }));
+            return drop(sender.send(Input::Hooked { agent, about, answer: Ok(HookAnswer::Goes) }));
         }
+        let workspaces = self.rt.parts.workspaces.clone();
         let Some(told) = session.hooks.iter_mut().find(|told| told.about == about) else { return };
         let task = tokio::spawn(async move {
-            let answer = hooks.tell(call).await;
+            let answer = match made_ready(workspaces.as_deref(), &call.at).await {
+                Err(problem) if problem.passing && call.at.stop.now() == Urgency::None => Err(problem),
+                // Whatever else is wrong is told by the hooks themselves: they cannot be heard.
+                _ => Ok(hooks.tell(call).await),
+            };
             drop(sender.send(Input::Hooked { agent, about, answer }));
         });
         told.task = Some(task.abort_handle());

@@ -68,6 +68,8 @@ impl Input {
     /// What the machine could not do, if that is what came.
     fn machine_failed(&self) -> Option<&WorkspaceProblem> {
         let problem = match self {
+            Self::Unready { problem, .. } => Some(problem),
+            Self::Hooked { answer, .. } => answer.as_ref().err(),
             Self::Made { made, .. } => made.as_ref().err(),
             Self::Shared { dir, .. } => dir.as_ref().err(),
             Self::Snapshot { taken, .. } => taken.as_ref().err(),

@@ -39,6 +39,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use posse_agent::conversation::Conversation;
+use posse_domain::code::Code;
 use posse_domain::event::{Event, QueuedFor, RunPlanned};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
@@ -56,7 +57,7 @@ use self::session::{Base, Session};
 use self::status::StatusWait;
 use crate::deltas::{DELTA_BATCH, DeltaHub};
 use crate::integrate::Lane;
-use crate::ports::{Epoch, Pulse, RunKey, StoreError, Tool, Urgency};
+use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, Tool, ToolFailure, Urgency};
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
 use crate::scheduler::{Scheduler, Want, What};
@@ -357,6 +358,10 @@ impl Driver {
         match input {
             Input::Model(done) => self.model_done(&done),
             Input::Waited { agent, waited } => self.waited(&agent, waited),
+            Input::Unready { agent, call_id, problem } => {
+                let text = format!("No command was run: {problem}.");
+                self.prepared(&agent, &call_id, Err(ToolFailure { code: Code::Unsupported, text }));
+            }
             Input::Prepared { agent, call_id, result } => self.prepared(&agent, &call_id, result),
             Input::Tool { agent, call_id, result, elapsed, cut } => {
                 self.tool_done(&agent, &call_id, result, elapsed, cut);
@@ -370,7 +375,10 @@ impl Driver {
             Input::Checked { child, checks } => self.checks_run(&child, checks),
             Input::Updated { child, of, new, updated } => self.updated(&child, &of, new, updated),
             Input::Delivered(result) => self.result_delivered(result),
-            Input::Hooked { agent, about, answer } => self.hooked(&agent, &about, answer),
+            Input::Hooked { agent, about, answer } => {
+                let answer = answer.unwrap_or_else(|problem| HookAnswer::Denied(problem.text));
+                self.hooked(&agent, &about, answer);
+            }
             Input::History { agent, conversation } => self.history_read(&agent, conversation),
             Input::Mail(mail) => self.take_mail(mail),
             Input::Lost(error) => self.poisoned = Some(Stop::Store(error)),

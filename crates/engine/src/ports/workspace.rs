@@ -14,7 +14,7 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::Approvals;
 
-use super::StopSignal;
+use super::{CallContext, StopSignal};
 
 /// Why something was not done, for people and models.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,6 +173,13 @@ pub trait Workspaces: Send + Sync + 'static {
     /// Makes an isolated workspace with the files of `origin`. One that was made only in part is made anew; one that
     /// is complete stays as it is.
     fn make(&self, of: WorkspaceOf, origin: ObjectId) -> Doing<MadeWorkspace>;
+
+    /// Makes ready what the programs of a call need beside the files of its workspace. Asked for before each call and hook
+    /// that runs programs, and at once done if it is there. Nothing is needed where this is not implemented.
+    fn ready(&self, call: &CallContext) -> Doing<()> {
+        let _ = call;
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// A directory with the files of a snapshot that nobody can change, shared by all who only read.
     fn shared(&self, run: &RunId, snapshot: ObjectId) -> Doing<PathBuf>;

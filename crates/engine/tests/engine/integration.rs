@@ -354,8 +354,8 @@ async fn a_run_of_writers_killed_anywhere_merges_everything_once() {
     assert!(killed > 30, "{killed}");
 }
 
-/// Everything that the machine can fail at between a child's last word and its parent's files.
-const STEPS: [&str; 7] = ["make", "snapshot", "salvage", "merge", "check", "update", "deliver"];
+/// Everything that the machine can fail at, from making a workspace to delivering what came of it.
+const STEPS: [&str; 8] = ["make", "ready", "snapshot", "salvage", "merge", "check", "update", "deliver"];
 
 fn checked_child() -> Value {
     let mut input = build("src/a=1", &[]);

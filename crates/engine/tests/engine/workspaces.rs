@@ -13,8 +13,8 @@ use posse_domain::object_id::ObjectId;
 use posse_domain::ownership;
 use posse_domain::permission::Approvals;
 use posse_engine::ports::{
-    CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated, Urgency,
-    WorkspaceOf, WorkspaceProblem, Workspaces,
+    CallContext, CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated,
+    Urgency, WorkspaceOf, WorkspaceProblem, Workspaces,
 };
 
 use crate::power::Power;
@@ -188,6 +188,10 @@ impl Workspaces for MemoryWorkspaces {
             }
             Ok(MadeWorkspace { dir, commit: fresh.then_some(origin), notes: Vec::new() })
         })
+    }
+
+    fn ready(&self, _: &CallContext) -> Doing<()> {
+        self.act("ready", |_| Ok(()))
     }
 
     fn shared(&self, _: &RunId, snapshot: ObjectId) -> Doing<PathBuf> {

@@ -2,14 +2,18 @@
 //!
 //! Looking at every file is slow, asking a filesystem how much is free is not. So all files are looked at only when the
 //! free space has become less by as much as the run had left, and now and then. Programs are paused while it is looked,
-//! so that what is written too much is what is written between two questions.
+//! so that what is written too much is what is written between two questions. Files that were removed and are still open
+//! are looked for in the processes of the commands.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 use super::slot::Exit;
 use super::spec::Limits;
+use super::unlinked;
 use crate::trees::bytes_beneath;
 
 /// How often the free space is asked for.
@@ -31,22 +35,33 @@ pub struct DiskLimit {
     dir: PathBuf,
     max_bytes: u64,
     known: Mutex<Option<Known>>,
+    /// The inits that carry the commands out which write there now.
+    inits: Mutex<Vec<Pid>>,
 }
 
 /// What was found when all files were last looked at.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     bytes: u64,
+    /// How many of them files without a name take, which are gone with the command that holds them.
+    held: u64,
     /// How much was free then.
     free: u64,
     at: Instant,
     took: Duration,
 }
 
+impl Known {
+    /// What they take at most if so much is free.
+    fn estimate(&self, free: u64) -> u64 {
+        self.bytes.saturating_add(self.free.saturating_sub(free))
+    }
+}
+
 impl DiskLimit {
     /// Nothing is looked at before the first command.
     pub fn new(dir: impl Into<PathBuf>, max_bytes: u64) -> Self {
-        Self { dir: dir.into(), max_bytes, known: Mutex::default() }
+        Self { dir: dir.into(), max_bytes, known: Mutex::default(), inits: Mutex::default() }
     }
 
     /// How many bytes they may take.
@@ -60,17 +75,22 @@ impl DiskLimit {
 
     /// What they take at most, by what is free now; none if they were never looked at.
     fn estimate(&self) -> Option<u64> {
-        let known = self.known()?;
-        Some(known.bytes.saturating_add(known.free.saturating_sub(free(&self.dir))))
+        self.known().map(|known| known.estimate(free(&self.dir)))
     }
 
-    /// Looks at all files. What cannot be looked at counts as nothing.
-    fn measure(&self) -> u64 {
+    /// Looks at all files, those without a name too, and gives what they take. If they cannot be looked at, what was known
+    /// stays, with all that is less free since; none if nothing was.
+    fn measure(&self) -> Option<u64> {
+        let inits = self.inits.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (began, free) = (Instant::now(), free(&self.dir));
-        let bytes = bytes_beneath(&self.dir).unwrap_or_default();
-        *known = Some(Known { bytes, free, at: Instant::now(), took: began.elapsed() });
-        bytes
+        let Ok(named) = bytes_beneath(&self.dir) else {
+            return known.map(|known| known.estimate(free));
+        };
+        let held = unlinked::bytes_held(&inits);
+        let bytes = named.saturating_add(held);
+        *known = Some(Known { bytes, held, free, at: Instant::now(), took: began.elapsed() });
+        Some(bytes)
     }
 
     fn is_due(&self) -> bool {
@@ -92,15 +112,24 @@ pub(super) struct Watch {
     limit: u64,
     /// The largest file that it may write.
     pub(super) file_bytes: u64,
+    /// What carries it out.
+    init: Option<Pid>,
 }
 
 impl Watch {
     pub(super) fn begin(disk_limit: &Arc<DiskLimit>) -> Self {
         let estimated = disk_limit.estimate().filter(|estimate| *estimate <= disk_limit.max_bytes);
-        let used = estimated.unwrap_or_else(|| disk_limit.measure());
+        // What nobody knows is taken for all there is: a limit that cannot be kept lets nothing through.
+        let used = estimated.or_else(|| disk_limit.measure()).unwrap_or(disk_limit.max_bytes);
         let limit = disk_limit.max_bytes.max(used.saturating_add(FILE_SLACK_BYTES));
         let file_bytes = disk_limit.max_bytes.saturating_sub(used).saturating_add(FILE_SLACK_BYTES);
-        Self { disk_limit: disk_limit.clone(), used, limit, file_bytes }
+        Self { disk_limit: disk_limit.clone(), used, limit, file_bytes, init: None }
+    }
+
+    /// Says which process carries the command out: what those below it hold open counts too.
+    pub(super) fn carried_by(&mut self, init: Pid) {
+        self.init = Some(init);
+        self.disk_limit.inits.lock().unwrap_or_else(PoisonError::into_inner).push(init);
     }
 
     /// Whether too much was written; `pause` is called before all files are looked at because it seems so.
@@ -109,14 +138,16 @@ impl Watch {
         if seems_over {
             pause();
         }
-        (seems_over || self.disk_limit.is_due()) && self.disk_limit.measure() > self.limit
+        let is_looked_at = seems_over || self.disk_limit.is_due();
+        is_looked_at && self.disk_limit.measure().is_none_or(|bytes| bytes > self.limit)
     }
 
     /// The same at the end of a command, when nothing writes any more.
     pub(super) fn is_over_at_the_end(&self) -> bool {
         let seems_over =
             self.disk_limit.estimate().is_none_or(|estimate| estimate > self.disk_limit.max_bytes);
-        seems_over && self.disk_limit.measure() > self.disk_limit.max_bytes.max(self.used)
+        let max_bytes = self.disk_limit.max_bytes.max(self.used);
+        seems_over && self.disk_limit.measure().is_none_or(|bytes| bytes > max_bytes)
     }
 
     /// Whether a program ended because a file would have become larger than what the run has left.
@@ -127,5 +158,48 @@ impl Watch {
 
     pub(super) fn max_bytes(&self) -> u64 {
         self.disk_limit.max_bytes
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut inits = self.disk_limit.inits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = inits.iter().position(|init| Some(*init) == self.init) {
+            inits.remove(at);
+        }
+        drop(inits);
+        // What it held is free now, and would count against the next command.
+        let mut known = self.disk_limit.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = known.filter(|known| known.held == 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_looked_at_is_what_was_known_or_too_much() {
+        let dir = tempfile::tempdir().expect("a directory");
+        // A name that is longer than any: no directory can be opened by it.
+        let never = Arc::new(DiskLimit::new(dir.path().join("n".repeat(300)), 1 << 20));
+        assert_eq!(never.measure(), None);
+        assert!(Watch::begin(&never).is_over(|| ()), "nothing is known");
+        let known =
+            Known { bytes: 7, held: 0, free: free(&never.dir), at: Instant::now(), took: Duration::ZERO };
+        *never.known.lock().expect("no panic") = Some(known);
+        assert_eq!(never.measure(), Some(7));
+        assert!(!Watch::begin(&never).is_over(|| ()), "it was little");
+    }
+
+    #[test]
+    fn what_a_command_held_does_not_count_against_the_next() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let disk_limit = Arc::new(DiskLimit::new(dir.path(), 1 << 20));
+        let watch = Watch::begin(&disk_limit);
+        let known = disk_limit.known().expect("looked at");
+        *disk_limit.known.lock().expect("no panic") = Some(Known { bytes: 1 << 19, held: 1 << 19, ..known });
+        drop(watch);
+        assert!(Watch::begin(&disk_limit).file_bytes > 1 << 20);
     }
 }

@@ -21,6 +21,7 @@ mod project;
 mod recorded;
 mod slot;
 mod spec;
+mod unlinked;
 mod view;
 mod wire;
 

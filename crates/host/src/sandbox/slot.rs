@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -324,7 +325,7 @@ fn carry_out(
 ) -> Result<Ended, SandboxError> {
     let began = Instant::now();
     let mut spec = inner.spec(command)?;
-    let watch = command.disk_limit.as_ref().map(Watch::begin);
+    let mut watch = command.disk_limit.as_ref().map(Watch::begin);
     if let Some(watch) = &watch {
         spec.limits.file_bytes = spec.limits.file_bytes.min(watch.file_bytes);
     }
@@ -338,6 +339,9 @@ fn carry_out(
         .collect();
     let mut slot = Slot::taking(inner, &spec, &fds)?;
     drop((theirs, printed, input, complained));
+    if let Some(watch) = &mut watch {
+        watch.carried_by(Pid::from_child(&slot.child));
+    }
     let kills = slot.memory_kills();
     let prints = std::iter::once(output).chain(errors).collect();
     let carried = slot.carry(&spec, call, prints, watch.as_ref());
@@ -356,7 +360,7 @@ fn carry_out(
         || heard.exit.is_some_and(|exit| {
             watch.as_ref().is_some_and(|watch| watch.explains(exit, &inner.options.limits))
         });
-    let over_disk_limit = watch.filter(|_| is_over).map(|watch| watch.max_bytes());
+    let over_disk_limit = watch.as_ref().filter(|_| is_over).map(Watch::max_bytes);
     // Without a word from it, the first process was ended: by us, or with all the others when memory ran out. Otherwise
     // it was killed or kept from its work, and nobody knows whether the program ever ran.
     let is_explained = over_disk_limit.is_some() || out_of_memory || ended_here.load(Ordering::SeqCst);

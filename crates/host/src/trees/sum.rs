@@ -8,17 +8,17 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Stat, fstat, statat};
 use rustix::io::Errno;
 
-use super::{OPEN_MAX, enter, is_self_or_above};
+use super::{LookedInto, OPEN_MAX, is_self_or_above, look_into};
 
 /// In what the kernel counts.
-const BLOCK_BYTES: u64 = 512;
+pub(crate) const BLOCK_BYTES: u64 = 512;
 
 /// What a directory and all it holds take on disk. What vanishes meanwhile takes nothing, and what is no directory takes
-/// what it takes.
+/// what it takes. Nothing is changed. If the machine is short of something, so that part of it was not seen, that is the error.
 pub(crate) fn bytes_beneath(path: &Path) -> io::Result<u64> {
     let mut sum = Sum::default();
     let name = CString::new(path.as_os_str().as_encoded_bytes())?;
-    match enter(CWD, &name) {
+    match look_into(None, &name) {
         Ok(dir) => sum.go_down(dir)?,
         Err(Errno::NOENT) => return Ok(0),
         Err(Errno::NOTDIR) => {
@@ -28,8 +28,11 @@ pub(crate) fn bytes_beneath(path: &Path) -> io::Result<u64> {
         Err(error) => return Err(error.into()),
     }
     sum.run();
-    Ok(sum.bytes)
+    sum.short_of.map_or(Ok(sum.bytes), |short_of| Err(short_of.into()))
 }
+
+/// What keeps a directory from being looked into that could be otherwise.
+const SHORTAGES: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
 
 /// A directory that was listed.
 struct Level {
@@ -44,6 +47,8 @@ struct Level {
 struct Sum {
     bytes: u64,
     levels: Vec<Level>,
+    /// What the machine did not have when a directory was to be looked into.
+    short_of: Option<Errno>,
 }
 
 impl Sum {
@@ -52,10 +57,11 @@ impl Sum {
             let next = level.left.pop();
             match (next, &level.dir) {
                 (Some(name), Some(dir)) => {
+                    let entered = look_into(Some(dir), &name);
+                    let listed = entered.and_then(|dir| self.go_down(dir));
                     // One that cannot be listed, or is gone, stops nothing.
-                    if let Ok(entered) = enter(dir, &name) {
-                        let _ = self.go_down(entered);
-                    }
+                    let short_of = listed.err().filter(|error| SHORTAGES.contains(error));
+                    self.short_of = self.short_of.or(short_of);
                 }
                 // It has moved away while it was looked beneath it.
                 (Some(_), None) => level.left.clear(),
@@ -64,8 +70,9 @@ impl Sum {
         }
     }
 
-    fn go_down(&mut self, dir: OwnedFd) -> io::Result<()> {
+    fn go_down(&mut self, dir: OwnedFd) -> rustix::io::Result<()> {
         let own = fstat(&dir)?;
+        let looked_into = LookedInto::open(&dir);
         let mut left = Vec::new();
         for entry in Dir::read_from(&dir)? {
             let Ok(entry) = entry else { break };
@@ -79,6 +86,7 @@ impl Sum {
                 left.push(name.to_owned());
             }
         }
+        drop(looked_into);
         // The uppermost stays open: it is never found from below.
         if let Some(far) = self.levels.len().checked_sub(OPEN_MAX).filter(|far| *far > 0) {
             self.levels[far].dir = None;
@@ -91,7 +99,7 @@ impl Sum {
     fn go_up(&mut self) {
         let Some(Level { dir: below, .. }) = self.levels.pop() else { return };
         let Some(above) = self.levels.last_mut().filter(|above| above.dir.is_none()) else { return };
-        let found = below.and_then(|below| enter(below, c"..").ok());
+        let found = below.and_then(|below| look_into(Some(&below), c"..").ok());
         let is_same = |dir: &OwnedFd| fstat(dir).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == above.id);
         above.dir = found.filter(is_same);
     }

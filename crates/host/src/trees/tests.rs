@@ -15,6 +15,9 @@ const DEEP: usize = 14_000;
 /// The stack of a walk: one that needed some for each directory would not get far.
 const STACK_BYTES: usize = 128 * 1024;
 
+/// A user that owns nothing else.
+const ORDINARY: u32 = 65_534;
+
 /// Makes directories, one in the other, and something in each.
 fn nest(top: &Path, depth: usize, name: &OsStr, each: impl Fn(&OwnedFd)) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -119,6 +122,58 @@ fn every_tree_is_summed_up_and_removed_whole_and_what_its_links_lead_to_stays() 
         assert!(fs::symlink_metadata(&top).is_err(), "{name}");
         assert_eq!(fs::read_to_string(all.path().join("kept/file")).expect("kept"), "mine", "{name}");
     }
+}
+
+/// What a thread of an ordinary user makes of something; none where this thread cannot become one.
+fn as_an_ordinary_user<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let thread = std::thread::spawn(|| {
+        let is_ordinary = !rustix::process::geteuid().is_root() || become_ordinary();
+        is_ordinary.then(act)
+    });
+    thread.join().expect("no panic")
+}
+
+/// Takes this thread's privileges for good. The system call changes one thread; the functions of the library change all.
+#[expect(unsafe_code, reason = "there is no safe form")]
+fn become_ordinary() -> bool {
+    // SAFETY: no memory is involved, and the thread ends without doing anything that needs what it gives up.
+    unsafe { libc::syscall(libc::SYS_setresuid, ORDINARY, ORDINARY, ORDINARY) == 0 }
+}
+
+#[test]
+fn summing_up_sees_what_its_owner_hid_and_leaves_every_permission_as_it_was() {
+    let all = place();
+    let top = all.path().join("tree");
+    fs::create_dir(&top).expect("made");
+    rustix::fs::chmod(all.path(), Mode::from_raw_mode(0o755)).expect("set");
+    let names = ["closed", "blind", "searched", "listed", "deep", "open"];
+    let modes = [0o000, 0o300, 0o100, 0o400, 0o000, 0o755];
+    for name in names {
+        fs::create_dir_all(top.join(name).join("in/side")).expect("made");
+        fs::write(top.join(name).join("in/side/f"), vec![1; 1 << 20]).expect("written");
+    }
+    mode(&openat(CWD, top.join("deep/in"), OFlags::RDONLY, Mode::empty()).expect("opened"), 0o000);
+    // Where it cannot be given away, it is an ordinary user's already.
+    let given = std::process::Command::new("chown").args(["-R", &ORDINARY.to_string()]).arg(&top).output();
+    drop(given.expect("chown runs"));
+    for (name, permissions) in names.iter().zip(modes) {
+        fs::set_permissions(top.join(name), fs::Permissions::from_mode(permissions)).expect("set");
+    }
+    let modes_of = |top: &Path| -> Vec<u32> {
+        names.iter().map(|name| fs::metadata(top.join(name)).expect("there").mode() & 0o7777).collect()
+    };
+    let before = modes_of(&top);
+    let summed = top.clone();
+    let Some(bytes) = as_an_ordinary_user(move || bytes_beneath(&summed).expect("summed")) else {
+        println!("skipped: this thread cannot become an ordinary user");
+        return;
+    };
+    assert!(bytes >= names.len() as u64 * (1 << 20), "{bytes}");
+    assert_eq!(modes_of(&top), before);
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(fs::metadata(top.join("deep/in")).expect("there").mode() & 0o7777, 0);
+    }
+    remove(&top).expect("removed");
 }
 
 #[test]

@@ -1,12 +1,22 @@
 //! The result of a run as a branch in the person's repository, and as text.
 //!
 //! Objects are brought over as one pack of exactly what is missing there, and then one ref is made. Nothing is
-//! checked out, and nothing else of their repository is touched: no HEAD, index, reflog, `FETCH_HEAD` or cleaning.
+//! checked out, and nothing else of their repository is touched: no HEAD, index, reflog, `FETCH_HEAD` or cleaning. Git
+//! never runs there: it packs in Posse's repository, and the pack and the ref are put in their places by Posse.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use super::change::unreadable;
-use super::objects::tree_of;
+use super::gc::entries_of;
+use super::git_dir::GitDir;
+use super::objects::{Present, tree_of};
+use super::person::Person;
+use super::project::{Project, alternates, pack_part};
+use super::put::Lasting;
+use super::shadow::Shadow;
+use super::their_refs::Branch;
 use super::{Git, Oid, WorkspaceError, disk};
 
 /// Most refs of the person's repository that are named as known there; more only make the pack larger.
@@ -14,8 +24,8 @@ const KNOWN_REFS_MAX: usize = 500;
 /// Largest diff that is handed over; the rest is cut off with a note.
 const DIFF_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Where a delivery makes names in a repository, whichever way it keeps its refs.
-const NAMES_IN: &[&str] = &["objects/pack", "refs/heads/posse", "refs/heads", "reftable"];
+/// Packs what is missing, with nothing in it that depends on another pack.
+const PACKING: &[&str] = &["pack-objects", "--revs", "--non-empty", "--delta-base-offset", "-q"];
 
 /// What was delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,91 +80,76 @@ pub fn diff(git: &Git, from: &Oid, to: &Oid, options: DiffOptions) -> Result<Vec
     Ok(text)
 }
 
-/// Makes `branch` in the person's repository name `commit` of Posse's. A branch that is there with another commit is
-/// left alone, which is an error.
-pub(super) fn deliver_branch(
-    ours: &Git,
-    theirs: &Git,
-    branch: &str,
-    commit: &Oid,
-    hit: &dyn Fn(&'static str),
-) -> Result<(), WorkspaceError> {
-    let name = format!("refs/heads/{branch}");
-    if let Some(there) = resolve(theirs, &name)? {
-        if there == *commit {
+/// A delivery into a person's repository.
+pub(super) struct Delivery<'a> {
+    pub(super) ours: &'a Git,
+    pub(super) person: &'a Person,
+    pub(super) project: &'a Project,
+    pub(super) folder: &'a Path,
+    pub(super) program: &'a Path,
+}
+
+impl Delivery<'_> {
+    /// Makes `branch` in the person's repository name `commit` of Posse's. A branch that is there with another commit is
+    /// left alone, which is an error.
+    pub(super) fn deliver(
+        &self,
+        name: &str,
+        commit: &Oid,
+        hit: &dyn Fn(&'static str),
+    ) -> Result<(), WorkspaceError> {
+        let branch = Branch { name, commit: *commit, kept_in: self.ours.git_dir() };
+        if self.person.has_branch(&branch)? {
             return Ok(());
         }
-        return Err(WorkspaceError::Unsupported(format!(
-            "there is a branch {branch} at {there} already, which this run did not make; rename it with `git branch -m \
-             {branch} NEW` and try again (the result is commit {commit} in {})",
-            ours.git_dir().display()
-        )));
+        self.bring(commit)?;
+        hit("workspace.deliver.before_ref");
+        self.person.make_branch(&branch, self.folder, self.project, self.program)
     }
-    bring(ours, theirs, commit)?;
-    hit("workspace.deliver.before_ref");
-    let quiet = theirs.clone().with_settings(vec!["core.logAllRefUpdates=false".to_owned()]);
-    let none = Oid::ZERO.to_string();
-    quiet.run(&["update-ref", "--no-deref", &name, &commit.to_string(), &none]).map(drop)
-}
 
-/// Makes the names of what was delivered durable: git syncs files, but not the directories that they stand in.
-pub(super) fn sync_names(repository: &Path) -> Result<(), WorkspaceError> {
-    let dirs = NAMES_IN.iter().map(|dir| repository.join(dir)).filter(|dir| dir.is_dir());
-    dirs.into_iter().try_for_each(|dir| disk::sync_dir(&dir))
-}
-
-/// Brings over what is missing, and makes sure that nothing is.
-fn bring(ours: &Git, theirs: &Git, commit: &Oid) -> Result<(), WorkspaceError> {
-    let mut wanted = format!("{commit}\n");
-    for tip in known_to_both(ours, theirs)? {
-        wanted.extend(["^", &tip.to_string(), "\n"]);
-    }
-    let pack = ours
-        .run_with(&["pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset"], wanted.as_bytes())?;
-    theirs.run_with(&["index-pack", "--stdin"], &pack)?;
-    let whole =
-        theirs.ask(&["rev-list", "--objects", "--quiet", &commit.to_string(), "--not", "--all"], &[])?;
-    if whole.code == Some(0) {
-        return Ok(());
-    }
-    Err(WorkspaceError::Damaged(format!(
-        "the result could not be brought over whole ({}); `git fsck` in the project's folder says what is missing there",
-        whole.stderr
-    )))
-}
-
-/// The tips of the person's refs that Posse's repository has too: what they reach need not be brought over.
-fn known_to_both(ours: &Git, theirs: &Git) -> Result<Vec<Oid>, WorkspaceError> {
-    let limit = format!("--count={KNOWN_REFS_MAX}");
-    let listed = theirs.run(&["for-each-ref", &limit, "--sort=-committerdate", "--format=%(objectname)"])?;
-    let mut tips = String::from_utf8(listed).map_err(|_| unreadable("for-each-ref"))?;
-    if let Some(head) = resolve(theirs, "HEAD")? {
-        tips.extend([&head.to_string(), "\n"]);
-    }
-    if tips.is_empty() {
-        return Ok(Vec::new());
-    }
-    let checked = ours.run_with(&["cat-file", "--batch-check"], tips.as_bytes())?;
-    let checked = String::from_utf8(checked).map_err(|_| unreadable("cat-file"))?;
-    let known = |line: &str| {
-        let (oid, what) = line.split_once(' ')?;
-        (what.starts_with("commit") || what.starts_with("tag")).then(|| oid.parse().ok()).flatten()
-    };
-    Ok(checked.lines().filter_map(known).collect())
-}
-
-/// What a name stands for in a repository; none if it is not there.
-fn resolve(git: &Git, name: &str) -> Result<Option<Oid>, WorkspaceError> {
-    let answer = git.ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", name], &[])?;
-    match answer.code {
-        Some(0) => {
-            let text = String::from_utf8_lossy(&answer.stdout);
-            let oid = text.lines().last().and_then(|line| line.parse().ok());
-            oid.map(Some).ok_or_else(|| unreadable("rev-parse"))
+    /// Brings over what is missing, as one pack that needs nothing else.
+    fn bring(&self, commit: &Oid) -> Result<(), WorkspaceError> {
+        let mut wanted = format!("{commit}\n");
+        for tip in self.known_to_both()? {
+            wanted.extend(["^", &tip.to_string(), "\n"]);
         }
-        Some(1) => Ok(None),
-        code => Err(WorkspaceError::Git { command: "rev-parse".to_owned(), code, stderr: answer.stderr }),
+        let making = Shadow::new(self.program, self.project.dir(), &self.ours.git_dir().join("objects"), "")?;
+        let dir = making.git().git_dir().join("out");
+        disk::make_dirs(&dir)?;
+        let name = dir.join("pack");
+        let args: Vec<&OsStr> = PACKING.iter().map(OsStr::new).chain([name.as_os_str()]).collect();
+        let unsynced = self.ours.clone().with_settings(vec!["core.fsync=none".to_owned()]);
+        unsynced.run_with(&args, wanted.as_bytes())?;
+        let into = self.person.common.made_dir("objects")?.made_dir("pack")?;
+        let mut made: Vec<PathBuf> = entries_of(&dir)?;
+        made.sort_by_key(|path| pack_part(path.as_os_str()));
+        made.iter().try_for_each(|path| put(path, &into))
     }
+
+    /// Commits that both repositories have: what they reach need not be brought over.
+    fn known_to_both(&self) -> Result<Vec<Oid>, WorkspaceError> {
+        let tips = self.person.tips(self.folder, self.project, self.program)?;
+        if tips.is_empty() {
+            return Ok(Vec::new());
+        }
+        let limit = format!("--max-count={KNOWN_REFS_MAX}");
+        let asked: String = tips.iter().map(|tip| format!("{tip}\n")).collect();
+        // The latest first.
+        let args = ["rev-list", "--no-walk=sorted", "--ignore-missing", "--stdin", &limit];
+        let known = self.ours.run_with(&args, asked.as_bytes())?;
+        let known = String::from_utf8(known).map_err(|_| unreadable("rev-list"))?;
+        let theirs = self.person.common.dir("objects")?.map(|own| alternates(own, &self.person.user));
+        let theirs = Present::beneath(theirs.transpose()?.unwrap_or_default());
+        // A ref may name what is not there.
+        Ok(known.lines().filter_map(|line| line.parse().ok()).filter(|oid| theirs.has(oid)).collect())
+    }
+}
+
+/// Copies a part of a pack into a directory of packs, unless it is there: its name says what it holds.
+fn put(path: &Path, into: &GitDir) -> Result<(), WorkspaceError> {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let mut part = File::open(path).map_err(disk::failed("opening", path))?;
+    into.write_waiting(name, &mut part, Lasting::Fixed)?.replacing(name)
 }
 
 /// Whether two commits have the same files.

@@ -17,7 +17,7 @@ pub(crate) const FILE_MODE: u32 = 0o600;
 const TEMPORARY: &str = ".tmp-";
 /// What a temporary name ends with. Among refs git takes every file for one, but for these: what a killed process leaves
 /// there must not be read as a ref that points nowhere.
-const NO_REF: &str = ".lock";
+pub(crate) const NO_REF: &str = ".lock";
 
 /// Says what was being done when the machine said no.
 pub(crate) fn failed<'a>(doing: &'a str, path: &'a Path) -> impl Fn(io::Error) -> WorkspaceError + 'a {

@@ -27,6 +27,18 @@ pub enum WorkspaceError {
         /// What it said.
         stderr: String,
     },
+    /// Git did not end, and was killed.
+    #[error(
+        "git {command} did not end within {seconds} s and was killed; is the disk of {repository} in order?"
+    )]
+    TooLong {
+        /// The subcommand.
+        command: String,
+        /// Where.
+        repository: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// The machine said no.
     #[error("{doing} {path}: {error}")]
     Io {
@@ -73,7 +85,11 @@ impl WorkspaceError {
             Self::Git { code: None, .. } => true,
             Self::Git { stderr, .. } => SHORTAGES.iter().any(|shortage| stderr.contains(shortage)),
             Self::Io { passing, .. } => *passing,
-            Self::NoGit(_) | Self::Unsupported(_) | Self::Held { .. } | Self::Damaged(_) => false,
+            Self::NoGit(_)
+            | Self::TooLong { .. }
+            | Self::Unsupported(_)
+            | Self::Held { .. }
+            | Self::Damaged(_) => false,
         }
     }
 

@@ -2,16 +2,16 @@
 //!
 //! It runs in a directory that no agent can write, with an environment of its own: no configuration of the machine
 //! or the person, no hooks, no file system monitor, no prompts, no automatic cleaning, no optional locks. The only
-//! configuration it reads is that of the repository, and for Posse's own repositories Posse wrote it. In a person's it runs
-//! only to deliver a branch, and only after everything that it opens there was looked at (`vetting`). Arguments are
-//! passed as they are, never through a shell.
+//! configuration it reads is that of the repository, and it only runs in repositories of Posse's own, whose configuration
+//! Posse wrote: never in a person's. Arguments are passed as they are, never through a shell. It ends by itself when its
+//! caller does, because its input and its output end then, and it is killed when it takes too long.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use super::WorkspaceError;
+use super::{WorkspaceError, helper};
 
 /// What every call says of configuration. Given on the command line it overrides what a repository says.
 const PINNED: &[&str] = &[
@@ -51,6 +51,9 @@ const PINNED: &[&str] = &[
 /// Where git is looked for, and where it looks for its helpers: not where a person's own settings say.
 pub const GIT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// How long a call may take. Only a disk that does not answer takes longer, or packing a huge history anew on a slow one.
+const PATIENCE: Duration = Duration::from_mins(30);
+
 /// Longest error text of git that is repeated.
 const STDERR_MAX_CHARS: usize = 600;
 
@@ -63,6 +66,7 @@ pub struct Git {
     index: Option<PathBuf>,
     settings: Vec<String>,
     objects: Option<(PathBuf, OsString)>,
+    patience: Duration,
 }
 
 /// What a call of git gave.
@@ -87,6 +91,7 @@ impl Git {
             index: None,
             settings: Vec::new(),
             objects: None,
+            patience: PATIENCE,
         }
     }
 
@@ -155,42 +160,31 @@ impl Git {
 
     /// Runs git and gives what it said, whatever its exit code.
     pub fn ask<A: AsRef<OsStr>>(&self, args: &[A], input: &[u8]) -> Result<Answer, WorkspaceError> {
-        let mut command = self.command(args);
-        let what = || {
-            let words: Vec<String> =
-                args.iter().map(|arg| arg.as_ref().to_string_lossy().into_owned()).collect();
-            words.first().cloned().unwrap_or_default()
-        };
-        let missing = |error: std::io::Error| self.not_started(&error);
-        let output = if input.is_empty() {
-            command.output().map_err(missing)?
-        } else {
-            let mut child = command.stdin(Stdio::piped()).spawn().map_err(missing)?;
-            let stdin = child.stdin.take();
-            // Read and written at once, or both sides could wait for the other.
-            std::thread::scope(|scope| {
-                let writer = scope.spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(input)));
-                let output = child.wait_with_output();
-                // A git that ended early closed its end; its exit code says why.
-                drop(writer.join());
-                output
-            })
-            .map_err(|error| {
-                WorkspaceError::io(&format!("running git {}", what()), &self.repository, &error)
-            })?
-        };
-        answer(output, &what())
+        self.heard(self.command(args), args, input)
     }
 
     /// Runs git with the settings of the person whose home this is. Only for commands that run nothing.
     pub fn ask_as<A: AsRef<OsStr>>(&self, home: &Path, args: &[A]) -> Result<Answer, WorkspaceError> {
         let mut command = self.command(args);
         command.env("HOME", home).env_remove("GIT_CONFIG_GLOBAL").env_remove("GIT_CONFIG_NOSYSTEM");
-        let output = command.output().map_err(|error| self.not_started(&error))?;
-        answer(
-            output,
-            &args.first().map_or_else(String::new, |arg| arg.as_ref().to_string_lossy().into_owned()),
-        )
+        self.heard(command, args, &[])
+    }
+
+    fn heard<A: AsRef<OsStr>>(
+        &self,
+        command: Command,
+        args: &[A],
+        input: &[u8],
+    ) -> Result<Answer, WorkspaceError> {
+        let what = args.first().map_or_else(String::new, |arg| arg.as_ref().to_string_lossy().into_owned());
+        let output =
+            helper::output(command, input, self.patience).map_err(|error| self.not_started(&error))?;
+        let output = output.ok_or_else(|| WorkspaceError::TooLong {
+            command: what.clone(),
+            repository: self.repository.display().to_string(),
+            seconds: self.patience.as_secs(),
+        })?;
+        answer(output, &what)
     }
 
     fn not_started(&self, error: &std::io::Error) -> WorkspaceError {

@@ -35,7 +35,7 @@ const NAMES_MAX: usize = 1_000_000;
 /// A directory below a person's `.git`, or that `.git` itself.
 #[derive(Debug)]
 pub(super) struct GitDir {
-    handle: OwnedFd,
+    pub(super) handle: OwnedFd,
     path: PathBuf,
 }
 
@@ -85,7 +85,7 @@ impl GitDir {
         rustix::fs::fstat(&handle).map(Some).map_err(|error| self.failed("looking at", name, error))
     }
 
-    /// The names in it and what is behind them. Links and what is neither file nor directory are refused.
+    /// The names in it and the kinds of what is behind them, links not followed. None is refused: callers choose.
     pub(super) fn entries(&self) -> Result<Vec<(OsString, FileType)>, WorkspaceError> {
         let listing = |error: Errno| WorkspaceError::io("listing", &self.path, &error.into());
         let mut entries = Vec::new();
@@ -151,7 +151,7 @@ impl GitDir {
         }
     }
 
-    fn failed(&self, doing: &str, name: &str, error: Errno) -> WorkspaceError {
+    pub(super) fn failed(&self, doing: &str, name: &str, error: Errno) -> WorkspaceError {
         WorkspaceError::io(doing, &self.path.join(name), &error.into())
     }
 }

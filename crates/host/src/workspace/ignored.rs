@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// Longest file of patterns that is read; longer ones are cut.
+/// Longest file of patterns that is read; a longer one is refused as a whole.
 pub(crate) const MAX_PATTERNS_BYTES: u64 = 1024 * 1024;
 
 /// Longest line that is a pattern: no path is longer.

@@ -1,44 +1,51 @@
 //! The objects of a project's repository: which are there, and what is in them.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Mutex;
 
+use rustix::fs::{FileType, Stat};
+
+use super::git_dir::GitDir;
 use super::object::{self, Mode};
 use super::{Git, Oid, WorkspaceError, disk};
 
 const INDEX_SIGNATURE: &[u8; 8] = b"\xfftOc\0\0\0\x02";
 const FANOUT_BYTES: usize = 256 * 4;
 const OID_BYTES: u64 = 20;
+/// Most names with the same first byte that are read of one index, as in a pack of a thousand million objects. The index may
+/// come with a project, and say anything.
+const BUCKET_MAX_NAMES: u64 = 4_000_000;
 /// The largest object other than a file's content that is read: trees and commits.
 const MAX_META_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Looks for objects without asking git: as loose files and in the indexes of packs.
 pub(crate) struct Present {
-    objects: PathBuf,
+    objects: Vec<GitDir>,
     packs: Vec<PackIndex>,
 }
 
 impl Present {
-    /// What is there now.
+    /// What a repository has now.
     pub(crate) fn of(repository: &Path) -> Result<Self, WorkspaceError> {
         let objects = repository.join("objects");
-        let dir = objects.join("pack");
-        let mut packs = Vec::new();
-        for entry in fs::read_dir(&dir).map_err(disk::failed("listing", &dir))? {
-            let path = entry.map_err(disk::failed("listing", &dir))?.path();
-            if path.extension().is_some_and(|extension| extension == "idx") {
-                // One that cannot be read holds nothing: its objects are then written once more.
-                packs.extend(PackIndex::open(&path));
-            }
-        }
+        let dir = GitDir::open(&objects)?;
+        let dir = dir.ok_or_else(|| WorkspaceError::Damaged(format!("{} is gone", objects.display())))?;
+        Ok(Self::beneath(vec![dir]))
+    }
+
+    /// What these directories of objects have now.
+    pub(super) fn beneath(objects: Vec<GitDir>) -> Self {
+        // One that cannot be read holds nothing: its objects are then written once more.
+        let mut packs: Vec<PackIndex> = objects.iter().flat_map(indexes).collect();
         // Most objects are in the largest, so most questions end there.
         packs.sort_by_key(|pack| std::cmp::Reverse(pack.fanout.last().copied()));
-        Ok(Self { objects, packs })
+        Self { objects, packs }
     }
 
     /// Whether the object is there.
@@ -47,8 +54,21 @@ impl Present {
             return true;
         }
         let name = oid.to_string();
-        self.objects.join(&name[..2]).join(&name[2..]).exists()
+        let name = format!("{}/{}", &name[..2], &name[2..]);
+        self.objects.iter().any(|dir| dir.stat(&name).is_ok_and(|stat| stat.is_some_and(is_plain)))
     }
+}
+
+fn is_plain(stat: Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// The indexes of the packs in a directory of objects.
+fn indexes(objects: &GitDir) -> Vec<PackIndex> {
+    let Ok(Some(dir)) = objects.dir("pack") else { return Vec::new() };
+    let names = dir.entries().unwrap_or_default().into_iter().map(|(name, _)| name);
+    let indexes = names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "idx"));
+    indexes.filter_map(|name| PackIndex::open(&dir, &name)).collect()
 }
 
 /// The index of one pack: names by their first byte, read when they are asked for.
@@ -59,12 +79,11 @@ struct PackIndex {
 }
 
 impl PackIndex {
-    fn open(path: &Path) -> Option<Self> {
+    fn open(dir: &GitDir, name: &OsString) -> Option<Self> {
         // An index without its pack is of no use.
-        if !path.with_extension("pack").exists() {
-            return None;
-        }
-        let file = File::open(path).ok()?;
+        let pack = Path::new(name).with_extension("pack").into_os_string();
+        dir.lstat(&pack).ok().filter(|stat| is_plain(*stat))?;
+        let file = dir.file(name).ok()?;
         let mut head = vec![0; INDEX_SIGNATURE.len() + FANOUT_BYTES];
         file.read_exact_at(&mut head, 0).ok()?;
         let fanout = head.strip_prefix(INDEX_SIGNATURE)?;
@@ -83,7 +102,11 @@ impl PackIndex {
     fn bucket(&self, first: u8) -> io::Result<Vec<[u8; 20]>> {
         let end = u64::from(self.fanout[usize::from(first)]);
         let start = first.checked_sub(1).map_or(0, |before| u64::from(self.fanout[usize::from(before)]));
-        let length = usize::try_from(end.saturating_sub(start) * OID_BYTES).unwrap_or_default();
+        let names = end.saturating_sub(start);
+        if names > BUCKET_MAX_NAMES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let length = usize::try_from(names * OID_BYTES).unwrap_or_default();
         let mut bytes = vec![0; length];
         let head = (INDEX_SIGNATURE.len() + FANOUT_BYTES) as u64;
         self.file.read_exact_at(&mut bytes, head + start * OID_BYTES)?;

@@ -1,4 +1,4 @@
-//! A person's repository. It is only ever read, but for the branch of a result.
+//! A person's repository. It is only ever read, but for the branch of a result, and never by git.
 //!
 //! What is below its `.git` came with the project: it is read by [`GitDir`], not by git, and names nothing outside the
 //! repository unless that says so itself, or the person's own settings do.
@@ -13,31 +13,25 @@ use super::git_dir::{
 };
 use super::ignored::MAX_PATTERNS_BYTES;
 use super::project::Project;
-use super::shadow::Shadow;
+use super::tables::Tables;
 use super::user::UserSettings;
 use super::{Git, Oid, WorkspaceError, names};
 
 const GITDIR: &str = "gitdir:";
-const SYMBOLIC: &str = "ref:";
+pub(super) const SYMBOLIC: &str = "ref:";
 /// Refs that name refs; git itself stops at five.
 const MAX_SYMBOLIC: usize = 5;
-/// Most files of a reftable that are read; git keeps a handful.
-const MAX_TABLES: usize = 256;
 /// Refs that each worktree has for itself.
 const OWN_REFS: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 
 /// The repository whose top is a person's folder.
 #[derive(Debug)]
 pub(crate) struct Person {
-    /// Git there. Only for a repository that was [checked](super::vetting) for it.
-    pub(super) git: Git,
     pub(super) git_dir: GitDir,
     /// Where worktrees of one repository keep what they share.
     pub(super) common: GitDir,
     /// The settings of the repository itself, without those that it includes.
     config: HashMap<String, String>,
-    /// What it includes, by the paths that are written there.
-    pub(super) includes: Vec<String>,
     pub(super) user: UserSettings,
 }
 
@@ -85,13 +79,14 @@ impl Person {
         let folder = &folder.canonicalize().map_err(super::disk::failed("opening", folder))?;
         let dot_git = folder.join(".git");
         let Ok(metadata) = std::fs::symlink_metadata(&dot_git) else { return Ok(At::Nothing) };
-        if !metadata.is_dir() && !metadata.is_file() {
-            return Err(odd(&dot_git));
-        }
         let user = UserSettings::read(program, home)?;
         let owners = Owners { user: &user, folder, dot_git: &dot_git };
+        // First, because whatever a stranger put above a folder must not stop a run in it.
         if let Some(why) = owners.foreign(&[folder, &dot_git])? {
             return Ok(At::Foreign(why));
+        }
+        if !metadata.is_dir() && !metadata.is_file() {
+            return Err(odd(&dot_git));
         }
         let git_dir = if metadata.is_dir() { dot_git.clone() } else { pointed_to(&dot_git, folder)? };
         let git_dir = GitDir::open(&git_dir)?.ok_or_else(|| no_repository(folder))?;
@@ -102,10 +97,8 @@ impl Person {
         if let Some(why) = owners.foreign(&[git_dir.path(), common.path()])? {
             return Ok(At::Foreign(why));
         }
-        let settings = read_config(program, &git_dir, &common, folder)?;
-        let includes = included(&settings);
-        let (git, config) = (Git::at(program, git_dir.path()), settings.into_iter().collect());
-        let person = Self { git, git_dir, common, config, includes, user };
+        let config = read_config(program, &git_dir, &common, folder)?.into_iter().collect();
+        let person = Self { git_dir, common, config, user };
         person.belongs_to(folder)?;
         Ok(At::Repository(Box::new(person)))
     }
@@ -163,7 +156,7 @@ impl Person {
         program: &Path,
     ) -> Result<Option<Oid>, WorkspaceError> {
         if self.has_tables() {
-            return self.head_in_tables(folder, project, program);
+            return Tables::of(self, folder, project, program)?.resolve("HEAD", folder);
         }
         let mut name = "HEAD".to_owned();
         for _ in 0..=MAX_SYMBOLIC {
@@ -184,7 +177,7 @@ impl Person {
         Err(broken(folder, "HEAD names a ref that names a ref, without end"))
     }
 
-    fn read_ref(&self, name: &str) -> Result<Option<Vec<u8>>, WorkspaceError> {
+    pub(super) fn read_ref(&self, name: &str) -> Result<Option<Vec<u8>>, WorkspaceError> {
         let is_own = name == "HEAD" || OWN_REFS.iter().any(|own| name.starts_with(own));
         let dir = if is_own { &self.git_dir } else { &self.common };
         if let Some(text) = dir.read_ref(name)? {
@@ -194,39 +187,6 @@ impl Person {
         let mut lines = packed.split(|byte| *byte == b'\n');
         let line = lines.find_map(|line| line.strip_suffix(name.as_bytes())?.strip_suffix(b" "));
         Ok(line.map(<[u8]>::to_vec))
-    }
-
-    /// Git reads a copy of the tables.
-    fn head_in_tables(
-        &self,
-        folder: &Path,
-        project: &Project,
-        program: &Path,
-    ) -> Result<Option<Oid>, WorkspaceError> {
-        let extensions = "[extensions]\nrefStorage = reftable\n";
-        let shadow = Shadow::new(program, project.dir(), &project.repository().join("objects"), extensions)?;
-        // A worktree has its HEAD in tables of its own; only those of the main one are read.
-        if self.git_dir.path() != self.common.path() {
-            return Err(broken(folder, "worktrees of repositories with reftable are not supported"));
-        }
-        let tables = self.common.dir("reftable")?.ok_or_else(|| broken(folder, "its reftable is gone"))?;
-        let entries = tables.entries()?;
-        if entries.len() > MAX_TABLES {
-            return Err(broken(folder, &format!("its reftable has more than {MAX_TABLES} files")));
-        }
-        for (name, _) in entries {
-            let Some(name) = name.to_str() else { continue };
-            let content = tables.read(name, PACKED_REFS_MAX_BYTES)?.unwrap_or_default();
-            shadow.put(&format!("reftable/{name}"), &content)?;
-        }
-        shadow.put("HEAD", b"ref: refs/heads/.invalid\n")?;
-        let answer = shadow.git().ask(&["rev-parse", "--verify", "--quiet", "HEAD"], &[])?;
-        let text = String::from_utf8_lossy(&answer.stdout);
-        match (answer.code, text.trim().parse()) {
-            (Some(0), Ok(oid)) => Ok(Some(oid)),
-            (Some(1), _) if text.is_empty() => Ok(None),
-            _ => Err(broken(folder, &answer.stderr)),
-        }
     }
 
     /// The commit and its tree, as Posse's repository has them.
@@ -334,7 +294,7 @@ fn no_repository(folder: &Path) -> WorkspaceError {
     ))
 }
 
-fn broken(folder: &Path, why: &str) -> WorkspaceError {
+pub(super) fn broken(folder: &Path, why: &str) -> WorkspaceError {
     let folder = folder.display();
     WorkspaceError::Unsupported(format!(
         "the commit that is checked out in {folder} cannot be read ({why}); `git -C {folder} fsck` says what is \
@@ -359,14 +319,10 @@ fn read_config(
 }
 
 /// A key and its value.
-pub(super) type Setting = (String, String);
+type Setting = (String, String);
 
 /// The settings in a text; of those with the same key the last one counts.
-pub(super) fn parse_config(
-    program: &Path,
-    text: &[u8],
-    folder: &Path,
-) -> Result<Vec<Setting>, WorkspaceError> {
+fn parse_config(program: &Path, text: &[u8], folder: &Path) -> Result<Vec<Setting>, WorkspaceError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
@@ -387,12 +343,4 @@ pub(super) fn parse_config(
         (key.to_owned(), value.to_owned())
     };
     Ok(settings.map(pair).collect())
-}
-
-/// The paths that settings include.
-pub(super) fn included(settings: &[Setting]) -> Vec<String> {
-    let is_include = |key: &str| {
-        key == "include.path" || (key.starts_with("includeif.") && key.as_bytes().ends_with(b".path"))
-    };
-    settings.iter().filter(|(key, _)| is_include(key)).map(|(_, path)| path.clone()).collect()
 }

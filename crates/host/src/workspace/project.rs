@@ -217,13 +217,9 @@ impl Borrowing<'_> {
         }
         let Some(from) = above.dir(name)? else { return Ok(()) };
         let mut names = from.entries()?;
-        let part = |name: &OsStr| {
-            let part = Path::new(name).extension().unwrap_or_default();
-            PACK_PARTS.iter().position(|known| part == *known)
-        };
         if name == "pack" {
-            names.retain(|(name, _)| name.as_bytes().starts_with(b"pack-") && part(name).is_some());
-            names.sort_by_key(|(name, _)| part(name));
+            names.retain(|(name, _)| name.as_bytes().starts_with(b"pack-") && pack_part(name).is_some());
+            names.sort_by_key(|(name, _)| pack_part(name));
         } else {
             names.retain(|(name, _)| name.len() == 38 && name.as_bytes().iter().all(u8::is_ascii_hexdigit));
         }
@@ -276,6 +272,12 @@ impl Borrowing<'_> {
         }
         self.changed.iter().try_for_each(|dir| disk::sync_dir(dir))
     }
+}
+
+/// When a part of a pack gets its place; none for a file that is no such part.
+pub(super) fn pack_part(name: &OsStr) -> Option<usize> {
+    let part = Path::new(name).extension().unwrap_or_default();
+    PACK_PARTS.iter().position(|known| part == *known)
 }
 
 fn mtime_ns(stat: &rustix::fs::Stat) -> i64 {

@@ -50,6 +50,11 @@ impl Shadow {
         std::fs::write(&path, content).map_err(disk::failed("writing", &path))
     }
 
+    /// Takes a file or a directory out of it.
+    pub(super) fn remove(&self, name: &str) -> Result<(), WorkspaceError> {
+        disk::remove_tree(&self.dir.join(name))
+    }
+
     pub(super) fn git(&self) -> &Git {
         &self.git
     }

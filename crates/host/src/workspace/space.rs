@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::apply::Application;
 use super::change::changes;
-use super::deliver::{deliver_branch, same_tree, sync_names};
+use super::deliver::{Delivery, same_tree};
 use super::forbidden::holds;
 use super::gc::{entries_of, names_in};
 use super::onto::{Onto, Permissions};
@@ -112,10 +112,15 @@ impl RunSpace {
         let options = &self.spaces.options;
         let person = Person::find(self.folder(), &options.git, options.home.as_deref())?;
         let Some(person) = person.filter(|_| self.is_repository()) else { return Ok(made) };
-        person.vet(&options.git, self.folder())?;
         let branch = format!("posse/{}", self.run);
-        deliver_branch(&self.git(), &person.git, &branch, &made.commit, &|point| options.hit(point))?;
-        sync_names(person.common.path())?;
+        let delivery = Delivery {
+            ours: &self.git(),
+            person: &person,
+            project: &self.project,
+            folder: self.folder(),
+            program: &options.git,
+        };
+        delivery.deliver(&branch, &made.commit, &|point| options.hit(point))?;
         Ok(Delivered { branch: Some(branch), ..made })
     }
 

@@ -150,6 +150,112 @@ fn it_works_before_the_first_commit_on_a_detached_head_and_in_a_worktree() {
     assert_eq!(plain(&tree, &["show", "posse/r1:a"], b""), "the run's\n");
 }
 
+/// A repository that keeps its refs in tables.
+fn with_tables() -> Project {
+    let project = Project::folder(FILES);
+    project.git(&["init", "-q", "-b", "main", "--ref-format=reftable"]);
+    project.git(&["add", "-A"]);
+    project.git(&["commit", "-q", "-m", "first"]);
+    project
+}
+
+#[test]
+fn refs_in_tables_get_the_branch_and_keep_all_others() {
+    let project = with_tables();
+    project.git(&["tag", "-a", "v1", "-m", "v1"]);
+    let before = project.git(&["for-each-ref"]);
+    // As many as git puts together into fewer tables on the way.
+    let names: Vec<String> = (1..=12).map(|number| format!("r{number}")).collect();
+    for name in &names {
+        let run = project.run(name);
+        write(&run.root, "a", format!("{name}\n"));
+        let result = run.result();
+        let delivered = run.space.deliver().expect("delivered");
+        assert_eq!(delivered.branch, Some(format!("posse/{name}")));
+        assert_eq!(project.git(&["rev-parse", &format!("posse/{name}")]).trim(), result.to_string());
+        assert_eq!(run.space.deliver().expect("delivered again"), delivered);
+    }
+    for name in &names {
+        assert_eq!(project.git(&["show", &format!("posse/{name}:a")]), format!("{name}\n"));
+    }
+    let listed = project.git(&["for-each-ref"]);
+    assert!(before.lines().all(|line| listed.contains(line)), "{before}\n{listed}");
+    assert_eq!(listed.lines().count(), before.lines().count() + names.len());
+    // Git goes on with them.
+    project.git(&["branch", "mine"]);
+    project.git(&["pack-refs", "--all"]);
+    project.git(&["fsck", "--strict"]);
+    let tables = fs::read_dir(project.dir().join(".git/reftable")).expect("listed").count();
+    assert_eq!(tables, 2, "one table and the list");
+}
+
+#[test]
+fn refs_in_tables_that_somebody_is_changing_are_left_alone() {
+    let project = with_tables();
+    project.git(&["branch", "posse/taken"]);
+    let run = project.run("taken");
+    write(&run.root, "a", "the run's\n");
+    run.result();
+    let error = run.space.deliver().expect_err("taken").to_string();
+    assert!(error.contains("git branch -m"), "{error}");
+    let run = project.run("r1");
+    write(&run.root, "a", "the run's\n");
+    run.result();
+    let before = listing(&project.dir().join(".git/reftable"));
+    let lock = project.dir().join(".git/reftable/tables.list.lock");
+    fs::write(&lock, "").expect("written");
+    let error = run.space.deliver().expect_err("locked").to_string();
+    assert!(error.contains("tables.list.lock"), "{error}");
+    fs::remove_file(&lock).expect("removed");
+    assert_eq!(listing(&project.dir().join(".git/reftable")), before, "nothing is left there");
+    run.space.deliver().expect("delivered");
+    assert_eq!(project.git(&["show", "posse/r1:a"]), "the run's\n");
+}
+
+#[test]
+fn a_shared_repository_stays_shared_and_what_a_killed_delivery_left_is_removed() {
+    use std::os::unix::fs::PermissionsExt;
+    let project = Project::repository(FILES);
+    let heads = project.dir().join(".git/refs/heads");
+    let packs = project.dir().join(".git/objects/pack");
+    fs::set_permissions(&heads, fs::Permissions::from_mode(0o2770)).expect("set");
+    // No process has so high a number.
+    let left = packs.join("pack-1.pack.tmp-4999999-0.lock");
+    fs::write(&left, "half").expect("written");
+    let run = project.run("r1");
+    write(&run.root, "a", "the run's\n");
+    run.result();
+    run.space.deliver().expect("delivered");
+    let mode = |path: &std::path::Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
+    assert_eq!((mode(&heads.join("posse")), mode(&heads.join("posse/r1"))), (0o2770, 0o660));
+    assert!(!left.exists());
+    let pack = fs::read_dir(&packs).expect("listed").flatten().map(|entry| mode(&entry.path()));
+    assert!(pack.into_iter().all(|mode| mode & 0o222 == 0));
+}
+
+#[test]
+fn a_branch_beneath_that_of_the_result_and_one_that_was_removed_are_told_apart() {
+    let project = Project::repository(FILES);
+    project.git(&["branch", "posse/r1/x"]);
+    project.git(&["branch", "posse/r2/x"]);
+    // Packed, the one is a line in a file, and the directory of the other is empty.
+    project.git(&["pack-refs", "--all"]);
+    project.git(&["branch", "-D", "posse/r2/x"]);
+    fs::create_dir_all(project.dir().join(".git/refs/heads/posse/r2/y")).expect("made");
+    let before = project.git(&["for-each-ref"]);
+    for (name, works) in [("r1", false), ("r2", true)] {
+        let run = project.run(name);
+        write(&run.root, "a", "the run's\n");
+        run.result();
+        let delivered = run.space.deliver();
+        assert_eq!(delivered.is_ok(), works, "{delivered:?}");
+        let in_the_way = delivered.err().map_or_else(String::new, |error| error.to_string());
+        assert_eq!(in_the_way.contains("in the way"), !works, "{in_the_way}");
+    }
+    assert!(project.git(&["for-each-ref"]).contains(before.trim()));
+    assert_eq!(project.git(&["show", "posse/r2:a"]), "the run's\n");
+}
+
 #[test]
 fn a_history_that_was_rewritten_meanwhile_is_brought_along() {
     let project = Project::repository(FILES);

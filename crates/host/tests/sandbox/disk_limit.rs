@@ -28,8 +28,16 @@ const WRITERS: &[(&str, &str)] = &[
     ),
     ("a cache", "for i in $(seq 3000); do head -c 1M /dev/zero > target/f$i || exit; done"),
     (
-        "files that nobody sees any more",
-        "exec 3>gone; rm gone; for i in $(seq 3000); do head -c 1M /dev/zero > f$i || exit; done",
+        "files without a name",
+        "for i in $(seq 400); do exec {file}>gone; rm gone; head -c 7M /dev/zero >&$file || exit; done",
+    ),
+    (
+        "files without a name that programs in the background hold",
+        "for i in $(seq 400); do exec 3>gone; rm gone; head -c 7M /dev/zero >&3 || exit; sleep 1000 & exec 3>&-; done",
+    ),
+    (
+        "files without a name in a cache",
+        "cd target; for i in $(seq 400); do exec {file}>gone; rm gone; head -c 7M /dev/zero >&$file || exit; done",
     ),
     (
         "directories without permission",

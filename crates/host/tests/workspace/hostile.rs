@@ -20,6 +20,8 @@ use crate::support::{RUN, World, git_in, plain_git, write};
 const CANARY: &str = "canary-5f1c";
 /// Far longer than any case takes: whoever waits longer waits for ever.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// The branch that a result becomes.
+const BRANCH: &str = "posse/k3f9ab2c";
 /// A file larger than every limit, of which nothing is on disk.
 const HUGE: u64 = 1 << 40;
 
@@ -84,6 +86,25 @@ impl Ground {
         File::create(self.git(path)).and_then(|file| file.set_len(HUGE)).expect("made");
     }
 
+    /// Makes the folder a repository that keeps its refs in tables.
+    fn with_tables(&self) {
+        // Git does not bring them along yet.
+        self.gone("logs");
+        self.world.git(&["refs", "migrate", "--ref-format=reftable"]);
+    }
+
+    /// Makes the folder a linked worktree of a repository elsewhere, with settings of its own; gives the directory of
+    /// those.
+    fn linked_worktree(&self) -> PathBuf {
+        let (folder, main) = (self.world.folder(), self.world.elsewhere("main"));
+        fs::rename(&folder, &main).expect("moved");
+        let add = ["worktree", "add", "-q", "-b", "linked"];
+        let args: Vec<&str> = add.into_iter().chain(folder.to_str()).collect();
+        git_in(&main, &self.world.home(), &args);
+        git_in(&main, &self.world.home(), &["config", "extensions.worktreeConfig", "true"]);
+        main.join(".git/worktrees/folder")
+    }
+
     fn write(&self, path: &str, text: &str) {
         self.gone(path);
         write(&self.world.folder().join(".git"), path, text);
@@ -113,13 +134,11 @@ fn fifo(path: &Path) {
 enum Holds {
     /// It begins, and delivers.
     Works,
-    /// It is refused, in words that hold this.
+    /// It is refused, at its beginning or when the result is delivered, in words that hold this.
     Refused(&'static str),
-    /// Either; nothing leaks and nothing hangs.
-    Returns,
 }
 
-use Holds::{Refused, Returns, Works};
+use Holds::{Refused, Works};
 
 type Case = (&'static str, fn(&Ground), Holds);
 
@@ -168,17 +187,54 @@ const CASES: &[Case] = &[
         },
         Works,
     ),
-    ("an include that is a secret", |at| at.config("[include]\npath = ~/.netrc\n"), Returns),
+    ("an include that is a secret", |at| at.config("[include]\npath = ~/.netrc\n"), Works),
+    (
+        "an include that is a pipe by the home of another user",
+        |at| {
+            let pipe = at.world.elsewhere("pipe");
+            fifo(&pipe);
+            at.config(&format!("[include]\npath = ~root/..{}\n", pipe.display()));
+        },
+        Works,
+    ),
+    (
+        "an include that is a pipe in the configuration of a linked worktree",
+        |at| {
+            let own = at.linked_worktree();
+            fifo(&own.join("more"));
+            fs::write(own.join("config.worktree"), "[include]\npath = more\n").expect("written");
+        },
+        Works,
+    ),
+    ("the place of another worktree is a pipe", |at| at.fifo("worktrees/x/gitdir"), Works),
+    (
+        "the HEAD of another worktree is a pipe",
+        |at| {
+            at.write("worktrees/x/gitdir", "/nonexistent/.git\n");
+            at.write("worktrees/x/commondir", "../..\n");
+            at.fifo("worktrees/x/HEAD");
+        },
+        Works,
+    ),
+    (
+        "the other worktrees are a link to one with a pipe",
+        |at| {
+            let linked = at.world.elsewhere("linked");
+            fifo(&linked.join("x/gitdir"));
+            at.link("worktrees", linked);
+        },
+        Works,
+    ),
     (
         "an include that is a pipe",
         |at| {
             at.fifo("more");
             at.config("[include]\npath = more\n");
         },
-        Returns,
+        Works,
     ),
-    ("an include without an end", |at| at.config("[include]\npath = /dev/zero\n"), Returns),
-    ("an include of itself", |at| at.config("[include]\npath = config\n"), Returns),
+    ("an include without an end", |at| at.config("[include]\npath = /dev/zero\n"), Works),
+    ("an include of itself", |at| at.config("[include]\npath = config\n"), Works),
     ("exclude is a link", |at| at.link("info/exclude", at.netrc()), Refused(NO_LINK)),
     ("exclude is a pipe", |at| at.fifo("info/exclude"), Refused(NO_FILE)),
     ("exclude is huge", |at| at.huge("info/exclude"), Refused(TOO_LARGE)),
@@ -255,7 +311,7 @@ const CASES: &[Case] = &[
     ),
     ("shallow is a link", |at| at.link("shallow", at.netrc()), Refused(NO_LINK)),
     ("shallow is a pipe", |at| at.fifo("shallow"), Refused(NO_FILE)),
-    ("shallow is no list of commits", |at| at.write("shallow", CANARY), Returns),
+    ("shallow is no list of commits", |at| at.write("shallow", CANARY), Works),
     ("the index is a pipe", |at| at.fifo("index"), Refused(NO_FILE)),
     ("the index is a link without an end", |at| at.link("index", "/dev/zero"), Refused(NO_LINK)),
     ("the index is huge", |at| at.huge("index"), Refused(TOO_LARGE)),
@@ -365,12 +421,61 @@ const CASES: &[Case] = &[
         },
         Refused(TOO_LARGE),
     ),
-    ("attributes of the repository are a pipe", |at| at.fifo("info/attributes"), Returns),
-    ("grafts are a pipe", |at| at.fifo("info/grafts"), Returns),
-    ("the log of the branch is a link", |at| at.link("logs/refs/heads/posse", at.world.home()), Returns),
-    ("where the result goes is a link", |at| at.link("refs/heads/posse", at.world.home()), Returns),
-    ("another ref is a pipe", |at| at.fifo("refs/heads/other"), Returns),
-    ("a tag is a link to a secret", |at| at.link("refs/tags/x", at.netrc()), Returns),
+    ("attributes of the repository are a pipe", |at| at.fifo("info/attributes"), Works),
+    ("grafts are a pipe", |at| at.fifo("info/grafts"), Works),
+    ("replaced objects are a pipe", |at| at.fifo("refs/replace/x"), Works),
+    ("the log of the branch is a link", |at| at.link("logs/refs/heads/posse", at.world.home()), Works),
+    ("where the result goes is a link", |at| at.link("refs/heads/posse", at.world.home()), Refused(NO_LINK)),
+    ("where the result goes is a pipe", |at| at.fifo("refs/heads/posse"), Refused(NO_FILE)),
+    ("the branch of the result is a pipe", |at| at.fifo(&format!("refs/heads/{BRANCH}")), Refused(NO_FILE)),
+    (
+        "the branch of the result is a link",
+        |at| at.link(&format!("refs/heads/{BRANCH}"), at.world.home().join("new")),
+        Refused(NO_LINK),
+    ),
+    (
+        "the branch of the result is being made",
+        |at| at.link(&format!("refs/heads/{BRANCH}.lock"), at.world.home().join("new")),
+        Refused(".lock"),
+    ),
+    ("another ref is a pipe", |at| at.fifo("refs/heads/other"), Works),
+    ("another ref is huge", |at| at.huge("refs/heads/other"), Works),
+    ("another ref is deep", |at| at.write(&format!("refs/heads/{}x", "d/".repeat(1_000)), "x"), Works),
+    (
+        "another ref names an object that is not there",
+        |at| at.write("refs/heads/other", &format!("{}\n", "1".repeat(40))),
+        Works,
+    ),
+    ("a tag is a link to a secret", |at| at.link("refs/tags/x", at.netrc()), Works),
+    ("the list of several packs is a pipe", |at| at.fifo("objects/pack/multi-pack-index"), Works),
+    ("the graph of commits is a pipe", |at| at.fifo("objects/info/commit-graph"), Works),
+    ("the chain of graphs is a pipe", |at| at.fifo("objects/info/commit-graphs/commit-graph-chain"), Works),
+    (
+        "the list of tables names a pipe outside",
+        |at| {
+            let pipe = at.world.elsewhere("pipe");
+            fifo(&pipe);
+            at.with_tables();
+            at.write("reftable/tables.list", &format!("../../../../../../../../../..{}\n", pipe.display()));
+        },
+        Refused("reftable"),
+    ),
+    (
+        "a table is a pipe",
+        |at| {
+            at.with_tables();
+            at.fifo("reftable/0x000000000001-0x000000000001-00000000.ref");
+        },
+        Refused(NO_FILE),
+    ),
+    (
+        "tables are a link",
+        |at| {
+            at.with_tables();
+            at.link("reftable", at.world.home());
+        },
+        Refused(NO_LINK),
+    ),
     (
         "ignore files are pipes",
         |at| {
@@ -395,7 +500,7 @@ const CASES: &[Case] = &[
             fifo(&at.world.folder().join("sub/.gitattributes"));
             at.world.write("sub/b", "b\r\n");
         },
-        Returns,
+        Refused("line endings"),
     ),
     (
         "attributes are a link to the terminal where line endings count",
@@ -404,7 +509,7 @@ const CASES: &[Case] = &[
             symlink("/dev/stdin", at.world.folder().join(".gitattributes")).expect("linked");
             at.world.write("b", "b\r\n");
         },
-        Returns,
+        Works,
     ),
     (
         "line endings by a setting that is none",
@@ -418,7 +523,7 @@ const CASES: &[Case] = &[
         |at| {
             at.config(&format!("[core]\nworktree = {}\n", at.world.home().display()));
         },
-        Returns,
+        Works,
     ),
 ];
 
@@ -431,9 +536,23 @@ fn handle(world: &World) -> Result<(), WorkspaceError> {
     space.caches(&["node_modules".to_owned()]);
     fs::write(dir.join("a"), "two\n").expect("written");
     space.snapshot(RUN, 1)?;
-    drop(space.deliver());
-    drop(space.apply(&world.folder()));
-    Ok(())
+    let delivered = space.deliver()?;
+    assert_eq!(delivered.branch.as_deref(), Some(BRANCH));
+    let applied = space.apply(&world.folder());
+    applied.map(drop).map_err(|error| WorkspaceError::Unsupported(error.to_string()))
+}
+
+/// The processes of git that were started for this world and have not ended.
+fn left_behind(world: &World) -> Vec<String> {
+    let top = world.elsewhere("");
+    let top = top.to_str().expect("a path").trim_end_matches('/');
+    let all = fs::read_dir("/proc").expect("listed").flatten().map(|process| process.path());
+    let named = |path: PathBuf| fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned());
+    let is_git = |path: &PathBuf| {
+        let name = named(path.join("comm")).unwrap_or_default();
+        name.starts_with("git") && named(path.join("environ")).is_ok_and(|text| text.contains(top))
+    };
+    all.filter(is_git).map(|path| named(path.join("cmdline")).unwrap_or_default()).collect()
 }
 
 /// Whether a text is in a file beneath a directory.
@@ -448,23 +567,25 @@ fn seen_by_an_agent(dir: &Path, text: &str) -> bool {
     })
 }
 
-/// Lets the host work in a thread; fails if it does not come back.
-fn comes_back(name: &str, world: World) -> (World, Result<(), WorkspaceError>) {
+/// Lets the host work in a thread; says what is wrong if it does not come back, or leaks.
+fn comes_back(world: World) -> Result<(World, Result<(), WorkspaceError>), String> {
     let (done, waiting) = sync_channel(1);
     std::thread::spawn(move || {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle(&world)));
         drop(done.send((world, result)));
     });
-    let (world, result) =
-        waiting.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("`{name}` waits for ever"));
-    (world, result.unwrap_or_else(|_| panic!("`{name}` leaks")))
+    let (world, result) = waiting.recv_timeout(PATIENCE).map_err(|_| "it waits for ever".to_owned())?;
+    Ok((world, result.map_err(|_| "it panics: a secret is seen, or there is no branch".to_owned())?))
 }
 
 /// What is wrong with a case.
 fn problem((name, plant, holds): &Case) -> Option<String> {
     let ground = Ground::new();
     plant(&ground);
-    let (world, result) = comes_back(name, ground.world);
+    let (world, result) = match comes_back(ground.world) {
+        Ok(back) => back,
+        Err(wrong) => return Some(format!("{name}: {wrong}")),
+    };
     let wrong = match (holds, &result) {
         (Works, Err(error)) => Some(format!("it does not work: {error}")),
         (Refused(_), Ok(())) => Some("it was taken".to_owned()),
@@ -472,11 +593,13 @@ fn problem((name, plant, holds): &Case) -> Option<String> {
             let text = error.to_string();
             (!text.contains(words) || text.contains(CANARY)).then_some(text)
         }
-        _ => None,
+        (Works, Ok(())) => None,
     };
     let records = world.state().join("runs").join(RUN);
     let leaks = records.exists() && seen_by_an_agent(&records, CANARY);
     let wrong = wrong.or_else(|| leaks.then(|| "the state has a secret".to_owned()));
+    let left = left_behind(&world);
+    let wrong = wrong.or_else(|| (!left.is_empty()).then(|| format!("git is left behind: {left:?}")));
     let home = fs::read_dir(world.home()).expect("listed").count();
     let wrong = wrong.or_else(|| (home != 1).then(|| "something was written outside".to_owned()));
     wrong.map(|wrong| format!("{name}: {wrong}"))
@@ -532,6 +655,47 @@ fn a_repository_of_another_user_is_not_read_without_leave() {
     let safe = format!("[safe]\ndirectory = {}\n", world.folder().canonicalize().expect("a path").display());
     fs::write(world.home().join(".gitconfig"), safe).expect("written");
     world.begin();
+}
+
+#[test]
+fn nothing_that_another_user_puts_above_a_folder_stops_a_run_in_it() {
+    type Plant = fn(&Path);
+    const PLANTS: &[(&str, Plant)] = &[
+        ("a pipe", fifo),
+        ("a link to nothing", |path| symlink("/nonexistent/x", path).expect("linked")),
+        ("a link to a pipe", |path| {
+            fifo(&path.with_file_name("pipe"));
+            symlink("pipe", path).expect("linked");
+        }),
+        ("a link to itself", |path| symlink(".git", path).expect("linked")),
+        ("a socket", |path| drop(std::os::unix::net::UnixListener::bind(path).expect("bound"))),
+        ("a file that names no repository", |path| fs::write(path, "nonsense").expect("written")),
+        ("a file that names a pipe", |path| {
+            fifo(&path.with_file_name("pipe"));
+            fs::write(path, "gitdir: pipe\n").expect("written");
+        }),
+        ("an empty directory", |path| fs::create_dir(path).expect("made")),
+        ("a directory that is half a repository", |path| {
+            write(path, "HEAD", "ref: refs/heads/main\n");
+            fifo(&path.join("commondir"));
+            for dir in ["objects", "refs"] {
+                fs::create_dir(path.join(dir)).expect("made");
+            }
+        }),
+    ];
+    let problems = PLANTS.iter().filter_map(|(name, plant)| {
+        let world = World::new();
+        let dot_git = world.elsewhere(".git");
+        plant(&dot_git);
+        // Only root can give files away; elsewhere nothing of another user's can be made.
+        if std::os::unix::fs::lchown(&dot_git, Some(12_345), None).is_err() {
+            return None;
+        }
+        world.write("a", "a");
+        let begun = world.spaces().begin(RUN, &world.folder());
+        begun.err().map(|error| format!("{name}: {error}"))
+    });
+    assert_eq!(problems.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

@@ -40,6 +40,7 @@ use scratch::Scratch;
 
 pub(super) use guard::close_for;
 pub(super) use landlock::abi as landlock_abi;
+pub(super) use tree::below as processes_below;
 
 /// The hidden verb by which a binary is told to be an init.
 pub(super) const VERB: &str = "__init";

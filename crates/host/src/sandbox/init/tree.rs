@@ -51,7 +51,7 @@ pub(super) fn end_all() {
 }
 
 /// Every process below `root`, the nearest first.
-fn below(root: Pid) -> Vec<Pid> {
+pub(in crate::sandbox) fn below(root: Pid) -> Vec<Pid> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
