@@ -93,7 +93,7 @@ steps:
 
 #[test]
 fn what_a_passing_check_left_behind_is_gone_before_the_next_check_of_anybody() {
-    poisoned(&Home::new(), |home, args| home.posse(args));
+    poisoned(&Home::new(), Home::posse);
 }
 
 /// Where the kernel gives no overlay, each check begins in a directory of its own.
@@ -101,7 +101,7 @@ fn what_a_passing_check_left_behind_is_gone_before_the_next_check_of_anybody() {
 fn without_overlays_it_is_gone_as_well() {
     let home = Home::new();
     home.write_settings("sandbox: {level: landlock}\n");
-    poisoned(&home, |home, args| home.without_namespaces(args));
+    poisoned(&home, Home::without_namespaces);
 }
 
 fn poisoned(home: &Home, posse: fn(&Home, &[&str]) -> Done) {

@@ -168,6 +168,19 @@ fn the_planner_writes_a_plan_to_standard_output() {
     assert_eq!(runs(&home), 1);
 }
 
+/// A person reads the list instead of the YAML: what hides in a command must not hide there.
+#[test]
+fn no_command_of_a_planners_file_passes_for_another() {
+    let home = Home::new();
+    let plan_text =
+        PLAN.replace("command: \"true\"", r#"command: "echo ok # fine,\ntouch PWNED\r\e[8m; exit 0""#);
+    assert_ne!(plan_text, PLAN, "the plan has the command");
+    script(&home, &plan_text);
+    let done = plan(&home, &["greet in German"]).exits(0);
+    let listed = r"#   echo ok # fine,\ntouch PWNED\r\u{1b}[8m; exit 0";
+    assert!(done.stdout.contains(listed), "{}", done.stdout);
+}
+
 #[test]
 fn the_planner_is_told_what_is_wrong_and_mends_it() {
     let home = Home::new();

@@ -101,5 +101,9 @@ fn a_last_reply_that_still_calls_tools_is_a_failure() {
     home.write("script.yaml", "- reply: {text: On and on., tool_calls: [{name: list, input: {path: .}}]}\n");
     let done = home.posse(&["run", "--model", MODEL, "--max-turns", "2", "work"]).exits(1);
     assert!(done.stderr.contains("called tools instead of ending the work"), "{}", done.stderr);
-    assert_eq!(done.stdout, "On and on.\n", "what it said is kept");
+    assert!(done.stderr.contains("it used up its 2 turns"), "{}", done.stderr);
+    assert_eq!(done.stdout, "", "what it said is no report");
+    let run = &done.stderr[..8];
+    assert!(!home.posse(&["report", run]).exits(0).stdout.contains("On and on."));
+    assert!(home.posse(&["trace", run]).exits(0).stdout.contains("On and on."), "it is in the trace");
 }

@@ -193,6 +193,21 @@ fn a_verb_that_reads_a_damaged_row_names_the_run_and_how_to_check_it() {
 }
 
 #[test]
+fn a_damaged_run_is_not_removed_and_keeps_its_files() {
+    let (home, run) = ended();
+    for change in ["UPDATE heads SET seq = seq + 100", "UPDATE heads SET epoch = 7", "DELETE FROM heads"] {
+        with_damage(&home, change, || {
+            let said = home.posse(&["gc", "--runs", "0"]);
+            assert!(said.status.success(), "{change}: {said:?}");
+            assert!(said.out.contains(&format!("kept run {run}: it is damaged: ")), "{change}: {said:?}");
+        });
+        assert!(home.posse(&["verify", &run]).status.success(), "{change}");
+    }
+    let said = home.posse(&["gc", "--runs", "0"]);
+    assert!(said.out.contains(&format!("removed run {run}\n")), "{said:?}");
+}
+
+#[test]
 fn a_lease_that_was_changed_is_not_taken_over() {
     let (home, run) = interrupted();
     for change in

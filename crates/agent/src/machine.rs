@@ -304,10 +304,17 @@ impl Machine {
             return Step::Fail(broken(cause, reason, said()));
         }
         if *called {
-            // It wanted to go on: what it says is not how its work ended.
-            let reason =
-                "its last turn, which is for the report, called tools instead of ending the work".to_owned();
-            return Step::Fail(broken(cause, reason, said()));
+            // It wanted to go on: what it says is not how its work ended, and so no report.
+            let reason = match self.limits.max_turns.filter(|_| cause == Some(ReportCause::Turns)) {
+                Some(max) => format!(
+                    "it used up its {max} turn{}, and the last one, which is for the report, called tools instead of \
+                     ending the work",
+                    if max == 1 { "" } else { "s" }
+                ),
+                None => "its last turn, which is for the report, called tools instead of ending the work"
+                    .to_owned(),
+            };
+            return Step::Fail(broken(cause, reason, None));
         }
         if is_empty && !self.planned {
             if may_ask {

@@ -154,12 +154,12 @@ impl From<posse::Error> for CliError {
                 CliError::usage(message).hint("export the run again with `posse export`; nothing was done with this file")
             }
             posse::Error::Workspace(_) => CliError::failed(message),
-            posse::Error::Store(error) => error.into(),
+            posse::Error::Store(error)
+            | posse::Error::History(posse_engine::HistoryError::Store(error)) => error.into(),
             posse::Error::Runtime(error) => error.into(),
             posse::Error::History(posse_engine::HistoryError::Event { run, .. }) => {
                 CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
             }
-            posse::Error::History(posse_engine::HistoryError::Store(error)) => error.into(),
             posse::Error::History(_) => {
                 CliError::failed(message).hint("`posse verify --all` tells which journals are damaged")
             }

@@ -13,6 +13,7 @@ pub mod event;
 pub mod file_name;
 pub mod hash;
 pub mod id;
+pub mod json_values;
 pub mod lifecycle;
 pub mod message;
 pub mod nearest;

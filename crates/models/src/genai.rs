@@ -86,7 +86,7 @@ impl Genai {
         let (told, mut listener) = told_in_text(request);
         let mut hear = |part| listener.show(part, show);
         let answer = self.ask(service, target, &told, http, &mut hear).await?;
-        Ok(listener.heard(answer))
+        listener.heard(answer)
     }
 
     /// A complete target: nothing is resolved, and no variable is looked at.

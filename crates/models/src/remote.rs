@@ -28,7 +28,7 @@ use crate::wire::responses::Responses;
 use crate::wire::text_tools::{TextModels, with_tools};
 use crate::wire::{
     Abilities, Answer, Flow, Problem, ProblemKind, Refused, ReplyReader, StopReason, Target, Wire,
-    WireRequest,
+    WireRequest, check_values,
 };
 
 /// Bytes that count as one token where the provider does not count: few, because too little would be counted otherwise.
@@ -358,7 +358,10 @@ async fn read(
         match shape {
             None => {}
             Some(Shape::Events) => {
-                let flow = decoder.feed(chunk, |event| reader.event(event, show))?;
+                let flow = decoder.feed(chunk, |event| {
+                    check_values(event.data.as_bytes())?;
+                    reader.event(event, show)
+                })?;
                 if flow == Flow::End {
                     return Ok(Flow::End);
                 }
@@ -369,6 +372,7 @@ async fn read(
         }
     }
     if shape == Some(Shape::Whole) {
+        check_values(&body)?;
         reader.whole(&body, show)?;
     }
     Ok(Flow::On)

@@ -1,9 +1,8 @@
 //! Cleaning: what runs that have ended leave on disk and in the journal.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use posse_domain::id::RunId;
 use posse_engine::ports::{RunEntry, StoreError};
 use posse_host::workspace::{GcOptions, GcReport, WorkspaceError, Workspaces};
 
@@ -65,14 +64,14 @@ impl Posse {
         let mut entries = self.store.runs(&self.tenant, "", RUNS_MAX).await?;
         let old =
             |entry: &RunEntry| cleaning.runs_older_than.is_some_and(|age| has_ended_before(entry, age, now));
-        let mut gone = Vec::new();
+        let mut gone: HashSet<String> = HashSet::new();
         for entry in entries.iter().filter(|entry| old(entry)) {
-            if self.clean_run(&entry.run, cleaning.dry_run, &mut cleaned).await? {
-                gone.push(entry.run.to_string());
+            if self.clean_run(entry, cleaning.dry_run, &mut cleaned).await? {
+                gone.insert(entry.run.to_string());
             }
         }
         if let Some(files) = self.files.clone() {
-            entries.retain(|entry| !gone.iter().any(|run| run == entry.run.as_str()));
+            entries.retain(|entry| !gone.contains(entry.run.as_str()));
             let open = entries.into_iter().map(|entry| (entry.run.to_string(), is_open(&entry))).collect();
             let broken = |error: tokio::task::JoinError| WorkspaceError::Damaged(error.to_string());
             let task = tokio::task::spawn_blocking(move || clean_files(&files, &open, cleaning, now));
@@ -80,16 +79,20 @@ impl Posse {
             cleaned.add(report.map_err(Error::Cleaning)?);
         }
         // What would go is still there.
-        cleaned.kept.retain(|(what, _)| {
-            !what.strip_prefix("run ").is_some_and(|run| gone.iter().any(|gone| gone == run))
-        });
+        cleaned.kept.retain(|(what, _)| !what.strip_prefix("run ").is_some_and(|run| gone.contains(run)));
         Ok(cleaned)
     }
 
     /// Removes a whole run: first its files, so that one cut off in between is found again by its journal. Whether it
     /// is gone.
-    async fn clean_run(&self, run: &RunId, dry_run: bool, cleaned: &mut Cleaned) -> Result<bool, Error> {
+    async fn clean_run(&self, entry: &RunEntry, dry_run: bool, cleaned: &mut Cleaned) -> Result<bool, Error> {
+        let run = &entry.run;
         let what = format!("run {run}");
+        // Before its files go: a journal that cannot be removed would stay without them.
+        if let Some(problem) = self.damage_of(entry).await? {
+            cleaned.kept.push((what, format!("it is damaged: {problem}")));
+            return Ok(false);
+        }
         if let Some(files) = self.files.clone() {
             let name = run.to_string();
             let task = tokio::task::spawn_blocking(move || remove_files(&files, &name, dry_run));
@@ -114,6 +117,16 @@ impl Posse {
                 Ok(false)
             }
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Posse {
+    /// What is wrong with the rows of a run that say whether it may be removed.
+    async fn damage_of(&self, entry: &RunEntry) -> Result<Option<String>, Error> {
+        match &entry.damage {
+            Some(problem) => Ok(Some(problem.clone())),
+            None => Ok(self.store.check_run(&self.key(&entry.run)).await?.problems.into_iter().next()),
         }
     }
 }

@@ -9,7 +9,7 @@ use posse_domain::event::{Encoded, Stored};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::text::Blob;
-use posse_engine::ports::{Basis, Claim, Commit, RunKey, RunRow, Store, StoreError, TenantId};
+use posse_engine::ports::{Basis, Claim, Commit, MailCommand, RunKey, RunRow, Store, StoreError, TenantId};
 use posse_store::{SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 
@@ -400,4 +400,54 @@ async fn children_are_in_their_view() {
         .map(Result::unwrap)
         .collect();
     assert_eq!(prompts, [(root.child(1).to_string(), "the child's prompt".to_owned())]);
+}
+
+/// Makes a database what it was before its rows had seals.
+fn without_seals(dir: &Path) {
+    let raw = Connection::open(database(dir)).unwrap();
+    for table in ["heads", "mailbox", "removed_runs"] {
+        raw.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN seal")).unwrap();
+    }
+    raw.pragma_update(None, "user_version", 1).unwrap();
+}
+
+#[tokio::test]
+async fn a_database_without_seals_can_be_looked_at_and_is_sealed_by_the_first_that_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path(), 3).await;
+    let store = open(dir.path()).unwrap();
+    let command = MailCommand::Send { agent: key().run.root(), text: "a message".to_owned() };
+    store.post(&key(), command.clone()).await.unwrap();
+    drop(store);
+    without_seals(dir.path());
+    let looking = SqliteStore::open_existing_read_only(dir.path()).unwrap().unwrap();
+    assert_eq!(looking.mail(&key()).await.unwrap()[0].command, command);
+    assert_eq!(looking.runs(&key().tenant, "", 9).await.unwrap()[0].damage, None);
+    assert_eq!(looking.check().await.unwrap().problems, [""; 0]);
+    assert_eq!(looking.check_run(&key()).await.unwrap().problems, [""; 0]);
+    drop(looking);
+    let store = open(dir.path()).unwrap();
+    assert_eq!(store.check().await.unwrap().problems, [""; 0]);
+    assert_eq!(store.mail(&key()).await.unwrap()[0].command, command);
+    let Claim::Granted(epoch) = store.claim(&key()).await.unwrap() else { panic!("no process owns it") };
+    store.commit(commit(Basis::Owned { head: 3, epoch }, 1)).await.unwrap();
+    drop(store);
+    let raw = Connection::open(database(dir.path())).unwrap();
+    raw.execute("UPDATE heads SET epoch = epoch + 1", []).unwrap();
+    drop(raw);
+    let problems = open(dir.path()).unwrap().check_run(&key()).await.unwrap().problems;
+    assert_eq!(problems, [format!("the head of run {} is not what was written", key().run)]);
+}
+
+/// Its process would go on to write rows without seals, which would then look changed.
+#[tokio::test]
+async fn an_older_database_is_left_as_it_is_while_a_process_executes_runs_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let owner = open(dir.path()).unwrap();
+    owner.commit(commit(Basis::New, 3)).await.unwrap();
+    without_seals(dir.path());
+    let refused = open(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("older format") && refused.contains("wait for its end"), "{refused}");
+    drop(owner);
+    open(dir.path()).unwrap();
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use posse_domain::code::Code;
+use posse_domain::contract::MODEL_COMMAND_TIMEOUT_MAX_MS;
 use posse_domain::event::EffectClass;
 use posse_domain::permission::{SPECIFIER_MAX_BYTES, still_protected};
 use posse_domain::skill::Skill;
@@ -34,7 +35,7 @@ const NAME: &str = "bash";
 /// How long a command may take if nobody says.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(2);
 /// How long a command may take at most.
-const TIMEOUT_MAX: Duration = Duration::from_mins(10);
+const TIMEOUT_MAX: Duration = Duration::from_millis(MODEL_COMMAND_TIMEOUT_MAX_MS);
 /// When a box that was asked to end is taken to be stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// Longest command: Linux passes no longer argument.

@@ -8,6 +8,7 @@ use posse_domain::budget::{Budget, Usd};
 use posse_domain::contract::{CommandCriterion, Criterion};
 use posse_domain::event::EffectClass;
 use posse_domain::ownership;
+use posse_domain::plan::CRITERIA_MAX;
 use posse_engine::ports::{EngineRequest, Handler, RequestTool, SpawnRequest, Spawnable, Tool, ToolFailure};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,7 +32,6 @@ const OWNS_MAX: usize = 100;
 const NAMES_MAX: usize = 100;
 const OWNED_MAX_BYTES: usize = 4_096;
 /// Most criteria of a child, and longest of them.
-const CRITERIA_MAX: usize = 50;
 const CRITERION_MAX_BYTES: usize = 8 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]

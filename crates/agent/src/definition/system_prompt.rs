@@ -70,7 +70,7 @@ fn own_terms(definition: &Definition, contract: &Contract, others: &[Rules]) -> 
         Some(tools(contract)),
         refused::refused(definition, contract, others),
         refused::asked(definition, contract),
-        Some(spawning(contract)),
+        Some(spawning(definition, contract, others)),
         spawnable(definition, contract),
         Some(files(contract)),
         Some(turns(contract)),
@@ -164,11 +164,12 @@ fn tools(contract: &Contract) -> String {
     format!("Tools: {}. Calls to any other are refused{more}.", quoted(names))
 }
 
-fn spawning(contract: &Contract) -> String {
+fn spawning(definition: &Definition, contract: &Contract, others: &[Rules]) -> String {
     let grant = &contract.permissions;
     let levels_left = contract.context.max_depth.saturating_sub(contract.context.depth);
-    let with: Vec<String> =
-        SPAWNING.iter().filter(|tool| grant.covers(tool)).map(|tool| format!("`{tool}`")).collect();
+    let can_use =
+        |tool: &&&str| grant.covers(tool) && !refused::refuses_every_use(tool, definition, contract, others);
+    let with: Vec<String> = SPAWNING.iter().filter(can_use).map(|tool| format!("`{tool}`")).collect();
     let with = with.join(" and ");
     match grant.max_delegation_depth.min(levels_left) {
         levels if levels == 0 || !grant.can_spawn_children || with.is_empty() => {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use posse_domain::canonical_json;
 use posse_domain::hash::Hash;
+use posse_domain::lifecycle::is_host_call;
 use posse_domain::message::{Reply, ToolCall};
 
 /// What makes two calls the same. The order of fields does not matter.
@@ -11,8 +12,9 @@ pub(super) fn signature(call: &ToolCall) -> String {
     format!("{}:{}", call.name, Hash::of(canonical_json(&call.input).as_bytes()))
 }
 
-/// Makes a reply fit to be journalled: every call has an id of its own. Gives the ids that had to be made up
-/// because the model repeated one; those calls are answered, not run.
+/// Makes a reply fit to be journalled: every call has an id of its own, and none has one that the host gives to what it
+/// does itself, because an answer or a hook would then be about the wrong call. Gives the ids that had to be made up because
+/// the model repeated one; those calls are answered, not run.
 pub fn accept(mut reply: Reply) -> (Reply, Vec<String>) {
     // An id that is made up may not be one that the model gave to another call.
     let given: HashSet<String> = reply.calls.iter().map(|call| call.id.clone()).collect();
@@ -21,6 +23,9 @@ pub fn accept(mut reply: Reply) -> (Reply, Vec<String>) {
     let mut next: HashMap<String, usize> = HashMap::new();
     let mut repeated = Vec::new();
     for (at, call) in reply.calls.iter_mut().enumerate() {
+        if is_host_call(&call.id) {
+            call.id.clear();
+        }
         let nameless = call.id.is_empty();
         if !nameless && taken.insert(call.id.clone()) {
             continue;

@@ -8,6 +8,7 @@ use crate::exit::Exit;
 use crate::ids::WorkArg;
 use crate::output::{Output, note};
 use crate::runtime;
+use crate::term;
 
 /// Print the report of a run, or of one of its agents
 ///
@@ -36,6 +37,8 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
     if std::io::stdout().is_terminal() {
         output.paragraph(&report)?;
     } else {
+        // A file or a pager gets it unwrapped, but free of what a model could steer a terminal with all the same.
+        let report = term::clean(&report);
         output.bytes(report.as_bytes())?;
         if !report.ends_with('\n') {
             output.own("\n")?;

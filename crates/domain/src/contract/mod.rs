@@ -27,6 +27,8 @@ pub const DEFAULT_ATTEMPT_TIMEOUT_MS: u64 = 600_000;
 pub const DEFAULT_IDLE_TIMEOUT_MS: u64 = 120_000;
 /// How often a failed attempt is tried again, unless the contract says otherwise.
 pub const DEFAULT_MAX_RETRIES: u32 = 1;
+/// How long a command may take that a model wrote: in a `bash` call, or as a criterion of a sub-agent.
+pub const MODEL_COMMAND_TIMEOUT_MAX_MS: u64 = 600_000;
 /// How often in a row the same call may fail, unless the contract says otherwise.
 pub const DEFAULT_MAX_RETRIES_PER_TOOL: u32 = 3;
 /// Where the host writes a child's report, beneath the run's state directory.

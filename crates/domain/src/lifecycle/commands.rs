@@ -6,6 +6,7 @@
 
 use serde_json::json;
 
+use super::plan::step_number;
 use super::{Run, SpawnFrom, SpawnRequest};
 use crate::contract::Criterion;
 use crate::message::ToolCall;
@@ -39,6 +40,11 @@ pub fn command_calls(call_id: &str, request: &SpawnRequest) -> Vec<ToolCall> {
 pub fn call_of_command(id: &str) -> Option<&str> {
     let (call, number) = id.rsplit_once(COMMAND_OF)?;
     number.parse::<u32>().is_ok().then_some(call)
+}
+
+/// Whether an id is one that the host gives: to a command of a call, or to a step of a plan. No call of a model has one.
+pub fn is_host_call(id: &str) -> bool {
+    call_of_command(id).is_some() || step_number(id).is_some()
 }
 
 impl Run {
@@ -82,6 +88,10 @@ mod tests {
         );
         for none in ["c1", "c1/command-", "c1/command-x", "c1/command--1"] {
             assert_eq!(call_of_command(none), None, "{none}");
+            assert!(!is_host_call(none), "{none}");
+        }
+        for hosts in ["c1/command-1", "/command-2", "step-1", "step-2/command-3"] {
+            assert!(is_host_call(hosts), "{hosts}");
         }
     }
 }

@@ -23,7 +23,7 @@ mod workspace;
 
 pub use apply::Illegal;
 pub use ask::{NotAnswered, Question};
-pub use commands::{BASH, call_of_command, command_calls};
+pub use commands::{BASH, call_of_command, command_calls, is_host_call};
 pub use end::{EndBlocked, RunEnd};
 pub use fail::Attempt;
 pub use finish::Finish;

@@ -60,6 +60,11 @@ fn step_call(step: usize) -> String {
     format!("{STEP_CALL}{}", step + 1)
 }
 
+/// The number in the id of a step's call, which counts from one.
+pub(super) fn step_number(call_id: &str) -> Option<usize> {
+    call_id.strip_prefix(STEP_CALL)?.parse().ok()
+}
+
 impl Planned {
     fn new(plan: &Plan) -> Self {
         let mut ranks = vec![0; plan.steps.len()];
@@ -229,8 +234,7 @@ impl Run {
 
     /// The step that something was asked for by.
     pub fn step_called(&self, call_id: &str) -> Option<usize> {
-        let number = call_id.strip_prefix(STEP_CALL)?.parse::<usize>().ok()?;
-        let step = number.checked_sub(1)?;
+        let step = step_number(call_id)?.checked_sub(1)?;
         self.planned.as_ref().filter(|planned| step < planned.plan.steps.len()).map(|_| step)
     }
 

@@ -9,9 +9,9 @@ use super::{Decided, Kind, OpenAgent, OpenState, Run, StateName};
 use crate::budget::{Budget, turn_limit};
 use crate::code::Code;
 use crate::contract::{
-    CONTRACT_VERSION, Contract, Criterion, DEFAULT_ATTEMPT_TIMEOUT_MS, DEFAULT_MAX_RETRIES,
-    DEFAULT_MAX_RETRIES_PER_TOOL, DEFAULT_REPORT_PATH_PATTERN, ExecutionTerms, OutputTerms, ParentTerms,
-    ReportFormat, StepTerms,
+    CONTRACT_VERSION, CommandCriterion, Contract, Criterion, DEFAULT_ATTEMPT_TIMEOUT_MS, DEFAULT_MAX_RETRIES,
+    DEFAULT_MAX_RETRIES_PER_TOOL, DEFAULT_REPORT_PATH_PATTERN, ExecutionTerms, MODEL_COMMAND_TIMEOUT_MAX_MS,
+    OutputTerms, ParentTerms, ReportFormat, StepTerms,
 };
 use crate::definition::Mode;
 use crate::event::{EffectClass, SubagentCreated, SubagentRefused};
@@ -319,7 +319,7 @@ impl Run {
             step: StepTerms {
                 title: request.title.chars().take(TITLE_MAX_CHARS).collect(),
                 description: request.prompt.clone(),
-                success_criteria: request.success_criteria.clone(),
+                success_criteria: Self::criteria_of(request, by_model),
                 owns: if request.owns.is_empty() {
                     parent.contract.step.owns.clone()
                 } else {
@@ -371,6 +371,17 @@ impl Run {
         };
         contract.check().map_err(|error| Refusal::new(Code::InvalidInput, error.to_string()))?;
         Ok(contract)
+    }
+
+    /// What a child's work must meet. A command that a model wrote takes no longer than a `bash` call of that model may.
+    fn criteria_of(request: &SpawnRequest, by_model: bool) -> Vec<Criterion> {
+        let mut criteria = request.success_criteria.clone();
+        for criterion in criteria.iter_mut().filter(|_| by_model) {
+            if let Criterion::Command(CommandCriterion { timeout_ms: Some(timeout_ms), .. }) = criterion {
+                *timeout_ms = (*timeout_ms).min(MODEL_COMMAND_TIMEOUT_MAX_MS);
+            }
+        }
+        criteria
     }
 
     /// The place of a child that is no step: after the steps of the plan, if its parent has one, so that each child has
@@ -426,8 +437,7 @@ fn may_spawn(parent: &OpenAgent) -> Result<(), Refusal> {
     let context = &parent.contract.context;
     let grant = parent.authority.grant();
     if !grant.can_spawn_children {
-        let reason =
-            format!("`{}` may not spawn: its contract does not allow children", parent.kind.definition.name);
+        let reason = format!("{} may not spawn: its contract does not allow children", named(parent));
         return Err(Refusal::new(Code::SpawnNotAllowed, reason));
     }
     if grant.max_delegation_depth == 0 || !context.can_spawn_sub_agent() {

@@ -116,6 +116,8 @@ pub const PROTECTED: &[&str] = &[
     ".config/emacs",
     ".exrc",
     ".vimrc",
+    "_vimrc",
+    ".lazy.lua",
     ".gvimrc",
     ".vim",
     ".nvimrc",
@@ -136,6 +138,7 @@ pub const PROTECTED: &[&str] = &[
     ".byebugrc",
     ".pryrc",
     ".irbrc",
+    ".rspec",
     ".rdbgrc",
     ".ghci",
     ".config/ghc",
@@ -283,6 +286,7 @@ pub const PROTECTED: &[&str] = &[
     ".mise.toml",
     ".mise.local.toml",
     "mise.toml",
+    ".tool-versions",
     "mise.local.toml",
     ".mise",
     ".config/mise",
@@ -351,6 +355,7 @@ pub const PROTECTED: &[&str] = &[
     "nuget.config",
     ".m2",
     ".mvn",
+    "gradle/wrapper/gradle-wrapper.properties",
     ".sbtopts",
     ".jvmopts",
     ".sbt",
@@ -361,6 +366,10 @@ pub const PROTECTED: &[&str] = &[
     ".taskrc.yml",
     ".cargo/config",
     ".cargo/config.toml",
+    // Its `path` names the programs that run instead of `cargo` and `rustc`.
+    "rust-toolchain",
+    "rust-toolchain.toml",
+    "ansible.cfg",
     ".cargo/credentials",
     ".cargo/credentials.toml",
     ".cargo/bin",
@@ -486,7 +495,7 @@ fn find(path: &str) -> Option<(&'static str, usize)> {
 }
 
 /// What names in the table begin with, if not with a dot.
-const INITIALS: &[u8] = b"abcdgjlmnopstuwz";
+const INITIALS: &[u8] = b"_abcdgjlmnoprstuwz";
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ pub const TOOLS_MAX: usize = 100;
 pub const RETRIES_MAX: u32 = 10;
 /// Longest attempt: a week.
 pub const TIMEOUT_MAX_MS: u64 = 7 * 24 * 3_600_000;
-/// Longest command of a criterion: a day.
-pub const COMMAND_TIMEOUT_MAX_MS: u64 = 24 * 3_600_000;
+/// Longest command of a criterion: an hour.
+pub const COMMAND_TIMEOUT_MAX_MS: u64 = 3_600_000;
 /// Most problems of a plan that are told; more would help nobody.
 pub const PROBLEMS_MAX: usize = 100;

@@ -8,6 +8,7 @@ use posse_domain::event::{CheckRecord, ChecksFailed, ChecksPassed, WorktreeConfl
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{FailKind, OpenState};
 use posse_domain::object_id::ObjectId;
+use posse_domain::plan::COMMAND_TIMEOUT_MAX_MS;
 
 use super::effects::Effect;
 use super::place::Place;
@@ -19,8 +20,8 @@ use crate::ports::{
 
 /// How long a command criterion may take if nobody says.
 const CHECK_TIMEOUT_DEFAULT: Duration = Duration::from_mins(10);
-/// How long a command criterion may take at most.
-const CHECK_TIMEOUT_MAX: Duration = Duration::from_hours(1);
+/// How long a command criterion may take at most, whoever wrote it.
+const CHECK_TIMEOUT_MAX: Duration = Duration::from_millis(COMMAND_TIMEOUT_MAX_MS);
 /// Most files that a reason names.
 const FILES_NAMED_MAX: usize = 20;
 /// Most characters of a failed check's output that its reason repeats.

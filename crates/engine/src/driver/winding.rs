@@ -45,8 +45,9 @@ impl Driver {
                 self.wind_up(id);
             }
             Winding::No | Winding::Up if started && at_ms > now_ms => self.watch_for(id, at_ms - now_ms),
-            // It waits for something that is not cut. Its report has as much time as it would have had.
-            Winding::Up if !reports => {
+            // It waits for a command, a question or a child, which are not cut: its report has as much time as it would
+            // have had. A provider that lets it wait is none of these.
+            Winding::Up if !reports && session.machine.open_calls().next().is_some() => {
                 session.winding = Winding::Late;
                 self.watch_for(id, at_ms - report_at_ms);
             }

@@ -16,7 +16,7 @@ pub(crate) fn calls(calls: impl IntoIterator<Item = ScriptedCall>) -> ScriptedAn
     ScriptedAnswer::text("").calls(calls)
 }
 
-fn put(path: &str, text: &str) -> ScriptedCall {
+pub(crate) fn put(path: &str, text: &str) -> ScriptedCall {
     ScriptedCall::new("put", json!({"path": path, "text": text}))
 }
 

@@ -8,12 +8,12 @@ use posse_domain::permission::{Answer, Approvals, Decision, OnAsk, ProjectRules,
 use posse_domain::plan::{Author, Plan, Step, UnownedWriters};
 use posse_engine::ports::{HookAnswer, HookCall, Hooks, ModelRequest, Moment};
 use posse_engine::{FAULT_POINTS, RunSpec};
-use posse_models::scripted::ScriptedAnswer;
+use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
 use crate::asking::{asked, escalating, say};
 use crate::crash::dies_at;
-use crate::integration::{builder, calls, task};
+use crate::integration::{builder, calls, put, task};
 use crate::power::Death;
 use crate::world::{Ended, World, child};
 
@@ -408,6 +408,36 @@ async fn a_person_is_asked_about_every_command_before_the_child_is_created() {
     }
 }
 
+/// A provider chooses the ids of calls, and may choose those that the host gives to commands and to steps.
+#[tokio::test]
+async fn an_id_that_a_provider_chose_answers_no_hook_and_no_question_of_another_call() {
+    for (asked_about, of_command) in [("c9/command-7", "c9"), ("step-1/command-1", "step-1")] {
+        let world = World::new(move |request: &ModelRequest| match (&*request.definition, request.turn) {
+            ("boss", 1) => calls([
+                ScriptedCall { id: Some(asked_about.to_owned()), ..put("b", "2") },
+                ScriptedCall {
+                    id: Some(of_command.to_owned()),
+                    ..task(checked(&json!([{"command": "secret"}])))
+                },
+            ]),
+            ("boss", _) => ScriptedAnswer::text("All is done."),
+            _ => builder(request),
+        });
+        let world = world.isolated().with_hooks(OnBash(HookAnswer::Denied("not on a Friday".to_owned())));
+        let process = world.process();
+        let mut spec = escalating(world.spec());
+        of(&mut spec, "boss").rules = vec![rule("put", Decision::Ask)];
+        let handle = process.runtime.start(spec).await.expect("it starts");
+        let question = asked(&world, handle.id()).await;
+        assert_eq!(question.1.operation, "put");
+        say(&world, &question, Answer::Once).await;
+        let ended = world.ended(&handle).await;
+        assert_eq!(ended.status(), "completed", "{of_command}: the call that was asked about goes on");
+        assert_eq!(world.workspaces().asked("check"), 0, "{of_command}: the hook denies the command");
+        assert_eq!(count(&ended, "agent.subagent_refused"), 1, "{of_command}");
+    }
+}
+
 #[tokio::test]
 async fn a_task_that_waits_for_answers_about_its_commands_can_be_cancelled() {
     let world = World::new(boss(checked(&json!([{"command": "a=1"}, {"command": "b=1"}])))).isolated();
@@ -494,18 +524,26 @@ async fn a_models_plan_has_the_limits_of_task() {
         (Author::Model, 600_000, 1, UnownedWriters::Queue),
     ] {
         let world = World::new(builder).isolated();
-        let ended = world.run(planned(&world, author, &["a=1"])).await;
+        let mut spec = planned(&world, author, &["a=1"]);
+        for criterion in &mut spec.plan.as_mut().expect("a plan").steps[0].success_criteria {
+            let Criterion::Command(command) = criterion else { panic!("a command") };
+            command.timeout_ms = Some(3_600_000);
+        }
+        let ended = world.run(spec).await;
         assert_eq!(ended.status(), "completed");
         let created: Vec<_> = ended
             .events
             .iter()
             .filter_map(|event| match &event.body {
-                EventBody::SubagentCreated(e) => Some(&e.contract.execution),
+                EventBody::SubagentCreated(e) => Some(&e.contract),
                 _ => None,
             })
             .collect();
         assert_eq!(created.len(), 2);
-        for execution in created {
+        let checks: Vec<_> = created[0].checks().map(|check| check.timeout_ms).collect();
+        assert_eq!(checks, [Some(timeout_ms)], "a model's check takes no longer than its `bash`");
+        for contract in created {
+            let execution = &contract.execution;
             assert_eq!((execution.attempt_timeout_ms, execution.max_retries), (Some(timeout_ms), retries));
         }
         assert_eq!(ended.run.terms.unowned_writers, unowned);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use posse_domain::budget::{Budget, Price, REPORT_INPUT_TOKENS, Usd};
 use posse_domain::event::{EventBody, Purpose};
 use posse_domain::lifecycle::FailKind;
-use posse_engine::ports::{ModelFacts, ModelRequest};
+use posse_engine::ports::{ModelFacts, ModelRequest, Retry};
 use posse_engine::{RunSpec, RuntimeError};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
@@ -231,6 +231,22 @@ async fn what_an_agent_does_when_its_time_is_up_is_cut() {
         });
         assert_eq!(child.map(|report| report.to_shared().to_string()).as_deref(), Some(REPORT), "{name}");
     }
+}
+
+/// A provider that keeps an agent waiting is none of the things that are not cut: time is not given twice.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_lets_the_report_wait_does_not_lengthen_the_time() {
+    let world = World::new(|_| {
+        let again = Retry { after: Duration::from_secs(30), limited: true };
+        ScriptedAnswer::error(Some(429), "slow down").retry(again)
+    })
+    .in_virtual_time();
+    let began = tokio::time::Instant::now();
+    let ended = run(&world, Budget { wall_ms: Some(60_000), ..Budget::NONE }, "max-time").await;
+    let ended = ended.expect("it starts");
+    assert!(ended.text().starts_with("BUDGET_EXHAUSTED: the wall time of the run"), "{}", ended.text());
+    let took = began.elapsed();
+    assert!(took <= Duration::from_secs(61), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

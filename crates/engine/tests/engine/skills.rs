@@ -294,6 +294,7 @@ async fn the_sub_agents_of_a_skill_are_enforced() {
         if !allowed {
             let error = json_of(&result)["error"].as_str().expect("text").to_owned();
             assert!(error.starts_with("SPAWN_NOT_ALLOWED: "), "{error}");
+            assert!(error.contains("`lead`") && !error.contains("`general`"), "{error}");
         }
         let offered = world.asked_by("1")[0].tools.iter().any(|tool| tool.name == "delegate_to_agent");
         assert_eq!(offered, sub_agents != Some(&[]), "not offered where there is nobody to delegate to");

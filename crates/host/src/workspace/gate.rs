@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use posse_domain::shown::is_plain;
+
 use super::change::{Change, Kind, shown, unreadable};
 use super::forbidden::{holds, hostile, is_git, is_gitmodules, protected};
 use super::update::contents;
@@ -29,6 +31,8 @@ pub enum RefusedCode {
     Symlink,
     /// An entry of a kind that git does not write.
     Mode,
+    /// A new name with characters that steer a terminal or turn the direction of text.
+    Name,
     /// A protected name that nobody opened.
     Protected,
     /// A path that the child does not own.
@@ -43,6 +47,7 @@ impl RefusedCode {
             Self::Submodule => "SUBMODULE",
             Self::Symlink => "SYMLINK_ESCAPE",
             Self::Mode => "ENTRY_KIND",
+            Self::Name => "UNPRINTABLE_NAME",
             Self::Protected => "PROTECTED_PATH",
             Self::Ownership => "OWNERSHIP_VIOLATION",
         }
@@ -62,6 +67,11 @@ impl Problem {
     pub(super) fn text(&self) -> String {
         format!("{}: {}", shown(&self.path), self.why)
     }
+}
+
+/// Whether a name can be printed anywhere as it is: in lists, diffs and prompts of other programs too.
+fn is_printable(path: &str) -> bool {
+    path.chars().all(|c| is_plain(c) && !c.is_control())
 }
 
 /// What the gate found.
@@ -126,6 +136,10 @@ impl Terms<'_> {
                 .flatten(),
             change.new.as_ref().filter(|side| odd(side)).and_then(|_| {
                 problem(RefusedCode::Mode, "not a file, an executable file or a symbolic link")
+            }),
+            // A name that the project had before may stay, and may go.
+            change.new.as_ref().filter(|_| change.old.is_none() && !is_printable(&text)).and_then(|_| {
+                problem(RefusedCode::Name, "its name has characters that a terminal obeys or does not show")
             }),
             closed.and_then(|name| {
                 problem(RefusedCode::Protected, &format!("`{name}` is protected; a person can open it"))

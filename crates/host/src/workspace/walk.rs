@@ -3,8 +3,8 @@
 mod outside;
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, Mode as Permissions, OFlags};
@@ -18,6 +18,10 @@ use outside::Outside;
 
 /// Deepest nesting of directories that is looked into.
 const MAX_DEPTH: usize = 200;
+/// Most directories that are kept open for what is still to be looked at in them. The others are found again by their paths.
+const HELD_MAX: usize = 16;
+/// Most bytes of a path that say where something too deep begins.
+const TOO_DEEP_SHOWN_MAX: usize = 200;
 /// More threads than this only wait for each other.
 const MAX_THREADS: usize = 4;
 /// Words in `.gitattributes` that let git change content on its way in.
@@ -25,18 +29,22 @@ const CONVERTING: &[&str] = &["text", "eol", "crlf", "filter", "ident", "working
 
 /// Why something that is neither a file nor a symlink is left out.
 const SPECIAL: &str = "a socket, a pipe or a device";
+/// Why a directory is left out that lies too deep.
+const TOO_DEEP: &str = "it goes on for more than 200 directories, one in the other";
 
 /// Walks the whole folder behind `root`. What is found is in no order.
 pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<Walked, WorkspaceError> {
     let scan = Scan {
         request,
+        root: Arc::new(root),
+        held: Arc::default(),
         queue: Mutex::new(Queue::default()),
         changed: Condvar::new(),
         files: AtomicU64::new(0),
         converting: AtomicBool::new(false),
     };
     scan.push(Task {
-        parent: Arc::new(root),
+        parent: None,
         name: b".".to_vec(),
         path: Vec::new(),
         depth: 0,
@@ -71,7 +79,8 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<Walked, Works
 
 /// One directory that has to be looked into.
 struct Task {
-    parent: Arc<OwnedFd>,
+    /// None if it is found again by its path.
+    parent: Option<Arc<Held>>,
     name: Vec<u8>,
     /// With a slash at its end, but for the top.
     path: Vec<u8>,
@@ -85,6 +94,32 @@ struct Task {
     outside: Option<Outside>,
 }
 
+/// A directory that is open, and counted.
+struct Held {
+    dir: OwnedFd,
+    count: Arc<AtomicUsize>,
+}
+
+impl std::ops::Deref for Held {
+    type Target = OwnedFd;
+
+    fn deref(&self) -> &OwnedFd {
+        &self.dir
+    }
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[derive(Default)]
 struct Queue {
     tasks: Vec<Task>,
@@ -94,6 +129,8 @@ struct Queue {
 
 struct Scan<'a> {
     request: &'a Request<'a>,
+    root: Arc<OwnedFd>,
+    held: Arc<AtomicUsize>,
     queue: Mutex<Queue>,
     changed: Condvar,
     files: AtomicU64,
@@ -141,7 +178,7 @@ impl Scan<'_> {
 
     fn directory(&self, task: &Task, walked: &mut Walked) -> Result<(), WorkspaceError> {
         let dir = match self.open(task) {
-            Ok(dir) => Arc::new(dir),
+            Ok(dir) => self.hold(dir),
             // Gone, or no directory any more: somebody is at work here, and the next scan sees what came of it.
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
                 return Ok(());
@@ -166,10 +203,33 @@ impl Scan<'_> {
         Ok(())
     }
 
+    fn hold(&self, dir: OwnedFd) -> Arc<Held> {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Held { dir, count: self.held.clone() })
+    }
+
+    /// Keeps a directory open for what is still to be looked at in it, unless too many are.
+    fn keep(&self, dir: &Arc<Held>) -> Option<Arc<Held>> {
+        (self.held.load(Ordering::Relaxed) < HELD_MAX).then(|| Arc::clone(dir))
+    }
+
+    /// The directory that a task's is in, found again part by part: a path may be longer than the kernel takes, and no part
+    /// may have come to be a link.
+    fn reach(&self, task: &Task) -> Result<Arc<Held>, rustix::io::Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let above = task.path.len().saturating_sub(task.name.len() + 1);
+        let mut dir = rustix::fs::openat(&self.root, ".", flags, Permissions::empty())?;
+        for part in task.path[..above].split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            dir = rustix::fs::openat(&dir, part, flags, Permissions::empty())?;
+        }
+        Ok(self.hold(dir))
+    }
+
     /// Opens a directory. In a workspace it is opened up before: one that may be listed but not entered hides as much.
     fn open(&self, task: &Task) -> Result<OwnedFd, rustix::io::Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (parent, name) = (&task.parent, task.name.as_slice());
+        let parent = task.parent.clone().map_or_else(|| self.reach(task), Ok)?;
+        let (parent, name) = (&**parent, task.name.as_slice());
         let open = || rustix::fs::openat(parent, name, flags, Permissions::empty());
         if self.request.persons {
             return open();
@@ -199,7 +259,7 @@ impl Scan<'_> {
         text
     }
 
-    fn list(&self, dir: &Arc<OwnedFd>, task: &Task) -> Result<Vec<(Vec<u8>, FileType)>, WorkspaceError> {
+    fn list(&self, dir: &Arc<Held>, task: &Task) -> Result<Vec<(Vec<u8>, FileType)>, WorkspaceError> {
         let listing = |error| self.failed("listing", &task.path, error);
         let entries = rustix::fs::Dir::read_from(dir).map_err(listing)?;
         let mut names = Vec::new();
@@ -279,6 +339,12 @@ impl Scan<'_> {
         if state.is_some_and(|state| identity(here.dir, &name) == Some(state)) {
             return Ok(());
         }
+        if here.task.depth >= MAX_DEPTH && !persons {
+            // What one directory holds keeps nobody's other work from being kept.
+            path.truncate(TOO_DEEP_SHOWN_MAX);
+            walked.left_out.work(&path, TOO_DEEP);
+            return Ok(());
+        }
         if here.task.depth >= MAX_DEPTH {
             return Err(WorkspaceError::Unsupported(format!(
                 "{} is nested more than {MAX_DEPTH} directories deep; move it, or ignore it in .gitignore",
@@ -286,7 +352,7 @@ impl Scan<'_> {
             )));
         }
         self.push(Task {
-            parent: Arc::clone(here.dir),
+            parent: self.keep(here.dir),
             name,
             path,
             depth: here.task.depth + 1,
@@ -404,7 +470,7 @@ fn identity(dir: &OwnedFd, name: &[u8]) -> Option<(u64, u64)> {
 /// The directory that is being looked at.
 struct Here<'a> {
     task: &'a Task,
-    dir: &'a Arc<OwnedFd>,
+    dir: &'a Arc<Held>,
     ignored: &'a Ignored,
 }
 

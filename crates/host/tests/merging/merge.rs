@@ -36,6 +36,24 @@ fn refuses(change: impl FnOnce(&Tree) -> Tree, code: RefusedCode) {
     assert!(problems.iter().all(|problem| problem.contains(": ")), "{problems:?}");
 }
 
+/// Of a project's own names of that kind one may be changed and removed, but none may come.
+#[test]
+fn a_new_name_that_would_steer_a_terminal_is_refused() {
+    for name in
+        ["a\u{1b}]0;x\u{7}b", "r\rr", "n\nl", "t\tt", "rtl\u{202e}txt.exe", "c1\u{9b}31m", "d/\u{2066}x"]
+    {
+        refuses(|base| with(base, name, FILE, "x"), RefusedCode::Name);
+        let repo = Bare::new();
+        let base = with(&start(), name, FILE, "x");
+        for theirs in [with(&base, name, FILE, "y"), start()] {
+            merged(&repo, &repo.request(&base, &base, &theirs));
+        }
+    }
+    let repo = Bare::new();
+    let theirs = with(&start(), "\u{1f468}\u{200d}\u{1f467} \u{e4}.png", FILE, "x");
+    merged(&repo, &repo.request(&start(), &start(), &theirs));
+}
+
 #[test]
 fn both_sides_changes_come_together_in_a_commit_of_both() {
     let repo = Bare::new();

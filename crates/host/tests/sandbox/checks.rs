@@ -5,25 +5,13 @@ use std::future::{pending, ready};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use posse_host::sandbox::{SandboxError, WORKSPACE_SHOWN_AT};
-use posse_host::workspace::{CheckCommand, CheckEnd, CheckRequest, CheckResult, check};
+use posse_host::sandbox::SandboxError;
+use posse_host::workspace::{CheckEnd, CheckRequest, CheckResult, check};
 
 use crate::isolated::State;
 
 fn request(state: &State, commands: &[&str]) -> CheckRequest {
-    let one = |command: &&str| CheckCommand { command: (*command).to_owned(), timeout: crate::PATIENCE };
-    CheckRequest {
-        dir: state.files(),
-        shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
-        commands: commands.iter().map(one).collect(),
-        protected: Vec::new(),
-        caches: Vec::new(),
-        apart: None,
-        disk_limit: None,
-        network: false,
-        shown: Vec::new(),
-        record: None,
-    }
+    crate::checks_in(state.files(), commands)
 }
 
 async fn ends(state: &State, request: CheckRequest) -> Vec<CheckResult> {

@@ -5,11 +5,11 @@ use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use posse_host::sandbox::{Exit, Sandbox, SandboxError, SandboxOptions, WORKSPACE_SHOWN_AT};
-use posse_host::workspace::{CheckCommand, CheckRequest, check};
+use posse_host::sandbox::{Exit, Sandbox, SandboxError, SandboxOptions};
+use posse_host::workspace::{CheckRequest, check};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Bench, PATIENCE, init, pipe, tagged, until};
+use crate::{Bench, PATIENCE, checks_in, init, overlays, pipe, tagged, until};
 
 /// How many calls are hit at some moment.
 const ROUNDS: u32 = 40;
@@ -30,7 +30,7 @@ fn children_of(pid: u32) -> Vec<u32> {
 }
 
 /// All processes below this one that are inits, by whichever thread they were started.
-fn inits() -> Vec<u32> {
+pub(crate) fn inits() -> Vec<u32> {
     let threads = fs::read_dir("/proc/self/task").expect("threads").flatten();
     let listed = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
     listed
@@ -91,16 +91,9 @@ async fn no_command_counts_as_done_that_never_ran_whenever_it_is_hit() {
 
 fn request(top: &Path, script: &str) -> CheckRequest {
     CheckRequest {
-        dir: top.join("files"),
-        shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
-        commands: vec![CheckCommand { command: script.to_owned(), timeout: PATIENCE }],
-        protected: Vec::new(),
-        caches: Vec::new(),
         apart: Some(top.join("checks")),
-        disk_limit: None,
-        network: false,
         shown: vec![(top.join("shown"), PathBuf::from("/run/shown"))],
-        record: None,
+        ..checks_in(top.join("files"), &[script])
     }
 }
 
@@ -117,8 +110,7 @@ fn checked() -> (tempfile::TempDir, Sandbox) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_whose_init_is_killed_runs_again_and_one_that_is_killed_each_time_has_not_passed() {
     let (top, sandbox) = checked();
-    if !matches!(sandbox.cache_in(top.path()).await, Ok(posse_host::sandbox::CacheShown::Overlay)) {
-        println!("skipped: the kernel gives no overlay here");
+    if !overlays(top.path(), &sandbox).await {
         return;
     }
     // It waits for somebody who never comes, or does not if there is a word for it.

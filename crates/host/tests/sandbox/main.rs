@@ -22,8 +22,10 @@ use std::time::{Duration, Instant};
 
 use posse_host::process::OutputLimits;
 use posse_host::sandbox::{
-    BoxedCommand, Ended, Environment, InitBinary, Sandbox, SandboxError, SandboxOptions,
+    BoxedCommand, CacheShown, Ended, Environment, InitBinary, Sandbox, SandboxError, SandboxOptions,
+    WORKSPACE_SHOWN_AT,
 };
+use posse_host::workspace::{CheckCommand, CheckRequest};
 use tempfile::TempDir;
 
 /// The variable by which the programs of a test are told from all others.
@@ -99,6 +101,32 @@ fn command(workspace: &Path, script: &str) -> BoxedCommand {
         output: OutputLimits { head_bytes: 64 << 10, tail_bytes: 64 << 10, spill: None, spill_bytes: 0 },
         ..BoxedCommand::in_place(["bash", "-c", script].map(str::to_owned).to_vec(), workspace)
     }
+}
+
+/// Commands that the host runs in a directory, one after the other.
+fn checks_in(dir: PathBuf, commands: &[&str]) -> CheckRequest {
+    let one = |command: &&str| CheckCommand { command: (*command).to_owned(), timeout: PATIENCE };
+    CheckRequest {
+        dir,
+        shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
+        commands: commands.iter().map(one).collect(),
+        protected: Vec::new(),
+        caches: Vec::new(),
+        apart: None,
+        disk_limit: None,
+        network: false,
+        shown: Vec::new(),
+        record: None,
+    }
+}
+
+/// Whether the kernel gives overlays here; it is said if not.
+async fn overlays(dir: &Path, sandbox: &Sandbox) -> bool {
+    let gives = matches!(sandbox.cache_in(dir).await, Ok(CacheShown::Overlay));
+    if !gives {
+        println!("skipped: the kernel gives no overlay here");
+    }
+    gives
 }
 
 /// The processes whose environment has the tag.

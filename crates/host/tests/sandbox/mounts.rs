@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 use posse_host::sandbox::{BoxedCommand, Cache, Isolation, Sandbox, SandboxOptions};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::{command, init, pipe, tagged};
+use crate::inits::inits;
+use crate::{PATIENCE, command, init, pipe, tagged, until};
 
 /// How often a box is made while names are swapped: mounting by path loses some cases within a few rounds.
 const ROUNDS: usize = 6;
@@ -368,8 +369,16 @@ async fn try_case(case: &Case) -> Option<String> {
     None
 }
 
+/// Whether a process waits for somebody to open the other end of a pipe.
+fn waits_for_a_pipe(pid: u32) -> bool {
+    let place = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+    ["wait_for_partner", "fifo_open"].contains(&place.as_str())
+}
+
+type Move = (&'static str, fn(&Path), bool);
+
 /// What becomes of the workspace after it was resolved and before anything is mounted, and whether there may be a box.
-const MOVES: &[(&str, fn(&Path), bool)] = &[
+const MOVES: &[Move] = &[
     ("nothing", |_| (), true),
     (
         "the link leads elsewhere",
@@ -420,13 +429,9 @@ async fn a_workspace_that_is_named_by_a_link_is_resolved_once() {
             ..command(&top.join("link"), "cat name; cat secret; echo over > left")
         };
         let running = tokio::spawn(async move { run(&sandbox, asked).await });
-        // Opened once the init has come to its record: from here on nothing but the test moves.
-        let (opened, waiting) = (top.join("record"), std::sync::mpsc::channel());
-        let (held, act_now) = waiting;
-        std::thread::spawn(move || held.send(fs::OpenOptions::new().read(true).write(false).open(opened)));
-        let record = act_now.recv().expect("sent").expect("a record");
+        until("the init has come to its record", PATIENCE, || inits().into_iter().any(waits_for_a_pipe));
         act(&top);
-        drop(record);
+        drop(fs::File::open(top.join("record")).expect("opened"));
         let said = running.await.expect("joined");
         let expected = if is_above { "above/ws" } else { "ws" };
         match &said {

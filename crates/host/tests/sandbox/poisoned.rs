@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::future::pending;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use posse_host::sandbox::{Cache, Sandbox, SandboxOptions, WORKSPACE_SHOWN_AT};
-use posse_host::workspace::{CheckCommand, CheckRequest, CheckResult, check, lay_out};
+use posse_host::sandbox::{Cache, Sandbox, SandboxOptions};
+use posse_host::workspace::{CheckRequest, CheckResult, check, lay_out};
 
-use crate::init;
+use crate::{checks_in, init, overlays};
 
 /// What a check does that passes, and a check that passes only where nothing of it is left.
 const POISONS: &[(&str, &str, &str)] = &[
@@ -61,18 +61,10 @@ impl Scratch {
     }
 
     async fn run(&self, commands: &[&str], apart: bool) -> Vec<CheckResult> {
-        let one = |command: &&str| CheckCommand { command: (*command).to_owned(), timeout: crate::PATIENCE };
         let request = CheckRequest {
-            dir: self.top.path().join("files"),
-            shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
-            commands: commands.iter().map(one).collect(),
-            protected: Vec::new(),
             caches: self.caches.clone(),
             apart: apart.then(|| self.top.path().join("checks")),
-            disk_limit: None,
-            network: false,
-            shown: Vec::new(),
-            record: None,
+            ..checks_in(self.top.path().join("files"), commands)
         };
         check(request, &self.sandbox, pending()).await.expect("results")
     }
@@ -82,7 +74,6 @@ impl Scratch {
 async fn every_check_begins_with_what_set_up_left_whatever_the_checks_before_it_did() {
     let scratch = Scratch::new();
     if !overlays(scratch.top.path(), &scratch.sandbox).await {
-        println!("skipped: the kernel gives no overlay here");
         return;
     }
     let set_up = "echo good > target/set-up; mkdir deps; echo good > deps/lib";
@@ -103,8 +94,4 @@ async fn every_check_begins_with_what_set_up_left_whatever_the_checks_before_it_
     let mut left: Vec<_> = left.map(|entry| entry.file_name().into_string().expect("text")).collect();
     left.sort();
     assert_eq!(left, [".git", "a", "deps", "sub", "target"]);
-}
-
-async fn overlays(dir: &Path, sandbox: &Sandbox) -> bool {
-    matches!(sandbox.cache_in(dir).await, Ok(posse_host::sandbox::CacheShown::Overlay))
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use globset::{Glob, GlobMatcher};
+use globset::{Glob, GlobMatcher, GlobSet};
 use posse_agent::conversation::Message;
 use posse_domain::id::AgentId;
 use posse_engine::ports::ModelRequest;
@@ -141,6 +141,10 @@ impl AgentGlob {
             return Ok(Self::Literal(text.to_owned()));
         }
         let glob = Glob::new(text).map_err(|error| invalid(error.kind().to_string()))?;
+        // What compiles a single glob panics if that cannot be done: braces can be nested too deeply for it.
+        if GlobSet::new([&glob]).is_err() {
+            return Err(invalid("it is too large or too deeply nested".to_owned()));
+        }
         Ok(Self::Glob(glob.compile_matcher()))
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod anthropic;
 pub(crate) mod chat;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod kept;
 mod refused;
 pub(crate) mod responses;
 #[cfg(test)]
@@ -22,8 +23,11 @@ use posse_domain::code::Code;
 use posse_domain::message::Reply;
 use posse_engine::ports::{ModelRequest, StreamPart};
 
+pub(crate) use kept::{Kept, check_values};
 pub(crate) use refused::{Refused, short};
 
+/// Calls of one reply.
+pub(crate) const MAX_CALLS: usize = 1024;
 /// Bytes of arguments that all calls of one reply may have together.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 8 * 1024 * 1024;
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use posse_domain::json_values::has_too_many_values;
 use posse_domain::message::Image;
 use posse_domain::text::Text;
 use serde::de::{Deserialize, Deserializer, Visitor};
@@ -44,10 +45,14 @@ pub(crate) fn image_note(image: &Image) -> String {
     format!("[a picture ({}) that you cannot be shown]", image.media_type.as_str())
 }
 
-/// Arguments of a call as the model wrote them: nothing is an empty object, and text that is no JSON stays text.
+/// Arguments of a call as the model wrote them: nothing is an empty object, and text that is no JSON, or has too
+/// many values to be read, stays text.
 pub(crate) fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(serde_json::Map::new());
+    }
+    if has_too_many_values(text.as_bytes()) {
+        return Value::String(text.to_owned());
     }
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
@@ -55,7 +60,8 @@ pub(crate) fn arguments(text: &str) -> Value {
 /// Whether arguments are whole, so that a call that was being written when the output ended can be told from one that
 /// was there: no beginning of an object is an object.
 pub(crate) fn is_whole_object(text: &str) -> bool {
-    serde_json::from_str::<serde_json::Map<String, Value>>(text).is_ok()
+    !has_too_many_values(text.as_bytes())
+        && serde_json::from_str::<serde_json::Map<String, Value>>(text).is_ok()
 }
 
 /// Arguments as the object that every provider wants back, whatever the model wrote.

@@ -25,8 +25,8 @@ use posse_engine::ports::{ModelRequest, StreamPart};
 use serde_json::Value;
 
 use super::{
-    Answer, Flow, Problem, ProblemKind, Refused, ReplyReader, StopReason, StreamEvent, Target, Wire,
-    WireRequest,
+    Answer, Flow, MAX_CALLS, Problem, ProblemKind, Refused, ReplyReader, StopReason, StreamEvent, Target,
+    Wire, WireRequest,
 };
 use crate::endpoint::{Endpoint, ToolCalls};
 use blocks::{Blocks, Piece};
@@ -193,7 +193,7 @@ impl ReplyReader for TextReader {
     }
 
     fn finish(self: Box<Self>) -> Result<Answer, Problem> {
-        Ok(self.listener.heard(self.inner.finish()?))
+        self.listener.heard(self.inner.finish()?)
     }
 }
 
@@ -236,11 +236,14 @@ impl Listener {
     }
 
     /// The answer with the calls that its text has.
-    pub(crate) fn heard(self, mut answer: Answer) -> Answer {
+    pub(crate) fn heard(self, mut answer: Answer) -> Result<Answer, Problem> {
         let said = answer.reply.text.to_shared();
         let whole = answer.stop == StopReason::Done;
         let object = if self.form == Form::Schema { schema::read(&said) } else { None };
         let (text, calls) = object.unwrap_or_else(|| in_blocks(&said, whole));
+        if calls.len() > MAX_CALLS {
+            return Err(Problem::cut(format!("the answer has more than {MAX_CALLS} calls")));
+        }
         // Ids say which turn and which call it was, so that a conversation has each only once.
         let calls = calls.into_iter().enumerate().map(|(at, call)| ToolCall {
             id: format!("text_{}_{}", self.turn, at + 1),
@@ -250,7 +253,7 @@ impl Listener {
         answer.reply.calls.extend(calls);
         // What the provider wrote has the blocks as text, and is written anew.
         answer.reply = Reply { text: text.into(), raw: None, calls: answer.reply.calls };
-        answer
+        Ok(answer)
     }
 }
 

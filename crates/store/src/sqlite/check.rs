@@ -194,13 +194,13 @@ fn check_blobs(connection: &Connection, context: &Context, problems: &mut Vec<St
             problems.push("a blob without a name".to_owned());
             continue;
         };
-        let content = match row.get_ref(3)? {
-            ValueRef::Blob(content) => Some(content),
+        let inline = match row.get_ref(3)? {
+            ValueRef::Blob(inline) => Some(inline),
             _ => None,
         };
         let file = || blobs::file_len(&context.paths.blobs, &TenantId::new(&tenant), &hash);
-        let (place, len) = match content {
-            Some(content) => ("content", Some(content.len() as u64)),
+        let (place, len) = match inline {
+            Some(inline) => ("content", Some(inline.len() as u64)),
             None => ("file", file()),
         };
         match len {
@@ -210,7 +210,7 @@ fn check_blobs(connection: &Connection, context: &Context, problems: &mut Vec<St
             }
             Some(_) => {}
         }
-        if content.is_some_and(|content| Hash::of(content) != hash) {
+        if inline.is_some_and(|inline| Hash::of(inline) != hash) {
             problems.push(format!("the content of blob {hash} {NOT_AS_WRITTEN}"));
         }
     }

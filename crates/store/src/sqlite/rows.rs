@@ -175,3 +175,82 @@ fn is_boot(name: &str) -> bool {
     name.is_empty()
         || (name.split('-').count() == BOOT_PARTS.len() && name.split('-').zip(BOOT_PARTS).all(is_part))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::clock::BootClock;
+    use super::super::options::SqliteOptions;
+    use super::super::paths::Paths;
+    use super::super::schema::MIGRATIONS;
+    use super::super::seal::seal_all;
+    use super::*;
+
+    const OWNER: &str = "0123456789abcdef";
+
+    fn context() -> Context {
+        let (paths, options) = (Paths::new(Path::new("/nowhere")), SqliteOptions::default());
+        Context { paths, options, clock: BootClock::new(), has_seals: true, owner: OWNER.to_owned(), pid: 1 }
+    }
+
+    /// What is said of a run with a fresh lease and one command, after a change with whose seal nothing is wrong.
+    fn said(change: &str) -> Vec<String> {
+        let connection = Connection::open_in_memory().unwrap();
+        for migration in &MIGRATIONS {
+            connection.execute_batch(migration.sql).unwrap();
+        }
+        let context = context();
+        connection
+            .execute_batch(
+                "PRAGMA ignore_check_constraints = ON; \
+                 INSERT INTO runs VALUES (1, 'local', 'k3f9ab2c', 'running', 't', 'd', 'm', '/', NULL, 1, NULL)",
+            )
+            .unwrap();
+        let head = "INSERT INTO heads VALUES (1, 'local', 0, zeroblob(32), 1, 1, ?1, 7, ?2, ?3, x'')";
+        let until_ms = clock::until_ms(LEASE);
+        connection.execute(head, (OWNER, context.clock.boot(), until_ms)).unwrap();
+        connection.execute("INSERT INTO mailbox VALUES (1, 1, 'local', '{}', x'')", []).unwrap();
+        connection.execute_batch(change).unwrap();
+        seal_all(&connection).unwrap();
+        let rows = RowsOf { no: 1, run: "k3f9ab2c", tenant: "local" };
+        rows.look(&connection, &context).ok().unwrap()
+    }
+
+    #[test]
+    fn what_no_process_writes_is_found_though_its_seal_fits() {
+        assert_eq!(said(""), [""; 0]);
+        assert_eq!(said("UPDATE heads SET owner = NULL, owner_pid = NULL, boot = NULL"), [""; 0], "released");
+        for (change, problem) in [
+            ("UPDATE heads SET owner = '../../etc'", "whose name no process has"),
+            ("UPDATE heads SET owner = NULL", "without an owner"),
+            ("UPDATE heads SET boot = NULL", "without a process or a boot"),
+            ("UPDATE heads SET owner_pid = 0", "process id no process has"),
+            ("UPDATE heads SET owner_pid = 5000000000", "process id no process has"),
+            ("UPDATE heads SET boot = 'yesterday'", "a boot that cannot be"),
+            ("UPDATE heads SET lease_until_ms = lease_until_ms + 60000", "longer than any"),
+            ("UPDATE heads SET lease_until_ms = 253402300799000", "ends at no time"),
+            ("UPDATE heads SET lease_until_ms = -1", "ends at no time"),
+            ("UPDATE heads SET epoch = 0", "no owner"),
+            ("UPDATE heads SET posts = -1", "fewer than no commands"),
+            ("UPDATE heads SET posts = 0", "command 1 in the mailbox of run k3f9ab2c was never posted"),
+            ("UPDATE heads SET tenant = 'other'", "another tenant's"),
+            ("UPDATE mailbox SET tenant = 'other'", "another tenant's"),
+            ("UPDATE mailbox SET id = 2", "command 2 in the mailbox of run k3f9ab2c was never posted"),
+        ] {
+            let said = said(change);
+            let named = |line: &String| line.contains("k3f9ab2c") && line.contains(problem);
+            assert!(said.iter().any(named), "{change}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn boots_are_named_as_the_kernel_names_them() {
+        assert!(is_boot("") && is_boot("91f1e2b4-03a1-4d0c-8b1f-0123456789ab"));
+        for bad in
+            ["x", "91f1e2b4", "91f1e2b4-03a1-4d0c-8b1f-0123456789ag", "91f1e2b4-03a1-4d0c-8b1f-0123456789ab-"]
+        {
+            assert!(!is_boot(bad), "{bad}");
+        }
+    }
+}

@@ -100,5 +100,5 @@ rows! {
         format!("[{}]", names.join(", "))
     } => "[open]";
     a_line_that_never_ends: || grep(&query("needle"), &vec![b'x'; 60_000_000]) => "1 unread";
-    a_file_of_line_ends: || grep(&GrepQuery { output: GrepOutput::Count, ..query("^$") }, &vec![b'\n'; 20_000_000]) => "1 files";
+    a_file_of_line_ends: || grep(&GrepQuery { output: GrepOutput::Count, ..query("^$") }, &vec![b'\n'; 5_000_000]) => "1 files";
 }

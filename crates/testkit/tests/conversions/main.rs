@@ -9,5 +9,6 @@
 mod bounded;
 mod files;
 mod schemas;
+mod streams;
 
 mod texts;

@@ -37,8 +37,14 @@ const TEXT_WORK_MAX: u64 = 64 * 1024 * 1024;
 /// How much is parsed between two looks: few enough that what one piece can multiply is small.
 const PIECE_BYTES: usize = 64;
 
-/// Parses a page.
-pub(super) fn parse(html: &str, stop: &Stop) -> Result<Document, Beyond> {
+/// As above, for a page whose article is looked for: that takes many visits to each part and cannot be stopped in between. A
+/// long encyclopaedia article has half of this.
+const ARTICLE_NODE_WORK_MAX: u64 = NODE_WORK_MAX / 10;
+/// The same for its text.
+const ARTICLE_TEXT_WORK_MAX: u64 = TEXT_WORK_MAX / 4;
+
+/// Parses a page, and says whether it is small enough to look for its article.
+pub(super) fn parse(html: &str, stop: &Stop) -> Result<(Document, bool), Beyond> {
     let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
     let mut parser = parse_document(Watched::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
     let mut rest = html;
@@ -50,8 +56,9 @@ pub(super) fn parse(html: &str, stop: &Stop) -> Result<Document, Beyond> {
         rest = after;
     }
     let document = parser.finish();
-    Weight::of(&document)?;
-    Ok(document)
+    let weight = Weight::of(&document)?;
+    let may_be_searched = weight.nodes <= ARTICLE_NODE_WORK_MAX && weight.text_bytes <= ARTICLE_TEXT_WORK_MAX;
+    Ok((document, may_be_searched))
 }
 
 /// What it takes to visit every part of a document once for each element around it. Depths are counted here once more: while
@@ -312,7 +319,7 @@ mod tests {
     #[test]
     fn attributes_added_to_the_first_body_are_not_compared_without_end() {
         let merged = (0..20_000).map(|n| format!("<body a{n}>")).collect::<Vec<_>>().concat();
-        let document = parse(&(merged + "<p>x"), &Stop::default()).expect("a page");
+        let (document, _) = parse(&(merged + "<p>x"), &Stop::default()).expect("a page");
         assert_eq!(document.body().map(|body| body.attrs().len()), Some(1 + MERGES_MAX));
         assert_eq!(document.select("p").text().as_ref(), "x");
     }
@@ -334,7 +341,7 @@ mod tests {
         assert!(
             parsed
                 .as_ref()
-                .map_or_else(|why| *why == Beyond::Depth, |document| deepest(document) <= DEPTH_MAX)
+                .map_or_else(|why| *why == Beyond::Depth, |(document, _)| deepest(document) <= DEPTH_MAX)
         );
     }
 

@@ -19,12 +19,15 @@ const SILENT: [&str; 12] = [
 /// limits there, and each of its parts is begun only if it is still wanted.
 pub(super) fn convert(html: &str, url: &str, stop: &Stop) -> Result<(Option<String>, String), Beyond> {
     tags::check(html, stop)?;
-    let document = dom::parse(html, stop)?;
+    let (document, may_be_searched) = dom::parse(html, stop)?;
     let title = document.select_single("title").text().trim().to_owned();
     let title = Some(title).filter(|title| !title.is_empty());
     stop.check()?;
     let whole = document.body().map(|body| body.md(Some(&SILENT)).trim().to_owned()).unwrap_or_default();
     stop.check()?;
+    if !may_be_searched {
+        return Ok((title, whole));
+    }
     let article = article(document, url).filter(|article| article.len() * ARTICLE_MIN_SHARE >= whole.len());
     Ok((title, article.unwrap_or(whole)))
 }
@@ -62,6 +65,21 @@ mod tests {
         for noise in ["Buy", "Home", "Copyright", "var x"] {
             assert!(!text.contains(noise), "{noise}: {text}");
         }
+    }
+
+    #[test]
+    fn the_article_of_a_page_that_is_too_large_to_search_is_not_looked_for() {
+        let paragraph =
+            "<p>A sentence that says something, at some length, and then goes on for a while.</p>".repeat(8);
+        let page = |articles: usize| {
+            let (articles, around) = (paragraph.repeat(articles), "<div>".repeat(20));
+            text(&format!(
+                "<div class=sidebar><a href=/ad>Buy</a></div>{around}<article>{articles}</article>"
+            ))
+        };
+        assert!(!page(10).contains("Buy"));
+        // 800 KB of paragraphs, 25 levels down.
+        assert!(page(1_200).contains("Buy"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use posse_domain::json_values::has_too_many_values;
 use posse_domain::scrub::Scrubber;
 use posse_engine::ports::{ToolFailure, ToolOutput, ToolResult};
 use posse_host::egress::{Limits, Redirects, Request, Target, UrlProblem};
@@ -159,6 +160,9 @@ impl Configured {
 
     /// What an answer found; none if it is no answer to a search.
     pub(super) fn read(&self, body: &[u8]) -> Option<Vec<Found>> {
+        if has_too_many_values(body) {
+            return None;
+        }
         let answer: Value = serde_json::from_slice(body).ok()?;
         let list = match self.kind {
             // What has no pages has no such part.

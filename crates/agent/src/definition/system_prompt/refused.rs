@@ -25,8 +25,7 @@ struct Denial<'a> {
 
 /// What is refused whatever anybody says, of the tools that the agent has.
 pub(super) fn refused(definition: &Definition, contract: &Contract, others: &[Rules]) -> Option<String> {
-    let lists = others.iter().map(|rules| &**rules);
-    let lists = lists.chain([definition.rules.as_slice(), &contract.permissions.rules]);
+    let lists = all_lists(definition, contract, others);
     let tools: Vec<&str> = contract.permissions.allowed_tools.iter().map(ToolName::as_str).collect();
     let denials: Vec<Denial<'_>> =
         lists.flat_map(denials).filter(|denial| denial.pattern.is_about_any(&tools)).collect();
@@ -53,6 +52,29 @@ pub(super) fn refused(definition: &Definition, contract: &Contract, others: &[Ru
         lines.insert(0, format!("Refused whenever you try: {}.", never.join(", ")));
     }
     (!lines.is_empty()).then(|| lines.join(" "))
+}
+
+/// Whether rules refuse a tool whatever it is used with.
+pub(super) fn refuses_every_use(
+    tool: &str,
+    definition: &Definition,
+    contract: &Contract,
+    others: &[Rules],
+) -> bool {
+    let anything = Operation::new(tool, Some(ANYTHING));
+    all_lists(definition, contract, others)
+        .flat_map(denials)
+        .any(|denial| denial.but.is_empty() && denial.pattern.matches(&anything))
+}
+
+/// Every list of rules that binds the agent.
+fn all_lists<'a>(
+    definition: &'a Definition,
+    contract: &'a Contract,
+    others: &'a [Rules],
+) -> impl Iterator<Item = &'a [Rule]> {
+    let lists = others.iter().map(|rules| &**rules);
+    lists.chain([definition.rules.as_slice(), &contract.permissions.rules])
 }
 
 /// What several lists leave of a tool: each of them has to allow a use.

@@ -283,6 +283,21 @@ fn spawning_follows_from_grant_and_depth() {
 }
 
 #[test]
+fn a_tool_that_rules_refuse_is_no_way_to_spawn() {
+    let contract = contract(&[
+        ("/permissions/can_spawn_children", json!(true)),
+        ("/permissions/max_delegation_depth", json!(1)),
+        ("/permissions/allowed_tools", json!(["task", "skill"])),
+    ]);
+    let list = |written: &[&str]| -> Rules { serde_json::from_value(rules(written)).expect("rules") };
+    let said = |denied: &[&str]| spawning(&definition("explore"), &contract, &[list(denied)]);
+    has(&said(&[]), "you may spawn them with `task` and `skill`;");
+    has(&said(&["-skill", "-task:planner"]), "you may spawn them with `task`;");
+    has(&said(&["-skill", "-task", "+task:explore"]), "you may spawn them with `task`;");
+    has(&said(&["-skill", "-task"]), "you cannot spawn any");
+}
+
+#[test]
 fn a_root_answers_to_a_person() {
     let root = [
         ("/context", json!({"depth": 0, "max_depth": 2, "parent_task_id": null, "root_task_id": null})),

@@ -261,9 +261,9 @@ fn by_the_planner(commands: &[String]) -> String {
     if !commands.is_empty() {
         head.push("# Commands that `posse run --plan` runs from it, without asking:".to_owned());
     }
-    // A line break in a command would end the comment.
+    // A line break in a command would end the comment; each is shown as what it is, so that no command reads as another.
     let listed = commands.iter().take(COMMANDS_LISTED_MAX);
-    head.extend(listed.map(|command| format!("#   {}", term::line(command))));
+    head.extend(listed.map(|command| format!("#   {}", term::visible_line(command))));
     if commands.len() > COMMANDS_LISTED_MAX {
         head.push(format!("#   and {} more", commands.len() - COMMANDS_LISTED_MAX));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use super::{Here, MAX_DEPTH, Scan, Task};
+use super::{Held, Here, MAX_DEPTH, Scan, Task};
 use crate::workspace::WorkspaceError;
 use crate::workspace::scan::Walked;
 
@@ -74,7 +74,7 @@ impl Scan<'_> {
     pub(super) fn outside(
         &self,
         task: &Task,
-        dir: &Arc<OwnedFd>,
+        dir: &Arc<Held>,
         names: Vec<(Vec<u8>, FileType)>,
         outside: Outside,
         walked: &mut Walked,
@@ -103,7 +103,7 @@ impl Scan<'_> {
     fn look_outside(
         &self,
         above: &Task,
-        parent: &Arc<OwnedFd>,
+        parent: &Arc<Held>,
         name: Vec<u8>,
         path: Vec<u8>,
         outside: Outside,
@@ -114,7 +114,7 @@ impl Scan<'_> {
             return;
         }
         self.push(Task {
-            parent: Arc::clone(parent),
+            parent: self.keep(parent),
             name,
             path,
             depth: above.depth + 1,

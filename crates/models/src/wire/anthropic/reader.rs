@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::{error_of, kind_of};
 use crate::wire::text::{Str, arguments, is_whole_object};
 use crate::wire::{
-    Answer, Flow, MAX_ARGUMENT_BYTES, Problem, ProblemKind, ReplyReader, StopReason, StreamEvent, Target,
-    short,
+    Answer, Flow, Kept, MAX_ARGUMENT_BYTES, Problem, ProblemKind, ReplyReader, StopReason, StreamEvent,
+    Target, short,
 };
 
 /// Blocks of one reply.
@@ -26,6 +26,7 @@ pub(super) struct Reader {
     stop: Option<StopReason>,
     blocks: Vec<Block>,
     argument_bytes: usize,
+    kept: Kept,
     usage: UsageIn,
 }
 
@@ -171,6 +172,7 @@ impl Reader {
             stop: None,
             blocks: Vec::new(),
             argument_bytes: 0,
+            kept: Kept::default(),
             usage: UsageIn::default(),
         }
     }
@@ -184,6 +186,7 @@ impl Reader {
         if self.blocks.len() >= MAX_BLOCKS || self.blocks.iter().any(|block| block.index == index) {
             return Err(Problem::cut(format!("the answer opens block {index} once too often")));
         }
+        self.kept.fields(&opened)?;
         let field = |name: &str| opened.get(name).and_then(Value::as_str).unwrap_or("");
         let kind = match field("type") {
             "text" => BlockKind::Text,
@@ -224,6 +227,9 @@ impl Reader {
             return Err(Problem::cut(format!(
                 "the arguments of its calls are longer than {MAX_ARGUMENT_BYTES} bytes"
             )));
+        }
+        if let Some(citation) = &delta.citation {
+            self.kept.value(citation)?;
         }
         let block = self.block(index)?;
         if let Some(Str(text)) = delta.text {

@@ -13,11 +13,10 @@ use super::Dialect;
 use super::chunk::{CallDelta, Choice, Chunk, Delta};
 use crate::wire::text::{Str, arguments, as_object, is_whole_object};
 use crate::wire::{
-    Answer, Flow, MAX_ARGUMENT_BYTES, Problem, Refused, ReplyReader, StopReason, StreamEvent, Target, short,
+    Answer, Flow, Kept, MAX_ARGUMENT_BYTES, MAX_CALLS, Problem, Refused, ReplyReader, StopReason,
+    StreamEvent, Target, short,
 };
 
-/// Calls of one reply.
-const MAX_CALLS: usize = 1024;
 /// The data of the last event.
 const DONE: &str = "[DONE]";
 
@@ -29,6 +28,7 @@ pub(super) struct Reader {
     text: String,
     thinking: String,
     details: Vec<Value>,
+    kept: Kept,
     refusal: String,
     calls: Vec<Call>,
     argument_bytes: usize,
@@ -55,6 +55,7 @@ impl Reader {
             text: String::new(),
             thinking: String::new(),
             details: Vec::new(),
+            kept: Kept::default(),
             refusal: String::new(),
             calls: Vec::new(),
             argument_bytes: 0,
@@ -127,7 +128,9 @@ impl Reader {
         if let Some(Str(thinking)) = delta.reasoning_content.or(delta.reasoning) {
             self.think(&thinking, show);
         }
-        self.details.extend(delta.reasoning_details.into_iter().flatten());
+        for detail in delta.reasoning_details.into_iter().flatten() {
+            keep(&mut self.details, &mut self.kept, detail)?;
+        }
         if let Some(content) = delta.content {
             self.think(&content.thinking, show);
             if !content.text.is_empty() {
@@ -173,8 +176,9 @@ impl Reader {
             call.name.push_str(name);
             show(StreamPart::Tool(name.to_owned()));
         }
-        if delta.extra_content.is_some() {
-            call.extra = delta.extra_content;
+        if let Some(extra) = delta.extra_content {
+            self.kept.value(&extra)?;
+            call.extra = Some(extra);
         }
         if let Some(piece) = delta.function.and_then(|function| function.arguments())
             // Some servers say the whole again at the end.
@@ -301,7 +305,7 @@ impl Reader {
             message["reasoning_content"] = self.thinking.as_str().into();
         }
         if !self.details.is_empty() {
-            message["reasoning_details"] = Value::Array(merged(&self.details));
+            message["reasoning_details"] = Value::Array(self.details.clone());
         }
         if !self.calls.is_empty() {
             message["tool_calls"] = self.calls.iter().map(Call::raw).collect();
@@ -322,28 +326,31 @@ impl Call {
     }
 }
 
-/// Pieces of thinking that came one by one, put together: those of one kind and place are one.
-fn merged(details: &[Value]) -> Vec<Value> {
-    let mut merged: Vec<Value> = Vec::new();
-    for detail in details {
-        let same =
-            |other: &Value| ["type", "index", "id"].iter().all(|field| other.get(field) == detail.get(field));
-        match (merged.last_mut().filter(|last| same(last)), detail) {
-            (Some(Value::Object(last)), Value::Object(detail)) => {
-                for (field, value) in detail {
-                    match (last.get_mut(field), value) {
-                        (Some(Value::String(text)), Value::String(more))
-                            if matches!(field.as_str(), "text" | "summary" | "data" | "signature") =>
-                        {
-                            text.push_str(more);
-                        }
-                        (Some(Value::Null) | None, value) => drop(last.insert(field.clone(), value.clone())),
-                        _ => {}
+/// Keeps a piece of thinking; those of one kind and place that come one by one are one.
+fn keep(details: &mut Vec<Value>, kept: &mut Kept, detail: Value) -> Result<(), Problem> {
+    let same =
+        |other: &Value| ["type", "index", "id"].iter().all(|field| other.get(field) == detail.get(field));
+    match (details.last_mut().filter(|last| same(last)), detail) {
+        (Some(Value::Object(last)), Value::Object(detail)) => {
+            for (field, value) in detail {
+                match (last.get_mut(&field), value) {
+                    (Some(Value::String(text)), Value::String(more))
+                        if matches!(field.as_str(), "text" | "summary" | "data" | "signature") =>
+                    {
+                        text.push_str(&more);
                     }
+                    (Some(Value::Null) | None, value) => {
+                        kept.value(&value)?;
+                        last.insert(field, value);
+                    }
+                    _ => {}
                 }
             }
-            _ => merged.push(detail.clone()),
+        }
+        (_, detail) => {
+            kept.value(&detail)?;
+            details.push(detail);
         }
     }
-    merged
+    Ok(())
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::wire::text::arguments;
 use crate::wire::{
-    Answer, Flow, Problem, ProblemKind, Refused, ReplyReader, StopReason, StreamEvent, Target,
+    Answer, Flow, Kept, Problem, ProblemKind, Refused, ReplyReader, StopReason, StreamEvent, Target,
 };
 
 /// Most items of one answer: a sane one has a handful.
@@ -25,6 +25,7 @@ pub(super) struct Reader {
     model: String,
     /// What was said so far, by its place in the answer.
     items: BTreeMap<u64, Item>,
+    kept: Kept,
     end: Option<End>,
 }
 
@@ -69,7 +70,7 @@ struct Event {
 
 impl Reader {
     pub(super) fn new(target: &Target) -> Self {
-        Self { model: target.full_name.clone(), items: BTreeMap::new(), end: None }
+        Self { model: target.full_name.clone(), items: BTreeMap::new(), kept: Kept::default(), end: None }
     }
 
     fn item(&mut self, at: u64) -> Result<&mut Item, Problem> {
@@ -99,6 +100,7 @@ impl Reader {
     }
 
     fn item_done(&mut self, event: Event, show: &mut dyn FnMut(StreamPart)) -> Result<(), Problem> {
+        self.kept.value(&event.item)?;
         let item = self.item(event.output_index)?;
         let text = message_text(&event.item).0;
         // Some servers do not stream what is short.

@@ -11,6 +11,8 @@ const MARKS: [&str; 2] = ["tool_call", "tool_calls"];
 const INDENT_MAX: usize = 3;
 /// The shortest fence.
 const FENCE_MIN: usize = 3;
+/// How many lines of one call are looked at for a fence at their end: each look reads the whole call.
+const LATE_FENCES_MAX: usize = 16;
 
 /// A piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +43,7 @@ enum State {
     /// A block that is quoted: whatever is in it is text.
     Quoted(Fence),
     /// A call in a block.
-    Call { fence: Fence, body: String },
+    Call { fence: Fence, body: String, late_fences: usize },
     /// A call in tags.
     Tagged { body: String },
 }
@@ -103,13 +105,8 @@ impl Blocks {
 
     fn line_ended(&mut self, take: &mut dyn FnMut(Piece)) {
         match &mut self.state {
-            State::Call { fence, body } => {
-                let closes = fence.is_closed_by(&self.line) || {
-                    // Some close the block on the line of the call.
-                    let inner = self.line.trim_end().strip_suffix("```").map(|line| format!("{body}{line}"));
-                    inner.filter(|inner| repair::is_whole(inner)).map(|inner| *body = inner).is_some()
-                };
-                if closes {
+            State::Call { fence, body, late_fences } => {
+                if fence.is_closed_by(&self.line) || ends_with_line(body, &self.line, late_fences) {
                     take(Piece::Call(std::mem::take(body)));
                     self.state = State::Text;
                 } else {
@@ -137,7 +134,7 @@ impl Blocks {
     fn call_begins(&mut self, fence: Fence, first: String, take: &mut dyn FnMut(Piece)) {
         self.forget_line();
         take(Piece::Begun);
-        self.state = State::Call { fence, body: String::new() };
+        self.state = State::Call { fence, body: String::new(), late_fences: 0 };
         if !first.trim().is_empty() {
             self.line = first;
             self.line_ended(take);
@@ -185,6 +182,22 @@ impl Fence {
     }
 }
 
+/// Whether a call is whole with this line, because some close the block on the line of the call; then it has the line.
+fn ends_with_line(body: &mut String, line: &str, late_fences: &mut usize) -> bool {
+    let Some(line) = line.trim_end().strip_suffix("```") else { return false };
+    *late_fences += 1;
+    if *late_fences > LATE_FENCES_MAX {
+        return false;
+    }
+    let before = body.len();
+    body.push_str(line);
+    let whole = repair::is_whole(body);
+    if !whole {
+        body.truncate(before);
+    }
+    whole
+}
+
 /// What stands behind the mark of a call, if a fence has one.
 fn call_mark(fence: Fence, info: &str) -> Option<&str> {
     let info = info.trim_start();
@@ -194,6 +207,7 @@ fn call_mark(fence: Fence, info: &str) -> Option<&str> {
 
 /// The line without its indent; none if it is too far in to mean anything.
 fn unindented(line: &str) -> Option<&str> {
-    let unindented = line.trim_start_matches(' ');
-    (line.len() - unindented.len() <= INDENT_MAX).then_some(unindented)
+    // A line of nothing but spaces comes one by one: only as many are looked at as there may be.
+    let indent = line.bytes().take(INDENT_MAX + 1).take_while(|byte| *byte == b' ').count();
+    (indent <= INDENT_MAX).then(|| &line[indent..])
 }

@@ -1,5 +1,6 @@
 //! What models write as calls, with the mistakes that do not change what they mean.
 
+use posse_domain::json_values::has_too_many_values;
 use serde_json::{Map, Value};
 
 use super::Written;
@@ -30,7 +31,11 @@ pub(super) fn is_whole(body: &str) -> bool {
     !body.trim().is_empty() && (parse(body).is_some() || parse(&mended(body)).is_some())
 }
 
+/// The values of a text, unless there are too many.
 fn parse(text: &str) -> Option<Vec<Value>> {
+    if has_too_many_values(text.as_bytes()) {
+        return None;
+    }
     serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().ok()
 }
 
@@ -74,8 +79,9 @@ fn from_text(text: String) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());
     }
-    let parsed = serde_json::from_str(&text).or_else(|_| serde_json::from_str(&mended(&text)));
-    parsed.ok().filter(Value::is_object).unwrap_or(Value::String(text))
+    let only = |mut values: Vec<Value>| if values.len() == 1 { values.pop() } else { None };
+    let parsed = parse(&text).or_else(|| parse(&mended(&text))).and_then(only);
+    parsed.filter(Value::is_object).unwrap_or(Value::String(text))
 }
 
 /// Without commas before an end, and with line breaks in strings written as JSON wants them.

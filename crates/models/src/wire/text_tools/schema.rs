@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::canonical_json;
+use posse_domain::json_values::has_too_many_values;
 use serde_json::{Value, json};
 
 use super::{Written, repair};
@@ -37,6 +38,9 @@ fn object(properties: &Value) -> Value {
 
 /// Text and calls of such an answer; none if it is another.
 pub(super) fn read(said: &str) -> Option<(String, Vec<Written>)> {
+    if has_too_many_values(said.as_bytes()) {
+        return None;
+    }
     let Value::Object(mut answer) = serde_json::from_str(said.trim()).ok()? else { return None };
     let (Some(Value::String(text)), Some(Value::Array(calls)), true) =
         (answer.remove("text"), answer.remove("calls"), answer.is_empty())

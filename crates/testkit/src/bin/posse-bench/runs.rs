@@ -1,11 +1,14 @@
-//! Verbs that look at all runs, with a state directory of many: runs of one root and two children each.
+//! Verbs that look at all runs, with a state directory of many: runs of one root and two children each, and each with what
+//! a run that changed files leaves on disk.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use posse::Posse;
+use posse::scripted::Scripted;
+use posse::{NewRun, Posse};
 use posse_testkit::fanout;
 
 use crate::Plan;
@@ -26,8 +29,11 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
     let Some(posse) = beside_this() else { return };
     let runs = if plan.quick { 100 } else { 10_000 };
     let home = tempfile::tempdir_in(&plan.dir).expect("a directory");
-    std::fs::write(home.path().join("hello.txt"), "hello\n").expect("a file");
-    let last = fill(home.path(), runs).await;
+    fs::write(home.path().join("hello.txt"), "hello\n").expect("a file");
+    let made = fill(home.path(), runs).await;
+    let writer = write(home.path()).await;
+    furnish(&home.path().join("state"), &writer, &made);
+    let last = made.into_iter().next_back().unwrap_or_default();
     for args in [
         &["stats"][..],
         &["stats", "--json"],
@@ -45,8 +51,39 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
     }
 }
 
-/// Makes so many runs that have ended; gives one of them.
-async fn fill(home: &Path, runs: usize) -> String {
+/// A run that changes a file; gives its id.
+async fn write(home: &Path) -> String {
+    const SCRIPT: &str = "- {when: {turn: 1}, reply: {tool_calls: [{name: write, input: {path: b.txt, content: b}}]}}\n\
+        - reply: {text: done}\n";
+    let script = Scripted::from_yaml(SCRIPT, "script.yaml").expect("a script");
+    let posse = Posse::builder()
+        .state_dir(home.join("state"))
+        .model("scripted/writer", script)
+        .open()
+        .expect("a store");
+    let run = posse.start(NewRun::new("write").model("scripted/writer").dir(home)).await.expect("a run");
+    run.ended().await.expect("its end");
+    run.id().to_string()
+}
+
+/// Gives every run what one that changed files left on disk: the record of its project, a workspace, and a ref that keeps
+/// its work.
+fn furnish(state: &Path, writer: &str, runs: &[String]) {
+    let record = fs::read(state.join("runs").join(writer).join("project.json")).expect("a record");
+    let projects: Vec<_> = fs::read_dir(state.join("projects")).expect("projects").flatten().collect();
+    let salvages = projects[0].path().join("repo.git/refs/posse/salvage");
+    let kept = fs::read(salvages.join(writer).join("1")).expect("salvaged work");
+    for run in runs {
+        let dir = state.join("runs").join(run);
+        fs::create_dir_all(dir.join("workspaces").join(run).join("1/files")).expect("a workspace");
+        fs::write(dir.join("project.json"), &record).expect("a record");
+        fs::create_dir_all(salvages.join(run)).expect("a folder");
+        fs::write(salvages.join(run).join("1"), &kept).expect("a ref");
+    }
+}
+
+/// Makes so many runs that have ended; gives their ids.
+async fn fill(home: &Path, runs: usize) -> Vec<String> {
     let posse = Posse::builder()
         .state_dir(home.join("state"))
         .model("mock/fanout", fanout::model(CHILDREN, Duration::ZERO))
@@ -59,8 +96,7 @@ async fn fill(home: &Path, runs: usize) -> String {
         run.ended().await.expect("its end");
         run.id().to_string()
     });
-    let made: Vec<String> = started.buffer_unordered(PARALLEL).collect().await;
-    made.into_iter().next_back().unwrap_or_default()
+    started.buffer_unordered(PARALLEL).collect().await
 }
 
 /// How long the command takes in a process of its own.
