@@ -266,7 +266,8 @@ fn git_settings_of_a_project_reach_no_file_of_a_person() {
 
 #[test]
 fn nothing_in_a_git_directory_keeps_a_result_from_its_branch() {
-    let plants: [(&str, fn(&Ground)); 4] = [
+    type Plant = fn(&Ground);
+    let plants: [(&str, Plant); 4] = [
         ("another worktree", |ground| ground.pipe(".git/worktrees/x/gitdir")),
         ("the HEAD of another worktree", |ground| {
             ground.home.write(".git/worktrees/x/gitdir", "/nonexistent/.git\n");

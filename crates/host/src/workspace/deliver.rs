@@ -133,7 +133,7 @@ impl Delivery<'_> {
             return Ok(Vec::new());
         }
         let limit = format!("--max-count={KNOWN_REFS_MAX}");
-        let asked: String = tips.iter().map(|tip| format!("{tip}\n")).collect();
+        let asked = tips.iter().map(Oid::to_string).collect::<Vec<_>>().join("\n");
         // The latest first.
         let args = ["rev-list", "--no-walk=sorted", "--ignore-missing", "--stdin", &limit];
         let known = self.ours.run_with(&args, asked.as_bytes())?;

@@ -145,8 +145,8 @@ impl GitDir {
     /// Gives what was made here the permissions of this directory, as far as `mask` has them.
     fn hand_down(&self, made: impl AsFd, mask: u32, name: &str) -> Result<(), WorkspaceError> {
         let own = rustix::fs::fstat(&self.handle).map_err(|error| self.failed("looking at", "", error))?;
-        let mode = Mode::from_raw_mode(own.st_mode & mask);
-        rustix::fs::fchmod(made, mode).map_err(|error| self.failed("making", name, error))
+        let permissions = Mode::from_raw_mode(own.st_mode & mask);
+        rustix::fs::fchmod(made, permissions).map_err(|error| self.failed("making", name, error))
     }
 }
 

@@ -88,10 +88,10 @@ impl Person {
         }
         let Some(text) = self.read_ref(&branch.full_name())? else {
             let beneath = format!("{}/", branch.full_name());
-            return match self.packed_beneath(&beneath)? {
-                true => Err(branch.in_the_way(&format!("a branch that begins with {}/", branch.name))),
-                false => Ok(false),
-            };
+            if self.packed_beneath(&beneath)? {
+                return Err(branch.in_the_way(&format!("a branch that begins with {}/", branch.name)));
+            }
+            return Ok(false);
         };
         match named(text.trim_ascii_end()) {
             Some(there) if there == branch.commit => Ok(true),
