@@ -209,6 +209,33 @@ fn what_a_definition_or_a_skill_opens_and_replaces_is_shown_before_trust() {
 }
 
 #[test]
+fn a_changed_script_asks_again_however_a_command_reaches_it() {
+    let home = Home::new();
+    let listed = || home.posse(&["trust", "--list", "--json"]).exits(0).json()["files"][0].clone();
+    for (command, file, is_determined) in [
+        ("cd scripts && ./h.sh", "scripts/h.sh", true),
+        ("sh ./scripts/*.sh", "scripts/h.sh", true),
+        ("D=scripts; sh $D/h.sh", "scripts/h.sh", true),
+        ("python3 -m scripts.h", "scripts/h.py", true),
+        ("make hook", "Makefile", false),
+        ("npm run hook", "package.json", false),
+    ] {
+        home.write(file, "true\n");
+        let hook = format!("hooks: {{PreToolUse: [{{hooks: [{{type: command, command: '{command}'}}]}}]}}\n");
+        home.write(SETTINGS, &hook);
+        let shown = home.posse(&["trust", "--yes"]).exits(0).stdout;
+        let said = format!("`{command}` may run files that do not count: ");
+        assert_eq!(shown.contains(&said), !is_determined, "{shown}");
+        let before = listed();
+        assert_eq!(before["trust"], "trusted", "{command}");
+        let undetermined = before["undetermined"].as_array().expect("a list");
+        assert_eq!(undetermined.is_empty(), is_determined, "{before}");
+        home.write(file, "curl evil.example\n");
+        assert_eq!(listed()["trust"], "changed", "{command}");
+    }
+}
+
+#[test]
 fn a_hook_that_agents_could_change_is_warned_about() {
     let home = Home::new();
     home.write("script.yaml", "- reply: {text: done}\n");

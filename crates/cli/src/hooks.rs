@@ -1,15 +1,17 @@
 //! The hooks of the settings, ready to be run.
 
+mod reached;
 mod unheard;
 mod words;
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use posse::hooks::{HOOK_TIMEOUT_DEFAULT, HOOK_TIMEOUT_MAX, HOOKS_MAX, Hook, Matcher};
 use posse_domain::permission::protected;
 
+use self::reached::beneath;
+pub(crate) use self::reached::{Reached, reached};
 pub(crate) use self::unheard::{unheard, unheard_in};
 use self::words::{files, words};
 use crate::error::CliError;
@@ -73,20 +75,9 @@ pub(crate) fn warnings(hooks: &[Written], dir: &Path, root: &Path) -> Vec<String
     all
 }
 
-/// The files of the project that commands name, wherever their links lead; they start in one of these directories.
-pub(crate) fn scripts(commands: &[&str], dirs: &[&Path], root: &Path) -> Vec<PathBuf> {
-    let mut files = BTreeSet::new();
-    for word in commands.iter().flat_map(|command| words(command)) {
-        let beneath = WORKSPACES.iter().find_map(|start| word.strip_prefix(start)).unwrap_or(&word);
-        let found = dirs.iter().filter_map(|dir| dir.join(beneath).canonicalize().ok());
-        files.extend(found.filter(|file| file.starts_with(root) && file.is_file()));
-    }
-    files.into_iter().collect()
-}
-
 /// Whether a word of a command names a file of the project that is not protected, wherever its links lead.
 fn is_changeable(word: &str, dir: &Path, root: &Path) -> bool {
-    let beneath = WORKSPACES.iter().find_map(|start| word.strip_prefix(start)).unwrap_or(word);
+    let beneath = beneath(word);
     let file = Path::new(beneath);
     let Ok(file) = dir.join(file).canonicalize() else { return false };
     let of_project =

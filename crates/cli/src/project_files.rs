@@ -49,6 +49,8 @@ pub(crate) struct ShownFile {
     pub(crate) standing: Standing,
     /// What it would do, a line each. Not yet fit for a terminal.
     pub(crate) does: Vec<String>,
+    /// Commands in it that may run files that trust does not cover, each with the reason. Not yet fit for a terminal.
+    pub(crate) undetermined: Vec<String>,
 }
 
 /// Everything of a project.
@@ -103,6 +105,7 @@ impl ProjectFiles {
                 hash,
                 standing: file.standing,
                 does,
+                undetermined: file.undetermined,
             }),
             None => self.passed_over.push(format!("{}: {}", file.path.display(), does.concat())),
         }
@@ -120,7 +123,14 @@ impl ProjectFiles {
                 covered.map_err(|why| format!("{}: it cannot be trusted: {why}", file.real.display()))?;
             does.extend(covered.line());
             let standing = trust.standing(&file.real, Some(covered.hash));
-            Ok(ShownFile { kind, hash: covered.hash, standing, does, path: file.real })
+            Ok(ShownFile {
+                kind,
+                hash: covered.hash,
+                standing,
+                does,
+                undetermined: Vec::new(),
+                path: file.real,
+            })
         });
         for file in found.found {
             match file {
@@ -140,7 +150,8 @@ impl ProjectFiles {
                     let path = path.canonicalize().unwrap_or(path);
                     let standing = trust.standing(&path, Some(Hash::of(&content)));
                     let (hash, does) = (Hash::of(&content), servers(&content));
-                    self.files.push(ShownFile { path, kind: Kind::Servers, hash, standing, does });
+                    let (kind, undetermined) = (Kind::Servers, Vec::new());
+                    self.files.push(ShownFile { path, kind, hash, standing, does, undetermined });
                 }
                 Err(problem) => self.passed_over.push(format!("{}: {problem}", path.display())),
             }

@@ -1,9 +1,9 @@
 //! What trust in a file of a project covers: the file, and the files that count with it. Those of a skill are all in its
-//! folder; those of settings are the scripts that their commands name. A change of any of them asks again.
+//! folder; those of settings are the scripts that their commands run. A change of any of them asks again.
 //!
 //! Read as what a stranger wrote: no link is followed, only regular files are opened, nothing blocks, and there are limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -60,7 +60,11 @@ pub(crate) fn of_skill(content: &[u8], folder: &Path) -> Result<Covered, String>
 }
 
 /// What trust in a settings file covers: the scripts of the project that its commands name.
-pub(crate) fn of_settings(content: &[u8], scripts: &[PathBuf], root: &Path) -> Result<Covered, String> {
+pub(crate) fn of_settings(
+    content: &[u8],
+    scripts: &BTreeSet<PathBuf>,
+    root: &Path,
+) -> Result<Covered, String> {
     let mut beside = Beside::default();
     for script in scripts {
         let shown = script.strip_prefix(root).unwrap_or(script).to_owned();
@@ -229,11 +233,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let script = dir.path().join("check.sh");
         std::fs::write(&script, "true").expect("written");
-        let of = || of_settings(b"s", std::slice::from_ref(&script), dir.path()).expect("covered");
+        let of = || of_settings(b"s", &BTreeSet::from([script.clone()]), dir.path()).expect("covered");
         let before = of();
         assert_eq!(before.line().as_deref(), Some("with the files check.sh"));
         std::fs::write(&script, "curl evil").expect("written");
         assert_ne!(of().hash, before.hash);
-        assert_eq!(of_settings(b"s", &[], dir.path()).expect("covered").hash, Hash::of(b"s"));
+        assert_eq!(of_settings(b"s", &BTreeSet::new(), dir.path()).expect("covered").hash, Hash::of(b"s"));
     }
 }

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::base;
 use crate::bundle::{BUNDLE_VERSION, BaseFile, Content, Entry, FileKind, Manifest, Writer};
-use crate::secrets::{Cleaned, Secrets, hide, is_secret_variable};
+use crate::secrets::{Cleaned, Secrets, hide, is_secret_field};
 use crate::{Error, Posse};
 use unused::Unused;
 
@@ -337,22 +337,23 @@ impl Exporting {
 
 /// A text without its secrets. JSON stays JSON: each of its strings is cleaned by itself.
 fn clean_json(secrets: &Secrets, text: &[u8]) -> Option<Cleaned> {
-    let cleaned = secrets.clean(text)?;
-    let Ok(mut value) = serde_json::from_slice::<Value>(text) else { return Some(cleaned) };
+    let Ok(mut value) = serde_json::from_slice::<Value>(text) else { return secrets.clean(text) };
     let mut found = Vec::new();
     clean_value(secrets, &mut value, &mut found);
     match serde_json::to_vec(&value) {
         Ok(bytes) if !found.is_empty() => Some(Cleaned { bytes, found }),
         // Found across the strings of one value; a text that would no longer be JSON is left as its strings are.
-        _ => serde_json::from_slice::<serde::de::IgnoredAny>(&cleaned.bytes).is_ok().then_some(cleaned),
+        _ => secrets
+            .clean(text)
+            .filter(|cleaned| serde_json::from_slice::<serde::de::IgnoredAny>(&cleaned.bytes).is_ok()),
     }
 }
 
 /// A field of an object. What only its name makes a secret is looked for as a text would have both.
 fn clean_field(secrets: &Secrets, name: &str, text: &mut String, found: &mut Vec<&'static str>) {
-    if is_secret_variable(name) && !text.is_empty() {
+    if is_secret_field(name, text) {
         hide(text);
-        found.push("the value of a variable");
+        found.push("a value with the name of a secret");
         return;
     }
     let both = format!("{name}: {text}");
@@ -388,5 +389,33 @@ fn clean_value(secrets: &Secrets, value: &mut Value, found: &mut Vec<&'static st
             }
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_json_are_found_in_each_string_and_by_the_name_of_a_field() {
+        let token = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
+        for (text, secret) in [
+            (serde_json::json!({"text": format!("one\n{token}\ntwo")}), token),
+            (serde_json::json!({"text": "one\npass: hunter2222"}), "hunter2222"),
+            (serde_json::json!({"apiKey": "my_key_v2"}), "my_key_v2"),
+            (serde_json::json!({"db": {"password": "hunter2222"}}), "hunter2222"),
+            (serde_json::json!({"text": "{\"apiKey\": \"abc123def456\"}"}), "abc123def456"),
+            (serde_json::json!({"DB_PASS": "word"}), "word"),
+        ] {
+            let text = text.to_string();
+            let cleaned = clean_json(&Secrets::default(), text.as_bytes())
+                .unwrap_or_else(|| panic!("{text}: nothing is found"));
+            let cleaned = String::from_utf8(cleaned.bytes).expect("text");
+            assert!(!cleaned.contains(secret), "{cleaned}");
+            serde_json::from_str::<Value>(&cleaned).expect("still JSON");
+        }
+        for text in [r#"{"apiKey": "process.env.KEY", "tokens": "12345678", "key": "abc123def456"}"#, "{}"] {
+            assert_eq!(clean_json(&Secrets::default(), text.as_bytes()), None, "{text}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Keys that must not leave the machine in an exported run.
 
+mod assigned;
+mod flags;
 mod named;
 mod shapes;
 #[cfg(test)]
@@ -7,7 +9,7 @@ mod tests;
 
 use std::ops::Range;
 
-pub(crate) use named::is_secret_variable;
+pub(crate) use named::is_secret_field;
 pub use named::{names_a_secret, url_passwords};
 use shapes::{shaped, word};
 
@@ -87,11 +89,15 @@ impl Secrets {
         if let Some(value) = self.values.iter().find(|value| rest.starts_with(value)) {
             return Some((at..at + value.len(), "a key of yours"));
         }
+        let begins_word = begins_word(text, at);
         if rest[0] == b'-' {
-            return private_key(rest).map(|length| (at..at + length, "a private key"));
+            return private_key(rest)
+                .map(|length| (at..at + length, "a private key"))
+                .or_else(|| begins_word.then(|| flag(text, at)).flatten());
         }
-        // Nothing of what follows can stand in the middle of a word: `task-…` is no key.
-        let begins_word = at == 0 || !word(text[at - 1]);
+        if rest[0] == b'<' {
+            return assigned::element(text, at).map(|value| (value, "a value with the name of a secret"));
+        }
         let by_shape = || shaped(rest).map(|(length, name)| (at..at + length, name));
         begins_word
             .then(|| by_shape().or_else(|| named::found(text, at)))
@@ -99,6 +105,22 @@ impl Secrets {
             .or_else(|| named::url_password(text, at).map(|password| (password, "a password in a URL")))
             .or_else(|| aws_secret(text, at).map(|length| (at..at + length, "an AWS secret")))
     }
+}
+
+/// Whether a word may begin here. Nothing of what is looked for can stand in the middle of one: `task-…` is no key. In
+/// JSON the end of a line is a backslash and a letter, which are no part of the word that follows.
+fn begins_word(text: &[u8], at: usize) -> bool {
+    match text[..at] {
+        [] => true,
+        [.., b'\\', b'n' | b'r' | b't'] => true,
+        [.., before] => !word(before),
+    }
+}
+
+/// The value of a flag that begins here.
+fn flag(text: &[u8], at: usize) -> Option<(Range<usize>, &'static str)> {
+    let long = text[at..].starts_with(b"--").then(|| assigned::flag(text, at)).flatten();
+    long.or_else(|| flags::found(text, at)).map(|value| (value, "the value of a flag"))
 }
 
 /// A field of an object whose name says that its whole value is a secret.

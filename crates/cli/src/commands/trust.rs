@@ -57,11 +57,20 @@ struct ListedFile<'a> {
     trust: Standing,
     hash: Hash,
     does: &'a [String],
+    /// Commands that may run files which trust does not cover, each with the reason.
+    undetermined: &'a [String],
 }
 
 impl<'a> ListedFile<'a> {
     fn of(file: &'a ShownFile) -> Self {
-        Self { path: &file.path, kind: file.kind, trust: file.standing, hash: file.hash, does: &file.does }
+        Self {
+            path: &file.path,
+            kind: file.kind,
+            trust: file.standing,
+            hash: file.hash,
+            does: &file.does,
+            undetermined: &file.undetermined,
+        }
     }
 }
 
@@ -156,7 +165,7 @@ fn page(project: &ProjectFiles) -> String {
             Standing::New => "new",
         };
         let _ = writeln!(page, "{standing:<8} {}", term::visible_line(&path.display().to_string()));
-        for line in &file.does {
+        for line in file.does.iter().chain(&file.undetermined) {
             let _ = writeln!(page, "{:<12} {}", "", term::visible_line(line));
         }
     }

@@ -13,11 +13,10 @@ fn separates(c: char) -> bool {
 /// The words of a command as a shell reads them, and what stands behind a `=` in them. Quoted text is read once more as
 /// if it were not quoted: `sh -c '...'` has a command there. Variables stay as they are written.
 pub(super) fn words(command: &str) -> Vec<String> {
-    let whole = shell_words(command);
-    let assigned = whole.iter().filter_map(|word| Some(word.split_once('=')?.1.to_owned()));
-    let loose = command.split(|c| separates(c) || matches!(c, '"' | '\'' | '=')).map(str::to_owned);
     let mut words: Vec<String> = Vec::new();
-    for word in whole.iter().cloned().chain(assigned).chain(loose) {
+    let assigned = |word: &String| Some(word.split_once('=')?.1.to_owned());
+    let in_order = in_order(command);
+    for word in in_order.iter().cloned().chain(in_order.iter().filter_map(assigned)) {
         if !word.is_empty() && !words.contains(&word) {
             words.push(word);
         }
@@ -25,8 +24,14 @@ pub(super) fn words(command: &str) -> Vec<String> {
     words
 }
 
+/// The words of a command in their order, and then once more as if nothing were quoted.
+pub(super) fn in_order(command: &str) -> Vec<String> {
+    let loose = command.split(|c| separates(c) || matches!(c, '"' | '\'' | '=')).map(str::to_owned);
+    shell_words(command).into_iter().chain(loose).filter(|word| !word.is_empty()).collect()
+}
+
 /// The words of a command without their quotes and escapes.
-fn shell_words(command: &str) -> Vec<String> {
+pub(super) fn shell_words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut open) = (Vec::new(), String::new(), None);
     let mut chars = command.chars();
     while let Some(c) = chars.next() {

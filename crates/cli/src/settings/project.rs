@@ -17,6 +17,7 @@ use super::keys::{InProject, in_project};
 use super::{Origin, Settings, Sourced, file};
 use crate::context::Context;
 use crate::error::CliError;
+use crate::hooks::Reached;
 use crate::limit::Measured;
 use crate::places;
 use crate::trust::{Standing, Trust};
@@ -38,6 +39,8 @@ pub(crate) struct ProjectFile {
     pub(crate) hash: Option<Hash>,
     /// The scripts of the project that count with it, in a line.
     pub(crate) further: Option<String>,
+    /// Commands in it that may run files that do not count with it, each with the reason.
+    pub(crate) undetermined: Vec<String>,
     /// What it says, or what is wrong with it.
     pub(crate) said: Result<Settings, CliError>,
 }
@@ -81,11 +84,12 @@ impl ProjectFile {
                 let bytes = bytes.unwrap_or_default();
                 let said = file::parse_bytes(bytes.clone(), &path);
                 let commands = said.as_ref().map(Settings::commands).unwrap_or_default();
-                let scripts = crate::hooks::scripts(&commands, &[dir, root], root);
-                match trusted::of_settings(&bytes, &scripts, root) {
+                let Reached { files, undetermined } = crate::hooks::reached(&commands, &[dir, root], root);
+                match trusted::of_settings(&bytes, &files, root) {
                     Ok(covered) => {
                         let standing = trust.standing(&path, Some(covered.hash));
-                        Self { path, standing, hash: Some(covered.hash), further: covered.line(), said }
+                        let (hash, further) = (Some(covered.hash), covered.line());
+                        Self { path, standing, hash, further, undetermined, said }
                     }
                     Err(problem) => Self::unusable(path, &format!("a script that it names: {problem}")),
                 }
@@ -96,7 +100,7 @@ impl ProjectFile {
 
     fn unusable(path: PathBuf, problem: &str) -> Self {
         let said = Err(file::unreadable(&path, problem));
-        Self { path, standing: Standing::New, hash: None, further: None, said }
+        Self { path, standing: Standing::New, hash: None, further: None, undetermined: Vec::new(), said }
     }
 
     /// Whether the person trusts it as it is.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::assigned;
 use super::shapes::word;
 
 /// Shortest value of a variable that is a secret by its name.
@@ -14,13 +15,17 @@ const URL_TOKEN_MIN_BYTES: usize = 20;
 const VALUE_MAX_BYTES: usize = 4_096;
 /// How far back in its line a connection string is looked for.
 const LINE_MAX_BYTES: usize = 512;
+/// Most backslashes before a quotation mark: JSON within JSON within JSON.
+const ESCAPES_MAX: usize = 7;
+/// What a value without quotation marks ends before, as shells have it.
+pub(super) const SHELL_ENDS: &[u8] = b"\"'`;,&|)}]\\<>";
 /// What texts write in the place of a password.
 const PLACEHOLDERS: [&str; 8] =
     ["password", "passwd", "pass", "pwd", "secret", "token", "changeme", "example"];
 
 /// Words at the end of a name that make it the name of a secret.
-const LAST_WORDS: [&str; 11] =
-    ["PASS", "PWD", "PAT", "AUTH", "DSN", "CREDS", "COOKIE", "JWT", "BEARER", "PASSPHRASE", "WEBHOOK"];
+const LAST_WORDS: [&str; 12] =
+    ["PASS", "PWD", "PW", "PAT", "AUTH", "DSN", "CREDS", "COOKIE", "JWT", "BEARER", "PASSPHRASE", "WEBHOOK"];
 /// The same anywhere in a name, also within one of its words (`PGPASSWORD`).
 const WORDS: [&str; 5] = ["PASSWORD", "PASSWD", "SECRET", "TOKEN", "CREDENTIAL"];
 /// Names that end in several words.
@@ -40,14 +45,41 @@ const SCHEMES: [&str; 5] = ["bearer", "basic", "token", "apikey", "digest"];
 /// Fields of connection strings that hold a secret.
 const CONNECTION_FIELDS: [&str; 5] = ["password", "pwd", "accountkey", "sharedaccesskey", "accesskey"];
 /// Fields that show that a line is a connection string.
-const CONNECTION_SIGNS: [&str; 7] =
-    ["host=", "server=", "user id=", "uid=", "endpoint=", "accountname=", "data source="];
+const CONNECTION_SIGNS: [&str; 8] =
+    ["host=", "server=", "user id=", "uid=", "endpoint=", "accountname=", "data source=", "jdbc:"];
+
+/// A name as names of variables are written: `apiKey`, `api-key` and `api.key` are `API_KEY`.
+pub(super) fn capitals(name: &str) -> String {
+    let mut upper = String::with_capacity(name.len() + 4);
+    let mut before = '_';
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let ends_small = before.is_ascii_lowercase() || before.is_ascii_digit();
+        let begins_word = before.is_ascii_uppercase() && letters.peek().is_some_and(char::is_ascii_lowercase);
+        if letter.is_ascii_uppercase() && (ends_small || begins_word) {
+            upper.push('_');
+        }
+        upper.push(if matches!(letter, '-' | '.') { '_' } else { letter.to_ascii_uppercase() });
+        before = letter;
+    }
+    upper
+}
+
+/// The words of a name in capitals.
+pub(super) fn words(upper: &str) -> Vec<&str> {
+    upper.split('_').filter(|word| !word.is_empty()).collect()
+}
+
+/// Whether a name ends in words that make even an address a secret.
+pub(super) fn names_an_address(upper: &str) -> bool {
+    ["DSN", "WEBHOOK"].iter().chain(&ENDINGS).any(|ending| upper.ends_with(ending))
+}
 
 /// Whether a variable of this name holds a secret. A name that only has the word in it because it tells of one
 /// (`TOKEN_FILE`) does not, and neither does `PWD` itself.
 pub fn names_a_secret(name: &str) -> bool {
-    let upper = name.to_ascii_uppercase().replace(['-', '.'], "_");
-    let words: Vec<&str> = upper.split('_').filter(|word| !word.is_empty()).collect();
+    let upper = capitals(name);
+    let words = words(&upper);
     let Some(last) = words.last() else { return false };
     if ABOUT.contains(last) || words.iter().any(|word| AMOUNTS.contains(word)) {
         return false;
@@ -60,10 +92,11 @@ pub fn names_a_secret(name: &str) -> bool {
     by_last || words.iter().any(has) || ENDINGS.iter().any(|ending| upper.ends_with(ending))
 }
 
-/// Whether a field of an object is a variable that holds a secret.
-pub(crate) fn is_secret_variable(name: &str) -> bool {
+/// Whether a field of an object holds a secret: a variable by its name alone, any other also by what it holds.
+pub(crate) fn is_secret_field(name: &str, value: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-    name.bytes().all(is_name) && names_a_secret(name)
+    name.bytes().all(is_name) && names_a_secret(name) && !value.is_empty()
+        || assigned::is_field(name, value.as_bytes())
 }
 
 /// The passwords in the URLs of a text.
@@ -76,20 +109,21 @@ pub fn url_passwords(text: &str) -> Vec<String> {
 /// A secret whose name begins here.
 pub(super) fn found(text: &[u8], at: usize) -> Option<(Range<usize>, &'static str)> {
     let rest = &text[at..];
-    match rest[0] {
-        b'A'..=b'Z'
-            if rest
-                .get(1)
-                .is_some_and(|next| next.is_ascii_uppercase() || *next == b'_' || next.is_ascii_digit()) =>
-        {
-            variable(text, at).map(|value| (value, "the value of a variable"))
-        }
+    let is_variable = rest[0].is_ascii_uppercase()
+        && rest
+            .get(1)
+            .is_some_and(|next| next.is_ascii_uppercase() || *next == b'_' || next.is_ascii_digit());
+    if is_variable && let Some(value) = variable(text, at) {
+        return Some((value, "the value of a variable"));
+    }
+    let by_word = || match rest[0] {
         b'a' | b'A' | b'x' | b'X' | b'p' | b'P' | b'c' | b'C' | b's' | b'S' => header(text, at)
             .map(|value| (value, "the value of a header"))
             .or_else(|| after_word(text, at).map(|value| (value, "a password")))
             .or_else(|| connection_field(text, at).map(|value| (value, "a password"))),
         _ => None,
-    }
+    };
+    by_word().or_else(|| assigned::found(text, at).map(|value| (value, "a value with the name of a secret")))
 }
 
 /// The value in `NAME=value`, `NAME: value` and `"NAME": "value"`, where the name is written as names of variables are.
@@ -99,7 +133,7 @@ fn variable(text: &[u8], at: usize) -> Option<Range<usize>> {
     let name = str::from_utf8(&text[at..at + length]).ok()?;
     let after = at + length;
     let assigned = assignment(text, after)?;
-    let value = value(text, assigned)?;
+    let value = value(text, assigned, SHELL_ENDS)?;
     (names_a_secret(name) && is_secret(&text[value.clone()], NAMED_MIN_BYTES)).then_some(value)
 }
 
@@ -116,20 +150,30 @@ fn assignment(text: &[u8], after: usize) -> Option<usize> {
     }
 }
 
-/// The value that begins here, without its quotation marks.
-fn value(text: &[u8], at: usize) -> Option<Range<usize>> {
-    let quote = text.get(at).copied().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'));
-    let begin = at + usize::from(quote.is_some());
+/// The value that begins here, without its quotation marks; one without them ends before any of `ends`. A text within
+/// JSON has its quotation marks behind backslashes.
+pub(super) fn value(text: &[u8], at: usize, ends: &[u8]) -> Option<Range<usize>> {
+    let (quote, begin) = match quotation(text, at) {
+        Some((quote, begin)) => (Some(quote), begin),
+        None => (None, at),
+    };
     let ends = |byte: u8| match quote {
-        Some(quote) => byte == quote || byte == b'\n',
-        None => byte.is_ascii_whitespace() || b"\"'`;,&|)}]\\<>".contains(&byte),
+        Some(quote) => byte == quote || byte == b'\n' || byte == b'\\' && begin > at + 1,
+        None => byte.is_ascii_whitespace() || ends.contains(&byte),
     };
     let length = text.get(begin..)?.iter().take(VALUE_MAX_BYTES).take_while(|byte| !ends(**byte)).count();
     (length > 0).then_some(begin..begin + length)
 }
 
+/// The quotation mark that is here, and where what it quotes begins.
+pub(super) fn quotation(text: &[u8], at: usize) -> Option<(u8, usize)> {
+    let escapes = text.get(at..)?.iter().take(ESCAPES_MAX).take_while(|byte| **byte == b'\\').count();
+    let quote = text.get(at + escapes).copied().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'))?;
+    Some((quote, at + escapes + 1))
+}
+
 /// Whether a value is one, and not the name of another place, an example or code.
-fn is_secret(value: &[u8], least: usize) -> bool {
+pub(super) fn is_secret(value: &[u8], least: usize) -> bool {
     let begins_elsewhere = value.first().is_some_and(|byte| b"$<{[(%*&".contains(byte));
     let is_code = value.iter().any(|byte| b"({[".contains(byte)) || value.windows(2).any(|two| two == b"::");
     let is_word = value.iter().all(|byte| byte.is_ascii_lowercase() || b"_-. ".contains(byte));
@@ -191,7 +235,7 @@ fn after_word(text: &[u8], at: usize) -> Option<Range<usize>> {
     let line = line_before(text, at);
     let is_login =
         line.windows(6).any(|part| part == b"login ") || line.windows(8).any(|part| part == b"machine ");
-    let value = is_login.then(|| value(text, begin)).flatten()?;
+    let value = is_login.then(|| value(text, begin, SHELL_ENDS)).flatten()?;
     (!is_placeholder(&text[value.clone()])).then_some(value)
 }
 
@@ -205,7 +249,11 @@ fn connection_field(text: &[u8], at: usize) -> Option<Range<usize>> {
     }
     let mut line = line_before(text, at).to_ascii_lowercase();
     let begin = at + length + 1;
-    let is_end = |byte: &u8| byte.is_ascii_whitespace() || b";\"'\\".contains(byte);
+    // In the query of a URL another field may follow.
+    let in_query = is_in_query(text, at);
+    let is_end = |byte: &u8| {
+        byte.is_ascii_whitespace() || b";\"'\\".contains(byte) || in_query && b"&#".contains(byte)
+    };
     let length = text[begin..].iter().take(VALUE_MAX_BYTES).take_while(|byte| !is_end(byte)).count();
     let after = text[begin + length..].iter().take(LINE_MAX_BYTES).take_while(|byte| **byte != b'\n');
     line.extend(after.map(u8::to_ascii_lowercase));
@@ -213,6 +261,11 @@ fn connection_field(text: &[u8], at: usize) -> Option<Range<usize>> {
     let value = begin..begin + length;
     let is_connection = CONNECTION_SIGNS.iter().any(|sign| line.contains(sign));
     (is_connection && length > 0 && !is_placeholder(&text[value.clone()])).then_some(value)
+}
+
+/// Whether the name that begins here is that of a field in the query of a URL.
+pub(super) fn is_in_query(text: &[u8], at: usize) -> bool {
+    at > 0 && b"?&".contains(&text[at - 1])
 }
 
 fn line_before(text: &[u8], at: usize) -> &[u8] {
@@ -237,7 +290,7 @@ pub(super) fn url_password(text: &[u8], at: usize) -> Option<Range<usize>> {
     (value.len() >= least && !is_placeholder(&text[value.clone()])).then_some(value)
 }
 
-fn is_placeholder(value: &[u8]) -> bool {
+pub(super) fn is_placeholder(value: &[u8]) -> bool {
     let begins_elsewhere = value.first().is_none_or(|byte| b"$<{[(%*&".contains(byte));
     let lower = String::from_utf8_lossy(value).to_ascii_lowercase();
     begins_elsewhere

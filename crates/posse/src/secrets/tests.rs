@@ -102,6 +102,11 @@ fn names_of_variables_that_hold_secrets_are_known() {
         "FOO_SECRET_2",
         "service.password",
         "PGPASSWORD_OLD",
+        "SMTP_PW",
+        "apiKey",
+        "dbPass",
+        "_authToken",
+        "APIKey",
     ] {
         assert!(names_a_secret(name), "{name}");
     }
@@ -124,6 +129,8 @@ fn names_of_variables_that_hold_secrets_are_known() {
         "WEBHOOK_ENDPOINT",
         "API_KEY_HEADER",
         "PASS",
+        "maxTokens",
+        "tokenFile",
         "",
     ] {
         assert!(!names_a_secret(name), "{name}");
@@ -215,6 +222,141 @@ fn what_stands_where_a_secret_would_stays_if_it_is_none() {
 }
 
 #[test]
+fn secrets_are_known_by_names_as_files_and_code_write_them() {
+    for (before, secret, after) in [
+        ("npm_token: ", "abc123def456", "\n"),
+        ("{\"apiKey\": \"", "abc123def456", "\"}"),
+        ("{\"apiKey\":\"", "abc123def456", "\"}"),
+        ("{apiKey:'", "abc123def456", "'}"),
+        ("client_secret = '", "abc123def456", "'"),
+        ("client-secret: ", "abc123def456", "\n"),
+        ("passwd: ", "Tr0ub4dor&3", "\n"),
+        ("pass: ", "hunter2222", "\n"),
+        ("  pw = ", "hunter2222", "\n"),
+        ("<password>", "hunter22", "</password>"),
+        ("<db:clientSecret>", "hunter22", "</db:clientSecret>"),
+        ("SMTP_PW=", "hunter22", "\n"),
+        ("API_KEY = \"", "abc123def456", "\""),
+        ("spring.datasource.password=", "hunter222", "\n"),
+        ("dbPassword := \"", "hunter222", "\""),
+        ("'secret_key' => '", "abc123def456", "',"),
+        ("let token: &str = \"", "abc123def456", "\";"),
+        ("token: str = '", "abc123def456", "'"),
+        ("accessToken: string = `", "abc123def456", "`"),
+        ("//npm.example/:_authToken=", "abc123def456", "\n"),
+        ("_auth=", "bWU6aHVudGVyMg==", "\n"),
+        ("SERVICE_CREDENTIALS={\"private_key\":\"", "abc123def456", "\"}"),
+        ("{\"text\":\"{\\\"apiKey\\\": \\\"", "abc123def456", "\\\"}\"}"),
+        ("{\"text\":\"one\\npass: ", "hunter2222", "\\ntwo\"}"),
+        ("{\"text\":\"one\\n", "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8", "\\ntwo\"}"),
+        ("https://x.example/?access_token=", "abc123def456", "&page=2"),
+        ("https://x.example/?page=2&api_key=", "abc123def456", "#top"),
+        ("jdbc:mysql://h/db?user=x&password=", "hunter2", "&ssl=true"),
+        ("jdbc:postgresql://h/db?password=", "hunter2", "\n"),
+    ] {
+        let text = format!("{before}{secret}{after}");
+        let cleaned = clean(&text).unwrap_or_else(|| panic!("{text}: nothing is found")).0;
+        assert_eq!(cleaned, format!("{before}{}{after}", marked(secret)), "{text}");
+    }
+}
+
+#[test]
+fn secrets_are_known_by_the_flags_of_commands() {
+    for (before, secret, after) in [
+        ("login --password ", "hunter2", " -v"),
+        ("login --password=", "hunter2", ""),
+        ("login --token=", "abc123def456", " x"),
+        ("login --api-key '", "abc123def456", "'"),
+        ("[\"--client-secret\", \"", "abc123def456", "\"]"),
+        ("curl -u admin:", "hunter2", " https://x.example"),
+        ("curl -sS --user 'admin:", "hunter 2", "' https://x.example"),
+        ("curl -uadmin:", "hunter2", " https://x.example"),
+        ("curl -s \\\n  -u admin:", "hunter2", " \\\n  https://x.example"),
+        ("mysql -u root -p", "hunter2", " db"),
+        ("mysqldump -p'", "hunter2", "' db"),
+        ("sshpass -p ", "hunter2", " ssh h"),
+        ("redis-cli -a ", "hunter2", " ping"),
+        ("docker login -u me -p ", "hunter2", " r.example"),
+    ] {
+        let text = format!("{before}{secret}{after}");
+        let cleaned = clean(&text).unwrap_or_else(|| panic!("{text}: nothing is found")).0;
+        assert_eq!(cleaned, format!("{before}{}{after}", marked(secret)), "{text}");
+    }
+}
+
+#[test]
+fn code_and_words_after_the_name_of_a_secret_stay() {
+    for text in [
+        "password: str",
+        "token: &str",
+        "pass: bool",
+        "apiKey: process.env.X",
+        "apiKey: process.env.API_KEY_V2,",
+        "max_tokens: 1000",
+        "maxTokens: 100000000,",
+        "tokens: 123456789",
+        "input_tokens = 123456789",
+        "token: 123456789",
+        "token: Uint8Array;",
+        "secret: BigUint64Array",
+        "password: SecretString,",
+        "token: Option<String>",
+        "secret = secret_v2_of_this",
+        "token = next_token(x1)",
+        "if token == \"abc123def456\" {",
+        "token != 'abc123def456'",
+        "Token::abc123def456",
+        "password: \"Must have at least 8 characters\"",
+        "\"password\": \"PasswordField\"",
+        "passwordLabel: \"password-label-2\"",
+        "token_url: https://x.example/oauth2/token",
+        "secret_name: prod-secret-12",
+        "token_type: bearer-v2-x",
+        "token_id: 12ab34cd56",
+        "key: abc123def456",
+        "cache_key: v1-linux-abc123",
+        "primary_key = 'user_id_123'",
+        "public_key: abc123def456",
+        "password_file: /run/secrets/db1",
+        "secret: /run/secrets/db1",
+        "private_key: ./keys/id_ed25519",
+        "password: ${DB_PASSWORD_1}",
+        "password: {{ vault.db1_password }}",
+        "password: <your password 1>",
+        "password: ENC[AES256_GCM,data:x]",
+        "compass: north-by-12deg",
+        "bypass: rule-1234-abc",
+        "author: someone12345",
+        "<password>",
+        "<password></password>",
+        "<password>secret</password>",
+        "<token>Token is 12345678 long</token>",
+        "https://x.example/?page_token=&x=12345678",
+        "https://x.example/?page=12345678",
+        "--password",
+        "--password $PASSWORD_1",
+        "--password --verbose-level-2",
+        "--password-file /run/x1",
+        "--max-tokens 100000",
+        "--token-limit 100000",
+        "--secret id=npm_2,src=.npmrc",
+        "--pass-through=abc12345",
+        "docker run -u 1000:1000 x",
+        "docker run --user 1000:1000 x",
+        "curl -u admin x",
+        "curl -u $USER:$PASS x",
+        "sort -u a1:b2",
+        "mkdir -p mysql/data1",
+        "mysql -p db1",
+        "find mysql -print",
+        "ssh -p 22222 h",
+        "docker run -p 8080:8080 x",
+    ] {
+        assert_eq!(clean(text), None, "{text}");
+    }
+}
+
+#[test]
 fn passwords_of_urls_are_found_to_be_looked_for_elsewhere() {
     assert_eq!(url_passwords("postgres://me:hunter2@h,redis://:p2@i"), ["hunter2", "p2"]);
     assert_eq!(url_passwords("https://example.org"), [""; 0]);
@@ -223,9 +365,21 @@ fn passwords_of_urls_are_found_to_be_looked_for_elsewhere() {
 #[test]
 fn a_long_text_of_beginnings_is_cleaned_in_one_pass() {
     // Each place is a beginning of a rule; none is followed further than its limit.
-    for piece in
-        ["://", "AUTH_", "cookie: ", "authorization: bearer ", "password=", "-----BEGIN ", "eyJa", "PASS=\""]
-    {
+    for piece in [
+        "://",
+        "AUTH_",
+        "cookie: ",
+        "authorization: bearer ",
+        "password=",
+        "-----BEGIN ",
+        "eyJa",
+        "PASS=\"",
+        "token: ",
+        "<password>",
+        "--token ",
+        "curl -u ",
+        "\\\n",
+    ] {
         assert!(
             clean(&piece.repeat(20_000)).is_none_or(|(text, _)| text.len() == piece.len() * 20_000),
             "{piece}"

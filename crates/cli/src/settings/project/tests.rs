@@ -181,7 +181,14 @@ fn variables_come_before_a_trusted_project_and_the_person_s_file_after_it() {
 
 fn project(text: &str, standing: Standing) -> ProjectFile {
     let said = file::parse(text, Path::new(PROJECT));
-    ProjectFile { path: PathBuf::from(PROJECT), standing, hash: None, further: None, said }
+    ProjectFile {
+        path: PathBuf::from(PROJECT),
+        standing,
+        hash: None,
+        further: None,
+        undetermined: Vec::new(),
+        said,
+    }
 }
 
 #[test]
