@@ -124,6 +124,9 @@ pub enum Slot {
         result: CallResult,
         /// Working time it took.
         elapsed_ms: u64,
+        /// Whether it was refused because no budget is left for it.
+        #[serde(default)]
+        lacks_budget: bool,
     },
 }
 
@@ -196,6 +199,9 @@ pub struct Machine {
     told: Told,
     /// Whether the model said in this turn that the conversation is too long.
     overflowed: bool,
+    /// Why the report is next: the model goes on asking for what no budget is left for.
+    #[serde(default)]
+    lacks_budget: Option<Arc<str>>,
     /// How many replies in a row called nothing and were empty or cut off.
     fruitless: u32,
     /// Whether the host carries out a plan: the model is asked only if somebody writes to it.
@@ -236,6 +242,7 @@ impl Machine {
             mended: false,
             told: Told::default(),
             overflowed: false,
+            lacks_budget: None,
             fruitless: 0,
             planned: false,
             relay: Relay::No,
@@ -280,6 +287,8 @@ impl Machine {
         let turn = if repeated { self.turn } else { self.turn + 1 };
         let cause = if mend {
             Some(if self.limits.criteria > 0 { ReportCause::Criteria } else { ReportCause::Schema })
+        } else if self.lacks_budget.is_some() {
+            Some(ReportCause::Budget)
         } else {
             self.limits.max_turns.filter(|&max| turn >= max).map(|_| ReportCause::Turns)
         };

@@ -111,8 +111,7 @@ impl Secrets {
 /// JSON the end of a line is a backslash and a letter, which are no part of the word that follows.
 fn begins_word(text: &[u8], at: usize) -> bool {
     match text[..at] {
-        [] => true,
-        [.., b'\\', b'n' | b'r' | b't'] => true,
+        [] | [.., b'\\', b'n' | b'r' | b't'] => true,
         [.., before] => !word(before),
     }
 }

@@ -1,6 +1,6 @@
 //! What each event of its agent makes of a machine.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use posse_domain::code::Code;
@@ -17,6 +17,9 @@ use super::{Answered, Broken, Machine, Phase, Relay, Slot, Told};
 use crate::conversation::{CallResult, Message};
 use crate::definition::retry_note;
 use crate::notes;
+
+/// Most of a failed call's text in the reason for the end of an attempt.
+const FAILED_TEXT_MAX_CHARS: usize = 400;
 
 impl Machine {
     /// Takes an event of this agent.
@@ -40,7 +43,7 @@ impl Machine {
                     text,
                     images: Vec::new(),
                 };
-                self.answer_call(result, e.elapsed_ms);
+                self.answer_call(result, e.elapsed_ms, false);
             }
             EventBody::MessageReceived(received) => self.message_received(received),
             EventBody::ContextTrimmed(trimmed) => {
@@ -160,16 +163,18 @@ impl Machine {
             text: finished.output.to_shared(),
             images: finished.images.clone(),
         };
-        self.answer_call(result, finished.elapsed_ms);
+        // That of a child is not this agent's.
+        let lacks_budget = finished.code == Some(Code::BudgetExhausted) && finished.child.is_none();
+        self.answer_call(result, finished.elapsed_ms, lacks_budget);
     }
 
-    fn answer_call(&mut self, result: CallResult, elapsed_ms: u64) {
+    fn answer_call(&mut self, result: CallResult, elapsed_ms: u64, lacks_budget: bool) {
         let Phase::Calling { index, slots, left, .. } = &mut self.phase else { return };
         let Some(&at) = index.get(&*result.call_id) else { return };
         if matches!(slots[at], Slot::Done { .. }) {
             return;
         }
-        slots[at] = Slot::Done { result, elapsed_ms };
+        slots[at] = Slot::Done { result, elapsed_ms, lacks_budget };
         *left -= 1;
         if *left == 0 {
             self.turn_over();
@@ -185,13 +190,17 @@ impl Machine {
         };
         let mut results = Vec::with_capacity(slots.len());
         let mut longest_ms = 0;
+        let mut lacking = BTreeSet::new();
         let mut outcomes: HashMap<String, (bool, usize)> = HashMap::new();
         for (at, slot) in slots.into_iter().enumerate() {
-            let Slot::Done { result, elapsed_ms } = slot else { continue };
+            let Slot::Done { result, elapsed_ms, lacks_budget } = slot else { continue };
             longest_ms = longest_ms.max(elapsed_ms);
             // The same call several times in one reply counts once, and as a success if any succeeded.
             let outcome = outcomes.entry(signature(&calls[at])).or_insert((false, at));
             outcome.0 |= result.ok;
+            if lacks_budget {
+                lacking.insert(at);
+            }
             results.push(result);
         }
         self.active_ms += longest_ms;
@@ -209,15 +218,16 @@ impl Machine {
             }
         }
         if let Some((count, at)) = worst {
-            let text: String = results[at].text.chars().take(200).collect();
+            let text: String = results[at].text.chars().take(FAILED_TEXT_MAX_CHARS).collect();
             let reason =
                 format!("`{}` failed {count} times in a row with the same input: {text}", calls[at].name);
-            self.phase = Phase::Broken(Broken {
-                kind: FailKind::Execution,
-                code: Code::ToolError,
-                reason,
-                report: None,
-            });
+            if lacking.contains(&at) {
+                // It ran out as one does whose next call does not fit, and reports as that one does.
+                self.lacks_budget = Some(reason.into());
+            } else {
+                let (kind, code) = (FailKind::Execution, Code::ToolError);
+                self.phase = Phase::Broken(Broken { kind, code, reason, report: None });
+            }
         }
         self.conversation.push(Message::Results(results));
     }
@@ -269,6 +279,7 @@ impl Machine {
             mended: false,
             told: Told::default(),
             overflowed: false,
+            lacks_budget: None,
             fruitless: 0,
             planned: self.planned,
             relay: if self.relay == Relay::No { Relay::No } else { Relay::Waiting },

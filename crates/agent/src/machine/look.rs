@@ -110,6 +110,11 @@ impl Machine {
         self.call
     }
 
+    /// Why its report is next, if its model goes on asking for what no budget is left for.
+    pub fn lacks_budget(&self) -> Option<&str> {
+        self.lacks_budget.as_deref()
+    }
+
     /// Whether the agent was told that most of a budget is used.
     pub fn is_warned(&self) -> bool {
         self.told.low

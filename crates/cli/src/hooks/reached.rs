@@ -103,8 +103,8 @@ impl<'a> Looked<'a> {
     fn files(&self) -> BTreeSet<PathBuf> {
         let modules = self.after(&["-m"]).flat_map(module_files);
         let runners = self.runners().flat_map(|(_, files)| files.iter().map(|file| (*file).to_owned()));
-        let named = self.words.iter().map(|word| beneath(word).to_owned());
-        let names: BTreeSet<String> = named.chain(modules).chain(runners).collect();
+        let plain = self.words.iter().map(|word| beneath(word).to_owned());
+        let names: BTreeSet<String> = plain.chain(modules).chain(runners).collect();
         let places = self.dirs.iter().flat_map(|dir| names.iter().flat_map(|name| expand(dir, name)));
         let real = places.filter_map(|place| place.canonicalize().ok());
         real.filter(|file| file.starts_with(self.root) && file.is_file()).collect()
@@ -204,7 +204,9 @@ fn expand(dir: &Path, name: &str) -> Vec<PathBuf> {
     }
     for part in name.split('/').filter(|part| !part.is_empty()) {
         let Some(pattern) = Glob::new(part).ok().filter(|_| part.contains(['*', '?', '[', '{'])) else {
-            places.iter_mut().for_each(|place| place.push(part));
+            for place in &mut places {
+                place.push(part);
+            }
             continue;
         };
         let pattern = pattern.compile_matcher();

@@ -36,26 +36,16 @@ pub(super) fn consented<'a>(agent: &'a OpenAgent, call_id: &str) -> Option<Opera
 }
 
 impl Driver {
-    /// Rules ask about a call: a person is asked, or it is a no where there is nobody.
+    /// Rules ask about a call, or about a command of the call `of`: a person is asked, or it is a no where there is nobody.
     pub(super) fn ask(
         &mut self,
         id: &AgentId,
+        of: &str,
         call: &ToolCall,
         operation: &Operation<'_>,
         verdict: &Verdict,
     ) -> Result<Admission, ToolFailure> {
-        self.say_decided(id, &call.id, operation, verdict);
-        self.pose(id, call, operation, verdict)
-    }
-
-    /// Asks a person, if there is one.
-    pub(super) fn pose(
-        &mut self,
-        id: &AgentId,
-        call: &ToolCall,
-        operation: &Operation<'_>,
-        verdict: &Verdict,
-    ) -> Result<Admission, ToolFailure> {
+        self.say_decided(id, of, operation, verdict);
         if !self.run.may_ask(id, self.attended) {
             let by_hook = verdict.by() == Some(&LayerName::Hook);
             return Err(self.nobody_to_ask(id, operation, verdict, by_hook));

@@ -178,7 +178,7 @@ impl Driver {
         }
         match verdict.decision {
             Decision::Allow => return Ok(Admission::Goes),
-            Decision::Ask => return self.ask(id, call, &operation, &verdict),
+            Decision::Ask => return self.ask(id, &call.id, call, &operation, &verdict),
             Decision::Deny => {}
         }
         let mut text = format!("`{}` is not allowed ({verdict})", brief(&operation));

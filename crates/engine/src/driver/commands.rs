@@ -41,6 +41,20 @@ pub(super) struct StepHooks {
     done: bool,
 }
 
+/// A command with what rules and hooks say of it.
+struct Judged {
+    command: ToolCall,
+    /// The command as rules see it.
+    specifier: Option<String>,
+    verdict: Verdict,
+}
+
+impl Judged {
+    fn operation(&self) -> Operation<'_> {
+        Operation::new(BASH, self.specifier.as_deref())
+    }
+}
+
 /// What comes of a step that may start.
 pub(super) enum StepAdmission {
     /// Its child may be created.
@@ -87,60 +101,45 @@ impl Driver {
     ) -> Result<Admission, Refusal> {
         let commands = command_calls(call_id, request);
         let Some(agent) = self.run.open(id) else { return Ok(Admission::Goes) };
-        let decide = |command: &ToolCall| {
-            let specifier = self.command_of(command);
+        let judge = |command: ToolCall| {
+            let specifier = self.command_of(&command);
             let operation = Operation::new(BASH, specifier.as_deref());
             let verdict = agent.authority.decide(&self.run.terms.approvals, &operation);
-            match heard.commands.get(&command.id) {
+            let verdict = match heard.commands.get(&command.id) {
                 Some(hooks) => verdict.meet(hooks.clone()),
                 None => verdict,
-            }
+            };
+            Judged { command, specifier, verdict }
         };
-        let decided: Vec<(ToolCall, Verdict)> = commands
-            .into_iter()
-            .map(|command| {
-                let verdict = decide(&command);
-                (command, verdict)
-            })
-            .collect();
+        let judged: Vec<Judged> = commands.into_iter().map(judge).collect();
         // Nobody is asked about one command if another could not be run anyway.
-        if let Some((command, verdict)) =
-            decided.iter().find(|(_, verdict)| verdict.decision == Decision::Deny)
-        {
-            return Err(self.deny_command(id, call_id, command, verdict));
+        if let Some(denied) = judged.iter().find(|judged| judged.verdict.decision == Decision::Deny) {
+            return Err(self.deny_operation(id, call_id, &denied.operation(), &denied.verdict));
         }
         let mut waits = false;
-        for (command, verdict) in &decided {
-            waits |= matches!(self.admit_command(id, call_id, command, verdict)?, Admission::Asks);
+        for judged in &judged {
+            waits |= matches!(self.admit_command(id, call_id, judged)?, Admission::Asks);
         }
         if waits {
             return Ok(Admission::Asks);
         }
         // One that a person answered has its decision in the journal.
-        for (command, verdict) in decided.iter().filter(|(_, verdict)| verdict.decision == Decision::Allow) {
-            let specifier = self.command_of(command);
-            self.say_decided(id, call_id, &Operation::new(BASH, specifier.as_deref()), verdict);
+        for judged in judged.iter().filter(|judged| judged.verdict.decision == Decision::Allow) {
+            self.say_decided(id, call_id, &judged.operation(), &judged.verdict);
         }
         Ok(Admission::Goes)
     }
 
-    fn admit_command(
-        &mut self,
-        id: &AgentId,
-        call_id: &str,
-        command: &ToolCall,
-        verdict: &Verdict,
-    ) -> Result<Admission, Refusal> {
-        let specifier = self.command_of(command);
-        let operation = Operation::new(BASH, specifier.as_deref());
+    /// Whether a command that is not denied goes on, or waits for a person.
+    fn admit_command(&mut self, id: &AgentId, call_id: &str, judged: &Judged) -> Result<Admission, Refusal> {
+        let Judged { command, verdict, .. } = judged;
         let was_asked = self.run.open(id).is_some_and(|agent| agent.requests.contains_key(&command.id));
-        let admission = match verdict.decision {
-            _ if was_asked => self.settle(id, command, &operation, verdict),
-            Decision::Allow => Ok(Admission::Goes),
-            Decision::Ask | Decision::Deny => {
-                self.say_decided(id, call_id, &operation, verdict);
-                self.pose(id, command, &operation, verdict)
-            }
+        let admission = if was_asked {
+            self.settle(id, command, &judged.operation(), verdict)
+        } else if verdict.decision == Decision::Allow {
+            return Ok(Admission::Goes);
+        } else {
+            self.ask(id, call_id, command, &judged.operation(), verdict)
         };
         admission.map_err(|failure| Refusal {
             code: failure.code,
@@ -157,9 +156,18 @@ impl Driver {
         verdict: &Verdict,
     ) -> Refusal {
         let specifier = self.command_of(command);
-        let operation = Operation::new(BASH, specifier.as_deref());
-        self.say_decided(id, call_id, &operation, verdict);
-        let reason = format!("`{}` is not allowed ({verdict}); {WHAT_IT_IS}", brief(&operation));
+        self.deny_operation(id, call_id, &Operation::new(BASH, specifier.as_deref()), verdict)
+    }
+
+    fn deny_operation(
+        &mut self,
+        id: &AgentId,
+        call_id: &str,
+        operation: &Operation<'_>,
+        verdict: &Verdict,
+    ) -> Refusal {
+        self.say_decided(id, call_id, operation, verdict);
+        let reason = format!("`{}` is not allowed ({verdict}); {WHAT_IT_IS}", brief(operation));
         Refusal { code: posse_domain::code::Code::PermissionDenied, reason }
     }
 
@@ -245,6 +253,11 @@ impl Driver {
             }
         }
         self.advance_plan();
+    }
+
+    /// A step has a child or was refused: what hooks said of its commands is not needed any more.
+    pub(super) fn forget_step_hooks(&mut self, step: usize) {
+        self.step_hooks.retain(|call_id, _| self.run.step_called(call_id) != Some(step));
     }
 
     /// Questions about steps that will not start: the run ends without them.

@@ -87,7 +87,6 @@ impl Driver {
         self.stop_waiting(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.wants_model = false;
-        let kind = session.kind.clone();
         let asking = session.machine.is_asking();
         if let Some(task) = session.asking.take() {
             task.abort();
@@ -99,7 +98,6 @@ impl Driver {
         for hooked in &session.hooks {
             hooked.hurry(urgency);
         }
-        let mut slots = usize::from(asking);
         let dropped: Vec<Arc<str>> = session
             .calls
             .iter()
@@ -121,9 +119,27 @@ impl Driver {
             .map(|(id, _)| id.clone())
             .collect();
         session.parked.clear();
-        let mut held = 0;
+        self.drop_calls(id, &dropped, asking);
+        if asking {
+            self.forfeit_model_call(
+                id,
+                Code::Cancelled,
+                "the call was dropped because the attempt ended",
+                false,
+            );
+            self.budget_freed();
+        }
+    }
+
+    /// Drops calls with their tasks, and gives back what they held: files, and the slots of those that ran. The slot of a
+    /// model call that is dropped too is given back with them.
+    pub(super) fn drop_calls(&mut self, id: &AgentId, dropped: &[Arc<str>], model_call: bool) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let kind = session.kind.clone();
+        let (mut slots, mut held) = (usize::from(model_call), 0);
         for call_id in dropped {
-            let Some(call) = session.calls.remove(&call_id) else { continue };
+            let Some(call) = session.calls.remove(call_id) else { continue };
+            session.parked.retain(|parked| parked != call_id);
             held += usize::from(call.holds);
             match call.stage {
                 CallStage::Running(task) => {
@@ -143,15 +159,6 @@ impl Driver {
         }
         for _ in 0..slots {
             self.scheduler.release(&kind);
-        }
-        if asking {
-            self.forfeit_model_call(
-                id,
-                Code::Cancelled,
-                "the call was dropped because the attempt ended",
-                false,
-            );
-            self.budget_freed();
         }
     }
 

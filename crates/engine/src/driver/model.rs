@@ -86,7 +86,9 @@ impl Driver {
         if let Some(limit) = self.context_limit(id) {
             self.trim(id, limit);
         }
-        let asked = self.in_time(id, Asked { purpose, cause, reason: None, trimmed: false });
+        let machine = self.sessions.get(id).map(|session| &session.machine);
+        let reason = machine.and_then(|machine| machine.lacks_budget()).map(str::to_owned);
+        let asked = self.in_time(id, Asked { purpose, cause, reason, trimmed: false });
         let (asked, quote) = self.quote(id, asked);
         match quote {
             Quote::Granted(reserved) => {

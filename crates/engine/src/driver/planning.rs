@@ -1,5 +1,6 @@
 //! Carrying out a plan: steps are spawned as what they depend on is integrated; the root is asked only if one fails.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use posse_domain::code::Code;
@@ -40,7 +41,7 @@ impl Driver {
             return;
         }
         // A step that is refused has failed, which may be the end of those that depend on it, or of all.
-        while let Some(step) = self.next_step() {
+        while let Some(step) = self.take_admitted_step() {
             match self.create_step(step, Room::Needed) {
                 Created::Child(child) => self.begin_child(&child),
                 Created::Refused => {}
@@ -54,18 +55,18 @@ impl Driver {
         self.keep_places();
     }
 
-    /// The next step that may start, passing over those that wait for a person or for hooks.
-    fn next_step(&mut self) -> Option<usize> {
-        for step in self.run.next_steps() {
+    /// Asks for leave for the steps that could start, in their order, until one has it. Refuses those that may not run,
+    /// and passes over those that wait for a person or for hooks.
+    fn take_admitted_step(&mut self) -> Option<usize> {
+        let mut passed_over = BTreeSet::new();
+        // A refusal may be the end of others that could have started, so they are looked up again after each.
+        while let Some(step) = self.run.next_steps().into_iter().find(|step| !passed_over.contains(step)) {
             match self.admit_step(step) {
                 StepAdmission::Goes => return Some(step),
                 StepAdmission::Waits => {}
-                StepAdmission::Refused(refusal) => {
-                    // That may be the end of those that could have started.
-                    self.refuse_step(step, &refusal);
-                    return self.next_step();
-                }
+                StepAdmission::Refused(refusal) => self.refuse_step(step, &refusal),
             }
+            passed_over.insert(step);
         }
         None
     }
@@ -101,12 +102,14 @@ impl Driver {
             self.refuse_step(step, &refusal);
             return Created::Refused;
         }
+        self.forget_step_hooks(step);
         let (child, body) = decided;
         self.emit(child.clone(), body);
         if self.seat_child(&child) { Created::Child(child) } else { Created::Refused }
     }
 
     pub(super) fn refuse_step(&mut self, step: usize, refusal: &Refusal) {
+        self.forget_step_hooks(step);
         let (parent, body) = self.run.refuse_step(step, refusal);
         self.emit(parent, body);
     }

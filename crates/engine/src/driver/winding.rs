@@ -82,7 +82,6 @@ impl Driver {
         self.budget_line.retain(|waiting| waiting != id);
         self.stop_waiting(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let kind = session.kind.clone();
         let asking = session.machine.is_asking();
         if asking && let Some(task) = session.asking.take() {
             task.abort();
@@ -92,27 +91,7 @@ impl Driver {
         }
         let cut: Vec<Arc<str>> =
             session.calls.iter().filter(|(_, call)| is_cut(call)).map(|(id, _)| id.clone()).collect();
-        let mut slots = usize::from(asking);
-        let mut held = 0;
-        for call_id in &cut {
-            let Some(call) = session.calls.remove(call_id) else { continue };
-            held += usize::from(call.holds);
-            match call.stage {
-                CallStage::Running(task) => {
-                    task.abort();
-                    slots += 1;
-                }
-                CallStage::Committing => slots += 1,
-                _ => {}
-            }
-            session.parked.retain(|parked| parked != call_id);
-        }
-        for _ in 0..held {
-            self.change_ended(id, true);
-        }
-        for _ in 0..slots {
-            self.scheduler.release(&kind);
-        }
+        self.drop_calls(id, &cut, asking);
         if asking {
             self.forfeit_model_call(
                 id,

@@ -250,6 +250,20 @@ async fn a_provider_that_lets_the_report_wait_does_not_lengthen_the_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_repeats_a_spawn_without_budget_ends_with_a_report() {
+    let world = World::new(|request| match (request.purpose, request.depth) {
+        (Purpose::Work, 0) => {
+            (0..12).fold(text(""), |answer, n| answer.call("task", background("scout", &n.to_string())))
+        }
+        _ => text(REPORT),
+    });
+    let budget = Budget { tokens: Some(30_000), ..Budget::NONE };
+    let ended = run(&world, budget, "max-tokens").await.expect("it starts");
+    assert!(ended.text().starts_with("BUDGET_EXHAUSTED: "), "{}", ended.text());
+    all_report("repeated spawns", &ended);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_spawn_that_leaves_no_room_for_reports_is_refused_and_says_why() {
     let world = World::new(|request| match (request.purpose, request.turn) {
         (Purpose::Work, 1) => {

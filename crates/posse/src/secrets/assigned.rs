@@ -213,9 +213,8 @@ fn assigns(value: &[u8]) -> bool {
 }
 
 fn is_path(value: &[u8]) -> bool {
-    let slashes = value.iter().filter(|byte| **byte == b'/').count();
     [&b"./"[..], b"../", b"~/"].iter().any(|begin| value.starts_with(begin))
-        || value[0] == b'/' && slashes > 1
+        || value[0] == b'/' && value[1..].contains(&b'/')
 }
 
 /// Whether a value is the name of something in code: `secret_v2_of_this`, `process.env.API_KEY_V2`, `Uint8Array`.

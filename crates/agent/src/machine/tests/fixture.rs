@@ -143,13 +143,17 @@ impl Told {
     }
 
     pub(super) fn result(&mut self, call_id: &str, ok: bool, text: &str) {
+        self.finished(call_id, (!ok).then_some(Code::ToolError), None, text);
+    }
+
+    pub(super) fn finished(&mut self, call_id: &str, code: Option<Code>, child: Option<AgentId>, text: &str) {
         self.tell(ToolFinished {
             call_id: call_id.to_owned(),
             tool: "read".to_owned(),
-            ok,
-            code: (!ok).then_some(Code::ToolError),
+            ok: code.is_none(),
+            code,
             output: text.into(),
-            child: None,
+            child,
             seen: Vec::new(),
             elapsed_ms: 20,
             images: Vec::new(),

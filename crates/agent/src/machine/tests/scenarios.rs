@@ -198,6 +198,30 @@ fn the_same_call_failing_so_often_in_a_row_ends_the_attempt() {
 }
 
 #[test]
+fn a_call_that_no_budget_is_left_for_leads_to_the_report() {
+    for (child, reports) in [(None, true), (Some(child()), false)] {
+        let mut told = Told::new(Some(9), None);
+        for _ in 0..3 {
+            assert_eq!(told.ask().1, Purpose::Work);
+            told.reply("", &[("a", "task", json!({"prompt": "x"}))]);
+            told.finished("a", Some(Code::BudgetExhausted), child.clone(), "no room");
+        }
+        if !reports {
+            let Step::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
+            assert_eq!(broken.code, Code::ToolError, "a child's budget is not this agent's");
+            continue;
+        }
+        let reason = told.machine.lacks_budget().expect("a reason");
+        assert!(reason.contains("`task` failed 3 times in a row") && reason.contains("no room"), "{reason}");
+        assert_eq!(told.ask(), (4, Purpose::Report));
+        told.reply("So far.", &[]);
+        let Step::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
+        assert_eq!((broken.kind, broken.code), (FailKind::Budget, Code::BudgetExhausted));
+        assert_eq!(broken.report.as_deref(), Some("So far."));
+    }
+}
+
+#[test]
 fn a_success_or_another_input_begins_the_count_again() {
     let mut told = Told::new(None, None);
     let same = [("a", "read", json!({"x": 1}))];
