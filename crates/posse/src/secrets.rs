@@ -99,8 +99,13 @@ impl Secrets {
             return assigned::element(text, at).map(|value| (value, "a value with the name of a secret"));
         }
         let by_shape = || shaped(rest).map(|(length, name)| (at..at + length, name));
+        // What a value looks like says more than the name that it was given.
+        let by_name = || {
+            let (value, name) = named::found(text, at)?;
+            Some((value.clone(), shaped(&text[value]).map_or(name, |(_, shape)| shape)))
+        };
         begins_word
-            .then(|| by_shape().or_else(|| named::found(text, at)))
+            .then(|| by_shape().or_else(by_name))
             .flatten()
             .or_else(|| named::url_password(text, at).map(|password| (password, "a password in a URL")))
             .or_else(|| aws_secret(text, at).map(|length| (at..at + length, "an AWS secret")))
