@@ -33,31 +33,31 @@ const DRAFT_4: &str = "draft-04";
 /// Why a schema or an answer is not checked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SchemaProblem {
-    /// Beyond [`NODES_MAX`].
+    /// Beyond `NODES_MAX`.
     #[error("it has more than {NODES_MAX} parts")]
     Nodes,
-    /// Beyond [`LEVELS_MAX`].
+    /// Beyond `LEVELS_MAX`.
     #[error("it is nested more than {LEVELS_MAX} levels deep, with what its references stand for")]
     Levels,
-    /// Beyond [`PATTERNS_MAX`].
+    /// Beyond `PATTERNS_MAX`.
     #[error("it has more than {PATTERNS_MAX} patterns")]
     Patterns,
     /// A reference that is not `#` or `#/…`, or leads nowhere.
     #[error("`$ref` is {0:?}; a reference must be `#` or `#/` and the way to a part of the same schema")]
     Reference(String),
-    /// One of [`UNCOUNTED`].
+    /// One of `UNCOUNTED`.
     #[error("it has `{0}` below its beginning; name parts under `$defs` and refer to them by `#/$defs/…`")]
     Uncounted(String),
     /// No schema.
     #[error("{0}")]
     Invalid(String),
-    /// Beyond [`ANSWER_MAX_BYTES`].
+    /// Beyond `ANSWER_MAX_BYTES`.
     #[error("the answer is longer than {ANSWER_MAX_BYTES} bytes, the most that is checked against a schema")]
     Answer,
-    /// Beyond [`DEPTH_MAX`].
+    /// Beyond `DEPTH_MAX`.
     #[error("checking the answer against the schema goes more than {DEPTH_MAX} levels deep")]
     Depth,
-    /// Beyond [`STEPS_MAX`].
+    /// Beyond `STEPS_MAX`.
     #[error("checking the answer against the schema takes more than {STEPS_MAX} steps")]
     Steps,
 }
