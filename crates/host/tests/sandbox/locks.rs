@@ -1,4 +1,4 @@
-//! A command that locks a file of the machine stops no program outside.
+//! A command that locks a file of a toolchain, or of what a person named, stops no program outside.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -18,21 +18,23 @@ fn is_free(path: &Path) -> bool {
 async fn a_lock_on_a_file_that_is_shown_is_not_seen_outside_nor_one_from_outside_within() {
     let read = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let own = read.path().join(".package-cache");
-    fs::write(&own, "").expect("written");
+    fs::create_dir(read.path().join("below")).expect("a directory");
+    for file in [&own, &read.path().join("below/lock")] {
+        fs::write(file, "").expect("written");
+    }
     let options = SandboxOptions { read: vec![read.path().to_owned()], ..SandboxOptions::default() };
     let bench = Bench::with(options);
     for name in ["up", "go"] {
         pipe(&bench.path(name));
     }
-    // One of the system's programs, one of its settings, and a file of a directory that a person named.
-    for file in [Path::new("/usr/bin/env"), Path::new("/etc/passwd"), &own] {
+    for file in [own, read.path().join("below/lock")] {
         let script = format!(
             "exec 9< {}; flock -n -x 9 && said=locked || said=refused; \
              exec 3> up; echo $said >&3; exec 3>&-; cat go",
             file.display()
         );
         for held_outside in [false, true] {
-            let outside = File::open(file).expect("opened");
+            let outside = File::open(&file).expect("opened");
             if held_outside {
                 flock(&outside, FlockOperation::NonBlockingLockExclusive).expect("locked");
             }
@@ -40,7 +42,7 @@ async fn a_lock_on_a_file_that_is_shown_is_not_seen_outside_nor_one_from_outside
             let mut running = bench.sandbox.start(turn, bench.command(&script)).expect("started");
             let said = fs::read_to_string(bench.path("up")).expect("up");
             assert_eq!(said, "locked\n", "{}, held outside: {held_outside}", file.display());
-            assert!(held_outside || is_free(file), "{} is locked outside", file.display());
+            assert!(held_outside || is_free(&file), "{} is locked outside", file.display());
             fs::write(bench.path("go"), "go").expect("told");
             running.ended().await.expect("a result");
         }

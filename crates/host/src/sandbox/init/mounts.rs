@@ -72,8 +72,9 @@ struct Taken {
 struct Source {
     tree: OwnedFd,
     is_dir: bool,
-    /// Something else is mounted beneath it.
-    has_mounts: bool,
+    /// Whether its files are locked for the machine's programs too: where something else is mounted beneath it, which an
+    /// overlay would not show, and in the system's own directories, where no program locks what others can open.
+    shares_locks: bool,
     target: PathBuf,
 }
 
@@ -82,12 +83,12 @@ impl Taken {
         let mounts = MountTable::read().map_err(step("reading the table of mounts"))?;
         let mut all = |pairs: &[(String, String)]| -> Result<Vec<Source>, Failed> {
             let sources = pairs.iter().map(|(source, target)| {
-                let has_mounts = mounts.has_beneath(source);
+                let shares_locks = spec.as_others.contains(source) || mounts.has_beneath(source);
                 match others.remove(source) {
                     Some(tree) => {
-                        Ok(Some(Source { tree, is_dir: true, has_mounts, target: PathBuf::from(target) }))
+                        Ok(Some(Source { tree, is_dir: true, shares_locks, target: PathBuf::from(target) }))
                     }
-                    None => Source::take(source, has_mounts, target),
+                    None => Source::take(source, shares_locks, target),
                 }
             });
             sources.filter_map(Result::transpose).collect()
@@ -109,13 +110,13 @@ impl Taken {
 
 impl Source {
     /// What is not there is not shown, nor what a link has come to be on the way to.
-    fn take(source: &str, has_mounts: bool, target: &str) -> Result<Option<Self>, Failed> {
+    fn take(source: &str, shares_locks: bool, target: &str) -> Result<Option<Self>, Failed> {
         let Ok(reached) = reached::open(source) else { return Ok(None) };
         let taken = || -> io::Result<Self> {
             let is_dir = reached::kind(&reached)? == FileType::Directory;
             let tree = mounting::copy_of(&reached)?;
             mounting::set(&tree, Attributes::ReadOnly)?;
-            Ok(Self { tree, is_dir, has_mounts, target: PathBuf::from(target) })
+            Ok(Self { tree, is_dir, shares_locks, target: PathBuf::from(target) })
         };
         taken().map(Some).map_err(step(format!("showing {target}")))
     }
@@ -123,8 +124,7 @@ impl Source {
     fn put(self, root: &OwnedFd, covers: &Covers) -> Result<(), Failed> {
         let put = || -> io::Result<()> {
             mounting::put(&self.tree, reached::make(root, &self.target, self.is_dir)?)?;
-            // An overlay would not show what is mounted beneath.
-            if self.is_dir && !self.has_mounts {
+            if self.is_dir && !self.shares_locks {
                 self.separate_locks(covers);
             }
             Ok(())
