@@ -250,12 +250,7 @@ fn a_worn_database_is_noticed_or_harmless() {
 /// A corrupt page: whoever wants to go on with the run hears so, and nothing is written over it.
 #[test]
 fn a_corrupt_page_stops_a_resume_and_stays_as_it_is() {
-    let home = Home::with_script(SCRIPT);
-    let death: Death = "engine.model.before_send:3".parse().unwrap();
-    let died =
-        home.launch.dying(&death).output(["run", "--json", "--model", "scripted/script.yaml", "x"]).unwrap();
-    assert!(died.status.code().is_none(), "{died:?}");
-    let run = newest_run(&home.path("state")).unwrap().unwrap();
+    let (home, run) = interrupted();
     let run = run.as_str();
     // Moves everything into the database, so that there is one file to damage.
     let raw = Connection::open(home.database()).unwrap();
