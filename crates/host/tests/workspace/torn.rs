@@ -4,14 +4,17 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use posse_host::workspace::{RunSpace, salvaged_git_ref, torn_ref, work_ref};
+use posse_host::workspace::{Oid, RunSpace, salvaged_git_ref, torn_ref, work_ref};
 
 use crate::support::{RUN, World, assert_sound, names_of, text_of, write};
 
 /// The run after the machine has stopped: opened in another boot, with a workspace that had not reached the disk.
-fn after_power_cut(world: &mut World, dir: &Path) -> RunSpace {
-    wait_for(&dir.parent().expect("a parent").join("synced"));
-    fs::remove_file(dir.with_file_name("synced")).expect("removed");
+/// `last` is the last commit of the workspace: the mark of an earlier one is followed by its own, which would make the
+/// workspace whole again.
+fn after_power_cut(world: &mut World, dir: &Path, last: &Oid) -> RunSpace {
+    let mark = dir.with_file_name("synced");
+    wait_for_commit(&mark, last);
+    fs::remove_file(&mark).expect("removed");
     let boot = world.options.boot.take().unwrap_or_default();
     world.options.boot = Some(format!("{boot}later"));
     world.spaces().open(RUN).expect("opened")
@@ -25,7 +28,7 @@ fn a_torn_workspace_is_made_anew_from_where_its_line_stands() {
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     write(&dir, "b", "two");
     let taken = space.snapshot(RUN, 1).expect("taken");
-    let space = after_power_cut(&mut world, &dir);
+    let space = after_power_cut(&mut world, &dir, &taken.commit);
     assert!(space.snapshot(RUN, 1).is_err(), "nothing is taken for work before it is made anew");
     assert_eq!(space.update(RUN, 1, &taken.commit, &taken.commit).expect("no files").written, 0);
     let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
@@ -47,7 +50,7 @@ fn what_can_be_read_of_a_torn_workspace_is_kept() {
         // A file that lost its content, and one that did not.
         write(&dir, "a", "");
         write(&dir, "work", work);
-        let space = after_power_cut(&mut world, &dir);
+        let space = after_power_cut(&mut world, &dir, &begun.snapshot.commit);
         let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
         assert_eq!((made.fresh, made.base), (true, begun.snapshot.commit));
         assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one");
@@ -82,7 +85,7 @@ fn a_torn_workspace_that_cannot_be_read_is_set_aside() {
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     write(&dir, "large", vec![b'x'; 3_000]);
     world.options.max_file_bytes = 2_000;
-    let space = after_power_cut(&mut world, &dir);
+    let space = after_power_cut(&mut world, &dir, &begun.snapshot.commit);
     let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
     assert!(made.fresh && !dir.join("large").exists());
     let home = dir.parent().and_then(Path::parent).expect("a parent");
@@ -102,7 +105,7 @@ fn what_cannot_be_kept_of_a_torn_workspace_and_what_was_done_with_git_outlast_it
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     write(&dir, ".git/refs/heads/side", begun.snapshot.commit.to_string());
     write(&dir, "x/git~1/config", "work");
-    let space = after_power_cut(&mut world, &dir);
+    let space = after_power_cut(&mut world, &dir, &begun.snapshot.commit);
     let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
     assert!(made.fresh && !dir.join("x").exists());
     let home = dir.parent().and_then(Path::parent).expect("a parent");
@@ -149,7 +152,7 @@ fn a_torn_scratch_has_the_files_that_are_asked_for() {
     write(&dir, "b", "two");
     let next = space.snapshot(RUN, 1).expect("taken").commit;
     let scratch = space.scratch(RUN, &base).expect("a scratch").dir;
-    let space = after_power_cut(&mut world, &scratch);
+    let space = after_power_cut(&mut world, &scratch, &base);
     let scratch = space.scratch(RUN, &next).expect("a scratch");
     assert_eq!(fs::read_to_string(scratch.dir.join("b")).expect("read"), "two");
 }
@@ -181,7 +184,7 @@ fn files_that_are_behind_their_snapshot_are_not_taken_for_work() {
     write(&dir, "b", "new");
     let taken = space.snapshot(RUN, 1).expect("taken");
     let mark = dir.with_file_name("synced");
-    wait_until(&mark, || fs::read_to_string(&mark).is_ok_and(|text| text.trim() == taken.commit.to_string()));
+    wait_for_commit(&mark, &taken.commit);
     // As if the machine had stopped before that: one file is as it was, one has lost its content.
     fs::write(&mark, format!("{base}\n")).expect("written");
     write(&dir, "a", "one");
@@ -201,7 +204,7 @@ fn work_goes_on_after_a_restart_with_what_is_on_disk() {
     world.write("a", "one");
     let (begun, space) = world.begin();
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
-    wait_for(&dir.with_file_name("synced"));
+    wait_for_commit(&dir.with_file_name("synced"), &begun.snapshot.commit);
     write(&dir, "b", "after the snapshot");
     world.options.boot = Some("later".to_owned());
     let space = world.spaces().open(RUN).expect("opened");
@@ -216,9 +219,9 @@ fn work_goes_on_after_a_restart_with_what_is_on_disk() {
     assert_eq!(space.read_ref(&torn_ref(RUN, 1)).expect("read"), None);
 }
 
-/// Waits until a file is there.
-fn wait_for(path: &Path) {
-    wait_until(path, || path.exists());
+/// Waits until the mark of a workspace says that this commit has reached the disk.
+fn wait_for_commit(mark: &Path, commit: &Oid) {
+    wait_until(mark, || fs::read_to_string(mark).is_ok_and(|text| text.trim() == commit.to_string()));
 }
 
 /// Waits until something holds, looking whenever the kernel says that a name came to be beside `path`.
