@@ -5,6 +5,7 @@
 //! worked around instead of followed.
 
 mod absences;
+mod decisions;
 mod layers;
 mod mask;
 mod modules;
@@ -45,6 +46,7 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     breaches.extend(sources.iter().flat_map(absences::check));
     breaches.extend(sources.iter().flat_map(shape::check));
     breaches.extend(texts.iter().flat_map(|(path, text)| texts::check(path, text)));
+    breaches.extend(decisions::check(&texts));
 
     if breaches.is_empty() {
         println!("{} files, {} of them Rust: nothing to tidy", texts.len(), sources.len());

@@ -1,4 +1,6 @@
 //! Whether a model call that failed is made again.
+//!
+//! Why it is like this: `docs/decisions/models-call-retries.md`.
 
 use std::time::Duration;
 

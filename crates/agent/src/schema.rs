@@ -3,6 +3,8 @@
 //! A schema of a few lines can ask for more work than there is time: each reference may stand for two others, patterns
 //! can be matched in exponentially many ways, and a deep schema fills the stack. A validator cannot be stopped, so what
 //! it would do is bounded before: by the shape of the schema here, by the steps that it takes for one answer in `steps`.
+//!
+//! Why it is like this: `docs/decisions/conversions-bounds.md`.
 
 mod steps;
 #[cfg(test)]

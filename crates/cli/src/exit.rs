@@ -1,4 +1,6 @@
 //! Exit codes, once.
+//!
+//! Why it is like this: `docs/decisions/cli-exit-codes.md`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,6 @@
 //! Standard output: for data only. A reader that goes away ends the command quietly.
+//!
+//! Why it is like this: `docs/decisions/cli-closed-pipe.md`.
 
 use std::io::{self, BufWriter, Stdout, Write};
 

@@ -8,6 +8,8 @@
 //! Order: children with a change integrate by rank within their group, and a child that fails or leaves frees its
 //! place at once. A group is what one reply asked for in the foreground, or the steps of a plan; a background child
 //! is a group of its own, and never keeps a foreground one waiting.
+//!
+//! Why it is like this: `docs/decisions/integration-order.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Giving memory back to the system.
+//!
+//! Why it is like this: `docs/decisions/memory-trim.md`.
 
 /// Hands freed memory back to the system, where the allocator keeps it otherwise.
 ///

@@ -1,4 +1,6 @@
 //! Where and how a provider is reached: all that the person's environment and settings say about it.
+//!
+//! Why it is like this: `docs/decisions/models-base-url.md`.
 
 use std::fmt;
 

@@ -3,6 +3,8 @@
 //! It gets nothing but what an endpoint says: the key, the place and our own HTTP client, so its looks into the
 //! environment never happen. It makes one request for a call and never tries again. What it is too kind about is put
 //! right here: a stream that broke off is no answer, and arguments that are no JSON are not empty ones.
+//!
+//! Why it is like this: `docs/decisions/models-genai.md`.
 
 mod problem;
 mod request;

@@ -1,5 +1,7 @@
 //! What models cost and how much they take, as far as it is known: a table that is part of the program (`prices.yaml`), and what
 //! the person's settings say instead. What is not known is not guessed: an unknown price is none.
+//!
+//! Why it is like this: `docs/decisions/budget-prices.md`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -3,6 +3,8 @@
 //! A bundle is gzip over lines of JSON: a manifest, then every event, every blob and every file of the base, and a last
 //! line with the hash of all before it. `zcat` and any JSON tool can read it. The version in the manifest is the
 //! version of all of it.
+//!
+//! Why it is like this: `docs/decisions/replay-bundle-format.md`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;

@@ -1,4 +1,6 @@
 //! Many runs, each killed somewhere else: at every named point, and at random moments.
+//!
+//! Why it is like this: `docs/decisions/testing-crashes.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,6 @@
 //! `bash`: a command, in a sandbox.
+//!
+//! Why it is like this: `docs/decisions/tools-failed-command.md`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! Agent Markdown: front matter as Claude Code and opencode write it, and a prompt.
+//!
+//! Why it is like this: `docs/decisions/definitions-foreign-files.md`.
 
 use posse_domain::definition::{DEFINITION_NAME_MAX, Definition, Mode};
 use posse_domain::permission::{Decision, RULES_MAX, Rule};

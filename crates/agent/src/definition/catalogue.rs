@@ -1,4 +1,6 @@
 //! The set of definitions that a run knows.
+//!
+//! Why it is like this: `docs/decisions/definitions-under-coder.md`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 //!
 //! Front matter is YAML, and much of what people wrote by hand is not quite that. So a text that is no YAML is read
 //! again key by key (see `tolerant`), and only what stands for more than its limits is refused.
+//!
+//! Why it is like this: `docs/decisions/definitions-front-matter.md`.
 
 use serde_saphyr::DuplicateKeyPolicy;
 

@@ -1,4 +1,6 @@
 //! Criteria in words: which a contract has, and which a report says nothing about.
+//!
+//! Why it is like this: `docs/decisions/criteria-in-reports.md`.
 
 use posse_domain::contract::{Contract, Criterion};
 

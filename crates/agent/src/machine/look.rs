@@ -1,4 +1,6 @@
 //! Where a machine stands, for whoever drives it.
+//!
+//! Why it is like this: `docs/decisions/engine-same-call-failing.md`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! What the planner is asked, and finding the plan in what it answers.
+//!
+//! Why it is like this: `docs/decisions/plan-auto-author.md`.
 
 use std::fmt::Write;
 

@@ -4,6 +4,8 @@
 //! could run code, widen a grant or spend more counts once the person trusts exactly this content, and what says where
 //! keys and data go never does. A file with mistakes keeps nobody from working: until it is trusted, it is said and
 //! ignored.
+//!
+//! Why it is like this: `docs/decisions/trust-project-settings.md`.
 
 use std::path::{Path, PathBuf};
 

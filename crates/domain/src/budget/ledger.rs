@@ -3,6 +3,8 @@
 //! One node per agent, each with what its subtree has spent, reserved and created, so that every question is
 //! answered by walking from an agent up to the root. Nodes stay when agents close: their figures are asked
 //! for long after. The ledger is never stored; it is folded from the journal like all other state.
+//!
+//! Why it is like this: `docs/decisions/budget-unanswered-calls.md`.
 
 use std::collections::HashMap;
 use std::iter::successors;

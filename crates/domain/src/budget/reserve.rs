@@ -12,6 +12,8 @@
 //!
 //! A provider may count more tokens than were estimated. That is known only afterwards and taken from the work that
 //! follows, never from a report.
+//!
+//! Why it is like this: `docs/decisions/budget-report-turn.md`.
 
 use std::fmt;
 

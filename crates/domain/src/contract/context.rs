@@ -1,4 +1,6 @@
 //! Depth and lineage, passed along as a value: nothing about identity is ambient.
+//!
+//! Why it is like this: `docs/decisions/delegation-depth.md`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

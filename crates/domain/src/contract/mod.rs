@@ -1,4 +1,6 @@
 //! The persisted terms of one agent. Strict: an unknown or ill-typed field is an error that names it.
+//!
+//! Why it is like this: `docs/decisions/delegation-request-excerpt.md`.
 
 mod context;
 

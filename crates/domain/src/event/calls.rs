@@ -1,4 +1,6 @@
 //! What the events about model calls carry: calls, replies, and waits for a provider.
+//!
+//! Why it is like this: `docs/decisions/events-decisions-and-intents.md`.
 
 use serde::{Deserialize, Serialize};
 

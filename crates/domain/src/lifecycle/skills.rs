@@ -1,4 +1,6 @@
 //! Skills and the agents that carry them out: who may use which, and what the sub-agent of one is.
+//!
+//! Why it is like this: `docs/decisions/runs-one-skill.md`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! A new child: depth, tree budget, meet of grants, ownership. Pure, so it can be decided in the commit of the
 //! reply that asked for it, and again after a crash with the same answer.
+//!
+//! Why it is like this: `docs/decisions/delegation-models.md`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

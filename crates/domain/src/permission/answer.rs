@@ -5,6 +5,8 @@
 //! of every layer, because every layer that asks wants just this answer; it never lifts a deny, because no layer
 //! that denies has asked anybody. Said with [`Answer::Always`] it is more: the operation's exact literal joins the
 //! run's [`Approvals`](super::Approvals), which lift less, namely a definition's `ask` only.
+//!
+//! Why it is like this: `docs/decisions/permission-answers.md`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

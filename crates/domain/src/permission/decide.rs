@@ -1,4 +1,6 @@
 //! The decision: the meet over all layers that have a say.
+//!
+//! Why it is like this: `docs/decisions/permission-rules-bind-effects.md`.
 
 use std::fmt;
 use std::sync::Arc;

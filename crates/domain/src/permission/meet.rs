@@ -1,4 +1,6 @@
 //! The grant of a contract, and the one way to make a child's: the meet with its parent's.
+//!
+//! Why it is like this: `docs/decisions/permission-tools-intersect.md`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -7,6 +7,8 @@
 //! are the code that agents are asked to write.
 //!
 //! `.gitattributes` is not here either: it can only choose among programs that `.git/config`, which is, names.
+//!
+//! Why it is like this: `docs/decisions/permission-protected-names.md`.
 
 use super::approval::Approvals;
 use super::decide::{Because, Verdict};

@@ -1,4 +1,6 @@
 //! Tool calls: decide -> journal the intent -> run -> journal the result.
+//!
+//! Why it is like this: `docs/decisions/engine-call-order.md`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,8 @@
 //!
 //! The commands of a `task` call belong to that call. Those of a plan that a model wrote belong to its steps, and the
 //! root asks for them. All that a person has to answer is asked at once: what hooks said is not kept beyond that.
+//!
+//! Why it is like this: `docs/decisions/criteria-permission.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

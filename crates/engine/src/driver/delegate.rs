@@ -1,5 +1,7 @@
 //! What agents ask of the engine: children, their state, messages, lists. Decided purely, in the commit of the
 //! reply that asked.
+//!
+//! Why it is like this: `docs/decisions/delegation-spawn-commit.md`.
 
 use std::sync::Arc;
 

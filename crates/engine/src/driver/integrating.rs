@@ -1,4 +1,6 @@
 //! Integration: carries out what the [`Lane`](crate::integrate::Lane) of an agent's files decides on.
+//!
+//! Why it is like this: `docs/decisions/workspace-snapshot-time.md`.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -4,6 +4,8 @@
 //! waits in the inbox, decides on all of it, and hands the events over as one commit; while that commit is
 //! syncing the next round is already decided, and its effects wait for its own sync. What a crash cuts off is
 //! therefore always a whole number of commits, and no effect of a lost commit has begun.
+//!
+//! Why it is like this: `docs/decisions/engine-one-task-per-run.md`.
 
 mod acting;
 mod asking;

@@ -1,5 +1,7 @@
 //! Where agents work: workspaces made when they are first needed, snapshots for those who start from them, and
 //! what keeps a change from beginning while the files are needed alone.
+//!
+//! Why it is like this: `docs/decisions/workspace-lazy-checkout.md`.
 
 use std::collections::hash_map::Entry;
 use std::path::PathBuf;

@@ -3,6 +3,8 @@
 //! Claim the run, fold its events, and look at every call that was begun and not ended, by its effect class:
 //! a read runs again, a write is looked at, an exec is reported as interrupted, a delegate is found by its call
 //! id, a model call is made again and counted.
+//!
+//! Why it is like this: `docs/decisions/events-run-resumed.md`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

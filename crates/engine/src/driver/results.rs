@@ -1,4 +1,6 @@
 //! The results of tool calls, on their way into the journal.
+//!
+//! Why it is like this: `docs/decisions/integration-parallel-results.md`.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Children that begin with their parent's conversation, as it was when the model was asked for the reply that spawned them.
+//!
+//! Why it is like this: `docs/decisions/delegation-shared-history.md`.
 
 use std::collections::{HashMap, HashSet};
 

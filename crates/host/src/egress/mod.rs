@@ -11,6 +11,8 @@
 //!
 //! Built on hyper's single connection rather than on a client with pools and policies: what such a client must be
 //! kept from doing, this one cannot do.
+//!
+//! Why it is like this: `docs/decisions/egress-client.md`.
 
 mod address;
 mod body;

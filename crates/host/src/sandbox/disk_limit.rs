@@ -4,6 +4,8 @@
 //! free space has become less by as much as the run had left, and now and then. Programs are paused while it is looked,
 //! so that what is written too much is what is written between two questions. Files that were removed and are still open
 //! are looked for in the processes of the commands.
+//!
+//! Why it is like this: `docs/decisions/workspace-disk-limit.md`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -8,6 +8,8 @@
 //!
 //! A call is over when nothing of it is alive, and only then is there a result. If the runtime dies, its lifelines
 //! close and every box ends.
+//!
+//! Why it is like this: `docs/decisions/sandbox-without-namespaces.md`.
 
 mod cgroup;
 mod command;

@@ -1,4 +1,6 @@
 //! What programs in a box see of the machine.
+//!
+//! Why it is like this: `docs/decisions/sandbox-visible-files.md`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

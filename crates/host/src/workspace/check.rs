@@ -1,6 +1,8 @@
 //! Commands that the host runs by itself: criteria on a merged tree, and the set-up of a new workspace.
 //!
 //! They run in a sandbox like an agent's commands do, because what they run is what agents wrote.
+//!
+//! Why it is like this: `docs/decisions/checks-state.md`.
 
 use std::future::Future;
 use std::path::PathBuf;

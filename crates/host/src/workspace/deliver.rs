@@ -3,6 +3,8 @@
 //! Objects are brought over as one pack of exactly what is missing there, and then one ref is made. Nothing is
 //! checked out, and nothing else of their repository is touched: no HEAD, index, reflog, `FETCH_HEAD` or cleaning. Git
 //! never runs there: it packs in Posse's repository, and the pack and the ref are put in their places by Posse.
+//!
+//! Why it is like this: `docs/decisions/runs-result-of-failed.md`.
 
 use std::ffi::OsStr;
 use std::fs::File;

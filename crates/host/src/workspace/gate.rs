@@ -3,6 +3,8 @@
 //! The gate looks at trees, never at a child's files or at anything a child can configure. It is asked twice: about
 //! the child's own change, and about what the merge would change in the parent, because rename detection can carry
 //! a change to a path the child never touched.
+//!
+//! Why it is like this: `docs/decisions/workspace-protected-names.md`.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -2,6 +2,8 @@
 //!
 //! They come with a project, so anybody may have written them. Each is opened beneath the handle of its directory, never
 //! through a link, never waiting for a writer, only as a plain file, and only up to a size that such a file can have.
+//!
+//! Why it is like this: `docs/decisions/git-directories.md`.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -10,6 +10,8 @@
 //! <state>/runs/<run>/objects/<boot>/<base>/pack      the same, and what the run began with beyond it
 //! <state>/runs/<run>/objects/<boot>/<commit>/pack    the same, and what the commit has beyond that
 //! ```
+//!
+//! Why it is like this: `docs/decisions/git-objects-of-an-agent.md`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! Snapshots of workspaces, and what becomes of a workspace when its agent has ended.
+//!
+//! Why it is like this: `docs/decisions/workspace-snapshots.md`.
 
 use std::fs;
 

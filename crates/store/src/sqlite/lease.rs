@@ -1,5 +1,7 @@
 //! Who owns a run: claims, heartbeats, release. Decided inside the writer's transaction, so two claims can never
 //! both win.
+//!
+//! Why it is like this: `docs/decisions/store-epochs-over-clocks.md`.
 
 use posse_engine::ports::{Claim, Epoch, Holder, RunKey, StoreError};
 use rusqlite::{OptionalExtension, Row};

@@ -1,6 +1,8 @@
 //! Seals: a hash over each row that no event tells about, in the row itself. The journal has its chain, and the rows of
 //! current state follow from it; a lease, a command that waits and the note of a removed run do not, and a change by
 //! another hand shows by the seal alone.
+//!
+//! Why it is like this: `docs/decisions/store-row-seals.md`.
 
 use posse_domain::hash::Hash;
 use rusqlite::types::ValueRef;

@@ -8,6 +8,8 @@
 //! A blocking lock cannot be given up. So the wait is done by a helper thread, and the writer waits for the helper
 //! with a limit: a process that was stopped while it held the lock makes commits fail with a reason instead of
 //! hanging them for ever.
+//!
+//! Why it is like this: `docs/decisions/store-several-processes.md`.
 
 use std::fs::{self, File};
 use std::io;

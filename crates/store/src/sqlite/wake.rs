@@ -4,6 +4,8 @@
 //! [`Bell`]: it writes to a small file that they watch by inotify. (The WAL itself would be too early: it is
 //! written before the sync, and becoming visible after it moves no file.) A [`Lookout`] thread hears the bell,
 //! waits a moment so that many rings are one look, and reads the heads of the runs somebody waits for.
+//!
+//! Why it is like this: `docs/decisions/store-wake-up.md`.
 
 use std::collections::HashMap;
 use std::fs::File;

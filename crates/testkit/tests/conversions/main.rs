@@ -3,7 +3,7 @@
 //!
 //! A row is `name: input and conversion => what the outcome says`. Each runs in a process of its own with a limit on
 //! processor time and memory (`bounded.rs`): a conversion without a bound does not slow the tests down, it fails. Every
-//! conversion and its bound is in `docs/decisions/what-bounds-a-conversion.md`.
+//! conversion and its bound is in `docs/decisions/conversions-bounds.md`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod bounded;

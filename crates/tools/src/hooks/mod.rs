@@ -4,6 +4,8 @@
 //! that they started, before anybody goes on. Several that hear of the same moment run one after the other, in the
 //! order of the settings, until one objects. What cannot be heard is an objection wherever something can still be kept
 //! from happening: a check that does not run must not look like one that passed.
+//!
+//! Why it is like this: `docs/decisions/hooks-unreadable-output.md`.
 
 mod matcher;
 mod said;

@@ -1,4 +1,6 @@
 //! From what a server sent to text.
+//!
+//! Why it is like this: `docs/decisions/webfetch-html.md`.
 
 use posse_host::egress::Answer;
 use posse_host::files::is_binary;

@@ -8,6 +8,8 @@
 //!
 //! In a workspace of an agent's own only what exists is protected, and git's directory is the agent's: whatever
 //! appears there is refused before anybody obeys it, when the agent's work is integrated.
+//!
+//! Why it is like this: `docs/decisions/sandbox-protected-names.md`.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -7,6 +7,8 @@
 //! tidy up after it.
 //!
 //! It is single-threaded from beginning to end: that is what makes it sound to fork.
+//!
+//! Why it is like this: `docs/decisions/sandbox-init.md`.
 
 mod caches;
 mod first;

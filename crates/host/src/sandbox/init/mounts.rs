@@ -2,6 +2,8 @@
 //!
 //! What is shown is taken from the machine first, as mounts that are nowhere yet. Then the machine's root is left, and
 //! only then is the new one furnished: no path and no link leads from there to anything but what was taken.
+//!
+//! Why it is like this: `docs/decisions/sandbox-host-files.md`.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
