@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Going, Home, run_of};
+use crate::support::{Home, RunningCommand, run_of};
 
 fn script(latency_ms: u32) -> String {
     format!(
@@ -21,7 +21,7 @@ fn script(latency_ms: u32) -> String {
 }
 
 /// A run whose first child waits for ever.
-fn stuck(home: &Home) -> (Going, String) {
+fn stuck(home: &Home) -> (RunningCommand, String) {
     home.write("script.yaml", &script(3_600_000));
     let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
     let event = going.until_event(".1", "agent.model_called");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Going, Home, run_of};
+use crate::support::{Home, RunningCommand, run_of};
 
 fn script(latency_ms: u32) -> String {
     format!(
@@ -22,7 +22,7 @@ fn script(latency_ms: u32) -> String {
     )
 }
 
-fn stuck(home: &Home) -> (Going, String) {
+fn stuck(home: &Home) -> (RunningCommand, String) {
     home.write("script.yaml", &script(3_600_000));
     let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
     going.until_event(".2", "agent.tool_finished");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use posse_testkit::mock::{Answer, Asked, Mock, Options, refused_url};
+use posse_testkit::mock::{Answer, Mock, MockRequest, Options, refused_url};
 
 use crate::support::{Done, Home, run_of};
 
@@ -15,7 +15,7 @@ const FOR_EVER: Duration = Duration::from_hours(1);
 
 /// A server that says this.
 fn saying(text: &'static str) -> Mock {
-    Mock::start(move |_: &Asked| Answer::text(text)).expect("a server")
+    Mock::start(move |_: &MockRequest| Answer::text(text)).expect("a server")
 }
 
 /// Runs the command with these variables.
@@ -81,7 +81,7 @@ fn with_a_base_url_any_name_is_a_model_there() {
 #[test]
 fn a_refused_key_ends_with_4_and_is_named_by_its_variable() {
     let options = Options { key: Some("another".to_owned()), ..Options::default() };
-    let mock = Mock::with(|_: &Asked| Answer::text("Hello."), options).expect("a server");
+    let mock = Mock::with(|_: &MockRequest| Answer::text("Hello."), options).expect("a server");
     let home = Home::new();
     let args = ["run", "--json", "--model", "claude-sonnet-5", "--base-url", &mock.url(), "x"];
     let done = posse(&home, &[("ANTHROPIC_API_KEY", CANARY)], &args).exits(4);
@@ -158,7 +158,7 @@ fn nothing_in_the_project_says_where_a_provider_is_or_which_key_it_gets() {
     let sent = good.requests();
     assert_eq!(sent[0].header("authorization"), Some(format!("Bearer {CANARY}").as_str()));
     // A provider that refuses the key is not asked again, and no other address is tried in its place.
-    let refusing = Mock::start(|_: &Asked| Answer::refuse(401, "invalid key")).expect("a server");
+    let refusing = Mock::start(|_: &MockRequest| Answer::refuse(401, "invalid key")).expect("a server");
     posse(
         &home,
         &[("ANTHROPIC_API_KEY", CANARY)],
@@ -195,7 +195,7 @@ fn with_no_key_a_local_ollama_is_asked_for_its_models() {
     let home = Home::new();
     let with_models = |models: &[&str]| {
         let models = models.iter().map(|model| (*model).to_owned()).collect();
-        Mock::with(|_: &Asked| Answer::text("Hello."), Options { models, ..Options::default() })
+        Mock::with(|_: &MockRequest| Answer::text("Hello."), Options { models, ..Options::default() })
             .expect("a server")
     };
     let mock = with_models(&["nomic-embed-text:latest", "qwen3:8b"]);
@@ -224,7 +224,7 @@ fn a_base_url_of_a_flag_is_there_in_the_background_and_for_whoever_resumes() {
     let run = home.posse(&args).exits(0).stdout.trim().to_owned();
     assert_eq!(home.posse(&["wait", &run]).exits(0).stdout, "Hello.\n");
 
-    let late = Mock::start(|_: &Asked| Answer::text("too late").latency(FOR_EVER)).expect("a server");
+    let late = Mock::start(|_: &MockRequest| Answer::text("too late").latency(FOR_EVER)).expect("a server");
     let port = late.address().port();
     let url = late.url();
     let mut going = home.start(&["run", "--json", "--model", "openai-compatible/x", "--base-url", &url, "x"]);
@@ -232,7 +232,7 @@ fn a_base_url_of_a_flag_is_there_in_the_background_and_for_whoever_resumes() {
     going.kill();
     drop(late);
     let options = Options { port, ..Options::default() };
-    let again = Mock::with(|_: &Asked| Answer::text("at last"), options).expect("the same port");
+    let again = Mock::with(|_: &MockRequest| Answer::text("at last"), options).expect("the same port");
     assert_eq!(home.posse(&["resume", &run]).exits(0).stdout, "at last\n");
     assert_eq!(again.requests().len(), 1);
 }
@@ -240,7 +240,7 @@ fn a_base_url_of_a_flag_is_there_in_the_background_and_for_whoever_resumes() {
 #[test]
 fn a_resumed_run_takes_its_key_from_the_environment_again() {
     let home = Home::new();
-    let late = Mock::start(|_: &Asked| Answer::text("too late").latency(FOR_EVER)).expect("a server");
+    let late = Mock::start(|_: &MockRequest| Answer::text("too late").latency(FOR_EVER)).expect("a server");
     let said = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", &late.url())];
     let mut command = home.command(&["run", "-d", "--model", "claude-sonnet-5", "x"]);
     command.envs(said);

@@ -1,6 +1,6 @@
 //! What runs cost, and the limits on it.
 
-use posse_testkit::mock::{Answer, Asked, Mock, Say, Tokens};
+use posse_testkit::mock::{Answer, Mock, MockReply, MockRequest, Tokens};
 use serde_json::{Value, json};
 
 use crate::support::{Done, Home, run_of};
@@ -12,13 +12,13 @@ const KEY: (&str, &str) = ("ANTHROPIC_API_KEY", "sk-test-0123456789");
 /// The root asks a child, the child answers, the root reports; with a cache.
 fn family() -> Mock {
     let tokens = Tokens { cached: 600_000, cache_write: 100_000, ..Tokens::new(1_000_000, 100_000) };
-    Mock::start(move |asked: &Asked| -> Answer {
+    Mock::start(move |asked: &MockRequest| -> Answer {
         let is_root = asked.tools().contains(&"task");
         let say = if is_root && asked.results().is_empty() {
             let input = json!({"subagent_type": "explore", "description": "look", "prompt": "Look."});
-            Say::text("I will ask.").call("task", &input)
+            MockReply::text("I will ask.").call("task", &input)
         } else {
-            Say::text("Done.")
+            MockReply::text("Done.")
         };
         say.tokens(tokens).into()
     })
@@ -129,7 +129,7 @@ fn a_limit_of_money_needs_the_price_of_what_is_sure_to_run() {
 
 #[test]
 fn a_sub_agent_without_a_price_is_refused_where_money_is_limited_and_spoils_no_run_that_does_not_use_it() {
-    let mock = Mock::start(|asked: &Asked| -> Answer {
+    let mock = Mock::start(|asked: &MockRequest| -> Answer {
         let wants = |part: &str| asked.first_text().contains(part);
         let task = json!({"subagent_type": "cheap", "description": "look", "prompt": "Look."});
         match asked.results().first() {
@@ -138,9 +138,9 @@ fn a_sub_agent_without_a_price_is_refused_where_money_is_limited_and_spoils_no_r
                 let mut task = task;
                 task["subagent_type"] = "explore".into();
                 task["model"] = UNPRICED.into();
-                Say::text("I ask.").call("task", &task).into()
+                MockReply::text("I ask.").call("task", &task).into()
             }
-            None if wants("cheap") => Say::text("I ask.").call("task", &task).into(),
+            None if wants("cheap") => MockReply::text("I ask.").call("task", &task).into(),
             None => Answer::text("Done."),
         }
     })
@@ -222,8 +222,9 @@ fn a_run_ends_with_its_money_and_with_its_time() {
     let mock = family();
     let little = run(&home, &mock, "claude-sonnet-5", &["--max-usd", "0.000001"]).exits(2);
     assert!(little.stderr.contains("the first call and a report may cost up to $"), "{}", little.stderr);
-    let late = Mock::start(|_: &Asked| Answer::text("late").latency(std::time::Duration::from_hours(1)))
-        .expect("a server");
+    let late =
+        Mock::start(|_: &MockRequest| Answer::text("late").latency(std::time::Duration::from_hours(1)))
+            .expect("a server");
     let timed = run(&home, &late, "claude-sonnet-5", &["--max-time", "1s"]).exits(5).result();
     assert!(timed["text"].as_str().is_some_and(|text| text.contains("wall time")), "{timed}");
 }

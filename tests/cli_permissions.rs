@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Done, Going, Home, run_of};
+use crate::support::{Done, Home, RunningCommand, run_of};
 
 /// Agents that make these calls, one turn each, and end: the root's, and its child's if it has one.
 fn script(root: &[Value], child: &[Value]) -> String {
@@ -52,7 +52,7 @@ fn ran(home: &Home, flags: &[&str]) -> Done {
     home.posse(&args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn started(home: &Home, flags: &[&str]) -> Going {
+fn started(home: &Home, flags: &[&str]) -> RunningCommand {
     let args = run(flags);
     home.start(&args.iter().map(String::as_str).collect::<Vec<_>>())
 }

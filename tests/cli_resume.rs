@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Going, Home, run_of};
+use crate::support::{Home, RunningCommand, run_of};
 
 /// A root and one child; the child's second turn waits, if it is told to.
 fn script(latency_ms: u32) -> String {
@@ -31,7 +31,7 @@ fn home() -> Home {
 }
 
 /// A run whose child waits for its second reply.
-fn stuck(home: &Home) -> (Going, String) {
+fn stuck(home: &Home) -> (RunningCommand, String) {
     let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "write it"]);
     going.until_event(".1", "agent.tool_finished");
     let event = going.until_event(".1", "agent.model_called");

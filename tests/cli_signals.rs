@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::Timespec;
 use serde_json::json;
 
-use crate::support::{Going, Home, run_of};
+use crate::support::{Home, RunningCommand, run_of};
 
 /// Far longer than a killed process takes to be gone.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
@@ -25,7 +25,7 @@ fn script(latency_ms: u32) -> String {
 }
 
 /// A run whose child waits for ever.
-fn stuck(home: &Home) -> (Going, String) {
+fn stuck(home: &Home) -> (RunningCommand, String) {
     home.write("script.yaml", &script(3_600_000));
     let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
     let event = going.until_event(".1", "agent.model_called");

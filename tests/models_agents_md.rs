@@ -1,15 +1,15 @@
 //! A project's instructions for agents reach the model, of the root and of its children.
 
-use posse_testkit::mock::{Answer, Asked, Say};
+use posse_testkit::mock::{Answer, MockReply, MockRequest};
 use serde_json::json;
 
 use crate::models_world::World;
 
-fn family(asked: &Asked) -> Answer {
+fn family(asked: &MockRequest) -> Answer {
     let task = json!({"subagent_type": "explore", "description": "look", "prompt": "Look."});
     match (asked.first_text().contains("Ask somebody."), asked.turn()) {
-        (true, 1) => Say::text("I ask.").call("task", &task).into(),
-        _ => Say::text("Done.").into(),
+        (true, 1) => MockReply::text("I ask.").call("task", &task).into(),
+        _ => MockReply::text("Done.").into(),
     }
 }
 

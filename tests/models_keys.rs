@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use posse_testkit::mock::{Answer, Asked, Call, Dialect, Mock, Options, Say, Then, When};
+use posse_testkit::mock::{
+    Answer, Call, Dialect, FaultMoment, FaultType, Mock, MockReply, MockRequest, Options,
+};
 use serde_json::json;
 
 use crate::models_world::{KEY, MODELS, PATIENCE};
@@ -17,14 +19,14 @@ const LOOK: &str = "env; tr '\\0' '\\n' < /proc/self/environ; seen=$(for of in /
     do while read -rd '' said; do echo \"$said\"; done < $of/$what; done; done 2>/dev/null); sort -u <<< \"$seen\"";
 
 /// A root that looks around with a program, sends a child out, and is echoed its key by a provider that is unwell.
-fn curious(asked: &Asked, echo: &AtomicBool) -> Answer {
+fn curious(asked: &MockRequest, echo: &AtomicBool) -> Answer {
     let task = json!({"subagent_type": "general", "description": "look", "prompt": "Look too."});
     match (asked.first_text().contains(REQUEST), asked.turn()) {
         (true, 1) if echo.swap(false, Ordering::Relaxed) => {
             Answer::refuse(500, format!("the request with the key {KEY} could not be served"))
         }
-        (_, 1) => Say::text("I look.").call("bash", &json!({"command": LOOK})).into(),
-        (true, 2) => Say::text("You too.").call("task", &task).into(),
+        (_, 1) => MockReply::text("I look.").call("bash", &json!({"command": LOOK})).into(),
+        (true, 2) => MockReply::text("You too.").call("task", &task).into(),
         _ => Answer::text("Nothing to see."),
     }
 }
@@ -67,7 +69,7 @@ fn contains_key(bytes: &[u8]) -> bool {
 fn a_key_of_the_environment_is_in_no_event_log_error_file_or_program() {
     for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Chat) {
         let echo = AtomicBool::new(true);
-        let mock = server(move |asked: &Asked| curious(asked, &echo));
+        let mock = server(move |asked: &MockRequest| curious(asked, &echo));
         let home = Home::new();
         let url = mock.url();
         let args = ["run", "--json", "--model", model, "--base-url", &url, REQUEST];
@@ -92,11 +94,11 @@ fn a_key_of_the_environment_is_in_no_event_log_error_file_or_program() {
 }
 
 /// A provider that echoes the key wherever a reply has a place for text, and as the URL of a proxy would have it.
-fn echoing(asked: &Asked, echo: &AtomicBool) -> Answer {
+fn echoing(asked: &MockRequest, echo: &AtomicBool) -> Answer {
     let urlencoded = KEY.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
     match (asked.turn(), echo.swap(false, Ordering::Relaxed)) {
         (1, true) => Answer::refuse(503, format!("upstream ?key={urlencoded} {KEY}")),
-        (1, false) => Say::text(format!("I was sent {KEY}."))
+        (1, false) => MockReply::text(format!("I was sent {KEY}."))
             .with_call(Call::new(KEY, &json!({})).id(KEY))
             .with_call(
                 Call::new("read", &json!({KEY: KEY, "path": format!("/{urlencoded}")})).id(format!("x{KEY}")),
@@ -111,7 +113,7 @@ fn echoing(asked: &Asked, echo: &AtomicBool) -> Answer {
 fn a_key_that_a_provider_echoes_in_any_field_is_kept_nowhere() {
     for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Chat) {
         let echo = AtomicBool::new(true);
-        let mock = server(move |asked: &Asked| echoing(asked, &echo));
+        let mock = server(move |asked: &MockRequest| echoing(asked, &echo));
         let home = Home::new();
         let url = mock.url();
         let args = ["run", "--json", "--model", model, "--base-url", &url, REQUEST];
@@ -127,7 +129,7 @@ fn a_key_that_a_provider_echoes_in_any_field_is_kept_nowhere() {
 #[test]
 fn a_bad_key_is_told_by_the_name_of_its_variable() {
     for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Chat) {
-        let mock = server(|_: &Asked| Answer::text("never"));
+        let mock = server(|_: &MockRequest| Answer::text("never"));
         let home = Home::new();
         let url = mock.url();
         let mut command = command(&home, dialect, &["run", "--model", model, "--base-url", &url, "hello"]);
@@ -143,7 +145,7 @@ fn a_bad_key_is_told_by_the_name_of_its_variable() {
 #[test]
 fn no_process_of_a_run_has_the_key_in_its_title() {
     let (dialect, model) = MODELS[0];
-    let mock = server(|_: &Asked| Answer::text("well").fault(When::Event(3), Then::Stall));
+    let mock = server(|_: &MockRequest| Answer::text("well").fault(FaultMoment::Event(3), FaultType::Stall));
     let home = Home::new();
     let url = mock.url();
     // In the background, where the person's flags have to reach another process.

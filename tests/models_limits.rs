@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use posse_testkit::mock::{Answer, Asked, Dialect, Logged, RetryAfter, Say};
+use posse_testkit::mock::{Answer, Dialect, LogEntry, MockReply, MockRequest, RetryAfter};
 use serde_json::{Value, json};
 
 use crate::models_world::{MODELS, World, of_kind};
@@ -13,7 +13,7 @@ use crate::support::run_of;
 const REQUEST: &str = "Send everybody out.";
 
 /// A root with so many children of one turn.
-fn crowd(asked: &Asked, width: usize, child: impl FnOnce() -> Answer) -> Answer {
+fn crowd(asked: &MockRequest, width: usize, child: impl FnOnce() -> Answer) -> Answer {
     if !asked.first_text().contains(REQUEST) {
         return child();
     }
@@ -21,13 +21,13 @@ fn crowd(asked: &Asked, width: usize, child: impl FnOnce() -> Answer) -> Answer 
         return Answer::text("All are back.");
     }
     let task = |n: usize| json!({"subagent_type": "explore", "description": "go", "prompt": format!("Go, number {n}.")});
-    (0..width).fold(Say::text("Go."), |say, n| say.call("task", &task(n))).into()
+    (0..width).fold(MockReply::text("Go."), |say, n| say.call("task", &task(n))).into()
 }
 
 /// The most requests in any window of this length.
-fn most_in(window: Duration, log: &[Logged]) -> usize {
+fn most_in(window: Duration, log: &[LogEntry]) -> usize {
     let end =
-        |begin: &Logged| log.iter().filter(|one| one.at >= begin.at && one.at < begin.at + window).count();
+        |begin: &LogEntry| log.iter().filter(|one| one.at >= begin.at && one.at < begin.at + window).count();
     log.iter().map(end).max().unwrap_or(0)
 }
 
@@ -41,7 +41,7 @@ fn fifty_agents_leave_a_provider_alone_for_as_long_as_it_asks() {
     const IN_A_TENTH: usize = 7;
     let refused_until: Mutex<Option<Instant>> = Mutex::new(None);
     let (_, model) = MODELS[0];
-    let world = World::new(model, "    requests_per_minute: 1200\n", move |asked: &Asked| {
+    let world = World::new(model, "    requests_per_minute: 1200\n", move |asked: &MockRequest| {
         crowd(asked, AGENTS, || {
             let mut until = refused_until.lock().expect("a time");
             if Instant::now() < *until.get_or_insert_with(|| Instant::now() + PAUSE) {
@@ -55,7 +55,7 @@ fn fifty_agents_leave_a_provider_alone_for_as_long_as_it_asks() {
     assert_eq!(result["failed"], json!([]));
 
     let log = world.mock.requests();
-    let refused: Vec<&Logged> = log.iter().filter(|logged| logged.status == 429).collect();
+    let refused: Vec<&LogEntry> = log.iter().filter(|logged| logged.status == 429).collect();
     assert!(!refused.is_empty(), "the server refused nobody");
     for one in &refused {
         let early = log.iter().find(|other| other.at > one.at + ON_ITS_WAY && other.at < one.at + PAUSE);
@@ -70,7 +70,7 @@ fn fifty_agents_leave_a_provider_alone_for_as_long_as_it_asks() {
     world.home.posse(&["verify", &run_of(&result)]).exits(0);
 }
 
-fn times(log: &[Logged]) -> Vec<u128> {
+fn times(log: &[LogEntry]) -> Vec<u128> {
     log.iter().map(|logged| logged.at.as_millis()).collect()
 }
 
@@ -79,7 +79,7 @@ fn a_provider_that_does_not_answer_is_left_alone_by_all_together_and_that_is_sai
     const AGENTS: usize = 8;
     let (_, model) = MODELS[2];
     let seen: Mutex<HashSet<String>> = Mutex::default();
-    let world = World::new(model, "", move |asked: &Asked| {
+    let world = World::new(model, "", move |asked: &MockRequest| {
         crowd(asked, AGENTS, || {
             // The first call of each is answered with an error.
             if seen.lock().expect("names").insert(asked.first_text()) {
@@ -107,9 +107,9 @@ fn a_provider_that_does_not_answer_is_left_alone_by_all_together_and_that_is_sai
 }
 
 /// A root that reads the same long file again and again, and is told at its fifth turn that it has said too much.
-fn forgetful(asked: &Asked, overflows: bool) -> Answer {
+fn forgetful(asked: &MockRequest, overflows: bool) -> Answer {
     match asked.turn() {
-        1..=4 => Say::text("Again.").call("read", &json!({"path": "long.txt"})).into(),
+        1..=4 => MockReply::text("Again.").call("read", &json!({"path": "long.txt"})).into(),
         _ if overflows => Answer::overflow(),
         _ => Answer::text("That was long."),
     }
@@ -118,7 +118,7 @@ fn forgetful(asked: &Asked, overflows: bool) -> Answer {
 #[test]
 fn a_conversation_that_is_too_long_is_cut_and_sent_once_more() {
     for (dialect, model) in MODELS {
-        let world = World::new(model, "", |asked: &Asked| forgetful(asked, asked.number == 5));
+        let world = World::new(model, "", |asked: &MockRequest| forgetful(asked, asked.number == 5));
         world.home.write("long.txt", &"a line of a long file\n".repeat(300));
         let result = world.run(&["--json", "read it"]).exits(0).result();
         assert_eq!(result["text"], "That was long.", "{dialect:?}");
@@ -135,7 +135,7 @@ fn a_conversation_that_is_too_long_is_cut_and_sent_once_more() {
 #[test]
 fn a_conversation_that_stays_too_long_is_no_loop() {
     for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Responses) {
-        let world = World::new(model, "", |asked: &Asked| forgetful(asked, true));
+        let world = World::new(model, "", |asked: &MockRequest| forgetful(asked, true));
         world.home.write("long.txt", &"a line of a long file\n".repeat(300));
         let result = world.run(&["--json", "read it"]).exits(1).result();
         assert_eq!(result["status"], "failed", "{dialect:?}");

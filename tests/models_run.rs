@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use posse_testkit::mock::{Answer, Asked, Say, Then, Tokens, When};
+use posse_testkit::mock::{Answer, FaultMoment, FaultType, MockReply, MockRequest, Tokens};
 use serde_json::{Value, json};
 
 use crate::models_world::{MODELS, World, of_agent, of_kind, tokens};
@@ -11,16 +11,16 @@ use crate::support::run_of;
 const REQUEST: &str = "Find out about both parts.";
 
 /// A root that sends two children out; each reads a file and tells what is in it.
-fn family(asked: &Asked) -> Answer {
+fn family(asked: &MockRequest) -> Answer {
     let task = |part: &str| json!({"subagent_type": "explore", "description": part, "prompt": format!("Look at {part}.")});
     let say = match (asked.first_text().contains(REQUEST), asked.turn()) {
-        (true, 1) => Say::text("I split this.").call("task", &task("one")).call("task", &task("two")),
+        (true, 1) => MockReply::text("I split this.").call("task", &task("one")).call("task", &task("two")),
         (true, _) => {
             let told: Vec<String> = asked.results().into_iter().map(|result| result.text).collect();
-            Say::text(format!("Both: {}", told.join("\n")))
+            MockReply::text(format!("Both: {}", told.join("\n")))
         }
-        (false, 1) => Say::text("I look.").call("read", &json!({"path": "hello.txt"})),
-        (false, _) => Say::text(format!("It says: {}", asked.results()[0].text)),
+        (false, 1) => MockReply::text("I look.").call("read", &json!({"path": "hello.txt"})),
+        (false, _) => MockReply::text(format!("It says: {}", asked.results()[0].text)),
     };
     say.tokens(Tokens { cached: 50, ..Tokens::new(100, 20) }).into()
 }
@@ -56,11 +56,11 @@ fn a_run_with_children_goes_over_http_in_every_format() {
 fn a_stream_that_a_kill_cut_is_asked_for_again_and_both_calls_are_counted() {
     for (dialect, model) in MODELS {
         let first = AtomicBool::new(true);
-        let world = World::new(model, "", move |asked: &Asked| {
+        let world = World::new(model, "", move |asked: &MockRequest| {
             let answer = family(asked);
             let report = !asked.first_text().contains(REQUEST) && asked.turn() == 2;
             if report && first.swap(false, Ordering::Relaxed) {
-                return answer.fault(When::Event(3), Then::Stall);
+                return answer.fault(FaultMoment::Event(3), FaultType::Stall);
             }
             answer
         });
@@ -109,11 +109,11 @@ fn a_stream_that_a_kill_cut_is_asked_for_again_and_both_calls_are_counted() {
 #[test]
 fn a_stream_that_breaks_is_asked_for_again_and_says_so_in_the_journal() {
     for (dialect, model) in MODELS {
-        let world = World::new(model, "", move |asked: &Asked| {
-            let answer = Answer::from(Say::text("I look.").call("read", &json!({"path": "hello.txt"})));
+        let world = World::new(model, "", move |asked: &MockRequest| {
+            let answer = Answer::from(MockReply::text("I look.").call("read", &json!({"path": "hello.txt"})));
             match asked.number {
                 // The call is there but for its end: nothing of it may be run.
-                1 => answer.fault(When::Event(6), Then::Close),
+                1 => answer.fault(FaultMoment::Event(6), FaultType::Close),
                 2 => answer,
                 _ => Answer::text("done"),
             }

@@ -1,7 +1,7 @@
 //! Children that begin with their parent's conversation, over HTTP: the bytes that reach the provider begin alike, so that
 //! it finds what it has cached; and without the person's word nothing is shared.
 
-use posse_testkit::mock::{Answer, Asked, Logged, Say};
+use posse_testkit::mock::{Answer, LogEntry, MockReply, MockRequest};
 use serde_json::json;
 
 use crate::models_world::{MODELS, World};
@@ -13,21 +13,21 @@ const HANDOVER: &str = "Everything above is the conversation of the agent";
 const LAST_READ: &[u8] = b"hello from the file";
 
 /// A root that reads a file and sends a child out that is to know all that the root knows.
-fn sharing(asked: &Asked) -> Answer {
+fn sharing(asked: &MockRequest) -> Answer {
     let task =
         json!({"subagent_type": "explore", "description": "look", "prompt": "Look.", "share_history": true});
     let say = match (asked.contains(HANDOVER), asked.turn()) {
-        (true, _) => Say::text("I have seen it."),
-        (false, 1) => Say::text("I read.").call("read", &json!({"path": "hello.txt"})),
-        (false, 2) => Say::text("I delegate.").call("task", &task),
+        (true, _) => MockReply::text("I have seen it."),
+        (false, 1) => MockReply::text("I read.").call("read", &json!({"path": "hello.txt"})),
+        (false, 2) => MockReply::text("I delegate.").call("task", &task),
         (false, _) => {
-            Say::text(format!("Told: {}", asked.results().pop().map_or_else(String::new, |it| it.text)))
+            MockReply::text(format!("Told: {}", asked.results().pop().map_or_else(String::new, |it| it.text)))
         }
     };
     say.into()
 }
 
-fn contains(logged: &Logged, text: &str) -> bool {
+fn contains(logged: &LogEntry, text: &str) -> bool {
     logged.body.windows(text.len()).any(|window| window == text.as_bytes())
 }
 

@@ -1,6 +1,6 @@
 //! What a model says is on the terminal while it is still saying it.
 
-use posse_testkit::mock::{Answer, Asked, Hold, Say, When};
+use posse_testkit::mock::{Answer, FaultMoment, Hold, MockReply, MockRequest};
 
 use crate::cli_asking::Terminal;
 use crate::models_world::{MODELS, World};
@@ -8,9 +8,9 @@ use crate::models_world::{MODELS, World};
 const FIRST: &str = "The first words";
 const LAST: &str = "the last words";
 /// Events of each format that a stream has begun with before it says anything.
-const BEGUN: When = When::Event(1);
+const BEGUN: FaultMoment = FaultMoment::Event(1);
 /// Events after which the first words were said and the last were not, in each format.
-const SAID: When = When::Event(8);
+const SAID: FaultMoment = FaultMoment::Event(8);
 /// A stream that is held for good is cut by then, so that a story that fails does not hang.
 const LIMITS: &str = "agent:\n  idle_timeout: 60s\n";
 
@@ -19,12 +19,12 @@ fn words_are_on_the_screen_while_their_stream_is_open() {
     for (dialect, model) in MODELS {
         let (begin, end) = (Hold::default(), Hold::default());
         let held = (begin.clone(), end.clone());
-        let world = World::new(model, LIMITS, move |asked: &Asked| {
+        let world = World::new(model, LIMITS, move |asked: &MockRequest| {
             if asked.number > 1 {
                 return Answer::refuse(400, "asked again");
             }
             let text = format!("{FIRST}\n{}{LAST}", "and so on, ".repeat(30));
-            Answer::from(Say::text(text)).hold(BEGUN, &held.0).hold(SAID, &held.1)
+            Answer::from(MockReply::text(text)).hold(BEGUN, &held.0).hold(SAID, &held.1)
         });
         let mut command = world.command(&["go"]);
         command.env("TERM", "xterm-256color");

@@ -1,12 +1,12 @@
 //! A model without tool calls, as small local ones are.
 
-use posse_testkit::mock::{Answer, Asked};
+use posse_testkit::mock::{Answer, MockRequest};
 use serde_json::json;
 
 use crate::models_world::{MODELS, World, of_kind};
 
 /// Refuses tools, and calls them in text.
-fn plain(asked: &Asked) -> Answer {
+fn plain(asked: &MockRequest) -> Answer {
     if !asked.tools().is_empty() {
         return Answer::refuse(400, "mock-large does not support tools");
     }

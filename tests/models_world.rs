@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use posse_testkit::mock::{Brain, Dialect, Logged, Mock, Options};
+use posse_testkit::mock::{Brain, Dialect, LogEntry, Mock, Options};
 use serde_json::Value;
 
-use crate::support::{Done, Going, Home, run_of};
+use crate::support::{Done, Home, RunningCommand, run_of};
 
 /// How long a story waits for what must come.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -52,7 +52,7 @@ impl World {
     }
 
     /// Starts a run and leaves it to be watched.
-    pub(crate) fn start(&self, more: &[&str]) -> Going {
+    pub(crate) fn start(&self, more: &[&str]) -> RunningCommand {
         self.home.start(&self.args(&self.mock.url(), more))
     }
 
@@ -69,7 +69,7 @@ impl World {
 
     /// Waits until the server has heard enough.
     #[track_caller]
-    pub(crate) fn wait(&self, enough: impl Fn(&[Logged]) -> bool) {
+    pub(crate) fn wait(&self, enough: impl Fn(&[LogEntry]) -> bool) {
         assert!(self.mock.wait(PATIENCE, enough), "{:#?}", self.mock.requests());
     }
 }

@@ -204,8 +204,8 @@ impl Home {
     }
 
     /// Starts the command and leaves it to be watched.
-    pub(crate) fn start(&self, args: &[&str]) -> Going {
-        Going::of(self.command(args), self.dir.path())
+    pub(crate) fn start(&self, args: &[&str]) -> RunningCommand {
+        RunningCommand::of(self.command(args), self.dir.path())
     }
 
     /// A text without what differs from one time to the next: ids, times, folders, process ids.
@@ -329,14 +329,14 @@ impl Done {
 }
 
 /// A command that is at work, with its standard output to be read line by line.
-pub(crate) struct Going {
+pub(crate) struct RunningCommand {
     child: Child,
     lines: BufReader<ChildStdout>,
     read: String,
     stderr: PathBuf,
 }
 
-impl Going {
+impl RunningCommand {
     fn of(mut command: Command, folder: &Path) -> Self {
         // A file, because a pipe that nobody reads fills up.
         let stderr = tempfile::Builder::new().prefix("stderr-").tempfile_in(folder).expect("a file");
@@ -401,7 +401,7 @@ impl Going {
     }
 }
 
-impl Drop for Going {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         // A story that failed leaves nothing behind. One that ended cannot be killed any more.
         drop(self.child.kill());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use posse_testkit::check::newest_run;
 use posse_testkit::dice::Dice;
-use posse_testkit::faults::Death;
+use posse_testkit::faults::CrashPoint;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -126,7 +126,7 @@ const ROWS: [(&str, &[&str]); 9] = [
 /// A run that no process executes and that has not ended.
 fn interrupted() -> (Home, String) {
     let home = Home::with_script(SCRIPT);
-    let death: Death = "engine.model.before_send:3".parse().unwrap();
+    let death: CrashPoint = "engine.model.before_send:3".parse().unwrap();
     let died =
         home.launch.dying(&death).output(["run", "--json", "--model", "scripted/script.yaml", "x"]).unwrap();
     assert!(died.status.code().is_none(), "{died:?}");
@@ -278,7 +278,7 @@ fn a_torn_tail_of_the_wal_loses_nothing_that_was_told() {
     let mut dice = Dice::new(0x7a11);
     for torn in [1_usize, 24, 700, 4_119, 4_120, 9_000] {
         let home = Home::with_script(SCRIPT);
-        let death: Death = "store.commit.before_sync:6".parse().unwrap();
+        let death: CrashPoint = "store.commit.before_sync:6".parse().unwrap();
         let died = home
             .launch
             .dying(&death)

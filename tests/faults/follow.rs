@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use posse_testkit::dice::Dice;
-use posse_testkit::process::{Heard, Launch};
+use posse_testkit::process::{Launch, ProcessOutput};
 use posse_testkit::scenario::Scenario;
 use posse_testkit::variables;
 use serde_json::Value;
@@ -18,7 +18,7 @@ fn a_reader_with_random_disconnects_sees_every_event_once_and_in_order() {
     let launch = Launch::new(std::path::Path::new(PROGRAM), dir.path(), &scenario.state())
         .with(variables::LEDGER, scenario.ledger());
     let mut owner = Some(launch.start(scenario.run_args()).unwrap());
-    let Heard::Line(first) = owner.as_ref().unwrap().hear(Instant::now() + PATIENCE) else {
+    let ProcessOutput::Line(first) = owner.as_ref().unwrap().hear(Instant::now() + PATIENCE) else {
         panic!("no line")
     };
     let run = run_of(&first);
@@ -33,9 +33,9 @@ fn a_reader_with_random_disconnects_sees_every_event_once_and_in_order() {
         let reader = launch.start(["logs", "-f", "--json", "--after", &after, &run]).unwrap();
         for _ in 0..dice.roll(30) {
             match reader.hear(Instant::now() + PATIENCE) {
-                Heard::Line(line) => seen.extend(events([line.as_str()].into_iter())),
-                Heard::End => break,
-                Heard::Nothing => panic!("nothing is heard any more after event {after}"),
+                ProcessOutput::Line(line) => seen.extend(events([line.as_str()].into_iter())),
+                ProcessOutput::End => break,
+                ProcessOutput::Nothing => panic!("nothing is heard any more after event {after}"),
             }
         }
         // What it had been sent and not looked at is lost to it, as with any connection.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use posse_testkit::process::{Launch, Running, Said};
+use posse_testkit::process::{Launch, ProcessResult, RunningProcess};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -44,22 +44,22 @@ impl Home {
     }
 
     /// Runs the command to its end.
-    pub(crate) fn posse(&self, args: &[&str]) -> Said {
+    pub(crate) fn posse(&self, args: &[&str]) -> ProcessResult {
         self.launch.output(args).unwrap()
     }
 
     /// Starts the command.
-    pub(crate) fn start(&self, args: &[&str]) -> Running {
+    pub(crate) fn start(&self, args: &[&str]) -> RunningProcess {
         self.launch.start(args).unwrap()
     }
 
     /// Starts a run of the script.
-    pub(crate) fn start_run(&self) -> Running {
+    pub(crate) fn start_run(&self) -> RunningProcess {
         self.start(&["run", "--json", "--model", "scripted/script.yaml", "do it"])
     }
 
     /// A run of the script, to its end; its name and what was said.
-    pub(crate) fn run(&self, more: &[&str]) -> (String, Said) {
+    pub(crate) fn run(&self, more: &[&str]) -> (String, ProcessResult) {
         let mut args = vec!["run", "--json", "--model", "scripted/script.yaml"];
         args.extend(more);
         args.push("do it");
@@ -77,7 +77,7 @@ impl Home {
 
 /// Waits for an event of this kind, by an agent whose id ends like this; gives all lines up to it.
 #[track_caller]
-pub(crate) fn hear_event(running: &Running, agent: &str, kind: &str) -> Vec<String> {
+pub(crate) fn hear_event(running: &RunningProcess, agent: &str, kind: &str) -> Vec<String> {
     let wanted = |line: &str| {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         event["kind"] == kind && event["agent_id"].as_str().is_some_and(|id| id.ends_with(agent))

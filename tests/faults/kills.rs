@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use posse_testkit::campaign::{self, Order, Passings};
 use posse_testkit::dice::Dice;
-use posse_testkit::trial::{self, Plan};
+use posse_testkit::trial::{self, TrialPlan};
 
 use crate::home::PROGRAM;
 
@@ -42,7 +42,7 @@ fn helpers_that_are_killed_lose_and_double_nothing() {
             (0..KILLS).map(|_| Duration::from_millis(dice.roll(SOON_MAX_MS))).collect();
         helpers.sort_unstable();
         let dir = tempfile::tempdir().unwrap();
-        let plan = Plan { helpers, ..Plan::default() };
+        let plan = TrialPlan { helpers, ..TrialPlan::default() };
         let report = trial::carry_out(Path::new(PROGRAM), dir.path(), &plan).unwrap();
         assert_eq!(report.breaches, [], "run {run}: {plan:?}");
         killed += report.helpers;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use posse_testkit::check::{Acknowledged, Files, Journal, Repositories, ended_run, result};
+use posse_testkit::check::{AcknowledgedEvents, Files, Journal, Repositories, ended_run, result};
 use posse_testkit::dice::Dice;
-use posse_testkit::process::{Heard, Launch, Running};
+use posse_testkit::process::{Launch, ProcessOutput, RunningProcess};
 use posse_testkit::scenario::Scenario;
 use posse_testkit::variables;
 use serde_json::Value;
@@ -31,9 +31,9 @@ fn script(latency_ms: u32) -> String {
 }
 
 /// Lets a process go on for a moment, and kills it.
-fn kill_after(running: Running, moment: Duration) {
+fn kill_after(running: RunningProcess, moment: Duration) {
     let until = Instant::now() + moment;
-    while matches!(running.hear(until), Heard::Line(_)) {}
+    while matches!(running.hear(until), ProcessOutput::Line(_)) {}
     running.kill().unwrap();
 }
 
@@ -76,9 +76,11 @@ fn a_cancel_outlives_the_process_that_was_to_carry_it_out() {
         let launch = Launch::new(Path::new(PROGRAM), dir.path(), &scenario.state())
             .with(variables::LEDGER, scenario.ledger());
         let running = launch.start(scenario.run_args()).unwrap();
-        let mut told = Acknowledged::default();
+        let mut told = AcknowledgedEvents::default();
         for _ in 0..=dice.roll(250) {
-            let Heard::Line(line) = running.hear(Instant::now() + PATIENCE) else { panic!("it ended") };
+            let ProcessOutput::Line(line) = running.hear(Instant::now() + PATIENCE) else {
+                panic!("it ended")
+            };
             told.take(&line).unwrap();
         }
         let run = told.run().unwrap();

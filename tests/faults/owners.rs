@@ -4,10 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use posse_testkit::aftermath::{Aftermath, no_locks};
-use posse_testkit::check::Acknowledged;
+use posse_testkit::aftermath::{EndedRun, no_locks};
+use posse_testkit::check::AcknowledgedEvents;
 use posse_testkit::dice::Dice;
-use posse_testkit::process::{Heard, Launch, Running, last_words};
+use posse_testkit::process::{Launch, ProcessOutput, RunningProcess, last_words};
 use posse_testkit::scenario::Scenario;
 use posse_testkit::variables;
 use rustix::fs::{FlockOperation, flock};
@@ -35,7 +35,7 @@ fn script(latency_ms: u32) -> String {
 const FOR_EVER: u32 = 3_600_000;
 
 /// A run whose child waits for its second reply.
-fn stuck(home: &Home) -> (Running, String) {
+fn stuck(home: &Home) -> (RunningProcess, String) {
     let running = home.start_run();
     hear_event(&running, ".1", "agent.tool_finished");
     let lines = hear_event(&running, ".1", "agent.model_called");
@@ -50,12 +50,12 @@ fn of_many_that_resume_at_once_one_owns_the_run_and_the_others_say_who() {
     let (running, run) = stuck(&home);
     running.kill().unwrap();
     for round in 1..=ROUNDS {
-        let mut many: Vec<Running> = (0..4).map(|_| home.start(&["resume", "--json", &run])).collect();
+        let mut many: Vec<RunningProcess> = (0..4).map(|_| home.start(&["resume", "--json", &run])).collect();
         // Only the owner writes lines; the others end without one.
         let until = Instant::now() + PATIENCE;
         let owner = loop {
             let next = Instant::now() + Duration::from_millis(5);
-            if let Some(at) = many.iter().position(|one| matches!(one.hear(next), Heard::Line(_))) {
+            if let Some(at) = many.iter().position(|one| matches!(one.hear(next), ProcessOutput::Line(_))) {
                 break many.remove(at);
             }
             assert!(Instant::now() < until, "nobody owns the run");
@@ -94,7 +94,7 @@ fn after_a_kill_the_next_owner_need_not_wait() {
 /// Stops an owner, but not while it holds the writers' lock or a project's: then everybody would wait for it, and not
 /// for its lease.
 /// Whether it stands still; it may have ended.
-fn stop(owner: &Running, state: &Path) -> bool {
+fn stop(owner: &RunningProcess, state: &Path) -> bool {
     loop {
         if !owner.stop().unwrap() {
             return false;
@@ -116,19 +116,19 @@ fn is_free(lock: &Path) -> bool {
 }
 
 /// Tries to resume until somebody is granted the run, and counts those who were not.
-fn take_over(launch: &Launch, run: &str) -> (Running, usize) {
+fn take_over(launch: &Launch, run: &str) -> (RunningProcess, usize) {
     let until = Instant::now() + PATIENCE;
     let mut refused = 0;
     while Instant::now() < until {
         let running = launch.start(["resume", "--json", run]).unwrap();
         match running.hear(until) {
-            Heard::Line(_) => return (running, refused),
-            Heard::End => {
+            ProcessOutput::Line(_) => return (running, refused),
+            ProcessOutput::End => {
                 let (_, status) = running.finish().unwrap();
                 assert_eq!(status.code(), Some(1), "{}", last_words(&launch.errors()));
                 refused += 1;
             }
-            Heard::Nothing => break,
+            ProcessOutput::Nothing => break,
         }
     }
     panic!("nobody is granted the run: {}", last_words(&launch.errors()));
@@ -200,7 +200,7 @@ fn owners_stopped_at_random_moments_are_fenced() {
             .with(variables::LEDGER, scenario.ledger())
             .with(variables::LEASE_MS, "200");
         let owner = launch.start(scenario.run_args()).unwrap();
-        let mut told = Acknowledged::default();
+        let mut told = AcknowledgedEvents::default();
         let lines = 1 + Dice::of_part(0x5709, part).roll(200);
         for _ in 0..lines {
             hear_one(&owner, &mut told);
@@ -215,7 +215,7 @@ fn owners_stopped_at_random_moments_are_fenced() {
         } else {
             hear_out(owner, &mut told);
         }
-        let aftermath = Aftermath { launch: &launch, scenario: &scenario, run: &run, told: &told };
+        let aftermath = EndedRun { launch: &launch, scenario: &scenario, run: &run, told: &told };
         let mut findings = aftermath.look().unwrap().findings;
         no_locks(&scenario.state(), &mut findings);
         assert_eq!(findings.into_breaches(), [], "part {part}: {}", last_words(&launch.errors()));
@@ -223,14 +223,14 @@ fn owners_stopped_at_random_moments_are_fenced() {
     assert!(fenced > 0, "every run ended before its owner was stopped");
 }
 
-fn hear_one(running: &Running, told: &mut Acknowledged) {
+fn hear_one(running: &RunningProcess, told: &mut AcknowledgedEvents) {
     match running.hear(Instant::now() + PATIENCE) {
-        Heard::Line(line) => told.take(&line).unwrap(),
+        ProcessOutput::Line(line) => told.take(&line).unwrap(),
         heard => panic!("{heard:?} after {} events", told.len()),
     }
 }
 
-fn hear_out(running: Running, told: &mut Acknowledged) {
+fn hear_out(running: RunningProcess, told: &mut AcknowledgedEvents) {
     for line in running.finish().unwrap().0 {
         told.take(&line).unwrap();
     }

@@ -80,20 +80,20 @@ const FREE: [&str; 12] = [
 
 /// One run of the script.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct RunRecord {
     by_agent: BTreeMap<String, Vec<Value>>,
     merged: Vec<String>,
     tree: String,
 }
 
 /// A run's home and repository, to tell what differs from run to run from what must not.
-struct Place {
+struct RunFolders {
     run: String,
     home: String,
     repository: std::path::PathBuf,
 }
 
-impl Place {
+impl RunFolders {
     fn clean(&self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
@@ -125,7 +125,7 @@ fn git(repository: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn told(dice: &mut Dice) -> Told {
+fn told(dice: &mut Dice) -> RunRecord {
     let mut script = String::new();
     for part in SCRIPT.split("DELAY") {
         script.push_str(part);
@@ -141,8 +141,9 @@ fn told(dice: &mut Dice) -> Told {
     let whole = home.path("").canonicalize().unwrap();
     let project = std::fs::read_dir(home.path("state/projects")).unwrap().next().unwrap().unwrap();
     let repository = project.path().join("repo.git");
-    let place = Place { run, home: whole.to_str().unwrap().trim_end_matches('/').to_owned(), repository };
-    let mut told = Told { by_agent: BTreeMap::new(), merged: Vec::new(), tree: String::new() };
+    let place =
+        RunFolders { run, home: whole.to_str().unwrap().trim_end_matches('/').to_owned(), repository };
+    let mut told = RunRecord { by_agent: BTreeMap::new(), merged: Vec::new(), tree: String::new() };
     for mut event in home.logs(&place.run) {
         if let Some(commit) = event["detail"]["result"]["commit"].as_str() {
             told.tree = place.tree(commit);

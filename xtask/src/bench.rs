@@ -17,7 +17,7 @@ use crate::{Failure, Outcome};
 /// Seconds each measurement of the store takes.
 const STORE_SECONDS: &str = "2";
 
-struct Asked {
+struct BenchOptions {
     quick: bool,
     smoke: bool,
     json: Option<PathBuf>,
@@ -47,8 +47,8 @@ pub(crate) fn smoke() -> Outcome {
     run(&["--quick".to_owned(), "--smoke".to_owned()])
 }
 
-fn parse(args: &[String]) -> Result<Asked, Failure> {
-    let mut asked = Asked { quick: false, smoke: false, json: None };
+fn parse(args: &[String]) -> Result<BenchOptions, Failure> {
+    let mut asked = BenchOptions { quick: false, smoke: false, json: None };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -67,7 +67,7 @@ fn parse(args: &[String]) -> Result<Asked, Failure> {
     Ok(asked)
 }
 
-fn tree(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
+fn tree(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     let json = scratch.join("tree.json");
     let (json_text, dir) = (json.to_string_lossy(), scratch.to_string_lossy());
     // The bench measures the command too, and looks for it beside itself.
@@ -83,7 +83,7 @@ fn tree(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
     serde_json::from_str(&text).map_err(|error| Failure::new(format!("{json_text}: {error}")))
 }
 
-fn store(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
+fn store(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     let dir = scratch.to_string_lossy();
     let seconds = if asked.quick { "0.5" } else { STORE_SECONDS };
     let append = build(&Program::Example("append"), true)?;
@@ -95,7 +95,7 @@ fn store(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
 }
 
 /// What commands and searches cost, beside plain processes and the programs that people use.
-fn hands(asked: &Asked, scratch: &Path) -> Result<Value, Failure> {
+fn hands(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     let dir = scratch.to_string_lossy();
     let program = build(&Program::Example("hands"), !asked.smoke)?;
     let mut args: Vec<&str> = vec![&dir];

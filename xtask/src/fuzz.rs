@@ -40,7 +40,7 @@ const COVERAGE: [&str; 7] = [
 
 /// What is wanted.
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+enum FuzzMode {
     /// To look for so many seconds.
     Look(u64),
     /// To read one file again.
@@ -57,18 +57,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let place = place()?;
     let program = built(&place)?;
     match wanted {
-        Wanted::Again(file) => run_command(Command::new(&program).arg(&file)),
-        Wanted::Look(seconds) => look(&place, &program, seconds),
+        FuzzMode::Again(file) => run_command(Command::new(&program).arg(&file)),
+        FuzzMode::Look(seconds) => look(&place, &program, seconds),
     }
 }
 
-fn wanted(args: &[String]) -> Result<Wanted, Failure> {
+fn wanted(args: &[String]) -> Result<FuzzMode, Failure> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
-        [] => Ok(Wanted::Look(SECONDS)),
-        ["--input", file] => Ok(Wanted::Again((*file).to_owned())),
+        [] => Ok(FuzzMode::Look(SECONDS)),
+        ["--input", file] => Ok(FuzzMode::Again((*file).to_owned())),
         ["--seconds", seconds] => match seconds.parse() {
-            Ok(seconds) if seconds > 0 => Ok(Wanted::Look(seconds)),
+            Ok(seconds) if seconds > 0 => Ok(FuzzMode::Look(seconds)),
             _ => Err(Failure::new(format!("--seconds: `{seconds}` is no whole number above 0"))),
         },
         _ => Err(Failure::new("usage: cargo xtask fuzz [--seconds N | --input FILE]")),
@@ -157,9 +157,9 @@ mod tests {
             let args: Vec<String> = text.split_whitespace().map(ToOwned::to_owned).collect();
             wanted(&args).map_err(|failure| failure.to_string())
         };
-        assert_eq!(typed(""), Ok(Wanted::Look(SECONDS)));
-        assert_eq!(typed("--seconds 5"), Ok(Wanted::Look(5)));
-        assert_eq!(typed("--input a.md"), Ok(Wanted::Again("a.md".to_owned())));
+        assert_eq!(typed(""), Ok(FuzzMode::Look(SECONDS)));
+        assert_eq!(typed("--seconds 5"), Ok(FuzzMode::Look(5)));
+        assert_eq!(typed("--input a.md"), Ok(FuzzMode::Again("a.md".to_owned())));
         for wrong in ["--seconds 0", "--seconds soon", "--seconds", "a.md"] {
             assert!(typed(wrong).is_err(), "{wrong}");
         }

@@ -9,6 +9,7 @@ mod decisions;
 mod layers;
 mod mask;
 mod modules;
+mod names;
 mod shape;
 mod source;
 mod texts;
@@ -45,6 +46,7 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     breaches.extend(modules::check(&targets, &mut sources));
     breaches.extend(sources.iter().flat_map(absences::check));
     breaches.extend(sources.iter().flat_map(shape::check));
+    breaches.extend(sources.iter().flat_map(names::check));
     breaches.extend(texts.iter().flat_map(|(path, text)| texts::check(path, text)));
     breaches.extend(decisions::check(&texts));
 

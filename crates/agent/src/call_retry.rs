@@ -16,7 +16,7 @@ pub const UNANSWERED_MAX: Duration = Duration::from_mins(10);
 
 /// What became of a call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failed {
+pub enum CallFailureClass {
     /// The provider asked for a pause.
     Limited,
     /// It was unwell, or could not be reached, or its answer was cut.
@@ -27,13 +27,13 @@ pub enum Failed {
 
 /// Whether another call follows. `call` is the number of the one that failed, from 1; `unanswered` how long the turn has
 /// had no answer, without pauses that the provider asked for.
-pub fn follows(failed: Failed, call: u32, unanswered: Duration) -> bool {
+pub fn follows(failed: CallFailureClass, call: u32, unanswered: Duration) -> bool {
     let most = match failed {
-        Failed::Limited => LIMITED_CALLS_MAX,
-        Failed::Unwell => CALLS_MAX,
-        Failed::Silent => SILENT_CALLS_MAX,
+        CallFailureClass::Limited => LIMITED_CALLS_MAX,
+        CallFailureClass::Unwell => CALLS_MAX,
+        CallFailureClass::Silent => SILENT_CALLS_MAX,
     };
-    call < most && (failed == Failed::Limited || unanswered < UNANSWERED_MAX)
+    call < most && (failed == CallFailureClass::Limited || unanswered < UNANSWERED_MAX)
 }
 
 #[cfg(test)]
@@ -43,9 +43,9 @@ mod tests {
     #[test]
     fn calls_are_bounded_in_count() {
         for (failed, most) in [
-            (Failed::Limited, LIMITED_CALLS_MAX),
-            (Failed::Unwell, CALLS_MAX),
-            (Failed::Silent, SILENT_CALLS_MAX),
+            (CallFailureClass::Limited, LIMITED_CALLS_MAX),
+            (CallFailureClass::Unwell, CALLS_MAX),
+            (CallFailureClass::Silent, SILENT_CALLS_MAX),
         ] {
             assert!(follows(failed, most - 1, Duration::ZERO), "{failed:?}");
             assert!(!follows(failed, most, Duration::ZERO), "{failed:?}");
@@ -54,8 +54,8 @@ mod tests {
 
     #[test]
     fn calls_are_bounded_in_time_but_for_pauses_that_were_asked_for() {
-        assert!(!follows(Failed::Unwell, 1, UNANSWERED_MAX));
-        assert!(!follows(Failed::Silent, 1, UNANSWERED_MAX));
-        assert!(follows(Failed::Limited, 1, UNANSWERED_MAX));
+        assert!(!follows(CallFailureClass::Unwell, 1, UNANSWERED_MAX));
+        assert!(!follows(CallFailureClass::Silent, 1, UNANSWERED_MAX));
+        assert!(follows(CallFailureClass::Limited, 1, UNANSWERED_MAX));
     }
 }

@@ -64,7 +64,7 @@ impl Limits {
 
 /// Why an attempt cannot go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Broken {
+pub struct AttemptFailure {
     /// The kind of failure.
     pub kind: FailKind,
     /// Why, as a word.
@@ -77,7 +77,7 @@ pub struct Broken {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum Next {
     /// Ask the model.
     CallModel {
         /// The turn this is, from 1.
@@ -105,7 +105,7 @@ pub enum Step {
         turns_exhausted: bool,
     },
     /// The attempt has failed.
-    Fail(Broken),
+    Fail(AttemptFailure),
 }
 
 /// A call of the reply under way.
@@ -139,14 +139,14 @@ enum Phase {
     /// Calls of a reply are under way.
     Calling { calls: Arc<[ToolCall]>, index: HashMap<String, usize>, slots: Vec<Slot>, left: usize },
     /// The model answered without calls.
-    Answered(Answered),
+    Answered(FinalText),
     /// The attempt cannot go on.
-    Broken(Broken),
+    Broken(AttemptFailure),
 }
 
 /// A reply without calls that were made.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-struct Answered {
+struct FinalText {
     text: Arc<str>,
     /// Why the report was asked for, if it was.
     cause: Option<ReportCause>,
@@ -159,7 +159,7 @@ struct Answered {
 
 /// What the host has told the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct Told {
+struct NotesGiven {
     /// Why the report is asked for in this turn.
     report: Option<ReportCause>,
     /// That most of a budget is used.
@@ -196,7 +196,7 @@ pub struct Machine {
     /// Working time of the turn that was last begun.
     turn_ms: u64,
     mended: bool,
-    told: Told,
+    told: NotesGiven,
     /// Whether the model said in this turn that the conversation is too long.
     overflowed: bool,
     /// Why the report is next: the model goes on asking for what no budget is left for.
@@ -240,7 +240,7 @@ impl Machine {
             active_ms: 0,
             turn_ms: 0,
             mended: false,
-            told: Told::default(),
+            told: NotesGiven::default(),
             overflowed: false,
             lacks_budget: None,
             fruitless: 0,
@@ -255,33 +255,33 @@ impl Machine {
     }
 
     /// What to do next. `open_children` says whether a child is neither completed nor failed.
-    pub fn next(&self, open_children: bool) -> Step {
+    pub fn next(&self, open_children: bool) -> Next {
         match &self.relay {
             Relay::Said(said) if !open_children => {
-                return Step::Done { report: self.report(said), turns_exhausted: false };
+                return Next::Done { report: self.report(said), turns_exhausted: false };
             }
-            Relay::Said(_) | Relay::Waiting => return Step::Idle,
+            Relay::Said(_) | Relay::Waiting => return Next::Idle,
             Relay::No => {}
         }
         match &self.phase {
             Phase::Ready { mend } => self.ask(*mend),
-            Phase::Asking { .. } => Step::Wait,
-            Phase::Calling { .. } => Step::CallTools,
-            Phase::Answered(Answered { cause: None, cut_off: true, .. }) if self.turns_left() => {
+            Phase::Asking { .. } => Next::Wait,
+            Phase::Calling { .. } => Next::CallTools,
+            Phase::Answered(FinalText { cause: None, cut_off: true, .. }) if self.turns_left() => {
                 self.go_on(HostNote::CutOff, notes::CUT_OFF)
             }
             Phase::Answered(answered) => match self.answered(answered, open_children) {
-                Step::Done { report, turns_exhausted } if answered.cut_off => Step::Done {
+                Next::Done { report, turns_exhausted } if answered.cut_off => Next::Done {
                     report: format!("{report}\n\n{}", notes::CUT_REPORT).into(),
                     turns_exhausted,
                 },
                 step => step,
             },
-            Phase::Broken(broken) => Step::Fail(broken.clone()),
+            Phase::Broken(broken) => Next::Fail(broken.clone()),
         }
     }
 
-    fn ask(&self, mend: bool) -> Step {
+    fn ask(&self, mend: bool) -> Next {
         // A call that failed without an answer is repeated within its turn.
         let repeated = self.call > 0;
         let turn = if repeated { self.turn } else { self.turn + 1 };
@@ -293,24 +293,24 @@ impl Machine {
             self.limits.max_turns.filter(|&max| turn >= max).map(|_| ReportCause::Turns)
         };
         let purpose = if cause.is_some() { Purpose::Report } else { Purpose::Work };
-        Step::CallModel { turn, call: self.call + 1, purpose, cause }
+        Next::CallModel { turn, call: self.call + 1, purpose, cause }
     }
 
-    fn answered(&self, answered: &Answered, open_children: bool) -> Step {
-        let Answered { text, cause, reason, called, .. } = answered;
+    fn answered(&self, answered: &FinalText, open_children: bool) -> Next {
+        let FinalText { text, cause, reason, called, .. } = answered;
         let cause = *cause;
         let may_ask = cause.is_none() && self.turns_left();
         if !self.inbox.is_empty() && may_ask {
             return self.ask(false);
         }
         if open_children {
-            return Step::Idle;
+            return Next::Idle;
         }
         let is_empty = text.trim().is_empty();
         let said = || (!is_empty).then(|| self.report(text));
         if matches!(cause, Some(ReportCause::Budget | ReportCause::Time)) {
             let reason = reason.as_deref().unwrap_or("the budget is exhausted").to_owned();
-            return Step::Fail(broken(cause, reason, said()));
+            return Next::Fail(broken(cause, reason, said()));
         }
         if *called {
             // It wanted to go on: what it says is not how its work ended, and so no report.
@@ -323,22 +323,22 @@ impl Machine {
                 None => "its last turn, which is for the report, called tools instead of ending the work"
                     .to_owned(),
             };
-            return Step::Fail(broken(cause, reason, None));
+            return Next::Fail(broken(cause, reason, None));
         }
         if is_empty && !self.planned {
             if may_ask {
                 return self.go_on(HostNote::EmptyReply, notes::EMPTY_REPLY);
             }
-            return Step::Fail(broken(cause, "the report turn gave no text".to_owned(), None));
+            return Next::Fail(broken(cause, "the report turn gave no text".to_owned(), None));
         }
         if let Some(schema) = &self.limits.result_schema
             && let SchemaVerdict::Mismatch(problems) = answer::check(schema, text)
         {
             if self.mended {
                 let reason = format!("the final answer does not satisfy its schema: {problems}");
-                return Step::Fail(broken(None, reason, Some(text.clone())));
+                return Next::Fail(broken(None, reason, Some(text.clone())));
             }
-            return Step::Tell(HostNote::SchemaMismatch, notes::schema_mismatch(&problems));
+            return Next::Tell(HostNote::SchemaMismatch, notes::schema_mismatch(&problems));
         }
         let missing = unanswered(self.limits.criteria, text);
         if !missing.is_empty() {
@@ -348,22 +348,22 @@ impl Machine {
                     "its report says nothing about criterion {}, also after it was asked for that",
                     missing.join(", ")
                 );
-                return Step::Fail(broken(None, reason, Some(self.report(text))));
+                return Next::Fail(broken(None, reason, Some(self.report(text))));
             }
-            return Step::Tell(HostNote::CriteriaUnanswered, notes::criteria_unanswered(&missing));
+            return Next::Tell(HostNote::CriteriaUnanswered, notes::criteria_unanswered(&missing));
         }
         // Beyond the limit it mended an answer that was its report already.
         let beyond = self.limits.max_turns.is_some_and(|max| self.turn > max);
-        Step::Done { report: self.report(text), turns_exhausted: cause == Some(ReportCause::Turns) || beyond }
+        Next::Done { report: self.report(text), turns_exhausted: cause == Some(ReportCause::Turns) || beyond }
     }
 
     /// Asks a model that said nothing of use to go on, unless it has done so too often.
-    fn go_on(&self, note: HostNote, text: &str) -> Step {
+    fn go_on(&self, note: HostNote, text: &str) -> Next {
         if self.fruitless < FRUITLESS_MAX {
-            return Step::Tell(note, text.to_owned());
+            return Next::Tell(note, text.to_owned());
         }
         let reason = format!("{FRUITLESS_MAX} replies in a row were empty or cut off");
-        Step::Fail(broken(None, reason, None))
+        Next::Fail(broken(None, reason, None))
     }
 
     /// The report: the last reply's text, and what the model had no turn left to read.
@@ -379,12 +379,12 @@ impl Machine {
     }
 }
 
-fn broken(cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) -> Broken {
+fn broken(cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) -> AttemptFailure {
     match cause {
         Some(ReportCause::Budget | ReportCause::Time) => {
-            Broken { kind: FailKind::Budget, code: Code::BudgetExhausted, reason, report }
+            AttemptFailure { kind: FailKind::Budget, code: Code::BudgetExhausted, reason, report }
         }
-        _ => Broken { kind: FailKind::Execution, code: Code::SubagentError, reason, report },
+        _ => AttemptFailure { kind: FailKind::Execution, code: Code::SubagentError, reason, report },
     }
 }
 

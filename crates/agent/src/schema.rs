@@ -105,7 +105,7 @@ pub(crate) fn check_size(answer: &str) -> Result<(), SchemaProblem> {
 /// Checks the shape of a schema before anything walks over it that uses the stack.
 fn shape(root: &Value) -> Result<(), SchemaProblem> {
     let draft_4 = root.get("$schema").and_then(Value::as_str).is_some_and(|text| text.contains(DRAFT_4));
-    let mut seen = Seen { draft_4, ..Seen::default() };
+    let mut seen = SchemaSurvey { draft_4, ..SchemaSurvey::default() };
     let mut levels = seen.depth(root, true)?;
     let mut targets = std::mem::take(&mut seen.references);
     targets.sort_unstable();
@@ -113,7 +113,7 @@ fn shape(root: &Value) -> Result<(), SchemaProblem> {
     // A way through the schema enters each part at most once before it goes in a circle, so it is no longer than this.
     for reference in targets {
         let part = target(root, reference).ok_or_else(|| SchemaProblem::Reference(reference.to_owned()))?;
-        levels += Seen::default().depth(part, std::ptr::eq(part, root))?;
+        levels += SchemaSurvey::default().depth(part, std::ptr::eq(part, root))?;
         if levels > LEVELS_MAX {
             return Err(SchemaProblem::Levels);
         }
@@ -123,14 +123,14 @@ fn shape(root: &Value) -> Result<(), SchemaProblem> {
 
 /// What one walk over a schema saw.
 #[derive(Default)]
-struct Seen<'a> {
+struct SchemaSurvey<'a> {
     draft_4: bool,
     nodes: usize,
     patterns: usize,
     references: Vec<&'a str>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> SchemaSurvey<'a> {
     /// How deep a part is nested. The walk has its own stack, so it cannot fill the thread's.
     fn depth(&mut self, part: &'a Value, is_root: bool) -> Result<usize, SchemaProblem> {
         let mut deepest = 0;

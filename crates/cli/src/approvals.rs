@@ -18,19 +18,19 @@ const FILE: KeptFile =
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct StoredApprovals {
     directories: BTreeMap<String, Vec<Pattern>>,
 }
 
 /// What was said in this directory, given by its whole path.
 pub(crate) fn load(state_dir: &Path, dir: &str) -> Result<Approvals, CliError> {
-    let mut kept: Kept = FILE.read(state_dir)?;
+    let mut kept: StoredApprovals = FILE.read(state_dir)?;
     Ok(kept.directories.remove(dir).unwrap_or_default().into_iter().collect())
 }
 
 /// Keeps a literal for this directory.
 pub(crate) fn keep(state_dir: &Path, dir: &str, literal: &Pattern) -> Result<(), CliError> {
-    FILE.change(state_dir, |kept: &mut Kept| {
+    FILE.change(state_dir, |kept: &mut StoredApprovals| {
         let literals = kept.directories.entry(dir.to_owned()).or_default();
         if literals.contains(literal) {
             return Ok(());

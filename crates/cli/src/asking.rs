@@ -29,24 +29,24 @@ pub(crate) fn attended(json: bool) -> bool {
     !json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-type Posting = Pin<Box<dyn Future<Output = Result<Option<String>, CliError>> + Send>>;
+type PostFuture = Pin<Box<dyn Future<Output = Result<Option<String>, CliError>> + Send>>;
 
 /// Asks about one call after the other.
-pub(crate) struct Asking {
+pub(crate) struct QuestionPrompter {
     /// Where approvals are kept; none if nobody is asked here.
     state_dir: Option<PathBuf>,
     /// The question that stands on the screen.
     prompt: Option<Prompt>,
     /// An answer on its way.
-    posting: Option<Posting>,
+    posting: Option<PostFuture>,
 }
 
 struct Prompt {
     request: Request,
-    reading: Reading,
+    reading: PendingLine,
 }
 
-impl Asking {
+impl QuestionPrompter {
     /// Nobody is asked.
     pub(crate) fn nobody() -> Self {
         Self { state_dir: None, prompt: None, posting: None }
@@ -95,7 +95,7 @@ impl Asking {
             // Typed before it was asked for is no answer. If it cannot be thrown away, the person sees what they typed.
             let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
             view.pause(&question(&request));
-            self.prompt = Some(Prompt { reading: Reading::begin()?, request });
+            self.prompt = Some(Prompt { reading: PendingLine::begin()?, request });
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Asking {
         // The end of the input is a person who has gone.
         let Some(answer) = read_answer(line.unwrap_or(""), request.always.is_some()) else {
             view.pause(&choices(&request));
-            self.prompt = Some(Prompt { reading: Reading::begin()?, request });
+            self.prompt = Some(Prompt { reading: PendingLine::begin()?, request });
             return Ok(());
         };
         view.go_on("");
@@ -217,13 +217,13 @@ fn read_answer(line: &str, may_always: bool) -> Option<Answer> {
 }
 
 /// A line that is being waited for. Dropping it takes nothing from the terminal.
-struct Reading {
+struct PendingLine {
     line: oneshot::Receiver<Option<String>>,
     /// Closed with this value: the thread that waits ends.
     _open: PipeWriter,
 }
 
-impl Reading {
+impl PendingLine {
     fn begin() -> Result<Self, CliError> {
         let failed =
             |error: std::io::Error| CliError::failed(format!("the terminal cannot be read: {error}"));

@@ -16,14 +16,14 @@ const FAR_MS: i64 = 12 * 60 * 60 * 1_000;
 
 /// What agents wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Blocked {
+pub(crate) struct BlockedAgents {
     /// Calls that wait for a person.
     pub(crate) requests: Vec<Request>,
     /// Agents that wait for a provider.
     pub(crate) waits: Vec<ProviderWait>,
 }
 
-impl Blocked {
+impl BlockedAgents {
     /// What the agents of a run that goes on wait for.
     pub(crate) async fn of(posse: &Posse, run: &RunId) -> Result<Self, CliError> {
         Ok(Self { requests: posse.requests(run).await?, waits: posse.provider_waits(run).await? })
@@ -84,7 +84,7 @@ mod tests {
             reason: "slow\u{1b}[2J down".to_owned(),
             until_ms: 0,
         };
-        let blocked = Blocked { waits: vec![wait], ..Blocked::default() };
+        let blocked = BlockedAgents { waits: vec![wait], ..BlockedAgents::default() };
         let told = blocked.on(&agent).expect("it waits");
         assert!(told.starts_with("waits for acme: slow down (until "), "{told}");
         assert_eq!(blocked.on(&"k3f9ab2c.2".parse().expect("id")), None);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse::hooks::HookFailures;
-use posse::{Delta, Finished, Posse, RunHandle, RunId};
+use posse::{Delta, Posse, RunHandle, RunId, RunOutcome};
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::asking::{Asking, Step};
+use crate::asking::{QuestionPrompter, Step};
 use crate::commands::apply::apply_finished;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -21,9 +21,9 @@ use crate::view::View;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How carrying a run came to an end.
-pub(crate) enum Carried {
+pub(crate) enum DriveOutcome {
     /// The run ended.
-    Ended(Box<Finished>),
+    Ended(Box<RunOutcome>),
     /// The process was asked to stop; the run can be resumed.
     Stopped(Ask),
 }
@@ -36,8 +36,8 @@ async fn carry(
     known: u64,
     signals: &mut Signals,
     view: &mut View,
-    asking: &mut Asking,
-) -> Result<Carried, CliError> {
+    asking: &mut QuestionPrompter,
+) -> Result<DriveOutcome, CliError> {
     let run = handle.id();
     let mut events = posse.events(run, if view.needs_past() { 0 } else { known });
     let mut deltas = view.hears().then(|| handle.deltas());
@@ -83,7 +83,7 @@ async fn carry(
                     stop(posse, handle).await;
                     view.close();
                     view.note(&format!("stopped; `posse resume {run}` goes on with the run"));
-                    return Ok(Carried::Stopped(ask));
+                    return Ok(DriveOutcome::Stopped(ask));
                 }
                 view.note("cancelling; press Ctrl-C again to stop at once and resume later");
                 // Not waited for here: a disk that hangs must not make the second Ctrl-C wait.
@@ -109,7 +109,7 @@ async fn carry(
     }
     let finished = posse.wait(run).await?;
     view.close();
-    Ok(Carried::Ended(Box::new(finished)))
+    Ok(DriveOutcome::Ended(Box::new(finished)))
 }
 
 /// Whether an event of this kind is the run's last.
@@ -180,7 +180,7 @@ pub(crate) async fn carry_and_tell(
     known: u64,
     signals: &mut Signals,
     view: View,
-    asking: Asking,
+    asking: QuestionPrompter,
 ) -> Result<Exit, CliError> {
     carry_and_apply(posse, handle, known, signals, view, asking, false).await
 }
@@ -192,19 +192,19 @@ pub(crate) async fn carry_and_apply(
     known: u64,
     signals: &mut Signals,
     mut view: View,
-    mut asking: Asking,
+    mut asking: QuestionPrompter,
     apply: bool,
 ) -> Result<Exit, CliError> {
     match carry_to_end(posse, handle, known, signals, &mut view, &mut asking).await? {
-        Carried::Ended(finished) => tell(posse, &finished, &mut view, apply).await,
-        Carried::Stopped(ask) => Ok(ask.exit()),
+        DriveOutcome::Ended(finished) => tell(posse, &finished, &mut view, apply).await,
+        DriveOutcome::Stopped(ask) => Ok(ask.exit()),
     }
 }
 
 /// Tells how a run ended, and applies it if that is wanted and it completed.
 pub(crate) async fn tell(
     posse: &Posse,
-    finished: &Finished,
+    finished: &RunOutcome,
     view: &mut View,
     apply: bool,
 ) -> Result<Exit, CliError> {
@@ -227,8 +227,8 @@ pub(crate) async fn carry_to_end(
     known: u64,
     signals: &mut Signals,
     view: &mut View,
-    asking: &mut Asking,
-) -> Result<Carried, CliError> {
+    asking: &mut QuestionPrompter,
+) -> Result<DriveOutcome, CliError> {
     let carried = carry(posse, handle, known, signals, view, asking).await;
     if carried.is_err() {
         asking.withdraw(view);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use posse::sandbox::{Environment as Passed, SandboxOptions};
-use posse::{Catalog, Posse, PosseBuilder, WorkspaceOptions, WorkspaceSettings};
+use posse::{ModelRegistry, Posse, PosseBuilder, WorkspaceOptions, WorkspaceSettings};
 use posse_domain::event::EffectClass;
 
 use crate::Extras;
@@ -49,14 +49,14 @@ impl Context {
     }
 
     /// Opens the state directory to start or carry runs; makes it if need be.
-    pub(crate) fn open(&self, models: Catalog, settings: &Settings) -> Result<Posse, CliError> {
+    pub(crate) fn open(&self, models: ModelRegistry, settings: &Settings) -> Result<Posse, CliError> {
         self.open_with_skills(models, settings, &[])
     }
 
     /// The same for a run whose skills have files in these folders: commands may read them.
     pub(crate) fn open_with_skills(
         &self,
-        models: Catalog,
+        models: ModelRegistry,
         settings: &Settings,
         folders: &[SkillFolder],
     ) -> Result<Posse, CliError> {

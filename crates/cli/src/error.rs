@@ -16,14 +16,14 @@ use crate::term;
 /// Why the command did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CliError {
-    kind: Kind,
+    kind: ErrorClass,
     message: String,
     hint: Option<String>,
 }
 
 /// The kinds of errors, by what a person can do about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Kind {
+enum ErrorClass {
     /// What was typed cannot be right; nothing was done.
     Usage,
     /// A key is missing or cannot be one; nothing was done.
@@ -37,7 +37,7 @@ enum Kind {
 }
 
 impl CliError {
-    fn new(kind: Kind, message: impl Into<String>) -> Self {
+    fn new(kind: ErrorClass, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
@@ -48,27 +48,27 @@ impl CliError {
 
     /// What was typed cannot be right.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(Kind::Usage, message)
+        Self::new(ErrorClass::Usage, message)
     }
 
     /// A key is missing or cannot be one.
     pub(crate) fn unauthenticated(message: impl Into<String>) -> Self {
-        Self::new(Kind::Unauthenticated, message)
+        Self::new(ErrorClass::Unauthenticated, message)
     }
 
     /// It could not be carried out.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self::new(Kind::Failed, message)
+        Self::new(ErrorClass::Failed, message)
     }
 
     /// Nobody carries the run.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
-        Self::new(Kind::Interrupted, message)
+        Self::new(ErrorClass::Interrupted, message)
     }
 
     /// Whoever read the output has gone.
     pub(crate) fn reader_gone() -> Self {
-        Self::new(Kind::ReaderGone, "the reader of the output has gone")
+        Self::new(ErrorClass::ReaderGone, "the reader of the output has gone")
     }
 
     /// Adds what to do next.
@@ -79,17 +79,17 @@ impl CliError {
 
     /// Whether the reader of the output has gone.
     pub(crate) fn is_reader_gone(&self) -> bool {
-        self.kind == Kind::ReaderGone
+        self.kind == ErrorClass::ReaderGone
     }
 
     /// The exit code that goes with it.
     pub(crate) fn exit(&self) -> Exit {
         match self.kind {
-            Kind::Usage => Exit::USAGE,
-            Kind::Unauthenticated => Exit::UNAUTHENTICATED,
-            Kind::Failed => Exit::FAILED,
-            Kind::Interrupted => Exit::INTERRUPTED,
-            Kind::ReaderGone => Exit::DONE,
+            ErrorClass::Usage => Exit::USAGE,
+            ErrorClass::Unauthenticated => Exit::UNAUTHENTICATED,
+            ErrorClass::Failed => Exit::FAILED,
+            ErrorClass::Interrupted => Exit::INTERRUPTED,
+            ErrorClass::ReaderGone => Exit::DONE,
         }
     }
 
@@ -104,7 +104,7 @@ impl CliError {
 
     /// Prints it, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        if self.kind != Kind::ReaderGone {
+        if self.kind != ErrorClass::ReaderGone {
             // Standard error may be gone too; then nobody is left to tell.
             drop(std::io::stderr().write_all(self.text().as_bytes()));
         }

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use posse::Finished;
+use posse::RunOutcome;
 use posse_domain::code::Code;
 use posse_domain::lifecycle::FailKind;
 
@@ -29,7 +29,7 @@ impl Exit {
     pub(crate) const INTERRUPTED: Exit = Exit(130);
 
     /// The code of a run that has ended.
-    pub(crate) fn of(finished: &Finished) -> Exit {
+    pub(crate) fn of(finished: &RunOutcome) -> Exit {
         match (finished.status, &finished.failure) {
             ("completed", _) if finished.is_turn_limited() => Exit::EXHAUSTED,
             ("completed", _) => Exit::DONE,
@@ -41,7 +41,7 @@ impl Exit {
     }
 
     /// The same of a run that was to be applied, or not: one that could not be is a failure.
-    pub(crate) fn of_applied(finished: &Finished, applied: Option<bool>) -> Exit {
+    pub(crate) fn of_applied(finished: &RunOutcome, applied: Option<bool>) -> Exit {
         if applied == Some(false) { Exit::FAILED } else { Exit::of(finished) }
     }
 }

@@ -1,11 +1,11 @@
 //! Definitions that are given to a run with `--agents`.
 
 use posse::Definition;
-use posse_agent::definition::{Given, Warning, parse_agents_among};
+use posse_agent::definition::{GivenDefinitions, Warning, parse_agents_among};
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::found::Found;
+use crate::found::Discovered;
 use crate::output::note;
 use crate::term;
 use crate::text::plural;
@@ -14,7 +14,11 @@ use crate::text::plural;
 const NOTES_SHOWN: usize = 10;
 
 /// Reads `--agents`: JSON if it looks like it, else a file. What was found can be spawned too.
-pub(crate) fn read(agents: &str, found: &Found, context: &Context) -> Result<Given, CliError> {
+pub(crate) fn read(
+    agents: &str,
+    found: &Discovered,
+    context: &Context,
+) -> Result<GivenDefinitions, CliError> {
     let wrong = |problem: String| CliError::usage(format!("--agents: {problem}"));
     let found: Vec<Definition> = found.definitions().cloned().collect();
     let parse = |text: &str, file: &str| {

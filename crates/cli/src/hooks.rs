@@ -11,7 +11,7 @@ use posse::hooks::{HOOK_TIMEOUT_DEFAULT, HOOK_TIMEOUT_MAX, HOOKS_MAX, Hook, Matc
 use posse_domain::permission::protected;
 
 use self::reached::beneath;
-pub(crate) use self::reached::{Reached, reached};
+pub(crate) use self::reached::{ReachedFiles, reached};
 pub(crate) use self::unheard::{unheard, unheard_in};
 use self::words::{files, words};
 use crate::error::CliError;

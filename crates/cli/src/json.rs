@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use posse::{
-    AgentInfo, AppliedRun, Cleaned, DepthInfo, EventBody, Figures, Finished, JournalEvent, RunId, RunInfo,
-    RunResult, RunSummary, SalvagedWork, Usage,
+    AgentInfo, AppliedRun, DepthInfo, EventBody, Figures, GcSummary, JournalEvent, RunId, RunInfo,
+    RunOutcome, RunResult, RunSummary, SalvagedWork, Usage,
 };
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::blocked::Blocked;
+use crate::blocked::BlockedAgents;
 use crate::exit::Exit;
 use crate::term::is_plain;
 use crate::text::timestamp;
@@ -22,13 +22,13 @@ const VERSION: u32 = 1;
 /// An object with its version before its own fields. Every object that is printed gets it here, so that no shape can
 /// lack it.
 #[derive(Serialize)]
-pub(crate) struct Versioned<'a, T> {
+pub(crate) struct VersionedObject<'a, T> {
     version: u32,
     #[serde(flatten)]
     object: &'a T,
 }
 
-impl<'a, T> Versioned<'a, T> {
+impl<'a, T> VersionedObject<'a, T> {
     /// The object with today's version.
     pub(crate) fn new(object: &'a T) -> Self {
         Self { version: VERSION, object }
@@ -120,7 +120,7 @@ impl<'a> EventLine<'a> {
 
 /// Tokens and money.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Spent {
+pub(crate) struct Spending {
     input_tokens: u64,
     output_tokens: u64,
     /// The part of the input that was read from a cache.
@@ -133,7 +133,7 @@ pub(crate) struct Spent {
     usd: Option<f64>,
 }
 
-impl From<&Usage> for Spent {
+impl From<&Usage> for Spending {
     fn from(usage: &Usage) -> Self {
         Self {
             input_tokens: usage.input_tokens,
@@ -161,7 +161,7 @@ pub(crate) struct ResultLine<'a> {
     run: &'a str,
     status: &'a str,
     text: &'a str,
-    usage: Spent,
+    usage: Spending,
     /// Whether it is a recorded run, run again: nothing was spent, and `usage` is what was when it was recorded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replay: bool,
@@ -186,12 +186,12 @@ pub(crate) struct ResultLine<'a> {
 
 impl<'a> ResultLine<'a> {
     /// The line of a run that has ended.
-    pub(crate) fn new(finished: &'a Finished) -> Self {
+    pub(crate) fn new(finished: &'a RunOutcome) -> Self {
         Self::applied(finished, None)
     }
 
     /// The same of a run that was to be applied; whether it was.
-    pub(crate) fn applied(finished: &'a Finished, applied: Option<bool>) -> Self {
+    pub(crate) fn applied(finished: &'a RunOutcome, applied: Option<bool>) -> Self {
         let failed = finished.failed.iter();
         // A run that failed without a report says why instead.
         let reason = finished.failure.as_ref().map_or("", |(_, reason)| reason);
@@ -280,8 +280,8 @@ struct AgentLine<'a> {
     turns: u64,
     tool_calls: u64,
     wall_ms: u64,
-    usage: Spent,
-    subtree_usage: Spent,
+    usage: Spending,
+    subtree_usage: Spending,
     /// Whether its work was cut off by its turn limit.
     turns_exhausted: bool,
     /// What it waits for, if that is a person or a provider.
@@ -290,7 +290,7 @@ struct AgentLine<'a> {
 }
 
 impl<'a> AgentLine<'a> {
-    fn new(agent: &'a AgentInfo, waits: &Blocked) -> Self {
+    fn new(agent: &'a AgentInfo, waits: &BlockedAgents) -> Self {
         let Figures { turns, tool_calls, wall_ms, turn_limited, usage } = &agent.own;
         Self {
             turns_exhausted: *turn_limited > 0,
@@ -320,7 +320,7 @@ struct DepthLine {
     turns: u64,
     tool_calls: u64,
     wall_ms: u64,
-    usage: Spent,
+    usage: Spending,
 }
 
 impl From<&DepthInfo> for DepthLine {
@@ -358,7 +358,7 @@ impl<'a> ShowLine<'a> {
     /// The line of a run.
     pub(crate) fn new(
         run: &'a RunInfo,
-        waits: &Blocked,
+        waits: &BlockedAgents,
         result: Option<&'a RunResult>,
         disk_bytes: Option<u64>,
     ) -> Self {
@@ -450,7 +450,7 @@ pub(crate) struct GcLine<'a> {
 
 impl<'a> GcLine<'a> {
     /// The line of a cleaning.
-    pub(crate) fn new(cleaned: &'a Cleaned, dry_run: bool) -> Self {
+    pub(crate) fn new(cleaned: &'a GcSummary, dry_run: bool) -> Self {
         Self {
             dry_run,
             removed: &cleaned.removed,

@@ -28,7 +28,7 @@ pub(crate) struct KeptFile {
 
 /// The content with the version of its format, as it is written.
 #[derive(Serialize)]
-struct Versioned<T> {
+struct VersionedFile<T> {
     version: u32,
     #[serde(flatten)]
     content: T,
@@ -78,7 +78,7 @@ impl KeptFile {
         lock.lock().map_err(failed)?;
         let mut content = self.read(state_dir)?;
         change(&mut content)?;
-        let text = serde_json::to_vec_pretty(&Versioned { version: VERSION, content })
+        let text = serde_json::to_vec_pretty(&VersionedFile { version: VERSION, content })
             .map_err(|error| CliError::failed(error.to_string()))?;
         replace(&path, state_dir, &text).map_err(failed)
     }

@@ -8,19 +8,19 @@ use std::time::Duration;
 use posse::discovery::Holds;
 use posse::ports::Models as _;
 use posse::{
-    Approvals, Budget, Catalog, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
-    NewRun, OnAsk, ProjectRules, Rules,
+    Approvals, Budget, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
+    ModelRegistry, NewRun, OnAsk, ProjectRules, Rules,
 };
 use posse_domain::budget::DEFAULT_BASE_TURNS;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use posse_domain::plan::{Plan, UnownedWriters};
-use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
+use posse_domain::skill::{DEFAULT_SKILL_AGENT, DiscoveredDefinitions, Skill};
 use serde::{Deserialize, Serialize};
 
 use crate::approvals;
 use crate::context::Context;
 use crate::error::CliError;
-use crate::found::{Called, Found, SkillFolder, folders_outside};
+use crate::found::{Discovered, SkillCall, SkillFolder, folders_outside};
 use crate::given;
 use crate::hooks;
 use crate::limit::Limit;
@@ -29,7 +29,7 @@ use crate::money;
 use crate::output::note;
 use crate::own_files;
 use crate::permissions::PermissionArgs;
-use crate::settings::{Origin, Settings, Sourced};
+use crate::settings::{Origin, Settings, WithOrigin};
 
 /// The provider whose models are script files.
 pub(crate) const SCRIPTED: &str = "scripted/";
@@ -40,7 +40,7 @@ pub(crate) const DEFAULT_ROOT: &str = "coder";
 
 /// What a run was asked to be, as typed.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct TypedRequest {
     /// The request.
     pub(crate) request: String,
     /// The root's definition, if one was named.
@@ -48,9 +48,9 @@ pub(crate) struct Wanted {
     /// More definitions: a file, or JSON itself.
     pub(crate) agents: Option<String>,
     /// What was found on the machine.
-    pub(crate) found: Arc<Found>,
+    pub(crate) found: Arc<Discovered>,
     /// The skill that the request names.
-    pub(crate) called: Option<Called>,
+    pub(crate) called: Option<SkillCall>,
     /// The project's instructions for agents.
     pub(crate) agents_md: Option<String>,
     /// The working directory, if one was named.
@@ -77,7 +77,7 @@ pub(crate) struct Launch {
     request: String,
     definition: String,
     definitions: Vec<Definition>,
-    catalogue: Catalogue,
+    catalogue: DiscoveredDefinitions,
     agents_md: Option<String>,
     prompt: Option<String>,
     skill: Option<String>,
@@ -111,8 +111,12 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// Checks what was asked for. The models it needs are left in `models`, so that no script is read twice.
-    pub(crate) fn new(wanted: Wanted, context: &Context, models: &Catalog) -> Result<Self, CliError> {
-        let Wanted {
+    pub(crate) fn new(
+        wanted: TypedRequest,
+        context: &Context,
+        models: &ModelRegistry,
+    ) -> Result<Self, CliError> {
+        let TypedRequest {
             request,
             definition,
             agents,
@@ -148,7 +152,7 @@ impl Launch {
             })?;
         }
         let catalogue = found.catalogue(&known, &definitions, root, skill);
-        if !catalogue.is_empty() || Found::concerns(root) {
+        if !catalogue.is_empty() || Discovered::concerns(root) {
             found.tell(root, skill, &catalogue);
         }
         let model = match own_model.map(str::to_owned).or_else(|| root.model.clone()) {
@@ -183,8 +187,8 @@ impl Launch {
             skill_folders: folders_outside(&catalogue.skills, Path::new(&dir)),
             catalogue,
             agents_md,
-            prompt: called.as_ref().and_then(Called::prompt),
-            taken_in: called.as_ref().and_then(Called::taken_in),
+            prompt: called.as_ref().and_then(SkillCall::prompt),
+            taken_in: called.as_ref().and_then(SkillCall::taken_in),
             skill: skill.filter(|skill| skill.fork).map(|skill| skill.name.clone()),
             model,
             dir,
@@ -229,7 +233,7 @@ impl Launch {
             request: request.unwrap_or_default(),
             definition: DEFAULT_ROOT.to_owned(),
             definitions: Vec::new(),
-            catalogue: Catalogue::default(),
+            catalogue: DiscoveredDefinitions::default(),
             agents_md: None,
             prompt: None,
             skill: None,
@@ -346,13 +350,13 @@ fn permitted(typed: PermissionArgs, kept: &Approvals) -> Result<(Rules, Approval
     Ok((typed.rules.into(), approvals))
 }
 
-fn limit<const LEAST: u64>(limit: Option<Sourced<Limit<LEAST>>>, default: Option<u64>) -> Option<u64> {
+fn limit<const LEAST: u64>(limit: Option<WithOrigin<Limit<LEAST>>>, default: Option<u64>) -> Option<u64> {
     limit.map_or(default, |limit| limit.value.0)
 }
 
 /// The depth that the run or its root skill says. The operator's ceiling binds either way; a person who asked for more
 /// should know.
-fn depth_told(typed: Option<u32>, skill: Option<&Skill>, ceiling: Option<&Sourced<u32>>) -> Option<u32> {
+fn depth_told(typed: Option<u32>, skill: Option<&Skill>, ceiling: Option<&WithOrigin<u32>>) -> Option<u32> {
     let typed = typed.map(|depth| ("--max-depth".to_owned(), depth));
     let of_skill = || {
         skill.and_then(|skill| Some((format!("max-depth of the skill `{}`", skill.name), skill.max_depth?)))
@@ -372,9 +376,9 @@ fn depth_told(typed: Option<u32>, skill: Option<&Skill>, ceiling: Option<&Source
 /// The definitions of `--agents`, with their models found.
 fn given_definitions(
     agents: Option<&str>,
-    found: &Found,
+    found: &Discovered,
     context: &Context,
-    models: &Catalog,
+    models: &ModelRegistry,
 ) -> Result<Vec<Definition>, CliError> {
     let Some(agents) = agents else { return Ok(Vec::new()) };
     let given = given::read(agents, found, context)?;
@@ -389,9 +393,9 @@ fn given_definitions(
     Ok(definitions)
 }
 
-fn model_of(settings: &Settings, context: &Context, models: &Catalog) -> Result<String, CliError> {
+fn model_of(settings: &Settings, context: &Context, models: &ModelRegistry) -> Result<String, CliError> {
     let cwd = &context.environment.cwd;
-    let Some(Sourced { value, origin }) = &settings.model else {
+    let Some(WithOrigin { value, origin }) = &settings.model else {
         let chosen = models::choose(settings, context)?;
         return models.settle(&chosen).map_err(|error| models::problem("", &error));
     };
@@ -407,14 +411,14 @@ fn model_of(settings: &Settings, context: &Context, models: &Catalog) -> Result<
 
 /// Finds a model, and gives the name under which any process finds it again: that of a provider's model is full, and a
 /// script's path is made whole.
-pub(crate) fn settle_model(name: &str, base: &Path, models: &Catalog) -> Result<String, String> {
+pub(crate) fn settle_model(name: &str, base: &Path, models: &ModelRegistry) -> Result<String, String> {
     let script = name.strip_prefix(SCRIPTED).filter(|file| !file.is_empty());
     let Some(file) = script else {
         models.resolve(name)?;
         return models.full_name(name).map_err(|error| error.to_string());
     };
     // Loaded by the name that was typed, because errors call it so.
-    let model = Catalog::new(base).resolve(name)?;
+    let model = ModelRegistry::new(base).resolve(name)?;
     let path = base.join(file);
     let path = path.canonicalize().unwrap_or(path);
     let path = path.to_str().ok_or_else(|| format!("the path of {file} is not UTF-8 text"))?;

@@ -174,30 +174,30 @@ read_as_typed!(MoneyLimit, MONEY);
 read_as_typed!(TimeLimit, TIME);
 
 /// A limit by how much it lets through, so that two can be compared; no limit lets everything through.
-pub(crate) trait Measured {
+pub(crate) trait LimitAmount {
     /// How much it lets through.
     fn measure(&self) -> u64;
 }
 
-impl Measured for u32 {
+impl LimitAmount for u32 {
     fn measure(&self) -> u64 {
         u64::from(*self)
     }
 }
 
-impl<const LEAST: u64> Measured for Limit<LEAST> {
+impl<const LEAST: u64> LimitAmount for Limit<LEAST> {
     fn measure(&self) -> u64 {
         self.0.unwrap_or(u64::MAX)
     }
 }
 
-impl Measured for MoneyLimit {
+impl LimitAmount for MoneyLimit {
     fn measure(&self) -> u64 {
         self.0.map_or(u64::MAX, Usd::micros)
     }
 }
 
-impl Measured for TimeLimit {
+impl LimitAmount for TimeLimit {
     fn measure(&self) -> u64 {
         self.0.map_or(u64::MAX, |time| time.as_secs())
     }

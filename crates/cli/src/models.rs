@@ -4,7 +4,9 @@
 //! Where a provider is and which key is sent there comes from the person: their settings file, their environment, their
 //! flags. Nothing in the project is asked.
 
-use posse::{BaseUrl, Catalog, GivenBaseUrl, Http, Provider, ProviderError, Providers, Proxy, ollama_models};
+use posse::{
+    BaseUrl, GivenBaseUrl, Http, ModelRegistry, Provider, ProviderError, Providers, Proxy, ollama_models,
+};
 
 use crate::commands::demo;
 use crate::context::Context;
@@ -12,7 +14,7 @@ use crate::env::{HTTPS_PROXY, NO_PROXY};
 use crate::error::CliError;
 use crate::output::note;
 use crate::runtime;
-use crate::settings::{Settings, Sourced};
+use crate::settings::{Settings, WithOrigin};
 use crate::text_models;
 
 /// The provider that is tried if there is no key.
@@ -29,7 +31,7 @@ pub(crate) fn catalog(
     settings: &Settings,
     given: Option<&GivenBaseUrl>,
     context: &Context,
-) -> Result<Catalog, CliError> {
+) -> Result<ModelRegistry, CliError> {
     let said = settings.providers.providers(&context.environment.variables);
     let prices = settings.providers.prices(&said)?;
     let providers = match given {
@@ -39,7 +41,7 @@ pub(crate) fn catalog(
         ),
         None => said,
     };
-    let models = Catalog::new(&context.environment.cwd)
+    let models = ModelRegistry::new(&context.environment.cwd)
         .providers(providers)
         .prices(prices)
         .http(http(settings, context)?)
@@ -51,13 +53,13 @@ pub(crate) fn catalog(
 }
 
 /// The same for verbs that have no flags about models.
-pub(crate) fn usual(context: &Context) -> Result<Catalog, CliError> {
+pub(crate) fn usual(context: &Context) -> Result<ModelRegistry, CliError> {
     catalog(&Settings::own(&context.environment)?, None, context)
 }
 
 /// Where `--base-url` says that the provider of the named model is.
 pub(crate) fn given(settings: &Settings, context: &Context) -> Result<Option<GivenBaseUrl>, CliError> {
-    let Some(Sourced { value: url, origin }) = &settings.base_url else { return Ok(None) };
+    let Some(WithOrigin { value: url, origin }) = &settings.base_url else { return Ok(None) };
     let Some(model) = &settings.model else {
         return Err(CliError::usage(format!("{origin}: which model is there?"))
             .hint("name it with --model, for example --model openai-compatible/<name>"));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use posse::ports::Models as _;
-use posse::{Catalog, Definition};
+use posse::{Definition, ModelRegistry};
 use posse_domain::budget::price_entry;
 use posse_domain::skill::Skill;
 
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::limit::MoneyLimit;
 use crate::output::note;
-use crate::settings::{Origin, Settings, Sourced};
+use crate::settings::{Origin, Settings, WithOrigin};
 
 /// Most definitions and skills that a note names.
 const NAMED_MAX: usize = 3;
@@ -22,17 +22,17 @@ const NAMED_MAX: usize = 3;
 pub(crate) fn held(
     settings: &Settings,
     sure: &[String],
-    models: &Catalog,
+    models: &ModelRegistry,
     context: &Context,
     dir: &Path,
-) -> Result<Option<Sourced<MoneyLimit>>, CliError> {
+) -> Result<Option<WithOrigin<MoneyLimit>>, CliError> {
     let Some(limit) = limiting(settings) else { return Ok(None) };
     let Some(name) = unpriced(sure, models)? else { return Ok(Some(limit)) };
     let binding = match limit.origin {
         Origin::File { .. } => limiting(&Settings::resolve_trusted(context, dir)?),
         Origin::Variable(_) | Origin::Flag(_) => Some(limit.clone()),
     };
-    if let Some(Sourced { origin, .. }) = binding {
+    if let Some(WithOrigin { origin, .. }) = binding {
         let message = format!("{origin}: the price of `{name}` is unknown, so money cannot be limited");
         let can_have_one =
             settings.providers.providers(&context.environment.variables).split(name, false).is_ok();
@@ -45,7 +45,7 @@ pub(crate) fn held(
         let hint = format!("{price}run without this limit: --max-usd none (--max-tokens limits tokens)");
         return Err(CliError::usage(message).hint(hint));
     }
-    let Sourced { origin, .. } = limit;
+    let WithOrigin { origin, .. } = limit;
     note(&format!(
         "warning: {origin}: the price of `{name}` is unknown, so this limit on money is not held; you have not trusted \
          the file, and --max-tokens limits tokens"
@@ -53,12 +53,12 @@ pub(crate) fn held(
     Ok(None)
 }
 
-fn limiting(settings: &Settings) -> Option<Sourced<MoneyLimit>> {
+fn limiting(settings: &Settings) -> Option<WithOrigin<MoneyLimit>> {
     settings.max_usd.clone().filter(|limit| limit.value.0.is_some())
 }
 
 /// The first model whose price is unknown.
-fn unpriced<'a>(names: &'a [String], models: &Catalog) -> Result<Option<&'a str>, CliError> {
+fn unpriced<'a>(names: &'a [String], models: &ModelRegistry) -> Result<Option<&'a str>, CliError> {
     for name in names {
         let model = models.resolve(name).map_err(|problem| CliError::usage(format!("{name}: {problem}")))?;
         if model.facts().price.is_none() {
@@ -73,7 +73,7 @@ pub(crate) fn tell_unpriced<'a>(
     limit: &Origin,
     definitions: impl Iterator<Item = &'a Definition>,
     skills: &'a [Skill],
-    models: &Catalog,
+    models: &ModelRegistry,
 ) {
     let definitions = definitions.map(|own| (own.name.as_str(), own.model.as_deref()));
     let forked = skills.iter().filter(|skill| skill.fork);

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use posse::discovery::{Holds, Place};
+use posse::discovery::{Holds, SearchDir};
 
 /// Posse's folder in a project.
 pub(crate) const OWN_FOLDER: &str = ".posse";
@@ -50,11 +50,12 @@ pub(crate) fn project_dirs(dir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
 
 /// Where definitions and skills are looked for in these directories of a project, in falling precedence. Nothing that
 /// lies outside its root is taken from there.
-pub(crate) fn project_places(dirs: &[PathBuf]) -> Vec<Place> {
+pub(crate) fn project_places(dirs: &[PathBuf]) -> Vec<SearchDir> {
     let agents = PROJECT_AGENTS.map(|folder| (folder, Holds::Agents));
     let folders = agents.into_iter().chain(PROJECT_SKILLS.map(|folder| (folder, Holds::Skills)));
-    let in_dir = |dir: &PathBuf| -> Vec<Place> {
-        let place = |(folder, holds)| Place { dir: dir.join(folder), holds, within: dirs.last().cloned() };
+    let in_dir = |dir: &PathBuf| -> Vec<SearchDir> {
+        let place =
+            |(folder, holds)| SearchDir { dir: dir.join(folder), holds, within: dirs.last().cloned() };
         folders.clone().map(place).collect()
     };
     dirs.iter().flat_map(in_dir).collect()

@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use posse::{Catalog, Definition, Definitions};
+use posse::{Definition, Definitions, ModelRegistry};
 use posse_agent::plan::{PLAN_MAX_BYTES, PlanProblem, context as plan_context, parse};
 use posse_domain::contract::Criterion;
 use posse_domain::plan::{Plan, PlanContext};
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::found::Found;
+use crate::found::Discovered;
 use crate::given;
 use crate::launch::{self, DEFAULT_ROOT};
 use crate::term;
@@ -40,7 +40,7 @@ pub(crate) struct Judge {
 
 impl Judge {
     /// Finds the definitions and the tools.
-    pub(crate) fn new(args: &KnownArgs, found: &Found, context: &Context) -> Result<Self, CliError> {
+    pub(crate) fn new(args: &KnownArgs, found: &Discovered, context: &Context) -> Result<Self, CliError> {
         let own = match &args.agents {
             Some(agents) => given::read(agents, found, context)?.definitions,
             None => Vec::new(),
@@ -55,7 +55,12 @@ impl Judge {
 
     /// The plan in a text, or all that is wrong with it. Scripts that steps name as models are looked for beneath
     /// `base`; in the plan they have the name under which any process finds them.
-    pub(crate) fn judge(&self, text: &str, base: &Path, models: &Catalog) -> Result<Plan, Vec<PlanProblem>> {
+    pub(crate) fn judge(
+        &self,
+        text: &str,
+        base: &Path,
+        models: &ModelRegistry,
+    ) -> Result<Plan, Vec<PlanProblem>> {
         let parsed = parse(text);
         let mut known = self.known.clone();
         let mut settled = Vec::new();
@@ -87,7 +92,12 @@ impl Judge {
 
     /// The plan in a file, or an error that names everything that is wrong with it. The models it needs are left in
     /// `models`.
-    pub(crate) fn load(&self, file: &Path, context: &Context, models: &Catalog) -> Result<Plan, CliError> {
+    pub(crate) fn load(
+        &self,
+        file: &Path,
+        context: &Context,
+        models: &ModelRegistry,
+    ) -> Result<Plan, CliError> {
         let (text, base) = read(file, context)?;
         self.judge(&text, &base, models).map_err(|problems| {
             CliError::usage(report(Some(&file.display().to_string()), &problems))

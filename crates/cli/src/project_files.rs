@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use posse::discovery::{self, Form, FoundFile};
 use posse::{Decision, Definition, Rule};
 use posse_agent::definition::{
-    DEFINITION_MAX_BYTES, Loaded, Reading, builtin_names, read_agent, read_skill, read_yaml_skill,
+    DEFINITION_MAX_BYTES, ParseOptions, ParsedFile, builtin_names, read_agent, read_skill, read_yaml_skill,
 };
 use posse_domain::hash::Hash;
 use posse_domain::skill::Skill;
@@ -15,17 +15,17 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::found::{Found, Origin};
+use crate::found::{Discovered, Origin};
 use crate::places::{self, PROJECT_SERVERS};
 use crate::settings::keys::{InProject, in_project};
 use crate::settings::project::ProjectFile;
-use crate::trust::{Standing, Trust};
+use crate::trust::{Trust, TrustState};
 use crate::trusted;
 
 /// What kind of file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum ProjectFileType {
     /// Settings of the project.
     Settings,
     /// A definition.
@@ -42,11 +42,11 @@ pub(crate) struct ShownFile {
     /// Its canonical path.
     pub(crate) path: PathBuf,
     /// What it is.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ProjectFileType,
     /// The hash of the content that is shown.
     pub(crate) hash: Hash,
     /// How it stands with the person.
-    pub(crate) standing: Standing,
+    pub(crate) standing: TrustState,
     /// What it would do, a line each. Not yet fit for a terminal.
     pub(crate) does: Vec<String>,
     /// Commands in it that may run files that trust does not cover, each with the reason. Not yet fit for a terminal.
@@ -68,7 +68,7 @@ impl ProjectFiles {
     /// Those of the project that `dir`, a canonical path, is in.
     pub(crate) fn find(dir: &Path, context: &Context) -> Result<Self, CliError> {
         let dirs = places::project_dirs(dir, context.environment.home.as_deref());
-        let own = OwnNames::of(&Found::strictly(dir, context)?);
+        let own = OwnNames::of(&Discovered::strictly(dir, context)?);
         let Some(root) = dirs.last().cloned() else {
             return Err(CliError::usage(format!("{}: this is your home, not a project", dir.display()))
                 .hint("name the directory of a project"));
@@ -101,7 +101,7 @@ impl ProjectFiles {
         match file.hash {
             Some(hash) => self.files.push(ShownFile {
                 path: file.path,
-                kind: Kind::Settings,
+                kind: ProjectFileType::Settings,
                 hash,
                 standing: file.standing,
                 does,
@@ -113,11 +113,11 @@ impl ProjectFiles {
 
     fn add_discovered(&mut self, dirs: &[PathBuf], trust: &Trust, tools: &[&str], own: &OwnNames) {
         let found = discovery::discover(&places::project_places(dirs), DEFINITION_MAX_BYTES, |file| {
-            let kind = if file.form == Form::Agent { Kind::Agent } else { Kind::Skill };
+            let kind = if file.form == Form::Agent { ProjectFileType::Agent } else { ProjectFileType::Skill };
             let mut does = described(&file, tools, own);
             let covered = match (file.form, file.real.parent()) {
                 (Form::SkillFolder, Some(folder)) => trusted::of_skill(&file.content, folder),
-                _ => Ok(trusted::Covered { hash: Hash::of(&file.content), further: Vec::new() }),
+                _ => Ok(trusted::TrustScope { hash: Hash::of(&file.content), further: Vec::new() }),
             };
             let covered =
                 covered.map_err(|why| format!("{}: it cannot be trusted: {why}", file.real.display()))?;
@@ -150,7 +150,7 @@ impl ProjectFiles {
                     let path = path.canonicalize().unwrap_or(path);
                     let standing = trust.standing(&path, Some(Hash::of(&content)));
                     let (hash, does) = (Hash::of(&content), servers(&content));
-                    let (kind, undetermined) = (Kind::Servers, Vec::new());
+                    let (kind, undetermined) = (ProjectFileType::Servers, Vec::new());
                     self.files.push(ShownFile { path, kind, hash, standing, does, undetermined });
                 }
                 Err(problem) => self.passed_over.push(format!("{}: {problem}", path.display())),
@@ -178,7 +178,7 @@ struct OwnNames {
 }
 
 impl OwnNames {
-    fn of(found: &Found) -> Self {
+    fn of(found: &Discovered) -> Self {
         let is_own = |place: usize| found.origin(place) == Origin::User;
         let agents = found.agents.iter().filter(|entry| is_own(entry.place));
         let skills = found.skills.iter().filter(|entry| is_own(entry.place));
@@ -192,7 +192,7 @@ impl OwnNames {
 /// What a definition or a skill would be, and what it would open.
 fn described(file: &FoundFile, tools: &[&str], own: &OwnNames) -> Vec<String> {
     let name = file.path.display().to_string();
-    let reading = Reading { file: &name, known_tools: tools, default: Decision::Allow, model: None };
+    let reading = ParseOptions { file: &name, known_tools: tools, default: Decision::Allow, model: None };
     let stem = file.path.file_stem().unwrap_or_default().to_string_lossy();
     match file.form {
         Form::Agent => loaded(read_agent(&file.content, &stem, &reading), |agent| definition(&agent, own)),
@@ -206,7 +206,7 @@ fn described(file: &FoundFile, tools: &[&str], own: &OwnNames) -> Vec<String> {
     }
 }
 
-fn loaded<T>(loaded: Loaded<T>, describe: impl FnOnce(T) -> Vec<String>) -> Vec<String> {
+fn loaded<T>(loaded: ParsedFile<T>, describe: impl FnOnce(T) -> Vec<String>) -> Vec<String> {
     let why = || loaded.warnings.first().map(|warning| warning.problem.clone()).unwrap_or_default();
     match loaded.value {
         Some(value) => describe(value),

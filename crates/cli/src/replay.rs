@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use posse::{Catalog, Recorded};
+use posse::{ModelRegistry, RecordedRun};
 
-use crate::asking::{self, Asking};
+use crate::asking::{self, QuestionPrompter};
 use crate::background;
 use crate::carry::carry_and_tell;
 use crate::context::Context;
@@ -73,14 +73,14 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     let state_dir = context.state_dir()?.to_owned();
     runtime::carrying(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open_with_skills(Catalog::new(cwd), &settings, &launch.skill_folders)?;
+        let posse = context.open_with_skills(ModelRegistry::new(cwd), &settings, &launch.skill_folders)?;
         let attended = asking::attended(replay.json);
         let starting = posse.replay(&recorded, launch.into_new_run().attended(attended));
         let handle = match signals.unless_one_comes(starting).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
+        let asking = if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::nobody() };
         carry_and_tell(&posse, &handle, 0, &mut signals, View::new(replay.json, context), asking).await
     })
 }
@@ -93,7 +93,7 @@ fn settled(name: &str, cwd: &Path) -> String {
 }
 
 /// Where it works if it has no files of its own: a bundle that names a folder of another machine reads the current one.
-fn dir_of(replay: &ReplayRun, recorded: &Recorded, cwd: &Path) -> Result<Option<String>, CliError> {
+fn dir_of(replay: &ReplayRun, recorded: &RecordedRun, cwd: &Path) -> Result<Option<String>, CliError> {
     let needs_one = recorded.is_bundle() && !recorded.has_base();
     match &replay.dir {
         None if !needs_one => Ok(None),

@@ -29,7 +29,7 @@ pub(crate) struct Trust {
 /// How a file stands with the person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Standing {
+pub(crate) enum TrustState {
     /// They trust exactly this content.
     Trusted,
     /// They trusted another content of it.
@@ -47,15 +47,15 @@ impl Trust {
     /// Whether the person trusts exactly this content of this file, given by its canonical path. What else counts with
     /// the file is only read if they were ever asked.
     pub(crate) fn holds(&self, file: &Path, covered: impl FnOnce() -> Option<Hash>) -> bool {
-        self.files.contains_key(file) && self.standing(file, covered()) == Standing::Trusted
+        self.files.contains_key(file) && self.standing(file, covered()) == TrustState::Trusted
     }
 
     /// How a file stands with the person, given the hash of all that trust in it covers; none if that cannot be read.
-    pub(crate) fn standing(&self, file: &Path, covered: Option<Hash>) -> Standing {
+    pub(crate) fn standing(&self, file: &Path, covered: Option<Hash>) -> TrustState {
         match self.files.get(file) {
-            Some(hash) if Some(*hash) == covered => Standing::Trusted,
-            Some(_) => Standing::Changed,
-            None => Standing::New,
+            Some(hash) if Some(*hash) == covered => TrustState::Trusted,
+            Some(_) => TrustState::Changed,
+            None => TrustState::New,
         }
     }
 
@@ -105,8 +105,8 @@ mod tests {
         assert!(trust.holds(&file("a"), || Some(Hash::of(b"one"))));
         assert!(!trust.holds(&file("a"), || Some(Hash::of(b"One"))), "another content");
         assert!(!trust.holds(&file("c"), || Some(Hash::of(b"one"))), "another place");
-        assert_eq!(trust.standing(&file("a"), Some(Hash::of(b""))), Standing::Changed);
-        assert_eq!(trust.standing(&file("c"), Some(Hash::of(b""))), Standing::New);
+        assert_eq!(trust.standing(&file("a"), Some(Hash::of(b""))), TrustState::Changed);
+        assert_eq!(trust.standing(&file("c"), Some(Hash::of(b""))), TrustState::New);
         Trust::add(&state, vec![(file("a"), Hash::of(b"three"))]).expect("kept");
         let trust = load(&state).expect("kept");
         assert!(

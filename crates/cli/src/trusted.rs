@@ -25,7 +25,7 @@ const NAMED_MAX: usize = 20;
 
 /// What trust in a file covers.
 #[derive(Debug)]
-pub(crate) struct Covered {
+pub(crate) struct TrustScope {
     /// The hash of all of it.
     pub(crate) hash: Hash,
     /// The further files, by the names that a person knows.
@@ -34,14 +34,14 @@ pub(crate) struct Covered {
 
 /// The files beside one, with what they hold.
 #[derive(Default)]
-struct Beside {
+struct NeighbourFiles {
     files: BTreeMap<PathBuf, Vec<u8>>,
     bytes: u64,
 }
 
 /// What trust in a skill's file covers, whose folder is given; or why it cannot be trusted.
-pub(crate) fn of_skill(content: &[u8], folder: &Path) -> Result<Covered, String> {
-    let mut beside = Beside::default();
+pub(crate) fn of_skill(content: &[u8], folder: &Path) -> Result<TrustScope, String> {
+    let mut beside = NeighbourFiles::default();
     let mut left = vec![folder.to_owned()];
     while let Some(dir) = left.pop() {
         let entries = std::fs::read_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
@@ -64,8 +64,8 @@ pub(crate) fn of_settings(
     content: &[u8],
     scripts: &BTreeSet<PathBuf>,
     root: &Path,
-) -> Result<Covered, String> {
-    let mut beside = Beside::default();
+) -> Result<TrustScope, String> {
+    let mut beside = NeighbourFiles::default();
     for script in scripts {
         let shown = script.strip_prefix(root).unwrap_or(script).to_owned();
         beside.add(script, shown)?;
@@ -73,7 +73,7 @@ pub(crate) fn of_settings(
     Ok(beside.covered(content))
 }
 
-impl Beside {
+impl NeighbourFiles {
     /// Adds what is at a path; whether it is a directory.
     fn add(&mut self, path: &Path, shown: PathBuf) -> Result<bool, String> {
         let wrong = |problem: String| format!("{}: {problem}", shown.display());
@@ -119,20 +119,20 @@ impl Beside {
         Ok(Hash::of(&bytes))
     }
 
-    fn covered(self, content: &[u8]) -> Covered {
+    fn covered(self, content: &[u8]) -> TrustScope {
         if self.files.is_empty() {
-            return Covered { hash: Hash::of(content), further: Vec::new() };
+            return TrustScope { hash: Hash::of(content), further: Vec::new() };
         }
         let mut parts: Vec<&[u8]> = vec![content];
         for (path, held) in &self.files {
             parts.extend([path.as_os_str().as_bytes(), held]);
         }
         let further = self.files.keys().map(|path| path.display().to_string()).collect();
-        Covered { hash: Hash::of_parts(parts), further }
+        TrustScope { hash: Hash::of_parts(parts), further }
     }
 }
 
-impl Covered {
+impl TrustScope {
     /// A line that names the further files; none if there are none.
     pub(crate) fn line(&self) -> Option<String> {
         let named = self.further.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");

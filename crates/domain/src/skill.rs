@@ -205,7 +205,7 @@ const ENTRY_BYTES: usize = 1024;
 /// Everything that was found beyond the built-in definitions, as it was when a run started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Catalogue {
+pub struct DiscoveredDefinitions {
     /// What definitions with a shell ask about before their own rules count; said once, because there are hundreds of
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -220,7 +220,7 @@ pub struct Catalogue {
     pub out_of_reach: Vec<String>,
 }
 
-impl Catalogue {
+impl DiscoveredDefinitions {
     /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
         self.definitions.is_empty() && self.skills.is_empty() && self.out_of_reach.is_empty()

@@ -6,7 +6,7 @@ use posse_agent::conversation::Conversation;
 use posse_agent::machine::Machine;
 use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
-use posse_domain::event::{CodecError, Event, EventBody, RunStarted, Stored};
+use posse_domain::event::{CodecError, Event, EventBody, RunStarted, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::text::BlobRef;
@@ -39,7 +39,7 @@ pub enum HistoryError {
 }
 
 /// An event as it was stored, without its long texts.
-pub fn decode(key: &RunKey, stored: &Stored) -> Result<Event, HistoryError> {
+pub fn decode(key: &RunKey, stored: &StoredEvent) -> Result<Event, HistoryError> {
     let (run, seq) = (&key.run, stored.seq);
     Event::decode(stored).map_err(|error| HistoryError::Event { run: run.clone(), seq, error })
 }
@@ -49,7 +49,7 @@ pub async fn read_events(
     store: &dyn Store,
     key: &RunKey,
     mut after: u64,
-    mut take: impl FnMut(Stored) -> Result<(), HistoryError>,
+    mut take: impl FnMut(StoredEvent) -> Result<(), HistoryError>,
 ) -> Result<(), HistoryError> {
     loop {
         let page = store.read(key, after, READ_MAX_EVENTS).await?;

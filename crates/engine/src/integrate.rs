@@ -31,7 +31,7 @@ pub enum Group {
 
 /// A child's place in the order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
+pub struct QueuePosition {
     /// Its group.
     pub group: Group,
     /// Its rank in the group.
@@ -42,7 +42,7 @@ pub struct Seat {
 
 /// What to do next. Each is begun once, and told of when it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum MergeEffect {
     /// Commit the agent's files.
     Snapshot,
     /// Gate and merge the child's change.
@@ -61,7 +61,7 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// A child that may come to be integrated exists.
-    Joined(u32, Seat),
+    Joined(u32, QueuePosition),
     /// It will not be integrated any more: it failed, was cancelled, has no change, or is done.
     Left(u32),
     /// Steps of the plan from this rank on wait: the one of this rank is still to be created.
@@ -82,7 +82,7 @@ pub enum Fact {
     /// It is over.
     ChangeEnded,
     /// An action was begun.
-    Began(Action),
+    Began(MergeEffect),
     /// A snapshot was taken; false if it could not be.
     SnapshotTaken(bool),
     /// The merge of this child is made. It changes nothing if `same`.
@@ -101,7 +101,7 @@ pub enum Fact {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Waiting {
+struct MergeWait {
     checks: bool,
     merged: bool,
     rechecks: u32,
@@ -135,7 +135,7 @@ enum Stage {
 
 /// The integrations into one agent's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lane {
+pub struct MergeQueue {
     /// Moves with every change of the files.
     generation: u64,
     /// The generation that the newest snapshot is of.
@@ -143,17 +143,17 @@ pub struct Lane {
     snapshotting: bool,
     wanted: bool,
     changing: u32,
-    seats: BTreeMap<u32, Seat>,
+    seats: BTreeMap<u32, QueuePosition>,
     /// Who still has a place, by group and rank.
     places: BTreeMap<Group, BTreeSet<(u32, u32)>>,
-    waiting: BTreeMap<u32, Waiting>,
+    waiting: BTreeMap<u32, MergeWait>,
     /// The rank of the first step of the plan that is still to be created; it has its place already.
     due: Option<u32>,
     stage: Stage,
     stopping: bool,
 }
 
-impl Lane {
+impl MergeQueue {
     /// A lane of files that have not changed since they were snapshot, or of which that is not known.
     pub fn new(unchanged: bool) -> Self {
         Self {
@@ -220,7 +220,7 @@ impl Lane {
             let behind = seat.group == Group::Plan && self.due.is_some_and(|due| due < seat.rank);
             (place.1 == *child && !behind).then_some(seat)
         };
-        let order = |(child, waiting): (&u32, &Waiting)| {
+        let order = |(child, waiting): (&u32, &MergeWait)| {
             let seat = first(child).filter(|_| !waiting.merged).cloned();
             match (waiting.merged, seat) {
                 (true, _) => Some(((false, false, Group::Alone(0), 0), *child)),
@@ -232,7 +232,7 @@ impl Lane {
     }
 
     /// What to do next, if anything can be done now.
-    pub fn decide(&self) -> Option<Action> {
+    pub fn decide(&self) -> Option<MergeEffect> {
         let free = self.changing == 0 && !self.snapshotting;
         let stale = self.snapshot != Some(self.generation);
         match &self.stage {
@@ -241,29 +241,29 @@ impl Lane {
                     return None;
                 }
                 match self.next_child() {
-                    Some(child) if self.waiting[&child].merged => Some(Action::Update(child)),
-                    Some(_) if stale => Some(Action::Snapshot),
-                    Some(child) => Some(Action::Merge(child)),
-                    None => (self.wanted && stale).then_some(Action::Snapshot),
+                    Some(child) if self.waiting[&child].merged => Some(MergeEffect::Update(child)),
+                    Some(_) if stale => Some(MergeEffect::Snapshot),
+                    Some(child) => Some(MergeEffect::Merge(child)),
+                    None => (self.wanted && stale).then_some(MergeEffect::Snapshot),
                 }
             }
             Stage::Merging(_) | Stage::Updating(_) => None,
-            Stage::Merged { child, .. } => Some(Action::Check(*child)),
+            Stage::Merged { child, .. } => Some(MergeEffect::Check(*child)),
             Stage::Checking { child, alone, .. } => {
                 let overtaken = !self.stopping
                     && self.next_child().is_some_and(|next| {
                         next != *child && self.is_foreground(next) && !self.is_foreground(*child)
                     });
                 if overtaken {
-                    return Some(Action::StopCheck(*child));
+                    return Some(MergeEffect::StopCheck(*child));
                 }
-                (self.wanted && stale && free && !alone).then_some(Action::Snapshot)
+                (self.wanted && stale && free && !alone).then_some(MergeEffect::Snapshot)
             }
             Stage::Passed { child, same, .. } => {
                 if *same {
-                    return Some(Action::Accept(*child));
+                    return Some(MergeEffect::Accept(*child));
                 }
-                free.then_some(Action::Update(*child))
+                free.then_some(MergeEffect::Update(*child))
             }
         }
     }
@@ -281,7 +281,7 @@ impl Lane {
             }
             Fact::Left(child) => self.leave(child),
             Fact::Ready { child, checks, merged } => {
-                self.waiting.insert(child, Waiting { checks, merged, rechecks: 0 });
+                self.waiting.insert(child, MergeWait { checks, merged, rechecks: 0 });
             }
             Fact::PlanWaitsFrom(due) => self.due = due,
             Fact::SnapshotWanted => self.wanted = true,
@@ -324,22 +324,22 @@ impl Lane {
         }
     }
 
-    fn begin(&mut self, action: Action) {
+    fn begin(&mut self, action: MergeEffect) {
         match (action, self.stage.clone()) {
-            (Action::Snapshot, _) => self.snapshotting = true,
-            (Action::Merge(child), _) => self.stage = Stage::Merging(child),
-            (Action::Update(child), _) => self.stage = Stage::Updating(child),
-            (Action::Check(_), Stage::Merged { child, at, same }) => {
+            (MergeEffect::Snapshot, _) => self.snapshotting = true,
+            (MergeEffect::Merge(child), _) => self.stage = Stage::Merging(child),
+            (MergeEffect::Update(child), _) => self.stage = Stage::Updating(child),
+            (MergeEffect::Check(_), Stage::Merged { child, at, same }) => {
                 let rechecks = self.waiting.get(&child).map_or(0, |waiting| waiting.rechecks);
                 let alone = rechecks >= RECHECKS_MAX;
                 self.stage = Stage::Checking { child, at, same, alone };
             }
-            (Action::StopCheck(_), _) => self.stopping = true,
-            (Action::Accept(child), _) => {
+            (MergeEffect::StopCheck(_), _) => self.stopping = true,
+            (MergeEffect::Accept(child), _) => {
                 self.stage = Stage::Free;
                 self.leave(child);
             }
-            (Action::Check(_), _) => {}
+            (MergeEffect::Check(_), _) => {}
         }
     }
 

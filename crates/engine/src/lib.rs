@@ -21,11 +21,11 @@ pub use driver::Replay;
 pub use history::{HistoryError, decode, fill, fill_readable, read_events};
 pub use recording::{RecordedCall, RecordedRequest, Recording};
 pub use runtime::{
-    Parts, REQUEST_MAX_BYTES, Resumed, RunEnded, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions,
-    StopKind,
+    Parts, REQUEST_MAX_BYTES, ResumeOutcome, RunEnded, RunHandle, RunSpec, Runtime, RuntimeError,
+    RuntimeOptions, StopKind,
 };
 pub use task_view::{TaskEvent, TaskState, TaskView};
-pub use verify::{Verified, VerifyError, verify};
+pub use verify::{VerifiedJournal, VerifyError, verify};
 
 /// Every named fault point of the engine, in the order a call passes them.
 pub const FAULT_POINTS: &[&str] = &[

@@ -15,7 +15,7 @@ const TITLE_MAX_CHARS: usize = 120;
 
 /// What a row needs beyond the state.
 #[derive(Debug, Clone, Default)]
-struct Ending {
+struct AgentEnd {
     result: Option<String>,
     error: Option<String>,
     final_status: Option<&'static str>,
@@ -26,7 +26,7 @@ struct Ending {
 /// Follows a run's events and makes rows.
 #[derive(Debug, Default)]
 pub(crate) struct Projection {
-    endings: HashMap<AgentId, Ending>,
+    endings: HashMap<AgentId, AgentEnd>,
     fresh: HashMap<AgentId, AgentTerms>,
     ended_at_ms: Option<i64>,
     keep: bool,
@@ -94,11 +94,11 @@ impl Projection {
         }
     }
 
-    fn ending(&mut self, event: &Event) -> &mut Ending {
+    fn ending(&mut self, event: &Event) -> &mut AgentEnd {
         self.endings.entry(event.agent.clone()).or_default()
     }
 
-    fn run_ended(&mut self, event: &Event) -> &mut Ending {
+    fn run_ended(&mut self, event: &Event) -> &mut AgentEnd {
         self.ended_at_ms = Some(event.at_ms);
         let ending = self.ending(event);
         ending.at_ms = Some(event.at_ms);

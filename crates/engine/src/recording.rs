@@ -10,8 +10,8 @@ use posse_agent::machine::Machine;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::event::{
-    Answered, AnsweredBy, Event, EventBody, HostNote, InputAnswered, ModelCalled, ModelReplied, Preamble,
-    RunStarted, Sender,
+    AnsweredBy, Event, EventBody, HostNote, InputAnswered, ModelCalled, ModelReplied, Preamble,
+    QuestionAnswer, RunStarted, Sender,
 };
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
@@ -52,20 +52,20 @@ impl RecordedCall {
 
 /// Who wrote a message, by ids that are the same in every run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum MessageAuthor {
     Person,
     Agent(String),
     Child(String),
     Host(HostNote),
 }
 
-impl Who {
+impl MessageAuthor {
     pub(crate) fn of(sender: &Sender) -> Self {
         match sender {
-            Sender::Person => Who::Person,
-            Sender::Agent(id) => Who::Agent(id.relative().to_owned()),
-            Sender::Child(id) => Who::Child(id.relative().to_owned()),
-            Sender::Host(note) => Who::Host(*note),
+            Sender::Person => MessageAuthor::Person,
+            Sender::Agent(id) => MessageAuthor::Agent(id.relative().to_owned()),
+            Sender::Child(id) => MessageAuthor::Child(id.relative().to_owned()),
+            Sender::Host(note) => MessageAuthor::Host(*note),
         }
     }
 }
@@ -78,7 +78,7 @@ pub(crate) enum Item {
     /// The end of such a call.
     Reply(usize),
     /// A message.
-    Message(Who, Text),
+    Message(MessageAuthor, Text),
     /// Old outputs left the conversation.
     Trim(Vec<String>),
     /// A person ended it, once it and those below it had come so far: the steps of each by then.
@@ -198,7 +198,7 @@ impl Recording {
                 }
             }
             EventBody::MessageReceived(e) => {
-                agent.items.push(Item::Message(Who::of(&e.from), e.text.clone()));
+                agent.items.push(Item::Message(MessageAuthor::of(&e.from), e.text.clone()));
             }
             EventBody::ContextTrimmed(e) => agent.items.push(Item::Trim(e.call_ids.clone())),
             EventBody::CancelRequested(e) if e.by == "user" => {
@@ -423,8 +423,8 @@ impl Agent {
 
 fn answer_of(answered: &InputAnswered) -> Answer {
     match answered.decision {
-        Answered::Allow if answered.always => Answer::Always,
-        Answered::Allow => Answer::Once,
-        Answered::Deny => Answer::Deny { reason: answered.reason.clone() },
+        QuestionAnswer::Allow if answered.always => Answer::Always,
+        QuestionAnswer::Allow => Answer::Once,
+        QuestionAnswer::Deny => Answer::Deny { reason: answered.reason.clone() },
     }
 }

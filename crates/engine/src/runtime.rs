@@ -14,7 +14,7 @@ use posse_domain::lifecycle::{Outcome, Run};
 use thiserror::Error;
 use tokio::sync::{broadcast, watch};
 
-use self::fold::Folded;
+use self::fold::LoadedRun;
 pub use self::spec::{REQUEST_MAX_BYTES, RunSpec};
 use self::spec::{RootTerms, started};
 use crate::deltas::{Delta, DeltaHub};
@@ -119,7 +119,7 @@ pub enum RuntimeError {
 }
 
 /// What came of a resume.
-pub enum Resumed {
+pub enum ResumeOutcome {
     /// The run goes on here.
     Going(RunHandle),
     /// Somebody alive owns it.
@@ -315,12 +315,12 @@ impl Runtime {
 
     /// Goes on with a run that nobody alive owns. Nobody can be asked: a question of the root that is open is
     /// answered with no, unless the run says that an `ask` escalates.
-    pub async fn resume(&self, run: &RunId) -> Result<Resumed, RuntimeError> {
+    pub async fn resume(&self, run: &RunId) -> Result<ResumeOutcome, RuntimeError> {
         self.resume_as(run, false, None).await
     }
 
     /// The same with somebody attending who can be asked.
-    pub async fn resume_attended(&self, run: &RunId) -> Result<Resumed, RuntimeError> {
+    pub async fn resume_attended(&self, run: &RunId) -> Result<ResumeOutcome, RuntimeError> {
         self.resume_as(run, true, None).await
     }
 
@@ -330,7 +330,7 @@ impl Runtime {
         run: &RunId,
         attended: bool,
         replay: Replay,
-    ) -> Result<Resumed, RuntimeError> {
+    ) -> Result<ResumeOutcome, RuntimeError> {
         self.resume_as(run, attended, Some(replay)).await
     }
 
@@ -339,23 +339,23 @@ impl Runtime {
         run: &RunId,
         attended: bool,
         replay: Option<Replay>,
-    ) -> Result<Resumed, RuntimeError> {
+    ) -> Result<ResumeOutcome, RuntimeError> {
         let key = self.key(run);
         let store = self.0.parts.store.clone();
         let entry = store.runs(&key.tenant, run.as_str(), 1).await?.into_iter().next();
         if let Some(holder) = entry.and_then(|entry| entry.holder) {
-            return Ok(Resumed::Held(holder));
+            return Ok(ResumeOutcome::Held(holder));
         }
         // Read before anything is written: a damaged journal is left as it is, and a run that has ended needs no
         // owner.
         let folded = self.fold(&key).await?;
         if let Some(outcome) = folded.run.outcome.clone() {
-            let Folded { run, head, .. } = folded;
-            return Ok(Resumed::Ended(Box::new(RunEnded { run, outcome, head })));
+            let LoadedRun { run, head, .. } = folded;
+            return Ok(ResumeOutcome::Ended(Box::new(RunEnded { run, outcome, head })));
         }
         let epoch = match store.claim(&key).await? {
             Claim::Granted(epoch) => epoch,
-            Claim::Held(holder) => return Ok(Resumed::Held(holder)),
+            Claim::Held(holder) => return Ok(ResumeOutcome::Held(holder)),
         };
         self.0.parts.faults.hit("engine.recover.after_claim");
         match self.up_to_date(&key, folded).await {
@@ -372,9 +372,9 @@ impl Runtime {
         key: &RunKey,
         epoch: u64,
         (attended, replay): (bool, Option<Replay>),
-        folded: Folded,
-    ) -> Result<Resumed, RuntimeError> {
-        let Folded { mut run, events, last_at_ms, head } = folded;
+        folded: LoadedRun,
+    ) -> Result<ResumeOutcome, RuntimeError> {
+        let LoadedRun { mut run, events, last_at_ms, head } = folded;
         // The fold leaves long texts where they are; the request is shown again in the run's row.
         if let Some(EventBody::RunStarted(started)) =
             events.get(&run.id.root()).and_then(|own| own.first()).map(|event| &event.body)
@@ -383,12 +383,12 @@ impl Runtime {
         }
         if let Some(outcome) = run.outcome.clone() {
             self.0.parts.store.release(key, epoch).await?;
-            return Ok(Resumed::Ended(Box::new(RunEnded { run, outcome, head })));
+            return Ok(ResumeOutcome::Ended(Box::new(RunEnded { run, outcome, head })));
         }
         let (handle, seed) = self.seed(run, attended, (Some(epoch), head.seq), replay);
         let driver = Driver::new(self.0.clone(), seed);
         tokio::spawn(driver.resume(events, last_at_ms));
-        Ok(Resumed::Going(handle))
+        Ok(ResumeOutcome::Going(handle))
     }
 
     /// Stops all runs of this runtime at once; they stay resumable.

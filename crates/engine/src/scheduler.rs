@@ -8,7 +8,7 @@ use posse_domain::id::AgentId;
 
 /// What an agent wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum SlotUse {
     /// Its next model call.
     Model,
     /// One of its tool calls.
@@ -17,10 +17,10 @@ pub(crate) enum What {
 
 /// A wish for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Want {
+pub(crate) struct SlotRequest {
     pub(crate) agent: AgentId,
     pub(crate) kind: Arc<str>,
-    pub(crate) what: What,
+    pub(crate) what: SlotUse,
 }
 
 /// When a wish came: the place it keeps, wherever it waits.
@@ -30,7 +30,7 @@ type Ticket = u64;
 struct KindSlots {
     limit: Option<usize>,
     running: usize,
-    parked: VecDeque<(Ticket, Want)>,
+    parked: VecDeque<(Ticket, SlotRequest)>,
 }
 
 /// Slots of one run: first come, first served, with a limit for the run and one for each definition.
@@ -39,7 +39,7 @@ pub(crate) struct Scheduler {
     limit: usize,
     running: usize,
     tickets: Ticket,
-    ready: BTreeMap<Ticket, Want>,
+    ready: BTreeMap<Ticket, SlotRequest>,
     kinds: HashMap<Arc<str>, KindSlots>,
 }
 
@@ -56,13 +56,13 @@ impl Scheduler {
     }
 
     /// Queues a wish.
-    pub(crate) fn request(&mut self, want: Want) {
+    pub(crate) fn request(&mut self, want: SlotRequest) {
         self.tickets += 1;
         self.ready.insert(self.tickets, want);
     }
 
     /// Takes the next wish that has a slot, and the slot with it.
-    pub(crate) fn take(&mut self) -> Option<Want> {
+    pub(crate) fn take(&mut self) -> Option<SlotRequest> {
         while self.running < self.limit {
             let (ticket, want) = self.ready.pop_first()?;
             let kind = self.kinds.entry(want.kind.clone()).or_default();
@@ -107,9 +107,9 @@ mod tests {
 
     use super::*;
 
-    fn want(agent: u32, kind: &str) -> Want {
+    fn want(agent: u32, kind: &str) -> SlotRequest {
         let root: AgentId = "k3f9ab2c".parse().unwrap();
-        Want { agent: root.child(agent), kind: kind.into(), what: What::Model }
+        SlotRequest { agent: root.child(agent), kind: kind.into(), what: SlotUse::Model }
     }
 
     #[test]

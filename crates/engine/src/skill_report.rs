@@ -27,7 +27,7 @@ fn summary(text: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct Delegated<'a> {
+struct DelegationResult<'a> {
     status: &'static str,
     skill: &'a str,
     result: &'a str,
@@ -52,7 +52,7 @@ pub(crate) fn delegated(skill: &str, report: &str, child: &AgentId, max_bytes: u
         } else {
             report
         };
-        let json = to_json(&Delegated { status: "ok", skill, result, depth: child.depth() });
+        let json = to_json(&DelegationResult { status: "ok", skill, result, depth: child.depth() });
         // Every character may take six in JSON.
         if json.len() <= max_bytes || room == 0 {
             return json;

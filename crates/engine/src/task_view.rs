@@ -65,7 +65,7 @@ pub enum TaskEvent {
 
 /// Whose sub-agents are told of.
 #[derive(Debug, Default)]
-struct Included {
+struct IncludedAgents {
     /// Everybody's.
     all: bool,
     /// Those of these skills.
@@ -74,7 +74,7 @@ struct Included {
 
 /// The sub-agent of a skill, as far as its parent's task has heard of it.
 #[derive(Debug, Clone, Default)]
-struct Forked {
+struct SkillFork {
     report: Option<Text>,
     failed: Option<String>,
 }
@@ -86,9 +86,9 @@ pub struct TaskView {
     failed: Option<(Code, String, bool)>,
     /// What was refused last.
     refused: Option<(Code, String)>,
-    included: Arc<Included>,
+    included: Arc<IncludedAgents>,
     /// The open children that carry out a skill.
-    forked: HashMap<AgentId, Forked>,
+    forked: HashMap<AgentId, SkillFork>,
     /// The open children whose events are told.
     below: HashMap<AgentId, TaskView>,
 }
@@ -135,7 +135,7 @@ impl TaskView {
             self.below.insert(child.clone(), view);
         }
         let skill = skill?;
-        self.forked.insert(child.clone(), Forked::default());
+        self.forked.insert(child.clone(), SkillFork::default());
         Some(running(format!("Spawning sub-agent for skill: {skill}")))
     }
 
@@ -165,7 +165,7 @@ impl TaskView {
             EventBody::SubagentFailed(e) => forked.failed = Some(e.reason.clone()),
             EventBody::IntegrationFailed(e) => forked.failed = Some(e.reason.clone()),
             EventBody::SubagentClosed(_) => {
-                let Forked { report, failed } = self.forked.remove(agent)?;
+                let SkillFork { report, failed } = self.forked.remove(agent)?;
                 let report = report.map(|report| report.to_shared()).unwrap_or_default();
                 let result = failed.as_deref().map_or(Ok(&*report), Err);
                 return Some(TaskEvent::Message { parts: parts(result, agent).into() });
@@ -226,12 +226,12 @@ impl TaskView {
     }
 }
 
-fn included(started: &RunStarted) -> Included {
+fn included(started: &RunStarted) -> IncludedAgents {
     let all = started.terms.include_sub_agent_events;
     let found = started.catalogue.as_ref().filter(|_| !all).and_then(|text| text.read().ok());
     let skills = found.iter().flat_map(|found| &found.skills);
     let skills = skills.filter(|skill| skill.include_sub_agent_events).map(|skill| skill.name.clone());
-    Included { all, skills: skills.collect() }
+    IncludedAgents { all, skills: skills.collect() }
 }
 
 fn running(message: String) -> TaskEvent {

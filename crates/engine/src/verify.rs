@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use posse_domain::budget::Figures;
-use posse_domain::event::{Event, OrderChecker, Stored};
+use posse_domain::event::{Event, OrderChecker, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::Run;
@@ -15,7 +15,7 @@ use crate::projection::Projection;
 
 /// A journal that holds together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedJournal {
     /// How many events there are.
     pub events: u64,
     /// Where the journal ends; keep it elsewhere, and a cut tail will show.
@@ -59,7 +59,7 @@ impl From<StoreError> for VerifyError {
 const LOOKS_MAX: usize = 100;
 
 /// Verifies a run, also while it works: what is compared was true at one moment.
-pub async fn verify(store: &dyn Store, key: &RunKey) -> Result<Verified, VerifyError> {
+pub async fn verify(store: &dyn Store, key: &RunKey) -> Result<VerifiedJournal, VerifyError> {
     let mut check = Check::new(key);
     let mut head = store.head(key).await?;
     for _ in 0..LOOKS_MAX {
@@ -90,7 +90,7 @@ pub async fn verify(store: &dyn Store, key: &RunKey) -> Result<Verified, VerifyE
         if let Some(problem) = store.check_run(key).await?.problems.into_iter().next() {
             return Err(VerifyError::Rows(problem));
         }
-        return Ok(Verified { events: head.seq, head });
+        return Ok(VerifiedJournal { events: head.seq, head });
     }
     let text = "the run writes faster than its tables can be compared; verify it again when it rests";
     Err(StoreError::Failed(text.to_owned()).into())
@@ -134,7 +134,7 @@ impl<'a> Check<'a> {
 
     /// The next events. Where the store finds a gap it gives none of its page: then they are read one by one, to
     /// learn which is the first that is wrong.
-    async fn page(&self, store: &dyn Store) -> Result<Vec<Stored>, VerifyError> {
+    async fn page(&self, store: &dyn Store) -> Result<Vec<StoredEvent>, VerifyError> {
         for limit in [READ_MAX_EVENTS, 1] {
             match store.read(self.key, self.head.seq, limit).await {
                 Err(StoreError::Damaged { problem, .. }) if limit == 1 => {
@@ -151,7 +151,7 @@ impl<'a> Check<'a> {
         VerifyError::Event { run: self.key.run.clone(), seq, problem }
     }
 
-    fn link(&mut self, stored: &Stored) -> Result<(), VerifyError> {
+    fn link(&mut self, stored: &StoredEvent) -> Result<(), VerifyError> {
         if stored.seq != self.head.seq + 1 {
             return Err(self.bad(self.head.seq + 1, "it is missing".to_owned()));
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use posse_host::files::{Beneath, GlobPattern, GrepQuery, RelPath, Stop};
+use posse_host::files::{DirHandle, GlobPattern, GrepQuery, RelPath, Stop};
 use posse_host::process::OutputLimits;
 use posse_host::sandbox::{BoxedCommand, Limits, Sandbox, SandboxOptions};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Fallible<()> {
     posse_host::sandbox::init();
-    let asked = Asked::parse(std::env::args().skip(1))?;
+    let asked = Options::parse(std::env::args().skip(1))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut figures = json!({ "boxes": runtime.block_on(boxes(&asked))? });
     if !asked.boxes_only {
@@ -37,7 +37,7 @@ fn main() -> Fallible<()> {
     Ok(())
 }
 
-struct Asked {
+struct Options {
     dir: PathBuf,
     quick: bool,
     boxes_only: bool,
@@ -45,7 +45,7 @@ struct Asked {
     fd: Option<PathBuf>,
 }
 
-impl Asked {
+impl Options {
     fn parse(mut args: impl Iterator<Item = String>) -> Fallible<Self> {
         let dir = PathBuf::from(args.next().ok_or("where? hands DIR")?);
         let mut asked = Self { dir, quick: false, boxes_only: false, rg: None, fd: None };
@@ -67,7 +67,7 @@ impl Asked {
 }
 
 /// The median of a box with `true` in it, beside a plain `true`, from a small and from a large process.
-async fn boxes(asked: &Asked) -> Fallible<Value> {
+async fn boxes(asked: &Options) -> Fallible<Value> {
     let workspace = asked.workspace()?;
     let sandbox = Sandbox::new(SandboxOptions::default());
     let level = sandbox.level().await?.to_string();
@@ -111,7 +111,7 @@ fn median_ms(mut times: Vec<Duration>) -> f64 {
 }
 
 /// The same as a user without privileges; none if this process may not become one.
-fn as_ordinary(asked: &Asked) -> Fallible<Value> {
+fn as_ordinary(asked: &Options) -> Fallible<Value> {
     let dir = tempfile::tempdir()?;
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))?;
     let own = dir.path().join("own");
@@ -132,7 +132,7 @@ fn as_ordinary(asked: &Asked) -> Fallible<Value> {
 }
 
 /// A program that prints without end, while others want to go on.
-async fn output(asked: &Asked) -> Fallible<Value> {
+async fn output(asked: &Options) -> Fallible<Value> {
     let bytes = if asked.quick { PRINTED_BYTES / 64 } else { PRINTED_BYTES };
     let workspace = asked.workspace()?;
     let sandbox = Sandbox::new(SandboxOptions { limits: Limits::default(), ..SandboxOptions::default() });
@@ -174,11 +174,11 @@ fn resident_kb() -> u64 {
 }
 
 /// Searches of a tree of many files, in turns with the programs that people use for it.
-fn search(asked: &Asked) -> Fallible<Value> {
+fn search(asked: &Options) -> Fallible<Value> {
     let workspace = asked.workspace()?;
     let files = if asked.quick { 2_000 } else { 50_000 };
     plant(workspace.path(), files)?;
-    let beneath = Beneath::open(workspace.path())?;
+    let beneath = DirHandle::open(workspace.path())?;
     let stop = Stop::new();
     let query = GrepQuery { pattern: "needle_[0-9]+".to_owned(), max_results: 1_000, ..GrepQuery::default() };
     let rounds = if asked.quick { 3 } else { 15 };

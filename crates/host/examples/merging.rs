@@ -15,9 +15,9 @@ const FILES_PER_DIR: usize = 100;
 const CHILDREN: usize = 10;
 const RUN: &str = "bench";
 
-type Anything = Box<dyn Error>;
+type AnyError = Box<dyn Error>;
 
-fn main() -> Result<(), Anything> {
+fn main() -> Result<(), AnyError> {
     let top = tempfile::tempdir()?;
     let project = top.path().join("project");
     make_project(&project)?;
@@ -58,7 +58,7 @@ fn integrate(
     ours: Oid,
     base: Oid,
     theirs: Oid,
-) -> Result<(Duration, Duration, Oid), Anything> {
+) -> Result<(Duration, Duration, Oid), AnyError> {
     let request = MergeRequest {
         ours,
         base,
@@ -77,7 +77,7 @@ fn integrate(
 }
 
 /// The same merges by git alone, without gate, commit or update.
-fn plain(space: &RunSpace, base: Oid, children: &[Oid]) -> Result<Vec<Duration>, Anything> {
+fn plain(space: &RunSpace, base: Oid, children: &[Oid]) -> Result<Vec<Duration>, AnyError> {
     let mut times = Vec::new();
     for theirs in children {
         let began = Instant::now();
@@ -92,7 +92,7 @@ fn plain(space: &RunSpace, base: Oid, children: &[Oid]) -> Result<Vec<Duration>,
     Ok(times)
 }
 
-fn make_project(dir: &Path) -> Result<(), Anything> {
+fn make_project(dir: &Path) -> Result<(), AnyError> {
     for number in 0..DIRS {
         let dir = dir.join(format!("d{number}"));
         fs::create_dir_all(&dir)?;

@@ -7,29 +7,29 @@ use std::sync::{Arc, PoisonError, RwLock};
 use posse_engine::ports::{Model, Models};
 
 use crate::http::Http;
-use crate::line::Lines;
+use crate::line::ProviderQueues;
 use crate::prices::Prices;
 use crate::provider::{ProviderError, Providers};
 use crate::remote::Remote;
-use crate::scripted::Scripted;
+use crate::scripted::ScriptedModel;
 use crate::wire::text_tools::TextModels;
 
 /// The provider whose models are script files.
 const SCRIPTED: &str = "scripted";
 
 /// The models of a process, by name.
-pub struct Catalog {
+pub struct ModelRegistry {
     /// Script files are named relative to this folder.
     base: PathBuf,
     providers: Providers,
     prices: Prices,
     http: Http,
-    lines: Lines,
+    lines: ProviderQueues,
     text_models: TextModels,
     known: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
 
-impl Catalog {
+impl ModelRegistry {
     /// A catalog in which `scripted/<file>` is relative to `base`.
     pub fn new(base: impl Into<PathBuf>) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Catalog {
             providers: Providers::default(),
             prices: Prices::default(),
             http: Http::new(),
-            lines: Lines::default(),
+            lines: ProviderQueues::default(),
             text_models: TextModels::default(),
             known: RwLock::default(),
         }
@@ -105,7 +105,7 @@ impl Catalog {
             }
             Some((SCRIPTED, file)) => {
                 let script =
-                    Scripted::load_as(&self.base.join(file), file).map_err(|error| error.to_string())?;
+                    ScriptedModel::load_as(&self.base.join(file), file).map_err(|error| error.to_string())?;
                 Ok(Arc::new(script))
             }
             _ => self.connect(name).map_err(|error| error.to_string()),
@@ -123,7 +123,7 @@ impl Catalog {
     }
 }
 
-impl Models for Catalog {
+impl Models for ModelRegistry {
     fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, String> {
         let name = &self.full_name(name).map_err(|error| error.to_string())?;
         if let Some(model) = self.get(name) {
@@ -141,8 +141,8 @@ mod tests {
     use super::*;
     use crate::scripted::{FnModel, ScriptedAnswer};
 
-    fn catalog() -> Catalog {
-        Catalog::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts"))
+    fn catalog() -> ModelRegistry {
+        ModelRegistry::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scripts"))
     }
 
     fn refusal(name: &str) -> String {

@@ -126,7 +126,7 @@ impl Genai {
         let options = options(target, request);
         let sent = client.exec_chat_stream(service, request::chat(target, request), Some(&options)).await;
         let mut stream = sent.map_err(|error| problem::of(&error))?.stream;
-        let mut streamed = Streamed::default();
+        let mut streamed = StreamProgress::default();
         while let Some(event) = stream.next().await {
             if let Some(end) = streamed.take(event.map_err(|error| problem::of(&error))?, show) {
                 return streamed.answer(target, end);
@@ -152,12 +152,12 @@ fn options(target: &Target, request: &ModelRequest) -> ChatOptions {
 
 /// What came so far.
 #[derive(Default)]
-struct Streamed {
+struct StreamProgress {
     /// The arguments of calls as the model wrote them, by the id of the call.
     written: HashMap<String, String>,
 }
 
-impl Streamed {
+impl StreamProgress {
     /// Takes one event; gives the end.
     fn take(&mut self, event: ChatStreamEvent, show: &mut dyn FnMut(StreamPart)) -> Option<StreamEnd> {
         match event {

@@ -61,19 +61,19 @@ pub struct Proxy {
 /// The HTTP of all models; cloning shares it.
 #[derive(Clone, Default)]
 pub struct Http {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct ClientState {
     proxy: Option<reqwest::Proxy>,
-    plain: Half,
-    secure: Half,
+    plain: ConnectionPool,
+    secure: ConnectionPool,
 }
 
 /// The connections of one kind. They share what is known of certificates.
 #[derive(Default)]
-struct Half {
+struct ConnectionPool {
     tls: OnceCell<ClientConfig>,
     clients: Mutex<Vec<(Client, Arc<AtomicUsize>)>>,
 }
@@ -98,7 +98,7 @@ impl Http {
         let made = reqwest::Proxy::all(&proxy.url)
             .map_err(|error| format!("the proxy `{}` cannot be used: {}", proxy.url, reasons(&error)))?;
         let made = made.no_proxy(proxy.except.as_deref().and_then(NoProxy::from_string));
-        Ok(Self { shared: Arc::new(Shared { proxy: Some(made), ..Shared::default() }) })
+        Ok(Self { shared: Arc::new(ClientState { proxy: Some(made), ..ClientState::default() }) })
     }
 
     /// Sends one request and gives the head of the answer.
@@ -107,7 +107,7 @@ impl Http {
         url: Url,
         mut headers: HeaderMap,
         body: Vec<u8>,
-    ) -> Result<Answered, Problem> {
+    ) -> Result<ResponseHead, Problem> {
         let place = place(&url);
         let (client, under_way) = self.client(&url).await?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -115,7 +115,7 @@ impl Http {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let sent = client.post(url).headers(headers).body(body).send().await;
         match sent {
-            Ok(response) => Answered::new(response, under_way),
+            Ok(response) => ResponseHead::new(response, under_way),
             Err(error) => Err(unanswered(&place, &error.without_url())),
         }
     }
@@ -124,7 +124,8 @@ impl Http {
     pub(crate) async fn get(&self, url: Url, within: Duration) -> Option<Vec<u8>> {
         let asked = async {
             let (client, under_way) = self.client(&url).await.ok()?;
-            let mut answered = Answered::new(client.get(url.clone()).send().await.ok()?, under_way).ok()?;
+            let mut answered =
+                ResponseHead::new(client.get(url.clone()).send().await.ok()?, under_way).ok()?;
             if !answered.is_success() {
                 return None;
             }
@@ -162,9 +163,9 @@ fn tls_config(roots: RootCertStore) -> Result<ClientConfig, String> {
     Ok(tls)
 }
 
-impl Shared {
+impl ClientState {
     /// The first client that has room, so that few requests share few connections; a new one if none has.
-    fn client_of(&self, half: &Half, tls: &ClientConfig) -> Result<(Client, UnderWay), String> {
+    fn client_of(&self, half: &ConnectionPool, tls: &ClientConfig) -> Result<(Client, UnderWay), String> {
         let mut clients = half.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let room = clients.iter().position(|(_, count)| count.load(Ordering::Relaxed) < STREAMS_PER_CLIENT);
         let at = match room {
@@ -224,13 +225,13 @@ async fn roots_of_this_machine() -> Result<RootCertStore, String> {
 }
 
 /// An answer whose head has come.
-pub(crate) struct Answered {
+pub(crate) struct ResponseHead {
     response: reqwest::Response,
     bytes: usize,
     _under_way: UnderWay,
 }
 
-impl Answered {
+impl ResponseHead {
     fn new(response: reqwest::Response, under_way: UnderWay) -> Result<Self, Problem> {
         let status = response.status();
         if !status.is_redirection() {

@@ -20,7 +20,7 @@ mod scrub;
 mod sse;
 mod wire;
 
-pub use catalog::Catalog;
+pub use catalog::ModelRegistry;
 pub use endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
 pub use http::{Http, Proxy};
 pub use prices::{PriceTag, Prices, prices_taken};

@@ -65,13 +65,13 @@ struct Table {
     taken: String,
     #[cfg_attr(not(test), expect(dead_code, reason = "for people, and for the test that reads the table"))]
     currency: String,
-    models: BTreeMap<String, Sheet>,
+    models: BTreeMap<String, PriceRow>,
 }
 
 /// A model in the file.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sheet {
+struct PriceRow {
     input: Usd,
     output: Usd,
     #[serde(default)]
@@ -84,9 +84,9 @@ struct Sheet {
     max_output: u64,
 }
 
-impl Sheet {
+impl PriceRow {
     fn tag(self) -> PriceTag {
-        let Sheet { input, output, cache_read, cache_write, reasoning, .. } = self;
+        let PriceRow { input, output, cache_read, cache_write, reasoning, .. } = self;
         PriceTag { input, output, cache_read, cache_write, reasoning }
     }
 }
@@ -157,7 +157,7 @@ pub(crate) fn nearest_model(name: &str) -> Option<&'static str> {
     names().find(|full| full.split_once('/').is_some_and(|(_, model)| model == near))
 }
 
-fn sheet(name: &str) -> Option<&'static Sheet> {
+fn sheet(name: &str) -> Option<&'static PriceRow> {
     KNOWN.models.get(name).or_else(|| KNOWN.models.get(undated(name)))
 }
 

@@ -17,8 +17,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::endpoint::{Endpoint, Format, Key};
 use crate::genai::Genai;
-use crate::http::{Answered, Http};
-use crate::line::Line;
+use crate::http::{Http, ResponseHead};
+use crate::line::ProviderQueue;
 use crate::prices::nearest_model;
 use crate::scrub::{Scrub, ScrubbedParts};
 use crate::sse::Decoder;
@@ -27,7 +27,7 @@ use crate::wire::chat::Chat;
 use crate::wire::responses::Responses;
 use crate::wire::text_tools::{TextModels, with_tools};
 use crate::wire::{
-    Abilities, Answer, Flow, Problem, ProblemKind, Refused, ReplyReader, StopReason, Target, Wire,
+    Answer, ErrorResponse, Flow, ModelFeatures, Problem, ProblemKind, ReplyReader, StopReason, Target, Wire,
     WireRequest, check_values,
 };
 
@@ -35,10 +35,10 @@ use crate::wire::{
 const ESTIMATED_BYTES_PER_TOKEN: u64 = 3;
 /// A model of a provider.
 pub(crate) struct Remote {
-    shared: Arc<Shared>,
+    shared: Arc<RemoteState>,
 }
 
-struct Shared {
+struct RemoteState {
     provider: Arc<str>,
     base_url: String,
     key: Option<Key>,
@@ -48,7 +48,7 @@ struct Shared {
     speech: Speech,
     facts: ModelFacts,
     http: Http,
-    line: Arc<Line>,
+    line: Arc<ProviderQueue>,
 }
 
 /// Who makes requests and reads answers.
@@ -75,7 +75,7 @@ impl Remote {
         model: &str,
         facts: ModelFacts,
         http: &Http,
-        line: Arc<Line>,
+        line: Arc<ProviderQueue>,
         text_models: &TextModels,
     ) -> Self {
         let full_name = format!("{}/{model}", endpoint.provider);
@@ -87,13 +87,13 @@ impl Remote {
             Format::Chat => own(Box::new(Chat::at(&endpoint.base_url, model))),
         };
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(RemoteState {
                 provider: endpoint.provider.as_str().into(),
                 base_url: endpoint.base_url.trim_end_matches('/').to_owned(),
                 key: endpoint.key.clone(),
                 scrub: Scrub::of(endpoint.key.as_ref()),
                 key_header: key_header(endpoint),
-                target: Target { full_name, model: model.to_owned(), abilities: Abilities::of(model) },
+                target: Target { full_name, model: model.to_owned(), abilities: ModelFeatures::of(model) },
                 speech,
                 facts,
                 http: http.clone(),
@@ -105,7 +105,7 @@ impl Remote {
 
 /// A model at an endpoint, with a line of its own and without a memory: for one who asks for no other model there.
 pub fn remote(endpoint: &Endpoint, model: &str, facts: ModelFacts, http: &Http) -> Arc<dyn Model> {
-    let line = Line::new(endpoint.provider.as_str().into(), endpoint.limits);
+    let line = ProviderQueue::new(endpoint.provider.as_str().into(), endpoint.limits);
     Arc::new(Remote::new(endpoint, model, facts, http, line, &TextModels::default()))
 }
 
@@ -139,7 +139,7 @@ impl Model for Remote {
         let shared = self.shared.clone();
         async move {
             let call = request.call;
-            let mut estimated = Estimated::default();
+            let mut estimated = UsageEstimate::default();
             let mut parts = ScrubbedParts::new(shared.scrub.clone());
             let mut show = |part| sink.part(part);
             let mut shown = |part: StreamPart| parts.part(part, &mut show);
@@ -155,12 +155,12 @@ impl Model for Remote {
     }
 }
 
-impl Shared {
+impl RemoteState {
     async fn answer(
         &self,
         request: &ModelRequest,
         sink: &mut (dyn FnMut(StreamPart) + Send),
-        estimated: &mut Estimated,
+        estimated: &mut UsageEstimate,
     ) -> Result<Answer, Problem> {
         let wire = match &self.speech {
             Speech::Wire(wire) => wire,
@@ -237,11 +237,11 @@ impl Shared {
         Ok(headers)
     }
 
-    async fn refusal(&self, wire: &dyn Wire, answered: &mut Answered) -> Problem {
+    async fn refusal(&self, wire: &dyn Wire, answered: &mut ResponseHead) -> Problem {
         let body = answered.error_body().await;
         // Before anything is shortened, so that no part of the key is left.
         let body = self.scrub.cut_text(&String::from_utf8_lossy(&body));
-        wire.refusal(&Refused {
+        wire.refusal(&ErrorResponse {
             status: answered.status(),
             headers: answered.headers(),
             body: body.as_bytes(),
@@ -249,7 +249,7 @@ impl Shared {
         })
     }
 
-    fn reply(&self, answer: Answer, estimated: &Estimated) -> Result<ModelReply, ModelFailure> {
+    fn reply(&self, answer: Answer, estimated: &UsageEstimate) -> Result<ModelReply, ModelFailure> {
         self.line.succeeded(answer.usage.as_ref());
         let Answer { reply, usage, stop } = answer;
         if let StopReason::Refused(why) = stop {
@@ -301,12 +301,12 @@ fn bytes_of(request: &ModelRequest) -> usize {
 
 /// What a call whose provider counts nothing is thought to have taken.
 #[derive(Debug, Default)]
-struct Estimated {
+struct UsageEstimate {
     sent_bytes: usize,
     thinking_bytes: usize,
 }
 
-impl Estimated {
+impl UsageEstimate {
     fn with(&self, reply: &Reply) -> Usage {
         let calls: usize =
             reply.calls.iter().map(|call| call.name.len() + call.input.to_string().len()).sum();
@@ -345,7 +345,7 @@ impl Shape {
 
 /// Reads an answer until its end, or until it says that nothing follows.
 async fn read(
-    answered: &mut Answered,
+    answered: &mut ResponseHead,
     reader: &mut dyn ReplyReader,
     show: &mut (dyn FnMut(StreamPart) + Send),
 ) -> Result<Flow, Problem> {

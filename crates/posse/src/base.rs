@@ -15,7 +15,7 @@ const BATCH_BYTES: u64 = 32 * 1024 * 1024;
 
 /// A file of a tree, without its content.
 #[derive(Debug, Clone)]
-struct Listed {
+struct TreeFile {
     kind: FileKind,
     oid: String,
     bytes: u64,
@@ -33,7 +33,7 @@ pub(crate) fn each_file<E: From<WorkspaceError>>(
     let mut rest = listed.as_slice();
     while !rest.is_empty() {
         let mut bytes = 0;
-        let fits = |file: &&Listed| {
+        let fits = |file: &&TreeFile| {
             bytes += file.bytes;
             bytes <= BATCH_BYTES
         };
@@ -47,7 +47,7 @@ pub(crate) fn each_file<E: From<WorkspaceError>>(
     Ok(left_out)
 }
 
-fn list(git: &Git, tree: &str) -> Result<(Vec<Listed>, Vec<String>), WorkspaceError> {
+fn list(git: &Git, tree: &str) -> Result<(Vec<TreeFile>, Vec<String>), WorkspaceError> {
     let text = git.run(&["ls-tree", "-r", "-z", "-l", "--full-tree", tree])?;
     let (mut listed, mut left_out) = (Vec::new(), Vec::new());
     for line in text.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
@@ -73,7 +73,7 @@ fn list(git: &Git, tree: &str) -> Result<(Vec<Listed>, Vec<String>), WorkspaceEr
                 continue;
             }
         };
-        listed.push(Listed {
+        listed.push(TreeFile {
             kind,
             oid: oid.to_owned(),
             bytes: bytes.parse().map_err(|_| unreadable())?,
@@ -83,7 +83,7 @@ fn list(git: &Git, tree: &str) -> Result<(Vec<Listed>, Vec<String>), WorkspaceEr
     Ok((listed, left_out))
 }
 
-fn contents(git: &Git, files: &[Listed]) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+fn contents(git: &Git, files: &[TreeFile]) -> Result<Vec<Vec<u8>>, WorkspaceError> {
     let names: Vec<&str> = files.iter().map(|file| file.oid.as_str()).collect();
     let names = format!("{}\n", names.join("\n"));
     let answer = git.run_with(&["cat-file", "--batch"], names.as_bytes())?;

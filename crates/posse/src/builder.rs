@@ -7,10 +7,10 @@ use std::time::Duration;
 use posse_engine::ports::{Faults, Hooks, Model, Models, Store, System, TenantId, Tool};
 use posse_engine::{Parts, Runtime, RuntimeOptions};
 use posse_host::sandbox::{Sandbox, SandboxOptions};
-use posse_models::{Catalog, Prices, Providers};
+use posse_models::{ModelRegistry, Prices, Providers};
 use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 use posse_tools::hooks::{CommandHooks, Hook};
-use posse_tools::{Hands, Outputs, Search};
+use posse_tools::{Outputs, Search, ToolServices};
 
 use crate::replaying::ReplayHome;
 use crate::system::ProcessSystem;
@@ -20,7 +20,7 @@ use crate::{Error, Posse};
 /// The directory of what runs leave beside the journal.
 const RUNS: &str = "runs";
 
-enum Place {
+enum StoreLocation {
     Memory,
     Directory(PathBuf),
     Existing(PathBuf),
@@ -29,7 +29,7 @@ enum Place {
 
 /// Describes a [`Posse`] before it is opened.
 pub struct PosseBuilder {
-    place: Place,
+    place: StoreLocation,
     models: Vec<(String, Arc<dyn Model>)>,
     catalog: Option<Arc<dyn Models>>,
     script_dir: PathBuf,
@@ -50,7 +50,7 @@ pub struct PosseBuilder {
 impl Default for PosseBuilder {
     fn default() -> Self {
         Self {
-            place: Place::Memory,
+            place: StoreLocation::Memory,
             models: Vec::new(),
             catalog: None,
             script_dir: PathBuf::from("."),
@@ -73,26 +73,26 @@ impl Default for PosseBuilder {
 impl PosseBuilder {
     /// Keeps the journal in this directory. Several processes may share it.
     pub fn state_dir(mut self, dir: impl AsRef<Path>) -> Self {
-        self.place = Place::Directory(dir.as_ref().to_owned());
+        self.place = StoreLocation::Directory(dir.as_ref().to_owned());
         self
     }
 
     /// Looks at the journal in this directory and writes nothing, not even a missing directory: then there are no
     /// runs.
     pub fn look_at(mut self, dir: impl AsRef<Path>) -> Self {
-        self.place = Place::Existing(dir.as_ref().to_owned());
+        self.place = StoreLocation::Existing(dir.as_ref().to_owned());
         self
     }
 
     /// Keeps the journal in memory: for tests.
     pub fn in_memory(mut self) -> Self {
-        self.place = Place::Memory;
+        self.place = StoreLocation::Memory;
         self
     }
 
     /// Keeps the journal in a store of the embedder's own.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.place = Place::Given(store);
+        self.place = StoreLocation::Given(store);
         self
     }
 
@@ -212,11 +212,11 @@ impl PosseBuilder {
     pub fn open(self) -> Result<Posse, Error> {
         // What runs leave beside the journal: long outputs, and who is alive.
         let runs = match &self.place {
-            Place::Directory(dir) => Some(dir.join(RUNS)),
-            Place::Memory | Place::Existing(_) | Place::Given(_) => None,
+            StoreLocation::Directory(dir) => Some(dir.join(RUNS)),
+            StoreLocation::Memory | StoreLocation::Existing(_) | StoreLocation::Given(_) => None,
         };
         let files = match (&self.place, &self.workspaces) {
-            (Place::Directory(dir) | Place::Existing(dir), Some(settings)) => {
+            (StoreLocation::Directory(dir) | StoreLocation::Existing(dir), Some(settings)) => {
                 Some(posse_host::workspace::Workspaces::new(dir, settings.host.clone()))
             }
             _ => None,
@@ -229,25 +229,25 @@ impl PosseBuilder {
             _ => None,
         };
         let mut sandbox = self.sandbox;
-        if let Place::Directory(dir) | Place::Existing(dir) = &self.place {
+        if let StoreLocation::Directory(dir) | StoreLocation::Existing(dir) = &self.place {
             // No command sees the journal, wherever it is kept.
             sandbox.hidden.push(dir.clone());
         }
         let store: Arc<dyn Store> = match self.place {
-            Place::Memory => Arc::new(MemoryStore::default()),
-            Place::Given(store) => store,
-            Place::Directory(dir) => {
+            StoreLocation::Memory => Arc::new(MemoryStore::default()),
+            StoreLocation::Given(store) => store,
+            StoreLocation::Directory(dir) => {
                 let mut options = SqliteOptions { faults: self.faults.clone(), ..SqliteOptions::default() };
                 options.lease = self.lease.unwrap_or(options.lease);
                 Arc::new(SqliteStore::open(&dir, options)?)
             }
-            Place::Existing(dir) => match SqliteStore::open_existing_read_only(&dir)? {
+            StoreLocation::Existing(dir) => match SqliteStore::open_existing_read_only(&dir)? {
                 Some(store) => Arc::new(store),
                 None => Arc::new(MemoryStore::default()),
             },
         };
         let models = self.catalog.unwrap_or_else(|| {
-            let catalog = Catalog::new(self.script_dir).providers(self.providers).prices(self.prices);
+            let catalog = ModelRegistry::new(self.script_dir).providers(self.providers).prices(self.prices);
             for (name, model) in self.models {
                 catalog.insert(name, model);
             }
@@ -264,7 +264,7 @@ impl PosseBuilder {
             }
             _ => None,
         };
-        let mut hands = Hands { sandbox, outputs, search: self.search, ..Hands::default() };
+        let mut hands = ToolServices { sandbox, outputs, search: self.search, ..ToolServices::default() };
         if let Some(workspaces) = &workspaces {
             hands.views = Arc::new(workspaces.clone());
         }

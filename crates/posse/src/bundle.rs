@@ -15,7 +15,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::read::GzDecoder;
-use posse_domain::event::{Event, Stored};
+use posse_domain::event::{Event, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::text::BlobRef;
@@ -161,8 +161,8 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    pub(crate) fn event(stored: Stored) -> Self {
-        let Stored { seq, agent, kind, at_ms, version, payload, hash } = stored;
+    pub(crate) fn event(stored: StoredEvent) -> Self {
+        let StoredEvent { seq, agent, kind, at_ms, version, payload, hash } = stored;
         Self::Event { seq, agent, kind, at_ms, version, payload, hash }
     }
 
@@ -332,7 +332,7 @@ pub(crate) struct BaseFile {
 
 /// Reads a bundle to its end and checks everything in it.
 pub(crate) fn read(path: &Path) -> Result<Bundle, BundleError> {
-    let mut stored: Vec<Stored> = Vec::new();
+    let mut stored: Vec<StoredEvent> = Vec::new();
     // Looked through once for each blob: a list would be looked through from end to end.
     let mut changed: Option<HashSet<Hash>> = None;
     let mut blobs: HashMap<Hash, String> = HashMap::new();
@@ -343,7 +343,7 @@ pub(crate) fn read(path: &Path) -> Result<Bundle, BundleError> {
         let name = entry.name();
         match entry {
             Entry::Event { seq, agent, kind, at_ms, version, payload, hash } => {
-                let event = Stored { seq, agent, kind, at_ms, version, payload, hash };
+                let event = StoredEvent { seq, agent, kind, at_ms, version, payload, hash };
                 check_event(manifest, stored.last(), &event).map_err(|problem| damaged(name, problem))?;
                 stored.push(event);
             }
@@ -432,7 +432,7 @@ fn walk(
 }
 
 /// The chain holds up to the first event that was changed.
-fn check_event(manifest: &Manifest, before: Option<&Stored>, event: &Stored) -> Result<(), String> {
+fn check_event(manifest: &Manifest, before: Option<&StoredEvent>, event: &StoredEvent) -> Result<(), String> {
     let expected = before.map_or(1, |before| before.seq + 1);
     if event.seq != expected {
         return Err(format!("event {expected} should stand here"));
@@ -448,8 +448,8 @@ fn check_event(manifest: &Manifest, before: Option<&Stored>, event: &Stored) -> 
     Ok(())
 }
 
-fn whole(stored: &[Stored], blobs: &HashMap<Hash, String>) -> Result<Vec<Event>, (u64, String)> {
-    let decode = |stored: &Stored| {
+fn whole(stored: &[StoredEvent], blobs: &HashMap<Hash, String>) -> Result<Vec<Event>, (u64, String)> {
+    let decode = |stored: &StoredEvent| {
         let failed = |error: posse_domain::event::CodecError| (stored.seq, error.to_string());
         let mut event = Event::decode(stored).map_err(failed)?;
         event.body.fill(&mut |at: &BlobRef| blobs.get(&at.blob).cloned()).map_err(failed)?;

@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_hours(24);
 
 /// What to clean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cleaning {
+pub struct GcRequest {
     /// Only say what would go.
     pub dry_run: bool,
     /// How old the workspaces of a run that has ended must be to go.
@@ -25,7 +25,7 @@ pub struct Cleaning {
     pub runs_older_than: Option<Duration>,
 }
 
-impl Default for Cleaning {
+impl Default for GcRequest {
     fn default() -> Self {
         Self {
             dry_run: false,
@@ -38,7 +38,7 @@ impl Default for Cleaning {
 
 /// What was cleaned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct GcSummary {
     /// What went, or would go.
     pub removed: Vec<String>,
     /// What stayed, and why.
@@ -47,7 +47,7 @@ pub struct Cleaned {
     pub freed_bytes: u64,
 }
 
-impl Cleaned {
+impl GcSummary {
     fn add(&mut self, report: GcReport) {
         self.removed.extend(report.removed);
         self.kept.extend(report.kept);
@@ -58,9 +58,9 @@ impl Cleaned {
 impl Posse {
     /// Removes what runs that have ended left, is old, and is reachable elsewhere or wanted no more. A run that is
     /// open is never touched, and whatever cannot be inspected is kept.
-    pub async fn clean(&self, cleaning: Cleaning) -> Result<Cleaned, Error> {
+    pub async fn clean(&self, cleaning: GcRequest) -> Result<GcSummary, Error> {
         let now = SystemTime::now();
-        let mut cleaned = Cleaned::default();
+        let mut cleaned = GcSummary::default();
         let mut entries = self.store.runs(&self.tenant, "", RUNS_MAX).await?;
         let old =
             |entry: &RunEntry| cleaning.runs_older_than.is_some_and(|age| has_ended_before(entry, age, now));
@@ -85,7 +85,12 @@ impl Posse {
 
     /// Removes a whole run: first its files, so that one cut off in between is found again by its journal. Whether it
     /// is gone.
-    async fn clean_run(&self, entry: &RunEntry, dry_run: bool, cleaned: &mut Cleaned) -> Result<bool, Error> {
+    async fn clean_run(
+        &self,
+        entry: &RunEntry,
+        dry_run: bool,
+        cleaned: &mut GcSummary,
+    ) -> Result<bool, Error> {
         let run = &entry.run;
         let what = format!("run {run}");
         // Before its files go: a journal that cannot be removed would stay without them.
@@ -142,7 +147,7 @@ fn remove_files(files: &Workspaces, run: &str, dry_run: bool) -> Result<GcReport
 fn clean_files(
     files: &Workspaces,
     open: &HashMap<String, bool>,
-    cleaning: Cleaning,
+    cleaning: GcRequest,
     now: SystemTime,
 ) -> Result<GcReport, WorkspaceError> {
     files.gc(GcOptions {

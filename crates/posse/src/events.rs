@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use posse_domain::event::{EventBody, Stored};
+use posse_domain::event::{EventBody, StoredEvent};
 use posse_domain::id::AgentId;
 use posse_engine::ports::{Pulse, READ_MAX_EVENTS, RunKey, Store};
 use posse_engine::{TaskEvent, TaskView};
@@ -37,7 +37,7 @@ pub struct Events {
     key: RunKey,
     after: u64,
     pulse: watch::Receiver<Pulse>,
-    page: VecDeque<Stored>,
+    page: VecDeque<StoredEvent>,
     /// Whether what the run found on the machine is fetched, too.
     with_found: bool,
 }
@@ -80,7 +80,7 @@ impl Events {
         }
     }
 
-    async fn decode(&self, stored: &Stored) -> Result<JournalEvent, Error> {
+    async fn decode(&self, stored: &StoredEvent) -> Result<JournalEvent, Error> {
         let seq = stored.seq;
         let mut event = posse_engine::decode(&self.key, stored)?;
         if self.with_found {

@@ -6,7 +6,7 @@ use posse_domain::event::EffectClass;
 use posse_domain::nearest::{hint, nearest};
 use posse_domain::ownership;
 use posse_domain::permission::{
-    Approvals, Authority, Because, Decision, Explanation, NETWORK, Operation, Verdict,
+    Approvals, Authority, Decision, DecisionReason, Explanation, NETWORK, Operation, Verdict,
 };
 use posse_domain::skill::{DELEGATE_TO_AGENT, SKILL_FILES, SKILL_TOOL};
 use posse_engine::ports::Tool;
@@ -17,7 +17,7 @@ use crate::Error;
 const SKILL_READERS: [&str; 2] = ["read", "list"];
 
 /// An operation that somebody asks about.
-pub(crate) struct Asked<'a> {
+pub(crate) struct ExplainQuery<'a> {
     operation: Operation<'a>,
     /// Whether it changes files.
     writes: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Asked<'a> {
     skill: Option<String>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ExplainQuery<'a> {
     /// Reads `tool` or `tool:specifier`; blanks around either are nothing, as in a call.
     pub(crate) fn read(text: &'a str, tools: &[Tool]) -> Result<Self, Error> {
         let (name, specifier) = match text.split_once(':') {
@@ -78,8 +78,10 @@ impl<'a> Asked<'a> {
                 .specifier()
                 .is_some_and(|path| !owns.iter().any(|own| ownership::holds(own, path)));
         if outside && explanation.verdict.decision != Decision::Deny {
-            explanation.verdict =
-                Verdict { decision: Decision::Deny, because: Because::NotOwned { owns: owns.join(", ") } };
+            explanation.verdict = Verdict {
+                decision: Decision::Deny,
+                because: DecisionReason::NotOwned { owns: owns.join(", ") },
+            };
         }
         explanation
     }
@@ -134,7 +136,7 @@ mod tests {
 
     fn explained(operation: &str, denied: &[&str]) -> Explanation {
         let tools = crate::builtin_tools();
-        let asked = Asked::read(operation, &tools).expect(operation);
+        let asked = ExplainQuery::read(operation, &tools).expect(operation);
         asked.explain(&authority(denied), "{}", &Approvals::none())
     }
 
@@ -142,7 +144,7 @@ mod tests {
     fn a_tool_that_does_not_exist_is_a_mistake_and_not_a_decision() {
         let tools = crate::builtin_tools();
         for (text, meant) in [("frobnicate", ""), ("bahs:ls", "bash"), ("netwrok", "network")] {
-            let Err(error) = Asked::read(text, &tools) else { panic!("{text}") };
+            let Err(error) = ExplainQuery::read(text, &tools) else { panic!("{text}") };
             let error = error.to_string();
             assert!(error.contains("there is no tool") && error.contains(meant), "{error}");
         }
@@ -189,7 +191,7 @@ mod tests {
             ("write", false),
             ("read:src/other.rs", false),
         ] {
-            let asked = Asked::read(operation, &tools).expect(operation);
+            let asked = ExplainQuery::read(operation, &tools).expect(operation);
             let verdict = asked.explain(&authority(&[]), OWNING, &Approvals::none()).verdict;
             assert_eq!(verdict.decision == Decision::Deny, is_denied, "{operation}: {verdict}");
             if is_denied {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use posse_domain::event::{EventBody, Stored};
+use posse_domain::event::{EventBody, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_host::workspace::{RunSpace, WorkspaceError};
@@ -19,9 +19,9 @@ use serde_json::Value;
 
 use crate::base;
 use crate::bundle::{BUNDLE_VERSION, BaseFile, Content, Entry, FileKind, Manifest, Writer};
-use crate::secrets::{Cleaned, Secrets, hide, is_secret_field};
+use crate::secrets::{RedactedText, Secrets, hide, is_secret_field};
 use crate::{Error, Posse};
-use unused::Unused;
+use unused::OmittedTexts;
 
 /// Files of at least this size are named in the summary.
 pub const LARGE_FILE_BYTES: u64 = 1024 * 1024;
@@ -41,7 +41,7 @@ pub struct ExportOptions {
 
 /// What was exported.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Exported {
+pub struct ExportSummary {
     /// The run.
     pub run: RunId,
     /// The bundle.
@@ -86,12 +86,12 @@ struct Survey {
     secrets: u64,
     places: Vec<String>,
     left_out: Vec<String>,
-    unused: Option<Unused>,
+    unused: Option<OmittedTexts>,
 }
 
 impl Survey {
     /// Notes what was found at a place.
-    fn note(&mut self, place: &str, cleaned: &Cleaned) {
+    fn note(&mut self, place: &str, cleaned: &RedactedText) {
         self.secrets += cleaned.found.len() as u64;
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for kind in &cleaned.found {
@@ -109,7 +109,7 @@ impl Survey {
 
 /// Everything that goes into a bundle, but for the base.
 struct Journal {
-    events: Vec<Stored>,
+    events: Vec<StoredEvent>,
     blobs: BTreeMap<Hash, Vec<u8>>,
     base_tree: Option<String>,
 }
@@ -117,7 +117,12 @@ struct Journal {
 impl Posse {
     /// Writes a run into one file that replays elsewhere: its events, its long texts and the files it began with. Keys
     /// are replaced by a mark wherever they stand. The file is there whole or not at all.
-    pub async fn export(&self, run: &RunId, to: &Path, options: ExportOptions) -> Result<Exported, Error> {
+    pub async fn export(
+        &self,
+        run: &RunId,
+        to: &Path,
+        options: ExportOptions,
+    ) -> Result<ExportSummary, Error> {
         let journal = self.journal(run).await?;
         let space = match (&journal.base_tree, &self.files) {
             (Some(_), Some(files)) => {
@@ -126,7 +131,7 @@ impl Posse {
             }
             _ => None,
         };
-        let exporting = Exporting {
+        let exporting = Exporter {
             run: run.clone(),
             tenant: self.tenant.as_str().to_owned(),
             journal,
@@ -165,7 +170,7 @@ impl Posse {
     }
 }
 
-struct Exporting {
+struct Exporter {
     run: RunId,
     tenant: String,
     journal: Journal,
@@ -175,8 +180,8 @@ struct Exporting {
     overwrite: bool,
 }
 
-impl Exporting {
-    fn export(mut self) -> Result<Exported, Error> {
+impl Exporter {
+    fn export(mut self) -> Result<ExportSummary, Error> {
         if !self.overwrite && self.to.symlink_metadata().is_ok() {
             return Err(Error::ExportExists(self.to));
         }
@@ -189,7 +194,7 @@ impl Exporting {
         survey.large_files.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         survey.large_files.truncate(LARGE_FILES_MAX);
         let events = &self.journal.events;
-        Ok(Exported {
+        Ok(ExportSummary {
             head: events.last().map_or(Hash::ZERO, |last| last.hash),
             events: events.len() as u64,
             blobs: self.journal.blobs.len() as u64,
@@ -336,12 +341,12 @@ impl Exporting {
 }
 
 /// A text without its secrets. JSON stays JSON: each of its strings is cleaned by itself.
-fn clean_json(secrets: &Secrets, text: &[u8]) -> Option<Cleaned> {
+fn clean_json(secrets: &Secrets, text: &[u8]) -> Option<RedactedText> {
     let Ok(mut value) = serde_json::from_slice::<Value>(text) else { return secrets.clean(text) };
     let mut found = Vec::new();
     clean_value(secrets, &mut value, &mut found);
     match serde_json::to_vec(&value) {
-        Ok(bytes) if !found.is_empty() => Some(Cleaned { bytes, found }),
+        Ok(bytes) if !found.is_empty() => Some(RedactedText { bytes, found }),
         // Found across the strings of one value; a text that would no longer be JSON is left as its strings are.
         _ => secrets
             .clean(text)

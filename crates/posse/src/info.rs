@@ -220,7 +220,7 @@ impl RunInfo {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finished {
+pub struct RunOutcome {
     /// The run.
     pub run: RunId,
     /// `completed`, `failed` or `cancelled`.
@@ -249,9 +249,9 @@ pub struct Finished {
     pub disk_bytes: Option<u64>,
 }
 
-impl Finished {
+impl RunOutcome {
     pub(crate) fn from_event(run: &RunId, body: &EventBody) -> Option<Self> {
-        let finished = |status, text, failure, figures: Figures, failed: &[FailedChild]| Finished {
+        let finished = |status, text, failure, figures: Figures, failed: &[FailedChild]| RunOutcome {
             run: run.clone(),
             status,
             text,
@@ -287,7 +287,7 @@ impl Finished {
     }
 }
 
-impl Finished {
+impl RunOutcome {
     /// Whether a turn limit ended the run: the root's, or that of a sub-agent that it needed.
     pub fn is_turn_limited(&self) -> bool {
         self.turns_exhausted || self.turn_limited.iter().any(|child| child.required)

@@ -56,11 +56,11 @@ use std::sync::Arc;
 
 pub use builder::PosseBuilder;
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
-pub use cleaning::{Cleaned, Cleaning};
+pub use cleaning::{GcRequest, GcSummary};
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
-pub use export::{ExportOptions, Exported, LARGE_FILE_BYTES};
-pub use info::{AgentInfo, DepthInfo, Finished, RunInfo, RunSummary};
+pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
+pub use info::{AgentInfo, DepthInfo, RunInfo, RunOutcome, RunSummary};
 pub use new_run::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, NewRun};
 pub use posse_agent::definition::{Definitions, builtin, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, effective_max_depth};
@@ -70,35 +70,36 @@ pub use posse_domain::id::{AgentId, RunId};
 pub use posse_domain::permission::{
     Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, ProjectRules, Rule, Rules,
 };
-pub use posse_domain::skill::{Catalogue, Skill};
+pub use posse_domain::skill::{DiscoveredDefinitions, Skill};
 pub use posse_engine::ports;
 pub use posse_engine::ports::{ModelSpending, RunSpending};
 pub use posse_engine::{
-    Delta, DeltaCall, DeltaPart, REQUEST_MAX_BYTES, RunHandle, TaskEvent, TaskState, Verified, VerifyError,
+    Delta, DeltaCall, DeltaPart, REQUEST_MAX_BYTES, RunHandle, TaskEvent, TaskState, VerifiedJournal,
+    VerifyError,
 };
 pub use posse_host::discovery;
 pub use posse_host::sandbox::{self, init};
 pub use posse_host::workspace;
 pub use posse_host::workspace::{
-    Applied, ApplyError, DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, DiffForm,
+    ApplyError, ApplySummary, DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, DiffForm,
     DiffOptions, GIT_PATH, WorkspaceError, WorkspaceOptions,
 };
 pub use posse_models::{
-    BaseUrl, Catalog, Endpoint, Format, Http, Key, KeyNeed, Limits, PriceTag, Prices, Provider,
+    BaseUrl, Endpoint, Format, Http, Key, KeyNeed, Limits, ModelRegistry, PriceTag, Prices, Provider,
     ProviderError, ProviderWords, Providers, Proxy, TextModels, ToolCalls, ollama_models, prices_taken,
     scripted,
 };
 pub use posse_tools::{Search, hooks};
-pub use replaying::{Recorded, replayed};
+pub use replaying::{RecordedRun, replayed};
 pub use requests::Request;
 pub use secrets::{names_a_secret, url_passwords};
 pub use waits::ProviderWait;
-pub use work::{AppliedRun, ApplyWhich, Restored, SalvagedWork};
+pub use work::{AppliedRun, ApplyWhich, RestoredWork, SalvagedWork};
 pub use workspaces::WorkspaceSettings;
 
 use posse_domain::event::Event;
 use posse_engine::ports::{Holder, MailCommand, RunEntry, RunKey, Store, TenantId, Tool};
-use posse_engine::{HistoryError, Resumed, Runtime};
+use posse_engine::{HistoryError, ResumeOutcome, Runtime};
 
 /// What came of a resume.
 pub enum Resume {
@@ -110,12 +111,12 @@ pub enum Resume {
     Ended,
 }
 
-impl From<Resumed> for Resume {
-    fn from(resumed: Resumed) -> Self {
+impl From<ResumeOutcome> for Resume {
+    fn from(resumed: ResumeOutcome) -> Self {
         match resumed {
-            Resumed::Going(handle) => Resume::Going(handle),
-            Resumed::Held(holder) => Resume::Held(holder),
-            Resumed::Ended(_) => Resume::Ended,
+            ResumeOutcome::Going(handle) => Resume::Going(handle),
+            ResumeOutcome::Held(holder) => Resume::Held(holder),
+            ResumeOutcome::Ended(_) => Resume::Ended,
         }
     }
 }
@@ -264,7 +265,7 @@ impl Posse {
         }
         let last = self.store.read(&self.key(&run.run), run.events.saturating_sub(1), 1).await?;
         let body = last.first().and_then(|stored| Event::decode(stored).ok()).map(|event| event.body);
-        Ok(body.is_some_and(|body| Finished::is_turn_limited_by(&body)))
+        Ok(body.is_some_and(|body| RunOutcome::is_turn_limited_by(&body)))
     }
 
     /// What the agents of the newest runs spent, newest first: at most `limit` runs. One question to the store, however many
@@ -338,7 +339,7 @@ impl Posse {
     }
 
     /// Waits until a run has ended, whichever process carries it.
-    pub async fn wait(&self, run: &RunId) -> Result<Finished, Error> {
+    pub async fn wait(&self, run: &RunId) -> Result<RunOutcome, Error> {
         // The summary is enough to know that it has not ended; only the end itself is read from the journal.
         let head = self.sound(run).await?.head.seq;
         let mut events = self.events(run, head.saturating_sub(1));
@@ -360,13 +361,13 @@ impl Posse {
                 })?,
             };
             seen = event.seq;
-            if let Some(finished) = Finished::from_event(run, &event.body) {
+            if let Some(finished) = RunOutcome::from_event(run, &event.body) {
                 return self.with_count(finished).await;
             }
         }
     }
 
-    async fn with_count(&self, mut finished: Finished) -> Result<Finished, Error> {
+    async fn with_count(&self, mut finished: RunOutcome) -> Result<RunOutcome, Error> {
         let info = self.get(&finished.run).await?;
         finished.agents = info.agents.len() as u64;
         finished.is_replay = info.is_replay;
@@ -378,7 +379,7 @@ impl Posse {
     }
 
     /// How a run ended, if it has.
-    pub async fn finished(&self, run: &RunId) -> Result<Option<Finished>, Error> {
+    pub async fn finished(&self, run: &RunId) -> Result<Option<RunOutcome>, Error> {
         if self.get(run).await?.status == "running" {
             return Ok(None);
         }
@@ -386,7 +387,7 @@ impl Posse {
     }
 
     /// Checks a run's journal and the tables beside it.
-    pub async fn verify(&self, run: &RunId) -> Result<Verified, VerifyError> {
+    pub async fn verify(&self, run: &RunId) -> Result<VerifiedJournal, VerifyError> {
         posse_engine::verify(&*self.store, &self.key(run)).await
     }
 
@@ -402,7 +403,7 @@ impl Posse {
         let found = info.agents.iter().find(|known| known.id == *agent);
         let found = found.ok_or_else(|| Error::NoAgent(agent.clone()))?;
         let approvals = self.runtime.load(&agent.run()).await?.terms.approvals;
-        let asked = explaining::Asked::read(operation, &self.tools)?;
+        let asked = explaining::ExplainQuery::read(operation, &self.tools)?;
         Ok(asked.explain(&found.authority()?, &found.contract_json, &approvals))
     }
 
@@ -428,7 +429,7 @@ pub fn sqlite_version() -> &'static str {
 
 /// The tools that are always there.
 pub fn builtin_tools() -> Vec<Tool> {
-    posse_tools::builtin(posse_tools::Hands::default())
+    posse_tools::builtin(posse_tools::ToolServices::default())
 }
 
 /// Groups agents by parent, for callers that draw trees.

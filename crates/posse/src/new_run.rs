@@ -11,12 +11,12 @@ use posse_domain::definition::Definition;
 use posse_domain::event::{GivenBaseUrl, UnownedWriters};
 use posse_domain::permission::{Approvals, OnAsk, ProjectRules, Rules};
 use posse_domain::plan::Plan;
-use posse_domain::skill::{Catalogue, Skill};
+use posse_domain::skill::{DiscoveredDefinitions, Skill};
 use posse_engine::RunSpec;
 use posse_engine::ports::WORKSPACE_SHOWN_AT;
 
 use crate::Error;
-use crate::replaying::Told;
+use crate::replaying::ReplayOverrides;
 
 /// Calls that may run at once in a tree, unless the run says otherwise.
 pub const DEFAULT_PARALLEL: u32 = 32;
@@ -36,7 +36,7 @@ pub struct NewRun {
     skill: Option<String>,
     taken_in: Option<TakenIn>,
     definitions: Vec<Definition>,
-    catalogue: Catalogue,
+    catalogue: DiscoveredDefinitions,
     agents_md: Option<String>,
     may_share_history: bool,
     include_sub_agent_events: bool,
@@ -79,7 +79,7 @@ impl NewRun {
             skill: None,
             taken_in: None,
             definitions: Vec::new(),
-            catalogue: Catalogue::default(),
+            catalogue: DiscoveredDefinitions::default(),
             agents_md: None,
             may_share_history: false,
             include_sub_agent_events: false,
@@ -138,7 +138,7 @@ impl NewRun {
 
     /// Definitions and skills that were found on the machine. They come after those that were given to this run, and
     /// before the built-in ones.
-    pub fn catalogue(mut self, found: Catalogue) -> Self {
+    pub fn catalogue(mut self, found: DiscoveredDefinitions) -> Self {
         self.catalogue = found;
         self
     }
@@ -297,8 +297,8 @@ impl NewRun {
     }
 
     /// What a replay may be told.
-    pub(crate) fn of_replay(self) -> Told {
-        Told {
+    pub(crate) fn of_replay(self) -> ReplayOverrides {
+        ReplayOverrides {
             request: Some(self.request).filter(|request| !request.is_empty()),
             dir: self.dir.filter(|dir| !dir.is_empty()),
             operator_rules: self.operator_rules,
@@ -320,7 +320,7 @@ impl NewRun {
         }
         let mut known = known(self.definitions, self.catalogue, &self.definition, self.dir.as_deref())?;
         let text = self.taken_in.as_ref().and_then(|taken_in| known.take_in(taken_in));
-        let Known { definitions, catalogue, root } = known;
+        let RunDefinitions { definitions, catalogue, root } = known;
         // What the root skill says counts as if the run said it.
         let named =
             |skill: &&Skill| self.skill.as_ref().is_some_and(|name| skill.name.eq_ignore_ascii_case(name));
@@ -363,13 +363,13 @@ impl NewRun {
 }
 
 /// What a run knows: what was given to it and is built in, what was found, and its root among them.
-struct Known {
+struct RunDefinitions {
     definitions: Vec<Definition>,
-    catalogue: Catalogue,
+    catalogue: DiscoveredDefinitions,
     root: Arc<Definition>,
 }
 
-impl Known {
+impl RunDefinitions {
     /// What the root is told that takes this skill in; none if there is no such skill. Somebody's text that nobody trusts
     /// is then what the root follows, so it asks before each use of a tool, as the sub-agent of such a skill would.
     fn take_in(&mut self, TakenIn { skill, arguments }: &TakenIn) -> Option<String> {
@@ -385,7 +385,12 @@ impl Known {
 }
 
 /// Of one name the given definition counts, then the found one, then the built-in one.
-fn known(given: Vec<Definition>, found: Catalogue, root: &str, dir: Option<&str>) -> Result<Known, Error> {
+fn known(
+    given: Vec<Definition>,
+    found: DiscoveredDefinitions,
+    root: &str,
+    dir: Option<&str>,
+) -> Result<RunDefinitions, Error> {
     let given: Vec<Definition> = given.into_iter().map(with_default_asks).collect();
     let is_given: BTreeSet<String> = given.iter().map(|given| given.name.clone()).collect();
     let mut found_first = found.definitions;
@@ -406,13 +411,13 @@ fn known(given: Vec<Definition>, found: Catalogue, root: &str, dir: Option<&str>
         skill.shown_dir = skill.dir.as_deref().map(|own| shown(own, dir, &skill.name));
         skill
     };
-    let catalogue = Catalogue {
+    let catalogue = DiscoveredDefinitions {
         asks: if has_shell { default_rules().to_vec() } else { Vec::new() },
         definitions: found_definitions,
         skills: found.skills.into_iter().map(ours).collect(),
         out_of_reach: found.out_of_reach,
     };
-    Ok(Known { definitions, catalogue, root })
+    Ok(RunDefinitions { definitions, catalogue, root })
 }
 
 /// Where commands find the directory of a skill: in the workspace, or by a variable.

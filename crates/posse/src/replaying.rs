@@ -44,7 +44,7 @@ enum Source {
 
 /// What whoever runs a recorded run again says.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ReplayOverrides {
     pub(crate) request: Option<String>,
     pub(crate) dir: Option<String>,
     pub(crate) operator_rules: Rules,
@@ -55,7 +55,7 @@ pub(crate) struct Told {
 
 /// A recorded run, ready to be run again.
 #[derive(Debug, Clone)]
-pub struct Recorded {
+pub struct RecordedRun {
     recording: Arc<Recording>,
     source: Source,
     model: String,
@@ -63,7 +63,7 @@ pub struct Recorded {
     is_changed: bool,
 }
 
-impl Recorded {
+impl RecordedRun {
     /// The run.
     pub fn run(&self) -> &RunId {
         self.recording.run()
@@ -129,7 +129,7 @@ impl Recorded {
     }
 
     /// Everything that the recorded run was told, with the rights of whoever runs it again.
-    fn spec(&self, dir: String, told: Told) -> Result<RunSpec, Error> {
+    fn spec(&self, dir: String, told: ReplayOverrides) -> Result<RunSpec, Error> {
         let started = self.recording.started();
         let (contract, terms) = (&started.contract, &started.terms);
         let rights = Rights::of(started, self.is_bundle(), &told.run_rules, &told.approvals)?;
@@ -174,7 +174,7 @@ pub fn replayed(model: &str) -> Option<&str> {
 
 impl Posse {
     /// A recorded run: the beginning of the id of a run that is kept here, or the path of a bundle.
-    pub async fn recorded(&self, name: &str) -> Result<Recorded, Error> {
+    pub async fn recorded(&self, name: &str) -> Result<RecordedRun, Error> {
         if name.is_empty() {
             let problem = format!("write `{REPLAY}/<run>`, or `{REPLAY}/<file>.{BUNDLE_EXTENSION}`");
             return Err(Error::invalid("model", problem));
@@ -196,7 +196,7 @@ impl Posse {
             posse_engine::fill(&*self.store, &key, event).await?;
         }
         let recording = Recording::new(events).map_err(|problem| Error::invalid("model", problem))?;
-        Ok(Recorded {
+        Ok(RecordedRun {
             recording: Arc::new(recording),
             source: Source::Journal,
             model: format!("{REPLAY}/{run}"),
@@ -204,7 +204,7 @@ impl Posse {
         })
     }
 
-    async fn recorded_in(&self, path: &Path) -> Result<Recorded, Error> {
+    async fn recorded_in(&self, path: &Path) -> Result<RecordedRun, Error> {
         let unreadable = |problem: String| BundleError::Unreadable { path: path.to_owned(), problem };
         let whole = path.canonicalize().map_err(|error| unreadable(error.to_string()))?;
         let name = whole.to_str().ok_or_else(|| unreadable("its path is not UTF-8 text".to_owned()))?;
@@ -215,7 +215,7 @@ impl Posse {
         let is_changed = bundle.manifest.is_changed();
         let recording = Recording::new(bundle.events).map_err(unreadable)?;
         let recording = if is_changed { recording.with_changed_texts() } else { recording };
-        Ok(Recorded { recording: Arc::new(recording), source: Source::Bundle(whole), model, is_changed })
+        Ok(RecordedRun { recording: Arc::new(recording), source: Source::Bundle(whole), model, is_changed })
     }
 
     /// Runs a recorded run again: the same request, terms and files, and the recorded replies. Of `run` count the request,
@@ -223,7 +223,7 @@ impl Posse {
     /// somebody attends; and rules and approvals. The operator's rules are always those of `run`. A run that is kept here
     /// has its own approvals and rules, and those of `run` besides; of a bundle only the rules that narrow count, and
     /// nothing that was approved.
-    pub async fn replay(&self, recorded: &Recorded, run: NewRun) -> Result<RunHandle, Error> {
+    pub async fn replay(&self, recorded: &RecordedRun, run: NewRun) -> Result<RunHandle, Error> {
         let told = run.of_replay();
         if told.request.as_deref().is_some_and(|request| request != &*recorded.request()) {
             let problem = format!(
@@ -243,8 +243,8 @@ impl Posse {
 
     async fn start_replay(
         &self,
-        recorded: &Recorded,
-        told: Told,
+        recorded: &RecordedRun,
+        told: ReplayOverrides,
         laid_out: Option<&Path>,
     ) -> Result<RunHandle, Error> {
         let named = laid_out.map(|dir| dir.display().to_string()).or_else(|| told.dir.clone());
@@ -256,7 +256,7 @@ impl Posse {
     }
 
     /// What a run that is resumed repeats, if it is a replay.
-    pub(crate) async fn replay_of(&self, run: &RunId) -> Result<Option<Recorded>, Error> {
+    pub(crate) async fn replay_of(&self, run: &RunId) -> Result<Option<RecordedRun>, Error> {
         let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
         let Some(entry) = entry.filter(|entry| entry.row.status == "running") else { return Ok(None) };
         match replayed(&entry.row.model) {
@@ -266,7 +266,7 @@ impl Posse {
     }
 
     /// Lays out the files that a recorded run began with; none if it had none, or if there is nowhere to put them.
-    async fn lay_out(&self, recorded: &Recorded) -> Result<Option<PathBuf>, Error> {
+    async fn lay_out(&self, recorded: &RecordedRun) -> Result<Option<PathBuf>, Error> {
         let Some(home) = self.replays.clone().filter(|_| recorded.has_base()) else { return Ok(None) };
         self.sweep(&home).await?;
         let space = match (&recorded.source, &self.files) {

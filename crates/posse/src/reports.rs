@@ -5,15 +5,15 @@ use std::collections::{HashSet, VecDeque};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use posse_engine::ports::{Doing, WorkspaceProblem};
+use posse_engine::ports::{WorkspaceProblem, WorkspaceResult};
 use tokio::sync::oneshot;
 
 /// Where reports wait to be written. There are never more than a run has children.
 #[derive(Debug, Default)]
-pub(crate) struct Reports(Mutex<Line>);
+pub(crate) struct Reports(Mutex<WriteQueue>);
 
 #[derive(Debug, Default)]
-struct Line {
+struct WriteQueue {
     waiting: VecDeque<Report>,
     /// Whether somebody writes, and will see what is added.
     busy: bool,
@@ -29,7 +29,7 @@ struct Report {
 
 impl Reports {
     /// Writes `text` to `path` beneath `dir`.
-    pub(crate) fn write(self: &Arc<Self>, dir: PathBuf, path: String, text: Arc<str>) -> Doing<()> {
+    pub(crate) fn write(self: &Arc<Self>, dir: PathBuf, path: String, text: Arc<str>) -> WorkspaceResult<()> {
         let (written, heard) = oneshot::channel();
         let mut line = self.line();
         line.waiting.push_back(Report { dir, path, text, written });
@@ -44,7 +44,7 @@ impl Reports {
         })
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, WriteQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Secrets {
 
 /// A text without its secrets.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Cleaned {
+pub(crate) struct RedactedText {
     pub(crate) bytes: Vec<u8>,
     /// What was found, once for each time.
     pub(crate) found: Vec<&'static str>,
@@ -60,8 +60,8 @@ impl Secrets {
     }
 
     /// The text without its secrets; none if it has none.
-    pub(crate) fn clean(&self, text: &[u8]) -> Option<Cleaned> {
-        let mut out: Option<Cleaned> = None;
+    pub(crate) fn clean(&self, text: &[u8]) -> Option<RedactedText> {
+        let mut out: Option<RedactedText> = None;
         let (mut at, mut copied) = (0, 0);
         while at < text.len() {
             // What is before the place was copied: a rule that looks back finds its secret where it begins.
@@ -70,7 +70,7 @@ impl Secrets {
                 at += 1;
                 continue;
             };
-            let cleaned = out.get_or_insert_with(|| Cleaned { bytes: Vec::new(), found: Vec::new() });
+            let cleaned = out.get_or_insert_with(|| RedactedText { bytes: Vec::new(), found: Vec::new() });
             cleaned.bytes.extend_from_slice(&text[copied..secret.start]);
             cleaned.bytes.extend(mark(&text[secret.clone()]));
             cleaned.found.push(name);

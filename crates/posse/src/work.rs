@@ -9,7 +9,7 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_engine::ports::READ_MAX_EVENTS;
 use posse_host::workspace::{
-    Applied, DiffForm, DiffOptions, Oid, RunSpace, WorkspaceError, Workspaces, work_ref,
+    ApplySummary, DiffForm, DiffOptions, Oid, RunSpace, WorkspaceError, Workspaces, work_ref,
 };
 
 use crate::info::AgentInfo;
@@ -31,7 +31,7 @@ pub struct AppliedRun {
     /// The checkout.
     pub dir: PathBuf,
     /// How many files; none if the run changed nothing.
-    pub applied: Option<Applied>,
+    pub applied: Option<ApplySummary>,
 }
 
 /// Work of one attempt of an agent that was kept when its workspace was closed.
@@ -59,7 +59,7 @@ pub struct SalvagedWork {
 
 /// Salvaged work that was written into a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredWork {
     /// Of which attempt it is.
     pub attempt: u32,
     /// How many files there are.
@@ -190,7 +190,7 @@ impl Posse {
         agent: &AgentId,
         attempt: Option<u32>,
         target: &Path,
-    ) -> Result<Restored, Error> {
+    ) -> Result<RestoredWork, Error> {
         self.agent_of(agent).await?;
         let run = agent.run();
         let space = self.space(&run).await?;
@@ -207,7 +207,7 @@ impl Posse {
                 })?,
             };
             let files = space.restore(&name, attempt, &target)?;
-            Ok(Restored { attempt, files: files as u64 })
+            Ok(RestoredWork { attempt, files: files as u64 })
         })
         .await
     }

@@ -12,12 +12,12 @@ use posse_domain::object_id::ObjectId;
 use posse_domain::permission::{Approvals, PROTECTED, instructs};
 use posse_domain::shown;
 use posse_engine::ports::{
-    CallContext, CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated,
-    Urgency, WORKSPACE_SHOWN_AT, WorkspaceOf, WorkspaceProblem, Workspaces,
+    CallContext, CheckRequest, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, UpdateOutcome,
+    Urgency, WORKSPACE_SHOWN_AT, WorkspaceId, WorkspaceProblem, WorkspaceResult, Workspaces,
 };
 use posse_host::sandbox::{Cache, CacheShown, DiskLimit, Isolation, OBJECTS_SHOWN_AT, Sandbox, SandboxError};
 use posse_host::workspace::{self as host, Oid, RefusedCode, RunSpace, WorkspaceError};
-use posse_tools::{Viewing, WorkspaceView, WorkspaceViews};
+use posse_tools::{ViewFuture, WorkspaceView, WorkspaceViews};
 
 use crate::names::Names;
 use crate::reports::Reports;
@@ -126,7 +126,7 @@ impl HostWorkspaces {
         attempt: u32,
         base: Oid,
         done: Result<(), WorkspaceProblem>,
-    ) -> Doing<Option<String>> {
+    ) -> WorkspaceResult<Option<String>> {
         let (agent, setup) = (agent.to_owned(), self.0.setup.clone());
         self.with(run, move |_, at_hand| {
             let Some(setup) = setup else { return done.map(|()| None) };
@@ -169,7 +169,7 @@ impl HostWorkspaces {
         &self,
         run: &RunId,
         act: impl FnOnce(&Self, &AtHand) -> Result<T, WorkspaceProblem> + Send + 'static,
-    ) -> Doing<T> {
+    ) -> WorkspaceResult<T> {
         let (own, run) = (self.clone(), run.to_string());
         blocking(move || {
             let at_hand = own.0.at_hand(&run)?;
@@ -183,7 +183,7 @@ impl HostWorkspaces {
         &self,
         call: &CallContext,
         look: impl FnOnce(&AtHand) -> Result<WorkspaceView, WorkspaceProblem> + Send + 'static,
-    ) -> Viewing {
+    ) -> ViewFuture {
         let looking = self.with(&call.agent.run(), |_, at_hand| look(at_hand));
         Box::pin(async { looking.await.map_err(|problem| problem.text) })
     }
@@ -192,7 +192,7 @@ impl HostWorkspaces {
 /// Runs something that blocks, where that is allowed.
 fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, WorkspaceProblem> + Send + 'static,
-) -> Doing<T> {
+) -> WorkspaceResult<T> {
     let task = tokio::task::spawn_blocking(act);
     Box::pin(async move { task.await.map_err(|error| WorkspaceProblem::from(error.to_string()))? })
 }
@@ -228,7 +228,7 @@ impl Inner {
         *self.keeps_apart.get_or_init(probe).await
     }
 
-    fn dir_of(&self, of: &WorkspaceOf) -> PathBuf {
+    fn dir_of(&self, of: &WorkspaceId) -> PathBuf {
         let run = self.runs.join(of.agent.run().as_str());
         run.join("workspaces").join(of.agent.to_string()).join(of.attempt.to_string()).join("files")
     }
@@ -331,7 +331,7 @@ impl BegunCheck {
 }
 
 impl Workspaces for HostWorkspaces {
-    fn begin(&self, run: &RunId, dir: &str) -> Doing<BaseSnapshot> {
+    fn begin(&self, run: &RunId, dir: &str) -> WorkspaceResult<BaseSnapshot> {
         let (own, run, dir) = (self.clone(), run.to_string(), PathBuf::from(dir));
         blocking(move || {
             let begun = own.0.all.begin(&run, &dir).map_err(|error| problem(&error))?;
@@ -344,11 +344,11 @@ impl Workspaces for HostWorkspaces {
         })
     }
 
-    fn dir(&self, of: &WorkspaceOf) -> PathBuf {
+    fn dir(&self, of: &WorkspaceId) -> PathBuf {
         self.0.dir_of(of)
     }
 
-    fn make(&self, of: WorkspaceOf, origin: ObjectId) -> Doing<MadeWorkspace> {
+    fn make(&self, of: WorkspaceId, origin: ObjectId) -> WorkspaceResult<MadeWorkspace> {
         let own = self.clone();
         let agent = of.agent.to_string();
         let run = of.agent.run();
@@ -387,27 +387,27 @@ impl Workspaces for HostWorkspaces {
         })
     }
 
-    fn ready(&self, call: &CallContext) -> Doing<()> {
+    fn ready(&self, call: &CallContext) -> WorkspaceResult<()> {
         let Some((agent, attempt)) = self.0.workspace_of(call) else {
             return Box::pin(std::future::ready(Ok(())));
         };
         self.with(&call.agent.run(), move |_, at_hand| lent(&at_hand.space, &agent, attempt).map(drop))
     }
 
-    fn shared(&self, run: &RunId, snapshot: ObjectId) -> Doing<PathBuf> {
+    fn shared(&self, run: &RunId, snapshot: ObjectId) -> WorkspaceResult<PathBuf> {
         self.with(run, move |_, at_hand| {
             at_hand.space.shared(&oid(&snapshot)).map_err(|error| problem(&error))
         })
     }
 
-    fn snapshot(&self, of: WorkspaceOf) -> Doing<ObjectId> {
+    fn snapshot(&self, of: WorkspaceId) -> WorkspaceResult<ObjectId> {
         self.with(&of.agent.run(), move |_, at_hand| {
             let taken = at_hand.space.snapshot(&of.agent.to_string(), of.attempt);
             taken.map(|snapshot| id(&snapshot.commit)).map_err(|error| problem(&error))
         })
     }
 
-    fn salvage(&self, of: WorkspaceOf, base: ObjectId) -> Doing<Salvage> {
+    fn salvage(&self, of: WorkspaceId, base: ObjectId) -> WorkspaceResult<Salvage> {
         self.with(&of.agent.run(), move |_, at_hand| {
             let space = &at_hand.space;
             let salvaged =
@@ -421,7 +421,7 @@ impl Workspaces for HostWorkspaces {
         })
     }
 
-    fn merge(&self, request: MergeRequest) -> Doing<Merge> {
+    fn merge(&self, request: MergeRequest) -> WorkspaceResult<Merge> {
         self.with(&request.child.run(), move |_, at_hand| {
             let Names { protected, opened } = Names::of(&request.approvals);
             let message = format!("posse: {} ({})\n", shown::line(&request.title), request.child);
@@ -451,7 +451,7 @@ impl Workspaces for HostWorkspaces {
         })
     }
 
-    fn check(&self, request: CheckRequest, stop: StopSignal) -> Doing<Vec<CheckRecord>> {
+    fn check(&self, request: CheckRequest, stop: StopSignal) -> WorkspaceResult<Vec<CheckRecord>> {
         let own = self.clone();
         let turn = self.0.scratch_turn(&request.parent);
         Box::pin(async move {
@@ -472,14 +472,14 @@ impl Workspaces for HostWorkspaces {
         })
     }
 
-    fn update(&self, of: WorkspaceOf, old: ObjectId, new: ObjectId) -> Doing<Updated> {
+    fn update(&self, of: WorkspaceId, old: ObjectId, new: ObjectId) -> WorkspaceResult<UpdateOutcome> {
         self.with(&of.agent.run(), move |_, at_hand| {
             let updated = at_hand.space.update(&of.agent.to_string(), of.attempt, &oid(&old), &oid(&new));
-            updated.map(|updated| Updated { kept: updated.kept }).map_err(|error| problem(&error))
+            updated.map(|updated| UpdateOutcome { kept: updated.kept }).map_err(|error| problem(&error))
         })
     }
 
-    fn deliver(&self, run: &RunId, approvals: Approvals) -> Doing<Option<RunResult>> {
+    fn deliver(&self, run: &RunId, approvals: Approvals) -> WorkspaceResult<Option<RunResult>> {
         self.with(run, move |_, at_hand| {
             let Names { protected, opened } = Names::of(&approvals);
             let left_out = at_hand.space.leave_out(&protected, &opened).map_err(|error| problem(&error))?;
@@ -492,7 +492,7 @@ impl Workspaces for HostWorkspaces {
             let mut instructions = delivered.paths.clone();
             instructions.retain(|path| instructs(path));
             instructions.truncate(INSTRUCTIONS_TOLD_MAX);
-            let result = |delivered: host::Delivered| RunResult {
+            let result = |delivered: host::PublishedResult| RunResult {
                 commit: id(&delivered.commit),
                 branch: delivered.branch,
                 files: delivered.files as u64,
@@ -500,12 +500,13 @@ impl Workspaces for HostWorkspaces {
                 left_out: left_out.clone(),
                 instructions,
             };
-            let worth_telling = |delivered: &host::Delivered| delivered.files > 0 || !left_out.is_empty();
+            let worth_telling =
+                |delivered: &host::PublishedResult| delivered.files > 0 || !left_out.is_empty();
             Ok(Some(delivered).filter(worth_telling).map(result))
         })
     }
 
-    fn report(&self, parent: &AgentId, path: String, report: Arc<str>) -> Doing<()> {
+    fn report(&self, parent: &AgentId, path: String, report: Arc<str>) -> WorkspaceResult<()> {
         let dir = self.0.runs.join(parent.run().as_str()).join("reports").join(parent.to_string());
         self.0.reports.write(dir, path, report)
     }
@@ -516,7 +517,7 @@ impl WorkspaceViews for HostWorkspaces {
         Isolation::Own
     }
 
-    fn view(&self, call: &CallContext) -> Viewing {
+    fn view(&self, call: &CallContext) -> ViewFuture {
         let Some((agent, attempt)) = self.0.workspace_of(call) else { return self.bare(call) };
         self.viewing(call, move |at_hand| {
             let layers = at_hand.space.layers(&agent, attempt, &at_hand.caches);
@@ -530,7 +531,7 @@ impl WorkspaceViews for HostWorkspaces {
         })
     }
 
-    fn bare(&self, call: &CallContext) -> Viewing {
+    fn bare(&self, call: &CallContext) -> ViewFuture {
         if let Some((agent, attempt)) = self.0.workspace_of(call) {
             return self.viewing(call, move |at_hand| {
                 let objects = lent(&at_hand.space, &agent, attempt)?;

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use posse_domain::code::Code;
-use posse_domain::event::{EVENT_VERSION, EffectClass, Event, EventBody, Stored};
+use posse_domain::event::{EVENT_VERSION, EffectClass, Event, EventBody, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 
@@ -37,7 +37,7 @@ fn same(found: &BTreeSet<&str>, expected: &[String]) {
 
 /// The fields of a kind of event: what its codec says when it meets another one.
 fn fields(kind: &str) -> Vec<String> {
-    let stored = Stored {
+    let stored = StoredEvent {
         seq: 1,
         agent: RunId::from_random(1).root(),
         kind: kind.into(),

@@ -24,26 +24,26 @@ const SCRIPT: &str = r#"
   reply: {text: "I wait."}
 "#;
 
-struct Place {
+struct TestHome {
     dir: tempfile::TempDir,
     posse: Posse,
 }
 
-fn open(builder: impl FnOnce(PosseBuilder, &std::path::Path) -> PosseBuilder) -> Place {
+fn open(builder: impl FnOnce(PosseBuilder, &std::path::Path) -> PosseBuilder) -> TestHome {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("hello.txt"), "hello\n").unwrap();
-    let script = posse::scripted::Scripted::from_yaml(SCRIPT, "demo.yaml").unwrap();
+    let script = posse::scripted::ScriptedModel::from_yaml(SCRIPT, "demo.yaml").unwrap();
     let posse = builder(Posse::builder(), dir.path()).model("scripted/demo", script).open().unwrap();
-    Place { dir, posse }
+    TestHome { dir, posse }
 }
 
-impl Place {
+impl TestHome {
     fn run(&self) -> NewRun {
         NewRun::new("Where is main?").model("scripted/demo").dir(self.dir.path()).session("s-1")
     }
 }
 
-async fn one_child(place: Place) {
+async fn one_child(place: TestHome) {
     let posse = &place.posse;
     let run = posse.start(place.run()).await.unwrap();
     let mut deltas = run.deltas();
@@ -93,7 +93,7 @@ async fn a_tenant_does_not_see_another_s_run() {
     let place = open(|builder, dir| builder.state_dir(dir.join("state")));
     let run = place.posse.start(place.run()).await.unwrap();
     run.ended().await.unwrap();
-    let script = posse::scripted::Scripted::from_yaml(SCRIPT, "demo.yaml").unwrap();
+    let script = posse::scripted::ScriptedModel::from_yaml(SCRIPT, "demo.yaml").unwrap();
     let other = Posse::builder()
         .state_dir(place.dir.path().join("state"))
         .tenant(posse::ports::TenantId::new("other"))

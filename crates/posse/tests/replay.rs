@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use posse::scripted::Scripted;
+use posse::scripted::ScriptedModel;
 use posse::{NewRun, Posse};
 
 const SCRIPT: &str = r"
@@ -13,8 +13,8 @@ const SCRIPT: &str = r"
 - reply: {text: done}
 ";
 
-fn script() -> Scripted {
-    Scripted::from_yaml(SCRIPT, "script").expect("a script")
+fn script() -> ScriptedModel {
+    ScriptedModel::from_yaml(SCRIPT, "script").expect("a script")
 }
 
 /// Another version of Posse, in which `grep` is described otherwise.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use posse_domain::event::Encoded;
+use posse_domain::event::EncodedEvent;
 use posse_domain::id::RunId;
 use posse_engine::ports::{
     AgentRow, AgentTerms, Basis, Commit, READ_MAX_EVENTS, RunKey, RunRow, Store, TenantId,
@@ -171,7 +171,7 @@ impl Journal {
 }
 
 fn commit(key: &RunKey, basis: Basis, events: u64) -> Commit {
-    let event = || Encoded {
+    let event = || EncodedEvent {
         agent: key.run.root(),
         kind: "agent.model_called",
         at_ms: 1,

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use posse_domain::event::Encoded;
+use posse_domain::event::EncodedEvent;
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::text::Blob;
@@ -176,9 +176,9 @@ fn blob() -> Blob {
     Blob { hash: Hash::of(b"content"), bytes: b"content".to_vec().into() }
 }
 
-fn event(run: u64, number: u64) -> Encoded {
+fn event(run: u64, number: u64) -> EncodedEvent {
     let (agent, payload) = (key(run).run.root(), format!("{number}"));
-    Encoded { agent, kind: "agent.model_called", at_ms: 1, version: 1, payload }
+    EncodedEvent { agent, kind: "agent.model_called", at_ms: 1, version: 1, payload }
 }
 
 fn first(run: u64) -> Commit {

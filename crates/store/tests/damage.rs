@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use posse_domain::event::{Encoded, Stored};
+use posse_domain::event::{EncodedEvent, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::text::Blob;
@@ -22,7 +22,7 @@ fn key() -> RunKey {
 }
 
 fn commit(basis: Basis, count: u64) -> Commit {
-    let event = |number| Encoded {
+    let event = |number| EncodedEvent {
         agent: key().run.root(),
         kind: "agent.model_called",
         at_ms: 1,
@@ -53,14 +53,14 @@ fn commit(basis: Basis, count: u64) -> Commit {
 }
 
 /// A store with `count` events, closed.
-async fn filled(dir: &Path, count: u64) -> Vec<Stored> {
+async fn filled(dir: &Path, count: u64) -> Vec<StoredEvent> {
     let store = open(dir).unwrap();
     store.commit(commit(Basis::New, count)).await.unwrap();
     store.read(&key(), 0, u32::MAX).await.unwrap()
 }
 
 /// The first event whose hash is not what it should be.
-fn first_bad(events: &[Stored]) -> Option<u64> {
+fn first_bad(events: &[StoredEvent]) -> Option<u64> {
     let mut previous = Hash::ZERO;
     for event in events {
         if event.hash != event.expected_hash(&previous, "local", &key().run) {
@@ -175,7 +175,7 @@ async fn flipped_bits_in_the_database_never_change_the_journal_unseen() {
 }
 
 /// All events, or what is wrong.
-async fn look(dir: &Path) -> Result<Vec<Stored>, String> {
+async fn look(dir: &Path) -> Result<Vec<StoredEvent>, String> {
     let store = open(dir).map_err(|error| error.to_string())?;
     let events = store.read(&key(), 0, 1_000).await.map_err(|error| error.to_string())?;
     let health = store.check().await.map_err(|error| error.to_string())?;

@@ -8,13 +8,13 @@ use posse::{EventBody, RunId};
 use posse_domain::code::Code;
 use posse_domain::hash::Hash;
 
-use crate::check::{self, Acknowledged, Files, Findings, Harm, Journal, Repositories};
+use crate::check::{self, AcknowledgedEvents, Files, Findings, Harm, Journal, Repositories};
 use crate::process::Launch;
 use crate::scenario::{self, Scenario};
 
 /// A run that has ended, and what is known of it from outside.
 #[derive(Debug, Clone, Copy)]
-pub struct Aftermath<'a> {
+pub struct EndedRun<'a> {
     /// How its processes were started.
     pub launch: &'a Launch,
     /// Its files.
@@ -22,12 +22,12 @@ pub struct Aftermath<'a> {
     /// Which run.
     pub run: &'a RunId,
     /// The events that somebody outside was given.
-    pub told: &'a Acknowledged,
+    pub told: &'a AcknowledgedEvents,
 }
 
 /// What was found.
 #[derive(Debug, Default)]
-pub struct Looked {
+pub struct Examination {
     /// What does not hold.
     pub findings: Findings,
     /// Calls that were reported to their agents as interrupted.
@@ -36,10 +36,10 @@ pub struct Looked {
     pub asked_again: usize,
 }
 
-impl Aftermath<'_> {
+impl EndedRun<'_> {
     /// Checks everything.
-    pub fn look(&self) -> io::Result<Looked> {
-        let mut looked = Looked::default();
+    pub fn look(&self) -> io::Result<Examination> {
+        let mut looked = Examination::default();
         let findings = &mut looked.findings;
         self.logs(findings)?;
         let said = self.launch.output(["verify", "--json", self.run.as_str()])?;
@@ -56,7 +56,7 @@ impl Aftermath<'_> {
     /// Everything that was told is in the journal, as `logs` tells it.
     fn logs(&self, findings: &mut Findings) -> io::Result<()> {
         let said = self.launch.output(["logs", "--json", self.run.as_str()])?;
-        let mut logs = Acknowledged::default();
+        let mut logs = AcknowledgedEvents::default();
         for line in said.out.lines() {
             if let Err(problem) = logs.take(line) {
                 findings.add(Harm::Broken, problem);
@@ -100,7 +100,7 @@ impl Aftermath<'_> {
         });
     }
 
-    fn journal(&self, journal: &Journal, looked: &mut Looked) {
+    fn journal(&self, journal: &Journal, looked: &mut Examination) {
         let files = self.files(journal, &mut looked.findings);
         looked.findings.append(check::ended_run(journal, &self.scenario.ledger(), &files));
         outcome(journal, &files, &mut looked.findings);

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::check::Harm;
 use crate::dice::Dice;
-use crate::faults::{self, Death};
+use crate::faults::{self, CrashPoint};
 use crate::process::Launch;
 use crate::scenario::Scenario;
-use crate::trial::{self, Blow, Plan, Report};
+use crate::trial::{self, KillPoint, Report, TrialPlan};
 use crate::variables;
 
 /// Undisturbed runs that tell how long one takes.
@@ -97,7 +97,7 @@ pub fn carry_out(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary,
     let mut rows = Vec::new();
     let mut never_passed = Vec::new();
     if let Some(passings) = order.points {
-        let passed = Passed::count(order)?;
+        let passed = PassCounts::count(order)?;
         let parts;
         (parts, never_passed) = passed.parts(passings, order.seed);
         rows.extend(side_by_side(order, &Queue::of(parts), tell)?);
@@ -111,16 +111,16 @@ pub fn carry_out(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary,
 
 /// The points that neither a run nor a resume of the scenario passes: names without a place.
 pub fn never_passed(order: &Order) -> Result<Vec<&'static str>, String> {
-    Ok(Passed::count(order)?.parts(Passings::One, order.seed).1)
+    Ok(PassCounts::count(order)?.parts(Passings::One, order.seed).1)
 }
 
 /// How often each point is passed by an undisturbed run, and by a resume.
-struct Passed {
+struct PassCounts {
     by_run: BTreeMap<String, u32>,
     by_resume: BTreeMap<String, u32>,
 }
 
-impl Passed {
+impl PassCounts {
     fn count(order: &Order) -> Result<Self, String> {
         let words = |error: std::io::Error| error.to_string();
         let dir = tempfile::tempdir().map_err(words)?;
@@ -133,7 +133,7 @@ impl Passed {
             return Err(format!("the scenario fails without any fault ({}): {}", said.status, said.err));
         }
         // The same again, cut off and resumed.
-        let death = Death { point: BEFORE_RESUME.to_owned(), passing: 2 };
+        let death = CrashPoint { point: BEFORE_RESUME.to_owned(), passing: 2 };
         let again = tempfile::tempdir().map_err(words)?;
         let scenario = Scenario::create(again.path()).map_err(words)?;
         let launch = Launch::new(&order.program, again.path(), &scenario.state())
@@ -160,21 +160,24 @@ impl Passed {
             let mut dice = Dice::of_part(seed, place as u64);
             let (before, count) = match (self.by_run.get(point), self.by_resume.get(point)) {
                 (Some(&count), _) => (None, count),
-                (None, Some(&count)) => (Some(Death { point: BEFORE_RESUME.to_owned(), passing: 2 }), count),
+                (None, Some(&count)) => {
+                    (Some(CrashPoint { point: BEFORE_RESUME.to_owned(), passing: 2 }), count)
+                }
                 (None, None) => {
                     never.push(point);
                     continue;
                 }
             };
             for passing in picked(passings, count) {
-                let death = Death { point: point.to_owned(), passing };
-                let mut blows: Vec<Blow> =
-                    before.iter().cloned().chain([death.clone()]).map(Blow::At).collect();
+                let death = CrashPoint { point: point.to_owned(), passing };
+                let mut blows: Vec<KillPoint> =
+                    before.iter().cloned().chain([death.clone()]).map(KillPoint::At).collect();
                 if dice.chance(KILLED_AGAIN_PERCENT) {
-                    blows.push(Blow::After(Duration::from_millis(dice.roll(300))));
+                    blows.push(KillPoint::After(Duration::from_millis(dice.roll(300))));
                 }
                 // The passings were counted in a run with slots for all.
-                let plan = Plan { blows, followed: dice.chance(FOLLOWED_PERCENT), ..Plan::default() };
+                let plan =
+                    TrialPlan { blows, followed: dice.chance(FOLLOWED_PERCENT), ..TrialPlan::default() };
                 parts.push(Part { name: death.to_string(), plans: vec![plan] });
             }
         }
@@ -197,7 +200,7 @@ fn pace(order: &Order) -> Result<Duration, String> {
     let mut times = Vec::new();
     for _ in 0..PACE_RUNS {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let report = trial::carry_out(&order.program, dir.path(), &Plan::default())?;
+        let report = trial::carry_out(&order.program, dir.path(), &TrialPlan::default())?;
         if let Some(breach) = report.breaches.first() {
             return Err(format!("the scenario does not hold without any fault: {breach}"));
         }
@@ -211,7 +214,7 @@ fn pace(order: &Order) -> Result<Duration, String> {
 #[derive(Debug, Clone)]
 struct Part {
     name: String,
-    plans: Vec<Plan>,
+    plans: Vec<TrialPlan>,
 }
 
 /// Where the next part comes from.
@@ -260,18 +263,18 @@ fn random_part(seed: u64, part: u64, pace: Duration) -> Part {
 }
 
 /// Moments over the whole of a run, for its first process and for its resumes.
-fn random_plan(dice: &mut Dice, pace: Duration) -> Plan {
+fn random_plan(dice: &mut Dice, pace: Duration) -> TrialPlan {
     let span = u64::try_from(pace.as_micros()).unwrap_or(u64::MAX).max(1);
     let first = if dice.chance(EARLY_PERCENT) { span / EARLY_PART } else { span };
-    let mut blows = vec![Blow::After(Duration::from_micros(dice.roll(first)))];
+    let mut blows = vec![KillPoint::After(Duration::from_micros(dice.roll(first)))];
     while blows.len() < KILLS_PER_RUN_MAX && dice.chance(KILLED_AGAIN_PERCENT) {
-        blows.push(Blow::After(Duration::from_micros(dice.roll(span))));
+        blows.push(KillPoint::After(Duration::from_micros(dice.roll(span))));
     }
     let (followed, crowded) = (dice.chance(FOLLOWED_PERCENT), dice.chance(CROWDED_PERCENT));
     let helpers = if dice.chance(HELPERS_PERCENT) { HELPERS_MAX } else { 0 };
     let mut helpers: Vec<Duration> = (0..helpers).map(|_| Duration::from_micros(dice.roll(span))).collect();
     helpers.sort_unstable();
-    Plan { blows, followed, crowded, helpers }
+    TrialPlan { blows, followed, crowded, helpers }
 }
 
 fn side_by_side(order: &Order, queue: &Queue<'_>, tell: &(dyn Fn(&Row) + Sync)) -> Result<Vec<Row>, String> {
@@ -350,7 +353,7 @@ impl Summary {
     fn points_died_at(&self) -> BTreeMap<&str, u32> {
         let mut points = BTreeMap::new();
         for blow in self.rows.iter().flat_map(|row| &row.report.struck) {
-            if let Blow::At(death) = blow {
+            if let KillPoint::At(death) = blow {
                 *points.entry(death.point.as_str()).or_default() += 1;
             }
         }
@@ -439,8 +442,8 @@ impl Summary {
         for point in faults::points() {
             let _ = writeln!(table, "{point:<34} {:>6}", died.get(point).copied().unwrap_or(0));
         }
-        let random =
-            self.sum(|report| report.struck.iter().filter(|blow| matches!(blow, Blow::After(_))).count());
+        let random = self
+            .sum(|report| report.struck.iter().filter(|blow| matches!(blow, KillPoint::After(_))).count());
         let _ = write!(table, "{:<34} {random:>6}", "random moments");
         table
     }

@@ -32,7 +32,7 @@ pub fn points() -> Vec<&'static str> {
 
 /// Where a process dies: at the `passing`-th passing of `point`, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Death {
+pub struct CrashPoint {
     /// The point's name.
     pub point: String,
     /// Which passing.
@@ -49,13 +49,13 @@ impl fmt::Display for InvalidDeath {
     }
 }
 
-impl fmt::Display for Death {
+impl fmt::Display for CrashPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.point, self.passing)
     }
 }
 
-impl FromStr for Death {
+impl FromStr for CrashPoint {
     type Err = InvalidDeath;
 
     fn from_str(text: &str) -> Result<Self, InvalidDeath> {
@@ -71,7 +71,7 @@ impl FromStr for Death {
 }
 
 /// Fault points that end this process at `death`, and write every passing to `log`, one name a line.
-pub fn armed(death: Option<Death>, log: Option<&Path>) -> std::io::Result<Faults> {
+pub fn armed(death: Option<CrashPoint>, log: Option<&Path>) -> std::io::Result<Faults> {
     let log = log.map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
     if death.is_none() && log.is_none() {
         return Ok(Faults::default());
@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn a_death_is_read_as_it_is_shown() {
-        let death: Death = "engine.commit.after:3".parse().unwrap();
-        assert_eq!(death, Death { point: "engine.commit.after".to_owned(), passing: 3 });
+        let death: CrashPoint = "engine.commit.after:3".parse().unwrap();
+        assert_eq!(death, CrashPoint { point: "engine.commit.after".to_owned(), passing: 3 });
         assert_eq!(death.to_string(), "engine.commit.after:3");
         for wrong in ["engine.commit.after", "engine.commit.after:0", "engine.commit.aftre:1", "", ":1"] {
-            assert!(wrong.parse::<Death>().is_err(), "{wrong}");
+            assert!(wrong.parse::<CrashPoint>().is_err(), "{wrong}");
         }
     }
 

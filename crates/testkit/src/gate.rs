@@ -39,9 +39,9 @@ impl<M: Model> Gate<M> {
 }
 
 /// A shared gate, as a model.
-pub struct Gated<M>(pub Arc<Gate<M>>);
+pub struct GatedModel<M>(pub Arc<Gate<M>>);
 
-impl<M: Model> Model for Gated<M> {
+impl<M: Model> Model for GatedModel<M> {
     fn facts(&self) -> ModelFacts {
         self.0.inner.facts()
     }

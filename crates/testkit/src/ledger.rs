@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use posse::AgentId;
 use posse::ports::{
-    CallContext, EffectTool, Faults, Handler, Prepared, Tool, ToolFailure, ToolOutput, ToolResult,
+    CallContext, EffectTool, Faults, Handler, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
 };
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::EffectClass;
@@ -62,13 +62,17 @@ struct Ledger {
 }
 
 impl EffectTool for Ledger {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         let (file, faults) = (self.file.clone(), self.faults.clone());
         Box::pin(async move {
             let input: Input =
                 serde_json::from_value(input).map_err(|error| ToolFailure::invalid(error.to_string()))?;
             let run = append(file, call, Duration::from_millis(input.delay_ms.min(DELAY_MAX_MS)), faults);
-            Ok(Prepared { write: None, sandbox: None, run: Box::new(|| Box::pin(run)) })
+            Ok(PreparedEffect { write: None, sandbox: None, run: Box::new(|| Box::pin(run)) })
         })
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use crate::faults::Death;
+use crate::faults::CrashPoint;
 use crate::variables;
 
 /// Lines that may wait to be heard; then the process waits, as it would for any slow reader.
@@ -49,7 +49,7 @@ impl Launch {
     }
 
     /// The same, dying there.
-    pub fn dying(&self, death: &Death) -> Self {
+    pub fn dying(&self, death: &CrashPoint) -> Self {
         self.with(variables::FAULT, death.to_string())
     }
 
@@ -71,7 +71,7 @@ impl Launch {
     }
 
     /// Starts it.
-    pub fn start<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> io::Result<Running> {
+    pub fn start<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> io::Result<RunningProcess> {
         let errors = OpenOptions::new().create(true).append(true).open(self.errors())?;
         let mut child = self.command(args).stdout(Stdio::piped()).stderr(errors).spawn()?;
         let (sender, lines) = sync_channel(LINES_MAX);
@@ -91,13 +91,13 @@ impl Launch {
                 }
             });
         }
-        Ok(Running { child, lines })
+        Ok(RunningProcess { child, lines })
     }
 
     /// Runs it to its end and gives all it said: status, standard output, standard error.
-    pub fn output<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> io::Result<Said> {
+    pub fn output<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> io::Result<ProcessResult> {
         let output = self.command(args).output()?;
-        Ok(Said {
+        Ok(ProcessResult {
             status: output.status,
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -112,7 +112,7 @@ impl Launch {
 
 /// What a process said from its start to its end.
 #[derive(Debug)]
-pub struct Said {
+pub struct ProcessResult {
     /// How it ended.
     pub status: ExitStatus,
     /// Its standard output.
@@ -123,7 +123,7 @@ pub struct Said {
 
 /// What was heard of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum ProcessOutput {
     /// A line of its standard output.
     Line(String),
     /// It will say nothing more.
@@ -134,23 +134,23 @@ pub enum Heard {
 
 /// A process at work.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProcess {
     child: Child,
     lines: Receiver<String>,
 }
 
-impl Running {
+impl RunningProcess {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// The next line, or that there was none until `until`.
-    pub fn hear(&self, until: Instant) -> Heard {
+    pub fn hear(&self, until: Instant) -> ProcessOutput {
         match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(line) => Heard::Line(line),
-            Err(RecvTimeoutError::Disconnected) => Heard::End,
-            Err(RecvTimeoutError::Timeout) => Heard::Nothing,
+            Ok(line) => ProcessOutput::Line(line),
+            Err(RecvTimeoutError::Disconnected) => ProcessOutput::End,
+            Err(RecvTimeoutError::Timeout) => ProcessOutput::Nothing,
         }
     }
 
@@ -164,14 +164,14 @@ impl Running {
         let mut lines = Vec::new();
         loop {
             match self.hear(until) {
-                Heard::Line(line) => {
+                ProcessOutput::Line(line) => {
                     let found = wanted(&line);
                     lines.push(line);
                     if found {
                         return Ok(lines);
                     }
                 }
-                Heard::End | Heard::Nothing => return Err(lines),
+                ProcessOutput::End | ProcessOutput::Nothing => return Err(lines),
             }
         }
     }
@@ -259,7 +259,7 @@ mod tests {
         let script = "echo one; printf half; read never < /dev/zero";
         let running = launch.start(["-c", script]).unwrap();
         let soon = Instant::now() + Duration::from_secs(10);
-        assert_eq!(running.hear(soon), Heard::Line("one".to_owned()));
+        assert_eq!(running.hear(soon), ProcessOutput::Line("one".to_owned()));
         assert_eq!(launch.left_behind(), [running.id()]);
         let (rest, status) = running.kill().unwrap();
         assert_eq!(rest, [""; 0], "half a line was never said");

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use posse::RunId;
 use serde_json::Value;
 
-use crate::aftermath::{self, Aftermath};
-use crate::check::{Acknowledged, Breach, Findings, Harm};
-use crate::faults::Death;
+use crate::aftermath::{self, EndedRun};
+use crate::check::{AcknowledgedEvents, Breach, Findings, Harm};
+use crate::faults::CrashPoint;
 use crate::helpers;
-use crate::process::{Heard, Launch, Running, last_words, threads};
+use crate::process::{Launch, ProcessOutput, RunningProcess, last_words, threads};
 use crate::scenario::Scenario;
 use crate::variables;
 
@@ -26,14 +26,14 @@ const SIGKILL: i32 = 9;
 
 /// How one process of a run is ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Blow {
+pub enum KillPoint {
     /// By itself, at a named point.
-    At(Death),
+    At(CrashPoint),
     /// From outside, so long after its start.
     After(Duration),
 }
 
-impl fmt::Display for Blow {
+impl fmt::Display for KillPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::At(death) => death.fmt(f),
@@ -45,9 +45,9 @@ impl fmt::Display for Blow {
 /// What is done to one run: the first process gets the first blow, the first resume the second, and so on. The
 /// last process gets none.
 #[derive(Debug, Clone, Default)]
-pub struct Plan {
+pub struct TrialPlan {
     /// The blows.
-    pub blows: Vec<Blow>,
+    pub blows: Vec<KillPoint>,
     /// Whether a second process follows the journal all along.
     pub followed: bool,
     /// Whether there are too few slots for everybody.
@@ -60,11 +60,11 @@ pub struct Plan {
 #[derive(Debug, Default)]
 pub struct Report {
     /// Blows that met a living process.
-    pub struck: Vec<Blow>,
+    pub struck: Vec<KillPoint>,
     /// Helpers that were killed.
     pub helpers: usize,
     /// Blows that came too late, or points that were not passed that often.
-    pub missed: Vec<Blow>,
+    pub missed: Vec<KillPoint>,
     /// Events that somebody outside had been given before the end.
     pub acknowledged: usize,
     /// Calls that were reported to their agents as interrupted.
@@ -80,13 +80,13 @@ pub struct Report {
 }
 
 /// Carries the plan out beneath `dir`, which must be empty.
-pub fn carry_out(program: &Path, dir: &Path, plan: &Plan) -> Result<Report, String> {
+pub fn carry_out(program: &Path, dir: &Path, plan: &TrialPlan) -> Result<Report, String> {
     let mut reports = carry_out_together(program, dir, std::slice::from_ref(plan))?;
     reports.pop().ok_or_else(|| "no run was started".to_owned())
 }
 
 /// Carries the plans out beneath `dir` side by side, each with a run of its own, all in one store.
-pub fn carry_out_together(program: &Path, dir: &Path, plans: &[Plan]) -> Result<Vec<Report>, String> {
+pub fn carry_out_together(program: &Path, dir: &Path, plans: &[TrialPlan]) -> Result<Vec<Report>, String> {
     let state = dir.join("state");
     let mut trials = Vec::new();
     for number in 1..=plans.len() {
@@ -96,7 +96,7 @@ pub fn carry_out_together(program: &Path, dir: &Path, plans: &[Plan]) -> Result<
         trials.push(Trial::new(program, &dir, scenario));
     }
     let mut reports = std::thread::scope(|scope| {
-        let run = |(mut trial, plan): (Trial, &Plan)| -> Result<Report, String> {
+        let run = |(mut trial, plan): (Trial, &TrialPlan)| -> Result<Report, String> {
             trial.run(plan).map_err(|error| error.to_string())?;
             Ok(trial.report())
         };
@@ -118,8 +118,8 @@ struct Trial {
     scenario: Scenario,
     launch: Launch,
     run: Option<RunId>,
-    told: Acknowledged,
-    follower: Option<Running>,
+    told: AcknowledgedEvents,
+    follower: Option<RunningProcess>,
     findings: Findings,
     report: Report,
 }
@@ -131,14 +131,14 @@ impl Trial {
             scenario,
             launch,
             run: None,
-            told: Acknowledged::default(),
+            told: AcknowledgedEvents::default(),
             follower: None,
             findings: Findings::default(),
             report: Report::default(),
         }
     }
 
-    fn run(&mut self, plan: &Plan) -> std::io::Result<()> {
+    fn run(&mut self, plan: &TrialPlan) -> std::io::Result<()> {
         let began = Instant::now();
         let mut blows = plan.blows.iter();
         let mut ended = false;
@@ -169,19 +169,19 @@ impl Trial {
     }
 
     /// One process, from its start to its end; whether the run ended with it.
-    fn process(&mut self, blow: Option<&Blow>, plan: &Plan) -> std::io::Result<bool> {
+    fn process(&mut self, blow: Option<&KillPoint>, plan: &TrialPlan) -> std::io::Result<bool> {
         let args: Vec<OsString> = match &self.run {
             None if plan.crowded => self.scenario.crowded_run_args(),
             None => self.scenario.run_args(),
             Some(run) => ["resume", "--json", run.as_str()].map(Into::into).into(),
         };
         let launch = match blow {
-            Some(Blow::At(death)) => self.launch.dying(death),
-            Some(Blow::After(_)) | None => self.launch.clone(),
+            Some(KillPoint::At(death)) => self.launch.dying(death),
+            Some(KillPoint::After(_)) | None => self.launch.clone(),
         };
         let limit = match blow {
-            Some(Blow::After(time)) => *time,
-            Some(Blow::At(_)) | None => PATIENCE,
+            Some(KillPoint::After(time)) => *time,
+            Some(KillPoint::At(_)) | None => PATIENCE,
         };
         let (began, mut resumes) = (Instant::now(), self.run.is_some());
         let until = began + limit;
@@ -190,11 +190,11 @@ impl Trial {
         let struck = loop {
             let next = helpers.peek().map_or(until, |moment| (*moment).min(until));
             match running.hear(next) {
-                Heard::Nothing if next < until => {
+                ProcessOutput::Nothing if next < until => {
                     helpers.next();
                     self.report.helpers += usize::from(helpers::kill_one(running.id(), self.report.helpers));
                 }
-                Heard::Line(line) => {
+                ProcessOutput::Line(line) => {
                     if std::mem::take(&mut resumes) {
                         self.report.resumed_within.push(began.elapsed());
                     }
@@ -203,8 +203,8 @@ impl Trial {
                         self.follow()?;
                     }
                 }
-                Heard::End => break false,
-                Heard::Nothing => break true,
+                ProcessOutput::End => break false,
+                ProcessOutput::Nothing => break true,
             }
         };
         // Where it hangs is gone once it is killed.
@@ -235,13 +235,13 @@ impl Trial {
     }
 
     /// All that a follower still tells. It ends by itself when the run has ended.
-    fn hear_out(&mut self, follower: Running, ended: bool) -> std::io::Result<()> {
+    fn hear_out(&mut self, follower: RunningProcess, ended: bool) -> std::io::Result<()> {
         let until = Instant::now() + if ended { PATIENCE } else { Duration::ZERO };
         let hangs = loop {
             match follower.hear(until) {
-                Heard::Line(line) => self.take(&line),
-                Heard::End => break false,
-                Heard::Nothing => break true,
+                ProcessOutput::Line(line) => self.take(&line),
+                ProcessOutput::End => break false,
+                ProcessOutput::Nothing => break true,
             }
         };
         self.findings.expect(!(hangs && ended), Harm::Broken, || "the follower does not end".to_owned());
@@ -290,7 +290,7 @@ impl Trial {
             self.findings.add(Harm::Lost, "the run ended and nobody knows its name");
             return Ok(());
         };
-        let aftermath = Aftermath { launch: &self.launch, scenario: &self.scenario, run, told: &self.told };
+        let aftermath = EndedRun { launch: &self.launch, scenario: &self.scenario, run, told: &self.told };
         let looked = aftermath.look()?;
         self.report.acknowledged = self.told.len();
         self.report.interrupted = looked.interrupted;

@@ -8,7 +8,9 @@ use posse::{EventBody, JournalEvent, NewRun, Posse, parse_agents};
 use posse_domain::event::Sender;
 use posse_domain::hash::Hash;
 use posse_host::sandbox::{InitBinary, SandboxOptions};
-use posse_testkit::check::{Acknowledged, Breach, Files, Findings, Harm, Journal, Repositories, ended_run};
+use posse_testkit::check::{
+    AcknowledgedEvents, Breach, Files, Findings, Harm, Journal, Repositories, ended_run,
+};
 use posse_testkit::ledger;
 use posse_testkit::scenario::{self, Scenario};
 use serde_json::json;
@@ -267,17 +269,17 @@ fn what_was_told_and_is_gone_or_different_is_found() {
     let line = |seq: u64, summary: &str| {
         json!({"seq": seq, "agent_id": "k3f9ab2c", "kind": "x", "summary": summary}).to_string()
     };
-    let mut told = Acknowledged::default();
+    let mut told = AcknowledgedEvents::default();
     told.take(&line(1, "one")).unwrap();
     told.take(&line(2, "two")).unwrap();
     told.take(r#"{"type": "result"}"#).unwrap();
     assert!(told.take(&line(2, "another")).is_err(), "told twice, and differently");
     let check = |lines: &[String]| {
-        let mut logs = Acknowledged::default();
+        let mut logs = AcknowledgedEvents::default();
         for line in lines {
             logs.take(line).unwrap();
         }
-        let mut told = Acknowledged::default();
+        let mut told = AcknowledgedEvents::default();
         told.take(&line(1, "one")).unwrap();
         told.take(&line(2, "two")).unwrap();
         let mut findings = Findings::default();

@@ -32,13 +32,13 @@ const FOUND_BY_ALL: [(&str, &str); 5] =
     [("runs", "no"), ("runs", "tenant"), ("runs", "run"), ("mailbox", "run_no"), ("blobs", "bytes")];
 
 /// A store with a run of two agents, its long texts, its lease and its mail, and the note of a removed run.
-struct Place {
+struct PreparedStore {
     dir: tempfile::TempDir,
     key: RunKey,
     pristine: Vec<u8>,
 }
 
-impl Place {
+impl PreparedStore {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (run, removed) = (ended(dir.path()).await, ended(dir.path()).await);
@@ -93,7 +93,7 @@ fn open(dir: &Path) -> SqliteStore {
 
 /// A run that has ended, with a text that is kept in the database and one that is kept in a file.
 async fn ended(dir: &Path) -> RunId {
-    let script = posse::scripted::Scripted::from_yaml(SCRIPT, "script.yaml").unwrap();
+    let script = posse::scripted::ScriptedModel::from_yaml(SCRIPT, "script.yaml").unwrap();
     let posse = Posse::builder().state_dir(dir.join("state")).model("scripted/s", script).open().unwrap();
     let request = format!("the same in both\n{}", "a long request ".repeat(20_000));
     let run = posse.start(NewRun::new(&request).model("scripted/s").dir(dir)).await.unwrap();
@@ -176,7 +176,7 @@ impl Column {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_column_of_any_table_can_be_changed_unseen() {
-    let place = Place::new().await;
+    let place = PreparedStore::new().await;
     assert_eq!(place.problems().await, (None, Vec::new()), "whole as it is");
     let raw = Connection::open(database(place.dir.path())).unwrap();
     let all = columns(&raw);
@@ -237,7 +237,7 @@ async fn no_column_of_any_table_can_be_changed_unseen() {
 /// What is not a change of one column: rows that nobody could have written, each with a seal that fits it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_for_an_agent_that_does_not_exist_is_named() {
-    let place = Place::new().await;
+    let place = PreparedStore::new().await;
     let store = open(&place.dir.path().join("state"));
     let agent = place.key.run.root().child(7);
     store.post(&place.key, MailCommand::Send { agent, text: "x".to_owned() }).await.unwrap();
@@ -249,7 +249,7 @@ async fn a_command_for_an_agent_that_does_not_exist_is_named() {
 /// An owner does not build on what was changed: its next seal would make the change look right.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_with_a_changed_lease_or_command_is_not_written_to() {
-    let place = Place::new().await;
+    let place = PreparedStore::new().await;
     let is_damage =
         |error: &StoreError| matches!(error, StoreError::Damaged { run, .. } if *run == place.key.run);
     place

@@ -13,19 +13,20 @@ use posse_domain::event::EffectClass;
 use posse_domain::permission::{SPECIFIER_MAX_BYTES, still_protected};
 use posse_domain::skill::Skill;
 use posse_engine::ports::{
-    CallContext, EffectTool, Prepared, StopSignal, Tool, ToolFailure, ToolOutput, ToolResult, Urgency,
+    CallContext, EffectTool, PreparedEffect, StopSignal, Tool, ToolFailure, ToolOutput, ToolResult, Urgency,
 };
-use posse_host::files::Beneath;
-use posse_host::process::{Captured, OutputLimits};
+use posse_host::files::DirHandle;
+use posse_host::process::{CapturedOutput, OutputLimits};
 use posse_host::sandbox::{
-    BoxedCommand, CacheShown, Ended, Exit, Isolation, Refused, Running, SandboxError, Turn,
+    BoxedCommand, CacheShown, CallEnd, ExecPermit, Exit, Isolation, ProtectedChange, RunningCall,
+    SandboxError,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::Hands;
+use crate::ToolServices;
 use crate::input::{Check, parse};
 use crate::outputs::{OUTPUTS_SHOWN_AT, PREFIX, plain_name};
 use crate::space::{failure, path_named};
@@ -68,7 +69,7 @@ struct Input {
 }
 
 /// The tool.
-pub(crate) fn tool(hands: Hands) -> Tool {
+pub(crate) fn tool(hands: ToolServices) -> Tool {
     let text = match hands.views.isolation() {
         Isolation::Own => include_str!("bash.md"),
         Isolation::InPlace => include_str!("bash_in_place.md"),
@@ -82,10 +83,14 @@ fn specifier(input: &Value) -> Option<String> {
     Some(input.get("command")?.as_str()?.trim().to_owned())
 }
 
-struct Bash(Hands);
+struct Bash(ToolServices);
 
 impl EffectTool for Bash {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         let hands = self.0.clone();
         Box::pin(async move {
             let unavailable = |error: &dyn std::fmt::Display| ToolFailure {
@@ -98,7 +103,7 @@ impl EffectTool for Bash {
             let network = if call.network { "network" } else { "no-network" };
             let turn = hands.sandbox.turn_with(&view.caches).await;
             let run = run(hands, call, view, wanted, turn);
-            Ok(Prepared {
+            Ok(PreparedEffect {
                 write: None,
                 sandbox: Some(format!("{level} {network}")),
                 run: Box::new(|| Box::pin(run)),
@@ -116,12 +121,12 @@ fn timeout(asked_ms: Option<u64>) -> Duration {
 }
 
 /// What to run, and where.
-struct Wanted {
+struct CommandRequest {
     command: String,
     workdir: PathBuf,
 }
 
-fn wanted(call: &CallContext, view: &WorkspaceView, input: Value) -> Result<Wanted, ToolFailure> {
+fn wanted(call: &CallContext, view: &WorkspaceView, input: Value) -> Result<CommandRequest, ToolFailure> {
     let check = Check::of(NAME);
     let Input { command, timeout_ms, description, workdir } = parse(NAME, input)?;
     let command = check.text("command", command, COMMAND_MAX_BYTES)?;
@@ -141,16 +146,22 @@ fn wanted(call: &CallContext, view: &WorkspaceView, input: Value) -> Result<Want
             let beneath = beneath.and_then(Path::to_str);
             let text = beneath.map_or(text, |beneath| if beneath.is_empty() { "." } else { beneath });
             let workdir = path_named("workdir", check, call, text)?;
-            Beneath::open(&call.workspace)
+            DirHandle::open(&call.workspace)
                 .and_then(|workspace| workspace.check_dir(&workdir))
                 .map_err(|error| failure(&error))?;
             call.workspace.join(workdir.as_path())
         }
     };
-    Ok(Wanted { command, workdir })
+    Ok(CommandRequest { command, workdir })
 }
 
-async fn run(hands: Hands, call: CallContext, view: WorkspaceView, wanted: Wanted, turn: Turn) -> ToolResult {
+async fn run(
+    hands: ToolServices,
+    call: CallContext,
+    view: WorkspaceView,
+    wanted: CommandRequest,
+    turn: ExecPermit,
+) -> ToolResult {
     let spill = hands.outputs.as_ref().map(|outputs| outputs.file(&call.agent, &call.call_id));
     let record = hands.outputs.as_ref().map(|outputs| {
         let name = format!("{}-{}", call.agent, plain_name(&call.call_id));
@@ -203,7 +214,7 @@ fn with_skills(call: &CallContext, command: String) -> Vec<String> {
 
 /// Why a command was ended before it ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum EndReason {
     TimeLimit,
     Silent,
     Asked,
@@ -211,18 +222,18 @@ pub(crate) enum Cut {
 
 /// Waits for a command, and ends it when its time is up or somebody says so.
 pub(crate) async fn wait(
-    running: &mut Running,
+    running: &mut RunningCall,
     stop: &StopSignal,
     limits: Limits,
-) -> (Result<Ended, SandboxError>, Option<Cut>) {
+) -> (Result<CallEnd, SandboxError>, Option<EndReason>) {
     let prints = running.prints();
     let (mut gently, mut at_once) = (stop.clone(), stop.clone());
     let cut = tokio::select! {
         biased;
         ended = running.ended() => return (ended, None),
-        () = gently.at_least(Urgency::Gently) => Cut::Asked,
-        () = tokio::time::sleep(limits.time) => Cut::TimeLimit,
-        () = silence(&prints, limits.idle) => Cut::Silent,
+        () = gently.at_least(Urgency::Gently) => EndReason::Asked,
+        () = tokio::time::sleep(limits.time) => EndReason::TimeLimit,
+        () = silence(&prints, limits.idle) => EndReason::Silent,
     };
     running.terminate();
     tokio::select! {
@@ -253,24 +264,24 @@ fn no_result(error: &SandboxError) -> ToolFailure {
 }
 
 /// A command that ended by itself has a result, whatever its exit code: that is for the model to judge.
-fn answer(ended: &Ended, caches: &[PathBuf], cut: Option<Cut>, limits: Limits) -> ToolResult {
+fn answer(ended: &CallEnd, caches: &[PathBuf], cut: Option<EndReason>, limits: Limits) -> ToolResult {
     let mut text = shown(&ended.output);
     let (how, failed) = match (cut, ended.exit) {
-        (Some(Cut::TimeLimit), _) => (
+        (Some(EndReason::TimeLimit), _) => (
             format!(
                 "the command took longer than {} ms and was ended with all its processes",
                 limits.time.as_millis()
             ),
             Some(Code::Timeout),
         ),
-        (Some(Cut::Silent), _) => (
+        (Some(EndReason::Silent), _) => (
             format!(
                 "the command printed nothing for {} ms and was ended with all its processes; have it print its progress",
                 limits.idle.as_millis()
             ),
             Some(Code::Timeout),
         ),
-        (Some(Cut::Asked), _) => {
+        (Some(EndReason::Asked), _) => {
             ("the command was ended because the agent is to end".to_owned(), Some(Code::Cancelled))
         }
         (None, Exit::Signal(KILL)) if ended.over_disk_limit.is_some() => {
@@ -302,7 +313,7 @@ fn over_disk_limit(max_bytes: u64) -> String {
     )
 }
 
-fn refused(Refused { name, now }: &Refused) -> String {
+fn refused(ProtectedChange { name, now }: &ProtectedChange) -> String {
     let now = now.as_ref().map_or_else(
         || "what was made there could not be put aside: tell a person".to_owned(),
         |now| format!("what was made there is now `{now}`"),
@@ -321,7 +332,7 @@ fn lacking(at: &Path, shown: &CacheShown) -> Option<String> {
 }
 
 /// What was printed, with a note where something is left out.
-fn shown(output: &Captured) -> String {
+fn shown(output: &CapturedOutput) -> String {
     let mut text = readable(&output.head, false);
     if output.left_out() > 0 {
         end_line(&mut text);
@@ -391,9 +402,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Nothing;
+    struct NoView;
 
-    impl SeenFiles for Nothing {
+    impl SeenFiles for NoView {
         fn seen(&self, _: &str) -> Option<Hash> {
             None
         }
@@ -408,7 +419,7 @@ mod tests {
             call_id: "c1".into(),
             workspace: Arc::new(workspace.to_owned()),
             isolated: false,
-            seen: Arc::new(Nothing),
+            seen: Arc::new(NoView),
             rules: PathRules::default(),
             approvals: Approvals::none(),
             network: false,

@@ -11,8 +11,10 @@ use posse_domain::code::Code;
 use posse_domain::event::WriteIntent;
 use posse_domain::hash::Hash;
 use posse_domain::permission::write_refusal;
-use posse_engine::ports::{CallContext, Prepared, Recovered, ToolFailure, ToolOutput, ToolResult};
-use posse_host::files::{Beneath, Expected, RelPath};
+use posse_engine::ports::{
+    CallContext, PreparedEffect, RecoveredEffect, ToolFailure, ToolOutput, ToolResult,
+};
+use posse_host::files::{DirHandle, ExpectedFile, RelPath};
 
 use crate::space::{blocking, failure};
 
@@ -50,7 +52,7 @@ pub(crate) trait Plan: Send + Sync + 'static {
 }
 
 /// Looks at the file and gets the change ready, without changing anything.
-pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<Prepared, ToolFailure> {
+pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<PreparedEffect, ToolFailure> {
     // No link is followed for writing, so this is where it is written, whatever was decided on before.
     let (tool, path) = (plan.tool(), plan.path());
     if path.text().starts_with(crate::outputs::PREFIX) {
@@ -73,9 +75,9 @@ pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<Prepar
 }
 
 /// Finds out what became of a change whose result is not in the journal.
-pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteIntent) -> Recovered {
+pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteIntent) -> RecoveredEffect {
     if plan.path().text() != intent.path {
-        return Recovered::Unknown;
+        return RecoveredEffect::Unknown;
     }
     let context = call.clone();
     let recovered = blocking(&call, plan.tool(), move |beneath, _| {
@@ -85,22 +87,22 @@ pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteInt
         let hash = now.as_deref().map(Hash::of);
         if hash == Some(intent.after) {
             context.seen.note(&intent.path, intent.after);
-            return Ok(Recovered::Done(ToolOutput::text(plan.done(intent.before))));
+            return Ok(RecoveredEffect::Done(ToolOutput::text(plan.done(intent.before))));
         }
         if hash != intent.before {
-            return Ok(Recovered::Unknown);
+            return Ok(RecoveredEffect::Unknown);
         }
         let change = plan.change(now.as_deref(), Trust::Seen)?;
         // The same input and the same content give the same change, unless another version planned it.
         if Hash::of(&change.after) != intent.after {
-            return Ok(Recovered::Unknown);
+            return Ok(RecoveredEffect::Unknown);
         }
-        Ok(Recovered::Apply(ready(context, &plan, now.as_deref(), change)))
+        Ok(RecoveredEffect::Apply(ready(context, &plan, now.as_deref(), change)))
     });
-    recovered.await.unwrap_or(Recovered::Unknown)
+    recovered.await.unwrap_or(RecoveredEffect::Unknown)
 }
 
-fn look(beneath: &Beneath, path: &RelPath) -> Result<Option<Vec<u8>>, ToolFailure> {
+fn look(beneath: &DirHandle, path: &RelPath) -> Result<Option<Vec<u8>>, ToolFailure> {
     beneath.look(path).map_err(|error| failure(&error))
 }
 
@@ -119,12 +121,12 @@ fn trust(call: &CallContext, path: &RelPath, now: Option<&[u8]>) -> Result<Trust
     }
 }
 
-fn ready(call: CallContext, plan: &impl Plan, before: Option<&[u8]>, change: Change) -> Prepared {
+fn ready(call: CallContext, plan: &impl Plan, before: Option<&[u8]>, change: Change) -> PreparedEffect {
     let (tool, path) = (plan.tool(), plan.path().clone());
     let before = before.map(Hash::of);
     let intent = WriteIntent { path: path.text(), before, after: Hash::of(&change.after) };
     let run = apply(call, tool, path, intent.clone(), change);
-    Prepared { write: Some(intent), sandbox: None, run: Box::new(|| Box::pin(run)) }
+    PreparedEffect { write: Some(intent), sandbox: None, run: Box::new(|| Box::pin(run)) }
 }
 
 async fn apply(
@@ -137,8 +139,8 @@ async fn apply(
     let seen = Arc::clone(&call.seen);
     blocking(&call, tool, move |beneath, stop| {
         let expected = match intent.before {
-            Some(hash) => Expected::Hash(*hash.as_bytes()),
-            None => Expected::Absent,
+            Some(hash) => ExpectedFile::Hash(*hash.as_bytes()),
+            None => ExpectedFile::Absent,
         };
         beneath.replace(&path, &change.after, expected, stop).map_err(|error| failure(&error))?;
         seen.note(&intent.path, intent.after);

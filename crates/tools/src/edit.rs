@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use posse_domain::event::{EffectClass, WriteIntent};
 use posse_domain::hash::Hash;
-use posse_engine::ports::{CallContext, EffectTool, Prepared, Recovered, Tool, ToolFailure};
+use posse_engine::ports::{CallContext, EffectTool, PreparedEffect, RecoveredEffect, Tool, ToolFailure};
 use posse_host::files::{RelPath, WRITE_MAX_BYTES};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -50,18 +50,27 @@ pub(crate) fn tool() -> Tool {
 struct Edit;
 
 impl EffectTool for Edit {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         Box::pin(async move {
             let plan = Replacement::read(&call, input)?;
             prepare(call, plan).await
         })
     }
 
-    fn recover(&self, call: CallContext, input: Value, intent: WriteIntent) -> BoxFuture<'static, Recovered> {
+    fn recover(
+        &self,
+        call: CallContext,
+        input: Value,
+        intent: WriteIntent,
+    ) -> BoxFuture<'static, RecoveredEffect> {
         Box::pin(async move {
             match Replacement::read(&call, input) {
                 Ok(plan) => recover(call, plan, intent).await,
-                Err(_) => Recovered::Unknown,
+                Err(_) => RecoveredEffect::Unknown,
             }
         })
     }

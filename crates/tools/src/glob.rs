@@ -2,8 +2,8 @@
 
 use futures::future::BoxFuture;
 use posse_domain::event::EffectClass;
-use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput};
-use posse_host::files::{Beneath, FileError, GlobPattern, Globbed, RelPath, Stop, spelled};
+use posse_engine::ports::{CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput};
+use posse_host::files::{DirHandle, FileError, GlobPattern, GlobResult, RelPath, Stop, spelled};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -44,7 +44,11 @@ pub(crate) fn tool() -> Tool {
 struct Glob;
 
 impl EffectTool for Glob {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         Box::pin(async move {
             let input: Input = parse(NAME, input)?;
             let path = optional_path(Check::of(NAME), &call, input.path.as_deref())?;
@@ -67,22 +71,22 @@ impl EffectTool for Glob {
 
 /// Searches. A directory that only the pattern names may be missing, which means that nothing matches.
 fn search(
-    beneath: &Beneath,
+    beneath: &DirHandle,
     path: &RelPath,
     pattern: &GlobPattern,
     stop: &Stop,
-) -> Result<Globbed, FileError> {
+) -> Result<GlobResult, FileError> {
     match beneath.glob(pattern, FILES_MAX, stop) {
         Err(FileError::NotFound { .. } | FileError::NotDirectory { .. }) if pattern.base() != path => {
             // Says so if it is the directory asked for that is missing.
             beneath.list(path)?;
-            Ok(Globbed { files: Vec::new(), total: 0, cut: false })
+            Ok(GlobResult { files: Vec::new(), total: 0, cut: false })
         }
         found => found,
     }
 }
 
-fn answer(pattern: &str, found: &Globbed) -> ToolOutput {
+fn answer(pattern: &str, found: &GlobResult) -> ToolOutput {
     let mut answer = Answer::default();
     let shown = found.files.iter().take_while(|file| answer.line(&file.to_string())).count();
     let mut notes = vec![if found.total == 0 {

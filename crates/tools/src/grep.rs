@@ -2,10 +2,10 @@
 
 use futures::future::BoxFuture;
 use posse_domain::event::EffectClass;
-use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput};
+use posse_engine::ports::{CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput};
 use posse_host::files::{
     GLOB_PATTERN_MAX_BYTES, GREP_CONTEXT_MAX_LINES, GREP_PATTERN_MAX_BYTES, GREP_RESULTS_MAX, GrepFile,
-    GrepLine, GrepOutput, GrepQuery, Grepped,
+    GrepLine, GrepOutput, GrepQuery, GrepResult,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -65,7 +65,11 @@ pub(crate) fn tool() -> Tool {
 struct Grep;
 
 impl EffectTool for Grep {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         Box::pin(async move {
             let query = query(&call, input)?;
             Ok(look(async move {
@@ -107,7 +111,7 @@ fn query(call: &CallContext, input: Value) -> Result<GrepQuery, ToolFailure> {
     })
 }
 
-fn answer(query: &GrepQuery, found: &Grepped) -> ToolOutput {
+fn answer(query: &GrepQuery, found: &GrepResult) -> ToolOutput {
     let mut answer = Answer::default();
     let all_shown = found.files.iter().all(|file| show(&mut answer, query.output, file));
     let mut notes = vec![match (query.output, found.files.len()) {

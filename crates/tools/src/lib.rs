@@ -46,13 +46,13 @@ pub use outputs::{Outputs, records};
 use posse_engine::ports::Tool;
 use posse_host::egress::Egress;
 use posse_host::sandbox::{Sandbox, SandboxOptions};
-pub use views::{InPlace, Viewing, WorkspaceView, WorkspaceViews};
+pub use views::{InPlace, ViewFuture, WorkspaceView, WorkspaceViews};
 pub use webfetch::webfetch;
 pub use websearch::{Search, websearch};
 
 /// What tools reach the machine with.
 #[derive(Debug, Clone)]
-pub struct Hands {
+pub struct ToolServices {
     /// What commands run in.
     pub sandbox: Sandbox,
     /// Where long outputs are kept and processes written down; none keeps none.
@@ -65,7 +65,7 @@ pub struct Hands {
     pub search: Search,
 }
 
-impl Default for Hands {
+impl Default for ToolServices {
     fn default() -> Self {
         Self {
             sandbox: Sandbox::new(SandboxOptions::default()),
@@ -78,8 +78,8 @@ impl Default for Hands {
 }
 
 /// Every tool there is, in the order in which models are told about them.
-pub fn builtin(hands: Hands) -> Vec<Tool> {
-    let Hands { egress, search, .. } = hands.clone();
+pub fn builtin(hands: ToolServices) -> Vec<Tool> {
+    let ToolServices { egress, search, .. } = hands.clone();
     vec![
         read::tool(hands.outputs.clone()),
         list::tool(),

@@ -2,8 +2,8 @@
 
 use futures::future::BoxFuture;
 use posse_domain::event::EffectClass;
-use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput};
-use posse_host::files::{FileKind, Listed, Listing, RelPath};
+use posse_engine::ports::{CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput};
+use posse_host::files::{DirEntry, FileKind, Listing, RelPath};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -38,29 +38,35 @@ pub(crate) fn tool() -> Tool {
 struct List;
 
 impl EffectTool for List {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         Box::pin(async move {
             let input: Input = parse(NAME, input)?;
             let (check, wanted) = (Check::of(NAME), input.path.as_deref());
             let (call, place) = if let Some(rest) = wanted.and_then(|path| path.strip_prefix(OF_SKILL)) {
                 let (call, skill) = of_skill(check, &call, rest)?;
-                (call, Place::Skill(skill))
+                (call, ListRoot::Skill(skill))
             } else {
                 let path = optional_path(check, &call, wanted)?;
-                (call, Place::Workspace(path))
+                (call, ListRoot::Workspace(path))
             };
             Ok(look(async move {
                 let dir = call.workspace.clone();
                 blocking(&call, NAME, move |beneath, _| {
                     let listing = match &place {
-                        Place::Skill(OfSkill { path, project: Some(project), .. }) => {
+                        ListRoot::Skill(OfSkill { path, project: Some(project), .. }) => {
                             beneath.list_of_project(path, &dir, project)
                         }
-                        Place::Skill(OfSkill { path, .. }) | Place::Workspace(path) => beneath.list(path),
+                        ListRoot::Skill(OfSkill { path, .. }) | ListRoot::Workspace(path) => {
+                            beneath.list(path)
+                        }
                     };
                     let said = |error| match &place {
-                        Place::Skill(skill) => failure_in(&skill.name, &error),
-                        Place::Workspace(_) => failure(&error),
+                        ListRoot::Skill(skill) => failure_in(&skill.name, &error),
+                        ListRoot::Workspace(_) => failure(&error),
                     };
                     Ok(answer(&place, &listing.map_err(said)?))
                 })
@@ -75,16 +81,16 @@ impl EffectTool for List {
 }
 
 /// The directory that is listed.
-enum Place {
+enum ListRoot {
     Workspace(RelPath),
     Skill(OfSkill),
 }
 
 /// What is in a directory, with paths as other tools take them.
-fn answer(place: &Place, listing: &Listing) -> ToolOutput {
+fn answer(place: &ListRoot, listing: &Listing) -> ToolOutput {
     let (before, path, all) = match place {
-        Place::Workspace(path) => (String::new(), path, ": use `glob`"),
-        Place::Skill(OfSkill { name, path, .. }) => (format!("{OF_SKILL}{name}/"), path, ""),
+        ListRoot::Workspace(path) => (String::new(), path, ": use `glob`"),
+        ListRoot::Skill(OfSkill { name, path, .. }) => (format!("{OF_SKILL}{name}/"), path, ""),
     };
     let mut answer = Answer::default();
     let shown = listing.entries.iter();
@@ -101,7 +107,7 @@ fn answer(place: &Place, listing: &Listing) -> ToolOutput {
     answer.close(&notes)
 }
 
-fn line(entry: &Listed) -> String {
+fn line(entry: &DirEntry) -> String {
     let path = &entry.path;
     match (entry.kind, entry.bytes) {
         (FileKind::Directory, _) => format!("{path}/"),

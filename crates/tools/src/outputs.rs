@@ -67,7 +67,7 @@ impl Outputs {
 }
 
 /// Some lines of a kept output.
-pub(crate) struct Lines {
+pub(crate) struct OutputLines {
     /// The lines, each cut to a length.
     pub(crate) shown: Vec<String>,
     /// How many lines there are in all.
@@ -77,9 +77,14 @@ pub(crate) struct Lines {
 }
 
 /// Reads some lines of a file that may be far larger than memory should be, with lines as long as it.
-pub(crate) fn lines(file: &Path, first: usize, count: usize, line_max_bytes: usize) -> io::Result<Lines> {
+pub(crate) fn lines(
+    file: &Path,
+    first: usize,
+    count: usize,
+    line_max_bytes: usize,
+) -> io::Result<OutputLines> {
     let mut reader = BufReader::with_capacity(CHUNK, File::open(file)?);
-    let mut lines = Lines { shown: Vec::new(), total: 0, cut: false };
+    let mut lines = OutputLines { shown: Vec::new(), total: 0, cut: false };
     let (mut line, mut whole) = (Vec::new(), true);
     loop {
         let chunk = reader.fill_buf()?;

@@ -7,8 +7,10 @@ use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::hash::Hash;
 use posse_domain::message::Image;
-use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
-use posse_host::files::{Beneath, FileError, RelPath, is_binary, line_range};
+use posse_engine::ports::{
+    CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
+};
+use posse_host::files::{DirHandle, FileError, RelPath, is_binary, line_range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -61,22 +63,22 @@ pub(crate) fn tool(outputs: Option<Outputs>) -> Tool {
 struct Read(Option<Outputs>);
 
 /// Which part of which file.
-struct Wanted {
+struct ReadRequest {
     path: RelPath,
     first: usize,
     lines: usize,
-    whose: Whose,
+    whose: FileOwner,
 }
 
 /// What a file belongs to.
-enum Whose {
+enum FileOwner {
     /// The workspace: the agent may change it once it has seen it.
     Workspace,
     /// A skill of this name; what git ignores in the project that it is from is not read.
     Skill { name: String, project: Option<PathBuf> },
 }
 
-impl Whose {
+impl FileOwner {
     fn failure(&self, error: &FileError) -> ToolFailure {
         match self {
             Self::Workspace => failure(error),
@@ -86,7 +88,11 @@ impl Whose {
 }
 
 impl EffectTool for Read {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         let outputs = self.0.clone();
         Box::pin(async move {
             let check = Check::of(NAME);
@@ -107,10 +113,11 @@ impl EffectTool for Read {
                     );
                     return Err(check.field("path", problem));
                 }
-                let whose = Whose::Skill { name: skill.name, project: skill.project };
-                return Ok(look(read_file(call, Wanted { path: skill.path, first, lines, whose })));
+                let whose = FileOwner::Skill { name: skill.name, project: skill.project };
+                return Ok(look(read_file(call, ReadRequest { path: skill.path, first, lines, whose })));
             }
-            let wanted = Wanted { path: path(check, &call, &text)?, first, lines, whose: Whose::Workspace };
+            let wanted =
+                ReadRequest { path: path(check, &call, &text)?, first, lines, whose: FileOwner::Workspace };
             Ok(look(read_file(call, wanted)))
         })
     }
@@ -149,9 +156,9 @@ fn no_such_output(name: &str) -> ToolFailure {
     ))
 }
 
-async fn read_file(call: CallContext, wanted: Wanted) -> ToolResult {
+async fn read_file(call: CallContext, wanted: ReadRequest) -> ToolResult {
     // What git ignores has to be looked up, which may wait for a disk.
-    if !matches!(wanted.whose, Whose::Skill { project: Some(_), .. })
+    if !matches!(wanted.whose, FileOwner::Skill { project: Some(_), .. })
         && let Some(bytes) = read_from_memory(&call, &wanted)?
     {
         return answer(&call, &wanted, &bytes);
@@ -159,10 +166,10 @@ async fn read_file(call: CallContext, wanted: Wanted) -> ToolResult {
     let context = call.clone();
     blocking(&call, NAME, move |beneath, _| {
         let bytes = match &wanted.whose {
-            Whose::Skill { project: Some(project), .. } => {
+            FileOwner::Skill { project: Some(project), .. } => {
                 beneath.read_of_project(&wanted.path, &context.workspace, project)
             }
-            Whose::Workspace | Whose::Skill { .. } => beneath.read(&wanted.path),
+            FileOwner::Workspace | FileOwner::Skill { .. } => beneath.read(&wanted.path),
         };
         let bytes = bytes.map_err(|error| wanted.whose.failure(&error))?;
         answer(&context, &wanted, &bytes)
@@ -171,21 +178,21 @@ async fn read_file(call: CallContext, wanted: Wanted) -> ToolResult {
 }
 
 /// A small file that needs no waiting; none if it does.
-fn read_from_memory(call: &CallContext, wanted: &Wanted) -> Result<Option<Vec<u8>>, ToolFailure> {
-    let beneath = Beneath::open_cached(&call.workspace).map_err(|error| failure(&error))?;
+fn read_from_memory(call: &CallContext, wanted: &ReadRequest) -> Result<Option<Vec<u8>>, ToolFailure> {
+    let beneath = DirHandle::open_cached(&call.workspace).map_err(|error| failure(&error))?;
     let guarded = beneath.map(|beneath| beneath.guarded(gate(call, NAME)));
     let bytes = guarded.map(|beneath| beneath.read_cached(&wanted.path, INLINE_MAX_BYTES)).transpose();
     Ok(bytes.map_err(|error| wanted.whose.failure(&error))?.flatten())
 }
 
 /// Shows the lines, and notes which content the agent has seen now.
-fn answer(call: &CallContext, wanted: &Wanted, bytes: &[u8]) -> ToolResult {
+fn answer(call: &CallContext, wanted: &ReadRequest, bytes: &[u8]) -> ToolResult {
     let output = match (is_binary(bytes), Picture::of(bytes)) {
         (false, _) => lines(wanted, bytes)?,
         (true, Some(picture)) => shown(&wanted.path, picture, bytes)?,
         (true, None) => return Err(not_text(&wanted.path, bytes.len())),
     };
-    if matches!(wanted.whose, Whose::Workspace) {
+    if matches!(wanted.whose, FileOwner::Workspace) {
         call.seen.note(&wanted.path.text(), Hash::of(bytes));
     }
     Ok(output)
@@ -227,7 +234,7 @@ fn not_text(path: &RelPath, bytes: usize) -> ToolFailure {
     ToolFailure::failed(format!("`{path}` is a binary file ({bytes} bytes). Only text can be read."))
 }
 
-fn lines(wanted: &Wanted, bytes: &[u8]) -> ToolResult {
+fn lines(wanted: &ReadRequest, bytes: &[u8]) -> ToolResult {
     let range = line_range(bytes, wanted.first, wanted.lines);
     if range.total == 0 {
         return Ok(ToolOutput::text(format!("`{}` is empty.", wanted.path)));

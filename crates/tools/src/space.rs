@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use posse_domain::code::Code;
 use posse_domain::permission::PathRules;
-use posse_engine::ports::{CallContext, Prepared, ToolFailure, ToolResult, WORKSPACE_SHOWN_AT};
-use posse_host::files::{Beneath, FileError, FileKind, Gate, PathProblem, RelPath, Stop, spelled};
+use posse_engine::ports::{CallContext, PreparedEffect, ToolFailure, ToolResult, WORKSPACE_SHOWN_AT};
+use posse_host::files::{DirHandle, FileError, FileKind, Gate, PathProblem, RelPath, Stop, spelled};
 use serde_json::Value;
 
 use crate::input::{Check, shorten};
@@ -157,14 +157,14 @@ impl Gate for ToolGate {
 pub(crate) async fn blocking<T: Send + 'static>(
     call: &CallContext,
     tool: &'static str,
-    work: impl FnOnce(&Beneath, &Stop) -> Result<T, ToolFailure> + Send + 'static,
+    work: impl FnOnce(&DirHandle, &Stop) -> Result<T, ToolFailure> + Send + 'static,
 ) -> Result<T, ToolFailure> {
     let workspace = call.workspace.clone();
     let gate = gate(call, tool);
     let stop = Stop::new();
     let _asks_to_stop = StopOnDrop(stop.clone());
     let done = tokio::task::spawn_blocking(move || {
-        let beneath = Beneath::open(&workspace).map_err(|error| failure(&error))?;
+        let beneath = DirHandle::open(&workspace).map_err(|error| failure(&error))?;
         work(&beneath.guarded(gate), &stop)
     });
     done.await.unwrap_or_else(|_| Err(ToolFailure::failed("The tool broke down. This is a defect of Posse.")))
@@ -179,8 +179,8 @@ impl Drop for StopOnDrop {
 }
 
 /// A call that only looks, ready to run.
-pub(crate) fn look(run: impl Future<Output = ToolResult> + Send + 'static) -> Prepared {
-    Prepared { write: None, sandbox: None, run: Box::new(|| Box::pin(run)) }
+pub(crate) fn look(run: impl Future<Output = ToolResult> + Send + 'static) -> PreparedEffect {
+    PreparedEffect { write: None, sandbox: None, run: Box::new(|| Box::pin(run)) }
 }
 
 /// What a permission rule is asked about: the input's path in its one spelling.

@@ -116,7 +116,7 @@ mod tests {
         /// How many.
         limit: Option<u32>,
         /// Which.
-        kind: Option<Kind>,
+        kind: Option<Size>,
         /// Parts.
         parts: Option<Vec<Part>>,
     }
@@ -125,7 +125,7 @@ mod tests {
     #[derive(JsonSchema)]
     #[serde(rename_all = "snake_case")]
     #[expect(dead_code, reason = "only described")]
-    enum Kind {
+    enum Size {
         Big,
         Small,
     }

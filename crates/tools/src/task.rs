@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use posse_agent::definition::{Listed, list};
+use posse_agent::definition::{ListEntry, list};
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::budget::{Budget, Usd};
 use posse_domain::contract::{CommandCriterion, Criterion};
@@ -126,7 +126,7 @@ fn describe(plain: &ToolSpec, spawnable: &[Spawnable]) -> ToolSpec {
         return spec;
     }
     spec.description.push_str("\n\nKinds of agents that you may start:\n");
-    spec.description.push_str(&list(spawnable.iter().map(|kind| Listed {
+    spec.description.push_str(&list(spawnable.iter().map(|kind| ListEntry {
         name: &kind.name,
         description: &kind.description,
         note: match (kind.may_spawn, kind.asks) {

@@ -13,13 +13,13 @@ pub trait WorkspaceViews: fmt::Debug + Send + Sync {
     /// Whose the workspaces are: all agents are told the same about their commands.
     fn isolation(&self) -> Isolation;
     /// How the programs of a call see its workspace. Asked once for each call, before it waits for its turn.
-    fn view(&self, call: &CallContext) -> Viewing;
+    fn view(&self, call: &CallContext) -> ViewFuture;
     /// How programs see a workspace that is another agent's, or shared: without anything that is kept for its owner.
-    fn bare(&self, call: &CallContext) -> Viewing;
+    fn bare(&self, call: &CallContext) -> ViewFuture;
 }
 
 /// What is awaited of a look: how programs see a workspace, or why they cannot.
-pub type Viewing = BoxFuture<'static, Result<WorkspaceView, String>>;
+pub type ViewFuture = BoxFuture<'static, Result<WorkspaceView, String>>;
 
 /// How the programs of a call see its workspace.
 #[derive(Debug, Clone, Default)]
@@ -65,11 +65,11 @@ impl WorkspaceViews for InPlace {
         Isolation::InPlace
     }
 
-    fn view(&self, _: &CallContext) -> Viewing {
+    fn view(&self, _: &CallContext) -> ViewFuture {
         Box::pin(std::future::ready(Ok(WorkspaceView::default())))
     }
 
-    fn bare(&self, call: &CallContext) -> Viewing {
+    fn bare(&self, call: &CallContext) -> ViewFuture {
         self.view(call)
     }
 }

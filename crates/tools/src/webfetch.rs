@@ -12,7 +12,9 @@ use futures::future::BoxFuture;
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::permission::{Approvals, Operation, Pattern};
-use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
+use posse_engine::ports::{
+    CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
+};
 use posse_host::egress::{Answer, Egress, EgressError, Limits, Openings, Reply, Request, Target};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -72,7 +74,11 @@ struct WebFetch {
 }
 
 impl EffectTool for WebFetch {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         let (egress, converter) = (self.egress.clone(), self.converter.clone());
         Box::pin(async move {
             let Input { url, start } = parse(NAME, input)?;

@@ -6,7 +6,9 @@ mod results;
 use futures::future::BoxFuture;
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
-use posse_engine::ports::{CallContext, EffectTool, Prepared, Tool, ToolFailure, ToolOutput, ToolResult};
+use posse_engine::ports::{
+    CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
+};
 use posse_host::egress::{Answer, Egress, EgressError, Openings, Reply};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,8 +16,8 @@ use serde_json::Value;
 use std::time::Duration;
 
 pub use self::provider::Search;
-use self::provider::{Configured, RESULTS_MAX};
-use self::results::Found;
+use self::provider::{ConfiguredProvider, RESULTS_MAX};
+use self::results::SearchResult;
 use crate::answer::{Answer as Lines, count};
 use crate::input::{Check, parse};
 use crate::space::look;
@@ -65,7 +67,11 @@ struct WebSearch {
 }
 
 impl EffectTool for WebSearch {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         let (egress, search) = (self.egress.clone(), self.search.clone());
         Box::pin(async move {
             let check = Check::of(NAME);
@@ -92,7 +98,7 @@ fn unconfigured(why: &str) -> ToolFailure {
 async fn run(
     egress: &Egress,
     call: &CallContext,
-    provider: &Configured,
+    provider: &ConfiguredProvider,
     query: &str,
     most: usize,
 ) -> ToolResult {
@@ -113,13 +119,13 @@ async fn run(
     }
 }
 
-fn failure(provider: &Configured, error: &EgressError) -> ToolFailure {
+fn failure(provider: &ConfiguredProvider, error: &EgressError) -> ToolFailure {
     let code = if matches!(error, EgressError::Timeout { .. }) { Code::Timeout } else { Code::ToolError };
     ToolFailure { code, text: format!("{} cannot be asked: {error}.", provider.name()) }
 }
 
 /// What a status means. The provider's own words are not repeated: some contain the key.
-fn status(provider: &Configured, status: u16) -> String {
+fn status(provider: &ConfiguredProvider, status: u16) -> String {
     let name = provider.name();
     let advice = match status {
         401 | 403 => provider.refused(),
@@ -132,20 +138,20 @@ fn status(provider: &Configured, status: u16) -> String {
     format!("{name} answered with status {status}. {advice}")
 }
 
-fn show(provider: &Configured, query: &str, most: usize, answer: &Answer) -> ToolResult {
+fn show(provider: &ConfiguredProvider, query: &str, most: usize, answer: &Answer) -> ToolResult {
     let found = provider.read(&answer.body).ok_or_else(|| {
         ToolFailure::failed(format!(
             "{} answered with something that is not a list of results.",
             provider.name()
         ))
     })?;
-    let shown: Vec<Found> = found.into_iter().take(most).collect();
+    let shown: Vec<SearchResult> = found.into_iter().take(most).collect();
     if shown.is_empty() {
         return Ok(ToolOutput::text(format!("Nothing was found for `{query}`. Try other or fewer words.")));
     }
     let mut lines = Lines::default();
     let mut listed = 0;
-    for Found { title, url, excerpt } in &shown {
+    for SearchResult { title, url, excerpt } in &shown {
         let excerpt = if excerpt.is_empty() { String::new() } else { format!("\n   {excerpt}") };
         if !lines.line(&format!("{}. {title}\n   {url}{excerpt}", listed + 1)) {
             break;

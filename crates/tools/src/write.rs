@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use posse_domain::event::{EffectClass, WriteIntent};
 use posse_domain::hash::Hash;
-use posse_engine::ports::{CallContext, EffectTool, Prepared, Recovered, Tool, ToolFailure};
+use posse_engine::ports::{CallContext, EffectTool, PreparedEffect, RecoveredEffect, Tool, ToolFailure};
 use posse_host::files::RelPath;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -43,18 +43,27 @@ pub(crate) fn tool() -> Tool {
 struct Write;
 
 impl EffectTool for Write {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         Box::pin(async move {
             let plan = Content::read(&call, input)?;
             prepare(call, plan).await
         })
     }
 
-    fn recover(&self, call: CallContext, input: Value, intent: WriteIntent) -> BoxFuture<'static, Recovered> {
+    fn recover(
+        &self,
+        call: CallContext,
+        input: Value,
+        intent: WriteIntent,
+    ) -> BoxFuture<'static, RecoveredEffect> {
         Box::pin(async move {
             match Content::read(&call, input) {
                 Ok(plan) => recover(call, plan, intent).await,
-                Err(_) => Recovered::Unknown,
+                Err(_) => RecoveredEffect::Unknown,
             }
         })
     }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use super::{Asked, table};
+use super::{BenchOptions, table};
 use crate::Failure;
 use crate::command::{Program, build, capture, root};
 
@@ -17,7 +17,7 @@ const FILES_SMOKE: &str = "500";
 const ROUNDS: &str = "5";
 
 /// Measures, prints the table and gives all figures.
-pub(super) fn run(asked: &Asked) -> Result<Value, Failure> {
+pub(super) fn run(asked: &BenchOptions) -> Result<Value, Failure> {
     let files = if asked.smoke { FILES_SMOKE } else { FILES };
     let usual = figures(asked, "workspaces", &[files, ROUNDS])?;
     let large = if asked.smoke || asked.quick {
@@ -32,7 +32,7 @@ pub(super) fn run(asked: &Asked) -> Result<Value, Failure> {
 }
 
 /// What an example of the host printed, `name value unit` a line.
-fn figures(asked: &Asked, example: &str, words: &[&str]) -> Result<Value, Failure> {
+fn figures(asked: &BenchOptions, example: &str, words: &[&str]) -> Result<Value, Failure> {
     let program = build(&Program::Example(example), !asked.smoke)?;
     parse(&capture(Command::new(program).args(words).current_dir(root()))?)
         .ok_or_else(|| Failure::new(format!("{example} printed something else")))

@@ -14,7 +14,7 @@ struct Rule {
     why: &'static str,
     crates: Crates,
     tests: Tests,
-    looks: &'static [Look],
+    looks: &'static [SearchIn],
 }
 
 /// By folder name: `domain`, `cli`, ..., and `tests` and `xtask` for the folders at the root.
@@ -33,7 +33,7 @@ enum Tests {
     Only,
 }
 
-enum Look {
+enum SearchIn {
     /// These words in code, or a path with these segments brought in by `use`.
     Code(&'static str),
     /// These words in code or in a string.
@@ -44,7 +44,7 @@ enum Look {
     Name(&'static [&'static str], fn(&str) -> bool),
 }
 
-use Look::{Code, Letters, Name, Text};
+use SearchIn::{Code, Letters, Name, Text};
 
 /// Crates that speak to a person or a machine on purpose.
 const OUTER: &[&str] = &["cli", "testkit", "tests", "xtask"];
@@ -276,7 +276,7 @@ impl Rule {
     }
 }
 
-impl Look {
+impl SearchIn {
     fn hits(&self, source: &Source) -> Vec<(usize, String)> {
         let at_words =
             |text: &str, needle: &str| words(text, needle).map(|at| (at, needle.to_owned())).collect();

@@ -5,7 +5,7 @@
 //! forms that can hide others (comments, strings, characters), not a parser.
 
 /// The two views of one file; both have the length of the original.
-pub(crate) struct Masked {
+pub(crate) struct MaskedSource {
     /// Without comments and without the contents of string and character literals.
     pub(crate) code: String,
     /// Without comments only: for what may not be named even in a string.
@@ -14,12 +14,12 @@ pub(crate) struct Masked {
 
 /// What a stretch of source is.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum SpanType {
     Comment,
     Literal,
 }
 
-pub(crate) fn mask(source: &str) -> Masked {
+pub(crate) fn mask(source: &str) -> MaskedSource {
     let mut code = source.as_bytes().to_vec();
     let mut text = code.clone();
     let mut at = 0;
@@ -29,36 +29,36 @@ pub(crate) fn mask(source: &str) -> Masked {
             continue;
         };
         blank(&mut code[at..end]);
-        if kind == Kind::Comment {
+        if kind == SpanType::Comment {
             blank(&mut text[at..end]);
         }
         at = end;
     }
     // Whole characters were replaced by ASCII, so both are still UTF-8.
-    Masked {
+    MaskedSource {
         code: String::from_utf8_lossy(&code).into_owned(),
         text: String::from_utf8_lossy(&text).into_owned(),
     }
 }
 
 /// If a comment or literal begins at `at`: which, and where it ends.
-fn hidden(source: &str, at: usize) -> Option<(Kind, usize)> {
+fn hidden(source: &str, at: usize) -> Option<(SpanType, usize)> {
     let rest = &source[at..];
     if rest.starts_with("//") {
-        return Some((Kind::Comment, at + rest.find('\n').unwrap_or(rest.len())));
+        return Some((SpanType::Comment, at + rest.find('\n').unwrap_or(rest.len())));
     }
     if rest.starts_with("/*") {
-        return Some((Kind::Comment, at + block_comment_len(rest)));
+        return Some((SpanType::Comment, at + block_comment_len(rest)));
     }
     if rest.starts_with('"') {
-        return Some((Kind::Literal, at + quoted_len(rest, '"')));
+        return Some((SpanType::Literal, at + quoted_len(rest, '"')));
     }
     if rest.starts_with('\'') {
-        return char_literal_len(rest).map(|len| (Kind::Literal, at + len));
+        return char_literal_len(rest).map(|len| (SpanType::Literal, at + len));
     }
     let begins_word = !source[..at].ends_with(is_word);
     if begins_word {
-        return raw_string_len(rest).map(|len| (Kind::Literal, at + len));
+        return raw_string_len(rest).map(|len| (SpanType::Literal, at + len));
     }
     None
 }

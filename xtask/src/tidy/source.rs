@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::mask::{Masked, is_word, mask};
+use super::mask::{MaskedSource, is_word, mask};
 
 pub(crate) struct Source {
     /// From the workspace root, with `/`.
     pub(crate) path: String,
-    pub(crate) masked: Masked,
+    pub(crate) masked: MaskedSource,
     /// Where a `#[cfg(test)]` item stands.
     tests: Vec<Range<usize>>,
     /// The whole file is test code: reached only through a test target or a `#[cfg(test)] mod`.

@@ -12,7 +12,7 @@ use super::front_matter::{Document, document};
 use super::names::{display_name, name, without_doubles};
 use super::notes::{Notes, quoted};
 use super::permission;
-use super::reading::{Loaded, Reading, Role};
+use super::reading::{ParseOptions, ParsedFile, Role};
 use super::tool_list::{self, EVERY, ToolList};
 use super::tool_names::about_no_tool;
 use crate::yaml::Value;
@@ -86,13 +86,13 @@ pub(super) const AGENT: Format = Format {
 ///   `permission.task` allow spawning, and bring the tools for it.
 /// - What stands in brackets (`Bash(git:*)`) becomes rules, and a `permission` that is not understood denies.
 /// - What other programs know and Posse does not is ignored, with a note if that matters.
-pub fn read_agent(bytes: &[u8], stem: &str, reading: &Reading<'_>) -> Loaded<Definition> {
+pub fn read_agent(bytes: &[u8], stem: &str, reading: &ParseOptions<'_>) -> ParsedFile<Definition> {
     let mut notes = Notes::new(reading.file);
     let value = agent(bytes, stem, reading, &mut notes);
     notes.loaded(value)
 }
 
-fn agent(bytes: &[u8], stem: &str, reading: &Reading<'_>, notes: &mut Notes<'_>) -> Option<Definition> {
+fn agent(bytes: &[u8], stem: &str, reading: &ParseOptions<'_>, notes: &mut Notes<'_>) -> Option<Definition> {
     let Document { mut fields, has_front_matter, body } = document(bytes, &AGENT, notes)?;
     if !has_front_matter && stem.eq_ignore_ascii_case("readme") {
         notes.note(None, "a readme without front matter is no definition; it is passed over", "");
@@ -131,7 +131,7 @@ pub(super) fn definition(
     Texts { name, description, prompt }: Texts,
     mut fields: Fields,
     unlisted: &[String],
-    reading: &Reading<'_>,
+    reading: &ParseOptions<'_>,
     notes: &mut Notes<'_>,
 ) -> Option<Definition> {
     let (mut list, spawns) = tools_and_spawns(&mut fields, unlisted, reading, notes);
@@ -203,7 +203,7 @@ fn description_and_prompt(
 fn tools_and_spawns(
     fields: &mut Fields,
     unlisted: &[String],
-    reading: &Reading<'_>,
+    reading: &ParseOptions<'_>,
     notes: &mut Notes<'_>,
 ) -> (ToolList, Option<Vec<String>>) {
     let every = ToolList::every(reading);
@@ -275,7 +275,7 @@ const UNTIL_THEN: &str = "until then every use of a tool asks";
 
 /// Rules in our own spelling, and what holds where none matches: a rule that cannot be read or is about no tool must not
 /// widen anything, so with one everything is asked about.
-fn rules(fields: &mut Fields, reading: &Reading<'_>, notes: &mut Notes<'_>) -> (Vec<Rule>, Decision) {
+fn rules(fields: &mut Fields, reading: &ParseOptions<'_>, notes: &mut Notes<'_>) -> (Vec<Rule>, Decision) {
     let Some(field) = fields.take("rules") else { return (Vec::new(), reading.default) };
     let Value::List(items) = field.node.value else {
         let problem = format!("rules: expected a list, found {}", field.node.kind());

@@ -22,7 +22,7 @@ use super::catalogue::known_as;
 use super::fields::{Fields, same_key};
 use super::names::is_name;
 use super::notes::{Notes, quoted};
-use super::reading::{Level, Loaded, Mention, Reading, Role, Warning};
+use super::reading::{Mention, ParseOptions, ParsedFile, Role, Severity, Warning};
 use crate::yaml::{Key, Node, Value};
 
 /// Largest text of definitions.
@@ -77,7 +77,7 @@ pub struct DefinitionError {
 
 /// Definitions that were read.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Given {
+pub struct GivenDefinitions {
     /// In the order in which they are written.
     pub definitions: Vec<Definition>,
     /// What has no effect here.
@@ -107,8 +107,8 @@ pub fn parse_agents_among(
     file: &str,
     known_tools: &[&str],
     found: &[Definition],
-) -> Result<Given, DefinitionError> {
-    let reading = Reading { file, known_tools, default: Decision::Allow, model: None };
+) -> Result<GivenDefinitions, DefinitionError> {
+    let reading = ParseOptions { file, known_tools, default: Decision::Allow, model: None };
     let reader = Reader { text, reading, found };
     if text.len() > AGENTS_JSON_MAX_BYTES {
         let problem = format!("{} bytes, more than the {AGENTS_JSON_MAX_BYTES} accepted", text.len());
@@ -116,7 +116,7 @@ pub fn parse_agents_among(
     }
     let whole: Entries = serde_json::from_str(text).map_err(|error| reader.json_error(1, "", &error))?;
     let mut names: Vec<&str> = Vec::with_capacity(whole.0.len());
-    let mut given = Given::default();
+    let mut given = GivenDefinitions::default();
     let mut mentions = Vec::new();
     for (name, value) in &whole.0 {
         reader.check_name(name, value)?;
@@ -160,12 +160,12 @@ impl<'de> Deserialize<'de> for Entries<'de> {
 
 struct Reader<'a> {
     text: &'a str,
-    reading: Reading<'a>,
+    reading: ParseOptions<'a>,
     found: &'a [Definition],
 }
 
 impl Reader<'_> {
-    fn definition(&self, name: &str, value: &RawValue) -> Result<Loaded<Definition>, DefinitionError> {
+    fn definition(&self, name: &str, value: &RawValue) -> Result<ParsedFile<Definition>, DefinitionError> {
         let entries = self.entries(name, value)?;
         let mut notes = Notes::new(self.reading.file);
         let mut fields = Fields::new(entries, &mut notes);
@@ -179,7 +179,7 @@ impl Reader<'_> {
         for warning in &mut read.warnings {
             warning.problem = format!("{name}: {}", warning.problem);
         }
-        let wrong = read.warnings.iter().find(|warning| warning.level == Level::Problem);
+        let wrong = read.warnings.iter().find(|warning| warning.level == Severity::Problem);
         wrong.map_or(Ok(()), |wrong| Err(self.error(line(wrong.line), wrong.problem.clone())))?;
         Ok(read)
     }

@@ -6,7 +6,7 @@ use posse_domain::text::first_line;
 use super::fields::Field;
 use super::names::{NAMES_MAX, reference, without_doubles};
 use super::notes::{Notes, quoted};
-use super::reading::{Reading, Role};
+use super::reading::{ParseOptions, Role};
 use super::tool_list::EVERY;
 
 /// Highest sampling temperature that a provider takes.
@@ -56,7 +56,11 @@ fn without_controls(text: &str) -> String {
 }
 
 /// The model; none is the parent's, and so is one that cannot be used.
-pub(super) fn model(field: Option<Field>, reading: &Reading<'_>, notes: &mut Notes<'_>) -> Option<String> {
+pub(super) fn model(
+    field: Option<Field>,
+    reading: &ParseOptions<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<String> {
     let field = field?;
     let line = field.line;
     let model = field.text(notes)?;

@@ -8,7 +8,7 @@ use posse_domain::nearest::{hint, nearest};
 use super::builtin::builtin;
 use super::catalogue::known_as;
 use super::notes::quoted;
-use super::reading::{Level, Mention, Role, Warning};
+use super::reading::{Mention, Role, Severity, Warning};
 use super::tool_list::EVERY;
 
 /// Longest circle of skills that is looked for.
@@ -19,7 +19,7 @@ const REMOVE: &str = "remove it there";
 
 /// What a checked file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum CheckedType {
     /// A definition that can be a child.
     Definition,
     /// A definition that is only a root.
@@ -28,9 +28,9 @@ pub enum Kind {
     Skill,
 }
 
-impl Kind {
+impl CheckedType {
     fn is_skill(self) -> bool {
-        self == Kind::Skill
+        self == CheckedType::Skill
     }
 
     fn word(self) -> &'static str {
@@ -40,13 +40,13 @@ impl Kind {
 
 /// One file that was read.
 #[derive(Debug, Clone, Copy)]
-pub struct Checked<'a> {
+pub struct CheckedFile<'a> {
     /// What warnings call the file.
     pub file: &'a str,
     /// Where it was found: of two with one name in one place one is a mistake, in two places one shadows the other.
     pub place: &'a str,
     /// What it is.
-    pub kind: Kind,
+    pub kind: CheckedType,
     /// Its name.
     pub name: &'a str,
     /// The names of others that it gives.
@@ -57,10 +57,12 @@ pub struct Checked<'a> {
 /// of two with one name in one place the first counts.
 ///
 /// Nothing is taken away because of it: a name that leads nowhere can be neither spawned nor delegated to.
-pub fn cross_check(all: &[Checked<'_>]) -> Vec<Warning> {
-    let built_in: Vec<(String, Kind)> = builtin()
+pub fn cross_check(all: &[CheckedFile<'_>]) -> Vec<Warning> {
+    let built_in: Vec<(String, CheckedType)> = builtin()
         .into_iter()
-        .map(|one| (one.name, if one.mode == Mode::Primary { Kind::Primary } else { Kind::Definition }))
+        .map(|one| {
+            (one.name, if one.mode == Mode::Primary { CheckedType::Primary } else { CheckedType::Definition })
+        })
         .collect();
     let built_in = built_in.iter().map(|(name, kind)| (name.as_str(), *kind));
     // The files' own come first: they shadow built-ins of the same name.
@@ -86,8 +88,8 @@ pub fn cross_check(all: &[Checked<'_>]) -> Vec<Warning> {
 
 /// Skills that delegate to each other in a circle: the limit of depth ends it, which may not be what was meant. Each
 /// circle is told once, where it closes.
-fn cycles(all: &[Checked<'_>]) -> Vec<Warning> {
-    let skills: BTreeMap<&str, &Checked<'_>> =
+fn cycles(all: &[CheckedFile<'_>]) -> Vec<Warning> {
+    let skills: BTreeMap<&str, &CheckedFile<'_>> =
         all.iter().rev().filter(|one| one.kind.is_skill()).map(|one| (one.name, one)).collect();
     let mut search = Cycles { skills: &skills, done: BTreeSet::new(), warnings: Vec::new() };
     for name in skills.keys() {
@@ -97,7 +99,7 @@ fn cycles(all: &[Checked<'_>]) -> Vec<Warning> {
 }
 
 struct Cycles<'s, 'a> {
-    skills: &'s BTreeMap<&'a str, &'s Checked<'a>>,
+    skills: &'s BTreeMap<&'a str, &'s CheckedFile<'a>>,
     /// Skills whose circles are all told.
     done: BTreeSet<&'a str>,
     warnings: Vec<Warning>,
@@ -122,7 +124,7 @@ impl<'a> Cycles<'_, 'a> {
                     );
                     let fix = "leave one of them out, unless that is what you want";
                     self.warnings
-                        .push(Warning { level: Level::Note, ..warning(one, mention.line, problem, fix) });
+                        .push(Warning { level: Severity::Note, ..warning(one, mention.line, problem, fix) });
                 }
                 None => self.from(&mention.name, path),
             }
@@ -132,9 +134,9 @@ impl<'a> Cycles<'_, 'a> {
     }
 }
 
-fn warning(one: &Checked<'_>, line: Option<u64>, problem: String, fix: &str) -> Warning {
+fn warning(one: &CheckedFile<'_>, line: Option<u64>, problem: String, fix: &str) -> Warning {
     Warning {
-        level: Level::Problem,
+        level: Severity::Problem,
         file: one.file.to_owned(),
         line,
         problem,
@@ -144,11 +146,12 @@ fn warning(one: &Checked<'_>, line: Option<u64>, problem: String, fix: &str) -> 
 }
 
 /// Every name there is, with what it is the name of.
-struct Names<'a>(Vec<(&'a str, Kind)>);
+struct Names<'a>(Vec<(&'a str, CheckedType)>);
 
 impl Names<'_> {
-    fn find(&self, name: &str, skill: bool) -> Option<Kind> {
-        let same = |known: &&(&str, Kind)| known.0.eq_ignore_ascii_case(name) && known.1.is_skill() == skill;
+    fn find(&self, name: &str, skill: bool) -> Option<CheckedType> {
+        let same =
+            |known: &&(&str, CheckedType)| known.0.eq_ignore_ascii_case(name) && known.1.is_skill() == skill;
         self.0.iter().find(same).map(|(_, kind)| *kind)
     }
 
@@ -172,7 +175,7 @@ impl Names<'_> {
         }
         let found = self.find(name, wants_skill).or_else(|| self.find(known_as(name)?, wants_skill));
         match (found, role) {
-            (Some(Kind::Primary), Role::Spawns) => {
+            (Some(CheckedType::Primary), Role::Spawns) => {
                 Some((format!("{key}: `{name}` is a primary definition, which is never a child"), REMOVE))
             }
             (Some(_), _) => None,
@@ -202,12 +205,17 @@ mod tests {
         Mention { role, name: name.to_owned(), line: Some(4) }
     }
 
-    fn told(all: &[Checked<'_>]) -> Vec<String> {
+    fn told(all: &[CheckedFile<'_>]) -> Vec<String> {
         cross_check(all).iter().map(ToString::to_string).collect()
     }
 
-    fn checked<'a>(file: &'a str, kind: Kind, name: &'a str, mentions: &'a [Mention]) -> Checked<'a> {
-        Checked { file, place: "project", kind, name, mentions }
+    fn checked<'a>(
+        file: &'a str,
+        kind: CheckedType,
+        name: &'a str,
+        mentions: &'a [Mention],
+    ) -> CheckedFile<'a> {
+        CheckedFile { file, place: "project", kind, name, mentions }
     }
 
     #[test]
@@ -216,12 +224,12 @@ mod tests {
         let to_a = [mention(Role::SubAgent, "a")];
         let to_itself = [mention(Role::SubAgent, "c")];
         let all = [
-            checked("a.yaml", Kind::Skill, "a", &to_b),
-            checked("b.yaml", Kind::Skill, "b", &to_a),
-            checked("c.yaml", Kind::Skill, "c", &to_itself),
+            checked("a.yaml", CheckedType::Skill, "a", &to_b),
+            checked("b.yaml", CheckedType::Skill, "b", &to_a),
+            checked("c.yaml", CheckedType::Skill, "c", &to_itself),
         ];
         let told = cross_check(&all);
-        let circles: Vec<&Warning> = told.iter().filter(|warning| warning.level == Level::Note).collect();
+        let circles: Vec<&Warning> = told.iter().filter(|warning| warning.level == Severity::Note).collect();
         assert_eq!(circles.len(), 1, "{told:?}");
         assert!(circles[0].to_string().starts_with("b.yaml:4: sub_agents: `a` -> `b` and back"), "{told:?}");
     }
@@ -236,10 +244,10 @@ mod tests {
         let style = [mention(Role::Agent, "general-purpose"), mention(Role::SubAgent, "lint")];
         let worker = [mention(Role::Spawns, "*"), mention(Role::Spawns, "review-*")];
         let all = [
-            checked("lead.md", Kind::Primary, "lead", &lead),
-            checked("worker.md", Kind::Definition, "worker", &worker),
-            checked("style/SKILL.md", Kind::Skill, "style", &style),
-            checked("lint.yaml", Kind::Skill, "lint", &[]),
+            checked("lead.md", CheckedType::Primary, "lead", &lead),
+            checked("worker.md", CheckedType::Definition, "worker", &worker),
+            checked("style/SKILL.md", CheckedType::Skill, "style", &style),
+            checked("lint.yaml", CheckedType::Skill, "lint", &[]),
         ];
         assert_eq!(told(&all), [""; 0]);
     }
@@ -263,8 +271,8 @@ mod tests {
             mention(Role::Agent, "*"),
         ];
         let all = [
-            checked("lead.md", Kind::Definition, "lead", &lead),
-            checked("style/SKILL.md", Kind::Skill, "style", &style),
+            checked("lead.md", CheckedType::Definition, "lead", &lead),
+            checked("style/SKILL.md", CheckedType::Skill, "style", &style),
         ];
         assert_eq!(
             told(&all),
@@ -285,11 +293,11 @@ mod tests {
 
     #[test]
     fn two_of_one_name_in_one_place_are_told() {
-        let elsewhere = Checked { place: "user", ..checked("c.md", Kind::Definition, "a", &[]) };
+        let elsewhere = CheckedFile { place: "user", ..checked("c.md", CheckedType::Definition, "a", &[]) };
         let all = [
-            checked("a.md", Kind::Definition, "a", &[]),
-            checked("b.md", Kind::Primary, "a", &[]),
-            checked("a/SKILL.md", Kind::Skill, "a", &[]),
+            checked("a.md", CheckedType::Definition, "a", &[]),
+            checked("b.md", CheckedType::Primary, "a", &[]),
+            checked("a/SKILL.md", CheckedType::Skill, "a", &[]),
             elsewhere,
         ];
         assert_eq!(

@@ -286,7 +286,7 @@ fn seconds(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::super::agent_markdown::tests::reading;
-    use super::super::{Level, read_agent};
+    use super::super::{Severity, read_agent};
 
     #[test]
     fn keys_of_other_collections_are_notes_and_slips_are_problems() {
@@ -296,9 +296,9 @@ mod tests {
         assert_eq!(
             told,
             [
-                (Level::Note, "unknown key `tier`; it is ignored"),
-                (Level::Note, "unknown key `level`; it is ignored"),
-                (Level::Problem, "unknown key `desription` (did you mean `description`?); it is ignored"),
+                (Severity::Note, "unknown key `tier`; it is ignored"),
+                (Severity::Note, "unknown key `level`; it is ignored"),
+                (Severity::Problem, "unknown key `desription` (did you mean `description`?); it is ignored"),
             ]
         );
     }

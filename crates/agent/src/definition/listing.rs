@@ -13,7 +13,7 @@ const NAMES_MAX_BYTES: usize = 8 * 1024;
 
 /// One entry of a list.
 #[derive(Debug, Clone, Copy)]
-pub struct Listed<'a> {
+pub struct ListEntry<'a> {
     /// Its name.
     pub name: &'a str,
     /// When to use it.
@@ -26,13 +26,13 @@ pub struct Listed<'a> {
 
 /// A list in Markdown, one entry a line. What nobody trusted comes last, so that no project can crowd out a person's
 /// own.
-pub fn list<'a>(entries: impl IntoIterator<Item = Listed<'a>>) -> String {
-    let mut entries: Vec<Listed<'a>> = entries.into_iter().collect();
+pub fn list<'a>(entries: impl IntoIterator<Item = ListEntry<'a>>) -> String {
+    let mut entries: Vec<ListEntry<'a>> = entries.into_iter().collect();
     entries.sort_by_key(|entry| entry.asks);
     let mut text = String::new();
     let mut names = String::new();
     let mut uncounted = 0_usize;
-    for Listed { name, description, note, .. } in entries {
+    for ListEntry { name, description, note, .. } in entries {
         let line = format!("\n- `{name}`: {}{note}", one_line(description));
         // Once one did not fit, the order of the rest is kept by naming all of them.
         if names.is_empty() && text.len() + line.len() <= LIST_MAX_BYTES {
@@ -81,7 +81,7 @@ pub fn skills_section<'a>(skills: impl IntoIterator<Item = &'a Skill>, tools: Sk
             (false, _) => "",
         };
         let asks = skill.default == Decision::Ask;
-        Listed { name: &skill.name, description: &skill.description, note, asks }
+        ListEntry { name: &skill.name, description: &skill.description, note, asks }
     });
     let list = list(entries);
     if list.is_empty() {
@@ -106,15 +106,15 @@ pub fn skills_section<'a>(skills: impl IntoIterator<Item = &'a Skill>, tools: Sk
 mod tests {
     use super::*;
 
-    fn listed<'a>(name: &'a str, description: &'a str) -> Listed<'a> {
-        Listed { name, description, note: "", asks: false }
+    fn listed<'a>(name: &'a str, description: &'a str) -> ListEntry<'a> {
+        ListEntry { name, description, note: "", asks: false }
     }
 
     #[test]
     fn what_nobody_trusted_comes_last_and_crowds_nothing_out() {
         let names: Vec<String> = (0..500).map(|number| format!("a-{number:03}")).collect();
         let long = "word ".repeat(40);
-        let untrusted = names.iter().map(|name| Listed { asks: true, ..listed(name, &long) });
+        let untrusted = names.iter().map(|name| ListEntry { asks: true, ..listed(name, &long) });
         let text = list(untrusted.chain([listed("pdf", "Mine."), listed("zip", "Mine too.")]));
         assert!(text.starts_with("\n- `pdf`: Mine.\n- `zip`: Mine too.\n- `a-000`: word"), "{text}");
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_short_list_is_shown_whole_and_each_entry_is_one_line() {
         let text =
-            list([listed("a", " does\n  one\tthing "), Listed { note: " Really.", ..listed("b", "B.") }]);
+            list([listed("a", " does\n  one\tthing "), ListEntry { note: " Really.", ..listed("b", "B.") }]);
         assert_eq!(text, "\n- `a`: does one thing\n- `b`: B. Really.");
         assert_eq!(list([]), "");
     }

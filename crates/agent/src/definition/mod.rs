@@ -28,15 +28,19 @@ mod tool_list;
 mod tool_names;
 
 pub use agent_markdown::read_agent;
-pub use agents_json::{AGENTS_JSON_MAX_BYTES, DefinitionError, Given, parse_agents, parse_agents_among};
+pub use agents_json::{
+    AGENTS_JSON_MAX_BYTES, DefinitionError, GivenDefinitions, parse_agents, parse_agents_among,
+};
 pub use builtin::builtin;
 pub use catalogue::{Definitions, UnknownDefinition, builtin_names};
-pub use cross_check::{Checked, Kind, cross_check};
+pub use cross_check::{CheckedFile, CheckedType, cross_check};
 pub use default_rules::{default_rules, with_default_asks};
 pub use front_matter::DEFINITION_MAX_BYTES;
-pub use listing::{LIST_MAX_BYTES, Listed, SkillTools, list, skills_section};
+pub use listing::{LIST_MAX_BYTES, ListEntry, SkillTools, list, skills_section};
 pub use posse_domain::nearest::nearest;
-pub use reading::{Level, Loaded, Mention, ModelCheck, Reading, Role, UnusedModel, WARNINGS_MAX, Warning};
+pub use reading::{
+    Mention, ModelCheck, ParseOptions, ParsedFile, Role, Severity, UnusedModel, WARNINGS_MAX, Warning,
+};
 pub use render::{render, taken_in};
 pub use schema::{agent_schema, skill_schema, yaml_skill_schema};
 pub use skill_file::{read_skill, read_yaml_skill};

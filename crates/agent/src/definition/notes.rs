@@ -2,7 +2,7 @@
 
 use posse_domain::text::first_line;
 
-use super::reading::{Level, Loaded, Mention, Role, UnusedModel, WARNINGS_MAX, Warning};
+use super::reading::{Mention, ParsedFile, Role, Severity, UnusedModel, WARNINGS_MAX, Warning};
 
 /// Characters of a foreign text that a warning quotes.
 const QUOTED_MAX_CHARS: usize = 64;
@@ -24,20 +24,20 @@ impl<'a> Notes<'a> {
 
     /// Something is wrong; an empty `fix` is none.
     pub(super) fn problem(&mut self, line: impl Into<Option<u64>>, problem: impl Into<String>, fix: &str) {
-        self.add(Level::Problem, line.into(), problem.into(), fix, false);
+        self.add(Severity::Problem, line.into(), problem.into(), fix, false);
     }
 
     /// Something is wrong, and because of it more is allowed than was meant.
     pub(super) fn widening(&mut self, line: u64, problem: impl Into<String>, fix: &str) {
-        self.add(Level::Problem, Some(line), problem.into(), fix, true);
+        self.add(Severity::Problem, Some(line), problem.into(), fix, true);
     }
 
     /// Something is worth knowing; an empty `fix` is none.
     pub(super) fn note(&mut self, line: impl Into<Option<u64>>, problem: impl Into<String>, fix: &str) {
-        self.add(Level::Note, line.into(), problem.into(), fix, false);
+        self.add(Severity::Note, line.into(), problem.into(), fix, false);
     }
 
-    fn add(&mut self, level: Level, line: Option<u64>, problem: String, fix: &str, widens: bool) {
+    fn add(&mut self, level: Severity, line: Option<u64>, problem: String, fix: &str, widens: bool) {
         let fix = (!fix.is_empty()).then(|| fix.to_owned());
         let warning = Warning { level, file: self.file.to_owned(), line, problem, fix, widens };
         // The last place is for why a file cannot be used, which comes last.
@@ -61,10 +61,10 @@ impl<'a> Notes<'a> {
     }
 
     /// What came of the file.
-    pub(super) fn loaded<T>(mut self, value: Option<T>) -> Loaded<T> {
+    pub(super) fn loaded<T>(mut self, value: Option<T>) -> ParsedFile<T> {
         self.warnings.sort_by_key(|warning| warning.line);
         let Self { warnings, mentions, unused_model, .. } = self;
-        Loaded { value, warnings, unused_model, mentions }
+        ParsedFile { value, warnings, unused_model, mentions }
     }
 }
 

@@ -6,20 +6,20 @@ use super::catalogue::fits;
 use super::fields::Field;
 use super::names::reference;
 use super::notes::{Notes, quoted};
-use super::reading::{Reading, Role};
+use super::reading::{ParseOptions, Role};
 use super::specifier::{Stars, patterns};
 use super::tool_list::{EVERY, ToolList, all_of, resolve};
 use crate::yaml::{Key, Node, Value};
 
 /// What is decided for one tool.
-struct Decided {
+struct ToolPermission {
     tool: String,
     /// For what no pattern matches.
     otherwise: Decision,
     rules: Vec<Rule>,
 }
 
-impl Decided {
+impl ToolPermission {
     /// Decides for all uses of it; what was decided before for some is overruled.
     fn decide(&mut self, decision: Decision) {
         self.otherwise = decision;
@@ -27,16 +27,17 @@ impl Decided {
     }
 }
 
-fn decide_all(all: &mut [Decided], decision: Decision) {
+fn decide_all(all: &mut [ToolPermission], decision: Decision) {
     for one in all {
         one.decide(decision);
     }
 }
 
 /// Applies what `permission` says to a list: what is denied as a whole is not listed any more.
-pub(super) fn apply(field: &Field, list: &mut ToolList, reading: &Reading<'_>, notes: &mut Notes<'_>) {
-    let plain = |tool: &String| Decided { tool: tool.clone(), otherwise: Decision::Allow, rules: Vec::new() };
-    let mut all: Vec<Decided> = list.tools.iter().map(plain).collect();
+pub(super) fn apply(field: &Field, list: &mut ToolList, reading: &ParseOptions<'_>, notes: &mut Notes<'_>) {
+    let plain =
+        |tool: &String| ToolPermission { tool: tool.clone(), otherwise: Decision::Allow, rules: Vec::new() };
+    let mut all: Vec<ToolPermission> = list.tools.iter().map(plain).collect();
     if let Value::Map(entries) = &field.node.value {
         for (key, node) in entries {
             entry(key, node, &mut all, list, reading, notes);
@@ -46,7 +47,7 @@ pub(super) fn apply(field: &Field, list: &mut ToolList, reading: &Reading<'_>, n
         decide_all(&mut all, understood(&whole, &field.node, notes));
     }
     list.tools.clear();
-    for Decided { tool, otherwise, rules } in all {
+    for ToolPermission { tool, otherwise, rules } in all {
         if otherwise == Decision::Deny && !rules.iter().any(|rule| rule.decision > Decision::Deny) {
             continue;
         }
@@ -61,9 +62,9 @@ pub(super) fn apply(field: &Field, list: &mut ToolList, reading: &Reading<'_>, n
 fn entry(
     key: &Key,
     node: &Node,
-    all: &mut [Decided],
+    all: &mut [ToolPermission],
     list: &mut ToolList,
-    reading: &Reading<'_>,
+    reading: &ParseOptions<'_>,
     notes: &mut Notes<'_>,
 ) {
     if key.name == EVERY {
@@ -95,7 +96,7 @@ fn entry(
 }
 
 /// The tools whose names fit a pattern; `server_*` are tools of an MCP server, of which none is here.
-fn fitting<'a>(key: &Key, reading: &Reading<'a>, notes: &mut Notes<'_>) -> Vec<&'a str> {
+fn fitting<'a>(key: &Key, reading: &ParseOptions<'a>, notes: &mut Notes<'_>) -> Vec<&'a str> {
     let pattern = key.name.to_ascii_lowercase();
     let tools: Vec<&str> = reading.known_tools.iter().copied().filter(|tool| fits(&pattern, tool)).collect();
     if tools.is_empty() {
@@ -115,7 +116,7 @@ fn narrow_spawning(decision: Decision, list: &mut ToolList) {
 }
 
 /// What is decided for the uses of one tool.
-fn uses(entries: &[(Key, Node)], one: &mut Decided, notes: &mut Notes<'_>) {
+fn uses(entries: &[(Key, Node)], one: &mut ToolPermission, notes: &mut Notes<'_>) {
     for (key, node) in entries {
         let decision = understood(key, node, notes);
         // `?` is any one character there and a question mark here: taken as more where that narrows.
@@ -184,10 +185,10 @@ fn wrong(key: &str, line: u64, notes: &mut Notes<'_>) {
 #[cfg(test)]
 mod tests {
     use super::super::agent_markdown::tests::reading;
-    use super::super::{Level, Loaded, read_agent};
+    use super::super::{ParsedFile, Severity, read_agent};
     use posse_domain::definition::Definition;
 
-    fn load(front_matter: &str) -> Loaded<Definition> {
+    fn load(front_matter: &str) -> ParsedFile<Definition> {
         let text = format!("---\ndescription: d\n{front_matter}\n---\nYou do it.");
         read_agent(text.as_bytes(), "stem", &reading("a.md"))
     }
@@ -215,6 +216,6 @@ mod tests {
         let loaded = load("tools: Read\npermission: {'db_*': deny}");
         let told: Vec<_> = loaded.warnings.iter().map(|one| (one.level, one.to_string())).collect();
         let expected = "a.md:4: permission: no tool has a name like `db_*`; it is ignored";
-        assert_eq!(told, [(Level::Note, expected.to_owned())]);
+        assert_eq!(told, [(Severity::Note, expected.to_owned())]);
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::agent_markdown::AGENT;
 use super::agent_markdown::tests::reading;
-use super::{Loaded, Warning, parse_agents, read_agent, read_skill, read_yaml_skill, render};
+use super::{ParsedFile, Warning, parse_agents, read_agent, read_skill, read_yaml_skill, render};
 use super::{front_matter, plain_lines};
 use crate::yaml::YamlError;
 
@@ -80,7 +80,7 @@ fn file() -> impl Strategy<Value = String> {
 }
 
 /// A file that cannot be used says why.
-fn says_why<T>(loaded: &Loaded<T>) -> bool {
+fn says_why<T>(loaded: &ParsedFile<T>) -> bool {
     loaded.value.is_some() || !loaded.warnings.is_empty()
 }
 

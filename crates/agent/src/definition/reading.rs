@@ -9,7 +9,7 @@ pub const WARNINGS_MAX: usize = 50;
 
 /// How much a warning weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum Severity {
     /// Worth knowing, but nothing is wrong: a strict check passes.
     Note,
     /// Something is wrong with the text; a strict check fails.
@@ -20,7 +20,7 @@ pub enum Level {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// How much it weighs.
-    pub level: Level,
+    pub level: Severity,
     /// The file, as its reader was told to call it.
     pub file: String,
     /// The line, from 1; none if the file as a whole is meant.
@@ -47,7 +47,7 @@ impl fmt::Display for Warning {
 
 /// What came of a file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Loaded<T> {
+pub struct ParsedFile<T> {
     /// The definition or the skill; none if the file cannot be used, and then a warning says why.
     pub value: Option<T>,
     /// What was odd, in the order of its lines.
@@ -98,7 +98,7 @@ pub type ModelCheck<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
 /// How a file is to be read.
 #[derive(Clone, Copy)]
-pub struct Reading<'a> {
+pub struct ParseOptions<'a> {
     /// What warnings call the file.
     pub file: &'a str,
     /// The tools that exist.
@@ -112,7 +112,7 @@ pub struct Reading<'a> {
     pub model: Option<&'a ModelCheck<'a>>,
 }
 
-impl fmt::Debug for Reading<'_> {
+impl fmt::Debug for ParseOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, known_tools, default, model } = self;
         let model = model.map(|_| "given");
@@ -125,7 +125,7 @@ impl fmt::Debug for Reading<'_> {
     }
 }
 
-impl Reading<'_> {
+impl ParseOptions<'_> {
     /// Whether somebody trusted the content.
     pub(super) fn trusted(&self) -> bool {
         self.default == Decision::Allow

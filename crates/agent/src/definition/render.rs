@@ -20,7 +20,7 @@ const HEADING: &str = "## Arguments";
 /// - What is filled in is not looked at again, so arguments with a `$` stay as they are.
 pub fn render(skill: &Skill, arguments: &str, runs: bool) -> String {
     let arguments = arguments.trim();
-    let places = Places {
+    let places = Placeholders {
         arguments,
         words: words(arguments),
         first: u8::from(!counts_from_zero(&skill.instructions)),
@@ -64,7 +64,7 @@ pub fn taken_in(skill: &Skill, arguments: &str, reads: bool, runs: bool) -> Stri
 }
 
 /// What can be filled in.
-struct Places<'t> {
+struct Placeholders<'t> {
     arguments: &'t str,
     words: Vec<&'t str>,
     /// The number of the first word.
@@ -72,7 +72,7 @@ struct Places<'t> {
     directory: String,
 }
 
-impl<'t> Places<'t> {
+impl<'t> Placeholders<'t> {
     /// What the place that a text begins with stands for, and what follows it.
     fn argument<'r>(&self, from: &'r str) -> Option<(&'t str, &'r str)> {
         if let Some(after) = from.strip_prefix(ALL) {

@@ -10,7 +10,7 @@ use super::fields::{Field, Fields, Format};
 use super::front_matter::{Document, document, yaml_document};
 use super::names::{name, reference};
 use super::notes::{Notes, quoted};
-use super::reading::{Loaded, Reading, Role};
+use super::reading::{ParseOptions, ParsedFile, Role};
 use super::tool_list::{self, EVERY, ToolList};
 
 /// What may stand in the front matter of a `SKILL.md`.
@@ -90,7 +90,12 @@ pub(super) const YAML_SKILL: Format = Format {
 };
 
 /// Reads a skill from a `SKILL.md`. `folder` is the name of its folder, `dir` where that is, for the skill's files.
-pub fn read_skill(bytes: &[u8], folder: &str, dir: Option<&str>, reading: &Reading<'_>) -> Loaded<Skill> {
+pub fn read_skill(
+    bytes: &[u8],
+    folder: &str,
+    dir: Option<&str>,
+    reading: &ParseOptions<'_>,
+) -> ParsedFile<Skill> {
     let mut notes = Notes::new(reading.file);
     let value = skill(bytes, folder, dir, reading, &mut notes);
     notes.loaded(value)
@@ -98,7 +103,7 @@ pub fn read_skill(bytes: &[u8], folder: &str, dir: Option<&str>, reading: &Readi
 
 /// Reads a skill from YAML. `stem` is the file's name without its ending: the skill's name, if the text gives none.
 /// Such a skill always makes a sub-agent: it describes one.
-pub fn read_yaml_skill(bytes: &[u8], stem: &str, reading: &Reading<'_>) -> Loaded<Skill> {
+pub fn read_yaml_skill(bytes: &[u8], stem: &str, reading: &ParseOptions<'_>) -> ParsedFile<Skill> {
     let mut notes = Notes::new(reading.file);
     let value = yaml_skill(bytes, stem, reading, &mut notes);
     notes.loaded(value)
@@ -108,7 +113,7 @@ fn skill(
     bytes: &[u8],
     folder: &str,
     dir: Option<&str>,
-    reading: &Reading<'_>,
+    reading: &ParseOptions<'_>,
     notes: &mut Notes<'_>,
 ) -> Option<Skill> {
     let Document { mut fields, has_front_matter, body } = document(bytes, &SKILL, notes)?;
@@ -146,7 +151,7 @@ fn skill(
     Some(skill)
 }
 
-fn yaml_skill(bytes: &[u8], stem: &str, reading: &Reading<'_>, notes: &mut Notes<'_>) -> Option<Skill> {
+fn yaml_skill(bytes: &[u8], stem: &str, reading: &ParseOptions<'_>, notes: &mut Notes<'_>) -> Option<Skill> {
     let mut fields = yaml_document(bytes, &YAML_SKILL, notes)?;
     let name = name(fields.take("name"), stem, SKILL_NAME_MAX, notes)?;
     let prompt = fields.take("system_prompt").and_then(|field| field.text(notes)).unwrap_or_default();
@@ -179,7 +184,7 @@ fn common(
     instructions: String,
     tools_key: &str,
     fields: &mut Fields,
-    reading: &Reading<'_>,
+    reading: &ParseOptions<'_>,
     notes: &mut Notes<'_>,
 ) -> Option<Skill> {
     let every = ToolList::every(reading);
@@ -231,7 +236,7 @@ fn common(
 }
 
 /// Of a root skill it can raise the limit of a run, so it counts only if somebody trusts the file.
-fn max_depth(field: Option<Field>, reading: &Reading<'_>, notes: &mut Notes<'_>) -> Option<u32> {
+fn max_depth(field: Option<Field>, reading: &ParseOptions<'_>, notes: &mut Notes<'_>) -> Option<u32> {
     let field = field?;
     if !reading.trusted() {
         let problem = format!("{} is not used as long as nobody trusts the file", quoted(&field.key));

@@ -35,7 +35,7 @@ pub(super) fn entries(
 ) -> Option<Vec<(Key, Node)>> {
     let mut reader = Reader { format, entries: Vec::new(), found_fault: false };
     for part in parts(text, lines_before, format) {
-        if let Err(Refused { line, problem }) = reader.part(&part, notes) {
+        if let Err(RefusedPart { line, problem }) = reader.part(&part, notes) {
             notes.problem(line, problem, TOO_MUCH);
             return None;
         }
@@ -86,13 +86,13 @@ struct Reader<'f> {
 }
 
 /// A part that stands for more than can be read safely.
-struct Refused {
+struct RefusedPart {
     line: u64,
     problem: String,
 }
 
 impl Reader<'_> {
-    fn part(&mut self, part: &Part<'_>, notes: &mut Notes<'_>) -> Result<(), Refused> {
+    fn part(&mut self, part: &Part<'_>, notes: &mut Notes<'_>) -> Result<(), RefusedPart> {
         let Some(key) = part.key else {
             self.fault(part.line, "this line has no key and is ignored", "write `key: value`", notes);
             return Ok(());
@@ -117,7 +117,7 @@ impl Reader<'_> {
     }
 
     /// Takes the lines if they are YAML: a map with text for keys.
-    fn yaml<S: AsRef<str>>(&mut self, lines: &[S], line: u64) -> Result<bool, Refused> {
+    fn yaml<S: AsRef<str>>(&mut self, lines: &[S], line: u64) -> Result<bool, RefusedPart> {
         let mut text = String::new();
         for line in lines {
             text.push_str(line.as_ref());
@@ -129,14 +129,14 @@ impl Reader<'_> {
                 self.entries.extend(node.into_entries());
                 Ok(true)
             }
-            Err(YamlError { problem, beyond_limits: true, .. }) => Err(Refused { line, problem }),
+            Err(YamlError { problem, beyond_limits: true, .. }) => Err(RefusedPart { line, problem }),
             Ok(_) | Err(_) => Ok(false),
         }
     }
 
     /// The lines that belong to the part's key for sure or probably. Lines after them that are YAML by themselves
     /// are taken as further keys.
-    fn own_lines<'p>(&mut self, part: &'p Part<'_>) -> Result<&'p [&'p str], Refused> {
+    fn own_lines<'p>(&mut self, part: &'p Part<'_>) -> Result<&'p [&'p str], RefusedPart> {
         let is_new = |line: &&str| !line.is_empty() && !line.starts_with([' ', '\t', '-', '#']);
         let Some(end) = part.lines.iter().skip(1).position(is_new).map(|at| at + 1) else {
             return Ok(&part.lines);

@@ -8,7 +8,7 @@ use super::catalogue::fits;
 use super::fields::{Field, plain_text};
 use super::names::{NAMES_MAX, reference, without_doubles};
 use super::notes::{Notes, quoted};
-use super::reading::{Reading, Role};
+use super::reading::{ParseOptions, Role};
 use super::specifier::{Stars, patterns};
 use super::tool_names::{ToolName, tool, unknown};
 use crate::yaml::Value;
@@ -43,7 +43,7 @@ struct Entry {
 pub(super) fn tools(
     field: &Field,
     every: &[String],
-    reading: &Reading<'_>,
+    reading: &ParseOptions<'_>,
     notes: &mut Notes<'_>,
 ) -> Option<ToolList> {
     if let Value::Map(_) = field.node.value {
@@ -91,14 +91,14 @@ pub(super) fn tools(
 impl ToolList {
     /// Everything that a definition may do that says nothing of tools: what the built-in `coder` may, but for
     /// spawning.
-    pub(super) fn every(reading: &Reading<'_>) -> Vec<String> {
+    pub(super) fn every(reading: &ParseOptions<'_>) -> Vec<String> {
         let is_here = |tool: &String| reading.known_tools.contains(&tool.as_str());
         let spawns = |tool: &String| DELEGATE.contains(&tool.as_str()) || tool == DELEGATE_TO_AGENT;
         coder_tools().into_iter().filter(|tool| is_here(tool) && !spawns(tool)).collect()
     }
 
     /// Leaves only what a text may ask for that nobody has trusted.
-    pub(super) fn within_trust(&mut self, reading: &Reading<'_>) {
+    pub(super) fn within_trust(&mut self, reading: &ParseOptions<'_>) {
         if reading.trusted() {
             return;
         }
@@ -127,7 +127,7 @@ impl ToolList {
 }
 
 /// `{write: false, bash: true}`: what is not named stays as it is.
-fn switches(field: &Field, every: &[String], reading: &Reading<'_>, notes: &mut Notes<'_>) -> ToolList {
+fn switches(field: &Field, every: &[String], reading: &ParseOptions<'_>, notes: &mut Notes<'_>) -> ToolList {
     let mut list = ToolList { tools: every.to_vec(), ..ToolList::default() };
     let Value::Map(entries) = &field.node.value else { return list };
     for (key, node) in entries.iter().take(ENTRIES_MAX) {
@@ -165,7 +165,12 @@ fn switches(field: &Field, every: &[String], reading: &Reading<'_>, notes: &mut 
 }
 
 /// Takes tools away again: those of the list, or the uses of them that it names.
-pub(super) fn disallow(field: &Field, list: &mut ToolList, reading: &Reading<'_>, notes: &mut Notes<'_>) {
+pub(super) fn disallow(
+    field: &Field,
+    list: &mut ToolList,
+    reading: &ParseOptions<'_>,
+    notes: &mut Notes<'_>,
+) {
     for Entry { name, specifier, line } in entries(field, notes) {
         if name.starts_with("mcp__") || name.contains('*') {
             continue;
@@ -204,7 +209,7 @@ pub(super) fn disallow(field: &Field, list: &mut ToolList, reading: &Reading<'_>
 pub(super) fn resolve<'a>(
     name: &str,
     line: u64,
-    reading: &Reading<'a>,
+    reading: &ParseOptions<'a>,
     notes: &mut Notes<'_>,
 ) -> Option<&'a str> {
     match tool(name, reading.known_tools) {

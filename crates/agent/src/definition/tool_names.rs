@@ -17,7 +17,7 @@ pub(super) enum ToolName<'a> {
 }
 
 /// A tool of ours, and what others call it.
-struct Named {
+struct ToolAliases {
     ours: &'static str,
     /// As scripts that were written for Claude Code spell it; the first is the name that such a script is told.
     spelled: &'static [&'static str],
@@ -25,15 +25,15 @@ struct Named {
     others: &'static [&'static str],
 }
 
-impl Named {
+impl ToolAliases {
     /// Whether the plain spelling is one of others.
     fn is_called(&self, plain: &str) -> bool {
         self.others.contains(&plain) || self.spelled.iter().any(|name| plain_eq(name, plain))
     }
 }
 
-const NAMES: &[Named] = &[
-    Named {
+const NAMES: &[ToolAliases] = &[
+    ToolAliases {
         ours: "read",
         spelled: &["Read", "NotebookRead"],
         others: &[
@@ -47,17 +47,17 @@ const NAMES: &[Named] = &[
             "openfile",
         ],
     },
-    Named {
+    ToolAliases {
         ours: "list",
         spelled: &["LS"],
         others: &["listdir", "listdirectory", "listfiles", "readfolder", "directorytree"],
     },
-    Named {
+    ToolAliases {
         ours: "glob",
         spelled: &["Glob"],
         others: &["find", "findfiles", "filesearch", "globsearch", "searchfilenames"],
     },
-    Named {
+    ToolAliases {
         ours: "grep",
         spelled: &["Grep"],
         others: &[
@@ -71,12 +71,12 @@ const NAMES: &[Named] = &[
             "rg",
         ],
     },
-    Named {
+    ToolAliases {
         ours: "write",
         spelled: &["Write"],
         others: &["writefile", "writetofile", "createfile", "filewrite", "create"],
     },
-    Named {
+    ToolAliases {
         ours: "edit",
         spelled: &["Edit", "MultiEdit", "NotebookEdit"],
         others: &[
@@ -95,7 +95,7 @@ const NAMES: &[Named] = &[
             "update",
         ],
     },
-    Named {
+    ToolAliases {
         ours: "bash",
         spelled: &["Bash"],
         others: &[
@@ -114,17 +114,17 @@ const NAMES: &[Named] = &[
             "powershell",
         ],
     },
-    Named {
+    ToolAliases {
         ours: "webfetch",
         spelled: &["WebFetch"],
         others: &["fetch", "fetchurl", "urlfetch", "readurl", "browse"],
     },
-    Named {
+    ToolAliases {
         ours: "websearch",
         spelled: &["WebSearch"],
         others: &["googlewebsearch", "searchweb", "web", "internetsearch"],
     },
-    Named {
+    ToolAliases {
         ours: "todo",
         spelled: &["TodoWrite"],
         others: &[
@@ -139,20 +139,20 @@ const NAMES: &[Named] = &[
             "taskget",
         ],
     },
-    Named {
+    ToolAliases {
         ours: "skill",
         spelled: &["Skill", "SlashCommand"],
         others: &["skills", "useskill", "activateskill"],
     },
-    Named {
+    ToolAliases {
         ours: "task",
         spelled: &["Task", "Agent"],
         others: &["agents", "subagent", "runsubagent", "newtask", "dispatchagent", "spawnagent"],
     },
-    Named { ours: "task_status", spelled: &[], others: &["taskoutput", "agentoutput"] },
-    Named { ours: "task_cancel", spelled: &[], others: &["taskstop", "killtask"] },
-    Named { ours: "task_send", spelled: &[], others: &["sendmessage", "sendinput"] },
-    Named { ours: "delegate_to_agent", spelled: &[], others: &["delegate"] },
+    ToolAliases { ours: "task_status", spelled: &[], others: &["taskoutput", "agentoutput"] },
+    ToolAliases { ours: "task_cancel", spelled: &[], others: &["taskstop", "killtask"] },
+    ToolAliases { ours: "task_send", spelled: &[], others: &["sendmessage", "sendinput"] },
+    ToolAliases { ours: "delegate_to_agent", spelled: &[], others: &["delegate"] },
 ];
 
 /// Tools of others that have no counterpart, spelled likewise.

@@ -13,7 +13,7 @@ use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{Reply, ToolCall};
 
 use super::reply::signature;
-use super::{Answered, Broken, Machine, Phase, Relay, Slot, Told};
+use super::{AttemptFailure, FinalText, Machine, NotesGiven, Phase, Relay, Slot};
 use crate::conversation::{CallResult, Message};
 use crate::definition::retry_note;
 use crate::notes;
@@ -51,7 +51,7 @@ impl Machine {
             }
             EventBody::RunPlanned(_) => {
                 self.planned = true;
-                self.phase = Phase::Answered(Answered::default());
+                self.phase = Phase::Answered(FinalText::default());
             }
             EventBody::SubagentAttempt(again) => self.restart(again),
             _ => {}
@@ -108,7 +108,7 @@ impl Machine {
             (Some(error), _) => {
                 let kind = if error.code == Code::Timeout { FailKind::Timeout } else { FailKind::Execution };
                 let reason = error.message.clone();
-                self.phase = Phase::Broken(Broken { kind, code: error.code, reason, report: None });
+                self.phase = Phase::Broken(AttemptFailure { kind, code: error.code, reason, report: None });
             }
             (None, Some(reply)) => self.take_reply(reply, purpose, (cause, why), replied.cut_off),
             (None, None) => {}
@@ -135,7 +135,7 @@ impl Machine {
         self.conversation.push(Message::Assistant { text: text.clone(), calls: calls.clone(), raw });
         self.phase = if calls.is_empty() {
             let called = calls.len() != reply.calls.len();
-            Phase::Answered(Answered { text, cause, reason, cut_off, called })
+            Phase::Answered(FinalText { text, cause, reason, cut_off, called })
         } else {
             if cut_off {
                 self.inbox.push(notes::CUT_OFF.into());
@@ -226,7 +226,7 @@ impl Machine {
                 self.lacks_budget = Some(reason.into());
             } else {
                 let (kind, code) = (FailKind::Execution, Code::ToolError);
-                self.phase = Phase::Broken(Broken { kind, code, reason, report: None });
+                self.phase = Phase::Broken(AttemptFailure { kind, code, reason, report: None });
             }
         }
         self.conversation.push(Message::Results(results));
@@ -277,7 +277,7 @@ impl Machine {
             active_ms: 0,
             turn_ms: 0,
             mended: false,
-            told: Told::default(),
+            told: NotesGiven::default(),
             overflowed: false,
             lacks_budget: None,
             fruitless: 0,

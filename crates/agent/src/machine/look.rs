@@ -9,7 +9,7 @@ use posse_domain::event::Purpose;
 use posse_domain::hash::Hash;
 use posse_domain::message::ToolCall;
 
-use super::{Answered, Machine, Phase, Slot};
+use super::{FinalText, Machine, Phase, Slot};
 use crate::conversation::{CallResult, Conversation};
 use crate::notes;
 
@@ -134,7 +134,7 @@ impl Machine {
 
     /// Whether the report that was asked for is there.
     pub fn has_reported(&self) -> bool {
-        matches!(self.phase, Phase::Answered(Answered { cause: Some(_), .. }))
+        matches!(self.phase, Phase::Answered(FinalText { cause: Some(_), .. }))
     }
 
     /// Takes the messages that no turn has read, to hand them to another machine of the same agent.
@@ -156,7 +156,7 @@ impl Machine {
     /// and what came since.
     pub fn report_so_far(&self) -> Option<Arc<str>> {
         match &self.phase {
-            Phase::Answered(Answered { text, .. }) if !text.trim().is_empty() => Some(self.report(text)),
+            Phase::Answered(FinalText { text, .. }) if !text.trim().is_empty() => Some(self.report(text)),
             _ => None,
         }
     }

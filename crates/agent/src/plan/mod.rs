@@ -52,7 +52,7 @@ impl fmt::Display for PlanProblem {
 }
 
 /// Where the fields of a plan stand: by step, field and entry.
-type Lines = BTreeMap<(Option<usize>, Option<&'static str>, Option<usize>), u64>;
+type FieldLines = BTreeMap<(Option<usize>, Option<&'static str>, Option<usize>), u64>;
 
 /// A plan's text as far as it could be read, not yet checked.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub struct PlanText {
     is_plan: bool,
     problems: Vec<PlanProblem>,
     unread: Unread,
-    lines: Lines,
+    lines: FieldLines,
 }
 
 /// Reads a plan from YAML, and so from JSON too. Never fails: what is wrong is told by [`PlanText::check`].
@@ -83,7 +83,7 @@ impl PlanText {
             steps: Vec::new(),
             author: posse_domain::plan::Author::Person,
         };
-        let (unread, lines) = (Unread::default(), Lines::new());
+        let (unread, lines) = (Unread::default(), FieldLines::new());
         Self { plan, is_plan: false, problems: vec![problem], unread, lines }
     }
 
@@ -109,7 +109,7 @@ impl PlanText {
 }
 
 /// A problem with the line of its entry, else of its field, else of its step.
-fn located(problem: Problem, lines: &Lines) -> PlanProblem {
+fn located(problem: Problem, lines: &FieldLines) -> PlanProblem {
     let Problem { step, field, item, problem } = problem;
     let position = step.as_ref().map(|step| step.position);
     let places = [(position, Some(field), item), (position, Some(field), None), (position, None, None)];

@@ -11,7 +11,7 @@ use posse_domain::plan::{
 };
 use posse_domain::text::first_line;
 
-use super::{Lines, PlanProblem, PlanText};
+use super::{FieldLines, PlanProblem, PlanText};
 use crate::schema::Schema;
 use crate::yaml::{Key, Node, Value};
 
@@ -91,7 +91,7 @@ type Fields = BTreeMap<&'static str, Node>;
 struct Reader {
     problems: Vec<PlanProblem>,
     unread: Unread,
-    lines: Lines,
+    lines: FieldLines,
 }
 
 impl Reader {

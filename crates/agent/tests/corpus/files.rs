@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use posse_agent::definition::{Level, Warning, read_agent, read_skill, read_yaml_skill};
+use posse_agent::definition::{Severity, Warning, read_agent, read_skill, read_yaml_skill};
 use posse_domain::definition::Definition;
 use posse_domain::permission::{Decision, Rule};
 use posse_domain::skill::Skill;
@@ -56,7 +56,7 @@ fn read(path: &Path) -> String {
 fn told(value: Option<String>, warnings: &[Warning]) -> String {
     let mut text = value.unwrap_or_else(|| "not read\n".to_owned());
     for warning in warnings {
-        let level = if warning.level == Level::Note { "note" } else { "problem" };
+        let level = if warning.level == Severity::Note { "note" } else { "problem" };
         let _ = writeln!(text, "{level} {warning}");
     }
     text

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use posse_agent::definition::{Level, Warning, read_agent, read_skill, read_yaml_skill};
+use posse_agent::definition::{Severity, Warning, read_agent, read_skill, read_yaml_skill};
 use posse_domain::permission::Decision;
 
 use crate::oddities::{ODDITIES, Oddity};
 use crate::promises;
-use crate::styles::{Kind, STYLES, Style, every_tool};
+use crate::styles::{FileType, STYLES, Style, every_tool};
 
 /// The lines of a warning's place: front matter begins on the second.
 const FRONT_MATTER_BEGINS: usize = 2;
@@ -15,8 +15,8 @@ const FRONT_MATTER_BEGINS: usize = 2;
 pub(crate) const DESCRIPTION: &str = "Use it for what it is good at.";
 
 /// A file in the making, and what it is to be read as.
-pub(crate) struct Made {
-    pub(crate) kind: Kind,
+pub(crate) struct GeneratedFile {
+    pub(crate) kind: FileType,
     /// The name that its text gives.
     pub(crate) name: String,
     /// What the file, or the skill's folder, is called.
@@ -28,13 +28,13 @@ pub(crate) struct Made {
     pub(crate) close: &'static str,
     /// What is done to the text at last.
     pub(crate) encode: fn(String) -> Vec<u8>,
-    pub(crate) expected: Option<Expected>,
-    pub(crate) warnings: Vec<Warned>,
+    pub(crate) expected: Option<ExpectedFields>,
+    pub(crate) warnings: Vec<ExpectedWarning>,
 }
 
 /// What a file is to be read as.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedFields {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) tools: Option<Vec<String>>,
@@ -44,20 +44,20 @@ pub(crate) struct Expected {
 
 /// A warning that has to come.
 #[derive(Debug, Clone)]
-pub(crate) struct Warned {
-    pub(crate) level: Level,
+pub(crate) struct ExpectedWarning {
+    pub(crate) level: Severity,
     /// The line; none if the file as a whole is meant.
     pub(crate) line: Option<usize>,
     /// A part of its words.
     pub(crate) says: &'static str,
 }
 
-impl Made {
+impl GeneratedFile {
     fn new(style: &Style, name: &str) -> Self {
         let mut lines = vec![format!("name: {name}"), format!("description: {DESCRIPTION}")];
         lines.extend(style.tools.iter().chain(style.more).map(ToString::to_string));
         let listed = |tools: &[&str]| tools.iter().map(ToString::to_string).collect();
-        let every = || (style.kind == Kind::Agent).then(every_tool);
+        let every = || (style.kind == FileType::Agent).then(every_tool);
         Self {
             kind: style.kind,
             name: name.to_owned(),
@@ -67,7 +67,7 @@ impl Made {
             open: "---\n",
             close: "---\n",
             encode: String::into_bytes,
-            expected: Some(Expected {
+            expected: Some(ExpectedFields {
                 name: name.to_owned(),
                 description: DESCRIPTION.to_owned(),
                 tools: style.expected_tools.map(listed).or_else(every),
@@ -114,12 +114,12 @@ impl Made {
         body.clone_into(&mut self.expect().body);
     }
 
-    pub(crate) fn expect(&mut self) -> &mut Expected {
+    pub(crate) fn expect(&mut self) -> &mut ExpectedFields {
         self.expected.as_mut().expect("it is to be read")
     }
 
-    pub(crate) fn warns(&mut self, level: Level, line: impl Into<Option<usize>>, says: &'static str) {
-        self.warnings.push(Warned { level, line: line.into(), says });
+    pub(crate) fn warns(&mut self, level: Severity, line: impl Into<Option<usize>>, says: &'static str) {
+        self.warnings.push(ExpectedWarning { level, line: line.into(), says });
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -134,14 +134,14 @@ impl Made {
     }
 
     /// Reads it; checks the promises.
-    fn read(&self, default: Decision) -> (Option<Expected>, Vec<Warning>) {
+    fn read(&self, default: Decision) -> (Option<ExpectedFields>, Vec<Warning>) {
         let bytes = self.bytes();
         let reading = promises::reading("made.md", default);
         match self.kind {
-            Kind::Agent => {
+            FileType::Agent => {
                 let loaded = read_agent(&bytes, &self.stem, &reading);
                 promises::definition(&bytes, &loaded, default);
-                let found = loaded.value.map(|found| Expected {
+                let found = loaded.value.map(|found| ExpectedFields {
                     name: found.name,
                     description: found.description,
                     tools: Some(found.tools),
@@ -150,13 +150,13 @@ impl Made {
                 });
                 (found, loaded.warnings)
             }
-            Kind::Skill | Kind::Yaml => {
+            FileType::Skill | FileType::Yaml => {
                 let loaded = match self.kind {
-                    Kind::Skill => read_skill(&bytes, &self.stem, None, &reading),
+                    FileType::Skill => read_skill(&bytes, &self.stem, None, &reading),
                     _ => read_yaml_skill(&bytes, &self.stem, &reading),
                 };
                 promises::skill(&bytes, &loaded, default);
-                let found = loaded.value.map(|found| Expected {
+                let found = loaded.value.map(|found| ExpectedFields {
                     name: found.name,
                     description: found.description,
                     tools: found.tools,
@@ -169,13 +169,13 @@ impl Made {
     }
 }
 
-fn made(style: &Style, oddity: &Oddity) -> Option<Made> {
+fn made(style: &Style, oddity: &Oddity) -> Option<GeneratedFile> {
     let name = format!("{}-{}", style.name, oddity.name);
-    let mut made = Made::new(style, &name);
+    let mut made = GeneratedFile::new(style, &name);
     (oddity.change)(&mut made).then_some(made)
 }
 
-fn all() -> impl Iterator<Item = (String, Made)> {
+fn all() -> impl Iterator<Item = (String, GeneratedFile)> {
     STYLES.iter().flat_map(|style| {
         ODDITIES
             .iter()
@@ -191,7 +191,7 @@ fn every_style_with_every_oddity_is_read_or_warned_of_as_expected() {
         count += 1;
         let (found, warnings) = made.read(Decision::Allow);
         let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-        let fits = |expected: &Warned, warning: &Warning| {
+        let fits = |expected: &ExpectedWarning, warning: &Warning| {
             warning.level == expected.level
                 && warning.line.and_then(|line| usize::try_from(line).ok()) == expected.line
                 && warning.problem.contains(expected.says)

@@ -1,20 +1,20 @@
 //! What is odd about files found in the wild. Each is one change to a file in the making, and to what it is read as.
 
-use posse_agent::definition::Level::{Note, Problem};
+use posse_agent::definition::Severity::{Note, Problem};
 
-use crate::made::{DESCRIPTION, Made};
-use crate::styles::{Kind, every_tool};
+use crate::made::{DESCRIPTION, GeneratedFile};
+use crate::styles::{FileType, every_tool};
 
 /// One oddity. `change` tells whether it fits the file.
 pub(crate) struct Oddity {
     pub(crate) name: &'static str,
-    pub(crate) change: fn(&mut Made) -> bool,
+    pub(crate) change: fn(&mut GeneratedFile) -> bool,
 }
 
 macro_rules! oddities {
     ($($name:literal => |$made:ident| $change:block),* $(,)?) => {
         pub(crate) const ODDITIES: &[Oddity] =
-            &[$(Oddity { name: $name, change: |$made: &mut Made| $change }),*];
+            &[$(Oddity { name: $name, change: |$made: &mut GeneratedFile| $change }),*];
     };
 }
 
@@ -189,7 +189,7 @@ oddities! {
         "elsewhere".clone_into(&mut made.stem);
         let line = made.line_of(0);
         made.warns(Problem, line, "and its folder `elsewhere`");
-        made.kind == Kind::Skill
+        made.kind == FileType::Skill
     },
     "no-possible-name" => |made| {
         made.put("name", &[]);
@@ -293,7 +293,7 @@ oddities! {
     "tools-empty" => |made| { tools(made, &["{}: []"], &[]); true },
     "tools-null" => |made| {
         tools(made, &["{}:"], &[]);
-        made.expect().tools = (made.kind == Kind::Agent).then(every_tool);
+        made.expect().tools = (made.kind == FileType::Agent).then(every_tool);
         true
     },
     "tools-twice" => |made| { tools(made, &["{}: Read, read, read_file, View"], &["read"]); true },
@@ -357,28 +357,28 @@ oddities! {
     "blank-file" => |made| { made.encode = |_| b" \n\n\t\n".to_vec(); refused(made, None, "the file is empty") },
     "no-instructions" => |made| {
         made.body.clear();
-        made.kind == Kind::Skill && refused(made, None, "there are no instructions")
+        made.kind == FileType::Skill && refused(made, None, "there are no instructions")
     },
     "no-system-prompt" => |made| {
         made.body.clear();
-        made.kind == Kind::Yaml && refused(made, None, "there is no `system_prompt`")
+        made.kind == FileType::Yaml && refused(made, None, "there is no `system_prompt`")
     },
     "no-prompt" => |made| {
         made.instructs(DESCRIPTION);
         made.body.clear();
         made.warns(Problem, None, "there is no prompt; the description takes its place");
-        made.kind == Kind::Agent
+        made.kind == FileType::Agent
     },
     "disabled" => |made| {
         made.lines.push("disable: true".to_owned());
         made.expected = None;
         made.warns(Note, None, "disabled by its file");
-        made.kind == Kind::Agent
+        made.kind == FileType::Agent
     },
 }
 
 /// Other lines for tools; `{}` is the key. Gives their line.
-fn tools(made: &mut Made, lines: &[&str], expected: &[&str]) -> usize {
+fn tools(made: &mut GeneratedFile, lines: &[&str], expected: &[&str]) -> usize {
     let key = made.kind.tools_key();
     let lines: Vec<String> = lines.iter().map(|line| line.replacen("{}", key, 1)).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -391,7 +391,7 @@ fn tools(made: &mut Made, lines: &[&str], expected: &[&str]) -> usize {
 }
 
 /// It cannot be read, and says why.
-fn refused(made: &mut Made, line: impl Into<Option<usize>>, says: &'static str) -> bool {
+fn refused(made: &mut GeneratedFile, line: impl Into<Option<usize>>, says: &'static str) -> bool {
     made.expected = None;
     made.warns(Problem, line, says);
     true

@@ -2,7 +2,7 @@
 //! target check the same.
 
 use posse_agent::definition::{
-    Loaded, Reading, WARNINGS_MAX, builtin, read_agent, read_skill, read_yaml_skill,
+    ParseOptions, ParsedFile, WARNINGS_MAX, builtin, read_agent, read_skill, read_yaml_skill,
 };
 use posse_domain::definition::Definition;
 use posse_domain::permission::{Decision, Rule};
@@ -36,8 +36,8 @@ const NAME_MAX: usize = 64;
 const WARNING_MAX_CHARS: usize = 1_000;
 
 /// How a file is read that somebody trusts, or nobody.
-pub(crate) fn reading(file: &str, default: Decision) -> Reading<'_> {
-    Reading { file, known_tools: TOOLS, default, model: None }
+pub(crate) fn reading(file: &str, default: Decision) -> ParseOptions<'_> {
+    ParseOptions { file, known_tools: TOOLS, default, model: None }
 }
 
 /// Reads a text in every way there is. Panics if a promise is broken.
@@ -51,7 +51,7 @@ pub(crate) fn kept(bytes: &[u8]) {
 }
 
 /// What holds for a definition.
-pub(crate) fn definition(bytes: &[u8], loaded: &Loaded<Definition>, default: Decision) {
+pub(crate) fn definition(bytes: &[u8], loaded: &ParsedFile<Definition>, default: Decision) {
     warnings(bytes, loaded);
     let Some(found) = &loaded.value else { return };
     named(&found.name, &found.description);
@@ -65,7 +65,7 @@ pub(crate) fn definition(bytes: &[u8], loaded: &Loaded<Definition>, default: Dec
 }
 
 /// What holds for a skill.
-pub(crate) fn skill(bytes: &[u8], loaded: &Loaded<Skill>, default: Decision) {
+pub(crate) fn skill(bytes: &[u8], loaded: &ParsedFile<Skill>, default: Decision) {
     warnings(bytes, loaded);
     let Some(found) = &loaded.value else { return };
     named(&found.name, &found.description);
@@ -78,7 +78,7 @@ pub(crate) fn skill(bytes: &[u8], loaded: &Loaded<Skill>, default: Decision) {
     }
 }
 
-fn warnings<T>(bytes: &[u8], loaded: &Loaded<T>) {
+fn warnings<T>(bytes: &[u8], loaded: &ParsedFile<T>) {
     assert!(loaded.value.is_some() || !loaded.warnings.is_empty(), "refused without a word");
     assert!(loaded.warnings.len() <= WARNINGS_MAX, "{} warnings", loaded.warnings.len());
     // Each way to end a line ends one, whatever the encoding.

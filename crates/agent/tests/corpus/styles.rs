@@ -10,7 +10,7 @@ pub(crate) fn every_tool() -> Vec<String> {
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileType {
     /// Agent Markdown.
     Agent,
     /// A `SKILL.md`.
@@ -19,31 +19,31 @@ pub(crate) enum Kind {
     Yaml,
 }
 
-impl Kind {
+impl FileType {
     /// Its key for tools.
     pub(crate) fn tools_key(self) -> &'static str {
-        if self == Kind::Skill { "allowed-tools" } else { "tools" }
+        if self == FileType::Skill { "allowed-tools" } else { "tools" }
     }
 
     /// Its key for the limit of turns.
     pub(crate) fn limit_key(self) -> &'static str {
         match self {
-            Kind::Agent => "maxTurns",
-            Kind::Skill => "max-iterations",
-            Kind::Yaml => "max_iterations",
+            FileType::Agent => "maxTurns",
+            FileType::Skill => "max-iterations",
+            FileType::Yaml => "max_iterations",
         }
     }
 
     /// Whether it has front matter and a body.
     pub(crate) fn is_markdown(self) -> bool {
-        self != Kind::Yaml
+        self != FileType::Yaml
     }
 }
 
 /// A way to write a file, with what it says.
 pub(crate) struct Style {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FileType,
     /// The lines of front matter beyond name, description and tools.
     pub(crate) more: &'static [&'static str],
     /// The lines of the tools.
@@ -56,7 +56,7 @@ pub(crate) struct Style {
 pub(crate) const STYLES: &[Style] = &[
     Style {
         name: "claude-plain",
-        kind: Kind::Agent,
+        kind: FileType::Agent,
         more: &["model: inherit", "color: blue"],
         tools: &["tools: Read, Grep, Glob, Bash"],
         expected_tools: Some(&["read", "grep", "glob", "bash"]),
@@ -64,7 +64,7 @@ pub(crate) const STYLES: &[Style] = &[
     },
     Style {
         name: "claude-listed",
-        kind: Kind::Agent,
+        kind: FileType::Agent,
         more: &["permissionMode: default", "maxTurns: 12", "version: 1.2.0", "tags: [review, quality]"],
         tools: &["tools:", "  - Read", "  - Edit", "  - MultiEdit", "  - WebFetch"],
         expected_tools: Some(&["read", "edit", "webfetch"]),
@@ -72,7 +72,7 @@ pub(crate) const STYLES: &[Style] = &[
     },
     Style {
         name: "claude-bare",
-        kind: Kind::Agent,
+        kind: FileType::Agent,
         more: &[],
         tools: &[],
         expected_tools: None,
@@ -80,7 +80,7 @@ pub(crate) const STYLES: &[Style] = &[
     },
     Style {
         name: "opencode-switches",
-        kind: Kind::Agent,
+        kind: FileType::Agent,
         more: &["mode: subagent", "temperature: 0.1", "permission:", "  bash: ask", "hidden: false"],
         tools: &[
             "tools:",
@@ -95,7 +95,7 @@ pub(crate) const STYLES: &[Style] = &[
     },
     Style {
         name: "skill-inline",
-        kind: Kind::Skill,
+        kind: FileType::Skill,
         more: &["license: Apache-2.0", "metadata:", "  author: someone", "  version: \"1.0\""],
         tools: &["allowed-tools: Read Grep Glob"],
         expected_tools: Some(&["read", "grep", "glob"]),
@@ -103,7 +103,7 @@ pub(crate) const STYLES: &[Style] = &[
     },
     Style {
         name: "skill-forked",
-        kind: Kind::Skill,
+        kind: FileType::Skill,
         more: &[
             "context: fork",
             "agent: Explore",
@@ -117,7 +117,7 @@ pub(crate) const STYLES: &[Style] = &[
     },
     Style {
         name: "skill-bare",
-        kind: Kind::Skill,
+        kind: FileType::Skill,
         more: &["compatibility: needs git"],
         tools: &[],
         expected_tools: None,
@@ -125,7 +125,7 @@ pub(crate) const STYLES: &[Style] = &[
     },
     Style {
         name: "yaml-skill",
-        kind: Kind::Yaml,
+        kind: FileType::Yaml,
         more: &["model: inherit", "temperature: 0.3", "sub_agents: []", "max_iterations: 6"],
         tools: &["tools: [read_file, list_directory]"],
         expected_tools: Some(&["read", "list"]),
@@ -133,7 +133,7 @@ pub(crate) const STYLES: &[Style] = &[
     },
     Style {
         name: "yaml-bare",
-        kind: Kind::Yaml,
+        kind: FileType::Yaml,
         more: &["sub_agents:", "  - summarize"],
         tools: &[],
         expected_tools: None,

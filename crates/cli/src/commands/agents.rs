@@ -6,11 +6,11 @@ use posse::Definitions;
 use posse::discovery::Holds;
 use serde_json::json;
 
-use super::shown::{self, About};
+use super::shown::{self, DefinitionOrigin};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{self, Found, List, Origin, validate};
+use crate::found::{self, Discovered, List, Origin, validate};
 use crate::launch::working_dir;
 use crate::models;
 use crate::output::Output;
@@ -79,9 +79,9 @@ pub(crate) fn agents(args: &AgentsArgs, context: &Context) -> Result<Exit, CliEr
 }
 
 /// What a run in this directory would find.
-pub(crate) fn load(args: &ListArgs, context: &Context) -> Result<Found, CliError> {
+pub(crate) fn load(args: &ListArgs, context: &Context) -> Result<Discovered, CliError> {
     let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
-    Found::load(Path::new(&dir), Some(&models::usual(context)?), context)
+    Discovered::load(Path::new(&dir), Some(&models::usual(context)?), context)
 }
 
 fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
@@ -111,8 +111,8 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     }
     let place = entry.map(|entry| format!(" {}", found.shown.path(&entry.path))).unwrap_or_default();
     let from = format!("{}{place}", origin.words());
-    let built_in = About { from: &from, trusted: true, unused: None, warnings: &[] };
-    let about = entry.map_or(built_in, |entry| About::entry(entry, &from));
+    let built_in = DefinitionOrigin { from: &from, trusted: true, unused: None, warnings: &[] };
+    let about = entry.map_or(built_in, |entry| DefinitionOrigin::entry(entry, &from));
     let mut lines = shown::described(&definition, &about);
     lines.push(shown::used_as(&definition));
     let agents_md = agents_md.map(|file| found.shown.path(&file));

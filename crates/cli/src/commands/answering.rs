@@ -18,7 +18,7 @@ use crate::text::timestamp;
 const LOOKED_THROUGH: u32 = 1_000;
 
 /// Which call is meant.
-pub(super) struct Which<'a> {
+pub(super) struct CallSelector<'a> {
     /// A run or an agent.
     pub(super) agent: Option<&'a AgentArg>,
     /// A call.
@@ -27,7 +27,7 @@ pub(super) struct Which<'a> {
 
 /// Answers the one call that is meant; lists them if it is not clear which.
 pub(super) fn answer(
-    which: &Which<'_>,
+    which: &CallSelector<'_>,
     answer: &Answer,
     json: bool,
     context: &Context,
@@ -85,7 +85,7 @@ pub(super) fn answer(
 }
 
 /// The calls that may be meant, each with its run; and whether one of them has its answer already.
-async fn find(posse: &Posse, which: &Which<'_>) -> Result<(Vec<(RunInfo, Request)>, bool), CliError> {
+async fn find(posse: &Posse, which: &CallSelector<'_>) -> Result<(Vec<(RunInfo, Request)>, bool), CliError> {
     let (agent, runs) = if let Some(agent) = which.agent {
         let found = agent.find(posse).await?;
         let run = found.run();

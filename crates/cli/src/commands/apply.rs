@@ -1,6 +1,6 @@
 //! `posse apply`, and `--apply` at the end of a run.
 
-use posse::{Applied, AppliedRun, ApplyError, ApplyWhich, Finished, Posse, RunId};
+use posse::{AppliedRun, ApplyError, ApplySummary, ApplyWhich, Posse, RunId, RunOutcome};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -57,7 +57,7 @@ fn said(run: &RunId, applied: Option<&AppliedRun>) -> String {
         return format!("run {run} changed no files: there is nothing to apply");
     };
     let dir = dir.display();
-    let Applied { files, merged, already } = *applied;
+    let ApplySummary { files, merged, already } = *applied;
     let count = |number: usize| plural(number as u64, "file");
     match (files, merged, already) {
         (0, _, already) => {
@@ -77,7 +77,7 @@ fn said(run: &RunId, applied: Option<&AppliedRun>) -> String {
 
 /// Applies a run that has just completed; what came of it in words, or why it was not. One that did not complete is
 /// left alone.
-pub(crate) async fn apply_finished(posse: &Posse, finished: &Finished) -> Option<Result<String, CliError>> {
+pub(crate) async fn apply_finished(posse: &Posse, finished: &RunOutcome) -> Option<Result<String, CliError>> {
     if finished.status != "completed" {
         return None;
     }

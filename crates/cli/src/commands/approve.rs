@@ -2,7 +2,7 @@
 
 use posse::Answer;
 
-use super::answering::{Which, answer};
+use super::answering::{CallSelector, answer};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -28,7 +28,7 @@ pub(crate) struct ApproveArgs {
 
 /// Says yes.
 pub(crate) fn approve(args: &ApproveArgs, context: &Context) -> Result<Exit, CliError> {
-    let which = Which { agent: args.agent.as_ref(), call: args.call.as_deref() };
+    let which = CallSelector { agent: args.agent.as_ref(), call: args.call.as_deref() };
     let said = if args.always { Answer::Always } else { Answer::Once };
     answer(&which, &said, args.json, context)
 }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use crate::asking::Asking;
+use crate::asking::QuestionPrompter;
 use crate::background::{Answer, name_log};
 use crate::carry::carry_and_apply;
 use crate::context::Context;
@@ -57,7 +57,8 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
         name_log(&args.log, handle.id().as_str());
         // Whoever asked may be gone; the run is not.
         drop(output.plain_json(&Answer::Started { run: handle.id().to_string() }));
-        carry_and_apply(&posse, &handle, 0, &mut signals, View::plain(), Asking::nobody(), apply).await
+        carry_and_apply(&posse, &handle, 0, &mut signals, View::plain(), QuestionPrompter::nobody(), apply)
+            .await
     })
 }
 

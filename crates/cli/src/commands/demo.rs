@@ -8,18 +8,18 @@ use std::sync::Arc;
 use posse::RunId;
 use posse::ports::Model;
 use posse::sandbox::Sandbox;
-use posse::scripted::Scripted;
+use posse::scripted::ScriptedModel;
 use posse::workspace::{Git, WorkspaceError};
 use posse_domain::contract::Criterion;
 use posse_domain::plan::Plan;
 
-use crate::asking::Asking;
+use crate::asking::QuestionPrompter;
 use crate::carry::carry_and_tell;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::Found;
-use crate::launch::{Launch, Wanted};
+use crate::found::Discovered;
+use crate::launch::{Launch, TypedRequest};
 use crate::output::note;
 use crate::plan_file::{Judge, KnownArgs};
 use crate::runtime;
@@ -62,12 +62,12 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
     let folder = project()?;
     let model = if args.fast { FAST_MODEL } else { MODEL };
     let plan = plan(context, &models)?;
-    let wanted = Wanted {
+    let wanted = TypedRequest {
         request: plan.goal.clone(),
         dir: Some(folder.clone()),
         plan: Some(plan),
         own_model: Some(model),
-        ..Wanted::default()
+        ..TypedRequest::default()
     };
     let launch = Launch::new(wanted, context, &models)?;
     runtime::carrying(async {
@@ -77,9 +77,15 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let exit =
-            carry_and_tell(&posse, &handle, 0, &mut signals, View::new(false, context), Asking::nobody())
-                .await?;
+        let exit = carry_and_tell(
+            &posse,
+            &handle,
+            0,
+            &mut signals,
+            View::new(false, context),
+            QuestionPrompter::nobody(),
+        )
+        .await?;
         if exit == Exit::DONE {
             note(&farewell(handle.id(), &folder, &context.program));
         }
@@ -88,8 +94,8 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
 }
 
 /// The demo's plan. Where nothing can be run in a sandbox, nothing is checked either, and that is said.
-fn plan(context: &Context, models: &posse::Catalog) -> Result<Plan, CliError> {
-    let judge = Judge::new(&KnownArgs::default(), &Found::default(), context)?;
+fn plan(context: &Context, models: &posse::ModelRegistry) -> Result<Plan, CliError> {
+    let judge = Judge::new(&KnownArgs::default(), &Discovered::default(), context)?;
     let mut plan = judge.judge(PLAN, &context.environment.cwd, models).map_err(|problems| {
         CliError::failed(format!("the demo's plan: {problems:?}")).hint("this is a mistake in Posse")
     })?;
@@ -113,7 +119,7 @@ pub(crate) fn models() -> Vec<(&'static str, Arc<dyn Model>)> {
     let texts = [(MODEL, SCRIPT.to_owned()), (FAST_MODEL, sped_up(SCRIPT))];
     let read = texts.into_iter().filter_map(|(name, text)| {
         // The script is part of the program, and a test reads it.
-        let script = Scripted::from_yaml(&text, name).ok()?;
+        let script = ScriptedModel::from_yaml(&text, name).ok()?;
         Some((name, Arc::new(script) as Arc<dyn Model>))
     });
     read.collect()

@@ -2,7 +2,7 @@
 
 use posse::Answer;
 
-use super::answering::{Which, answer};
+use super::answering::{CallSelector, answer};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -28,6 +28,6 @@ pub(crate) struct DenyArgs {
 
 /// Says no.
 pub(crate) fn deny(args: &DenyArgs, context: &Context) -> Result<Exit, CliError> {
-    let which = Which { agent: args.agent.as_ref(), call: args.call.as_deref() };
+    let which = CallSelector { agent: args.agent.as_ref(), call: args.call.as_deref() };
     answer(&which, &Answer::Deny { reason: args.reason.clone() }, args.json, context)
 }

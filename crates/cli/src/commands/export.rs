@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use posse::{BUNDLE_EXTENSION, ExportOptions, Exported};
+use posse::{BUNDLE_EXTENSION, ExportOptions, ExportSummary};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -110,8 +110,8 @@ fn keys_in(settings: &Value, keys: &mut Vec<String>, names: &mut Vec<String>) {
     }
 }
 
-fn tell(exported: &Exported) {
-    let Exported { run, events, blobs, files, file_bytes, .. } = exported;
+fn tell(exported: &ExportSummary) {
+    let ExportSummary { run, events, blobs, files, file_bytes, .. } = exported;
     let base = if exported.has_base {
         format!("{} it began with ({})", plural(*files, "file"), bytes(*file_bytes))
     } else {

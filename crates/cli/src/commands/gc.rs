@@ -1,6 +1,6 @@
 //! `posse gc`.
 
-use posse::{Cleaned, Cleaning};
+use posse::{GcRequest, GcSummary};
 
 use crate::age::Age;
 use crate::context::Context;
@@ -33,10 +33,10 @@ pub(crate) struct GcArgs {
 /// Cleans.
 pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
     let settings = Settings::own(&context.environment)?;
-    let cleaning = Cleaning {
+    let cleaning = GcRequest {
         dry_run: args.dry_run,
         runs_older_than: args.runs.map(|age| age.0),
-        ..settings.gc.apply(Cleaning::default())
+        ..settings.gc.apply(GcRequest::default())
     };
     // A state directory that is not there is not made to be cleaned.
     let writes = args.runs.is_some() && !args.dry_run && context.state_dir()?.exists();
@@ -52,7 +52,7 @@ pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::DONE)
 }
 
-fn page(cleaned: &Cleaned, dry_run: bool) -> String {
+fn page(cleaned: &GcSummary, dry_run: bool) -> String {
     let (removes, frees) = if dry_run { ("would remove", "would free") } else { ("removed", "freed") };
     let gone = cleaned.removed.iter().map(|what| format!("{removes} {what}\n"));
     let kept = cleaned.kept.iter().map(|(what, why)| format!("kept {what}: {why}\n"));

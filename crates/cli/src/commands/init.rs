@@ -120,7 +120,7 @@ fn write(path: &Path, text: &str, force: bool) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use posse::Decision;
-    use posse_agent::definition::{Reading, read_agent};
+    use posse_agent::definition::{ParseOptions, read_agent};
 
     use super::*;
     use crate::settings::project::ProjectFile;
@@ -145,7 +145,7 @@ mod tests {
         assert!(said.len() >= 9, "{said:?}");
         let tools = ["read", "grep", "glob", "list"];
         let reading =
-            Reading { file: EXAMPLE_FILE, known_tools: &tools, default: Decision::Allow, model: None };
+            ParseOptions { file: EXAMPLE_FILE, known_tools: &tools, default: Decision::Allow, model: None };
         let agent = read_agent(EXAMPLE.as_bytes(), "example", &reading);
         assert_eq!(agent.warnings, []);
         assert_eq!(agent.value.expect("a definition").tools, tools);

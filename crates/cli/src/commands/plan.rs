@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::Found;
+use crate::found::Discovered;
 use crate::launch::working_dir;
 use crate::models;
 use crate::output::Output;
@@ -80,7 +80,7 @@ fn schema() -> Result<Exit, CliError> {
 fn check(args: &CheckArgs, context: &Context) -> Result<Exit, CliError> {
     let models = models::usual(context)?;
     let found =
-        Found::load(Path::new(&working_dir(None, &context.environment.cwd)?), Some(&models), context)?;
+        Discovered::load(Path::new(&working_dir(None, &context.environment.cwd)?), Some(&models), context)?;
     let judge = Judge::new(&args.known, &found, context)?;
     let mut output = Output::new();
     if args.json {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use posse::{RunId, RunSummary};
 
-use crate::blocked::Blocked;
+use crate::blocked::BlockedAgents;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -39,10 +39,10 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     let limit = if args.all { u32::MAX } else { args.number };
     let (runs, blocked, limited) = runtime::looking(async {
         let runs = posse.runs("", limit).await?;
-        let mut blocked = Blocked::default();
+        let mut blocked = BlockedAgents::default();
         // Only a run that goes on can wait for somebody, and few do at once.
         for run in runs.iter().filter(|run| run.status == "running" && run.damage.is_none()) {
-            blocked.add(Blocked::of(&posse, &run.run).await?);
+            blocked.add(BlockedAgents::of(&posse, &run.run).await?);
         }
         let mut limited = HashSet::new();
         for run in &runs {

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use posse::ports::Models;
-use posse::{Catalog, Posse, Resume, RunId, RunSummary};
+use posse::{ModelRegistry, Posse, Resume, RunId, RunSummary};
 
-use crate::asking::{self, Asking};
+use crate::asking::{self, QuestionPrompter};
 use crate::carry::{carry_and_apply, tell};
 use crate::context::Context;
 use crate::error::CliError;
@@ -68,7 +68,8 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         };
         match resumed {
             Resume::Going(handle) => {
-                let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
+                let asking =
+                    if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::nobody() };
                 carry_and_apply(&posse, &handle, known, &mut signals, view, asking, args.apply).await
             }
             Resume::Held(holder) => Err(held(&run, holder.pid)),
@@ -87,7 +88,7 @@ pub(crate) fn held(run: &RunId, pid: u32) -> CliError {
 }
 
 /// A run cannot go on without its model; better to say so before it is taken over.
-fn check_model(found: &RunSummary, models: &Catalog) -> Result<(), CliError> {
+fn check_model(found: &RunSummary, models: &ModelRegistry) -> Result<(), CliError> {
     // A recorded run is looked for when it is needed.
     if found.status != "running" || posse::replayed(&found.model).is_some() {
         return Ok(());

@@ -4,18 +4,18 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse::{Catalog, OnAsk, REQUEST_MAX_BYTES};
+use posse::{ModelRegistry, OnAsk, REQUEST_MAX_BYTES};
 use posse_domain::plan::{Plan, UnownedWriters};
 
-use crate::asking::{self, Asking};
+use crate::asking::{self, QuestionPrompter};
 use crate::background;
 use crate::carry::carry_and_apply;
 use crate::commands::plan::{MakeArgs, plan_for};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{self, Called, Found, named_skill};
-use crate::launch::{Launch, Wanted, working_dir};
+use crate::found::{self, Discovered, SkillCall, named_skill};
+use crate::launch::{Launch, TypedRequest, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
 use crate::output::Output;
@@ -23,7 +23,7 @@ use crate::permissions::PermissionArgs;
 use crate::plan_file::{Judge, KnownArgs};
 use crate::replay::{self, ReplayRun};
 use crate::runtime;
-use crate::settings::{Settings, Sourced, on_ask};
+use crate::settings::{Settings, WithOrigin, on_ask};
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -117,11 +117,11 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
     let dir = PathBuf::from(working_dir(args.dir.clone(), &context.environment.cwd)?);
     let settings = args.settings().or(Settings::resolve_and_tell(context, &dir)?);
     let models = models::catalog(&settings, models::given(&settings, context)?.as_ref(), context)?;
-    let found = Arc::new(Found::load(&dir, Some(&models), context)?);
+    let found = Arc::new(Discovered::load(&dir, Some(&models), context)?);
     let plan = match args.planned(&found, &models, context)? {
-        Planned::Nothing => None,
-        Planned::Plan(plan) => Some(*plan),
-        Planned::Ended(exit) => return Ok(exit),
+        PlanOutcome::Nothing => None,
+        PlanOutcome::Plan(plan) => Some(*plan),
+        PlanOutcome::Ended(exit) => return Ok(exit),
     };
     let opened = settings.clone();
     let launch = Launch::new(args.wanted(plan, settings, found, context)?, context, &models)?;
@@ -147,7 +147,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let asking = if attended { Asking::here(state_dir) } else { Asking::nobody() };
+        let asking = if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::nobody() };
         carry_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, apply).await
     })
 }
@@ -156,7 +156,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
 const AUTO: &str = "auto";
 
 /// What came of `--plan`.
-enum Planned {
+enum PlanOutcome {
     /// There is none.
     Nothing,
     /// It is good.
@@ -168,13 +168,13 @@ enum Planned {
 impl RunArgs {
     fn planned(
         &mut self,
-        found: &Arc<Found>,
-        models: &Catalog,
+        found: &Arc<Discovered>,
+        models: &ModelRegistry,
         context: &Context,
-    ) -> Result<Planned, CliError> {
+    ) -> Result<PlanOutcome, CliError> {
         let known = KnownArgs { agent: self.agent.clone(), agents: self.agents.clone() };
         match self.plan.as_deref() {
-            None => Ok(Planned::Nothing),
+            None => Ok(PlanOutcome::Nothing),
             Some(AUTO) if self.request.is_empty() => {
                 Err(CliError::usage("--plan auto needs a request: what is to be true in the end"))
             }
@@ -185,11 +185,11 @@ impl RunArgs {
                 let reached = (self.model.clone(), self.base_url.clone());
                 let args = MakeArgs::of_run(reached, known, self.dir.clone());
                 let plan = plan_for(&goal, args, found, models, context)?;
-                Ok(plan.map_or_else(Planned::Ended, |plan| Planned::Plan(Box::new(plan))))
+                Ok(plan.map_or_else(PlanOutcome::Ended, |plan| PlanOutcome::Plan(Box::new(plan))))
             }
             Some(file) => {
                 let plan = Judge::new(&known, found, context)?.load(Path::new(file), context, models)?;
-                Ok(Planned::Plan(Box::new(plan)))
+                Ok(PlanOutcome::Plan(Box::new(plan)))
             }
         }
     }
@@ -238,17 +238,20 @@ impl RunArgs {
     /// What the flags say.
     fn settings(&self) -> Settings {
         Settings {
-            model: Sourced::flag(self.model.clone(), "--model"),
-            base_url: Sourced::flag(self.base_url.clone(), BASE_URL_FLAG),
-            max_usd: Sourced::flag(self.max_usd, "--max-usd"),
-            max_time: Sourced::flag(self.max_time, "--max-time"),
-            max_turns: Sourced::flag(self.max_turns, "--max-turns"),
-            max_agents: Sourced::flag(self.max_agents, "--max-agents"),
-            max_tokens: Sourced::flag(self.max_tokens, "--max-tokens"),
-            parallel: Sourced::flag(self.parallel, "--parallel"),
-            on_ask: Sourced::flag(self.on_ask, "--on-ask"),
-            may_share_history: Sourced::flag(self.may_share_history.then_some(true), "--may-share-history"),
-            include_sub_agent_events: Sourced::flag(
+            model: WithOrigin::flag(self.model.clone(), "--model"),
+            base_url: WithOrigin::flag(self.base_url.clone(), BASE_URL_FLAG),
+            max_usd: WithOrigin::flag(self.max_usd, "--max-usd"),
+            max_time: WithOrigin::flag(self.max_time, "--max-time"),
+            max_turns: WithOrigin::flag(self.max_turns, "--max-turns"),
+            max_agents: WithOrigin::flag(self.max_agents, "--max-agents"),
+            max_tokens: WithOrigin::flag(self.max_tokens, "--max-tokens"),
+            parallel: WithOrigin::flag(self.parallel, "--parallel"),
+            on_ask: WithOrigin::flag(self.on_ask, "--on-ask"),
+            may_share_history: WithOrigin::flag(
+                self.may_share_history.then_some(true),
+                "--may-share-history",
+            ),
+            include_sub_agent_events: WithOrigin::flag(
                 self.include_sub_agent_events.then_some(true),
                 "--include-sub-agent-events",
             ),
@@ -260,12 +263,12 @@ impl RunArgs {
         self,
         plan: Option<Plan>,
         settings: Settings,
-        found: Arc<Found>,
+        found: Arc<Discovered>,
         context: &Context,
-    ) -> Result<Wanted, CliError> {
+    ) -> Result<TypedRequest, CliError> {
         let request = match (&plan, &self.skill, self.request.is_empty()) {
             (Some(plan), _, true) => plan.goal.clone(),
-            (None, Some(skill), true) => Called::request(skill),
+            (None, Some(skill), true) => SkillCall::request(skill),
             _ => typed("request", &self.request)?,
         };
         let called = match (&plan, &self.skill) {
@@ -273,10 +276,10 @@ impl RunArgs {
             (None, None) => found.called(&request),
             (None, Some(name)) => {
                 let arguments = if self.request.is_empty() { String::new() } else { request.clone() };
-                Some(Called { skill: named_skill(&found, name)?, arguments })
+                Some(SkillCall { skill: named_skill(&found, name)?, arguments })
             }
         };
-        Ok(Wanted {
+        Ok(TypedRequest {
             settings,
             request,
             found,

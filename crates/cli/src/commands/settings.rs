@@ -16,9 +16,9 @@ use crate::output::{Output, note};
 use crate::settings::entries::{Entry, origin_of_secret, secret_of, without_secrets};
 use crate::settings::keys::{self, KEYS};
 use crate::settings::project::{ProjectFile, counts};
-use crate::settings::{Origin, Resolved, Settings, Sourced, schema};
+use crate::settings::{Origin, ResolvedSettings, Settings, WithOrigin, schema};
 use crate::term;
-use crate::trust::Standing;
+use crate::trust::TrustState;
 
 /// Width of the column of keys.
 const KEY_WIDTH: usize = 31;
@@ -53,7 +53,7 @@ struct Row {
     /// Whose word it is: `default`, `user`, `project` or `variable`.
     from: &'static str,
     /// What was said and does not count.
-    unused: Vec<Unused>,
+    unused: Vec<UnusedSetting>,
 }
 
 impl Row {
@@ -64,7 +64,7 @@ impl Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Unused {
+struct UnusedSetting {
     value: Value,
     origin: String,
     why: String,
@@ -85,7 +85,7 @@ struct Report<'a> {
 struct ProjectPart<'a> {
     path: &'a Path,
     /// `trusted`, `changed` or `new`.
-    trust: Standing,
+    trust: TrustState,
     /// Whether it can be read; one that cannot is ignored.
     usable: bool,
 }
@@ -109,7 +109,7 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
     if !dir.is_dir() {
         return Err(CliError::usage(format!("{}: is not a directory", dir.display())));
     }
-    let mut resolved = Resolved::of(context, &dir)?;
+    let mut resolved = ResolvedSettings::of(context, &dir)?;
     resolved.notes.extend(hooks::unheard_in(&dir, &resolved.settings, context)?);
     let report = Report {
         user_file: context.environment.settings_file.as_deref(),
@@ -131,7 +131,7 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
 }
 
 /// Every key, in the order of the table; those that nobody said with their default.
-fn rows(resolved: &Resolved, context: &Context) -> Vec<Row> {
+fn rows(resolved: &ResolvedSettings, context: &Context) -> Vec<Row> {
     let counting = resolved.settings.entries();
     let usual = usual(resolved, context);
     let unused = unused(resolved, &counting);
@@ -179,7 +179,7 @@ fn rows(resolved: &Resolved, context: &Context) -> Vec<Row> {
 
 /// Two keys say how deep runs go: the ceiling is the default too if it alone is said, and no depth exceeds it.
 fn depth_that_counts(rows: &mut [Row], settings: &Settings) {
-    let value = |said: Option<&Sourced<u32>>| said.map(|said| said.value);
+    let value = |said: Option<&WithOrigin<u32>>| said.map(|said| said.value);
     let said = value(settings.max_depth.as_ref());
     let ceiling = value(settings.max_orchestration_depth.as_ref());
     let counts = effective_max_depth(None, said, ceiling);
@@ -194,13 +194,13 @@ fn depth_that_counts(rows: &mut [Row], settings: &Settings) {
     row.from = from;
     if said.is_some() {
         let why = format!("{} is lower", keys::MAX_ORCHESTRATION_DEPTH);
-        row.unused.insert(0, Unused { value, origin: said_in, why });
+        row.unused.insert(0, UnusedSetting { value, origin: said_in, why });
     }
 }
 
 /// What is taken from the usual variables of others: keys and the proxy. A key of the table each, with the name of the row,
 /// what is shown and the variable.
-fn usual(resolved: &Resolved, context: &Context) -> Vec<(&'static str, String, Value, String)> {
+fn usual(resolved: &ResolvedSettings, context: &Context) -> Vec<(&'static str, String, Value, String)> {
     let variables = &context.environment.variables;
     let providers = resolved.settings.providers.providers(variables);
     let mut usual = Vec::new();
@@ -224,7 +224,7 @@ fn usual(resolved: &Resolved, context: &Context) -> Vec<(&'static str, String, V
 }
 
 /// What was said and does not count, by its key.
-fn unused(resolved: &Resolved, counting: &[Entry]) -> Vec<(String, Unused)> {
+fn unused(resolved: &ResolvedSettings, counting: &[Entry]) -> Vec<(String, UnusedSetting)> {
     let files = &resolved.project;
     let of_project = files.iter().filter_map(|file| file.said.as_ref().ok()).flat_map(Settings::entries);
     let all = resolved.variables.entries().into_iter().chain(of_project).chain(resolved.file.entries());
@@ -236,7 +236,7 @@ fn unused(resolved: &Resolved, counting: &[Entry]) -> Vec<(String, Unused)> {
             (_, Some(winner)) => format!("{} counts before it", winner.origin),
             (_, None) => "it does not count".to_owned(),
         };
-        unused.push((entry.key, Unused { value: entry.value, origin: entry.origin.to_string(), why }));
+        unused.push((entry.key, UnusedSetting { value: entry.value, origin: entry.origin.to_string(), why }));
     }
     unused
 }
@@ -263,7 +263,7 @@ fn page(report: &Report<'_>) -> String {
     page.push('\n');
     for row in &report.settings {
         let _ = writeln!(page, "{:<KEY_WIDTH$} {}  [{}]", row.key, row.shown(), row.origin);
-        for Unused { value, origin, why } in &row.unused {
+        for UnusedSetting { value, origin, why } in &row.unused {
             let _ = writeln!(page, "{:<KEY_WIDTH$} not {}  [{origin}]: {why}", "", shown(value));
         }
     }
@@ -289,13 +289,13 @@ fn shown(value: &Value) -> String {
     }
 }
 
-impl Standing {
+impl TrustState {
     /// For people.
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Standing::Trusted => "trusted",
-            Standing::Changed => "changed since you trusted it: `posse trust`",
-            Standing::New => "not trusted: `posse trust`",
+            TrustState::Trusted => "trusted",
+            TrustState::Changed => "changed since you trusted it: `posse trust`",
+            TrustState::New => "not trusted: `posse trust`",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use posse::{AgentInfo, Figures, RunInfo, RunResult};
 
-use crate::blocked::Blocked;
+use crate::blocked::BlockedAgents;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -33,7 +33,7 @@ pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError>
         let run = args.run.find(&posse).await?;
         let info = posse.get(&run).await?;
         let running = info.status == "running";
-        let blocked = if running { Blocked::of(&posse, &run).await? } else { Blocked::default() };
+        let blocked = if running { BlockedAgents::of(&posse, &run).await? } else { BlockedAgents::default() };
         let result = posse.finished(&run).await?.and_then(|finished| finished.result);
         // Only told: files that cannot be looked at keep nobody from seeing the rest.
         let disk_bytes = posse.disk_bytes(&run).await.ok().flatten();
@@ -58,7 +58,7 @@ fn files(info: &RunInfo, result: Option<&RunResult>, disk_bytes: Option<u64>) ->
     }
 }
 
-fn page(info: &RunInfo, waits: &Blocked, files: &str) -> String {
+fn page(info: &RunInfo, waits: &BlockedAgents, files: &str) -> String {
     let mut page = heading(info);
     page.push_str(files);
     page.push('\n');
@@ -154,7 +154,7 @@ fn stage(agent: &AgentInfo) -> &str {
     }
 }
 
-fn title(agent: &AgentInfo, waits: &Blocked) -> String {
+fn title(agent: &AgentInfo, waits: &BlockedAgents) -> String {
     let skill = agent.skill.as_ref().map(|skill| format!("[skill {skill}] ")).unwrap_or_default();
     let title = term::line(&format!("{skill}{}", agent.title));
     match (&agent.error, waits.on(&agent.id)) {

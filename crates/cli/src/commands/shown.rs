@@ -10,10 +10,10 @@ use posse_domain::permission::{NETWORK, Rule};
 use crate::found::{self, Entry};
 
 /// One thing on a line.
-pub(crate) type Line = (&'static str, String);
+pub(crate) type PageLine = (&'static str, String);
 
 /// What is shown beside the definition itself.
-pub(crate) struct About<'a> {
+pub(crate) struct DefinitionOrigin<'a> {
     /// Where it is from.
     pub(crate) from: &'a str,
     /// Whether the person trusts it.
@@ -24,7 +24,7 @@ pub(crate) struct About<'a> {
     pub(crate) warnings: &'a [Warning],
 }
 
-impl<'a> About<'a> {
+impl<'a> DefinitionOrigin<'a> {
     /// Of something that was found.
     pub(crate) fn entry<T>(entry: &'a Entry<T>, from: &'a str) -> Self {
         let unused = entry.unused_model.as_ref();
@@ -32,7 +32,7 @@ impl<'a> About<'a> {
     }
 
     /// What comes after everything else that is said of it.
-    pub(crate) fn last(&self) -> Vec<Line> {
+    pub(crate) fn last(&self) -> Vec<PageLine> {
         let trust = (!self.trusted).then(|| ("trust", "not trusted yet: `posse trust`".to_owned()));
         trust
             .into_iter()
@@ -73,7 +73,7 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// All but the prompt and what comes last.
-pub(crate) fn described(definition: &Definition, about: &About<'_>) -> Vec<Line> {
+pub(crate) fn described(definition: &Definition, about: &DefinitionOrigin<'_>) -> Vec<PageLine> {
     let Definition { name, display_name, description, model, .. } = definition;
     let named = if display_name == name { name.clone() } else { format!("{name} ({display_name})") };
     let number =
@@ -110,13 +110,13 @@ fn model_line(model: Option<&str>, unused: Option<&UnusedModel>) -> String {
 }
 
 /// What it may be used as.
-pub(crate) fn used_as(definition: &Definition) -> Line {
+pub(crate) fn used_as(definition: &Definition) -> PageLine {
     let words = if definition.mode == Mode::Primary { "root only" } else { "root or child" };
     ("used as", words.to_owned())
 }
 
 /// Rules in their order, of which the last that matches counts; a line for each stretch that decides alike.
-pub(crate) fn rules(key: &'static str, rules: &[Rule]) -> Vec<Line> {
+pub(crate) fn rules(key: &'static str, rules: &[Rule]) -> Vec<PageLine> {
     let stretches = rules.chunk_by(|one, next| one.decision == next.decision);
     let line = |stretch: &[Rule]| {
         let patterns: Vec<&str> = stretch.iter().map(|rule| rule.pattern.as_str()).collect();
@@ -126,7 +126,7 @@ pub(crate) fn rules(key: &'static str, rules: &[Rule]) -> Vec<Line> {
 }
 
 /// What a run adds to the prompt.
-pub(crate) fn in_a_run(definition: &Definition, agents_md: Option<&str>) -> Line {
+pub(crate) fn in_a_run(definition: &Definition, agents_md: Option<&str>) -> PageLine {
     let mut parts = vec!["its contract".to_owned()];
     parts.extend(agents_md.map(|file| format!("the text of {file}")));
     parts.extend(found::reaches_skills(&definition.tools).then(|| "the list of its skills".to_owned()));
@@ -134,7 +134,7 @@ pub(crate) fn in_a_run(definition: &Definition, agents_md: Option<&str>) -> Line
 }
 
 /// The lines as text.
-pub(crate) fn text(lines: &[Line]) -> String {
+pub(crate) fn text(lines: &[PageLine]) -> String {
     let mut text = String::new();
     for (key, value) in lines {
         // A text cannot fail to be written to.

@@ -11,11 +11,11 @@ use posse_domain::skill::{DEFAULT_SKILL_AGENT, SKILL_TOOL, Skill};
 use serde_json::json;
 
 use super::agents::{ListArgs, ShowArgs, ValidateArgs, load};
-use super::shown::{self, About, Line, names, one_line};
+use super::shown::{self, DefinitionOrigin, PageLine, names, one_line};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{self, Entry, Found, List, Origin, SKILL_FILE, validate};
+use crate::found::{self, Discovered, Entry, List, Origin, SKILL_FILE, validate};
 use crate::launch::working_dir;
 use crate::output::Output;
 use crate::settings::Settings;
@@ -80,7 +80,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
         return Ok(Exit::DONE);
     }
     let from = format!("{} {}", origin.words(), found.shown.path(&entry.path));
-    let about = About::entry(entry, &from);
+    let about = DefinitionOrigin::entry(entry, &from);
     let agents_md = agents_md.map(|file| found.shown.path(&file));
     let text = match &kind {
         Some(kind) => forked(skill, kind, &about, files(entry, origin), agents_md.as_deref()),
@@ -105,7 +105,7 @@ fn ruling(skill: &Skill, args: &ShowArgs, context: &Context) -> Result<Option<Ve
 }
 
 /// What the sub-agent of a forked skill is in a run; none if there is none.
-fn kind(skill: &Skill, found: &Found) -> Option<Definition> {
+fn kind(skill: &Skill, found: &Discovered) -> Option<Definition> {
     let known = Definitions::builtin_and(found.and_given(&[]));
     let base = known.get(skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT)).filter(|_| skill.fork)?;
     let is_found = found.definitions().any(|definition| definition.name == base.name);
@@ -118,8 +118,8 @@ fn kind(skill: &Skill, found: &Found) -> Option<Definition> {
 fn forked(
     skill: &Skill,
     kind: &Definition,
-    about: &About<'_>,
-    files: Option<Line>,
+    about: &DefinitionOrigin<'_>,
+    files: Option<PageLine>,
     agents_md: Option<&str>,
 ) -> String {
     let named = Definition {
@@ -147,7 +147,7 @@ fn forked(
 }
 
 /// A skill that enters the conversation of whoever uses it, or cannot be carried out.
-fn inline(skill: &Skill, about: &About<'_>, files: Option<Line>) -> String {
+fn inline(skill: &Skill, about: &DefinitionOrigin<'_>, files: Option<PageLine>) -> String {
     let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT);
     let context = if skill.fork {
         format!("its agent `{agent}` does not exist, so it cannot be used")
@@ -164,12 +164,12 @@ fn inline(skill: &Skill, about: &About<'_>, files: Option<Line>) -> String {
         files,
         Some(if skill.fork { ("used by", "nobody".to_owned()) } else { who_may(skill) }),
     ];
-    let lines: Vec<Line> = lines.into_iter().flatten().chain(about.last()).collect();
+    let lines: Vec<PageLine> = lines.into_iter().flatten().chain(about.last()).collect();
     format!("{}\n{}", shown::text(&lines), skill.instructions.trim_end())
 }
 
 /// Where its files are, and whether somebody gets to see them.
-fn files(entry: &Entry<Skill>, origin: Origin) -> Option<Line> {
+fn files(entry: &Entry<Skill>, origin: Origin) -> Option<PageLine> {
     let has_folder = entry.path.file_name().is_some_and(|name| name == SKILL_FILE);
     let text = match (&entry.value.dir, &entry.value.project) {
         (Some(dir), None) if origin == Origin::Project => {

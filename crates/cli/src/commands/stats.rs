@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
-use crate::json::Spent;
+use crate::json::Spending;
 use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
@@ -64,19 +64,19 @@ pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliErro
 
 /// What some agents spent together.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sum {
+struct SpendingTotal {
     agents: u64,
     figures: Figures,
 }
 
-impl Sum {
+impl SpendingTotal {
     fn add(&mut self, agent: &AgentInfo) {
         self.agents += 1;
         self.figures += agent.own;
     }
 }
 
-impl std::ops::AddAssign for Sum {
+impl std::ops::AddAssign for SpendingTotal {
     fn add_assign(&mut self, other: Self) {
         self.agents += other.agents;
         self.figures += other.figures;
@@ -84,18 +84,18 @@ impl std::ops::AddAssign for Sum {
 }
 
 /// Sums by a name.
-type Sums = BTreeMap<String, Sum>;
+type TotalsByName = BTreeMap<String, SpendingTotal>;
 
-fn by_model(agents: &[AgentInfo]) -> Sums {
-    let mut sums = Sums::new();
+fn by_model(agents: &[AgentInfo]) -> TotalsByName {
+    let mut sums = TotalsByName::new();
     for agent in agents {
         sums.entry(agent.model.clone()).or_default().add(agent);
     }
     sums
 }
 
-fn total(agents: &[AgentInfo]) -> Sum {
-    let mut sum = Sum::default();
+fn total(agents: &[AgentInfo]) -> SpendingTotal {
+    let mut sum = SpendingTotal::default();
     for agent in agents {
         sum.add(agent);
     }
@@ -108,9 +108,9 @@ struct AllRuns {
     runs: u64,
     /// Recorded runs that were run again: they spent nothing, so they are in no sum.
     replays: u64,
-    total: Sum,
-    by_model: Sums,
-    by_day: Sums,
+    total: SpendingTotal,
+    by_model: TotalsByName,
+    by_day: TotalsByName,
 }
 
 impl AllRuns {
@@ -124,7 +124,7 @@ impl AllRuns {
             let day = all.by_day.entry(day(run.created_at_ms)).or_default();
             all.runs += 1;
             for (model, spent) in run.by_model {
-                let sum = Sum { agents: spent.agents, figures: spent.figures };
+                let sum = SpendingTotal { agents: spent.agents, figures: spent.figures };
                 for sums in [&mut *day, &mut all.total, all.by_model.entry(model).or_default()] {
                     *sums += sum;
                 }
@@ -150,14 +150,14 @@ impl AllRuns {
 
     fn json(&self) -> impl Serialize {
         #[derive(Serialize)]
-        struct Line {
+        struct StatsLine {
             runs: u64,
             replays_left_out: u64,
             total: SumLine,
             by_model: Vec<SumLine>,
             by_day: Vec<SumLine>,
         }
-        Line {
+        StatsLine {
             runs: self.runs,
             replays_left_out: self.replays,
             total: SumLine::new(None, None, &self.total),
@@ -180,7 +180,7 @@ struct SumLine {
 }
 
 impl SumLine {
-    fn new(model: Option<&String>, day: Option<&String>, sum: &Sum) -> Self {
+    fn new(model: Option<&String>, day: Option<&String>, sum: &SpendingTotal) -> Self {
         Self { model: model.cloned(), day: day.cloned(), agents: sum.agents, figures: (&sum.figures).into() }
     }
 }
@@ -190,7 +190,7 @@ struct FiguresLine {
     turns: u64,
     tool_calls: u64,
     wall_ms: u64,
-    usage: Spent,
+    usage: Spending,
 }
 
 impl From<&Figures> for FiguresLine {
@@ -272,11 +272,12 @@ fn run_page(info: &RunInfo) -> String {
     let below = |agent: &AgentInfo| {
         let inside = info.agents.iter().filter(|other| is_within(other, agent)).count() as u64;
         let name = if agent.depth == 0 { agent.id.as_str() } else { agent.id.relative() };
-        (format!("{name} {}", agent.definition), Sum { agents: inside, figures: agent.subtree })
+        (format!("{name} {}", agent.definition), SpendingTotal { agents: inside, figures: agent.subtree })
     };
     page.push_str(&table("SUBTREE", info.agents.iter().map(below)));
     page.push('\n');
-    let depth = |at: &DepthInfo| (at.depth.to_string(), Sum { agents: at.agents, figures: at.figures });
+    let depth =
+        |at: &DepthInfo| (at.depth.to_string(), SpendingTotal { agents: at.agents, figures: at.figures });
     page.push_str(&table("DEPTH", info.by_depth.iter().map(depth)));
     page.push('\n');
     page.push_str(&table("MODEL", by_model(&info.agents).into_iter()));
@@ -300,7 +301,7 @@ type Cells = [String; 8];
 
 const HEAD: [&str; 8] = ["AGENTS", "TURNS", "CALLS", "IN", "CACHED", "OUT", "USD", "WALL"];
 
-fn cells(sum: &Sum) -> Cells {
+fn cells(sum: &SpendingTotal) -> Cells {
     let Figures { turns, tool_calls, wall_ms, usage, .. } = &sum.figures;
     [
         sum.agents.to_string(),
@@ -314,7 +315,7 @@ fn cells(sum: &Sum) -> Cells {
     ]
 }
 
-fn table(head: &str, rows: impl Iterator<Item = (String, Sum)>) -> String {
+fn table(head: &str, rows: impl Iterator<Item = (String, SpendingTotal)>) -> String {
     let mut table = row(head, &HEAD);
     for (name, sum) in rows {
         table.push_str(&row(&name, &cells(&sum)));

@@ -7,7 +7,7 @@ use posse_domain::event::{ModelReplied, Sender};
 use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{ToolCall, pictures};
 
-use crate::blocked::Blocked;
+use crate::blocked::BlockedAgents;
 use crate::carry::is_end;
 use crate::context::Context;
 use crate::error::CliError;
@@ -39,12 +39,18 @@ pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliErro
         let info = posse.get(&agent.run()).await?.agents.into_iter().find(|known| known.id == agent);
         let info = info.ok_or_else(|| CliError::from(posse::Error::NoAgent(agent)))?;
         let open = info.final_status.is_none();
-        let waits = if open { Blocked::of(&posse, &info.id.run()).await? } else { Blocked::default() };
+        let waits =
+            if open { BlockedAgents::of(&posse, &info.id.run()).await? } else { BlockedAgents::default() };
         print(&posse, &info, &waits, args.json).await
     })
 }
 
-async fn print(posse: &Posse, agent: &AgentInfo, waits: &Blocked, json: bool) -> Result<Exit, CliError> {
+async fn print(
+    posse: &Posse,
+    agent: &AgentInfo,
+    waits: &BlockedAgents,
+    json: bool,
+) -> Result<Exit, CliError> {
     let mut output = Output::new();
     if !json {
         output.own(&heading(agent, waits))?;
@@ -66,7 +72,7 @@ async fn print(posse: &Posse, agent: &AgentInfo, waits: &Blocked, json: bool) ->
     Ok(Exit::DONE)
 }
 
-fn heading(agent: &AgentInfo, waits: &Blocked) -> String {
+fn heading(agent: &AgentInfo, waits: &BlockedAgents) -> String {
     let contract: serde_json::Value = serde_json::from_str(&agent.contract_json).unwrap_or_default();
     let tools: Vec<&str> = contract["permissions"]["allowed_tools"]
         .as_array()

@@ -13,10 +13,10 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::project_files::{Kind, ProjectFiles, ShownFile};
+use crate::project_files::{ProjectFileType, ProjectFiles, ShownFile};
 use crate::term;
 use crate::text::plural;
-use crate::trust::{Standing, Trust};
+use crate::trust::{Trust, TrustState};
 
 /// Say that you trust what is in this project
 ///
@@ -53,8 +53,8 @@ struct Listing<'a> {
 #[derive(Debug, Serialize)]
 struct ListedFile<'a> {
     path: &'a Path,
-    kind: Kind,
-    trust: Standing,
+    kind: ProjectFileType,
+    trust: TrustState,
     hash: Hash,
     does: &'a [String],
     /// Commands that may run files which trust does not cover, each with the reason.
@@ -98,7 +98,7 @@ pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliErro
         return Ok(Exit::DONE);
     }
     let waiting: Vec<&ShownFile> =
-        project.files.iter().filter(|file| file.standing != Standing::Trusted).collect();
+        project.files.iter().filter(|file| file.standing != TrustState::Trusted).collect();
     if waiting.is_empty() {
         output.own("nothing waits for trust\n")?;
         output.flush()?;
@@ -160,9 +160,9 @@ fn page(project: &ProjectFiles) -> String {
     for file in &project.files {
         let path = file.path.strip_prefix(&project.root).unwrap_or(&file.path);
         let standing = match file.standing {
-            Standing::Trusted => "trusted",
-            Standing::Changed => "changed",
-            Standing::New => "new",
+            TrustState::Trusted => "trusted",
+            TrustState::Changed => "changed",
+            TrustState::New => "new",
         };
         let _ = writeln!(page, "{standing:<8} {}", term::visible_line(&path.display().to_string()));
         for line in file.does.iter().chain(&file.undetermined) {

@@ -1,6 +1,6 @@
 //! `posse verify`.
 
-use posse::{Posse, RunId, Verified, VerifyError};
+use posse::{Posse, RunId, VerifiedJournal, VerifyError};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -72,7 +72,7 @@ async fn listed(posse: &Posse) -> (Vec<RunId>, Vec<String>) {
 }
 
 enum Verdict {
-    Whole(Verified),
+    Whole(VerifiedJournal),
     Broken { seq: Option<u64>, problem: String },
 }
 
@@ -97,7 +97,7 @@ impl Verdict {
 
     fn json(&self, run: &RunId, named: bool) -> Value {
         let mut value = match self {
-            Verdict::Whole(Verified { events, head }) => {
+            Verdict::Whole(VerifiedJournal { events, head }) => {
                 json!({"ok": true, "events": events, "head": head.hash.to_string()})
             }
             Verdict::Broken { seq, problem } => {
@@ -112,7 +112,7 @@ impl Verdict {
 
     fn text(&self, run: &RunId) -> String {
         match self {
-            Verdict::Whole(Verified { events, head }) => {
+            Verdict::Whole(VerifiedJournal { events, head }) => {
                 format!("run {run} is whole: {events} events, head {}", head.hash)
             }
             Verdict::Broken { problem, .. } => format!("run {run} is damaged: {problem}"),

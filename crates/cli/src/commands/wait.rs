@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posse::{Finished, Posse, RunId};
+use posse::{Posse, RunId, RunOutcome};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -45,7 +45,7 @@ pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError>
 }
 
 /// Waits for the end of a run that another process carries; an error if nobody does.
-pub(crate) async fn end_of(posse: &Posse, run: &RunId) -> Result<Finished, CliError> {
+pub(crate) async fn end_of(posse: &Posse, run: &RunId) -> Result<RunOutcome, CliError> {
     tokio::select! {
         biased;
         finished = posse.wait(run) => Ok(finished?),

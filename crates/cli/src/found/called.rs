@@ -5,7 +5,7 @@ use posse_agent::definition::nearest;
 use posse_domain::nearest::hint;
 use posse_domain::skill::Skill;
 
-use super::Found;
+use super::Discovered;
 use crate::error::CliError;
 use crate::output::note;
 use crate::term;
@@ -15,14 +15,14 @@ const MARK: char = '/';
 
 /// A skill with what was written after its name.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Called {
+pub(crate) struct SkillCall {
     /// The skill.
     pub(crate) skill: Skill,
     /// What it is to be done with; may be empty.
     pub(crate) arguments: String,
 }
 
-impl Called {
+impl SkillCall {
     /// The request of a run that was given nothing but the skill's name.
     pub(crate) fn request(name: &str) -> String {
         format!("{MARK}{name}")
@@ -43,7 +43,7 @@ impl Called {
 }
 
 /// The skill of this name that `--skill` means.
-pub(crate) fn named_skill(found: &Found, name: &str) -> Result<Skill, CliError> {
+pub(crate) fn named_skill(found: &Discovered, name: &str) -> Result<Skill, CliError> {
     let wanted = name.strip_prefix(MARK).unwrap_or(name).to_ascii_lowercase();
     let counting = || found.skills.iter().filter(|entry| entry.counts()).map(|entry| &entry.value);
     if let Some(skill) = counting().find(|skill| skill.name == wanted) {
@@ -64,10 +64,10 @@ pub(crate) fn named_skill(found: &Found, name: &str) -> Result<Skill, CliError> 
         .hint("`posse skills` lists what there is, and where from"))
 }
 
-impl Found {
+impl Discovered {
     /// The skill that a request begins with, if it begins with one. Only the exact name of a skill that is for people
     /// counts: everything else is a request like any other, such as one about a path.
-    pub(crate) fn called(&self, request: &str) -> Option<Called> {
+    pub(crate) fn called(&self, request: &str) -> Option<SkillCall> {
         let typed = request.trim_start().strip_prefix(MARK)?;
         let (name, arguments) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
         if name.is_empty() || name.contains(MARK) {
@@ -81,7 +81,7 @@ impl Found {
         };
         let wanted = name.to_ascii_lowercase();
         if let Some(skill) = for_people().find(|skill| skill.name == wanted) {
-            return Some(Called { skill: skill.clone(), arguments: arguments.trim().to_owned() });
+            return Some(SkillCall { skill: skill.clone(), arguments: arguments.trim().to_owned() });
         }
         if let Some(why) = self.why_unusable(&wanted, Holds::Skills) {
             note(&format!("note: the skill {why}; it is taken as a plain request"));

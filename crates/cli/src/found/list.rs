@@ -8,7 +8,7 @@ use posse_agent::definition::Warning;
 use posse_domain::skill::Skill;
 use serde_json::{Value, json};
 
-use super::{Entry, Found, Origin, Standing, Unusable};
+use super::{Discovered, Entry, Origin, Precedence, Unusable};
 use crate::error::CliError;
 use crate::output::{Output, note};
 use crate::term;
@@ -21,14 +21,14 @@ const NAME_WIDTH_MAX: usize = 32;
 const WIDTH_WITHOUT_TERMINAL: usize = 100;
 
 /// Something that can be listed.
-pub(crate) trait Listed {
+pub(crate) trait ListItem {
     /// Its name.
     fn name(&self) -> &str;
     /// When to use it.
     fn description(&self) -> &str;
 }
 
-impl Listed for Definition {
+impl ListItem for Definition {
     fn name(&self) -> &str {
         &self.name
     }
@@ -38,7 +38,7 @@ impl Listed for Definition {
     }
 }
 
-impl Listed for Skill {
+impl ListItem for Skill {
     fn name(&self) -> &str {
         &self.name
     }
@@ -53,14 +53,14 @@ pub(crate) struct List<'a, T> {
     /// What it is, in JSON and in hints: `agents` or `skills`.
     pub(crate) what: &'static str,
     /// What was found.
-    pub(crate) found: &'a Found,
+    pub(crate) found: &'a Discovered,
     /// Of this kind.
     pub(crate) entries: &'a [Entry<T>],
     /// What comes after all of it.
     pub(crate) built_in: &'a [T],
 }
 
-impl<T: Listed> List<'_, T> {
+impl<T: ListItem> List<'_, T> {
     /// Prints it.
     pub(crate) fn print(&self, as_json: bool) -> Result<(), CliError> {
         let mut output = Output::new();
@@ -135,13 +135,15 @@ impl<T: Listed> List<'_, T> {
     /// What is special about an entry.
     fn remark(&self, entry: &Entry<T>) -> Option<String> {
         match &entry.standing {
-            Standing::Shadowed(by) => Some(self.shadowed_by(&self.entries[*by])),
-            Standing::WaitsForTrust(Some(of)) => {
+            Precedence::Shadowed(by) => Some(self.shadowed_by(&self.entries[*by])),
+            Precedence::WaitsForTrust(Some(of)) => {
                 let other = self.found.shown.path(&self.entries[*of].path);
                 Some(format!("waits for trust: {other} has its name"))
             }
-            Standing::WaitsForTrust(None) => Some("waits for trust: a built-in one has its name".to_owned()),
-            Standing::Counts => (!entry.trusted).then(|| "not trusted".to_owned()),
+            Precedence::WaitsForTrust(None) => {
+                Some("waits for trust: a built-in one has its name".to_owned())
+            }
+            Precedence::Counts => (!entry.trusted).then(|| "not trusted".to_owned()),
         }
     }
 
@@ -152,13 +154,13 @@ impl<T: Listed> List<'_, T> {
     fn json(&self) -> Value {
         let found = self.entries.iter().map(|entry| {
             let by = match &entry.standing {
-                Standing::Shadowed(by) => Some(self.entries[*by].path.display().to_string()),
-                Standing::Counts | Standing::WaitsForTrust(_) => None,
+                Precedence::Shadowed(by) => Some(self.entries[*by].path.display().to_string()),
+                Precedence::Counts | Precedence::WaitsForTrust(_) => None,
             };
             let standing = match &entry.standing {
-                Standing::Counts => "used",
-                Standing::Shadowed(_) => "shadowed",
-                Standing::WaitsForTrust(_) => "waits_for_trust",
+                Precedence::Counts => "used",
+                Precedence::Shadowed(_) => "shadowed",
+                Precedence::WaitsForTrust(_) => "waits_for_trust",
             };
             json!({
                 "name": entry.value.name(),
@@ -204,8 +206,8 @@ pub(crate) fn warning(warning: &Warning) -> Value {
         "file": warning.file,
         "line": warning.line,
         "level": match warning.level {
-            posse_agent::definition::Level::Note => "note",
-            posse_agent::definition::Level::Problem => "problem",
+            posse_agent::definition::Severity::Note => "note",
+            posse_agent::definition::Severity::Problem => "problem",
         },
         "problem": warning.problem,
         "fix": warning.fix,

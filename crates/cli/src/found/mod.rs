@@ -16,20 +16,21 @@ mod validate;
 use std::path::{Path, PathBuf};
 
 use posse::discovery;
-use posse::{Catalog, Definition};
+use posse::{Definition, ModelRegistry};
 use posse_agent::definition::{
-    Checked, DEFINITION_MAX_BYTES, Kind, Level, Mention, UnusedModel, Warning, builtin_names, cross_check,
+    CheckedFile, CheckedType, DEFINITION_MAX_BYTES, Mention, Severity, UnusedModel, Warning, builtin_names,
+    cross_check,
 };
 use posse_domain::definition::Mode;
 use posse_domain::skill::Skill;
 
-pub(crate) use called::{Called, named_skill};
+pub(crate) use called::{SkillCall, named_skill};
 pub(crate) use list::{List, warnings};
-pub(crate) use places::{FoundPlace, Origin, Shown};
-pub(crate) use ranks::Standing;
+pub(crate) use places::{FoundPlace, Origin, PathStyle};
+pub(crate) use ranks::Precedence;
 pub(crate) use reached::{SkillFolder, folders_outside, reaches_skills};
-use reading::{How, read_path};
-pub(crate) use reading::{Read, Value};
+pub(crate) use reading::{ReadFile, Value};
+use reading::{ReadMode, read_path};
 pub(crate) use validate::{SKILL_FILE, validate};
 
 use crate::context::Context;
@@ -51,7 +52,7 @@ pub(crate) struct Entry<T> {
     /// Whether the person trusts what it says: it is theirs, or they said so.
     pub(crate) trusted: bool,
     /// What becomes of it.
-    pub(crate) standing: Standing,
+    pub(crate) standing: Precedence,
     /// What is odd about it.
     pub(crate) warnings: Vec<Warning>,
     /// The model that it names and that is not used.
@@ -62,12 +63,12 @@ pub(crate) struct Entry<T> {
 impl<T> Entry<T> {
     /// Whether it is what its name stands for.
     pub(crate) fn counts(&self) -> bool {
-        self.standing == Standing::Counts
+        self.standing == Precedence::Counts
     }
 
     /// Whether something is wrong with its file.
     pub(crate) fn has_problem(&self) -> bool {
-        self.warnings.iter().any(|warning| warning.level == Level::Problem)
+        self.warnings.iter().any(|warning| warning.level == Severity::Problem)
     }
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Unusable {
 impl Unusable {
     /// Whether something is wrong with it; one that its writer switched off is as it should be.
     pub(crate) fn is_wrong(&self) -> bool {
-        self.warnings.iter().any(|warning| warning.level == Level::Problem)
+        self.warnings.iter().any(|warning| warning.level == Severity::Problem)
     }
 
     /// The name that it would have if it gave itself none.
@@ -99,7 +100,7 @@ impl Unusable {
 
 /// Everything that was found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Discovered {
     /// Where it was looked for, in falling precedence.
     pub(crate) places: Vec<FoundPlace>,
     /// Definitions, by place and path.
@@ -109,28 +110,32 @@ pub(crate) struct Found {
     /// Files that cannot be used.
     pub(crate) unusable: Vec<Unusable>,
     /// How paths are shown.
-    pub(crate) shown: Shown,
+    pub(crate) shown: PathStyle,
 }
 
-impl Found {
+impl Discovered {
     /// Looks for what a run in `dir`, a whole path, would find. With `models`, a definition whose model cannot be used
     /// goes without one.
-    pub(crate) fn load(dir: &Path, models: Option<&Catalog>, context: &Context) -> Result<Self, CliError> {
-        Self::look(dir, How::AsRun(models), context)
+    pub(crate) fn load(
+        dir: &Path,
+        models: Option<&ModelRegistry>,
+        context: &Context,
+    ) -> Result<Self, CliError> {
+        Self::look(dir, ReadMode::AsRun(models), context)
     }
 
     /// The same, with everything read as if it were trusted: for judging the texts alone.
     pub(crate) fn strictly(dir: &Path, context: &Context) -> Result<Self, CliError> {
-        Self::look(dir, How::Strictly, context)
+        Self::look(dir, ReadMode::Strictly, context)
     }
 
-    fn look(dir: &Path, how: How<'_>, context: &Context) -> Result<Self, CliError> {
+    fn look(dir: &Path, how: ReadMode<'_>, context: &Context) -> Result<Self, CliError> {
         let mut found = Self {
             places: places::of(dir, &context.environment),
-            shown: Shown::new(dir, context.environment.home.as_deref()),
+            shown: PathStyle::new(dir, context.environment.home.as_deref()),
             ..Self::default()
         };
-        let places: Vec<discovery::Place> = found.places.iter().map(FoundPlace::to_look_in).collect();
+        let places: Vec<discovery::SearchDir> = found.places.iter().map(FoundPlace::to_look_in).collect();
         let reader = reading::Reader::new(how, context, &found.shown);
         let discovered = discovery::discover(&places, DEFINITION_MAX_BYTES, |file| {
             reader.read(&found.places[file.place], file)
@@ -151,19 +156,19 @@ impl Found {
     }
 
     /// Adds what was read from a file.
-    fn take(&mut self, mut read: Read) {
+    fn take(&mut self, mut read: ReadFile) {
         match read.value.take() {
             Some(Value::Agent(value)) => self.agents.push(read.entry(*value)),
             Some(Value::Skill(value)) => self.skills.push(read.entry(*value)),
             None => {
-                let Read { file, warnings, is_skill, .. } = read;
+                let ReadFile { file, warnings, is_skill, .. } = read;
                 self.unusable.push(Unusable { file, warnings, is_skill });
             }
         }
     }
 
     /// What is wrong with names that files give each other.
-    pub(crate) fn cross_check(&self, more: &[Read]) -> Vec<Warning> {
+    pub(crate) fn cross_check(&self, more: &[ReadFile]) -> Vec<Warning> {
         let files: Vec<(String, &Path)> = self.entries().collect();
         let more_files = more.iter().filter_map(|read| Some((read, read.value.as_ref()?)));
         let dirs: Vec<String> = self.places.iter().map(|place| place.dir.display().to_string()).collect();
@@ -171,10 +176,12 @@ impl Found {
             .agents
             .iter()
             .map(|entry| (kind(&entry.value), &entry.value.name, &entry.mentions, entry.place));
-        let skills =
-            self.skills.iter().map(|entry| (Kind::Skill, &entry.value.name, &entry.mentions, entry.place));
+        let skills = self
+            .skills
+            .iter()
+            .map(|entry| (CheckedType::Skill, &entry.value.name, &entry.mentions, entry.place));
         let found = agents.chain(skills).zip(&files).map(|((kind, name, mentions, place), (file, _))| {
-            Checked { file, place: &dirs[place], kind, name, mentions }
+            CheckedFile { file, place: &dirs[place], kind, name, mentions }
         });
         let parents: Vec<String> = more_files
             .clone()
@@ -183,9 +190,9 @@ impl Found {
         let named = more_files.zip(&parents).map(|((read, value), place)| {
             let (kind, name) = match value {
                 Value::Agent(value) => (kind(value), &value.name),
-                Value::Skill(value) => (Kind::Skill, &value.name),
+                Value::Skill(value) => (CheckedType::Skill, &value.name),
             };
-            Checked { file: &read.file, place, kind, name, mentions: &read.mentions }
+            CheckedFile { file: &read.file, place, kind, name, mentions: &read.mentions }
         });
         cross_check(&found.chain(named).collect::<Vec<_>>())
     }
@@ -212,8 +219,8 @@ impl Found {
     }
 }
 
-fn kind(definition: &Definition) -> Kind {
-    if definition.mode == Mode::Primary { Kind::Primary } else { Kind::Definition }
+fn kind(definition: &Definition) -> CheckedType {
+    if definition.mode == Mode::Primary { CheckedType::Primary } else { CheckedType::Definition }
 }
 
 /// The project's instructions for agents that are nearest to `dir`; a file that cannot be used is told.
@@ -237,7 +244,7 @@ fn nearest_agents_md(
     Ok(match discovery::nearest_file(&dir, root, AGENTS_MD, FILE_MAX_BYTES) {
         Ok(found) => found.filter(|found| !found.text.trim().is_empty()),
         Err(passed) => {
-            note(&format!("note: {}: {}", Shown::new(&dir, home).path(&passed.path), passed.why));
+            note(&format!("note: {}: {}", PathStyle::new(&dir, home).path(&passed.path), passed.why));
             None
         }
     })

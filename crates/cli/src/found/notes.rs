@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use posse::Definition;
-use posse::discovery::Why;
-use posse_agent::definition::{Level, UnusedModel, Warning};
-use posse_domain::skill::{Catalogue, Skill, UNTRUSTED_MAX};
+use posse::discovery::SkipReason;
+use posse_agent::definition::{Severity, UnusedModel, Warning};
+use posse_domain::skill::{DiscoveredDefinitions, Skill, UNTRUSTED_MAX};
 
-use super::{Entry, Found, Standing, Unusable};
+use super::{Discovered, Entry, Precedence, Unusable};
 use crate::output::note;
 use crate::term;
 use crate::text::plural;
@@ -24,16 +24,16 @@ const WIDENING_SHOWN: usize = 3;
 const NAMES_SHOWN: usize = 5;
 
 /// A file that was not even read.
-pub(super) fn passed_over(file: &str, why: &Why) -> Warning {
+pub(super) fn passed_over(file: &str, why: &SkipReason) -> Warning {
     // Nothing is lost with it, and it would be told again and again.
-    let level = if *why == Why::LeadsNowhere { Level::Note } else { Level::Problem };
+    let level = if *why == SkipReason::LeadsNowhere { Severity::Note } else { Severity::Problem };
     Warning { level, file: file.to_owned(), line: None, problem: why.to_string(), fix: None, widens: false }
 }
 
-impl Found {
+impl Discovered {
     /// Tells what a run should know that can reach all of this; `root` and `skill` are named by the person, so what is
     /// odd about them is told too. Of what else it can reach only models that cannot be used are.
-    pub(crate) fn tell(&self, root: &Definition, skill: Option<&Skill>, reached: &Catalogue) {
+    pub(crate) fn tell(&self, root: &Definition, skill: Option<&Skill>, reached: &DiscoveredDefinitions) {
         self.tell_models(root, skill, reached);
         let root = self.agents.iter().find(|entry| entry.counts() && entry.value.name == root.name);
         let skill = skill.and_then(|skill| {
@@ -61,7 +61,7 @@ impl Found {
     }
 
     /// Of skills that nobody trusts a run knows so many and no more.
-    fn tell_left_out(&self, reached: &Catalogue) {
+    fn tell_left_out(&self, reached: &DiscoveredDefinitions) {
         let untrusted = |skill: &&Skill| skill.is_asked_for();
         if reached.skills.iter().filter(untrusted).count() >= UNTRUSTED_MAX {
             let all = self.usable_skills().filter(untrusted).count();
@@ -75,7 +75,12 @@ impl Found {
     }
 
     /// Of files that were not named only what allows more than was meant is told, and how many have other mistakes.
-    fn tell_mistakes(&self, root: Option<&PathBuf>, skill: Option<&PathBuf>, reached: &Catalogue) {
+    fn tell_mistakes(
+        &self,
+        root: Option<&PathBuf>,
+        skill: Option<&PathBuf>,
+        reached: &DiscoveredDefinitions,
+    ) {
         let agents: BTreeSet<&str> = reached.definitions.iter().map(|one| one.name.as_str()).collect();
         let skills: BTreeSet<&str> = reached.skills.iter().map(|one| one.name.as_str()).collect();
         let agents = self.agents.iter().filter(|entry| entry.counts() && agents.contains(&*entry.value.name));
@@ -86,7 +91,7 @@ impl Found {
         let (mut told, mut more, mut verbs) = (0, 0_u64, BTreeSet::new());
         for (_, warnings, verb) in others {
             let mut has_more = false;
-            for warning in warnings.iter().filter(|warning| warning.level == Level::Problem) {
+            for warning in warnings.iter().filter(|warning| warning.level == Severity::Problem) {
                 if warning.widens && told < WIDENING_SHOWN {
                     told += 1;
                     note(&format!("note: {}", term::line(&warning.to_string())));
@@ -106,7 +111,7 @@ impl Found {
         }
     }
 
-    fn tell_models(&self, root: &Definition, skill: Option<&Skill>, reached: &Catalogue) {
+    fn tell_models(&self, root: &Definition, skill: Option<&Skill>, reached: &DiscoveredDefinitions) {
         let agents =
             reached.definitions.iter().map(|one| one.name.as_str()).filter(|name| *name != root.name);
         let agents = agents.filter_map(|name| {
@@ -166,6 +171,6 @@ impl Found {
 
 /// The name of something that nobody trusted, and whether it waits for that.
 fn untrusted<'a, T>(entry: &Entry<T>, name: &'a str) -> Option<(&'a str, bool)> {
-    let waits = matches!(entry.standing, Standing::WaitsForTrust(_));
+    let waits = matches!(entry.standing, Precedence::WaitsForTrust(_));
     (!entry.trusted && (waits || entry.counts())).then_some((name, waits))
 }

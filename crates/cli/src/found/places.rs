@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use posse::discovery::{Form, Holds, Place, discover};
+use posse::discovery::{Form, Holds, SearchDir, discover};
 use posse_agent::definition::DEFINITION_MAX_BYTES;
 use serde::Serialize;
 
@@ -49,13 +49,13 @@ pub(crate) struct FoundPlace {
 }
 
 impl FoundPlace {
-    fn new(Place { dir, holds, within }: Place, origin: Origin) -> Self {
+    fn new(SearchDir { dir, holds, within }: SearchDir, origin: Origin) -> Self {
         Self { dir, origin, holds, within }
     }
 
     /// What the host looks in.
-    pub(super) fn to_look_in(&self) -> Place {
-        Place { dir: self.dir.clone(), holds: self.holds, within: self.within.clone() }
+    pub(super) fn to_look_in(&self) -> SearchDir {
+        SearchDir { dir: self.dir.clone(), holds: self.holds, within: self.within.clone() }
     }
 }
 
@@ -73,14 +73,14 @@ pub(super) fn of(dir: &Path, environment: &Environment) -> Vec<FoundPlace> {
         let agents = HOME_AGENTS.iter().map(|folder| (home.join(folder), Holds::Agents));
         agents.chain(HOME_SKILLS.iter().map(|folder| (home.join(folder), Holds::Skills)))
     });
-    let of_person = own.chain(in_home).map(|(dir, holds)| Place { dir, holds, within: None });
+    let of_person = own.chain(in_home).map(|(dir, holds)| SearchDir { dir, holds, within: None });
     places.extend(of_person.map(|place| FoundPlace::new(place, Origin::User)));
     places
 }
 
 /// The files in a folder that a person named, those included that cannot be read: whoever reads them is told why.
 pub(super) fn files_in(dir: &Path, holds: Holds) -> Vec<(PathBuf, Form)> {
-    let place = Place { dir: dir.to_owned(), holds, within: None };
+    let place = SearchDir { dir: dir.to_owned(), holds, within: None };
     let found = discover(&[place], DEFINITION_MAX_BYTES, |file| (file.path, file.form));
     let form = if holds == Holds::Agents { Form::Agent } else { Form::SkillFolder };
     let unread = found.passed_over.into_iter().map(|passed| (passed.path, form));
@@ -89,12 +89,12 @@ pub(super) fn files_in(dir: &Path, holds: Holds) -> Vec<(PathBuf, Form)> {
 
 /// How paths are shown: short, from where the run works or from the person's home.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct PathStyle {
     dir: PathBuf,
     home: Option<PathBuf>,
 }
 
-impl Shown {
+impl PathStyle {
     /// For a run in `dir`.
     pub(super) fn new(dir: &Path, home: Option<&Path>) -> Self {
         Self { dir: dir.to_owned(), home: home.map(Path::to_owned) }

@@ -9,7 +9,7 @@ use super::Entry;
 
 /// What becomes of something that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Precedence {
     /// It is what its name stands for.
     Counts,
     /// Another one of its name comes first: the one at this position of the same list.
@@ -20,17 +20,17 @@ pub(crate) enum Standing {
 }
 
 /// Something with a name.
-pub(super) trait Named {
+pub(super) trait HasName {
     fn name(&self) -> &str;
 }
 
-impl Named for Definition {
+impl HasName for Definition {
     fn name(&self) -> &str {
         &self.name
     }
 }
 
-impl Named for Skill {
+impl HasName for Skill {
     fn name(&self) -> &str {
         &self.name
     }
@@ -40,21 +40,21 @@ impl Named for Skill {
 ///
 /// Of one name the first that is trusted counts. If none is, the first one does, unless that would take the place of a
 /// built-in one, under whichever of its names: what nobody trusted adds something new at most.
-pub(super) fn rank<T: Named>(entries: &mut [Entry<T>], built_in: &[String]) {
+pub(super) fn rank<T: HasName>(entries: &mut [Entry<T>], built_in: &[String]) {
     let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
         by_name.entry(entry.value.name()).or_default().push(at);
     }
-    let mut standings = vec![Standing::Counts; entries.len()];
+    let mut standings = vec![Precedence::Counts; entries.len()];
     for (name, all) in by_name {
         let trusted = all.iter().copied().find(|at| entries[*at].trusted);
         let winner =
             trusted.or_else(|| all.first().copied().filter(|_| !built_in.iter().any(|own| own == name)));
         for at in all {
             standings[at] = match winner {
-                Some(winner) if at == winner => Standing::Counts,
-                Some(winner) if at > winner => Standing::Shadowed(winner),
-                other => Standing::WaitsForTrust(other),
+                Some(winner) if at == winner => Precedence::Counts,
+                Some(winner) if at > winner => Precedence::Shadowed(winner),
+                other => Precedence::WaitsForTrust(other),
             };
         }
     }
@@ -67,19 +67,19 @@ pub(super) fn rank<T: Named>(entries: &mut [Entry<T>], built_in: &[String]) {
 mod tests {
     use super::*;
 
-    impl Named for &'static str {
+    impl HasName for &'static str {
         fn name(&self) -> &str {
             self
         }
     }
 
-    fn ranked(entries: &[(&'static str, bool)], built_in: &[&str]) -> Vec<Standing> {
+    fn ranked(entries: &[(&'static str, bool)], built_in: &[&str]) -> Vec<Precedence> {
         let entry = |&(value, trusted): &(&'static str, bool)| Entry {
             value,
             place: 0,
             path: value.into(),
             trusted,
-            standing: Standing::Counts,
+            standing: Precedence::Counts,
             warnings: Vec::new(),
             unused_model: None,
             mentions: Vec::new(),
@@ -89,7 +89,7 @@ mod tests {
         entries.into_iter().map(|entry| entry.standing).collect()
     }
 
-    use Standing::{Counts, Shadowed, WaitsForTrust};
+    use Precedence::{Counts, Shadowed, WaitsForTrust};
 
     #[test]
     fn the_first_counts_and_shadows_the_rest() {

@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use posse::{Definition, Definitions};
-use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, OUT_OF_REACH_MAX, Skill, UNTRUSTED_MAX};
+use posse_domain::skill::{
+    DEFAULT_SKILL_AGENT, DiscoveredDefinitions, OUT_OF_REACH_MAX, Skill, UNTRUSTED_MAX,
+};
 use serde::{Deserialize, Serialize};
 
-use super::Found;
+use super::Discovered;
 
 /// The tools that reach skills.
 const SKILL_TOOLS: [&str; 2] = ["skill", "delegate_to_agent"];
 
-impl Found {
+impl Discovered {
     /// The definitions that count.
     pub(crate) fn definitions(&self) -> impl Iterator<Item = &Definition> {
         self.agents.iter().filter(|entry| entry.counts()).map(|entry| &entry.value)
@@ -43,9 +45,9 @@ impl Found {
         given: &[Definition],
         root: &Definition,
         skill: Option<&Skill>,
-    ) -> Catalogue {
+    ) -> DiscoveredDefinitions {
         let usable = self.usable_skills().map(|skill| (skill.name.as_str(), skill)).collect();
-        let mut reached = Reached {
+        let mut reached = ReachableSet {
             known,
             usable,
             kinds: BTreeMap::new(),
@@ -58,18 +60,18 @@ impl Found {
             reached.add_skill(&skill.name);
         }
         reached.finish();
-        let Reached { kinds, skills, .. } = reached;
+        let ReachableSet { kinds, skills, .. } = reached;
         // By name alone, and as the file says it: among all that is known, the names to spawn are made out.
         let found: BTreeMap<&str, &Definition> =
             self.beside(given).map(|own| (own.name.as_str(), own)).collect();
         let is_reached = |name: &&str| kinds.contains_key(*name);
         let beyond = found.keys().copied().filter(|name| root.spawns.is_some() && !is_reached(name));
         let out_of_reach = beyond.take(OUT_OF_REACH_MAX).map(str::to_owned).collect();
-        Catalogue {
+        DiscoveredDefinitions {
             out_of_reach,
             definitions: kinds.into_keys().filter_map(|name| found.get(name).copied().cloned()).collect(),
             skills: within_trust(skills.into_values(), skill).cloned().collect(),
-            ..Catalogue::default()
+            ..DiscoveredDefinitions::default()
         }
     }
 
@@ -117,7 +119,7 @@ pub(crate) fn folders_outside(skills: &[Skill], dir: &Path) -> Vec<SkillFolder> 
 }
 
 /// What is reached, with what was not followed from there yet: a list, because files of anybody's say how long a way is.
-struct Reached<'a> {
+struct ReachableSet<'a> {
     known: &'a Definitions,
     usable: BTreeMap<&'a str, &'a Skill>,
     kinds: BTreeMap<&'a str, &'a Definition>,
@@ -131,7 +133,7 @@ enum Step<'a> {
     Skill(&'a Skill),
 }
 
-impl Reached<'_> {
+impl ReachableSet<'_> {
     fn finish(&mut self) {
         while let Some(step) = self.to_follow.pop() {
             match step {

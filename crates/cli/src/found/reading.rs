@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use posse::discovery::{Form, FoundFile, IgnoredFolders, read_file};
-use posse::{Catalog, Decision, Definition, ProviderError, Providers};
+use posse::{Decision, Definition, ModelRegistry, ProviderError, Providers};
 use posse_agent::definition::{
-    DEFINITION_MAX_BYTES, Loaded, Mention, ModelCheck, Reading, UnusedModel, Warning, read_agent, read_skill,
-    read_yaml_skill,
+    DEFINITION_MAX_BYTES, Mention, ModelCheck, ParseOptions, ParsedFile, UnusedModel, Warning, read_agent,
+    read_skill, read_yaml_skill,
 };
 use posse_domain::hash::Hash;
 use posse_domain::skill::Skill;
 
-use super::{Entry, FoundPlace, Origin, Shown, Standing, notes};
+use super::{Entry, FoundPlace, Origin, PathStyle, Precedence, notes};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::launch::{SCRIPTED, settle_model};
@@ -22,9 +22,9 @@ use crate::trusted;
 
 /// How files are read.
 #[derive(Clone, Copy)]
-pub(crate) enum How<'a> {
+pub(crate) enum ReadMode<'a> {
     /// As a run takes them: what is trusted is told apart, and models have to be there if they are given.
-    AsRun(Option<&'a Catalog>),
+    AsRun(Option<&'a ModelRegistry>),
     /// As texts alone.
     Strictly,
 }
@@ -40,7 +40,7 @@ pub(crate) enum Value {
 
 /// What came of a file.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct ReadFile {
     pub(super) place: usize,
     /// Where it is.
     pub(crate) path: PathBuf,
@@ -56,11 +56,11 @@ pub(crate) struct Read {
     pub(super) is_skill: bool,
 }
 
-impl Read {
+impl ReadFile {
     /// It as something that was found; what becomes of it is decided once all are.
     pub(super) fn entry<T>(self, value: T) -> Entry<T> {
         let Self { place, path, trusted, warnings, unused_model, mentions, .. } = self;
-        Entry { value, place, path, trusted, standing: Standing::Counts, warnings, unused_model, mentions }
+        Entry { value, place, path, trusted, standing: Precedence::Counts, warnings, unused_model, mentions }
     }
 }
 
@@ -74,9 +74,9 @@ struct Understood {
 
 /// Reads files, several at once.
 pub(super) struct Reader<'a> {
-    how: How<'a>,
+    how: ReadMode<'a>,
     context: &'a Context,
-    shown: &'a Shown,
+    shown: &'a PathStyle,
     tools: Vec<&'static str>,
     /// Looked up when the first file of a project is met; most runs meet none.
     trust: OnceLock<Result<Trust, CliError>>,
@@ -87,7 +87,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(how: How<'a>, context: &'a Context, shown: &'a Shown) -> Self {
+    pub(super) fn new(how: ReadMode<'a>, context: &'a Context, shown: &'a PathStyle) -> Self {
         Self {
             how,
             context,
@@ -100,10 +100,10 @@ impl<'a> Reader<'a> {
     }
 
     /// What a file of this place says.
-    pub(super) fn read(&self, place: &FoundPlace, found: FoundFile) -> Read {
+    pub(super) fn read(&self, place: &FoundPlace, found: FoundFile) -> ReadFile {
         let FoundFile { place: number, path, real, form, content } = found;
         let trusted = match (self.how, place.origin) {
-            (How::AsRun(_), Origin::Project) => self.trusts(form, &real, &content),
+            (ReadMode::AsRun(_), Origin::Project) => self.trusts(form, &real, &content),
             _ => true,
         };
         let file = self.shown.path(&path);
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
             self.settle_files(skill, place, trusted);
         }
         let is_skill = form != Form::Agent;
-        Read { place: number, path, file, trusted, value, warnings, unused_model, mentions, is_skill }
+        ReadFile { place: number, path, file, trusted, value, warnings, unused_model, mentions, is_skill }
     }
 
     /// Whose the files of a skill are. A folder that git ignores is no part of the project, and not in its workspaces: it has
@@ -166,12 +166,12 @@ impl<'a> Reader<'a> {
     ) -> Understood {
         let base = real.parent().unwrap_or(real);
         let check = |name: &str| match self.how {
-            How::AsRun(Some(models)) => settle_model(name, base, models),
-            How::AsRun(None) => Ok(name.to_owned()),
-            How::Strictly => self.spelled(name),
+            ReadMode::AsRun(Some(models)) => settle_model(name, base, models),
+            ReadMode::AsRun(None) => Ok(name.to_owned()),
+            ReadMode::Strictly => self.spelled(name),
         };
         let check: &ModelCheck<'_> = &check;
-        let reading = Reading {
+        let reading = ParseOptions {
             file,
             known_tools: &self.tools,
             default: if trusted { Decision::Allow } else { Decision::Ask },
@@ -202,16 +202,16 @@ fn was_meant(error: &ProviderError) -> bool {
     }
 }
 
-fn taken<T>(loaded: Loaded<T>, value: impl Fn(T) -> Value) -> Understood {
-    let Loaded { value: read, warnings, unused_model, mentions } = loaded;
+fn taken<T>(loaded: ParsedFile<T>, value: impl Fn(T) -> Value) -> Understood {
+    let ParsedFile { value: read, warnings, unused_model, mentions } = loaded;
     Understood { value: read.map(value), warnings, unused_model, mentions }
 }
 
 /// Reads one file that a person named, strictly.
-pub(crate) fn read_path(path: &Path, form: Form, file: String, context: &Context) -> Read {
-    let shown = Shown::default();
-    let reader = Reader::new(How::Strictly, context, &shown);
-    let read = Read {
+pub(crate) fn read_path(path: &Path, form: Form, file: String, context: &Context) -> ReadFile {
+    let shown = PathStyle::default();
+    let reader = Reader::new(ReadMode::Strictly, context, &shown);
+    let read = ReadFile {
         place: usize::MAX,
         path: path.to_owned(),
         file,
@@ -223,12 +223,12 @@ pub(crate) fn read_path(path: &Path, form: Form, file: String, context: &Context
         is_skill: form != Form::Agent,
     };
     match read_file(path, DEFINITION_MAX_BYTES) {
-        Err(why) => Read { warnings: vec![notes::passed_over(&read.file, &why)], ..read },
+        Err(why) => ReadFile { warnings: vec![notes::passed_over(&read.file, &why)], ..read },
         Ok(bytes) => {
             let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
             let Understood { value, warnings, unused_model, mentions } =
                 reader.understand(form, path, &whole, &bytes, &read.file, true);
-            Read { value, warnings, unused_model, mentions, ..read }
+            ReadFile { value, warnings, unused_model, mentions, ..read }
         }
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use posse::discovery::{Form, Holds};
-use posse_agent::definition::{Level, Warning};
+use posse_agent::definition::{Severity, Warning};
 use serde_json::json;
 
 use super::list::warning;
-use super::{Found, Read, places, read_path};
+use super::{Discovered, ReadFile, places, read_path};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -28,7 +28,7 @@ pub(crate) fn validate(
     context: &Context,
 ) -> Result<Exit, CliError> {
     let dir = PathBuf::from(working_dir(None, &context.environment.cwd)?);
-    let mut found = Found::strictly(&dir, context)?;
+    let mut found = Discovered::strictly(&dir, context)?;
     let (files, mut warnings) = if paths.is_empty() {
         of_found(&found, holds)
     } else {
@@ -45,14 +45,14 @@ pub(crate) fn validate(
         (files, warnings)
     };
     warnings.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
-    let problems = warnings.iter().filter(|warning| warning.level == Level::Problem).count();
+    let problems = warnings.iter().filter(|warning| warning.level == Severity::Problem).count();
     let mut output = Output::new();
     if as_json {
         let all: Vec<_> = warnings.iter().map(warning).collect();
         output.json(&json!({"ok": problems == 0, "files": files.len(), "problems": all}))?;
     } else {
         for warning in &warnings {
-            let lead = if warning.level == Level::Note { "note: " } else { "" };
+            let lead = if warning.level == Severity::Note { "note: " } else { "" };
             output.own(&format!("{lead}{}\n", term::line(&warning.to_string())))?;
         }
         let count = plural(files.len() as u64, "file");
@@ -68,7 +68,7 @@ pub(crate) fn validate(
 }
 
 /// All files that were found, and what is odd about them.
-fn of_found(found: &Found, holds: Holds) -> (BTreeSet<String>, Vec<Warning>) {
+fn of_found(found: &Discovered, holds: Holds) -> (BTreeSet<String>, Vec<Warning>) {
     let is_skill = holds == Holds::Skills;
     let unusable = found.unusable.iter().filter(|unusable| unusable.is_skill == is_skill);
     let agents = found.agents.iter().map(|entry| (&entry.path, &entry.warnings, false));
@@ -84,7 +84,7 @@ fn of_found(found: &Found, holds: Holds) -> (BTreeSet<String>, Vec<Warning>) {
 }
 
 /// The files that a person named, and those in folders that they named.
-fn named(paths: &[PathBuf], holds: Holds, context: &Context) -> Result<Vec<Read>, CliError> {
+fn named(paths: &[PathBuf], holds: Holds, context: &Context) -> Result<Vec<ReadFile>, CliError> {
     let mut all = Vec::new();
     for given in paths {
         let path = context.environment.cwd.join(given);

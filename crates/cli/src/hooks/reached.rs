@@ -44,7 +44,7 @@ const INDIRECT: [&str; 4] = ["eval", "xargs", "find", "run-parts"];
 
 /// What commands run.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct ReachedFiles {
     /// The files of the project, wherever their links lead.
     pub(crate) files: BTreeSet<PathBuf>,
     /// Commands that may run other files of the project too, each with the reason.
@@ -52,7 +52,7 @@ pub(crate) struct Reached {
 }
 
 /// One command, with the directories that its words may be meant in.
-struct Looked<'a> {
+struct CommandWords<'a> {
     root: &'a Path,
     dirs: Vec<PathBuf>,
     /// Each word once.
@@ -63,10 +63,10 @@ struct Looked<'a> {
 }
 
 /// What commands run that start in one of these directories of the project.
-pub(crate) fn reached(commands: &[&str], dirs: &[&Path], root: &Path) -> Reached {
-    let mut all = Reached::default();
+pub(crate) fn reached(commands: &[&str], dirs: &[&Path], root: &Path) -> ReachedFiles {
+    let mut all = ReachedFiles::default();
     for command in commands {
-        let looked = Looked::at(command, dirs, root);
+        let looked = CommandWords::at(command, dirs, root);
         all.files.extend(looked.files());
         if let Some(why) = looked.why_undetermined() {
             let line = format!("`{command}` may run files that do not count: {why}");
@@ -78,7 +78,7 @@ pub(crate) fn reached(commands: &[&str], dirs: &[&Path], root: &Path) -> Reached
     all
 }
 
-impl<'a> Looked<'a> {
+impl<'a> CommandWords<'a> {
     fn at(command: &str, dirs: &[&Path], root: &'a Path) -> Self {
         let command = with_variables(command);
         let mut all: Vec<PathBuf> = dirs.iter().map(|dir| (*dir).to_owned()).collect();

@@ -10,7 +10,7 @@ use posse_domain::nearest::{hint, nearest};
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::found::Found;
+use crate::found::Discovered;
 use crate::settings::Settings;
 use crate::settings::hooks::Hook as Written;
 
@@ -51,7 +51,7 @@ pub(crate) fn unheard_in(
 ) -> Result<Vec<String>, CliError> {
     let about_definitions = |hook: &Written| !hook.moment.is_about_calls() && hook.matcher.is_some();
     let definitions = if settings.hooks.iter().any(about_definitions) {
-        Definitions::builtin_and(Found::load(dir, None, context)?.and_given(&[]))
+        Definitions::builtin_and(Discovered::load(dir, None, context)?.and_given(&[]))
     } else {
         Definitions::builtin()
     };

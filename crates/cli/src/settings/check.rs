@@ -4,7 +4,7 @@ use posse::Rules;
 use posse_agent::definition::about_no_tool;
 
 use super::project::ProjectFile;
-use super::{Settings, Sourced};
+use super::{Settings, WithOrigin};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::hooks;
@@ -19,7 +19,7 @@ impl Settings {
 
 /// Refuses such rules of the project's files that the person trusts; those of others are told like every mistake of theirs.
 pub(super) fn project_rules(
-    layers: &[Sourced<Rules>],
+    layers: &[WithOrigin<Rules>],
     files: &[ProjectFile],
     context: &Context,
 ) -> Result<Vec<String>, CliError> {
@@ -37,8 +37,8 @@ pub(super) fn project_rules(
 }
 
 /// Refuses rules about tools that do not exist, as flags with the same patterns are.
-fn are_about_tools(rules: Option<&Sourced<Rules>>, tools: &[&str]) -> Result<(), CliError> {
-    let Some(Sourced { value, origin }) = rules else { return Ok(()) };
+fn are_about_tools(rules: Option<&WithOrigin<Rules>>, tools: &[&str]) -> Result<(), CliError> {
+    let Some(WithOrigin { value, origin }) = rules else { return Ok(()) };
     match value.iter().find_map(|rule| about_no_tool(&rule.pattern, tools)) {
         Some(problem) => Err(CliError::usage(format!("{origin}: rules: {problem}"))),
         None => Ok(()),

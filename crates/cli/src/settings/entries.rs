@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Origin, Settings, Sourced};
+use super::{Origin, Settings, WithOrigin};
 
 /// What is shown in a secret's place: where it is written.
 pub(crate) fn secret_of(origin: &str) -> Value {
@@ -38,12 +38,12 @@ pub(super) struct Entries(Vec<Entry>);
 
 impl Entries {
     /// Adds a key, if it is said.
-    pub(super) fn add<T: Serialize>(&mut self, key: &str, said: Option<&Sourced<T>>) {
+    pub(super) fn add<T: Serialize>(&mut self, key: &str, said: Option<&WithOrigin<T>>) {
         self.add_shown(key, said, |value| serde_json::to_value(value).unwrap_or_default());
     }
 
     /// Adds a key whose value is a secret, if it is said.
-    pub(super) fn add_secret(&mut self, key: &str, said: Option<&Sourced<Secret>>) {
+    pub(super) fn add_secret(&mut self, key: &str, said: Option<&WithOrigin<Secret>>) {
         let shown = said.map(|said| secret_of(&said.origin.to_string()));
         self.add_shown(key, said, |_| shown.unwrap_or_default());
     }
@@ -52,10 +52,10 @@ impl Entries {
     pub(super) fn add_shown<T>(
         &mut self,
         key: &str,
-        said: Option<&Sourced<T>>,
+        said: Option<&WithOrigin<T>>,
         shown: impl FnOnce(&T) -> Value,
     ) {
-        let entry = |Sourced { value, origin }: &Sourced<T>| Entry {
+        let entry = |WithOrigin { value, origin }: &WithOrigin<T>| Entry {
             key: key.to_owned(),
             value: shown(value),
             origin: origin.clone(),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::hooks::RawHooks;
 use super::providers::{PriceShape, ProviderName, ProviderSettings, RawProvider};
-use super::said::{Said, sourced};
+use super::said::{Located, sourced};
 use super::sandbox::RawSandbox;
 use super::search::RawSearch;
 use super::workspace::{RawGc, RawWorkspace};
@@ -26,18 +26,18 @@ use crate::places;
 #[schemars(title = "Settings of Posse")]
 pub(super) struct RawSettings {
     /// The model of a run that names none, as `provider/name`.
-    model: Option<Said<String>>,
+    model: Option<Located<String>>,
     /// Limits and defaults of runs.
     agent: Option<RawAgent>,
     /// What becomes of a question that nobody answers at once.
-    on_ask: Option<Said<OnAsk>>,
+    on_ask: Option<Located<OnAsk>>,
     /// Where models are, by the first part of their names. Only in a person's own file.
-    providers: Option<BTreeMap<ProviderName, Said<RawProvider>>>,
+    providers: Option<BTreeMap<ProviderName, Located<RawProvider>>>,
     /// What models cost, by their names, in dollars for a million tokens. Only in a person's own file.
     #[schemars(with = "Option<BTreeMap<String, PriceShape>>")]
-    prices: Option<BTreeMap<String, Said<PriceTag>>>,
+    prices: Option<BTreeMap<String, Located<PriceTag>>>,
     /// What model traffic goes through. Only in a person's own file.
-    proxy: Option<Said<String>>,
+    proxy: Option<Located<String>>,
     /// Who is asked when an agent searches the web.
     search: Option<RawSearch>,
     /// What commands of agents see and may use.
@@ -49,7 +49,7 @@ pub(super) struct RawSettings {
     /// Commands that hear of what agents do, and may object.
     hooks: Option<RawHooks>,
     /// What agents may do: of the rules that match an operation the last counts.
-    rules: Option<Said<Rules>>,
+    rules: Option<Located<Rules>>,
 }
 
 /// Limits and defaults of runs.
@@ -58,27 +58,27 @@ pub(super) struct RawSettings {
 #[schemars(rename = "agent")]
 struct RawAgent {
     /// Deepest level of sub-agents of a run that says none; 0 allows none.
-    max_depth: Option<Said<u32>>,
+    max_depth: Option<Located<u32>>,
     /// The depth that no run exceeds, whatever it says.
-    max_orchestration_depth: Option<Said<u32>>,
+    max_orchestration_depth: Option<Located<u32>>,
     /// Turns of the root, halved with every level below it.
-    max_turns: Option<Said<Limit<1>>>,
+    max_turns: Option<Located<Limit<1>>>,
     /// Agents in the tree of a run.
-    max_agents: Option<Said<Limit<1>>>,
+    max_agents: Option<Located<Limit<1>>>,
     /// Tokens of the tree of a run.
-    max_tokens: Option<Said<Limit<0>>>,
+    max_tokens: Option<Located<Limit<0>>>,
     /// Dollars of the tree of a run.
-    max_usd: Option<Said<MoneyLimit>>,
+    max_usd: Option<Located<MoneyLimit>>,
     /// Wall time of a run.
-    max_time: Option<Said<TimeLimit>>,
+    max_time: Option<Located<TimeLimit>>,
     /// How long a model or a tool may be silent.
-    idle_timeout: Option<Said<TimeLimit>>,
+    idle_timeout: Option<Located<TimeLimit>>,
     /// Calls that run at once.
-    parallel: Option<Said<Limit<1>>>,
+    parallel: Option<Located<Limit<1>>>,
     /// Whether an agent may hand its conversation on to a child.
-    may_share_history: Option<Said<bool>>,
+    may_share_history: Option<Located<bool>>,
     /// Whether the events of sub-agents are streamed to whoever follows their parent.
-    include_sub_agent_events: Option<Said<bool>>,
+    include_sub_agent_events: Option<Located<bool>>,
 }
 
 /// Reads the settings file; one that does not exist says nothing.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use posse::sandbox::Limits as BoxLimits;
-use posse::{Cleaning, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, WorkspaceOptions};
+use posse::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, GcRequest, WorkspaceOptions};
 use posse_domain::budget::{DEFAULT_BASE_TURNS, DEFAULT_MAX_DEPTH, DEFAULT_MAX_ORCHESTRATION_DEPTH};
 use posse_domain::contract::DEFAULT_IDLE_TIMEOUT_MS;
 
@@ -121,7 +121,7 @@ fn default_words(key: &str) -> Option<&'static str> {
 
 fn default_value(key: &str) -> Value {
     let (boxed, workspace, cleaning) =
-        (BoxLimits::default(), WorkspaceOptions::default(), Cleaning::default());
+        (BoxLimits::default(), WorkspaceOptions::default(), GcRequest::default());
     match key {
         MAX_DEPTH => DEFAULT_MAX_DEPTH.into(),
         MAX_ORCHESTRATION_DEPTH => DEFAULT_MAX_ORCHESTRATION_DEPTH.into(),

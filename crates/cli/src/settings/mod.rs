@@ -63,14 +63,14 @@ impl fmt::Display for Origin {
 
 /// A value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sourced<T> {
+pub(crate) struct WithOrigin<T> {
     /// The value.
     pub(crate) value: T,
     /// Where it was written.
     pub(crate) origin: Origin,
 }
 
-impl<T> Sourced<T> {
+impl<T> WithOrigin<T> {
     /// A value from a flag, if the flag was given.
     pub(crate) fn flag(value: Option<T>, name: &'static str) -> Option<Self> {
         value.map(|value| Self { value, origin: Origin::Flag(name) })
@@ -81,37 +81,37 @@ impl<T> Sourced<T> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Settings {
     /// `model`: the model of a run that names none.
-    pub(crate) model: Option<Sourced<String>>,
+    pub(crate) model: Option<WithOrigin<String>>,
     /// `agent.max_depth`: the depth of a run that says none.
-    pub(crate) max_depth: Option<Sourced<u32>>,
+    pub(crate) max_depth: Option<WithOrigin<u32>>,
     /// `agent.max_orchestration_depth`: the depth that no run exceeds.
-    pub(crate) max_orchestration_depth: Option<Sourced<u32>>,
+    pub(crate) max_orchestration_depth: Option<WithOrigin<u32>>,
     /// `agent.max_turns`: base of the turn limit by depth.
-    pub(crate) max_turns: Option<Sourced<Limit<1>>>,
+    pub(crate) max_turns: Option<WithOrigin<Limit<1>>>,
     /// `agent.max_agents`: agents in a tree.
-    pub(crate) max_agents: Option<Sourced<Limit<1>>>,
+    pub(crate) max_agents: Option<WithOrigin<Limit<1>>>,
     /// `agent.max_tokens`: tokens of a tree.
-    pub(crate) max_tokens: Option<Sourced<Limit<0>>>,
+    pub(crate) max_tokens: Option<WithOrigin<Limit<0>>>,
     /// `agent.max_usd`: dollars of a tree.
-    pub(crate) max_usd: Option<Sourced<MoneyLimit>>,
+    pub(crate) max_usd: Option<WithOrigin<MoneyLimit>>,
     /// `agent.max_time`: wall time of a run.
-    pub(crate) max_time: Option<Sourced<TimeLimit>>,
+    pub(crate) max_time: Option<WithOrigin<TimeLimit>>,
     /// `agent.idle_timeout`: how long a model or a tool may be silent.
-    pub(crate) idle_timeout: Option<Sourced<TimeLimit>>,
+    pub(crate) idle_timeout: Option<WithOrigin<TimeLimit>>,
     /// `agent.parallel`: calls that run at once.
-    pub(crate) parallel: Option<Sourced<Limit<1>>>,
+    pub(crate) parallel: Option<WithOrigin<Limit<1>>>,
     /// `agent.may_share_history`: whether an agent may hand its conversation on to a child.
-    pub(crate) may_share_history: Option<Sourced<bool>>,
+    pub(crate) may_share_history: Option<WithOrigin<bool>>,
     /// `agent.include_sub_agent_events`: whether the events of sub-agents go to whoever follows their parent.
-    pub(crate) include_sub_agent_events: Option<Sourced<bool>>,
+    pub(crate) include_sub_agent_events: Option<WithOrigin<bool>>,
     /// `on_ask`: what becomes of a question that nobody answers at once.
-    pub(crate) on_ask: Option<Sourced<OnAsk>>,
+    pub(crate) on_ask: Option<WithOrigin<OnAsk>>,
     /// `--base-url`: where the provider of `model` is. There is no key for it: `providers` has it for each provider.
-    pub(crate) base_url: Option<Sourced<String>>,
+    pub(crate) base_url: Option<WithOrigin<String>>,
     /// `providers` and `prices`.
     pub(crate) providers: ProviderSettings,
     /// `proxy`: what model traffic goes through.
-    pub(crate) proxy: Option<Sourced<String>>,
+    pub(crate) proxy: Option<WithOrigin<String>>,
     /// `search`: who is asked when an agent searches the web.
     pub(crate) search: SearchSettings,
     /// `sandbox`: what commands of agents see and may use.
@@ -123,14 +123,14 @@ pub(crate) struct Settings {
     /// `hooks`: commands that hear of what agents do. Those of the person come first.
     pub(crate) hooks: Vec<Hook>,
     /// `rules`: the operator's layer.
-    pub(crate) rules: Option<Sourced<Rules>>,
+    pub(crate) rules: Option<WithOrigin<Rules>>,
     /// `rules` of the project: one more layer for each of its files, which can only narrow.
-    pub(crate) project_rules: Vec<Sourced<Rules>>,
+    pub(crate) project_rules: Vec<WithOrigin<Rules>>,
 }
 
 /// Settings with all that they were made from.
 #[derive(Debug)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedSettings {
     /// What counts.
     pub(crate) settings: Settings,
     /// What the person's file says.
@@ -143,7 +143,7 @@ pub(crate) struct Resolved {
     pub(crate) notes: Vec<String>,
 }
 
-impl Resolved {
+impl ResolvedSettings {
     /// The settings that count in a directory.
     pub(crate) fn of(context: &Context, dir: &Path) -> Result<Self, CliError> {
         let (variables, file) = own(&context.environment)?;
@@ -182,7 +182,7 @@ impl Settings {
 
     /// The settings that count in a directory, the project's among them.
     pub(crate) fn resolve(context: &Context, dir: &Path) -> Result<Settings, CliError> {
-        Ok(Resolved::of(context, dir)?.settings)
+        Ok(ResolvedSettings::of(context, dir)?.settings)
     }
 
     /// The settings that would count if the project's files that the person does not trust were not there.
@@ -195,7 +195,7 @@ impl Settings {
 
     /// The same as [`Settings::resolve`]; what the person should know about the project's is told to them.
     pub(crate) fn resolve_and_tell(context: &Context, dir: &Path) -> Result<Settings, CliError> {
-        let resolved = Resolved::of(context, dir)?;
+        let resolved = ResolvedSettings::of(context, dir)?;
         for line in &resolved.notes {
             note(line);
         }

@@ -16,13 +16,13 @@ use posse_domain::hash::Hash;
 
 use super::entries::Entry;
 use super::keys::{InProject, in_project};
-use super::{Origin, Settings, Sourced, file};
+use super::{Origin, Settings, WithOrigin, file};
 use crate::context::Context;
 use crate::error::CliError;
-use crate::hooks::Reached;
-use crate::limit::Measured;
+use crate::hooks::ReachedFiles;
+use crate::limit::LimitAmount;
 use crate::places;
-use crate::trust::{Standing, Trust};
+use crate::trust::{Trust, TrustState};
 use crate::trusted;
 
 /// Most warnings about keys that never count; a project may write any number of them.
@@ -36,7 +36,7 @@ pub(crate) struct ProjectFile {
     /// Its canonical path.
     pub(crate) path: PathBuf,
     /// How it stands with the person.
-    pub(crate) standing: Standing,
+    pub(crate) standing: TrustState,
     /// The hash of what trust in it covers; none if that cannot be read.
     pub(crate) hash: Option<Hash>,
     /// The scripts of the project that count with it, in a line.
@@ -86,7 +86,8 @@ impl ProjectFile {
                 let bytes = bytes.unwrap_or_default();
                 let said = file::parse_bytes(bytes.clone(), &path);
                 let commands = said.as_ref().map(Settings::commands).unwrap_or_default();
-                let Reached { files, undetermined } = crate::hooks::reached(&commands, &[dir, root], root);
+                let ReachedFiles { files, undetermined } =
+                    crate::hooks::reached(&commands, &[dir, root], root);
                 match trusted::of_settings(&bytes, &files, root) {
                     Ok(covered) => {
                         let standing = trust.standing(&path, Some(covered.hash));
@@ -102,12 +103,12 @@ impl ProjectFile {
 
     fn unusable(path: PathBuf, problem: &str) -> Self {
         let said = Err(file::unreadable(&path, problem));
-        Self { path, standing: Standing::New, hash: None, further: None, undetermined: Vec::new(), said }
+        Self { path, standing: TrustState::New, hash: None, further: None, undetermined: Vec::new(), said }
     }
 
     /// Whether the person trusts it as it is.
     pub(crate) fn is_trusted(&self) -> bool {
-        self.standing == Standing::Trusted
+        self.standing == TrustState::Trusted
     }
 
     /// Whether something was written in it.
@@ -132,7 +133,7 @@ impl ProjectFile {
             }
             (_, Some(other)) if self.is_trusted() => return format!("{other} counts before it"),
             (InProject::Lowers, _) => "a project may only lower it",
-            _ if self.standing == Standing::Changed => {
+            _ if self.standing == TrustState::Changed => {
                 "the file has changed since you trusted it: `posse trust`"
             }
             _ if !self.is_trusted() => "counts once you trust the file: `posse trust`",
@@ -190,7 +191,7 @@ pub(super) fn put_between(
         let waiting = file.waiting(&counting, files);
         if !waiting.is_empty() {
             let standing = match file.standing {
-                Standing::Changed => "has changed since you trusted it",
+                TrustState::Changed => "has changed since you trusted it",
                 _ => "is not trusted",
             };
             notes.push(format!(
@@ -257,7 +258,7 @@ impl Settings {
 }
 
 /// How one key is looked up.
-type Key<T> = fn(&Settings) -> Option<&Sourced<T>>;
+type Key<T> = fn(&Settings) -> Option<&WithOrigin<T>>;
 
 /// What a project says.
 #[derive(Clone, Copy)]
@@ -270,13 +271,13 @@ struct Project<'a> {
 
 impl Project<'_> {
     /// What each file says of a key. The nearest is the last, so that it is named where several say the same.
-    fn all<'a, T: 'a>(&'a self, key: Key<T>) -> impl Iterator<Item = &'a Sourced<T>> {
+    fn all<'a, T: 'a>(&'a self, key: Key<T>) -> impl Iterator<Item = &'a WithOrigin<T>> {
         self.files.iter().rev().filter_map(move |(said, _)| key(said))
     }
 
     /// The smallest depth. One that is not smaller says nothing at all: a ceiling that is said is the default of the
     /// depth too, and would raise that.
-    fn depth(self, own: Option<Sourced<u32>>, usual: u32, key: Key<u32>) -> Option<Sourced<u32>> {
+    fn depth(self, own: Option<WithOrigin<u32>>, usual: u32, key: Key<u32>) -> Option<WithOrigin<u32>> {
         self.all(key).fold(own, |least, said| {
             let current = least.as_ref().map_or(usual, |least| least.value);
             if said.value < current { Some(said.clone()) } else { least }
@@ -284,12 +285,12 @@ impl Project<'_> {
     }
 
     /// The smallest limit; a larger one than the person's only if it may be chosen.
-    fn limit<T: Measured + Clone>(
+    fn limit<T: LimitAmount + Clone>(
         self,
-        own: Option<Sourced<T>>,
+        own: Option<WithOrigin<T>>,
         usual: u64,
         key: Key<T>,
-    ) -> Option<Sourced<T>> {
+    ) -> Option<WithOrigin<T>> {
         self.all(key).fold(choose(own, key(self.chosen)), |least, said| {
             let current = least.as_ref().map_or(usual, |least| least.value.measure());
             if said.value.measure() <= current { Some(said.clone()) } else { least }
@@ -299,25 +300,25 @@ impl Project<'_> {
     /// The narrow word if any file says it; the wide one only if it may be chosen.
     fn word<T: PartialEq + Clone>(
         self,
-        own: Option<Sourced<T>>,
+        own: Option<WithOrigin<T>>,
         wide: &T,
         key: Key<T>,
-    ) -> Option<Sourced<T>> {
+    ) -> Option<WithOrigin<T>> {
         let narrow = self.all(key).filter(|said| said.value != *wide).last().cloned();
         narrow.or_else(|| choose(own, key(self.chosen)))
     }
 }
 
 /// What a trusted file says, if the person has no variable of their own.
-fn choose<T: Clone>(own: Option<Sourced<T>>, said: Option<&Sourced<T>>) -> Option<Sourced<T>> {
+fn choose<T: Clone>(own: Option<WithOrigin<T>>, said: Option<&WithOrigin<T>>) -> Option<WithOrigin<T>> {
     match said {
         Some(said) if !is_variable(own.as_ref()) => Some(said.clone()),
         _ => own,
     }
 }
 
-fn is_variable<T>(own: Option<&Sourced<T>>) -> bool {
-    matches!(own, Some(Sourced { origin: Origin::Variable(_), .. }))
+fn is_variable<T>(own: Option<&WithOrigin<T>>) -> bool {
+    matches!(own, Some(WithOrigin { origin: Origin::Variable(_), .. }))
 }
 
 #[cfg(test)]

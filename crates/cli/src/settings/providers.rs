@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::entries::{Entries, Secret, secret_of, without_secrets};
 use super::problem::shown;
-use super::said::{Said, sourced};
-use super::{Origin, Sourced};
+use super::said::{Located, sourced};
+use super::{Origin, WithOrigin};
 use crate::error::CliError;
 
 /// Names that stand for models without a provider: a provider of this name could not be reached.
@@ -56,9 +56,9 @@ pub(super) struct RawProvider {
     /// The wire format that it speaks.
     format: Option<RawFormat>,
     /// Where it is.
-    base_url: Option<Said<String>>,
+    base_url: Option<Located<String>>,
     /// Its key.
-    key: Option<Said<Secret>>,
+    key: Option<Located<Secret>>,
     /// The environment variable that has its key.
     key_env: Option<String>,
     /// Calls a minute.
@@ -115,20 +115,20 @@ enum RawTools {
 /// What the settings say of providers and prices.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ProviderSettings {
-    words: BTreeMap<String, Sourced<ProviderWords>>,
-    prices: BTreeMap<String, Sourced<PriceTag>>,
+    words: BTreeMap<String, WithOrigin<ProviderWords>>,
+    prices: BTreeMap<String, WithOrigin<PriceTag>>,
 }
 
 impl ProviderSettings {
     /// What the file says, with where it says so.
     pub(super) fn sourced(
-        providers: BTreeMap<ProviderName, Said<RawProvider>>,
-        prices: BTreeMap<String, Said<PriceTag>>,
+        providers: BTreeMap<ProviderName, Located<RawProvider>>,
+        prices: BTreeMap<String, Located<PriceTag>>,
         path: &Path,
     ) -> Result<Self, CliError> {
-        let tagged = |(name, tag): (String, Said<PriceTag>)| (name, tag.sourced(path));
-        let words = |(ProviderName(name), raw): (ProviderName, Said<RawProvider>)| {
-            let Sourced { value: raw, origin } = raw.sourced(path);
+        let tagged = |(name, tag): (String, Located<PriceTag>)| (name, tag.sourced(path));
+        let words = |(ProviderName(name), raw): (ProviderName, Located<RawProvider>)| {
+            let WithOrigin { value: raw, origin } = raw.sourced(path);
             let words = raw.words(path);
             match &words.key {
                 Some(key) if words.key_env.is_some() => Err(CliError::usage(format!(
@@ -136,7 +136,7 @@ impl ProviderSettings {
                     key.origin()
                 ))
                 .hint("leave one of them out; nothing was done")),
-                _ => Ok((name, Sourced { value: words, origin })),
+                _ => Ok((name, WithOrigin { value: words, origin })),
             }
         };
         Ok(Self {
@@ -171,7 +171,7 @@ impl ProviderSettings {
 
     /// The person's prices, each by the full name of its model.
     pub(crate) fn prices(&self, providers: &Providers) -> Result<Prices, CliError> {
-        let full = |(name, tag): (&String, &Sourced<PriceTag>)| {
+        let full = |(name, tag): (&String, &WithOrigin<PriceTag>)| {
             let split = providers.split(name, false);
             let (provider, model) =
                 split.map_err(|problem| CliError::usage(format!("{}: prices: {problem}", tag.origin)))?;

@@ -7,27 +7,27 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::{Origin, Sourced};
+use super::{Origin, WithOrigin};
 
 /// A value that remembers its line. In the schema it is the value alone.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub(super) struct Said<T>(Spanned<T>);
+pub(super) struct Located<T>(Spanned<T>);
 
-impl<T> Said<T> {
+impl<T> Located<T> {
     /// The value with where it was written.
-    pub(super) fn sourced(self, path: &Path) -> Sourced<T> {
+    pub(super) fn sourced(self, path: &Path) -> WithOrigin<T> {
         let Spanned { value, referenced, .. } = self.0;
-        Sourced { value, origin: Origin::File { path: path.to_owned(), line: referenced.line() } }
+        WithOrigin { value, origin: Origin::File { path: path.to_owned(), line: referenced.line() } }
     }
 }
 
 /// A value with where it was written, if it was.
-pub(super) fn sourced<T>(said: Option<Said<T>>, path: &Path) -> Option<Sourced<T>> {
+pub(super) fn sourced<T>(said: Option<Located<T>>, path: &Path) -> Option<WithOrigin<T>> {
     said.map(|said| said.sourced(path))
 }
 
-impl<T: JsonSchema> JsonSchema for Said<T> {
+impl<T: JsonSchema> JsonSchema for Located<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
     }

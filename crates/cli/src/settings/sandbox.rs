@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use posse::sandbox::{Limits, Required, SandboxOptions};
+use posse::sandbox::{Limits, RequiredIsolation, SandboxOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Sourced;
+use super::WithOrigin;
 use super::entries::Entries;
-use super::said::{Said, sourced};
+use super::said::{Located, sourced};
 use crate::error::CliError;
 
 /// Names that end like this hold secrets, whoever writes them into a list of variables.
@@ -21,17 +21,17 @@ const SECRET_ENDINGS: [&str; 8] =
 #[schemars(rename = "sandbox")]
 pub(super) struct RawSandbox {
     /// What a box must at least be made of.
-    level: Option<Said<LevelWanted>>,
+    level: Option<Located<LevelWanted>>,
     /// Further files and directories that commands may read.
-    read: Option<Said<Vec<String>>>,
+    read: Option<Located<Vec<String>>>,
     /// Further variables that commands get, by name.
-    env: Option<Said<Vec<String>>>,
+    env: Option<Located<Vec<String>>>,
     /// How many commands run at once.
-    concurrent: Option<Said<u32>>,
+    concurrent: Option<Located<u32>>,
     /// Memory of one command with all it starts, in MiB.
-    memory_mb: Option<Said<u64>>,
+    memory_mb: Option<Located<u64>>,
     /// Processes of one command.
-    processes: Option<Said<u64>>,
+    processes: Option<Located<u64>>,
 }
 
 /// What a box must at least be made of.
@@ -47,17 +47,17 @@ enum LevelWanted {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SandboxSettings {
     /// `sandbox.level`: what a box must at least be made of.
-    level: Option<Sourced<LevelWanted>>,
+    level: Option<WithOrigin<LevelWanted>>,
     /// `sandbox.read`: further files and directories that commands may read.
-    read: Option<Sourced<Vec<String>>>,
+    read: Option<WithOrigin<Vec<String>>>,
     /// `sandbox.env`: further variables that they get.
-    env: Option<Sourced<Vec<String>>>,
+    env: Option<WithOrigin<Vec<String>>>,
     /// `sandbox.concurrent`: how many run at once.
-    concurrent: Option<Sourced<u32>>,
+    concurrent: Option<WithOrigin<u32>>,
     /// `sandbox.memory_mb`: memory of one command with all it starts.
-    memory_mb: Option<Sourced<u64>>,
+    memory_mb: Option<WithOrigin<u64>>,
     /// `sandbox.processes`: processes of one command.
-    processes: Option<Sourced<u64>>,
+    processes: Option<WithOrigin<u64>>,
 }
 
 impl RawSandbox {
@@ -99,7 +99,7 @@ impl SandboxSettings {
 
     /// The variables that are handed on beyond the usual ones.
     pub(crate) fn variables(&self) -> Result<&[String], CliError> {
-        let Some(Sourced { value, origin }) = &self.env else { return Ok(&[]) };
+        let Some(WithOrigin { value, origin }) = &self.env else { return Ok(&[]) };
         for name in value {
             if SECRET_ENDINGS.iter().any(|ending| name.to_ascii_uppercase().ends_with(ending)) {
                 let text = format!(
@@ -118,7 +118,7 @@ impl SandboxSettings {
         options: SandboxOptions,
     ) -> Result<SandboxOptions, CliError> {
         let mut read = options.read;
-        if let Some(Sourced { value, origin }) = &self.read {
+        if let Some(WithOrigin { value, origin }) = &self.read {
             for path in value {
                 read.push(absolute(path, home).ok_or_else(|| {
                     CliError::usage(format!("{origin}: sandbox.read: `{path}` is not an absolute path"))
@@ -126,15 +126,16 @@ impl SandboxSettings {
                 })?);
             }
         }
-        let at_least_one = |field: &str, value: Option<&Sourced<u64>>| match value {
-            Some(Sourced { value: 0, origin }) => {
+        let at_least_one = |field: &str, value: Option<&WithOrigin<u64>>| match value {
+            Some(WithOrigin { value: 0, origin }) => {
                 Err(CliError::usage(format!("{origin}: sandbox.{field} is 0: then no command could run"))
                     .hint("leave it out for the default"))
             }
             value => Ok(value.map(|value| value.value)),
         };
         let concurrent = self.concurrent.clone();
-        let concurrent = concurrent.map(|Sourced { value, origin }| Sourced { value: value.into(), origin });
+        let concurrent =
+            concurrent.map(|WithOrigin { value, origin }| WithOrigin { value: value.into(), origin });
         let concurrent = at_least_one("concurrent", concurrent.as_ref())?;
         let usual = options.limits;
         let limits = Limits {
@@ -145,7 +146,7 @@ impl SandboxSettings {
         };
         let concurrent = concurrent.and_then(|number| usize::try_from(number).ok()).or(options.concurrent);
         let required = match self.level.as_ref().map(|level| level.value) {
-            Some(LevelWanted::Landlock) => Required::Landlock,
+            Some(LevelWanted::Landlock) => RequiredIsolation::Landlock,
             Some(LevelWanted::Namespaces) | None => options.required,
         };
         Ok(SandboxOptions { required, read, limits, concurrent, ..options })
@@ -180,8 +181,11 @@ mod tests {
         assert_eq!((options.concurrent, options.limits.memory_bytes), (Some(3), 10 << 20));
         assert_eq!(options.limits.processes, Limits::default().processes);
         assert_eq!(apply("model: x").expect("options").concurrent, None);
-        assert_eq!(options.required, Required::Namespaces);
-        assert_eq!(apply("sandbox: {level: landlock}").expect("options").required, Required::Landlock);
+        assert_eq!(options.required, RequiredIsolation::Namespaces);
+        assert_eq!(
+            apply("sandbox: {level: landlock}").expect("options").required,
+            RequiredIsolation::Landlock
+        );
     }
 
     #[test]

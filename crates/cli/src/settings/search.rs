@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::entries::{Entries, Secret, without_secrets};
-use super::said::{Said, sourced};
-use super::{Origin, Sourced};
+use super::said::{Located, sourced};
+use super::{Origin, WithOrigin};
 use crate::error::CliError;
 
 /// The usual variables of keys.
@@ -21,26 +21,26 @@ const TAVILY_KEY: &str = "TAVILY_API_KEY";
 #[schemars(rename = "search")]
 pub(super) struct RawSearch {
     /// Who is asked.
-    provider: Option<Said<Provider>>,
+    provider: Option<Located<Provider>>,
     /// Where the provider is. Only in a person's own file.
-    url: Option<Said<String>>,
+    url: Option<Located<String>>,
     /// The provider's key. Only in a person's own file.
-    key: Option<Said<Secret>>,
+    key: Option<Located<Secret>>,
     /// The environment variable that has the key. Only in a person's own file.
-    key_env: Option<Said<String>>,
+    key_env: Option<Located<String>>,
 }
 
 /// What the settings say of `search`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SearchSettings {
     /// `search.provider`.
-    provider: Option<Sourced<Provider>>,
+    provider: Option<WithOrigin<Provider>>,
     /// `search.url`: where the provider is.
-    url: Option<Sourced<String>>,
+    url: Option<WithOrigin<String>>,
     /// `search.key`: the provider's key.
-    key: Option<Sourced<Secret>>,
+    key: Option<WithOrigin<Secret>>,
     /// `search.key_env`: the variable that has the key.
-    key_env: Option<Sourced<String>>,
+    key_env: Option<WithOrigin<String>>,
 }
 
 /// A search provider.
@@ -77,11 +77,11 @@ impl SearchSettings {
                     "tavily" => Provider::Tavily,
                     _ => return Err("expected `searxng`, `brave` or `tavily`".to_owned()),
                 };
-                self.provider = Some(Sourced { value, origin });
+                self.provider = Some(WithOrigin { value, origin });
             }
-            "url" => self.url = Some(Sourced { value: value.to_owned(), origin }),
-            "key" => self.key = Some(Sourced { value: Secret::new(value), origin }),
-            _ => self.key_env = Some(Sourced { value: value.to_owned(), origin }),
+            "url" => self.url = Some(WithOrigin { value: value.to_owned(), origin }),
+            "key" => self.key = Some(WithOrigin { value: Secret::new(value), origin }),
+            _ => self.key_env = Some(WithOrigin { value: value.to_owned(), origin }),
         }
         Ok(())
     }

@@ -125,7 +125,7 @@ fn the_later_place_wins() {
     assert_eq!(settings.model.map(|model| model.value).as_deref(), Some("scripted/variable"));
     assert_eq!(settings.max_depth.map(|depth| depth.value), Some(1));
     let flags =
-        Settings { parallel: Sourced::flag(Some(Limit(Some(9))), "--parallel"), ..Settings::default() };
+        Settings { parallel: WithOrigin::flag(Some(Limit(Some(9))), "--parallel"), ..Settings::default() };
     let parallel = flags.or(file("agent: {parallel: 2}").expect("settings")).parallel.expect("set");
     assert_eq!((parallel.value, parallel.origin.to_string().as_str()), (Limit(Some(9)), "--parallel"));
 }

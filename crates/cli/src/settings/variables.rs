@@ -5,7 +5,7 @@ use std::str::FromStr;
 use posse_domain::nearest::{hint, nearest};
 
 use super::keys;
-use super::{Origin, Settings, Sourced, on_ask};
+use super::{Origin, Settings, WithOrigin, on_ask};
 use crate::env::{POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
 use crate::error::CliError;
 use crate::limit::Limit;
@@ -97,6 +97,6 @@ fn yes_or_no(value: &str) -> Result<bool, String> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every setting is optional; this is where one becomes set")]
-fn sourced<T>(value: T, name: &str) -> Option<Sourced<T>> {
-    Some(Sourced { value, origin: Origin::Variable(name.to_owned()) })
+fn sourced<T>(value: T, name: &str) -> Option<WithOrigin<T>> {
+    Some(WithOrigin { value, origin: Origin::Variable(name.to_owned()) })
 }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use posse::{Cleaning, WorkspaceOptions, WorkspaceSettings};
+use posse::{GcRequest, WorkspaceOptions, WorkspaceSettings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::entries::Entries;
-use super::said::{Said, sourced};
-use super::{Origin, Sourced};
+use super::said::{Located, sourced};
+use super::{Origin, WithOrigin};
 use crate::age::Age;
 use crate::error::CliError;
 
@@ -21,17 +21,17 @@ const MB: u64 = 1 << 20;
 #[schemars(rename = "workspace")]
 pub(super) struct RawWorkspace {
     /// Globs of ignored files to bring along.
-    copy: Option<Said<Vec<String>>>,
+    copy: Option<Located<Vec<String>>>,
     /// A command that is run once in each new workspace, in the sandbox.
-    setup: Option<Said<String>>,
+    setup: Option<Located<String>>,
     /// Names of ignored directories that programs find without a copy.
-    caches: Option<Said<Vec<String>>>,
+    caches: Option<Located<Vec<String>>>,
     /// What the workspaces of a run may take together, in MiB.
-    max_run_mb: Option<Said<u64>>,
+    max_run_mb: Option<Located<u64>>,
     /// Most files of a project.
-    max_files: Option<Said<u64>>,
+    max_files: Option<Located<u64>>,
     /// The largest file of a project, in MiB.
-    max_file_mb: Option<Said<u64>>,
+    max_file_mb: Option<Located<u64>>,
 }
 
 /// When workspaces and salvaged work go.
@@ -40,35 +40,35 @@ pub(super) struct RawWorkspace {
 #[schemars(rename = "gc")]
 pub(super) struct RawGc {
     /// How old the workspaces of a run that has ended must be to go.
-    workspaces: Option<Said<Age>>,
+    workspaces: Option<Located<Age>>,
     /// How old salvaged work must be to go.
-    salvage: Option<Said<Age>>,
+    salvage: Option<Located<Age>>,
 }
 
 /// What the settings say of `workspace`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WorkspaceKeys {
     /// `workspace.copy`: globs of ignored files to bring along.
-    copy: Option<Sourced<Vec<String>>>,
+    copy: Option<WithOrigin<Vec<String>>>,
     /// `workspace.setup`: a command that is run once in each new workspace.
-    setup: Option<Sourced<String>>,
+    setup: Option<WithOrigin<String>>,
     /// `workspace.caches`: names of ignored directories that programs find without a copy.
-    caches: Option<Sourced<Vec<String>>>,
+    caches: Option<WithOrigin<Vec<String>>>,
     /// `workspace.max_run_mb`: what the workspaces of a run may take together.
-    max_run_mb: Option<Sourced<u64>>,
+    max_run_mb: Option<WithOrigin<u64>>,
     /// `workspace.max_files`: files of a project.
-    max_files: Option<Sourced<u64>>,
+    max_files: Option<WithOrigin<u64>>,
     /// `workspace.max_file_mb`: the largest file of a project.
-    max_file_mb: Option<Sourced<u64>>,
+    max_file_mb: Option<WithOrigin<u64>>,
 }
 
 /// What the settings say of `gc`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct GcKeys {
     /// `gc.workspaces`: how old the workspaces of a run that has ended must be to go.
-    workspaces: Option<Sourced<Age>>,
+    workspaces: Option<WithOrigin<Age>>,
     /// `gc.salvage`: how old salvaged work must be to go.
-    salvage: Option<Sourced<Age>>,
+    salvage: Option<WithOrigin<Age>>,
 }
 
 impl RawWorkspace {
@@ -105,12 +105,12 @@ impl WorkspaceKeys {
         let number =
             || value.parse().map_err(|_| format!("expected a whole number of at least 1, found `{value}`"));
         match key {
-            "copy" => self.copy = Some(Sourced { value: list().collect(), origin }),
-            "setup" => self.setup = Some(Sourced { value: value.to_owned(), origin }),
-            "caches" => self.caches = Some(Sourced { value: list().collect(), origin }),
-            "max_run_mb" => self.max_run_mb = Some(Sourced { value: number()?, origin }),
-            "max_files" => self.max_files = Some(Sourced { value: number()?, origin }),
-            _ => self.max_file_mb = Some(Sourced { value: number()?, origin }),
+            "copy" => self.copy = Some(WithOrigin { value: list().collect(), origin }),
+            "setup" => self.setup = Some(WithOrigin { value: value.to_owned(), origin }),
+            "caches" => self.caches = Some(WithOrigin { value: list().collect(), origin }),
+            "max_run_mb" => self.max_run_mb = Some(WithOrigin { value: number()?, origin }),
+            "max_files" => self.max_files = Some(WithOrigin { value: number()?, origin }),
+            _ => self.max_file_mb = Some(WithOrigin { value: number()?, origin }),
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl WorkspaceKeys {
 impl GcKeys {
     /// Sets one key of `gc` from a variable.
     pub(super) fn set(&mut self, key: &str, value: &str, name: &str) -> Result<(), String> {
-        let age = Some(Sourced { value: value.parse()?, origin: Origin::Variable(name.to_owned()) });
+        let age = Some(WithOrigin { value: value.parse()?, origin: Origin::Variable(name.to_owned()) });
         match key {
             "workspaces" => self.workspaces = age,
             _ => self.salvage = age,
@@ -178,8 +178,8 @@ impl GcKeys {
     }
 
     /// The cleaning with what the settings say.
-    pub(crate) fn apply(&self, usual: Cleaning) -> Cleaning {
-        Cleaning {
+    pub(crate) fn apply(&self, usual: GcRequest) -> GcRequest {
+        GcRequest {
             workspaces_older_than: self
                 .workspaces
                 .as_ref()
@@ -190,9 +190,9 @@ impl GcKeys {
     }
 }
 
-fn at_least_one(key: &str, value: Option<Sourced<u64>>) -> Result<Option<u64>, CliError> {
+fn at_least_one(key: &str, value: Option<WithOrigin<u64>>) -> Result<Option<u64>, CliError> {
     match value {
-        Some(Sourced { value: 0, origin }) => {
+        Some(WithOrigin { value: 0, origin }) => {
             Err(CliError::usage(format!("{origin}: workspace.{key} is 0: then no run could have files"))
                 .hint("leave it out for the default"))
         }
@@ -200,17 +200,17 @@ fn at_least_one(key: &str, value: Option<Sourced<u64>>) -> Result<Option<u64>, C
     }
 }
 
-fn megabytes(key: &str, value: Option<Sourced<u64>>, usual: u64) -> Result<u64, CliError> {
+fn megabytes(key: &str, value: Option<WithOrigin<u64>>, usual: u64) -> Result<u64, CliError> {
     Ok(at_least_one(key, value)?.map_or(usual, |number| number.saturating_mul(MB)))
 }
 
 /// A list of globs beneath the project, or of plain names.
 fn names(
     key: &str,
-    list: Option<Sourced<Vec<String>>>,
+    list: Option<WithOrigin<Vec<String>>>,
     plain: bool,
 ) -> Result<Option<Vec<String>>, CliError> {
-    let Some(Sourced { value, origin }) = list else { return Ok(None) };
+    let Some(WithOrigin { value, origin }) = list else { return Ok(None) };
     for name in &value {
         let leaves = name.split('/').any(|part| part == "..") || name.starts_with('~');
         let problem = match name.trim() {
@@ -269,7 +269,7 @@ mod tests {
         let both = set.or(file(
             "workspace: {copy: [x], max_files: 9, max_file_mb: 2}\ngc: {workspaces: 12h, salvage: 1d}",
         ));
-        let cleaning = both.gc.apply(Cleaning::default());
+        let cleaning = both.gc.apply(GcRequest::default());
         assert_eq!(cleaning.workspaces_older_than, Duration::from_hours(12));
         assert_eq!(cleaning.salvage_older_than, Duration::ZERO);
         let made = both.workspace.settings(None).expect("settings").host;

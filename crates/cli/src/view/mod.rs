@@ -8,7 +8,7 @@ pub(crate) mod tree;
 
 use std::io::IsTerminal;
 
-use posse::{Delta, EventBody, Finished, JournalEvent, RunResult};
+use posse::{Delta, EventBody, JournalEvent, RunOutcome, RunResult};
 use posse_domain::code::Code;
 use posse_domain::lifecycle::FailKind;
 
@@ -29,12 +29,12 @@ const LEFT_OUT_SHOWN_MAX: usize = 10;
 
 /// How a run is shown.
 pub(crate) struct View {
-    kind: Kind,
+    kind: ViewType,
     output: Output,
     reader_gone: bool,
 }
 
-enum Kind {
+enum ViewType {
     Live(Box<Live>),
     Plain,
     Json,
@@ -44,45 +44,45 @@ impl View {
     /// The view that fits: JSON if asked for, else by what standard error is.
     pub(crate) fn new(json: bool, context: &Context) -> Self {
         let kind = if json {
-            Kind::Json
+            ViewType::Json
         } else if std::io::stderr().is_terminal() && !context.environment.plain {
-            Kind::Live(Box::default())
+            ViewType::Live(Box::default())
         } else {
-            Kind::Plain
+            ViewType::Plain
         };
         Self { kind, output: Output::new(), reader_gone: false }
     }
 
     /// Lines on standard error, whatever it is.
     pub(crate) fn plain() -> Self {
-        Self { kind: Kind::Plain, output: Output::new(), reader_gone: false }
+        Self { kind: ViewType::Plain, output: Output::new(), reader_gone: false }
     }
 
     /// Whether the view is drawn from all events, those before a resume included.
     pub(crate) fn needs_past(&self) -> bool {
-        matches!(self.kind, Kind::Live(_))
+        matches!(self.kind, ViewType::Live(_))
     }
 
     /// Takes in an event that was told before.
     pub(crate) fn past(&mut self, event: &JournalEvent) {
-        if let Kind::Live(live) = &mut self.kind {
+        if let ViewType::Live(live) = &mut self.kind {
             live.event(event);
         }
     }
 
     /// Shows an event.
     pub(crate) fn event(&mut self, event: &JournalEvent) -> Result<(), CliError> {
-        if let (EventBody::RunStarted(started), false) = (&event.body, matches!(self.kind, Kind::Json)) {
+        if let (EventBody::RunStarted(started), false) = (&event.body, matches!(self.kind, ViewType::Json)) {
             // What is not as one might expect of the files: said once, before anybody relies on it.
             for line in started.base.iter().flat_map(|base| &base.notes) {
                 self.note(&format!("note: {}", term::line(line)));
             }
         }
         match &mut self.kind {
-            Kind::Json if self.reader_gone => {}
-            Kind::Live(live) => live.event(event),
-            Kind::Plain => plain::event(event),
-            Kind::Json => {
+            ViewType::Json if self.reader_gone => {}
+            ViewType::Live(live) => live.event(event),
+            ViewType::Plain => plain::event(event),
+            ViewType::Json => {
                 let written = self.output.json(&EventLine::new(event));
                 return self.unless_gone(written);
             }
@@ -92,12 +92,12 @@ impl View {
 
     /// Whether it shows what models are saying while they say it.
     pub(crate) fn hears(&self) -> bool {
-        matches!(self.kind, Kind::Live(_))
+        matches!(self.kind, ViewType::Live(_))
     }
 
     /// Shows what models are saying.
     pub(crate) fn hear(&mut self, deltas: &[Delta]) {
-        if let Kind::Live(live) = &mut self.kind {
+        if let ViewType::Live(live) = &mut self.kind {
             live.hear(deltas);
         }
     }
@@ -105,14 +105,14 @@ impl View {
     /// Says something beside the events.
     pub(crate) fn note(&mut self, text: &str) {
         match &mut self.kind {
-            Kind::Live(live) if live.is_open() => live.note(text),
+            ViewType::Live(live) if live.is_open() => live.note(text),
             _ => note(text),
         }
     }
 
     /// Stops drawing and writes a question below; it is written here and holds nothing foreign.
     pub(crate) fn pause(&mut self, text: &str) {
-        if let Kind::Live(live) = &mut self.kind {
+        if let ViewType::Live(live) = &mut self.kind {
             live.pause();
         }
         write_out(text);
@@ -121,7 +121,7 @@ impl View {
     /// Ends a question and draws again, beneath it.
     pub(crate) fn go_on(&mut self, text: &str) {
         write_out(text);
-        if let Kind::Live(live) = &mut self.kind {
+        if let ViewType::Live(live) = &mut self.kind {
             live.go_on();
         }
     }
@@ -129,29 +129,29 @@ impl View {
     /// Waits until the view should be drawn again; for views that are not drawn, for ever.
     pub(crate) async fn due(&mut self) {
         match &mut self.kind {
-            Kind::Live(live) if live.is_drawn() => live.due().await,
+            ViewType::Live(live) if live.is_drawn() => live.due().await,
             _ => std::future::pending().await,
         }
     }
 
     /// Draws the view.
     pub(crate) fn draw(&mut self) {
-        if let Kind::Live(live) = &mut self.kind {
+        if let ViewType::Live(live) = &mut self.kind {
             live.draw();
         }
     }
 
     /// Draws the view a last time and leaves it standing.
     pub(crate) fn close(&mut self) {
-        if let Kind::Live(live) = &mut self.kind {
+        if let ViewType::Live(live) = &mut self.kind {
             live.close();
         }
     }
 
     /// Tells how the run ended: its report on standard output, the rest on standard error. With whether it was
     /// applied, if it was to be.
-    pub(crate) fn result(&mut self, finished: &Finished, applied: Option<bool>) -> Result<(), CliError> {
-        let written = if matches!(self.kind, Kind::Json) {
+    pub(crate) fn result(&mut self, finished: &RunOutcome, applied: Option<bool>) -> Result<(), CliError> {
+        let written = if matches!(self.kind, ViewType::Json) {
             self.output.json(&ResultLine::applied(finished, applied))
         } else {
             let with_figures = self.shows_figures();
@@ -162,7 +162,7 @@ impl View {
 
     /// Whether what a run spent is still to be told: the live tree has told it.
     pub(crate) fn shows_figures(&self) -> bool {
-        matches!(self.kind, Kind::Plain)
+        matches!(self.kind, ViewType::Plain)
     }
 
     /// A run goes on without a reader: its work is not lost with the pipe, and its exit code still counts.
@@ -178,7 +178,7 @@ impl View {
 }
 
 /// Tells how a run ended, to people; with what it spent, unless they have seen that.
-pub(crate) fn tell(output: &mut Output, finished: &Finished, with_figures: bool) -> Result<(), CliError> {
+pub(crate) fn tell(output: &mut Output, finished: &RunOutcome, with_figures: bool) -> Result<(), CliError> {
     tell_end(finished, with_figures);
     if !finished.text.is_empty() {
         output.paragraph(&finished.text)?;
@@ -192,7 +192,7 @@ fn indented(reason: &str) -> String {
 }
 
 /// Tells how a run ended, but not what it reported.
-pub(crate) fn tell_end(finished: &Finished, with_figures: bool) {
+pub(crate) fn tell_end(finished: &RunOutcome, with_figures: bool) {
     let figures = if with_figures {
         let (agents, turns) = (plural(finished.agents, "agent"), plural(finished.turns, "turn"));
         format!(": {agents}, {turns}, {}", spent_by_run(&finished.usage, finished.is_replay))

@@ -59,7 +59,7 @@ pub(crate) fn rows(tree: &Tree, max: usize, moment: Moment) -> Vec<Row> {
     let Some(root) = tree.root() else { return vec![] };
     let shown = shown(tree, max.saturating_sub(1));
     let mut rows = Vec::new();
-    let drawing = Drawing { tree, shown: &shown, frame: moment.frame };
+    let drawing = TreeDrawing { tree, shown: &shown, frame: moment.frame };
     drawing.agent(root, "", "", &mut rows);
     rows.push(totals(tree, moment.now_ms));
     rows
@@ -106,26 +106,26 @@ fn height(agent: &Agent) -> usize {
     1 + refusals + usize::from(!agent.children.is_empty())
 }
 
-struct Drawing<'a> {
+struct TreeDrawing<'a> {
     tree: &'a Tree,
     shown: &'a HashSet<AgentId>,
     frame: usize,
 }
 
-impl Drawing<'_> {
+impl TreeDrawing<'_> {
     /// Draws an agent and what is below it. `lead` stands before its own row, `below` before those beneath.
     fn agent(&self, agent: &Agent, lead: &str, below: &str, rows: &mut Vec<Row>) {
         rows.push(self.row(agent, lead));
         let (shown, hidden): (Vec<&AgentId>, Vec<&AgentId>) =
             agent.children.iter().partition(|id| self.shown.contains(*id));
-        let mut beneath: Vec<Beneath<'_>> =
-            shown.into_iter().filter_map(|id| self.tree.get(id)).map(Beneath::Child).collect();
+        let mut beneath: Vec<RowContent<'_>> =
+            shown.into_iter().filter_map(|id| self.tree.get(id)).map(RowContent::Child).collect();
         beneath.extend(agent.refused.iter().map(|refusal| {
-            Beneath::Text(Stage::Cancelled, format!("{} refused: {}", refusal.definition, refusal.code))
+            RowContent::Text(Stage::Cancelled, format!("{} refused: {}", refusal.definition, refusal.code))
         }));
         let more_refused = agent.refused_count - agent.refused.len();
         if more_refused > 0 {
-            beneath.push(Beneath::Text(Stage::Cancelled, format!("{more_refused} more refused")));
+            beneath.push(RowContent::Text(Stage::Cancelled, format!("{more_refused} more refused")));
         }
         if !hidden.is_empty() {
             let over = hidden
@@ -133,16 +133,16 @@ impl Drawing<'_> {
                 .filter(|id| self.tree.get(id).is_some_and(|agent| agent.stage.is_over()))
                 .count();
             let text = format!("{} more, {over} of them done", plural(hidden.len() as u64, "agent"));
-            beneath.push(Beneath::Text(Stage::Queued, text));
+            beneath.push(RowContent::Text(Stage::Queued, text));
         }
         let last = beneath.len().saturating_sub(1);
         for (at, item) in beneath.into_iter().enumerate() {
             let (branch, space) = if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             match item {
-                Beneath::Child(child) => {
+                RowContent::Child(child) => {
                     self.agent(child, &format!("{below}{branch}"), &format!("{below}{space}"), rows);
                 }
-                Beneath::Text(stage, text) => {
+                RowContent::Text(stage, text) => {
                     let mut row = Row::default();
                     let sign = if stage == Stage::Cancelled { "⊘ " } else { "… " };
                     row.push(Tint::Dim, format!("{below}{branch}")).push(Tint::Dim, format!("{sign}{text}"));
@@ -214,7 +214,7 @@ impl Drawing<'_> {
     }
 }
 
-enum Beneath<'a> {
+enum RowContent<'a> {
     Child(&'a Agent),
     Text(Stage, String),
 }

@@ -14,7 +14,8 @@ use thiserror::Error;
 
 use super::amount::{Amount, Price};
 use super::reserve::{
-    Capped, Exhausted, LOW_PERCENT, Limit, Low, Purpose, Reservation, Sums, Taken, Want, quote, report_sums,
+    CallEstimate, CapTotals, CappedAgent, ExhaustedCap, LOW_PERCENT, Limit, LimitUsage, LowBudget, Purpose,
+    Reservation, quote, report_sums,
 };
 use super::terms::Budget;
 use super::usage::{Figures, Usage};
@@ -25,7 +26,7 @@ use crate::id::AgentId;
 pub enum LedgerError {
     /// A cap does not let another agent be created.
     #[error(transparent)]
-    Exhausted(#[from] Exhausted),
+    Exhausted(#[from] ExhaustedCap),
     /// Not in this ledger.
     #[error("{0} is not in the ledger")]
     Unknown(AgentId),
@@ -74,27 +75,27 @@ struct Node {
     closed: bool,
     own: Figures,
     /// Reserved by this agent itself.
-    in_flight: Sums,
+    in_flight: CapTotals,
     /// What its own report may take, as far as the price of its model is known.
-    report: Sums,
+    report: CapTotals,
     /// Whether that report is still to be written.
-    owes: Owes,
+    owes: ReportDue,
     /// All that follows is of the subtree, this agent included.
     subtree: Figures,
     /// As caps count it: where a call's price came back unknown, the money it had reserved.
-    spent: Sums,
+    spent: CapTotals,
     /// The part of it that calls took beyond what they had reserved.
-    unforeseen: Sums,
-    reserved: Sums,
+    unforeseen: CapTotals,
+    reserved: CapTotals,
     /// What is kept for reports that are still to be written.
-    owed: Sums,
+    owed: CapTotals,
     created: u64,
     open: u64,
 }
 
 /// How far an agent is with its report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owes {
+enum ReportDue {
     /// It is still to be written.
     Yes,
     /// The call under way is for it.
@@ -143,7 +144,8 @@ impl Ledger {
     /// Whether the agent could write another report: one that a new attempt would write.
     pub fn has_room_for_report(&self, agent: &AgentId) -> bool {
         let Ok(at) = self.open_place(agent) else { return false };
-        let more = if self.nodes[at].owes == Owes::Yes { Sums::default() } else { self.nodes[at].report };
+        let more =
+            if self.nodes[at].owes == ReportDue::Yes { CapTotals::default() } else { self.nodes[at].report };
         self.upwards(at).all(|at| self.nodes[at].lacks_room(more).is_none())
     }
 
@@ -151,7 +153,7 @@ impl Ledger {
     pub fn set_price(&mut self, agent: &AgentId, price: Option<Price>) {
         let Ok(at) = self.open_place(agent) else { return };
         let owes = self.nodes[at].owes;
-        self.set_owes(at, Owes::No);
+        self.set_owes(at, ReportDue::No);
         self.nodes[at].report = report_sums(price);
         self.set_owes(at, owes);
     }
@@ -159,21 +161,21 @@ impl Ledger {
     /// The agent has no report to write any more: its work has ended.
     pub fn report_over(&mut self, agent: &AgentId) {
         if let Ok(at) = self.open_place(agent) {
-            self.set_owes(at, Owes::No);
+            self.set_owes(at, ReportDue::No);
         }
     }
 
     /// The agent begins anew, and has a report to write again.
     pub fn report_again(&mut self, agent: &AgentId) {
         if let Ok(at) = self.open_place(agent) {
-            self.set_owes(at, Owes::Yes);
+            self.set_owes(at, ReportDue::Yes);
         }
     }
 
-    fn set_owes(&mut self, at: usize, owes: Owes) {
+    fn set_owes(&mut self, at: usize, owes: ReportDue) {
         let Node { report, owes: before, .. } = self.nodes[at];
         self.nodes[at].owes = owes;
-        match (before == Owes::Yes, owes == Owes::Yes) {
+        match (before == ReportDue::Yes, owes == ReportDue::Yes) {
             (true, false) => self.each_upwards(at, |node| node.owed = node.owed.less(report)),
             (false, true) => self.each_upwards(at, |node| node.owed = node.owed.plus(report)),
             _ => {}
@@ -181,11 +183,16 @@ impl Ledger {
     }
 
     /// What [`reserve`](Self::reserve) would answer, with nothing reserved.
-    pub fn quote(&self, agent: &AgentId, want: &Want, purpose: Purpose) -> Result<Reservation, LedgerError> {
+    pub fn quote(
+        &self,
+        agent: &AgentId,
+        want: &CallEstimate,
+        purpose: Purpose,
+    ) -> Result<Reservation, LedgerError> {
         let at = self.open_place(agent)?;
         let own = match (purpose, self.nodes[at].owes) {
-            (Purpose::Report, Owes::Yes) => self.nodes[at].report,
-            _ => Sums::default(),
+            (Purpose::Report, ReportDue::Yes) => self.nodes[at].report,
+            _ => CapTotals::default(),
         };
         let capped = self.upwards(at).map(|at| self.nodes[at].capped(purpose, own));
         Ok(quote(capped, want, purpose))
@@ -197,7 +204,7 @@ impl Ledger {
     }
 
     /// The nearest budget above the agent of which most is spent, its own included.
-    pub fn low(&self, agent: &AgentId) -> Option<Low> {
+    pub fn low(&self, agent: &AgentId) -> Option<LowBudget> {
         let at = self.open_place(agent).ok()?;
         self.upwards(at).find_map(|at| self.nodes[at].low())
     }
@@ -206,7 +213,7 @@ impl Ledger {
     pub fn reserve(
         &mut self,
         agent: &AgentId,
-        want: &Want,
+        want: &CallEstimate,
         purpose: Purpose,
     ) -> Result<Reservation, LedgerError> {
         let reservation = self.quote(agent, want, purpose)?;
@@ -221,7 +228,7 @@ impl Ledger {
     pub fn hold(&mut self, agent: &AgentId, amount: Amount, purpose: Purpose) -> Result<(), LedgerError> {
         let at = self.open_place(agent)?;
         if purpose == Purpose::Report {
-            self.set_owes(at, Owes::Now);
+            self.set_owes(at, ReportDue::Now);
         }
         self.nodes[at].in_flight = self.nodes[at].in_flight.plus(amount.into());
         self.each_upwards(at, |node| node.reserved = node.reserved.plus(amount.into()));
@@ -231,11 +238,11 @@ impl Ledger {
     /// Turns what a call had reserved into what it took.
     pub fn settle(&mut self, agent: &AgentId, reserved: Amount, actual: Usage) -> Result<(), LedgerError> {
         let at = self.open_place(agent)?;
-        let released = Sums::from(reserved);
+        let released = CapTotals::from(reserved);
         let left = self.nodes[at].in_flight.minus(released);
         self.nodes[at].in_flight = left.ok_or_else(|| LedgerError::NotReserved(agent.clone()))?;
         let micro_usd = actual.micro_usd.unwrap_or(released.micro_usd);
-        let spent = Sums { tokens: actual.tokens(), micro_usd };
+        let spent = CapTotals { tokens: actual.tokens(), micro_usd };
         let beyond = spent.less(released);
         self.each_upwards(at, |node| {
             // An ancestor holds at least what the agent does, so this never falls short.
@@ -243,9 +250,9 @@ impl Ledger {
             node.spent = node.spent.plus(spent);
             node.unforeseen = node.unforeseen.plus(beyond);
         });
-        if self.nodes[at].owes == Owes::Now {
+        if self.nodes[at].owes == ReportDue::Now {
             // A call that took nothing wrote nothing: the report is still to come.
-            self.set_owes(at, if spent == Sums::default() { Owes::Yes } else { Owes::No });
+            self.set_owes(at, if spent == CapTotals::default() { ReportDue::Yes } else { ReportDue::No });
         }
         self.count(at, actual.into());
         Ok(())
@@ -261,7 +268,7 @@ impl Ledger {
     pub fn record(&mut self, agent: &AgentId, figures: Figures) -> Result<(), LedgerError> {
         let at = self.open_place(agent)?;
         let usage = figures.usage;
-        let spent = Sums { tokens: usage.tokens(), micro_usd: usage.micro_usd.unwrap_or(0) };
+        let spent = CapTotals { tokens: usage.tokens(), micro_usd: usage.micro_usd.unwrap_or(0) };
         self.each_upwards(at, |node| node.spent = node.spent.plus(spent));
         self.count(at, figures);
         Ok(())
@@ -274,10 +281,10 @@ impl Ledger {
         if node.open > 1 {
             return Err(LedgerError::OpenChildren(agent.clone()));
         }
-        if node.reserved != Sums::default() {
+        if node.reserved != CapTotals::default() {
             return Err(LedgerError::InFlight(agent.clone()));
         }
-        self.set_owes(at, Owes::No);
+        self.set_owes(at, ReportDue::No);
         self.nodes[at].closed = true;
         self.each_upwards(at, |node| node.open -= 1);
         Ok(())
@@ -338,7 +345,7 @@ impl Ledger {
             node.created += 1;
             node.open += 1;
         });
-        self.set_owes(at, Owes::Yes);
+        self.set_owes(at, ReportDue::Yes);
     }
 
     fn count(&mut self, at: usize, figures: Figures) {
@@ -380,26 +387,26 @@ impl Node {
             budget,
             closed: false,
             own: Figures::default(),
-            in_flight: Sums::default(),
+            in_flight: CapTotals::default(),
             report: report_sums(None),
-            owes: Owes::No,
+            owes: ReportDue::No,
             subtree: Figures::default(),
-            spent: Sums::default(),
-            unforeseen: Sums::default(),
-            reserved: Sums::default(),
-            owed: Sums::default(),
+            spent: CapTotals::default(),
+            unforeseen: CapTotals::default(),
+            reserved: CapTotals::default(),
+            owed: CapTotals::default(),
             created: 0,
             open: 0,
         }
     }
 
     /// The cap as a call sees it, `own` being the report that it is for.
-    fn capped(&self, purpose: Purpose, own: Sums) -> Capped<'_> {
+    fn capped(&self, purpose: Purpose, own: CapTotals) -> CappedAgent<'_> {
         let spent = match purpose {
             Purpose::Work => self.spent,
             Purpose::Report => self.spent.less(self.unforeseen),
         };
-        Capped {
+        CappedAgent {
             owner: &self.agent,
             tokens: self.budget.tokens,
             usd: self.budget.usd,
@@ -410,11 +417,11 @@ impl Node {
     }
 
     /// The cap that has no room for the reports that are still to be written and `more`.
-    fn lacks_room(&self, more: Sums) -> Option<Exhausted> {
+    fn lacks_room(&self, more: CapTotals) -> Option<ExhaustedCap> {
         let Self { spent, reserved, owed, budget, .. } = self;
         let lacks = |cap: u64, used: u64, reserved: u64, kept: u64, asked: u64| {
             let all = [used, reserved, kept, asked].into_iter().fold(0, u64::saturating_add);
-            (all > cap).then_some(Taken { used, kept, reserved, asked })
+            (all > cap).then_some(LimitUsage { used, kept, reserved, asked })
         };
         let tokens = budget.tokens.and_then(|cap| {
             let taken = lacks(cap, spent.tokens, reserved.tokens, owed.tokens, more.tokens)?;
@@ -426,10 +433,10 @@ impl Node {
             Some((Limit::Usd(cap), taken))
         });
         let (limit, taken) = tokens.or(usd)?;
-        Some(Exhausted { owner: self.agent.clone(), limit, taken: Some(taken) })
+        Some(ExhaustedCap { owner: self.agent.clone(), limit, taken: Some(taken) })
     }
 
-    fn low(&self) -> Option<Low> {
+    fn low(&self) -> Option<LowBudget> {
         // Nothing of a budget of zero is ever spent.
         let is_low = |spent: u64, cap: u64| {
             cap > 0 && u128::from(spent) * 100 >= u128::from(cap) * u128::from(LOW_PERCENT)
@@ -437,20 +444,20 @@ impl Node {
         let tokens = self.budget.tokens.filter(|cap| is_low(self.spent.tokens, *cap)).map(Limit::Tokens);
         let usd = self.budget.usd.filter(|cap| is_low(self.spent.micro_usd, cap.micros())).map(Limit::Usd);
         let limit = tokens.or(usd)?;
-        Some(Low { owner: self.agent.clone(), limit })
+        Some(LowBudget { owner: self.agent.clone(), limit })
     }
 
     /// The cap on agents, if it has no room for one more.
-    fn full(&self) -> Option<Exhausted> {
+    fn full(&self) -> Option<ExhaustedCap> {
         let limit = self.budget.agents.filter(|&limit| self.created >= limit)?;
-        Some(Exhausted { owner: self.agent.clone(), limit: Limit::Agents(limit), taken: None })
+        Some(ExhaustedCap { owner: self.agent.clone(), limit: Limit::Agents(limit), taken: None })
     }
 }
 
 /// A budget of no agents does not even hold the agent whose budget it is.
 fn check_itself(agent: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
     match budget.agents {
-        Some(0) => Err(Exhausted { owner: agent.clone(), limit: Limit::Agents(0), taken: None }.into()),
+        Some(0) => Err(ExhaustedCap { owner: agent.clone(), limit: Limit::Agents(0), taken: None }.into()),
         _ => Ok(()),
     }
 }
@@ -482,8 +489,8 @@ mod tests {
         Budget { agents: Some(agents), ..Budget::NONE }
     }
 
-    fn want(input_tokens: u64, max_output_tokens: u64) -> Want {
-        Want { input_tokens, max_output_tokens, price: Some(PRICE) }
+    fn want(input_tokens: u64, max_output_tokens: u64) -> CallEstimate {
+        CallEstimate { input_tokens, max_output_tokens, price: Some(PRICE) }
     }
 
     fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
@@ -499,14 +506,14 @@ mod tests {
     }
 
     /// No agents are left.
-    fn exhausted(owner: &str, limit: Limit) -> Exhausted {
-        Exhausted { owner: agent(owner), limit, taken: None }
+    fn exhausted(owner: &str, limit: Limit) -> ExhaustedCap {
+        ExhaustedCap { owner: agent(owner), limit, taken: None }
     }
 
     /// Who has run out, and of what.
     fn refusal(answer: Reservation) -> (AgentId, Limit) {
         match answer {
-            Reservation::Exhausted(Exhausted { owner, limit, .. }) => (owner, limit),
+            Reservation::Exhausted(ExhaustedCap { owner, limit, .. }) => (owner, limit),
             other => panic!("not exhausted: {other:?}"),
         }
     }
@@ -514,7 +521,7 @@ mod tests {
     #[test]
     fn without_a_cap_every_call_is_granted() {
         let mut ledger = Ledger::open_root(&root(), &Budget::NONE).expect("ledger");
-        let unpriced = Want { price: None, ..want(1_000_000, 64_000) };
+        let unpriced = CallEstimate { price: None, ..want(1_000_000, 64_000) };
         let amount = granted(ledger.reserve(&root(), &unpriced, Purpose::Work));
         assert_eq!(amount, Amount { input_tokens: 1_000_000, output_tokens: 64_000, micro_usd: None });
         ledger.forfeit(&root(), amount).expect("settled");
@@ -558,7 +565,7 @@ mod tests {
         ledger.settle(&root(), lowered, usage(2000, 1000)).expect("settled");
         let least = want(2000 - MIN_OUTPUT_TOKENS, 8000);
         assert_eq!(granted(ledger.quote(&root(), &least, Purpose::Work)).output_tokens, MIN_OUTPUT_TOKENS);
-        let more = Want { input_tokens: least.input_tokens + 1, ..least };
+        let more = CallEstimate { input_tokens: least.input_tokens + 1, ..least };
         let refused = ledger.reserve(&root(), &more, Purpose::Work).expect("an answer");
         assert_eq!(refusal(refused), (root(), Limit::Tokens(cap)));
         let report = granted(ledger.reserve(&root(), &more, Purpose::Report));
@@ -613,7 +620,7 @@ mod tests {
     }
 
     /// The report of an agent: as much as is kept for it.
-    fn report() -> Want {
+    fn report() -> CallEstimate {
         want(REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS)
     }
 
@@ -728,7 +735,7 @@ mod tests {
         let usd = Usd::from_micros(1_500_000);
         let mut ledger =
             Ledger::open_root(&root(), &Budget { usd: Some(usd), ..Budget::NONE }).expect("ledger");
-        let unpriced = Want { price: None, ..want(10, 10) };
+        let unpriced = CallEstimate { price: None, ..want(10, 10) };
         let refused = ledger.reserve(&root(), &unpriced, Purpose::Report).expect("an answer");
         assert_eq!(refusal(refused), (root(), Limit::UnknownPrice(usd)));
         ledger.open_child(&root().child(1), &Budget::NONE).expect("a child");
@@ -742,7 +749,9 @@ mod tests {
         for budget in [tokens(0), Budget { usd: Some(Usd::from_micros(0)), ..Budget::NONE }] {
             let mut ledger = Ledger::open_root(&root(), &budget).expect("ledger");
             for purpose in [Purpose::Work, Purpose::Report] {
-                for want in [want(1, 1), want(0, 1), want(0, 0), Want { price: Some(free), ..want(1, 1) }] {
+                for want in
+                    [want(1, 1), want(0, 1), want(0, 0), CallEstimate { price: Some(free), ..want(1, 1) }]
+                {
                     let answer = ledger.reserve(&root(), &want, purpose);
                     assert!(matches!(answer, Ok(Reservation::Exhausted(_))), "{budget:?} {answer:?}");
                 }

@@ -24,8 +24,8 @@ pub use limits::{
     effective_max_depth, turn_limit,
 };
 pub use reserve::{
-    Exhausted, LOW_PERCENT, Limit, Low, MIN_OUTPUT_TOKENS, Purpose, REPORT_INPUT_TOKENS,
-    REPORT_OUTPUT_TOKENS, REPORT_TOKENS, Reservation, Taken, Want,
+    CallEstimate, ExhaustedCap, LOW_PERCENT, Limit, LimitUsage, LowBudget, MIN_OUTPUT_TOKENS, Purpose,
+    REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS, REPORT_TOKENS, Reservation,
 };
 pub use terms::{Budget, InvalidBudget};
 pub use usage::{Figures, Usage};

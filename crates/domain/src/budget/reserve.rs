@@ -50,7 +50,7 @@ pub enum Purpose {
 
 /// A model call that wants to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
+pub struct CallEstimate {
     /// Its input, as estimated.
     pub input_tokens: u64,
     /// The maximum output it would like; at least 1.
@@ -70,24 +70,24 @@ pub enum Reservation {
         owner: AgentId,
     },
     /// It does not fit any more.
-    Exhausted(Exhausted),
+    Exhausted(ExhaustedCap),
 }
 
 /// A cap that nothing more fits under.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the budget of {} is exhausted: {limit}{}", whose(.owner), figures(.limit, .taken.as_ref()))]
-pub struct Exhausted {
+pub struct ExhaustedCap {
     /// The agent whose budget it is.
     pub owner: AgentId,
     /// The limit.
     pub limit: Limit,
     /// How much of it is taken, and how much was asked for; none for agents, of which all are taken.
-    pub taken: Option<Taken>,
+    pub taken: Option<LimitUsage>,
 }
 
 /// How much of a limit is taken, and what does not fit beside it: tokens or millionths of a dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct LimitUsage {
     /// Spent.
     pub used: u64,
     /// Kept for the reports of the agents that have theirs to write.
@@ -99,8 +99,8 @@ pub struct Taken {
 }
 
 /// The figures of an exhausted budget, as what follows its limit.
-fn figures(limit: &Limit, taken: Option<&Taken>) -> String {
-    let (Some(Taken { used, kept, reserved, asked }), false) =
+fn figures(limit: &Limit, taken: Option<&LimitUsage>) -> String {
+    let (Some(LimitUsage { used, kept, reserved, asked }), false) =
         (taken, matches!(limit, Limit::UnknownPrice(_)))
     else {
         return String::new();
@@ -121,14 +121,14 @@ fn figures(limit: &Limit, taken: Option<&Taken>) -> String {
 
 /// A budget that is running out. Reads as what follows `most of`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Low {
+pub struct LowBudget {
     /// The agent whose budget it is.
     pub owner: AgentId,
     /// The limit.
     pub limit: Limit,
 }
 
-impl fmt::Display for Low {
+impl fmt::Display for LowBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the budget of {} is used: {}", whose(&self.owner), self.limit)
     }
@@ -167,63 +167,63 @@ impl fmt::Display for Limit {
 
 /// Tokens and money, as caps count them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Sums {
+pub(super) struct CapTotals {
     pub(super) tokens: u64,
     pub(super) micro_usd: u64,
 }
 
-impl Sums {
-    pub(super) fn plus(self, other: Sums) -> Sums {
-        Sums {
+impl CapTotals {
+    pub(super) fn plus(self, other: CapTotals) -> CapTotals {
+        CapTotals {
             tokens: self.tokens.saturating_add(other.tokens),
             micro_usd: self.micro_usd.saturating_add(other.micro_usd),
         }
     }
 
     /// Without what `other` has, as far as there is that much.
-    pub(super) fn less(self, other: Sums) -> Sums {
-        Sums {
+    pub(super) fn less(self, other: CapTotals) -> CapTotals {
+        CapTotals {
             tokens: self.tokens.saturating_sub(other.tokens),
             micro_usd: self.micro_usd.saturating_sub(other.micro_usd),
         }
     }
 
-    pub(super) fn minus(self, other: Sums) -> Option<Sums> {
-        Some(Sums {
+    pub(super) fn minus(self, other: CapTotals) -> Option<CapTotals> {
+        Some(CapTotals {
             tokens: self.tokens.checked_sub(other.tokens)?,
             micro_usd: self.micro_usd.checked_sub(other.micro_usd)?,
         })
     }
 }
 
-impl From<Amount> for Sums {
+impl From<Amount> for CapTotals {
     fn from(amount: Amount) -> Self {
         // Where the price is unknown there is no cap on money that could miss it.
-        Sums { tokens: amount.tokens(), micro_usd: amount.micro_usd.unwrap_or(0) }
+        CapTotals { tokens: amount.tokens(), micro_usd: amount.micro_usd.unwrap_or(0) }
     }
 }
 
 /// An agent whose budget a call must fit under, and what its subtree has taken.
-pub(super) struct Capped<'a> {
+pub(super) struct CappedAgent<'a> {
     pub(super) owner: &'a AgentId,
     pub(super) tokens: Option<u64>,
     pub(super) usd: Option<Usd>,
-    pub(super) spent: Sums,
-    pub(super) reserved: Sums,
+    pub(super) spent: CapTotals,
+    pub(super) reserved: CapTotals,
     /// What is kept for reports other than the one that is asked for.
-    pub(super) kept: Sums,
+    pub(super) kept: CapTotals,
 }
 
 /// What a report may take at most of a model with this price.
-pub(super) fn report_sums(price: Option<Price>) -> Sums {
+pub(super) fn report_sums(price: Option<Price>) -> CapTotals {
     let micro_usd = price.map_or(0, |price| price.worst(REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS));
-    Sums { tokens: REPORT_TOKENS, micro_usd }
+    CapTotals { tokens: REPORT_TOKENS, micro_usd }
 }
 
 /// Answers a want.
 pub(super) fn quote<'a>(
-    capped: impl Iterator<Item = Capped<'a>>,
-    want: &Want,
+    capped: impl Iterator<Item = CappedAgent<'a>>,
+    want: &CallEstimate,
     purpose: Purpose,
 ) -> Reservation {
     let most = want.max_output_tokens.max(1);
@@ -272,20 +272,20 @@ struct Room<'a> {
 /// The most output that fits under all caps seen so far, and whose cap says so.
 struct Tightest<'a> {
     output: u64,
-    by: Option<By<'a>>,
+    by: Option<TightestCap<'a>>,
 }
 
 /// The cap that is the tightest.
 #[derive(Clone, Copy)]
-struct By<'a> {
+struct TightestCap<'a> {
     owner: &'a AgentId,
     limit: Limit,
-    taken: Taken,
+    taken: LimitUsage,
 }
 
-impl From<By<'_>> for Exhausted {
-    fn from(by: By<'_>) -> Self {
-        Exhausted { owner: by.owner.clone(), limit: by.limit, taken: Some(by.taken) }
+impl From<TightestCap<'_>> for ExhaustedCap {
+    fn from(by: TightestCap<'_>) -> Self {
+        ExhaustedCap { owner: by.owner.clone(), limit: by.limit, taken: Some(by.taken) }
     }
 }
 
@@ -295,7 +295,7 @@ impl<'a> Tightest<'a> {
     }
 
     /// No output at all also stands for an input that does not fit: both are below every least.
-    fn narrow(&mut self, output: Option<u64>, by: By<'a>) {
+    fn narrow(&mut self, output: Option<u64>, by: TightestCap<'a>) {
         let output = output.unwrap_or(0);
         if output < self.output {
             *self = Self { output, by: Some(by) };
@@ -304,27 +304,27 @@ impl<'a> Tightest<'a> {
 }
 
 impl<'a> Room<'a> {
-    fn narrow_tokens(&mut self, capped: &Capped<'a>, want: &Want) {
+    fn narrow_tokens(&mut self, capped: &CappedAgent<'a>, want: &CallEstimate) {
         let Some(cap) = capped.tokens else { return };
         let (used, kept) = (capped.spent.tokens, capped.kept.tokens);
         let idle = cap.saturating_sub(kept).saturating_sub(used);
         let now = idle.saturating_sub(capped.reserved.tokens);
         let asked = want.input_tokens.saturating_add(self.least);
-        let taken = Taken { used, kept, reserved: 0, asked };
-        let by = By { owner: capped.owner, limit: Limit::Tokens(cap), taken };
+        let taken = LimitUsage { used, kept, reserved: 0, asked };
+        let by = TightestCap { owner: capped.owner, limit: Limit::Tokens(cap), taken };
         for (tightest, left) in [(&mut self.idle, idle), (&mut self.now, now)] {
             tightest.narrow(left.checked_sub(want.input_tokens), by);
         }
     }
 
-    fn narrow_usd(&mut self, capped: &Capped<'a>, want: &Want) {
+    fn narrow_usd(&mut self, capped: &CappedAgent<'a>, want: &CallEstimate) {
         let Some(cap) = capped.usd else { return };
         let (used, kept) = (capped.spent.micro_usd, capped.kept.micro_usd);
         let asked = want.price.map_or(0, |price| price.worst(want.input_tokens, self.least));
-        let taken = Taken { used, kept, reserved: 0, asked };
-        let by = By { owner: capped.owner, limit: Limit::Usd(cap), taken };
+        let taken = LimitUsage { used, kept, reserved: 0, asked };
+        let by = TightestCap { owner: capped.owner, limit: Limit::Usd(cap), taken };
         let Some(price) = want.price else {
-            self.idle.narrow(None, By { limit: Limit::UnknownPrice(cap), ..by });
+            self.idle.narrow(None, TightestCap { limit: Limit::UnknownPrice(cap), ..by });
             return;
         };
         let idle = cap.micros().saturating_sub(kept).saturating_sub(used);

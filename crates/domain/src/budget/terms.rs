@@ -9,7 +9,7 @@ use super::amount::{USD_MAX, Usd};
 
 /// What a subtree may spend. Zero means zero; unlimited is none, written `null` or `"none"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, try_from = "Read")]
+#[serde(deny_unknown_fields, try_from = "RawBudget")]
 #[schemars(!try_from)]
 pub struct Budget {
     /// Tokens, input and output together.
@@ -47,7 +47,7 @@ pub struct InvalidBudget {
 /// A budget as it was read. The values are looked at afterwards: only then can an error name the field.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename = "Budget")]
-struct Read {
+struct RawBudget {
     #[serde(default)]
     tokens: Value,
     #[serde(default)]
@@ -58,10 +58,10 @@ struct Read {
     wall_ms: Value,
 }
 
-impl TryFrom<Read> for Budget {
+impl TryFrom<RawBudget> for Budget {
     type Error = InvalidBudget;
 
-    fn try_from(read: Read) -> Result<Self, InvalidBudget> {
+    fn try_from(read: RawBudget) -> Result<Self, InvalidBudget> {
         let whole = |field, value: &Value| limit(field, value, "a whole number of at least 0", Value::as_u64);
         let money = |value: &Value| value.as_f64().and_then(|dollars| Usd::try_from(dollars).ok());
         Ok(Budget {

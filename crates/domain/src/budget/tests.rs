@@ -14,7 +14,7 @@ const PRICE: Price = Price { cached: 300_000, ..Price::plain(3_000_000, 15_000_0
 #[derive(Debug, Clone)]
 enum Step {
     Open(Index, Budget),
-    Reserve(Index, Want, Purpose),
+    Reserve(Index, CallEstimate, Purpose),
     Settle(Index, u64),
     Forfeit(Index),
     Record(Index, Figures),
@@ -28,9 +28,9 @@ fn budgets() -> impl Strategy<Value = Budget> {
     (tokens, usd, agents).prop_map(|(tokens, usd, agents)| Budget { tokens, usd, agents, wall_ms: None })
 }
 
-fn wants() -> impl Strategy<Value = Want> {
+fn wants() -> impl Strategy<Value = CallEstimate> {
     let price = prop::option::weighted(0.9, Just(PRICE));
-    (0..8000_u64, 0..6000_u64, price).prop_map(|(input_tokens, max_output_tokens, price)| Want {
+    (0..8000_u64, 0..6000_u64, price).prop_map(|(input_tokens, max_output_tokens, price)| CallEstimate {
         input_tokens,
         max_output_tokens,
         price,
@@ -65,11 +65,11 @@ fn steps() -> impl Strategy<Value = Step> {
 /// The ledger, and beside it all that it should know, kept without any sums.
 struct Model {
     ledger: Ledger,
-    agents: Vec<Known>,
+    agents: Vec<ModelAgent>,
     in_flight: Vec<(AgentId, Amount, Purpose)>,
 }
 
-struct Known {
+struct ModelAgent {
     id: AgentId,
     budget: Budget,
     open: bool,
@@ -81,7 +81,7 @@ struct Known {
     owes: bool,
 }
 
-impl Known {
+impl ModelAgent {
     fn new(id: AgentId, budget: Budget) -> Self {
         Self { id, budget, open: true, children: 0, own: Figures::default(), micro_usd: 0, owes: true }
     }
@@ -100,7 +100,7 @@ impl Model {
         ledger.set_price(&root, Some(PRICE));
         // A run without room for a report is not started.
         let has_room = ledger.has_room_for_report(&root);
-        has_room.then(|| Self { ledger, agents: vec![Known::new(root, budget)], in_flight: Vec::new() })
+        has_room.then(|| Self { ledger, agents: vec![ModelAgent::new(root, budget)], in_flight: Vec::new() })
     }
 
     fn take(&mut self, step: &Step) {
@@ -126,7 +126,7 @@ impl Model {
 
     fn open(&mut self, parent: usize, budget: Budget) {
         let id = self.agents[parent].id.child(self.agents[parent].children + 1);
-        let full = |known: &Known| known.budget.agents.is_some_and(|cap| self.created(&known.id) >= cap);
+        let full = |known: &ModelAgent| known.budget.agents.is_some_and(|cap| self.created(&known.id) >= cap);
         let fits = budget.agents != Some(0) && !self.above(&id).any(full);
         let expected = self.agents[parent].open && fits;
         assert_eq!(self.ledger.check_spawn(&id, &budget).is_ok(), expected, "the cap on agents is exact");
@@ -141,13 +141,13 @@ impl Model {
         if expected {
             self.agents[parent].children += 1;
             self.ledger.set_price(&id, Some(PRICE));
-            self.agents.push(Known::new(id, budget));
+            self.agents.push(ModelAgent::new(id, budget));
         }
     }
 
     /// Whether one more report fits under every cap.
     fn has_room(&self, child: &AgentId, budget: &Budget) -> bool {
-        let new = Known::new(child.clone(), *budget);
+        let new = ModelAgent::new(child.clone(), *budget);
         std::iter::once(&new).chain(self.above(child)).all(|known| {
             let (tokens, micro_usd) = self.taken(&known.id);
             let reports = 1 + self.beneath(&known.id).filter(|below| below.open && below.owes).count() as u64;
@@ -169,7 +169,7 @@ impl Model {
 
     /// However the others spend, every open agent that still has its report to write can write it now.
     fn check_reports(&self) {
-        let want = Want {
+        let want = CallEstimate {
             input_tokens: REPORT_INPUT_TOKENS,
             max_output_tokens: 4 * REPORT_OUTPUT_TOKENS,
             price: Some(PRICE),
@@ -181,7 +181,7 @@ impl Model {
         }
     }
 
-    fn reserve(&mut self, agent: usize, want: &Want, purpose: Purpose) {
+    fn reserve(&mut self, agent: usize, want: &CallEstimate, purpose: Purpose) {
         let id = self.agents[agent].id.clone();
         // An agent makes one call at a time.
         if self.in_flight.iter().any(|(owner, ..)| *owner == id) {
@@ -283,7 +283,7 @@ impl Model {
         }
     }
 
-    fn check_caps(&self, known: &Known, spent_tokens: u64) {
+    fn check_caps(&self, known: &ModelAgent, spent_tokens: u64) {
         let calls = || self.in_flight.iter().filter(|(owner, ..)| known.id.contains(owner));
         let reserved: u64 = calls().map(|(_, amount, _)| amount.tokens()).sum();
         assert_eq!(self.ledger.reserved_tokens(&known.id), Some(reserved));
@@ -317,12 +317,12 @@ impl Model {
     }
 
     /// The agent and all beneath it.
-    fn beneath<'a>(&'a self, id: &AgentId) -> impl Iterator<Item = &'a Known> {
+    fn beneath<'a>(&'a self, id: &AgentId) -> impl Iterator<Item = &'a ModelAgent> {
         self.agents.iter().filter(move |known| id.contains(&known.id))
     }
 
     /// The agents whose caps bind this one, itself included.
-    fn above<'a>(&'a self, id: &AgentId) -> impl Iterator<Item = &'a Known> {
+    fn above<'a>(&'a self, id: &AgentId) -> impl Iterator<Item = &'a ModelAgent> {
         self.agents.iter().filter(move |known| known.id.contains(id))
     }
 }

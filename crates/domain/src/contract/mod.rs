@@ -204,14 +204,14 @@ impl Contract {
     pub fn from_json(text: &str) -> Result<Contract, ContractError> {
         #[derive(Deserialize)]
         #[serde(rename = "contract")]
-        struct Versioned {
+        struct ContractVersion {
             version: u32,
         }
         if text.len() > CONTRACT_MAX_BYTES {
             return Err(ContractError::TooLarge { bytes: text.len() });
         }
         // The version first: what a newer one means by its fields, this Posse cannot know.
-        let versioned: Versioned = read(text)?;
+        let versioned: ContractVersion = read(text)?;
         if versioned.version > CONTRACT_VERSION {
             return Err(ContractError::Newer { found: versioned.version });
         }

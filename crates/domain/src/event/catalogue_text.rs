@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::skill::Catalogue;
+use crate::skill::DiscoveredDefinitions;
 use crate::text::{BlobRef, Text};
 
 /// A [`Catalogue`] as a text, for the journal, and as what the text says. Hundreds of definitions make a text of
@@ -12,12 +12,12 @@ use crate::text::{BlobRef, Text};
 #[derive(Debug, Clone)]
 pub struct CatalogueText {
     text: Text,
-    read: OnceLock<Arc<Catalogue>>,
+    read: OnceLock<Arc<DiscoveredDefinitions>>,
 }
 
 impl CatalogueText {
     /// What it says; the error tells why that cannot be known.
-    pub fn read(&self) -> Result<Arc<Catalogue>, String> {
+    pub fn read(&self) -> Result<Arc<DiscoveredDefinitions>, String> {
         if let Some(read) = self.read.get() {
             return Ok(read.clone());
         }
@@ -37,8 +37,8 @@ impl CatalogueText {
     }
 }
 
-impl From<Arc<Catalogue>> for CatalogueText {
-    fn from(catalogue: Arc<Catalogue>) -> Self {
+impl From<Arc<DiscoveredDefinitions>> for CatalogueText {
+    fn from(catalogue: Arc<DiscoveredDefinitions>) -> Self {
         Self { text: catalogue.to_json().into(), read: OnceLock::from(catalogue) }
     }
 }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn it_is_read_once_and_only_if_it_is_here() {
-        let catalogue = Arc::new(Catalogue::default());
+        let catalogue = Arc::new(DiscoveredDefinitions::default());
         let made = CatalogueText::from(catalogue.clone());
         assert!(Arc::ptr_eq(&made.read().expect("made"), &catalogue));
         let text = serde_json::to_string(&made).expect("JSON");

@@ -7,7 +7,7 @@ use crate::id::{AgentId, RunId};
 
 /// An event ready for the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedEvent {
     /// The agent it happened to.
     pub agent: AgentId,
     /// Its kind.
@@ -22,7 +22,7 @@ pub struct Encoded {
 
 /// An event as the journal gives it back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredEvent {
     /// Its number in its run, from 1, without gaps.
     pub seq: u64,
     /// The agent it happened to.
@@ -75,7 +75,7 @@ pub fn chain(previous: &Hash, link: Link<'_>) -> Hash {
     ])
 }
 
-impl Stored {
+impl StoredEvent {
     /// The hash this event should have after `previous`.
     pub fn expected_hash(&self, previous: &Hash, tenant: &str, run: &RunId) -> Hash {
         chain(

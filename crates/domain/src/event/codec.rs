@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::catalogue_text::CatalogueText;
-use super::{Encoded, Event, EventBody, Stored};
+use super::{EncodedEvent, Event, EventBody, StoredEvent};
 use crate::text::{Blob, BlobRef, INLINE_MAX_BYTES, Text};
 
 /// Version of the payloads written today.
@@ -38,18 +38,18 @@ pub enum CodecError {
 
 impl Event {
     /// Encodes the event; long texts are moved into `blobs`.
-    pub fn encode(mut self, blobs: &mut Vec<Blob>) -> Result<Encoded, CodecError> {
+    pub fn encode(mut self, blobs: &mut Vec<Blob>) -> Result<EncodedEvent, CodecError> {
         self.body.stow(blobs);
         let kind = self.body.kind();
         let payload = self
             .body
             .to_json()
             .map_err(|error| CodecError::Malformed { kind: kind.to_owned(), error: error.to_string() })?;
-        Ok(Encoded { agent: self.agent, kind, at_ms: self.at_ms, version: EVENT_VERSION, payload })
+        Ok(EncodedEvent { agent: self.agent, kind, at_ms: self.at_ms, version: EVENT_VERSION, payload })
     }
 
     /// Decodes a stored event. Texts kept as blobs stay references until they are filled in.
-    pub fn decode(stored: &Stored) -> Result<Event, CodecError> {
+    pub fn decode(stored: &StoredEvent) -> Result<Event, CodecError> {
         if stored.version > EVENT_VERSION {
             return Err(CodecError::Newer { kind: stored.kind.to_string(), found: stored.version });
         }

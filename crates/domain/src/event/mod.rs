@@ -14,7 +14,7 @@ mod tools;
 
 pub use calls::*;
 pub use catalogue_text::CatalogueText;
-pub use chain::{Encoded, Link, Stored, chain};
+pub use chain::{EncodedEvent, Link, StoredEvent, chain};
 pub use children::*;
 pub use codec::{CodecError, EVENT_VERSION};
 pub use detail::*;

@@ -1,6 +1,6 @@
 //! One line for each event, for condensed timelines. Made from the detail, so it is never stored.
 
-use super::{Answered, EventBody};
+use super::{EventBody, QuestionAnswer};
 use crate::lifecycle::FailKind;
 use crate::message::pictures;
 use crate::text::{Text, first_line};
@@ -147,9 +147,9 @@ fn replied(e: &super::ModelReplied) -> String {
 
 fn answered(e: &super::InputAnswered) -> String {
     let said = match (e.decision, e.always) {
-        (Answered::Allow, false) => "yes",
-        (Answered::Allow, true) => "yes, always",
-        (Answered::Deny, _) => "no",
+        (QuestionAnswer::Allow, false) => "yes",
+        (QuestionAnswer::Allow, true) => "yes, always",
+        (QuestionAnswer::Deny, _) => "no",
     };
     match &e.reason {
         Some(reason) => format!("answered by {}: {said}: {}", word(&e.by), shown(reason)),

@@ -173,7 +173,7 @@ pub struct InputRequested {
 /// What a question was answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answered {
+pub enum QuestionAnswer {
     /// Yes.
     Allow,
     /// No.
@@ -199,7 +199,7 @@ pub struct InputAnswered {
     /// The hash of the question.
     pub approval: Hash,
     /// The answer.
-    pub decision: Answered,
+    pub decision: QuestionAnswer,
     /// Whether the operation's exact literal is allowed from now on, in this run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::close::wall_since;
-use super::kinds::Kinds;
+use super::kinds::PreparedDefinitions;
 use super::{
-    Cancel, ClosedAgent, FailKind, Failure, Files, Kind, Node, OpenAgent, OpenState, Outcome, ProviderWait,
-    Run,
+    Cancel, ClosedAgent, FailKind, Failure, Files, Node, OpenAgent, OpenState, Outcome, PreparedDefinition,
+    ProviderWait, Run,
 };
 use crate::budget::{self, Deadline, Figures, Ledger};
 use crate::contract::Contract;
@@ -55,8 +55,9 @@ impl Run {
         let catalogue = catalogue.map_err(|problem| illegal(event, format!("its catalogue: {problem}")))?;
         let agents_md = started.agents_md.as_ref().map(here).transpose()?;
         let catalogue = catalogue.unwrap_or_default();
-        let Kinds { kinds, skills } =
-            Kinds::new(&started.definitions, &catalogue).map_err(|problem| illegal(event, problem))?;
+        let PreparedDefinitions { kinds, skills } =
+            PreparedDefinitions::new(&started.definitions, &catalogue)
+                .map_err(|problem| illegal(event, problem))?;
         let name = &started.contract.execution.definition;
         let kind =
             kinds.get(name).cloned().ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
@@ -467,7 +468,12 @@ pub(super) fn illegal(event: &Event, problem: impl Into<String>) -> Illegal {
     Illegal { agent: event.agent.clone(), kind: event.body.kind(), problem: problem.into() }
 }
 
-fn open_agent(contract: Arc<Contract>, authority: Authority, kind: Arc<Kind>, at_ms: i64) -> OpenAgent {
+fn open_agent(
+    contract: Arc<Contract>,
+    authority: Authority,
+    kind: Arc<PreparedDefinition>,
+    at_ms: i64,
+) -> OpenAgent {
     let deadline = Deadline::new(u64::try_from(at_ms).unwrap_or(0), contract.budget.wall_ms);
     OpenAgent {
         contract,
@@ -495,7 +501,7 @@ fn started_run(
     id: &RunId,
     started: &RunStarted,
     at_ms: i64,
-    kinds: BTreeMap<String, Arc<Kind>>,
+    kinds: BTreeMap<String, Arc<PreparedDefinition>>,
     ledger: Ledger,
     root: OpenAgent,
 ) -> Run {

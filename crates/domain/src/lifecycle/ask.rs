@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use super::apply::{Illegal, illegal};
 use super::commands::call_of_command;
-use super::{Decided, Node, OpenAgent, OpenState, Request, RequestState, Run};
-use crate::event::{Answered, AnsweredBy, Event, InputAnswered, InputRequested};
+use super::{NewEvent, Node, OpenAgent, OpenState, Request, RequestState, Run};
+use crate::event::{AnsweredBy, Event, InputAnswered, InputRequested, QuestionAnswer};
 use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::permission::{ANSWER_REASON_MAX_BYTES, Answer, LayerName, OnAsk, Operation, Verdict};
@@ -52,7 +52,7 @@ impl Run {
     }
 
     /// Asks; nothing if the call has been asked about.
-    pub fn ask(&self, id: &AgentId, question: Question<'_>) -> Option<Decided> {
+    pub fn ask(&self, id: &AgentId, question: Question<'_>) -> Option<NewEvent> {
         let agent = self.open(id)?;
         if agent.requests.contains_key(question.call_id) {
             return None;
@@ -79,7 +79,7 @@ impl Run {
         approval: &Hash,
         answer: Answer,
         by: AnsweredBy,
-    ) -> Result<Decided, NotAnswered> {
+    ) -> Result<NewEvent, NotAnswered> {
         let agent = self.open(id).ok_or(NotAnswered::NotOpen)?;
         let request = agent.requests.get(call_id).ok_or(NotAnswered::NotOpen)?;
         if request.state != RequestState::Open || self.outcome.is_some() {
@@ -93,9 +93,9 @@ impl Run {
             agent.authority.literal_that_lifts(&self.terms.approvals, &operation).is_some()
         };
         let (decision, always, reason) = match answer {
-            Answer::Once => (Answered::Allow, false, None),
-            Answer::Always => (Answered::Allow, lifts(), None),
-            Answer::Deny { reason } => (Answered::Deny, false, reason.map(bounded)),
+            Answer::Once => (QuestionAnswer::Allow, false, None),
+            Answer::Always => (QuestionAnswer::Allow, lifts(), None),
+            Answer::Deny { reason } => (QuestionAnswer::Deny, false, reason.map(bounded)),
         };
         let call_id = call_id.to_owned();
         let answered = InputAnswered { call_id, approval: *approval, decision, always, by, reason };
@@ -156,13 +156,13 @@ impl Run {
             return Err(illegal(event, "the answer is to another question"));
         }
         request.state = match e.decision {
-            Answered::Allow => RequestState::Allowed,
-            Answered::Deny => RequestState::Denied { by: e.by, reason: e.reason.clone() },
+            QuestionAnswer::Allow => RequestState::Allowed,
+            QuestionAnswer::Deny => RequestState::Denied { by: e.by, reason: e.reason.clone() },
         };
         if e.always {
             let operation = Operation::parse(&request.operation);
             let literal = agent.authority.literal_that_lifts(&approvals, &operation);
-            let literal = literal.filter(|_| e.decision == Answered::Allow);
+            let literal = literal.filter(|_| e.decision == QuestionAnswer::Allow);
             let literal = literal.ok_or_else(|| illegal(event, "nothing of it can be kept"))?;
             self.terms.approvals = approvals.with(literal);
         }

@@ -1,13 +1,13 @@
 //! An agent and all below it are to end. The wish is journalled first; nothing of theirs starts after it.
 
-use super::{Cancel, Decided, OpenState, Run};
+use super::{Cancel, NewEvent, OpenState, Run};
 use crate::event::CancelRequested;
 use crate::id::AgentId;
 
 impl Run {
     /// Records the wish. Nothing if the agent has ended, closed or not, or was told already (but a kill overtakes a
     /// cancel).
-    pub fn cancel(&self, id: &AgentId, cancel: Cancel) -> Option<Decided> {
+    pub fn cancel(&self, id: &AgentId, cancel: Cancel) -> Option<NewEvent> {
         let agent = self.open(id)?;
         if matches!(agent.state, OpenState::Completed { .. } | OpenState::Failed(_)) {
             return None;

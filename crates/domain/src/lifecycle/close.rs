@@ -1,13 +1,13 @@
 //! Closing: exactly once, after the children, by the parent side.
 
-use super::{Decided, OpenState, Run, StateName};
+use super::{NewEvent, OpenState, Run, StateName};
 use crate::budget::Figures;
 use crate::event::{FinalStatus, SubagentClosed};
 use crate::id::AgentId;
 
 impl Run {
     /// Closes a completed or failed child without open children; nothing otherwise.
-    pub fn close(&self, id: &AgentId, now_ms: i64) -> Option<Decided> {
+    pub fn close(&self, id: &AgentId, now_ms: i64) -> Option<NewEvent> {
         let agent = self.open(id)?;
         if id.is_root() || !agent.open_children.is_empty() {
             return None;

@@ -1,7 +1,7 @@
 //! The end of a run: set by its root alone, and only when every child is closed.
 
 use super::close::wall_since;
-use super::{Decided, FailKind, Failure, Node, Run};
+use super::{FailKind, Failure, NewEvent, Node, Run};
 use crate::budget::Figures;
 use crate::code::Code;
 use crate::event::{FailedChild, RunCancelled, RunCompleted, RunFailed, RunResult, TurnLimited};
@@ -32,7 +32,7 @@ pub enum EndBlocked {
 
 impl Run {
     /// Ends the run. A failed required child that nobody repaired fails it even if the root ended well.
-    pub fn end(&self, end: RunEnd, result: Option<RunResult>, now_ms: i64) -> Result<Decided, EndBlocked> {
+    pub fn end(&self, end: RunEnd, result: Option<RunResult>, now_ms: i64) -> Result<NewEvent, EndBlocked> {
         let root = self.id.root();
         let Some(agent) = self.open(&root) else { return Err(EndBlocked::Ended) };
         if self.outcome.is_some() {

@@ -1,6 +1,6 @@
 //! An attempt has ended badly: another one, or failed.
 
-use super::{Decided, Failure, OpenState, Run, StateName};
+use super::{Failure, NewEvent, OpenState, Run, StateName};
 use crate::code::Code;
 use crate::event::{SubagentAttempt, SubagentFailed};
 use crate::id::AgentId;
@@ -9,9 +9,9 @@ use crate::id::AgentId;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attempt {
     /// Another attempt.
-    Again(Decided),
+    Again(NewEvent),
     /// No other; the child has failed.
-    Over(Decided),
+    Over(NewEvent),
 }
 
 impl Run {

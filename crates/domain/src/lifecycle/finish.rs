@@ -1,6 +1,6 @@
 //! A child's work has ended well: waiting for merge, integration, close.
 
-use super::{Decided, FailKind, OpenAgent, OpenState, Run, StateName};
+use super::{FailKind, NewEvent, OpenAgent, OpenState, Run, StateName};
 use crate::code::Code;
 use crate::event::{Change, IntegrationFailed, IntegrationPassed, SubagentWaitingForMerge};
 use crate::id::AgentId;
@@ -23,7 +23,7 @@ impl Run {
     /// there is nothing to integrate, so it is accepted in the same commit; so is a change that stands already where the parent works.
     /// Closing follows unless the contract leaves it to the parent. Nothing while the child has open children of its
     /// own, or asks its model.
-    pub fn finish(&self, id: &AgentId, finish: Finish) -> Option<Vec<Decided>> {
+    pub fn finish(&self, id: &AgentId, finish: Finish) -> Option<Vec<NewEvent>> {
         let agent = self.open(id)?;
         let working =
             !agent.open_children.is_empty() || agent.calling.is_some() || !agent.requests.is_empty();
@@ -68,7 +68,7 @@ impl Run {
     }
 
     /// Accepts the work of a child that waits for its merge. Nothing for any other.
-    pub fn accept(&self, id: &AgentId, kept: Vec<String>) -> Option<Decided> {
+    pub fn accept(&self, id: &AgentId, kept: Vec<String>) -> Option<NewEvent> {
         let agent = self.open(id)?;
         if !matches!(agent.state, OpenState::WaitingForMerge { .. }) {
             return None;
@@ -77,7 +77,7 @@ impl Run {
     }
 
     /// Refuses the work of a child that waits for its merge, unless it is merged already.
-    pub fn reject(&self, id: &AgentId, kind: FailKind, code: Code, reason: String) -> Option<Decided> {
+    pub fn reject(&self, id: &AgentId, kind: FailKind, code: Code, reason: String) -> Option<NewEvent> {
         let agent = self.open(id)?;
         if !matches!(agent.state, OpenState::WaitingForMerge { .. }) || agent.files.merging.is_some() {
             return None;

@@ -5,14 +5,14 @@ use std::sync::{Arc, OnceLock};
 
 use crate::definition::Definition;
 use crate::permission::{DefinitionLayer, Rules, ToolSet};
-use crate::skill::{Catalogue, DEFAULT_SKILL_AGENT, Skill};
+use crate::skill::{DEFAULT_SKILL_AGENT, DiscoveredDefinitions, Skill};
 
 /// The tools that come with the right to spawn, whether or not a definition lists them.
 pub const DELEGATE_TOOLS: [&str; 5] = ["task", "task_status", "task_send", "task_cancel", "task_close"];
 
 /// A definition with what ten thousand of its agents share.
 #[derive(Debug)]
-pub struct Kind {
+pub struct PreparedDefinition {
     /// The definition.
     pub definition: Definition,
     /// Its name.
@@ -41,10 +41,10 @@ pub struct SkillKind {
     /// The skill.
     pub skill: Skill,
     /// What its agents are: its definition with what the skill says in place; none if there is no such definition.
-    pub kind: Option<Arc<Kind>>,
+    pub kind: Option<Arc<PreparedDefinition>>,
 }
 
-impl Kind {
+impl PreparedDefinition {
     fn new(definition: Definition, common: &Arc<CommonRules>, asks: bool) -> Result<Self, String> {
         let tools = tools_of(&definition);
         let tools = ToolSet::parse(tools.iter().map(String::as_str)).map_err(|error| error.to_string())?;
@@ -67,14 +67,14 @@ impl Kind {
 }
 
 /// All that agents of a run can be.
-pub(super) struct Kinds {
-    pub(super) kinds: BTreeMap<String, Arc<Kind>>,
+pub(super) struct PreparedDefinitions {
+    pub(super) kinds: BTreeMap<String, Arc<PreparedDefinition>>,
     pub(super) skills: BTreeMap<String, Arc<SkillKind>>,
 }
 
-impl Kinds {
+impl PreparedDefinitions {
     /// Of two definitions with one name the first counts, and the found ones come last.
-    pub(super) fn new(own: &[Definition], found: &Catalogue) -> Result<Self, String> {
+    pub(super) fn new(own: &[Definition], found: &DiscoveredDefinitions) -> Result<Self, String> {
         let common = CommonRules { first: found.asks.clone().into(), last: found.unasked().into() };
         let common = Arc::new(common);
         let own = own.iter().map(|definition| (definition, false));
@@ -82,7 +82,7 @@ impl Kinds {
         let mut kinds = BTreeMap::new();
         for (definition, asks) in all {
             if !kinds.contains_key(&definition.name) {
-                let kind = Kind::new(definition.clone(), &common, asks)?;
+                let kind = PreparedDefinition::new(definition.clone(), &common, asks)?;
                 kinds.insert(definition.name.clone(), Arc::new(kind));
             }
         }
@@ -90,7 +90,8 @@ impl Kinds {
         for skill in &found.skills {
             let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT).to_ascii_lowercase();
             let base = kinds.get(&agent);
-            let kind = base.map(|base| Kind::new(skill.definition(&base.definition), &common, base.asks));
+            let kind = base
+                .map(|base| PreparedDefinition::new(skill.definition(&base.definition), &common, base.asks));
             let kind = kind.transpose()?.map(Arc::new);
             skills.insert(skill.name.clone(), Arc::new(SkillKind { skill: skill.clone(), kind }));
         }

@@ -27,8 +27,8 @@ pub use commands::{BASH, call_of_command, command_calls, is_host_call};
 pub use end::{EndBlocked, RunEnd};
 pub use fail::Attempt;
 pub use finish::Finish;
-pub use kinds::{DELEGATE_TOOLS, Kind, SkillKind, tools_of};
-pub use plan::{FailedStep, Planned};
+pub use kinds::{DELEGATE_TOOLS, PreparedDefinition, SkillKind, tools_of};
+pub use plan::{FailedStep, PlanProgress};
 pub use skills::{DELEGATE_TO_AGENT, SKILL_TOOL, SkillRights};
 pub use spawn::{Refusal, SpawnFrom, SpawnRequest, TASK_PROMPT_MAX_BYTES};
 pub use state::{
@@ -41,7 +41,7 @@ use crate::event::EventBody;
 use crate::id::AgentId;
 
 /// An event decided on, before the engine stamps its time.
-pub type Decided = (AgentId, EventBody);
+pub type NewEvent = (AgentId, EventBody);
 
 #[cfg(test)]
 mod tests;

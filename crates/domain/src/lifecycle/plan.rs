@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::apply::illegal;
-use super::{Decided, FailKind, Illegal, OpenState, Refusal, Run, SpawnFrom, SpawnRequest, StateName};
+use super::{FailKind, Illegal, NewEvent, OpenState, Refusal, Run, SpawnFrom, SpawnRequest, StateName};
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::event::{EffectClass, Event, SubagentFailed, SubagentRefused};
@@ -15,7 +15,7 @@ use crate::text::Text;
 
 /// How far a plan is.
 #[derive(Debug, Clone)]
-pub struct Planned {
+pub struct PlanProgress {
     /// The plan.
     pub plan: Arc<Plan>,
     /// The child of each step, once it is created.
@@ -45,7 +45,7 @@ const REPORT_LINE_MAX_CHARS: usize = 200;
 
 /// How a step stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum StepState {
     /// Nobody works on it yet.
     Due,
     /// Its child is open.
@@ -65,7 +65,7 @@ pub(super) fn step_number(call_id: &str) -> Option<usize> {
     call_id.strip_prefix(STEP_CALL)?.parse().ok()
 }
 
-impl Planned {
+impl PlanProgress {
     fn new(plan: &Plan) -> Self {
         let mut ranks = vec![0; plan.steps.len()];
         for (rank, step) in plan.order().into_iter().enumerate() {
@@ -88,7 +88,7 @@ impl Run {
         if !event.agent.is_root() || self.planned.is_some() || self.agents.len() > 1 {
             return Err(illegal(event, "a run is planned once, before it has children"));
         }
-        self.planned = Some(Planned::new(plan));
+        self.planned = Some(PlanProgress::new(plan));
         Ok(())
     }
 
@@ -120,20 +120,20 @@ impl Run {
         planned.ranks.get(step_idx as usize).copied().filter(|_| ordered)
     }
 
-    fn standing(&self, planned: &Planned, step: usize) -> Standing {
+    fn standing(&self, planned: &PlanProgress, step: usize) -> StepState {
         let Some(child) = &planned.children[step] else {
-            return if planned.refused.contains_key(&step) { Standing::Failed } else { Standing::Due };
+            return if planned.refused.contains_key(&step) { StepState::Failed } else { StepState::Due };
         };
         // One that is integrated is done, also if its contract leaves it to its parent to close it.
         let integrated =
             self.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Completed { .. }));
         let failed = self.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Failed(_)));
         match self.closed(child) {
-            None if integrated || failed && self.repaired.contains(child) => Standing::Done,
-            None if failed => Standing::Failed,
-            None => Standing::Open,
-            Some(closed) if closed.failure.is_none() || self.repaired.contains(child) => Standing::Done,
-            Some(_) => Standing::Failed,
+            None if integrated || failed && self.repaired.contains(child) => StepState::Done,
+            None if failed => StepState::Failed,
+            None => StepState::Open,
+            Some(closed) if closed.failure.is_none() || self.repaired.contains(child) => StepState::Done,
+            Some(_) => StepState::Failed,
         }
     }
 
@@ -142,14 +142,14 @@ impl Run {
         let Some(planned) = self.planned.as_ref().filter(|_| self.outcome.is_none()) else {
             return Vec::new();
         };
-        let standings: Vec<Standing> =
+        let standings: Vec<StepState> =
             (0..planned.children.len()).map(|step| self.standing(planned, step)).collect();
-        if planned.plan.on_failure == OnFailure::Stop && standings.contains(&Standing::Failed) {
+        if planned.plan.on_failure == OnFailure::Stop && standings.contains(&StepState::Failed) {
             return Vec::new();
         }
         let ready = |step: &usize| {
-            standings[*step] == Standing::Due
-                && planned.needs[*step].iter().all(|need| standings[*need] == Standing::Done)
+            standings[*step] == StepState::Due
+                && planned.needs[*step].iter().all(|need| standings[*need] == StepState::Done)
         };
         (0..standings.len()).filter(ready).collect()
     }
@@ -159,26 +159,26 @@ impl Run {
     pub fn first_due_rank(&self) -> Option<u32> {
         let planned =
             self.planned.as_ref().filter(|planned| planned.plan.integration == IntegrationOrder::Ordered)?;
-        let standings: Vec<Standing> =
+        let standings: Vec<StepState> =
             (0..planned.children.len()).map(|step| self.standing(planned, step)).collect();
-        let failed = standings.contains(&Standing::Failed);
+        let failed = standings.contains(&StepState::Failed);
         if failed && planned.plan.on_failure == OnFailure::Stop {
             return None;
         }
         let mut blocked = vec![false; standings.len()];
         // In the order of the plan, so that what a step needs is known before it.
         for step in planned.plan.order() {
-            let lost = |need: &usize| blocked[*need] || standings[*need] == Standing::Failed;
+            let lost = |need: &usize| blocked[*need] || standings[*need] == StepState::Failed;
             blocked[step] = planned.needs[step].iter().any(lost);
         }
-        let due = (0..standings.len()).filter(|step| standings[*step] == Standing::Due && !blocked[*step]);
+        let due = (0..standings.len()).filter(|step| standings[*step] == StepState::Due && !blocked[*step]);
         due.map(|step| planned.ranks[step]).min()
     }
 
     /// The steps that nobody has worked on.
     pub fn due_steps(&self) -> Vec<usize> {
         let Some(planned) = &self.planned else { return Vec::new() };
-        (0..planned.children.len()).filter(|step| self.standing(planned, *step) == Standing::Due).collect()
+        (0..planned.children.len()).filter(|step| self.standing(planned, *step) == StepState::Due).collect()
     }
 
     /// What the child of a step is asked for by, and as what.
@@ -215,7 +215,7 @@ impl Run {
         &self,
         step: usize,
         class_of: &dyn Fn(&str) -> Option<EffectClass>,
-    ) -> Result<Decided, Refusal> {
+    ) -> Result<NewEvent, Refusal> {
         let root = self.id.root();
         let Some((call_id, request)) = self.step_request(step) else {
             let reason = "there is no such step".to_owned();
@@ -225,7 +225,7 @@ impl Run {
     }
 
     /// The event that records why a step has no child.
-    pub fn refuse_step(&self, step: usize, refusal: &Refusal) -> Decided {
+    pub fn refuse_step(&self, step: usize, refusal: &Refusal) -> NewEvent {
         let root = self.id.root();
         let planned = self.planned.as_ref().and_then(|planned| planned.plan.steps.get(step));
         let definition = planned.map(|step| step.agent.as_str()).unwrap_or_default();
@@ -257,7 +257,7 @@ impl Run {
     }
 
     /// Fails a step's child that never starts, because what it depends on failed.
-    pub fn abandon(&self, child: &AgentId) -> Option<Decided> {
+    pub fn abandon(&self, child: &AgentId) -> Option<NewEvent> {
         self.open(child)?;
         let kind = FailKind::Cancelled;
         let failed = SubagentFailed {
@@ -275,7 +275,7 @@ impl Run {
         let lost = "a step that it depends on failed and was not repaired";
         let Some(planned) = &self.planned else { return lost };
         let step = planned.children.iter().position(|step| step.as_ref() == Some(child));
-        let done = |need: &usize| self.standing(planned, *need) == Standing::Done;
+        let done = |need: &usize| self.standing(planned, *need) == StepState::Done;
         match step {
             Some(step) if planned.needs[step].iter().all(done) => {
                 "another step failed, and the plan says that no further step starts then"
@@ -310,20 +310,20 @@ impl Run {
         for (at, step) in planned.plan.steps.iter().enumerate() {
             let child = planned.children[at].as_ref();
             let became = match (self.standing(planned, at), child.and_then(|child| self.closed(child))) {
-                (Standing::Done, Some(closed)) if closed.failure.is_some() => {
+                (StepState::Done, Some(closed)) if closed.failure.is_some() => {
                     "failed, then repaired".to_owned()
                 }
-                (Standing::Done, _) => match planned.reports.get(&at) {
+                (StepState::Done, _) => match planned.reports.get(&at) {
                     Some(line) => format!("integrated: {line}"),
                     None => "integrated".to_owned(),
                 },
-                (Standing::Failed, Some(closed)) => {
+                (StepState::Failed, Some(closed)) => {
                     let failure = closed.failure.as_ref();
                     let why = failure.map_or("", |failure| failure.reason.lines().next().unwrap_or_default());
                     let code = failure.map_or(String::new(), |failure| format!(" ({})", failure.code));
                     format!("failed{code}: {why}")
                 }
-                (Standing::Failed, None) => match planned.refused.get(&at) {
+                (StepState::Failed, None) => match planned.refused.get(&at) {
                     Some(failed) => format!("not started ({}): {}", failed.code, failed.reason),
                     None => "not done".to_owned(),
                 },

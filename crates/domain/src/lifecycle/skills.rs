@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::spawn::{Refusal, clip};
-use super::{Decided, Kind, OpenAgent, Run, SpawnFrom, SpawnRequest};
+use super::{NewEvent, OpenAgent, PreparedDefinition, Run, SpawnFrom, SpawnRequest};
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::definition::{Definition, Mode};
@@ -82,8 +82,8 @@ fn is_listed(names: Option<&[String]>, skill: &Skill) -> bool {
 
 /// What a request for a child comes down to.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub(super) kind: &'a Arc<Kind>,
+pub(super) struct ChildRequest<'a> {
+    pub(super) kind: &'a Arc<PreparedDefinition>,
     pub(super) skill: Option<&'a Skill>,
 }
 
@@ -152,7 +152,7 @@ impl Run {
         from: SpawnFrom<'_>,
         parent: &'a OpenAgent,
         name: &str,
-    ) -> Result<Wanted<'a>, Refusal> {
+    ) -> Result<ChildRequest<'a>, Refusal> {
         let skill = self.find_skill(parent, name)?;
         let by_model = from.message_id.is_some();
         if by_model && !self.skill_rights(parent).may_delegate_to(skill) {
@@ -175,11 +175,11 @@ impl Run {
             let reason = format!("the skill `{}` is for `{agent}`, which is never a sub-agent", skill.name);
             return Err(Refusal { code: Code::SpawnNotAllowed, reason });
         }
-        Ok(Wanted { kind, skill: Some(skill) })
+        Ok(ChildRequest { kind, skill: Some(skill) })
     }
 
     /// The kind that a contract names: its skill's, or its definition.
-    pub(super) fn kind_of(&self, contract: &Contract) -> Option<&Arc<Kind>> {
+    pub(super) fn kind_of(&self, contract: &Contract) -> Option<&Arc<PreparedDefinition>> {
         match &contract.execution.skill {
             Some(skill) => self.skills.get(skill)?.kind.as_ref(),
             None => self.kind(&contract.execution.definition),
@@ -190,7 +190,7 @@ impl Run {
     pub fn spawn_run_skill(
         &self,
         class_of: &dyn Fn(&str) -> Option<EffectClass>,
-    ) -> Result<Decided, Refusal> {
+    ) -> Result<NewEvent, Refusal> {
         let root = self.id.root();
         let step = self.open(&root).map(|agent| &agent.contract.step);
         let request = SpawnRequest {
@@ -206,7 +206,7 @@ impl Run {
     }
 
     /// The event that records why that child may not be.
-    pub fn refuse_run_skill(&self, refusal: &Refusal) -> Decided {
+    pub fn refuse_run_skill(&self, refusal: &Refusal) -> NewEvent {
         let root = self.id.root();
         let skill = self.terms.skill.as_deref().unwrap_or_default();
         self.refuse(run_skill_call(&root), &clip(skill), refusal)

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::skills::{SkillRights, Wanted};
-use super::{Decided, Kind, OpenAgent, OpenState, Run, StateName};
+use super::skills::{ChildRequest, SkillRights};
+use super::{NewEvent, OpenAgent, OpenState, PreparedDefinition, Run, StateName};
 use crate::budget::{Budget, turn_limit};
 use crate::code::Code;
 use crate::contract::{
@@ -105,7 +105,7 @@ impl Run {
         from: SpawnFrom<'_>,
         request: &SpawnRequest,
         class_of: &dyn Fn(&str) -> Option<EffectClass>,
-    ) -> Result<Decided, Refusal> {
+    ) -> Result<NewEvent, Refusal> {
         let parent = self.open(from.parent).ok_or_else(|| {
             Refusal::new(Code::UnknownTask, format!("{} is not open", from.parent.relative()))
         })?;
@@ -117,7 +117,7 @@ impl Run {
         let continues = self.continued(from.parent, request)?;
         let wanted = match self.wanted_skill_of(from.parent, request) {
             Some(skill) => self.wanted_skill(from, parent, skill)?,
-            None => Wanted { kind: self.spawnable(parent, &request.definition)?, skill: None },
+            None => ChildRequest { kind: self.spawnable(parent, &request.definition)?, skill: None },
         };
         let repairs = self.repaired_child(from.parent, request)?;
         check_terms(parent, request)?;
@@ -167,7 +167,7 @@ impl Run {
     }
 
     /// The event that records a refusal; it is the parent's and uses no child number.
-    pub fn refuse(&self, from: SpawnFrom<'_>, definition: &str, refusal: &Refusal) -> Decided {
+    pub fn refuse(&self, from: SpawnFrom<'_>, definition: &str, refusal: &Refusal) -> NewEvent {
         let refused = SubagentRefused {
             call_id: from.call_id.to_owned(),
             definition: definition.to_owned(),
@@ -213,7 +213,7 @@ impl Run {
         Err(Refusal::new(Code::InvalidInput, format!("`model` must be one of this run's: {named}")))
     }
 
-    fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<Kind>, Refusal> {
+    fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<PreparedDefinition>, Refusal> {
         let kind = self.kind(name).ok_or_else(|| {
             if let Some(known) = self.out_of_reach.iter().find(|known| known.eq_ignore_ascii_case(name)) {
                 let asker = &parent.kind.definition.name;
@@ -288,7 +288,7 @@ impl Run {
         &self,
         from: SpawnFrom<'_>,
         parent: &OpenAgent,
-        wanted: Wanted<'_>,
+        wanted: ChildRequest<'_>,
         request: &SpawnRequest,
         (continues, repairs): (Option<AgentId>, Option<AgentId>),
     ) -> Result<Contract, Refusal> {
@@ -399,7 +399,7 @@ impl Run {
     fn child_grant(
         &self,
         parent: &OpenAgent,
-        Wanted { kind, skill }: Wanted<'_>,
+        ChildRequest { kind, skill }: ChildRequest<'_>,
         continues: Option<&AgentId>,
         fewer: Option<&[String]>,
     ) -> Grant {

@@ -14,8 +14,8 @@ use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, Grant};
 use crate::text::Text;
 
-use super::kinds::{Kind, SkillKind};
-use super::{Files, Planned};
+use super::kinds::{PreparedDefinition, SkillKind};
+use super::{Files, PlanProgress};
 
 /// The names of the lifecycle's states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -170,7 +170,7 @@ pub struct OpenAgent {
     /// What it may do.
     pub authority: Authority,
     /// Its kind.
-    pub kind: Arc<Kind>,
+    pub kind: Arc<PreparedDefinition>,
     /// Where it stands.
     pub state: OpenState,
     /// The parent's call that asked for it; empty for the root.
@@ -249,7 +249,7 @@ pub enum RequestState {
 #[derive(Debug, Clone)]
 pub struct ClosedAgent {
     /// Its kind.
-    pub kind: Arc<Kind>,
+    pub kind: Arc<PreparedDefinition>,
     /// Its grant, for a child that continues it.
     pub grant: Grant,
     /// The skill that it carried out, for the same.
@@ -330,7 +330,7 @@ pub struct Run {
     /// When it started.
     pub started_at_ms: i64,
     /// The definitions it started with.
-    pub kinds: BTreeMap<String, Arc<Kind>>,
+    pub kinds: BTreeMap<String, Arc<PreparedDefinition>>,
     /// The skills it started with.
     pub skills: BTreeMap<String, Arc<SkillKind>>,
     /// The project's instructions for agents.
@@ -342,7 +342,7 @@ pub struct Run {
     /// Failed children that a later child repaired.
     pub repaired: BTreeSet<AgentId>,
     /// The plan that the host carries out, and how far it is.
-    pub planned: Option<Planned>,
+    pub planned: Option<PlanProgress>,
     /// Definitions that exist and that no agent of this run may be.
     pub out_of_reach: Vec<String>,
     /// Set by the end of the run.
@@ -406,7 +406,7 @@ impl Run {
     }
 
     /// The definition of that name, whatever its case.
-    pub fn kind(&self, name: &str) -> Option<&Arc<Kind>> {
+    pub fn kind(&self, name: &str) -> Option<&Arc<PreparedDefinition>> {
         self.kinds.get(name).or_else(|| self.kinds.get(&name.to_ascii_lowercase()))
     }
 

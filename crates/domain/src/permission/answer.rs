@@ -11,7 +11,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decide::{Because, Source, Verdict};
+use super::decide::{DecisionReason, Source, Verdict};
 use super::rule::Decision;
 use crate::canonical::canonical_json;
 use crate::hash::Hash;
@@ -54,8 +54,8 @@ impl Verdict {
     #[must_use]
     pub fn consented(self) -> Self {
         match (self.decision, self.because) {
-            (Decision::Ask, Because::Layer(layer, _)) => {
-                Self { decision: Decision::Allow, because: Because::Layer(layer, Source::Answer) }
+            (Decision::Ask, DecisionReason::Layer(layer, _)) => {
+                Self { decision: Decision::Allow, because: DecisionReason::Layer(layer, Source::Answer) }
             }
             (decision, because) => Self { decision, because },
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::approval::{APPROVALS_MAX, Approvals};
-use super::decide::{Because, Verdict, decide};
+use super::decide::{DecisionReason, Verdict, decide};
 use super::explain::{Explanation, explain};
 use super::layer::{Layer, LayerName, restrains_paths};
 use super::meet::Grant;
@@ -67,13 +67,13 @@ pub struct Authority(Arc<Node>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Node {
-    above: Above,
+    above: Superior,
     own: Terms,
 }
 
 /// What stands above an agent.
 #[derive(Debug, PartialEq, Eq)]
-enum Above {
+enum Superior {
     Run(RunLayers),
     Parent(Authority),
 }
@@ -91,7 +91,7 @@ impl Authority {
     /// The authority of a run's root agent: nobody stands above it, so it gets the grant it asks for.
     pub fn root(run: &RunId, layers: RunLayers, definition: DefinitionLayer, grant: Grant) -> Self {
         Self(Arc::new(Node {
-            above: Above::Run(layers),
+            above: Superior::Run(layers),
             own: Terms { agent: run.root(), definition, grant },
         }))
     }
@@ -101,7 +101,7 @@ impl Authority {
     pub fn child(&self, number: u32, definition: DefinitionLayer, requested: &Grant) -> Self {
         let grant = Grant::meet(self.grant(), requested);
         let own = Terms { agent: self.agent().child(number), definition, grant };
-        Self(Arc::new(Node { above: Above::Parent(self.clone()), own }))
+        Self(Arc::new(Node { above: Superior::Parent(self.clone()), own }))
     }
 
     /// The agent.
@@ -122,8 +122,8 @@ impl Authority {
     /// Its parent's authority; the root has no parent.
     pub fn parent(&self) -> Option<&Authority> {
         match &self.0.above {
-            Above::Parent(parent) => Some(parent),
-            Above::Run(_) => None,
+            Superior::Parent(parent) => Some(parent),
+            Superior::Run(_) => None,
         }
     }
 
@@ -132,7 +132,7 @@ impl Authority {
         if self.covers(operation) {
             unasked(operation, decide(&self.layers(), approvals, operation))
         } else {
-            Verdict::deny(Because::ToolNotGranted)
+            Verdict::deny(DecisionReason::ToolNotGranted)
         }
     }
 
@@ -152,7 +152,7 @@ impl Authority {
         let mut explanation = explain(&self.layers(), approvals, operation);
         explanation.verdict = unasked(operation, explanation.verdict);
         if !self.covers(operation) {
-            explanation.verdict = Verdict::deny(Because::ToolNotGranted);
+            explanation.verdict = Verdict::deny(DecisionReason::ToolNotGranted);
         }
         explanation
     }
@@ -191,8 +191,8 @@ impl Authority {
         let own = restrains_paths(&definition.rules, Some(definition.default))
             || restrains_paths(&grant.rules, None);
         own || match &self.0.above {
-            Above::Parent(parent) => parent.restrains_paths(),
-            Above::Run(RunLayers { operator, project, run }) => {
+            Superior::Parent(parent) => parent.restrains_paths(),
+            Superior::Run(RunLayers { operator, project, run }) => {
                 [operator, run].into_iter().chain(project.iter()).any(|rules| restrains_paths(rules, None))
             }
         }
@@ -222,8 +222,8 @@ impl Authority {
         loop {
             chain.push(&node.own);
             match &node.above {
-                Above::Parent(parent) => node = &parent.0,
-                Above::Run(layers) => {
+                Superior::Parent(parent) => node = &parent.0,
+                Superior::Run(layers) => {
                     chain.reverse();
                     return (layers, chain);
                 }
@@ -265,7 +265,7 @@ impl Terms {
 
 /// An authority as it is written.
 #[derive(Serialize)]
-struct Written<'a> {
+struct AuthorityFormat<'a> {
     layers: &'a RunLayers,
     agents: Vec<&'a Terms>,
 }
@@ -273,7 +273,7 @@ struct Written<'a> {
 /// An authority as it was read, before it is believed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Read {
+struct RawAuthority {
     layers: RunLayers,
     agents: Vec<Terms>,
 }
@@ -281,13 +281,13 @@ struct Read {
 impl Serialize for Authority {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (layers, agents) = self.chain();
-        Written { layers, agents }.serialize(serializer)
+        AuthorityFormat { layers, agents }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Authority {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Read { layers, agents } = Read::deserialize(deserializer)?;
+        let RawAuthority { layers, agents } = RawAuthority::deserialize(deserializer)?;
         let wrong = |text: String| serde::de::Error::custom(text);
         let mut agents = agents.into_iter();
         let root = agents.next().ok_or_else(|| wrong("`agents` is empty".into()))?;
@@ -366,7 +366,7 @@ mod tests {
         for tool in ["write:a", "bash:ls", "nonsense", ""] {
             let operation = Operation::parse(tool);
             let verdict = child.decide(&approvals(&["*"]), &operation);
-            assert_eq!(verdict, Verdict::deny(Because::ToolNotGranted), "{tool}");
+            assert_eq!(verdict, Verdict::deny(DecisionReason::ToolNotGranted), "{tool}");
             assert_eq!(child.explain(&Approvals::none(), &operation).verdict, verdict);
         }
     }

@@ -16,7 +16,7 @@ use super::rule::{Decision, Rule};
 
 /// What one layer says about an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Say {
+pub struct LayerDecision {
     /// The layer.
     pub layer: LayerName,
     /// What it says.
@@ -59,13 +59,13 @@ pub struct Verdict {
     /// The answer.
     pub decision: Decision,
     /// What decided it.
-    pub because: Because,
+    pub because: DecisionReason,
 }
 
 /// What decided an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Because {
+pub enum DecisionReason {
     /// The first layer, in layer order, that says the lowest.
     Layer(LayerName, Source),
     /// No layer has a say.
@@ -89,13 +89,13 @@ pub enum Because {
 }
 
 impl Verdict {
-    pub(super) fn deny(because: Because) -> Self {
+    pub(super) fn deny(because: DecisionReason) -> Self {
         Self { decision: Decision::Deny, because }
     }
 
     /// What a hook said of one call.
     pub fn of_hook(decision: Decision, reason: String) -> Self {
-        Self { decision, because: Because::Layer(LayerName::Hook, Source::Said(reason)) }
+        Self { decision, because: DecisionReason::Layer(LayerName::Hook, Source::Said(reason)) }
     }
 
     /// The lower of two verdicts; of equals the other, because it was reached later.
@@ -107,19 +107,19 @@ impl Verdict {
     /// The layer that decided, if one did.
     pub fn by(&self) -> Option<&LayerName> {
         match &self.because {
-            Because::Layer(name, _) => Some(name),
-            Because::NobodyHasASay
-            | Because::ToolNotGranted
-            | Because::Doubt(_)
-            | Because::NotOwned { .. }
-            | Because::Protected { .. } => None,
+            DecisionReason::Layer(name, _) => Some(name),
+            DecisionReason::NobodyHasASay
+            | DecisionReason::ToolNotGranted
+            | DecisionReason::Doubt(_)
+            | DecisionReason::NotOwned { .. }
+            | DecisionReason::Protected { .. } => None,
         }
     }
 
     /// The rule that decided, if one did.
     pub fn rule(&self) -> Option<&Rule> {
         match &self.because {
-            Because::Layer(_, Source::Rule(rule)) => Some(rule),
+            DecisionReason::Layer(_, Source::Rule(rule)) => Some(rule),
             _ => None,
         }
     }
@@ -127,7 +127,7 @@ impl Verdict {
     /// What was said of this one call, if that decided.
     pub fn said(&self) -> Option<&str> {
         match &self.because {
-            Because::Layer(_, Source::Said(reason)) => Some(reason),
+            DecisionReason::Layer(_, Source::Said(reason)) => Some(reason),
             _ => None,
         }
     }
@@ -137,15 +137,17 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.decision)?;
         match &self.because {
-            Because::Layer(name, source) => write!(f, "{name}, {source}"),
-            Because::NobodyHasASay => f.write_str("no layer has a say"),
-            Because::ToolNotGranted => f.write_str("the tool is not among the agent's tools"),
-            Because::Doubt(doubt) => doubt.fmt(f),
-            Because::NotOwned { owns } => write!(f, "the agent owns {owns} and may change nothing else"),
-            Because::Protected { name, opening: Some(opening) } => {
+            DecisionReason::Layer(name, source) => write!(f, "{name}, {source}"),
+            DecisionReason::NobodyHasASay => f.write_str("no layer has a say"),
+            DecisionReason::ToolNotGranted => f.write_str("the tool is not among the agent's tools"),
+            DecisionReason::Doubt(doubt) => doubt.fmt(f),
+            DecisionReason::NotOwned { owns } => {
+                write!(f, "the agent owns {owns} and may change nothing else")
+            }
+            DecisionReason::Protected { name, opening: Some(opening) } => {
                 write!(f, "`{name}` is a protected name; a person opens it with --allow '{opening}'")
             }
-            Because::Protected { name, opening: None } => {
+            DecisionReason::Protected { name, opening: None } => {
                 write!(f, "`{name}` is a protected name, and nothing opens it to file tools")
             }
         }
@@ -165,16 +167,18 @@ pub fn decide<'l>(
 }
 
 /// What denies an operation before any layer is asked.
-pub(super) fn undecidable(approvals: &Approvals, operation: &Operation<'_>) -> Option<Because> {
-    operation.doubt().map(Because::Doubt).or_else(|| closed(approvals, operation))
+pub(super) fn undecidable(approvals: &Approvals, operation: &Operation<'_>) -> Option<DecisionReason> {
+    operation.doubt().map(DecisionReason::Doubt).or_else(|| closed(approvals, operation))
 }
 
 /// The lowest of what was said; of equals the first.
-pub(super) fn meet(says: impl IntoIterator<Item = Say>) -> Verdict {
+pub(super) fn meet(says: impl IntoIterator<Item = LayerDecision>) -> Verdict {
     let lowest = says.into_iter().reduce(|low, say| if say.decision < low.decision { say } else { low });
     match lowest {
-        Some(say) => Verdict { decision: say.decision, because: Because::Layer(say.layer, say.source) },
-        None => Verdict::deny(Because::NobodyHasASay),
+        Some(say) => {
+            Verdict { decision: say.decision, because: DecisionReason::Layer(say.layer, say.source) }
+        }
+        None => Verdict::deny(DecisionReason::NobodyHasASay),
     }
 }
 
@@ -230,7 +234,7 @@ mod tests {
         let none = Approvals::none();
         assert_eq!(decide(&layers, &none, &Operation::parse("read:a")).decision, Decision::Allow);
         let verdict = decide(&layers, &none, &Operation::parse("bash:ls"));
-        assert_eq!(verdict, Verdict::deny(Because::NobodyHasASay));
+        assert_eq!(verdict, Verdict::deny(DecisionReason::NobodyHasASay));
         assert_eq!(decide([], &none, &Operation::parse("read:a")).decision, Decision::Deny);
     }
 
@@ -238,7 +242,7 @@ mod tests {
     fn what_cannot_be_decided_is_denied_whatever_the_layers_say() {
         let layers = [definition(Decision::Allow)];
         let verdict = decide(&layers, &approvals(&["read"]), &Operation::parse("read:a/../b"));
-        assert_eq!(verdict, Verdict::deny(Because::Doubt(Doubt::ParentDirectory)));
+        assert_eq!(verdict, Verdict::deny(DecisionReason::Doubt(Doubt::ParentDirectory)));
     }
 
     #[test]

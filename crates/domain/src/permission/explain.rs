@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::approval::Approvals;
-use super::decide::{Because, Say, Verdict, meet, undecidable};
+use super::decide::{DecisionReason, LayerDecision, Verdict, meet, undecidable};
 use super::layer::{Layer, LayerName};
 use super::operation::Operation;
 
@@ -13,7 +13,7 @@ pub struct LayerSay {
     /// The layer.
     pub layer: LayerName,
     /// What it says.
-    pub say: Option<Say>,
+    pub say: Option<LayerDecision>,
 }
 
 /// Every layer's say, and the outcome.
@@ -45,7 +45,7 @@ pub fn explain<'l>(
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{}", self.operation, self.verdict)?;
-        if self.verdict.because == Because::ToolNotGranted {
+        if self.verdict.because == DecisionReason::ToolNotGranted {
             // Without this the layers below read as if one of them had allowed it.
             f.write_str("\nNo rule gives an agent a tool. With the tool, its rules would say:")?;
         }

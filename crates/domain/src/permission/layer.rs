@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::approval::Approvals;
-use super::decide::{Say, Source};
+use super::decide::{LayerDecision, Source};
 use super::operation::{NETWORK, Operation, PATH_TOOLS};
 use super::rule::{Decision, Rule, Rules};
 use crate::id::AgentId;
@@ -86,7 +86,7 @@ impl Layer {
     }
 
     /// What this layer says, or nothing.
-    pub fn say(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Say> {
+    pub fn say(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<LayerDecision> {
         let (decision, source) = match self.rules.last_match(operation) {
             Some(rule) => (rule.decision, Source::Rule(rule.clone())),
             // What no definition speaks of is not given away with its tools, and nobody is asked about it while a command
@@ -109,7 +109,7 @@ impl Layer {
             Some(pattern) => (Decision::Allow, Source::Approval(pattern.clone())),
             None => (decision, source),
         };
-        Some(Say { layer: self.name.clone(), decision, source })
+        Some(LayerDecision { layer: self.name.clone(), decision, source })
     }
 }
 

@@ -184,8 +184,8 @@ fn pieces_match(pieces: &[Box<str>], text: &str) -> bool {
 }
 
 fn tokens_match(tokens: &[Token], text: &str) -> bool {
-    let mut now = Places::new(tokens);
-    let mut next = Places::new(tokens);
+    let mut now = MatchPositions::new(tokens);
+    let mut next = MatchPositions::new(tokens);
     now.enter(0);
     for c in text.chars() {
         next.clear();
@@ -200,12 +200,12 @@ fn tokens_match(tokens: &[Token], text: &str) -> bool {
 }
 
 /// The places of a pattern that some reading of the text so far has reached.
-struct Places<'a> {
+struct MatchPositions<'a> {
     tokens: &'a [Token],
     reached: Vec<bool>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> MatchPositions<'a> {
     fn new(tokens: &'a [Token]) -> Self {
         Self { tokens, reached: vec![false; tokens.len() + 1] }
     }

@@ -34,7 +34,7 @@ mod tests;
 pub use answer::{ANSWER_REASON_MAX_BYTES, Answer, approval_hash};
 pub use approval::{APPROVALS_MAX, Approvals};
 pub use authority::{Authority, DefinitionLayer, RunLayers};
-pub use decide::{Because, Say, Source, Verdict, decide};
+pub use decide::{DecisionReason, LayerDecision, Source, Verdict, decide};
 pub use explain::{Explanation, LayerSay, explain};
 pub use layer::{Layer, LayerName};
 pub use meet::{Grant, OnAsk};

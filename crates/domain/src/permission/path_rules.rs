@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::approval::Approvals;
-use super::decide::{Say, Source, Verdict, meet, undecidable};
+use super::decide::{LayerDecision, Source, Verdict, meet, undecidable};
 use super::layer::Layer;
 use super::operation::{Operation, is_path_tool};
 use super::rule::Decision;
@@ -72,7 +72,7 @@ impl PathRules {
         if let Some(because) = undecidable(approvals, &operation) {
             return Some(Verdict::deny(because));
         }
-        let answered = |say: &Say| {
+        let answered = |say: &LayerDecision| {
             consented.as_deref().is_some_and(|at| answers(at, operation.specifier().unwrap_or("."), say))
         };
         let says = layers.iter().filter_map(|layer| layer.say(approvals, &operation));
@@ -88,7 +88,7 @@ impl PathRules {
 /// It answers every `ask` about the same file: who may edit it may see it. It answers a default `ask` about what
 /// is beneath: who may search a directory of an untrusted agent's choice may open the files in it. A rule that
 /// somebody wrote about a file beneath wants to be asked itself, and a link leads to another file.
-fn answers(at: &str, path: &str, say: &Say) -> bool {
+fn answers(at: &str, path: &str, say: &LayerDecision) -> bool {
     let beneath = || at == "." || path.strip_prefix(at).is_some_and(|rest| rest.starts_with('/'));
     say.decision == Decision::Ask && (path == at || (say.source == Source::Default && beneath()))
 }

@@ -84,9 +84,9 @@ pub enum PatternProblem {
 
 /// What a rule is about. Cheap to clone; equal when written equally.
 #[derive(Clone)]
-pub struct Pattern(Arc<Parsed>);
+pub struct Pattern(Arc<PatternParts>);
 
-struct Parsed {
+struct PatternParts {
     /// The pattern as it is written, paths in their one spelling.
     text: Box<str>,
     /// None is every tool.
@@ -145,17 +145,17 @@ impl FromStr for Pattern {
     }
 }
 
-fn parse(text: &str) -> Result<Parsed, PatternProblem> {
+fn parse(text: &str) -> Result<PatternParts, PatternProblem> {
     if text.len() > PATTERN_MAX_BYTES {
         return Err(PatternProblem::TooLong);
     }
     match text.split_once(':') {
         None if text == "*" => {
-            Ok(Parsed { text: text.into(), tool: None, workdir: None, matcher: Matcher::Every })
+            Ok(PatternParts { text: text.into(), tool: None, workdir: None, matcher: Matcher::Every })
         }
         None => {
             let tool = Some(text.parse()?);
-            Ok(Parsed { text: text.into(), tool, workdir: None, matcher: Matcher::Every })
+            Ok(PatternParts { text: text.into(), tool, workdir: None, matcher: Matcher::Every })
         }
         Some(("*", _)) => Err(PatternProblem::EveryToolSpecifier),
         Some((_, "")) => Err(PatternProblem::EmptySpecifier),
@@ -164,14 +164,14 @@ fn parse(text: &str) -> Result<Parsed, PatternProblem> {
             Some((BASH, dir)) if !dir.is_empty() => {
                 let parsed = parse_specified(BASH.parse()?, specifier)?;
                 let text = format!("{tool}:{specifier}").into();
-                Ok(Parsed { text, workdir: Some(decoded(dir).into()), ..parsed })
+                Ok(PatternParts { text, workdir: Some(decoded(dir).into()), ..parsed })
             }
             _ => parse_specified(tool.parse()?, specifier),
         },
     }
 }
 
-fn parse_specified(tool: ToolName, specifier: &str) -> Result<Parsed, PatternProblem> {
+fn parse_specified(tool: ToolName, specifier: &str) -> Result<PatternParts, PatternProblem> {
     let (specifier, matcher) = if is_path_tool(tool.as_str()) {
         if has_parent_directory(specifier) {
             return Err(PatternProblem::ParentDirectory);
@@ -195,7 +195,7 @@ fn parse_specified(tool: ToolName, specifier: &str) -> Result<Parsed, PatternPro
         (specifier.into(), Matcher::text(specifier)?)
     };
     let text = format!("{tool}:{specifier}").into();
-    Ok(Parsed { text, tool: Some(tool), workdir: None, matcher })
+    Ok(PatternParts { text, tool: Some(tool), workdir: None, matcher })
 }
 
 /// Keeps a hostile text from filling an error.

@@ -37,13 +37,13 @@ impl<'de> Deserialize<'de> for ProjectRules {
         /// Journals from when one file counted have its rules alone.
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "expected lists of rules")]
-        enum Written {
+        enum RulesFormat {
             Layers(Vec<Rules>),
             One(Rules),
         }
-        Ok(match Written::deserialize(deserializer)? {
-            Written::Layers(layers) => layers.into_iter().collect(),
-            Written::One(rules) => std::iter::once(rules).collect(),
+        Ok(match RulesFormat::deserialize(deserializer)? {
+            RulesFormat::Layers(layers) => layers.into_iter().collect(),
+            RulesFormat::One(rules) => std::iter::once(rules).collect(),
         })
     }
 }

@@ -11,7 +11,7 @@
 //! Why it is like this: `docs/decisions/permission-protected-names.md`.
 
 use super::approval::Approvals;
-use super::decide::{Because, Verdict};
+use super::decide::{DecisionReason, Verdict};
 use super::matcher::escape;
 use super::operation::Operation;
 use super::pattern::Pattern;
@@ -461,7 +461,7 @@ pub fn write_refusal(approvals: &Approvals, tool: &str, path: &str) -> Option<Ve
 }
 
 /// Why an operation is closed by a protected name, if it is one that writes.
-pub(super) fn closed(approvals: &Approvals, operation: &Operation<'_>) -> Option<Because> {
+pub(super) fn closed(approvals: &Approvals, operation: &Operation<'_>) -> Option<DecisionReason> {
     if !WRITERS.contains(&operation.tool()) {
         return None;
     }
@@ -479,7 +479,7 @@ pub(super) fn closed(approvals: &Approvals, operation: &Operation<'_>) -> Option
     let all = if beneath.is_empty() { "" } else { "/**" };
     let opening =
         (name != GIT).then(|| format!("write:{}{all}", escape(at)).parse::<Pattern>().ok()).flatten();
-    Some(Because::Protected { name: at.into(), opening })
+    Some(DecisionReason::Protected { name: at.into(), opening })
 }
 
 /// The first protected name in a path, and where it ends there.

@@ -130,7 +130,7 @@ pub fn check(plan: &Plan, context: &PlanContext) -> Vec<Problem> {
 
 /// All problems of a plan of which some fields could not be read; what follows from these is not told.
 pub fn check_read(plan: &Plan, context: &PlanContext, unread: &Unread) -> Vec<Problem> {
-    let mut found = Found { plan, unread, problems: Vec::new() };
+    let mut found = CheckProgress { plan, unread, problems: Vec::new() };
     found.check_whole();
     if plan.steps.len() <= STEPS_MAX {
         steps::check(&mut found, context);
@@ -142,13 +142,13 @@ pub fn check_read(plan: &Plan, context: &PlanContext, unread: &Unread) -> Vec<Pr
 }
 
 /// What was found so far.
-struct Found<'a> {
+struct CheckProgress<'a> {
     plan: &'a Plan,
     unread: &'a Unread,
     problems: Vec<Problem>,
 }
 
-impl Found<'_> {
+impl CheckProgress<'_> {
     /// Whether nothing more would be told: looking for what was probably meant has its price.
     fn is_full(&self) -> bool {
         self.problems.len() >= PROBLEMS_MAX

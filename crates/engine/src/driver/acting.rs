@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::effects::Input;
 use super::insisting::insist_unless;
 use crate::ports::{
-    CallContext, EffectTool, Faults, Prepared, StopSignal, ToolFailure, Urgency, WorkspaceProblem, Workspaces,
+    CallContext, EffectTool, Faults, PreparedEffect, StopSignal, ToolFailure, Urgency, WorkspaceProblem,
+    Workspaces,
 };
 
 /// How long an exec call may go on beyond its limit: it ends its programs gracefully, and reads what they still say.
@@ -46,15 +47,15 @@ pub(super) async fn look(
 }
 
 /// What a call is prepared with.
-pub(super) struct Preparing {
+pub(super) struct PrepareTask {
     pub(super) tool: Arc<dyn EffectTool>,
     pub(super) input: Value,
     pub(super) limit: Limit,
     pub(super) workspaces: Option<Arc<dyn Workspaces>>,
 }
 
-pub(super) async fn prepare(call: CallContext, preparing: Preparing, faults: Faults) -> Input {
-    let Preparing { tool, input, limit, workspaces } = preparing;
+pub(super) async fn prepare(call: CallContext, preparing: PrepareTask, faults: Faults) -> Input {
+    let PrepareTask { tool, input, limit, workspaces } = preparing;
     let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
     faults.hit("engine.tool.before_prepare");
     let mut stop = call.stop.clone();
@@ -89,7 +90,7 @@ pub(super) async fn made_ready(
     }
 }
 
-pub(super) async fn act(call: CallContext, prepared: Prepared, limit: Limit, faults: Faults) -> Input {
+pub(super) async fn act(call: CallContext, prepared: PreparedEffect, limit: Limit, faults: Faults) -> Input {
     let began = Instant::now();
     // A write that was cut off is recovered otherwise than anything else, so tests tell them apart.
     let (before, after) = match limit.class {

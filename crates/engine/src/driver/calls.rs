@@ -13,20 +13,20 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{BASH, DELEGATE_TO_AGENT, SKILL_TOOL};
 use posse_domain::message::ToolCall;
 use posse_domain::ownership;
-use posse_domain::permission::{Because, Decision, Doubt, Operation, Verdict};
+use posse_domain::permission::{Decision, DecisionReason, Doubt, Operation, Verdict};
 use serde_json::Value;
 
 use super::Driver;
 use super::acting::Limit;
 use super::asking::{Admission, consented};
-use super::commands::Heard;
+use super::commands::HookVerdicts;
 use super::effects::Effect;
-use super::place::Place;
-use super::session::{CallInFlight, CallStage, SeenDuringCall, Winding};
+use super::place::WorkspaceState;
+use super::session::{CallInFlight, CallStage, SeenDuringCall, TimeUp};
 use super::skills::{TASK, skill_of};
 use super::winding::too_late;
 use crate::ports::{
-    CallContext, EffectTool, EngineRequest, Handler, Prepared, ToolFailure, WORKSPACE_SHOWN_AT,
+    CallContext, EffectTool, EngineRequest, Handler, PreparedEffect, ToolFailure, WORKSPACE_SHOWN_AT,
 };
 
 /// Longest part of an operation that an answer repeats.
@@ -69,12 +69,12 @@ impl Driver {
             return self.pump_if_turn_over(id);
         }
         if !self.waits_for_hooks(id, call) {
-            self.dispatch_heard(id, call, Heard::default());
+            self.dispatch_heard(id, call, HookVerdicts::default());
         }
     }
 
     /// Dispatches a call whose hooks have answered.
-    pub(super) fn dispatch_heard(&mut self, id: &AgentId, call: &ToolCall, heard: Heard) {
+    pub(super) fn dispatch_heard(&mut self, id: &AgentId, call: &ToolCall, heard: HookVerdicts) {
         self.dispatching += 1;
         self.dispatch(id, call, heard);
         self.dispatching -= 1;
@@ -84,7 +84,7 @@ impl Driver {
         }
     }
 
-    fn dispatch(&mut self, id: &AgentId, call: &ToolCall, mut heard: Heard) {
+    fn dispatch(&mut self, id: &AgentId, call: &ToolCall, mut heard: HookVerdicts) {
         let admitted = self.admit(id, call, heard.call.take());
         if let Err(failure) = admitted {
             self.answer(id, &call.id, &call.name, Err(failure));
@@ -184,7 +184,7 @@ impl Driver {
             Decision::Deny => {}
         }
         let mut text = format!("`{}` is not allowed ({verdict})", brief(&operation));
-        if verdict.because == Because::Doubt(Doubt::NotBeneath) {
+        if verdict.because == DecisionReason::Doubt(Doubt::NotBeneath) {
             // Models like to write whole paths; tell them the one that would have been right.
             let inside = specifier.as_deref().and_then(|path| self.inside(id, Path::new(path)));
             if let Some(inside) = inside.filter(|inside| !inside.as_os_str().is_empty()) {
@@ -297,7 +297,7 @@ impl Driver {
         &mut self,
         id: &AgentId,
         call_id: &Arc<str>,
-        result: Result<Prepared, ToolFailure>,
+        result: Result<PreparedEffect, ToolFailure>,
     ) {
         let prepared = match result {
             Ok(prepared) => prepared,
@@ -308,7 +308,7 @@ impl Driver {
             // It only looked; the agent ends before it acts.
             return self.forget_call(id, call_id);
         }
-        if session.winding != Winding::No {
+        if session.winding != TimeUp::No {
             return self.tool_done(id, call_id, Err(too_late()), Duration::ZERO, false);
         }
         let Some(flight) = session.calls.get_mut(call_id) else { return };
@@ -321,7 +321,7 @@ impl Driver {
     /// Where an agent's calls run; a call that touches no file may run before that is known.
     fn place_of(&self, id: &AgentId) -> Arc<PathBuf> {
         match self.sessions.get(id).map(|session| &session.place) {
-            Some(Place::At(dir)) => dir.clone(),
+            Some(WorkspaceState::At(dir)) => dir.clone(),
             _ => self.run_dir.clone(),
         }
     }

@@ -26,7 +26,7 @@ const WHAT_IT_IS: &str =
 
 /// What hooks said of a call and of its commands, where that was not simply yes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heard {
+pub(crate) struct HookVerdicts {
     /// Of the call itself.
     pub(crate) call: Option<Verdict>,
     /// Of its commands, by their ids.
@@ -36,7 +36,7 @@ pub(crate) struct Heard {
 /// The hooks of a step's commands.
 #[derive(Debug, Default)]
 pub(super) struct StepHooks {
-    heard: Heard,
+    heard: HookVerdicts,
     /// Why one of them denies.
     denied: Option<Refusal>,
     /// Whether all have answered.
@@ -44,14 +44,14 @@ pub(super) struct StepHooks {
 }
 
 /// A command with what rules and hooks say of it.
-struct Judged {
+struct JudgedCommand {
     command: ToolCall,
     /// The command as rules see it.
     specifier: Option<String>,
     verdict: Verdict,
 }
 
-impl Judged {
+impl JudgedCommand {
     fn operation(&self) -> Operation<'_> {
         Operation::new(BASH, self.specifier.as_deref())
     }
@@ -99,7 +99,7 @@ impl Driver {
         id: &AgentId,
         call_id: &str,
         request: &SpawnRequest,
-        heard: &Heard,
+        heard: &HookVerdicts,
     ) -> Result<Admission, Refusal> {
         let commands = command_calls(call_id, request);
         let Some(agent) = self.run.open(id) else { return Ok(Admission::Goes) };
@@ -111,9 +111,9 @@ impl Driver {
                 Some(hooks) => verdict.meet(hooks.clone()),
                 None => verdict,
             };
-            Judged { command, specifier, verdict }
+            JudgedCommand { command, specifier, verdict }
         };
-        let judged: Vec<Judged> = commands.into_iter().map(judge).collect();
+        let judged: Vec<JudgedCommand> = commands.into_iter().map(judge).collect();
         // Nobody is asked about one command if another could not be run anyway.
         if let Some(denied) = judged.iter().find(|judged| judged.verdict.decision == Decision::Deny) {
             return Err(self.deny_operation(id, call_id, &denied.operation(), &denied.verdict));
@@ -133,8 +133,13 @@ impl Driver {
     }
 
     /// Whether a command that is not denied goes on, or waits for a person.
-    fn admit_command(&mut self, id: &AgentId, call_id: &str, judged: &Judged) -> Result<Admission, Refusal> {
-        let Judged { command, verdict, .. } = judged;
+    fn admit_command(
+        &mut self,
+        id: &AgentId,
+        call_id: &str,
+        judged: &JudgedCommand,
+    ) -> Result<Admission, Refusal> {
+        let JudgedCommand { command, verdict, .. } = judged;
         let was_asked = self.run.open(id).is_some_and(|agent| agent.requests.contains_key(&command.id));
         let admission = if was_asked {
             self.settle(id, command, &judged.operation(), verdict)
@@ -210,7 +215,7 @@ impl Driver {
             return StepAdmission::Goes;
         }
         let was_asked = self.run.open(&root).is_some_and(|agent| was_asked_about(agent, &call_id));
-        let mut heard = Heard::default();
+        let mut heard = HookVerdicts::default();
         if !was_asked && self.wants(Moment::PreToolUse, BASH) {
             let Some(hooks) = self.step_hooks.get(&call_id) else {
                 self.step_hooks.insert(call_id, StepHooks::default());

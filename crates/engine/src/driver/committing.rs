@@ -8,7 +8,7 @@ use posse_domain::id::AgentId;
 
 use super::effects::Effect;
 use super::{Driver, Stop};
-use crate::ports::{Basis, Commit, Committed, StoreError};
+use crate::ports::{Basis, Commit, CommitReceipt, StoreError};
 
 /// Events from which on a commit is handed over; a wide reply is cut into several.
 const COMMIT_TARGET_EVENTS: usize = 1_024;
@@ -25,7 +25,7 @@ pub(super) struct Batch {
 
 /// A commit on its way to the disk, and what may start once it is there.
 pub(super) struct InFlight {
-    pub(super) commit: BoxFuture<'static, Result<Committed, StoreError>>,
+    pub(super) commit: BoxFuture<'static, Result<CommitReceipt, StoreError>>,
     pub(super) effects: Vec<Effect>,
 }
 
@@ -107,7 +107,7 @@ impl Driver {
 
     pub(super) fn committed(
         &mut self,
-        result: Option<(Result<Committed, StoreError>, Vec<Effect>)>,
+        result: Option<(Result<CommitReceipt, StoreError>, Vec<Effect>)>,
     ) -> Result<(), StoreError> {
         let Some((result, effects)) = result else { return Ok(()) };
         result?;
@@ -154,7 +154,7 @@ fn trace(event: &Event) {
 
 pub(super) async fn next_commit(
     flight: &mut VecDeque<InFlight>,
-) -> Option<(Result<Committed, StoreError>, Vec<Effect>)> {
+) -> Option<(Result<CommitReceipt, StoreError>, Vec<Effect>)> {
     let result = (&mut flight.front_mut()?.commit).await;
     let done = flight.pop_front()?;
     Some((result, done.effects))

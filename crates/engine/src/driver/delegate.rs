@@ -9,13 +9,13 @@ use posse_domain::budget::price_entry;
 use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, EventBody, Sender, TodoChanged, ToolIntended};
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Cancel, Decided, OpenState, Refusal, SpawnFrom, SpawnRequest};
+use posse_domain::lifecycle::{Cancel, NewEvent, OpenState, Refusal, SpawnFrom, SpawnRequest};
 use posse_domain::message::ToolCall;
 use posse_domain::text::Text;
 
 use super::Driver;
 use super::asking::Admission;
-use super::commands::Heard;
+use super::commands::HookVerdicts;
 use super::effects::Effect;
 use super::results::Answer;
 use super::session::{CallInFlight, CallStage, SeenDuringCall};
@@ -32,7 +32,7 @@ impl Driver {
         request: EngineRequest,
     ) {
         let result = match request {
-            EngineRequest::Spawn(spawn) => return self.spawn(id, call, &spawn, &Heard::default()),
+            EngineRequest::Spawn(spawn) => return self.spawn(id, call, &spawn, &HookVerdicts::default()),
             EngineRequest::Skill { name, arguments } => {
                 return self.use_skill(id, call, &name, &arguments);
             }
@@ -56,7 +56,13 @@ impl Driver {
     }
 
     /// Decides on a child and creates it; `heard` is what hooks said of its commands.
-    pub(super) fn spawn(&mut self, id: &AgentId, call: &ToolCall, request: &SpawnRequest, heard: &Heard) {
+    pub(super) fn spawn(
+        &mut self,
+        id: &AgentId,
+        call: &ToolCall,
+        request: &SpawnRequest,
+        heard: &HookVerdicts,
+    ) {
         let message_id = self.message_id(id);
         let from = SpawnFrom { parent: id, call_id: &call.id, message_id: Some(&message_id), step: None };
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
@@ -98,7 +104,7 @@ impl Driver {
         id: &AgentId,
         call: &ToolCall,
         class: EffectClass,
-        heard: &Heard,
+        heard: &HookVerdicts,
     ) {
         if let Some(request) = self.commanding(call) {
             let message_id = self.message_id(id);
@@ -177,7 +183,7 @@ impl Driver {
     }
 
     /// Whether a child leaves room for the report of every open agent. A replay takes that from its record.
-    pub(super) fn check_room(&self, (child, body): &Decided) -> Result<(), Refusal> {
+    pub(super) fn check_room(&self, (child, body): &NewEvent) -> Result<(), Refusal> {
         let EventBody::SubagentCreated(created) = body else { return Ok(()) };
         if let Some(replaying) = &self.replaying {
             return replaying.refused(&created.parent_id, &created.call_id).map_or(Ok(()), Err);
@@ -349,7 +355,7 @@ impl Driver {
     }
 
     /// A child has ended: its parent hears of it, exactly once.
-    pub(super) fn deliver(&mut self, child: &AgentId, mut ended: Ended) {
+    pub(super) fn deliver(&mut self, child: &AgentId, mut ended: ChildResult) {
         let Some(parent) = child.parent() else { return };
         if let Some(files) = self.in_the_way.remove(child) {
             ended.result = ended.result.map(|report| {
@@ -439,7 +445,7 @@ impl Driver {
 }
 
 /// How a child ended, for its parent.
-pub(super) struct Ended {
+pub(super) struct ChildResult {
     pub(super) call_id: Arc<str>,
     pub(super) background: bool,
     pub(super) definition: String,
@@ -447,7 +453,7 @@ pub(super) struct Ended {
     pub(super) result: Result<Arc<str>, (Code, String)>,
 }
 
-impl Ended {
+impl ChildResult {
     /// Its report, or why it failed.
     pub(super) fn words(&self) -> Result<&str, &str> {
         self.result.as_deref().map_err(|(_, reason)| reason.as_str())

@@ -5,7 +5,7 @@ use posse_domain::lifecycle::RunEnd;
 
 use super::Driver;
 use super::effects::Effect;
-use super::session::Keeping;
+use super::session::SalvageProgress;
 use crate::ports::WorkspaceProblem;
 
 /// Whether what the run made is where the person finds it.
@@ -35,8 +35,10 @@ impl Driver {
             self.delivery = Delivery::Done(None);
             return self.end_run(end);
         }
-        if let Some(session) = self.sessions.get_mut(&root).filter(|session| session.keeping == Keeping::No) {
-            session.keeping = Keeping::UnderWay;
+        if let Some(session) =
+            self.sessions.get_mut(&root).filter(|session| session.keeping == SalvageProgress::No)
+        {
+            session.keeping = SalvageProgress::UnderWay;
             self.after_commit(Effect::Deliver { approvals: self.run.terms.approvals.clone() });
         }
     }
@@ -57,7 +59,7 @@ impl Driver {
         });
         self.delivery = Delivery::Done(result);
         if let Some(session) = self.sessions.get_mut(&root) {
-            session.keeping = Keeping::No;
+            session.keeping = SalvageProgress::No;
         }
         self.after_files(&root);
     }

@@ -17,17 +17,18 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::Driver;
-use super::acting::{Limit, Preparing, act, look, prepare, recover};
-use super::hooking::About;
+use super::acting::{Limit, PrepareTask, act, look, prepare, recover};
+use super::hooking::HookedMoment;
 use super::insisting::{insist, insist_unless};
 use super::session::CallStage;
-use super::waiting::Waited;
+use super::waiting::WaitEnd;
 use crate::deltas::{CallSink, DeltaCall};
 use crate::history::conversation_of;
 use crate::ports::{
     CallContext, CheckRequest, EffectTool, Faults, HookAnswer, HookCall, MadeWorkspace, Mail, Merge,
-    MergeRequest, Model, ModelFailure, ModelReply, ModelRequest, Permit, Prepared, Recovered, Retry, Salvage,
-    StopSignal, StoreError, ToolFailure, ToolResult, Updated, WorkspaceOf, WorkspaceProblem,
+    MergeRequest, Model, ModelFailure, ModelReply, ModelRequest, Permit, PreparedEffect, RecoveredEffect,
+    Retry, Salvage, StopSignal, StoreError, ToolFailure, ToolResult, UpdateOutcome, WorkspaceId,
+    WorkspaceProblem,
 };
 
 /// What may start once a commit is durable.
@@ -39,29 +40,29 @@ pub(super) enum Effect {
     /// Look only, to learn what will be done.
     Prepare { call: CallContext, tool: Arc<dyn EffectTool>, input: Value, limit: Limit },
     /// Do what was prepared and journalled.
-    Run { call: CallContext, prepared: Prepared, limit: Limit },
+    Run { call: CallContext, prepared: PreparedEffect, limit: Limit },
     /// Find out what became of a write that was cut off.
     Recover { call: CallContext, tool: Arc<dyn EffectTool>, input: Value, intent: WriteIntent },
     /// Read the conversation of a closed child.
     History { agent: AgentId, of: AgentId },
     /// Make an isolated workspace.
-    Make { of: WorkspaceOf, origin: ObjectId },
+    Make { of: WorkspaceId, origin: ObjectId },
     /// Find, or lay out, the files that readers share.
     Share { snapshot: ObjectId },
     /// Commit the files of a workspace.
-    Snapshot { of: WorkspaceOf },
+    Snapshot { of: WorkspaceId },
     /// Commit them for good.
-    Salvage { of: WorkspaceOf, base: ObjectId },
+    Salvage { of: WorkspaceId, base: ObjectId },
     /// Gate and merge a child's change.
     Merge { request: MergeRequest },
     /// Run a child's command criteria.
     Check { request: CheckRequest, signal: StopSignal },
     /// Bring a parent's files up to date.
-    Update { child: AgentId, of: WorkspaceOf, old: ObjectId, new: ObjectId },
+    Update { child: AgentId, of: WorkspaceId, old: ObjectId, new: ObjectId },
     /// Make the root's files the run's result.
     Deliver { approvals: Approvals },
     /// Tell hooks, and wait for what they say.
-    Hook { about: About, call: Box<HookCall> },
+    Hook { about: HookedMoment, call: Box<HookCall> },
     /// Write a report where people find it.
     Report { parent: AgentId, path: String, text: Arc<str> },
 }
@@ -83,12 +84,12 @@ pub(super) enum Input {
     Model(Box<ModelDone>),
     Waited {
         agent: AgentId,
-        waited: Waited,
+        waited: WaitEnd,
     },
     Prepared {
         agent: AgentId,
         call_id: Arc<str>,
-        result: Result<Prepared, ToolFailure>,
+        result: Result<PreparedEffect, ToolFailure>,
     },
     /// What the programs of a call need could not be made ready.
     Unready {
@@ -107,7 +108,7 @@ pub(super) enum Input {
     Recovered {
         agent: AgentId,
         call_id: Arc<str>,
-        recovered: Recovered,
+        recovered: RecoveredEffect,
     },
     History {
         agent: AgentId,
@@ -139,14 +140,14 @@ pub(super) enum Input {
     },
     Updated {
         child: AgentId,
-        of: WorkspaceOf,
+        of: WorkspaceId,
         new: ObjectId,
-        updated: Result<Updated, WorkspaceProblem>,
+        updated: Result<UpdateOutcome, WorkspaceProblem>,
     },
     Delivered(Result<Option<RunResult>, WorkspaceProblem>),
     Hooked {
         agent: AgentId,
-        about: About,
+        about: HookedMoment,
         answer: Result<HookAnswer, WorkspaceProblem>,
     },
     Mail(Vec<Mail>),
@@ -174,7 +175,7 @@ impl Driver {
                 Effect::Prepare { call, tool, input, limit } => {
                     let workspaces = self.rt.parts.workspaces.clone();
                     self.start_call(call, true, move |call, faults| {
-                        prepare(call, Preparing { tool, input, limit, workspaces }, faults)
+                        prepare(call, PrepareTask { tool, input, limit, workspaces }, faults)
                     });
                 }
                 Effect::Run { call, prepared, limit } => {

@@ -5,20 +5,20 @@
 
 use std::sync::Arc;
 
-use posse_agent::machine::{Broken, Slot};
+use posse_agent::machine::{AttemptFailure, Slot};
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Refusal, RunEnd};
 
 use super::Driver;
-use super::delegate::Ended;
+use super::delegate::ChildResult;
 use super::effects::Effect;
-use super::session::{CallStage, Calls, Session, Winding};
+use super::session::{CallStage, Calls, Session, TimeUp};
 use crate::ports::{ToolFailure, Urgency};
 
-pub(super) fn failure_of(broken: Broken) -> Failure {
-    let Broken { kind, code, reason, report } = broken;
+pub(super) fn failure_of(broken: AttemptFailure) -> Failure {
+    let AttemptFailure { kind, code, reason, report } = broken;
     Failure { kind, code, reason, report: report.map(Into::into) }
 }
 
@@ -198,7 +198,7 @@ impl Driver {
                 self.emit(id.clone(), body);
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.ending = None;
-                    session.winding = Winding::No;
+                    session.winding = TimeUp::No;
                     session.cursor = 0;
                     session.calls = Calls::default();
                     // A fresh workspace from the same snapshot.
@@ -255,8 +255,13 @@ impl Driver {
             _ => return,
         };
         let skill = agent.contract.execution.skill.clone();
-        let ended =
-            Ended { call_id: agent.call_id.clone(), background: agent.background, definition, skill, result };
+        let ended = ChildResult {
+            call_id: agent.call_id.clone(),
+            background: agent.background,
+            definition,
+            skill,
+            result,
+        };
         let close = agent.contract.execution.close_on_completion;
         let writer = agent.writer;
         if close {
@@ -284,7 +289,7 @@ impl Driver {
     pub(super) fn report_abandoned(&mut self, id: &AgentId) {
         let Some(agent) = self.run.open(id) else { return };
         let OpenState::Failed(failure) = &agent.state else { return };
-        let ended = Ended {
+        let ended = ChildResult {
             call_id: agent.call_id.clone(),
             background: agent.background,
             definition: agent.kind.definition.name.clone(),
@@ -297,7 +302,7 @@ impl Driver {
     }
 
     /// Hands a child's report over to be written where people find it: what it said, and what the host made of that.
-    fn write_report(&mut self, id: &AgentId, path: &str, ended: &Ended) {
+    fn write_report(&mut self, id: &AgentId, path: &str, ended: &ChildResult) {
         let Some(parent) = id.parent().filter(|_| self.rt.parts.workspaces.is_some()) else { return };
         let text = match &ended.result {
             Ok(report) => report.clone(),

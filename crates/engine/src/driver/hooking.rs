@@ -21,9 +21,9 @@ use tokio::task::AbortHandle;
 
 use super::Driver;
 use super::acting::made_ready;
-use super::commands::{Heard, verdict_of, was_asked_about};
+use super::commands::{HookVerdicts, verdict_of, was_asked_about};
 use super::effects::{Effect, Input};
-use super::place::Place;
+use super::place::WorkspaceState;
 use super::results::Answer;
 use super::session::{CallInFlight, CallStage, SeenDuringCall, Start};
 use super::skills::TASK;
@@ -34,7 +34,7 @@ use crate::ports::{
 
 /// What of an agent waits for hooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum About {
+pub(crate) enum HookedMoment {
     /// A call, before it is admitted.
     Before(Arc<str>),
     /// A command that a call, or a step of a plan, wants run as a criterion, before that is admitted.
@@ -49,14 +49,14 @@ pub(crate) enum About {
 
 /// Hooks that were told and have not answered.
 #[derive(Debug)]
-pub(crate) struct Hooked {
-    about: About,
+pub(crate) struct PendingHooks {
+    about: HookedMoment,
     stop: watch::Sender<Urgency>,
     /// Their task, once it has begun.
     pub(super) task: Option<AbortHandle>,
 }
 
-impl Hooked {
+impl PendingHooks {
     pub(super) fn hurry(&self, urgency: Urgency) {
         self.stop.send_if_modified(|now| std::mem::replace(now, urgency.max(*now)) < urgency);
     }
@@ -64,17 +64,17 @@ impl Hooked {
     /// The call that waits for them before it is admitted.
     pub(crate) fn before(&self) -> Option<&str> {
         match &self.about {
-            About::Before(call) => Some(call),
-            About::Command(command) => call_of_command(command),
-            About::After(_) | About::Start | About::Stop => None,
+            HookedMoment::Before(call) => Some(call),
+            HookedMoment::Command(command) => call_of_command(command),
+            HookedMoment::After(_) | HookedMoment::Start | HookedMoment::Stop => None,
         }
     }
 
     pub(super) fn is_about_call(&self, id: &str) -> bool {
         match &self.about {
-            About::Before(call) | About::After(call) => **call == *id,
-            About::Command(command) => call_of_command(command) == Some(id),
-            About::Start | About::Stop => false,
+            HookedMoment::Before(call) | HookedMoment::After(call) => **call == *id,
+            HookedMoment::Command(command) => call_of_command(command) == Some(id),
+            HookedMoment::Start | HookedMoment::Stop => false,
         }
     }
 }
@@ -123,7 +123,7 @@ impl Driver {
 
     /// Tells the hooks of a command that somebody wants run as a criterion.
     pub(super) fn tell_command(&mut self, id: &AgentId, command: &ToolCall) {
-        let about = About::Command(command.id.as_str().into());
+        let about = HookedMoment::Command(command.id.as_str().into());
         self.tell_hooks(id, about, Some(Self::hooked_command(command)), None);
     }
 
@@ -132,7 +132,7 @@ impl Driver {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(class) = session.calls.get(call_id).map(|call| call.class) else { return };
         let placed = |driver: &Self| {
-            driver.sessions.get(id).is_some_and(|session| matches!(session.place, Place::At(_)))
+            driver.sessions.get(id).is_some_and(|session| matches!(session.place, WorkspaceState::At(_)))
         };
         if class.touches_files() && !placed(self) {
             self.want_place(id);
@@ -145,7 +145,7 @@ impl Driver {
         }
         let call = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id));
         let Some(call) = call.map(|call| self.hooked_call(id, call, None)) else { return };
-        self.tell_hooks(id, About::Before(call_id.clone()), Some(call), None);
+        self.tell_hooks(id, HookedMoment::Before(call_id.clone()), Some(call), None);
     }
 
     /// The call whose result hooks want to hear of: one that went well, of an agent that goes on.
@@ -164,7 +164,7 @@ impl Driver {
         let call_id: Arc<str> = call.id.as_str().into();
         let flight = CallInFlight::new(class, CallStage::Hooking, Arc::default());
         session.calls.insert(call_id.clone(), flight);
-        self.tell_hooks(id, About::After(call_id), Some(call), None);
+        self.tell_hooks(id, HookedMoment::After(call_id), Some(call), None);
     }
 
     /// A call that has its result gives its files back, unless its hooks still have them.
@@ -187,7 +187,7 @@ impl Driver {
         }
         let Some(session) = self.sessions.get_mut(id) else { return false };
         let told = std::mem::replace(&mut session.start, Start::Told);
-        told == Start::Untold && self.tell_hooks(id, About::Start, None, None)
+        told == Start::Untold && self.tell_hooks(id, HookedMoment::Start, None, None)
     }
 
     /// Whether hooks hear of a child's end before it is integrated.
@@ -206,7 +206,7 @@ impl Driver {
         // One whose merge is journalled was heard of before that.
         let told = agent.files.merging.is_none() && self.hears_stop(id);
         let report = told.then(|| report.to_shared().to_string());
-        if report.is_none() || !self.tell_hooks(id, About::Stop, None, report) {
+        if report.is_none() || !self.tell_hooks(id, HookedMoment::Stop, None, report) {
             self.integrate_child(id);
         }
     }
@@ -243,14 +243,14 @@ impl Driver {
     fn tell_hooks(
         &mut self,
         id: &AgentId,
-        about: About,
+        about: HookedMoment,
         call: Option<HookedCall>,
         report: Option<String>,
     ) -> bool {
         let (stop, signal) = StopSignal::new();
         let Some(call) = self.hook_call(id, &about, call, report, signal) else { return false };
         let Some(session) = self.sessions.get_mut(id) else { return false };
-        session.hooks.push(Hooked { about: about.clone(), stop, task: None });
+        session.hooks.push(PendingHooks { about: about.clone(), stop, task: None });
         self.after_commit(Effect::Hook { about, call: Box::new(call) });
         true
     }
@@ -259,17 +259,19 @@ impl Driver {
     fn hook_call(
         &self,
         id: &AgentId,
-        about: &About,
+        about: &HookedMoment,
         call: Option<HookedCall>,
         report: Option<String>,
         stop: StopSignal,
     ) -> Option<HookCall> {
         let agent = self.run.open(id)?;
         let (moment, call_id) = match about {
-            About::Before(call_id) | About::Command(call_id) => (Moment::PreToolUse, call_id.clone()),
-            About::After(call_id) => (Moment::PostToolUse, call_id.clone()),
-            About::Start => (Moment::SubagentStart, "start".into()),
-            About::Stop => (Moment::SubagentStop, "stop".into()),
+            HookedMoment::Before(call_id) | HookedMoment::Command(call_id) => {
+                (Moment::PreToolUse, call_id.clone())
+            }
+            HookedMoment::After(call_id) => (Moment::PostToolUse, call_id.clone()),
+            HookedMoment::Start => (Moment::SubagentStart, "start".into()),
+            HookedMoment::Stop => (Moment::SubagentStop, "stop".into()),
         };
         let (workspace, isolated, own) = self.place_for_hooks(id);
         let class = call.as_ref().and_then(|call| self.tool(&call.tool)).map(|tool| tool.class);
@@ -314,7 +316,7 @@ impl Driver {
         let isolated = self.run.is_isolated();
         let mut at = Some(id.clone());
         while let Some(agent) = at {
-            if let Some(Place::At(dir)) = self.sessions.get(&agent).map(|session| &session.place) {
+            if let Some(WorkspaceState::At(dir)) = self.sessions.get(&agent).map(|session| &session.place) {
                 let made = self.run.open(&agent).is_some_and(|agent| agent.files.made);
                 return (dir.clone(), isolated, agent == *id && (made || !isolated));
             }
@@ -324,7 +326,7 @@ impl Driver {
     }
 
     /// Starts the hooks that were told. Those of an agent that ends meanwhile are not.
-    pub(super) fn start_hooks(&mut self, about: About, call: HookCall) {
+    pub(super) fn start_hooks(&mut self, about: HookedMoment, call: HookCall) {
         let agent = call.at.agent.clone();
         let sender = self.sender.clone();
         let Some(hooks) = self.rt.parts.hooks.clone() else { return };
@@ -346,33 +348,33 @@ impl Driver {
     }
 
     /// Hooks have answered, and nothing of them is alive.
-    pub(super) fn hooked(&mut self, id: &AgentId, about: &About, answer: HookAnswer) {
+    pub(super) fn hooked(&mut self, id: &AgentId, about: &HookedMoment, answer: HookAnswer) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(at) = session.hooks.iter().position(|told| told.about == *about) else { return };
         session.hooks.swap_remove(at);
         let ending = session.ending.is_some();
         match about {
-            About::Before(call_id) if !ending => self.heard_before(id, call_id, answer),
-            About::Command(command) if !ending => self.heard_command(id, command, answer),
-            About::Command(command) => {
+            HookedMoment::Before(call_id) if !ending => self.heard_before(id, call_id, answer),
+            HookedMoment::Command(command) if !ending => self.heard_command(id, command, answer),
+            HookedMoment::Command(command) => {
                 if let Some(call_id) = call_of_command(command) {
                     session.calls.remove(call_id);
                 }
             }
-            About::Before(call_id) | About::After(call_id) => {
+            HookedMoment::Before(call_id) | HookedMoment::After(call_id) => {
                 let flight = session.calls.remove(call_id);
                 if let (Some(reason), false) = (objection(answer), ending) {
                     self.object(id, call_id, &reason);
                 }
                 self.change_ended(id, flight.is_some_and(|flight| flight.holds));
             }
-            About::Start | About::Stop if ending => {}
-            About::Start => {
+            HookedMoment::Start | HookedMoment::Stop if ending => {}
+            HookedMoment::Start => {
                 if let Some(reason) = objection(answer) {
                     return self.end_attempt(id, not_started(&reason));
                 }
             }
-            About::Stop => {
+            HookedMoment::Stop => {
                 return match objection(answer) {
                     Some(reason) => {
                         self.reject(id, Code::ChecksFailed, format!("a hook objects to its work: {reason}"));
@@ -443,7 +445,7 @@ impl Driver {
     }
 
     /// A call waits for no hook any more; what they said of it.
-    fn forget_hooking(&mut self, id: &AgentId, call_id: &str) -> Heard {
+    fn forget_hooking(&mut self, id: &AgentId, call_id: &str) -> HookVerdicts {
         let flight = self.sessions.get_mut(id).and_then(|session| session.calls.remove(call_id));
         flight.and_then(|flight| flight.heard).map(|heard| *heard).unwrap_or_default()
     }

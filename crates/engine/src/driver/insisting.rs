@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::Driver;
 use super::effects::Input;
-use crate::ports::{Doing, StopSignal, Urgency, WorkspaceProblem};
+use crate::ports::{StopSignal, Urgency, WorkspaceProblem, WorkspaceResult};
 
 /// How often the same is asked for in all. More would only keep a person waiting for a machine that cannot.
 const TRIES_MAX: u32 = 5;
@@ -18,14 +18,14 @@ const TRIES_MAX: u32 = 5;
 const PAUSE_FIRST: Duration = Duration::from_millis(25);
 
 /// Asks until the machine does not fail, a few times. Whatever is asked for may be asked for again: the port says so.
-pub(crate) async fn insist<T>(ask: impl Fn() -> Doing<T>) -> Result<T, WorkspaceProblem> {
+pub(crate) async fn insist<T>(ask: impl Fn() -> WorkspaceResult<T>) -> Result<T, WorkspaceProblem> {
     insist_unless(&StopSignal::never(), ask).await
 }
 
 /// The same for something that can be stopped: then it is not asked for again.
 pub(super) async fn insist_unless<T>(
     stop: &StopSignal,
-    ask: impl Fn() -> Doing<T>,
+    ask: impl Fn() -> WorkspaceResult<T>,
 ) -> Result<T, WorkspaceProblem> {
     let (mut tried, mut pause) = (1, PAUSE_FIRST);
     let mut always_suspect = true;

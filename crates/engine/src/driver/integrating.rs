@@ -13,11 +13,11 @@ use posse_domain::object_id::ObjectId;
 use posse_domain::plan::COMMAND_TIMEOUT_MAX_MS;
 
 use super::effects::Effect;
-use super::place::Place;
+use super::place::WorkspaceState;
 use super::{Driver, Stop};
-use crate::integrate::{Action, Fact, Group, Seat};
+use crate::integrate::{Fact, Group, MergeEffect, QueuePosition};
 use crate::ports::{
-    CheckRequest, Merge, MergeRequest, StopSignal, Updated, Urgency, WorkspaceOf, WorkspaceProblem,
+    CheckRequest, Merge, MergeRequest, StopSignal, UpdateOutcome, Urgency, WorkspaceId, WorkspaceProblem,
 };
 
 /// How long a command criterion may take if nobody says.
@@ -31,7 +31,7 @@ const OUTPUT_REPEATED_MAX_CHARS: usize = 4_000;
 
 /// A merge that was made and is not yet the parent's.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Made {
+pub(super) struct MergeResult {
     ours: ObjectId,
     commit: ObjectId,
     tree: ObjectId,
@@ -51,12 +51,12 @@ impl Driver {
         let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
         let seat = match (&agent.contract.parent.message_id, agent.background) {
             (Some(message), false) => {
-                Seat { group: Group::Reply(message.as_str().into()), rank: number, foreground: true }
+                QueuePosition { group: Group::Reply(message.as_str().into()), rank: number, foreground: true }
             }
-            (Some(_), true) => Seat { group: Group::Alone(number), rank: 0, foreground: false },
+            (Some(_), true) => QueuePosition { group: Group::Alone(number), rank: 0, foreground: false },
             (None, _) => match self.run.step_rank(agent.contract.parent.step_idx) {
-                Some(rank) => Seat { group: Group::Plan, rank, foreground: true },
-                None => Seat { group: Group::Alone(number), rank: 0, foreground: true },
+                Some(rank) => QueuePosition { group: Group::Plan, rank, foreground: true },
+                None => QueuePosition { group: Group::Alone(number), rank: 0, foreground: true },
             },
         };
         self.lane(&parent).apply(Fact::Joined(number, seat));
@@ -95,10 +95,10 @@ impl Driver {
             return;
         }
         // Files that are being laid out cannot be merged into at the same time.
-        if self.sessions.get(id).is_some_and(|session| session.place == Place::Making) {
+        if self.sessions.get(id).is_some_and(|session| session.place == WorkspaceState::Making) {
             return;
         }
-        while let Some(action) = self.lanes.get(id).and_then(crate::integrate::Lane::decide) {
+        while let Some(action) = self.lanes.get(id).and_then(crate::integrate::MergeQueue::decide) {
             self.lane(id).apply(Fact::Began(action));
             self.integrate(id, action);
             if self.poisoned.is_some() {
@@ -112,9 +112,9 @@ impl Driver {
         }
     }
 
-    fn integrate(&mut self, id: &AgentId, action: Action) {
+    fn integrate(&mut self, id: &AgentId, action: MergeEffect) {
         match action {
-            Action::Snapshot => {
+            MergeEffect::Snapshot => {
                 let files = self.run.open(id).map(|agent| agent.files.clone()).unwrap_or_default();
                 match (files.made, files.origin(), self.workspace_of(id)) {
                     (true, _, Some(of)) => self.after_commit(Effect::Snapshot { of }),
@@ -122,15 +122,15 @@ impl Driver {
                     _ => self.snapshot_taken(id, Err("the agent is gone".into())),
                 }
             }
-            Action::Merge(number) => self.merge(id, &id.child(number)),
-            Action::Check(number) => self.check(id, &id.child(number)),
-            Action::StopCheck(number) => {
+            MergeEffect::Merge(number) => self.merge(id, &id.child(number)),
+            MergeEffect::Check(number) => self.check(id, &id.child(number)),
+            MergeEffect::StopCheck(number) => {
                 if let Some(stop) = self.checks.get(&id.child(number)) {
                     stop.send_replace(Urgency::AtOnce);
                 }
             }
-            Action::Update(number) => self.update(id, &id.child(number)),
-            Action::Accept(number) => self.accept(&id.child(number), Vec::new()),
+            MergeEffect::Update(number) => self.update(id, &id.child(number)),
+            MergeEffect::Accept(number) => self.accept(&id.child(number), Vec::new()),
         }
     }
 
@@ -152,7 +152,7 @@ impl Driver {
         let Some(base) = agent.files.base else { return };
         let Some(theirs) = agent.files.change else {
             // Nothing to merge; its checks run on the parent's files as they are.
-            self.merges.insert(child.clone(), Made { ours, commit: ours, tree: ours, paths: 0 });
+            self.merges.insert(child.clone(), MergeResult { ours, commit: ours, tree: ours, paths: 0 });
             let number = child.number().unwrap_or(0);
             return self.lane(parent).apply(Fact::Merged { child: number, same: true });
         };
@@ -175,7 +175,8 @@ impl Driver {
         if self.waits_for_merge(child) {
             match merge {
                 Ok(Merge::Merged { commit, tree, paths }) => {
-                    self.merges.insert(child.clone(), Made { ours: request.ours, commit, tree, paths });
+                    self.merges
+                        .insert(child.clone(), MergeResult { ours: request.ours, commit, tree, paths });
                     self.lane(&parent).apply(Fact::Merged { child: number, same: paths == 0 });
                 }
                 Ok(Merge::Conflict { files }) => {
@@ -259,7 +260,7 @@ impl Driver {
         let journalled = self.run.open(child).and_then(|agent| agent.files.merging.clone());
         let merged = match (journalled, self.merges.remove(child)) {
             (Some(merged), _) => merged,
-            (None, Some(Made { ours, commit, tree, paths })) => {
+            (None, Some(MergeResult { ours, commit, tree, paths })) => {
                 let merged = WorktreeMerged { ours, commit, tree, paths };
                 self.emit(child.clone(), merged.clone());
                 merged
@@ -274,12 +275,12 @@ impl Driver {
     pub(super) fn updated(
         &mut self,
         child: &AgentId,
-        of: &WorkspaceOf,
+        of: &WorkspaceId,
         new: ObjectId,
-        updated: Result<Updated, WorkspaceProblem>,
+        updated: Result<UpdateOutcome, WorkspaceProblem>,
     ) {
         let kept = match updated {
-            Ok(Updated { kept }) => kept,
+            Ok(UpdateOutcome { kept }) => kept,
             Err(problem) => {
                 // The merge is journalled: it is finished when the run is resumed, or it would be half done.
                 let problem =

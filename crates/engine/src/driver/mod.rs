@@ -54,15 +54,15 @@ use self::committing::{Batch, InFlight, next_commit};
 use self::effects::Input;
 pub(crate) use self::recover::OpenEvents;
 pub use self::replaying::Replay;
-use self::replaying::Replaying;
+use self::replaying::ReplayProgress;
 use self::session::{Base, Session};
 use self::status::StatusWait;
 use crate::deltas::{DELTA_BATCH, DeltaHub};
-use crate::integrate::Lane;
+use crate::integrate::MergeQueue;
 use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, Tool, ToolFailure, Urgency};
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
-use crate::scheduler::{Scheduler, Want, What};
+use crate::scheduler::{Scheduler, SlotRequest, SlotUse};
 
 /// Commits handed over and not yet durable.
 const COMMITS_IN_FLIGHT_MAX: usize = 4;
@@ -125,11 +125,11 @@ pub(crate) struct Driver {
     /// Writers that wait for another to close, in order.
     held_writers: VecDeque<AgentId>,
     /// Who has the files of each agent, and whose work is next to be merged into them.
-    lanes: HashMap<AgentId, Lane>,
+    lanes: HashMap<AgentId, MergeQueue>,
     /// Files that readers share, by snapshot.
-    shared: HashMap<ObjectId, place::Shared>,
+    shared: HashMap<ObjectId, place::SharedFiles>,
     /// Merges that were made and are not yet in the journal.
-    merges: HashMap<AgentId, integrating::Made>,
+    merges: HashMap<AgentId, integrating::MergeResult>,
     /// Files of a parent that were in the way of a child's work and were kept, until the parent is told.
     in_the_way: HashMap<AgentId, String>,
     /// Ends the checks under way, by the child they are for.
@@ -153,7 +153,7 @@ pub(crate) struct Driver {
     /// The system prompts and lists of tools whose text is in the journal.
     kept_texts: HashSet<Hash>,
     /// The recorded run that this one repeats.
-    replaying: Option<Replaying>,
+    replaying: Option<ReplayProgress>,
     /// What the run needs and is not there: its directory, or an agent's model.
     missing: Option<String>,
     poisoned: Option<Stop>,
@@ -175,7 +175,7 @@ pub(crate) struct Seed {
 impl Driver {
     pub(crate) fn new(rt: Arc<Inner>, seed: Seed) -> Self {
         let Seed { mut run, attended, key, epoch, head, projection, deltas, progress, replay } = seed;
-        let replaying = replay.map(Replaying::new);
+        let replaying = replay.map(ReplayProgress::new);
         run.recorded_model = replaying.as_ref().map(|replaying| replaying.recorded_model().to_owned());
         #[expect(
             clippy::disallowed_methods,
@@ -419,10 +419,10 @@ impl Driver {
         }
     }
 
-    fn grant(&mut self, want: Want) {
+    fn grant(&mut self, want: SlotRequest) {
         match want.what {
-            What::Model => self.ask_model(&want.agent, &want.kind),
-            What::Call(call_id) => self.run_call(&want.agent, &call_id, &want.kind),
+            SlotUse::Model => self.ask_model(&want.agent, &want.kind),
+            SlotUse::Call(call_id) => self.run_call(&want.agent, &call_id, &want.kind),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use posse_agent::definition::report_prompt;
-use posse_agent::machine::{Step, accept};
+use posse_agent::machine::{Next, accept};
 use posse_agent::notes;
 use posse_domain::budget::{
     self, Amount, Limit, MIN_OUTPUT_TOKENS, REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS, Reservation, Usage,
@@ -22,7 +22,7 @@ use posse_domain::message::Reply;
 use super::Driver;
 use super::effects::{Effect, ModelDone, ModelEffect};
 use super::session::Base;
-use super::waiting::Next;
+use super::waiting::AfterFailure;
 use crate::ports::{CallSize, ModelFacts, ModelFailure, ModelReply, ModelRequest};
 
 /// Largest reply taken from a model; a larger one is a failed call.
@@ -36,7 +36,7 @@ const TRIMMED: &[u8] = b"trimmed";
 
 /// What a model call is for.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct CallPurpose {
     pub(super) purpose: Purpose,
     pub(super) cause: Option<ReportCause>,
     /// Which budget is used up, if that is the cause.
@@ -45,7 +45,7 @@ pub(super) struct Asked {
     pub(super) trimmed: bool,
 }
 
-impl Asked {
+impl CallPurpose {
     /// Whether the request has the agent's tools. None may be called on a report turn. They are in it all the same where
     /// there is room, because a provider that finds what it has cached by how a request begins finds nothing without
     /// them; a report that a budget asks for has none, and does not pay for any.
@@ -55,10 +55,10 @@ impl Asked {
 }
 
 /// A model call that was decided on.
-struct Decided {
+struct PlannedCall {
     turn: u32,
     call: u32,
-    asked: Asked,
+    asked: CallPurpose,
     reserved: Amount,
 }
 
@@ -73,7 +73,7 @@ impl Driver {
             }
             _ => return self.scheduler.release(kind),
         };
-        let Step::CallModel { turn, call, purpose, cause } = step else {
+        let Next::CallModel { turn, call, purpose, cause } = step else {
             return self.scheduler.release(kind);
         };
         if let Some(failure) = self.out_of_time(id) {
@@ -81,21 +81,21 @@ impl Driver {
             return self.end_attempt(id, failure);
         }
         if let Some((asked, reserved)) = self.as_recorded(id) {
-            return self.send(id, Decided { turn, call, asked, reserved });
+            return self.send(id, PlannedCall { turn, call, asked, reserved });
         }
         if let Some(limit) = self.context_limit(id) {
             self.trim(id, limit);
         }
         let machine = self.sessions.get(id).map(|session| &session.machine);
         let reason = machine.and_then(|machine| machine.lacks_budget()).map(str::to_owned);
-        let asked = self.in_time(id, Asked { purpose, cause, reason, trimmed: false });
+        let asked = self.in_time(id, CallPurpose { purpose, cause, reason, trimmed: false });
         let (asked, quote) = self.quote(id, asked);
         match quote {
             Quote::Granted(reserved) => {
                 let size =
                     CallSize { input_tokens: reserved.input_tokens, output_tokens: reserved.output_tokens };
                 if self.has_leave(id, size) {
-                    self.send(id, Decided { turn, call, asked, reserved });
+                    self.send(id, PlannedCall { turn, call, asked, reserved });
                 } else {
                     self.scheduler.release(kind);
                 }
@@ -162,24 +162,24 @@ impl Driver {
     }
 
     /// Work that begins when the agent's time is up becomes its report.
-    fn in_time(&self, id: &AgentId, asked: Asked) -> Asked {
+    fn in_time(&self, id: &AgentId, asked: CallPurpose) -> CallPurpose {
         let now_ms = self.rt.parts.system.now_ms();
         let is_up = self.run.report_at_ms(id, now_ms).is_some_and(|at_ms| at_ms <= now_ms);
         if asked.purpose == Purpose::Report || !is_up {
             return asked;
         }
         let reason = Some(self.run.time_used_up(id, now_ms));
-        Asked { purpose: Purpose::Report, cause: Some(ReportCause::Time), reason, trimmed: false }
+        CallPurpose { purpose: Purpose::Report, cause: Some(ReportCause::Time), reason, trimmed: false }
     }
 
     /// What the ledger says. Work that does not fit any more becomes the report turn; a report whose conversation does
     /// not fit is sent with the end of it, for which there is room.
-    fn quote(&self, id: &AgentId, mut asked: Asked) -> (Asked, Quote) {
+    fn quote(&self, id: &AgentId, mut asked: CallPurpose) -> (CallPurpose, Quote) {
         let first = self.ask_ledger(id, &asked);
         let Quote::Exhausted(reason) = first else { return (asked, first) };
         if asked.purpose == Purpose::Work {
             let (purpose, cause) = (Purpose::Report, Some(ReportCause::Budget));
-            asked = Asked { purpose, cause, reason: Some(reason.clone()), trimmed: false };
+            asked = CallPurpose { purpose, cause, reason: Some(reason.clone()), trimmed: false };
             let whole = self.ask_ledger(id, &asked);
             if !matches!(whole, Quote::Exhausted(_)) {
                 return (asked, whole);
@@ -192,7 +192,7 @@ impl Driver {
         }
     }
 
-    fn ask_ledger(&self, id: &AgentId, asked: &Asked) -> Quote {
+    fn ask_ledger(&self, id: &AgentId, asked: &CallPurpose) -> Quote {
         let Some(session) = self.sessions.get(id) else { return Quote::Wait };
         let ModelFacts { max_output_tokens, price, .. } = session.facts;
         let purpose = match asked.purpose {
@@ -206,7 +206,7 @@ impl Driver {
             preamble_bytes / posse_agent::conversation::BYTES_PER_TOKEN
                 + session.machine.upcoming(asked.cause).1
         };
-        let want = budget::Want { input_tokens, max_output_tokens, price };
+        let want = budget::CallEstimate { input_tokens, max_output_tokens, price };
         match self.run.ledger.quote(id, &want, purpose) {
             Ok(Reservation::Granted(amount)) => Quote::Granted(amount),
             Ok(Reservation::Wait { .. }) => Quote::Wait,
@@ -269,7 +269,7 @@ impl Driver {
         self.emit(id.clone(), ContextTrimmed { call_ids, freed_bytes });
     }
 
-    fn send(&mut self, id: &AgentId, decided: Decided) {
+    fn send(&mut self, id: &AgentId, decided: PlannedCall) {
         self.warn_of_budget(id, decided.asked.purpose);
         let base = self.sessions.get(id).and_then(|session| match session.base {
             Base::Taken(base) => Some(base),
@@ -282,9 +282,9 @@ impl Driver {
         let contract = agent.contract.clone();
         let Some(session) = self.sessions.get(id) else { return };
         let attempt = session.machine.attempt();
-        let Decided { turn, call, asked, reserved } = decided;
+        let PlannedCall { turn, call, asked, reserved } = decided;
         let has_tools = asked.has_tools();
-        let Asked { purpose, cause, reason, trimmed } = asked;
+        let CallPurpose { purpose, cause, reason, trimmed } = asked;
         let (preamble, upcoming) = (session.preamble.0, session.machine.upcoming(cause).0);
         let parts: [&[u8]; 3] =
             [preamble.as_bytes(), upcoming.as_bytes(), if trimmed { TRIMMED } else { &[] }];
@@ -371,7 +371,7 @@ impl Driver {
         let next = self.after_failure(done);
         let (reply, repeated, mut replied) = settle(done, price);
         if let Some(error) = &mut replied.error {
-            error.again = !matches!(next, Next::Over);
+            error.again = !matches!(next, AfterFailure::Over);
         }
         let reason = replied.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
         let report_turn = self.sessions.get(&done.agent).is_some_and(|s| s.machine.is_reporting());
@@ -385,13 +385,13 @@ impl Driver {
             return self.end_replay(error.message.clone());
         }
         match next {
-            Next::Over => {
+            AfterFailure::Over => {
                 if let Some(session) = self.sessions.get_mut(&done.agent) {
                     session.unanswered = None;
                 }
             }
-            Next::Again { after, limited } => self.pause(&done.agent, after, limited, &reason),
-            Next::Shorter(call_ids) => self.leave_out(&done.agent, call_ids),
+            AfterFailure::Again { after, limited } => self.pause(&done.agent, after, limited, &reason),
+            AfterFailure::Shorter(call_ids) => self.leave_out(&done.agent, call_ids),
         }
         self.answer_unrunnable(&done.agent, reply.as_ref(), &repeated, report_turn);
         self.budget_freed();

@@ -8,7 +8,7 @@ use posse_domain::code::Code;
 use posse_domain::event::CallError;
 use posse_domain::id::AgentId;
 
-use super::session::{Base, Calls, Keeping, Session, Start, Winding};
+use super::session::{Base, Calls, SalvageProgress, Session, Start, TimeUp};
 use super::{Driver, preamble};
 use crate::history::machine_of;
 use crate::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
@@ -60,13 +60,13 @@ impl Driver {
             start: Start::Untold,
             last_activity: "agent.subagent_created",
             ending: None,
-            winding: Winding::No,
+            winding: TimeUp::No,
             place: self.known_place(id),
             parked: Vec::new(),
             base: Base::Unknown,
             tip: None,
             change: None,
-            keeping: Keeping::No,
+            keeping: SalvageProgress::No,
         };
         self.run.ledger.set_price(id, session.facts.price);
         self.sessions.insert(id.clone(), session);

@@ -14,14 +14,14 @@ use posse_domain::object_id::ObjectId;
 
 use super::Driver;
 use super::effects::Effect;
-use super::session::{Base, CallStage, Keeping};
-use crate::integrate::{Fact, Lane};
-use crate::ports::{MadeWorkspace, Salvage, WorkspaceOf, WorkspaceProblem};
-use crate::scheduler::{Want, What};
+use super::session::{Base, CallStage, SalvageProgress};
+use crate::integrate::{Fact, MergeQueue};
+use crate::ports::{MadeWorkspace, Salvage, WorkspaceId, WorkspaceProblem};
+use crate::scheduler::{SlotRequest, SlotUse};
 
 /// Where an agent's calls run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum WorkspaceState {
     /// Nothing is on disk yet.
     Unmade,
     /// It is being made.
@@ -32,7 +32,7 @@ pub(crate) enum Place {
 
 /// The files of a snapshot that readers share.
 #[derive(Debug)]
-pub(crate) enum Shared {
+pub(crate) enum SharedFiles {
     /// They are being laid out; these wait for them.
     Making(Vec<AgentId>),
     /// Here.
@@ -41,22 +41,24 @@ pub(crate) enum Shared {
 
 impl Driver {
     /// The workspace of an agent's attempt under way.
-    pub(super) fn workspace_of(&self, id: &AgentId) -> Option<WorkspaceOf> {
+    pub(super) fn workspace_of(&self, id: &AgentId) -> Option<WorkspaceId> {
         let attempt = self.sessions.get(id)?.machine.attempt();
-        Some(WorkspaceOf { agent: id.clone(), attempt })
+        Some(WorkspaceId { agent: id.clone(), attempt })
     }
 
     /// Where an agent of the state works, as far as that is known without looking.
-    pub(super) fn known_place(&self, id: &AgentId) -> Place {
+    pub(super) fn known_place(&self, id: &AgentId) -> WorkspaceState {
         let Some(workspaces) = self.rt.parts.workspaces.as_ref().filter(|_| self.run.is_isolated()) else {
-            return Place::At(self.run_dir.clone());
+            return WorkspaceState::At(self.run_dir.clone());
         };
-        let Some(agent) = self.run.open(id).filter(|agent| agent.files.made) else { return Place::Unmade };
+        let Some(agent) = self.run.open(id).filter(|agent| agent.files.made) else {
+            return WorkspaceState::Unmade;
+        };
         let attempt = match agent.state {
             OpenState::Running { attempt } => attempt,
             _ => 1,
         };
-        Place::At(Arc::new(workspaces.dir(&WorkspaceOf { agent: id.clone(), attempt })))
+        WorkspaceState::At(Arc::new(workspaces.dir(&WorkspaceId { agent: id.clone(), attempt })))
     }
 
     /// Whether the agent can change files, and so has a workspace of its own.
@@ -67,11 +69,11 @@ impl Driver {
     }
 
     /// The lane of an agent's files.
-    pub(super) fn lane(&mut self, id: &AgentId) -> &mut Lane {
+    pub(super) fn lane(&mut self, id: &AgentId) -> &mut MergeQueue {
         // What is on disk may have changed since anybody looked, if this process did not make it.
         let tip = self.sessions.get(id).is_some_and(|session| session.tip.is_some());
         let unchanged = tip || self.run.open(id).is_none_or(|agent| !agent.files.made);
-        self.lanes.entry(id.clone()).or_insert_with(|| Lane::new(unchanged))
+        self.lanes.entry(id.clone()).or_insert_with(|| MergeQueue::new(unchanged))
     }
 
     /// Whether a call must wait before it may even queue for a slot: for its place, or for the files.
@@ -80,7 +82,7 @@ impl Driver {
             return false;
         }
         let placed = |driver: &Self| {
-            driver.sessions.get(id).is_some_and(|session| matches!(session.place, Place::At(_)))
+            driver.sessions.get(id).is_some_and(|session| matches!(session.place, WorkspaceState::At(_)))
         };
         if !placed(self) {
             self.want_place(id);
@@ -108,7 +110,7 @@ impl Driver {
             return;
         }
         call.stage = CallStage::Queued;
-        let want = Want { agent: id.clone(), kind, what: What::Call(call_id.clone()) };
+        let want = SlotRequest { agent: id.clone(), kind, what: SlotUse::Call(call_id.clone()) };
         self.scheduler.request(want);
     }
 
@@ -143,25 +145,25 @@ impl Driver {
         let Some(of) = self.workspace_of(id) else { return };
         let Some(origin) = self.run.open(id).and_then(|agent| agent.files.origin()) else { return };
         let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.place != Place::Unmade || session.ending.is_some() || !free {
+        if session.place != WorkspaceState::Unmade || session.ending.is_some() || !free {
             return;
         }
         if writer {
-            session.place = Place::Making;
+            session.place = WorkspaceState::Making;
             return self.after_commit(Effect::Make { of, origin });
         }
         // Thousands may read the same files: they are laid out once, and found without a task for each.
         match self.shared.entry(origin) {
             Entry::Occupied(mut known) => match known.get_mut() {
-                Shared::At(dir) => session.place = Place::At(dir.clone()),
-                Shared::Making(waiting) => {
-                    session.place = Place::Making;
+                SharedFiles::At(dir) => session.place = WorkspaceState::At(dir.clone()),
+                SharedFiles::Making(waiting) => {
+                    session.place = WorkspaceState::Making;
                     waiting.push(id.clone());
                 }
             },
             Entry::Vacant(unknown) => {
-                unknown.insert(Shared::Making(vec![id.clone()]));
-                session.place = Place::Making;
+                unknown.insert(SharedFiles::Making(vec![id.clone()]));
+                session.place = WorkspaceState::Making;
                 self.after_commit(Effect::Share { snapshot: origin });
             }
         }
@@ -174,7 +176,7 @@ impl Driver {
         let Some(session) = self.sessions.get_mut(id) else { return };
         match (made, running, origin) {
             (Ok(made), Some(attempt), Some(base)) => {
-                session.place = Place::At(Arc::new(made.dir));
+                session.place = WorkspaceState::At(Arc::new(made.dir));
                 session.tip = made.commit;
                 if made.commit.is_none() {
                     // It was there already, and what it holds is not known.
@@ -184,7 +186,7 @@ impl Driver {
                 self.emit(id.clone(), WorkspaceMade { attempt, base, notes: made.notes });
             }
             (Err(problem), ..) => return self.not_placed(id, &problem.text),
-            (Ok(_), ..) => session.place = Place::Unmade,
+            (Ok(_), ..) => session.place = WorkspaceState::Unmade,
         }
         self.placed(id);
     }
@@ -192,18 +194,18 @@ impl Driver {
     /// The shared files of a snapshot are there, or not.
     pub(super) fn shared_made(&mut self, snapshot: ObjectId, dir: Result<PathBuf, WorkspaceProblem>) {
         let waiting = match self.shared.remove(&snapshot) {
-            Some(Shared::Making(waiting)) => waiting,
-            Some(Shared::At(_)) | None => Vec::new(),
+            Some(SharedFiles::Making(waiting)) => waiting,
+            Some(SharedFiles::At(_)) | None => Vec::new(),
         };
         let dir = dir.map(Arc::new);
         if let Ok(dir) = &dir {
-            self.shared.insert(snapshot, Shared::At(dir.clone()));
+            self.shared.insert(snapshot, SharedFiles::At(dir.clone()));
         }
         for id in waiting {
             match &dir {
                 Ok(dir) => {
                     if let Some(session) = self.sessions.get_mut(&id) {
-                        session.place = Place::At(dir.clone());
+                        session.place = WorkspaceState::At(dir.clone());
                     }
                     self.placed(&id);
                 }
@@ -224,7 +226,7 @@ impl Driver {
     /// would only give it a chance to say that all is done.
     fn not_placed(&mut self, id: &AgentId, problem: &str) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        session.place = Place::Unmade;
+        session.place = WorkspaceState::Unmade;
         if session.ending.is_some() {
             return self.conclude(id);
         }
@@ -320,10 +322,10 @@ impl Driver {
             return true;
         }
         let (Some(base), Some(of)) = (agent.files.base, self.workspace_of(id)) else { return true };
-        let quiet = self.lanes.get(id).is_none_or(Lane::is_quiet);
+        let quiet = self.lanes.get(id).is_none_or(MergeQueue::is_quiet);
         let Some(session) = self.sessions.get_mut(id) else { return true };
-        if quiet && session.keeping == Keeping::No {
-            session.keeping = Keeping::UnderWay;
+        if quiet && session.keeping == SalvageProgress::No {
+            session.keeping = SalvageProgress::UnderWay;
             self.after_commit(Effect::Salvage { of, base });
         }
         false
@@ -333,7 +335,7 @@ impl Driver {
     pub(super) fn salvaged(&mut self, id: &AgentId, salvage: Result<Salvage, WorkspaceProblem>) {
         let Some(of) = self.workspace_of(id) else { return };
         let Some(session) = self.sessions.get_mut(id) else { return };
-        session.keeping = Keeping::No;
+        session.keeping = SalvageProgress::No;
         let (event, problem) = match salvage {
             Ok(Salvage { commit, changed, left_out, left_out_count }) => {
                 session.change = changed.then_some(commit);

@@ -20,7 +20,7 @@ enum Room {
 }
 
 /// What became of a step.
-enum Created {
+enum StepOutcome {
     /// It has a child.
     Child(AgentId),
     /// It has none, and will not have one.
@@ -43,10 +43,10 @@ impl Driver {
         // A step that is refused has failed, which may be the end of those that depend on it, or of all.
         while let Some(step) = self.take_admitted_step() {
             match self.create_step(step, Room::Needed) {
-                Created::Child(child) => self.begin_child(&child),
-                Created::Refused => {}
+                StepOutcome::Child(child) => self.begin_child(&child),
+                StepOutcome::Refused => {}
                 // The end of one that works makes room.
-                Created::Later => break,
+                StepOutcome::Later => break,
             }
             if self.poisoned.is_some() {
                 return;
@@ -86,26 +86,26 @@ impl Driver {
     }
 
     /// Creates the child of a step, unless that is refused.
-    fn create_step(&mut self, step: usize, room: Room) -> Created {
+    fn create_step(&mut self, step: usize, room: Room) -> StepOutcome {
         let class_of = |name: &str| self.rt.tools.get(name).map(|tool| tool.class);
         let decided = match self.run.spawn_step(step, &class_of) {
             Ok(decided) => decided,
             Err(refusal) => {
                 self.refuse_step(step, &refusal);
-                return Created::Refused;
+                return StepOutcome::Refused;
             }
         };
         if let (Room::Needed, Err(refusal)) = (room, self.check_room(&decided)) {
             if self.has_working_children(&self.run.id.root()) {
-                return Created::Later;
+                return StepOutcome::Later;
             }
             self.refuse_step(step, &refusal);
-            return Created::Refused;
+            return StepOutcome::Refused;
         }
         self.forget_step_hooks(step);
         let (child, body) = decided;
         self.emit(child.clone(), body);
-        if self.seat_child(&child) { Created::Child(child) } else { Created::Refused }
+        if self.seat_child(&child) { StepOutcome::Child(child) } else { StepOutcome::Refused }
     }
 
     pub(super) fn refuse_step(&mut self, step: usize, refusal: &Refusal) {
@@ -139,7 +139,7 @@ impl Driver {
     /// its place in the journal.
     pub(super) fn abandon_steps(&mut self) {
         for step in self.run.due_steps() {
-            let Created::Child(child) = self.create_step(step, Room::NotNeeded) else { continue };
+            let StepOutcome::Child(child) = self.create_step(step, Room::NotNeeded) else { continue };
             if let Some((id, body)) = self.run.abandon(&child) {
                 self.emit(id, body);
             }

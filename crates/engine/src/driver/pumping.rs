@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use posse_agent::machine::Step;
+use posse_agent::machine::Next;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, RunEnd};
 
 use super::session::Base;
 use super::{Driver, ending};
-use crate::scheduler::{Want, What};
+use crate::scheduler::{SlotRequest, SlotUse};
 
 impl Driver {
     /// Does whatever the agent's machine says is next.
@@ -36,14 +36,14 @@ impl Driver {
             let hooked = !session.hooks.is_empty();
             match session.machine.next(self.has_working_children(id) || self.plan_goes_on(id)) {
                 // No result is read, and no first turn taken, before the hooks have answered.
-                Step::CallModel { .. } | Step::Done { .. } if hooked || self.waits_for_recorded(id) => return,
-                Step::CallModel { .. } if self.tell_start(id) => return,
-                Step::CallModel { .. } => return self.want_model(id),
-                Step::CallTools => return self.dispatch_calls(id),
-                Step::Wait | Step::Idle => return,
-                Step::Tell(note, text) => self.tell(id, note, text),
-                Step::Done { report, turns_exhausted } => return self.done(id, &report, turns_exhausted),
-                Step::Fail(broken) => return self.end_attempt(id, ending::failure_of(broken)),
+                Next::CallModel { .. } | Next::Done { .. } if hooked || self.waits_for_recorded(id) => return,
+                Next::CallModel { .. } if self.tell_start(id) => return,
+                Next::CallModel { .. } => return self.want_model(id),
+                Next::CallTools => return self.dispatch_calls(id),
+                Next::Wait | Next::Idle => return,
+                Next::Tell(note, text) => self.tell(id, note, text),
+                Next::Done { report, turns_exhausted } => return self.done(id, &report, turns_exhausted),
+                Next::Fail(broken) => return self.end_attempt(id, ending::failure_of(broken)),
             }
         }
     }
@@ -60,7 +60,7 @@ impl Driver {
             return;
         }
         session.wants_model = true;
-        let want = Want { agent: id.clone(), kind: session.kind.clone(), what: What::Model };
+        let want = SlotRequest { agent: id.clone(), kind: session.kind.clone(), what: SlotUse::Model };
         self.scheduler.request(want);
     }
 

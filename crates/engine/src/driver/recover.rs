@@ -23,13 +23,13 @@ use super::session::{CallInFlight, CallStage, SeenDuringCall};
 use super::{Driver, Stop};
 use crate::history::conversation_of;
 use crate::integrate::Fact;
-use crate::ports::{Handler, WorkspaceOf};
+use crate::ports::{Handler, WorkspaceId};
 
 /// The events of each open agent, whole, in order.
 pub(crate) type OpenEvents = HashMap<AgentId, Vec<Event>>;
 
 /// A call that was begun before the crash.
-struct Begun {
+struct InterruptedCall {
     call_id: Arc<str>,
     tool: String,
     class: EffectClass,
@@ -140,7 +140,7 @@ impl Driver {
             let (OpenState::Running { attempt }, origin) = (&agent.state, agent.files.origin()?) else {
                 return None;
             };
-            Some((WorkspaceOf { agent: id.clone(), attempt: *attempt }, origin))
+            Some((WorkspaceId { agent: id.clone(), attempt: *attempt }, origin))
         };
         let known: Vec<_> = order.iter().filter_map(known).collect();
         async move {
@@ -224,7 +224,7 @@ impl Driver {
         self.conclude(id);
     }
 
-    fn begun_calls(&self, id: &AgentId) -> Vec<Begun> {
+    fn begun_calls(&self, id: &AgentId) -> Vec<InterruptedCall> {
         let Some(session) = self.sessions.get(id) else { return Vec::new() };
         let (calls, slots) = session.machine.calls();
         calls
@@ -234,15 +234,15 @@ impl Driver {
                 Slot::Open { intended: true, write } => {
                     let class = self.tool(&call.name).map_or(EffectClass::Exec, |tool| tool.class);
                     let call_id = call.id.as_str().into();
-                    Some(Begun { call_id, tool: call.name.clone(), class, write: write.clone() })
+                    Some(InterruptedCall { call_id, tool: call.name.clone(), class, write: write.clone() })
                 }
                 _ => None,
             })
             .collect()
     }
 
-    fn resume_call(&mut self, id: &AgentId, begun: Begun) {
-        let Begun { call_id, tool, class, write } = begun;
+    fn resume_call(&mut self, id: &AgentId, begun: InterruptedCall) {
+        let InterruptedCall { call_id, tool, class, write } = begun;
         match (class, write) {
             // Found again by its call id, or decided again when its turn comes.
             (EffectClass::Delegate | EffectClass::Journal | EffectClass::Read | EffectClass::Net, _) => {}

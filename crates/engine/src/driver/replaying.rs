@@ -19,10 +19,10 @@ use posse_domain::permission::Answer;
 use posse_domain::text::Text;
 
 use super::Driver;
-use super::model::Asked;
+use super::model::CallPurpose;
 use super::session::{CallStage, Session};
 use crate::ports::Model;
-use crate::recording::{Item, Recording, Who, is_step};
+use crate::recording::{Item, MessageAuthor, Recording, is_step};
 
 /// How long nothing may happen while a message that was recorded is waited for.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
@@ -77,7 +77,7 @@ struct Follower {
 }
 
 /// A question that a person answered in the record.
-struct Answering {
+struct RecordedAnswer {
     agent: AgentId,
     call_id: String,
     approval: Hash,
@@ -87,15 +87,15 @@ struct Answering {
 }
 
 /// Where a replay stands.
-pub(super) struct Replaying {
+pub(super) struct ReplayProgress {
     of: Replay,
     followers: HashMap<AgentId, Follower>,
-    answers: VecDeque<Answering>,
+    answers: VecDeque<RecordedAnswer>,
     /// When the wait for what does not come is given up.
     gives_up_at: Option<tokio::time::Instant>,
 }
 
-impl Replaying {
+impl ReplayProgress {
     pub(super) fn new(of: Replay) -> Self {
         Self { of, followers: HashMap::new(), answers: VecDeque::new(), gives_up_at: None }
     }
@@ -158,7 +158,7 @@ impl Replaying {
                 }
             }
             EventBody::MessageReceived(e) => {
-                let who = Who::of(&e.from);
+                let who = MessageAuthor::of(&e.from);
                 follower.passed(|item| matches!(item, Item::Message(from, _) if *from == who));
             }
             EventBody::ContextTrimmed(_) => follower.passed(|item| matches!(item, Item::Trim(_))),
@@ -169,7 +169,7 @@ impl Replaying {
                 let nth = follower.asked.entry(e.call_id.clone()).or_default();
                 let answer = of.answer(event.agent.relative(), &e.call_id, *nth);
                 *nth += 1;
-                self.answers.extend(answer.map(|(answer, after)| Answering {
+                self.answers.extend(answer.map(|(answer, after)| RecordedAnswer {
                     agent: event.agent.clone(),
                     call_id: e.call_id.clone(),
                     approval: e.approval,
@@ -195,7 +195,7 @@ impl Session {
 impl Item {
     /// Whether the host does it just before a model call, and not because of anything that comes.
     fn is_hosts(&self) -> bool {
-        matches!(self, Item::Trim(_) | Item::Message(Who::Host(HostNote::BudgetLow), _))
+        matches!(self, Item::Trim(_) | Item::Message(MessageAuthor::Host(HostNote::BudgetLow), _))
     }
 }
 
@@ -209,7 +209,7 @@ impl Follower {
     }
 
     /// The message that has to come before anything else.
-    fn awaits(&self) -> Option<&Who> {
+    fn awaits(&self) -> Option<&MessageAuthor> {
         match self.left.iter().find(|item| !item.is_hosts())? {
             Item::Message(who, _) => Some(who),
             _ => None,
@@ -223,7 +223,7 @@ impl Driver {
         let Some(replaying) = &mut self.replaying else { return Some(MessageReceived { from, text }) };
         let follower = replaying.follower(id);
         // What is not in the record at all is let through: the next request shows it.
-        let who = Who::of(&from);
+        let who = MessageAuthor::of(&from);
         let recorded =
             follower.left.iter().any(|item| matches!(item, Item::Message(known, _) if *known == who));
         if recorded && follower.awaits() != Some(&who) {
@@ -237,13 +237,13 @@ impl Driver {
     pub(super) fn waits_for_recorded(&mut self, id: &AgentId) -> bool {
         let Some(replaying) = &mut self.replaying else { return false };
         let follower = replaying.follower(id);
-        follower.waits = follower.awaits().is_some_and(|who| !matches!(who, Who::Host(_)));
+        follower.waits = follower.awaits().is_some_and(|who| !matches!(who, MessageAuthor::Host(_)));
         follower.waits
     }
 
     /// What was recorded of the agent's next call: what it was for, why, and what it set aside. What the host did before
     /// it is done now: old outputs left out, a budget that is low told of.
-    pub(super) fn as_recorded(&mut self, id: &AgentId) -> Option<(Asked, Amount)> {
+    pub(super) fn as_recorded(&mut self, id: &AgentId) -> Option<(CallPurpose, Amount)> {
         let replaying = self.replaying.as_mut()?;
         let recording = replaying.of.recording.clone();
         let follower = replaying.follower(id);
@@ -261,7 +261,7 @@ impl Driver {
                     let freed_bytes = conversation.map_or(0, |kept| kept.clone().trim(&call_ids));
                     self.emit(id.clone(), ContextTrimmed { call_ids, freed_bytes });
                 }
-                Item::Message(Who::Host(note), text) => {
+                Item::Message(MessageAuthor::Host(note), text) => {
                     self.emit(id.clone(), MessageReceived { from: Sender::Host(note), text });
                 }
                 _ => {}
@@ -269,7 +269,7 @@ impl Driver {
         }
         let ModelCalled { purpose, cause, reason, trimmed, reserved, .. } = called;
         let (reason, trimmed) = (reason.clone(), *trimmed);
-        Some((Asked { purpose: *purpose, cause: *cause, reason, trimmed }, *reserved))
+        Some((CallPurpose { purpose: *purpose, cause: *cause, reason, trimmed }, *reserved))
     }
 
     /// Lets everything happen whose turn has come: held messages, what people said, answered and ended.
@@ -288,7 +288,7 @@ impl Driver {
             // What nothing under way can bring is not waited for.
             has_come || self.sessions.get(&next.agent).is_none_or(|session| !session.has_calls_under_way())
         });
-        if let Some(Answering { agent, call_id, approval, answer, .. }) =
+        if let Some(RecordedAnswer { agent, call_id, approval, answer, .. }) =
             next.and_then(|next| replaying.answers.remove(next))
         {
             self.take_answer(&agent, &call_id, &approval, answer);
@@ -304,16 +304,16 @@ impl Driver {
         let follower = replaying.follower(id);
         let awaited = follower.awaits().cloned();
         if let Some(who) = awaited.filter(|_| takes) {
-            let early = follower.early.iter().position(|(from, _)| Who::of(from) == who);
+            let early = follower.early.iter().position(|(from, _)| MessageAuthor::of(from) == who);
             if let Some((from, text)) = early.and_then(|at| follower.early.remove(at)) {
                 self.receive(id, from, text);
                 return true;
             }
             let said = follower.left.iter().find_map(|item| match item {
-                Item::Message(Who::Person, text) => Some(text.clone()),
+                Item::Message(MessageAuthor::Person, text) => Some(text.clone()),
                 _ => None,
             });
-            if let (Who::Person, Some(text)) = (who, said) {
+            if let (MessageAuthor::Person, Some(text)) = (who, said) {
                 self.receive(id, Sender::Person, text);
                 return true;
             }
@@ -383,8 +383,8 @@ impl Driver {
         let waiting =
             replaying.followers.iter().filter(|(_, follower)| follower.waits).map(|(id, follower)| {
                 let who = match follower.awaits() {
-                    Some(Who::Child(child)) => format!("the end of task {child}"),
-                    Some(Who::Agent(agent)) => format!("a message of agent {agent}"),
+                    Some(MessageAuthor::Child(child)) => format!("the end of task {child}"),
+                    Some(MessageAuthor::Agent(agent)) => format!("a message of agent {agent}"),
                     _ => "a message".to_owned(),
                 };
                 format!("agent {} waits for {who}", id.relative())

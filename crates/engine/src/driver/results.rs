@@ -13,7 +13,7 @@ use posse_domain::lifecycle::DELEGATE_TO_AGENT;
 use super::Driver;
 use super::effects::Effect;
 use super::session::CallStage;
-use crate::ports::{Recovered, ToolFailure, ToolOutput, ToolResult};
+use crate::ports::{RecoveredEffect, ToolFailure, ToolOutput, ToolResult};
 use crate::skill_report::not_delegated;
 
 /// Most bytes of one tool result that a conversation takes; the rest is cut with a mark.
@@ -61,10 +61,10 @@ impl Driver {
     }
 
     /// What became of a write that a crash cut off.
-    pub(super) fn recovered(&mut self, id: &AgentId, call_id: &Arc<str>, recovered: Recovered) {
+    pub(super) fn recovered(&mut self, id: &AgentId, call_id: &Arc<str>, recovered: RecoveredEffect) {
         match recovered {
-            Recovered::Done(output) => self.tool_done(id, call_id, Ok(output), Duration::ZERO, false),
-            Recovered::Apply(prepared) => {
+            RecoveredEffect::Done(output) => self.tool_done(id, call_id, Ok(output), Duration::ZERO, false),
+            RecoveredEffect::Apply(prepared) => {
                 let Some((context, _, _, limit)) = self.effect_of(id, call_id) else {
                     // The agent ends before the write is done again; the call's task is over all the same.
                     return self.forget_call(id, call_id);
@@ -76,7 +76,7 @@ impl Driver {
                 }
                 self.after_commit(Effect::Run { call: context, prepared, limit });
             }
-            Recovered::Unknown => {
+            RecoveredEffect::Unknown => {
                 let Some(session) = self.sessions.get_mut(id) else { return };
                 let kind = session.kind.clone();
                 let held = session.calls.remove(call_id).is_some_and(|call| call.holds);

@@ -13,11 +13,11 @@ use posse_domain::object_id::ObjectId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::commands::Heard;
-use super::hooking::Hooked;
-use super::place::Place;
+use super::commands::HookVerdicts;
+use super::hooking::PendingHooks;
+use super::place::WorkspaceState;
 use super::preamble::ToolList;
-use super::waiting::Unanswered;
+use super::waiting::SilentSince;
 use crate::ports::{Model, ModelFacts, Permit, SeenFiles, SkillDirs, StopSignal, Urgency};
 
 /// A tool call that was dispatched and has no result yet.
@@ -31,7 +31,7 @@ pub(crate) struct CallInFlight {
     /// Whether it shares the agent's files with other changes, so that nothing has them alone.
     pub(crate) holds: bool,
     /// What hooks have said before it is admitted.
-    pub(crate) heard: Option<Box<Heard>>,
+    pub(crate) heard: Option<Box<HookVerdicts>>,
 }
 
 impl CallInFlight {
@@ -91,7 +91,7 @@ pub(crate) struct Session {
     /// The task that waits for that leave, or for a pause to end.
     pub(crate) waiting: Option<AbortHandle>,
     /// Since when its model has given no answer, once a call has failed or cannot be made.
-    pub(crate) unanswered: Option<Unanswered>,
+    pub(crate) unanswered: Option<SilentSince>,
     /// Whether a model call is queued for a slot, a budget or ownership.
     pub(crate) wants_model: bool,
     /// Whether it waits for another writer before it may start.
@@ -102,7 +102,7 @@ pub(crate) struct Session {
     pub(crate) cursor: usize,
     pub(crate) calls: Calls,
     /// The hooks that have not answered yet.
-    pub(crate) hooks: Vec<Hooked>,
+    pub(crate) hooks: Vec<PendingHooks>,
     /// Whether hooks have heard that it is about to start.
     pub(crate) start: Start,
     /// The kind of its newest event.
@@ -110,9 +110,9 @@ pub(crate) struct Session {
     /// Why the attempt is ending, once it is.
     pub(crate) ending: Option<Failure>,
     /// How far it is with ending because its time is up.
-    pub(crate) winding: Winding,
+    pub(crate) winding: TimeUp,
     /// Where its calls run.
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceState,
     /// The calls that wait for that, or for its files.
     pub(crate) parked: Vec<Arc<str>>,
     /// The snapshot it starts from.
@@ -122,12 +122,12 @@ pub(crate) struct Session {
     /// The commit with what it made of its files, from the moment they are kept.
     pub(crate) change: Option<ObjectId>,
     /// Whether its files are being kept, or for the root delivered.
-    pub(crate) keeping: Keeping,
+    pub(crate) keeping: SalvageProgress,
 }
 
 /// How far an agent is with ending because its time is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Winding {
+pub(crate) enum TimeUp {
     /// Its time is not up.
     No,
     /// It starts nothing any more, and writes its report once its calls have ended.
@@ -158,7 +158,7 @@ pub(crate) enum Base {
 
 /// How far the files of an agent that ends are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub(crate) enum SalvageProgress {
     /// Nothing is under way.
     No,
     /// They are being committed, or delivered.
@@ -175,7 +175,7 @@ impl Session {
             let call = self.machine.call_of(id).zip(self.calls.get(id));
             call.is_some_and(|(call, flight)| spawns(call, flight.class))
         };
-        let mut hooked = self.hooks.iter().filter_map(Hooked::before);
+        let mut hooked = self.hooks.iter().filter_map(PendingHooks::before);
         self.calls.block(class) || (spawns(call, class) && hooked.any(asked_before))
     }
 
@@ -190,8 +190,8 @@ impl Session {
     pub(crate) fn is_quiet(&self) -> bool {
         self.asking.is_none()
             && self.hooks.is_empty()
-            && self.keeping == Keeping::No
-            && self.place != Place::Making
+            && self.keeping == SalvageProgress::No
+            && self.place != WorkspaceState::Making
             && self.calls.values().all(|call| !matches!(call.stage, CallStage::Running(_)))
     }
 }

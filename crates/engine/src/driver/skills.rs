@@ -16,8 +16,8 @@ use posse_domain::skill::{SKILL_FILES, Skill, title_of};
 use serde_json::Value;
 
 use super::Driver;
-use super::commands::Heard;
-use super::delegate::{Ended, refused};
+use super::commands::HookVerdicts;
+use super::delegate::{ChildResult, refused};
 use super::results::OUTPUT_MAX_BYTES;
 use crate::ports::{EngineRequest, Handler, SkillDir, SkillDirs, ToolFailure, ToolOutput, ToolResult};
 use crate::skill_report::{delegated, parts};
@@ -80,7 +80,7 @@ impl Driver {
             Err(refusal) => self.answer(id, &call.id, &call.name, Err(refused(refusal))),
             Ok(skill) if skill.fork => {
                 let request = forked(skill, arguments);
-                self.spawn(id, call, &request, &Heard::default());
+                self.spawn(id, call, &request, &HookVerdicts::default());
             }
             Ok(skill) => {
                 let has = |tool| self.run.open(id).is_some_and(|agent| agent.authority.grant().covers(tool));
@@ -164,7 +164,7 @@ impl Driver {
     }
 
     /// The child that was all a run did has ended: what became of it is the root's report.
-    pub(super) fn run_skill_ended(&mut self, child: &AgentId, ended: &Ended) {
+    pub(super) fn run_skill_ended(&mut self, child: &AgentId, ended: &ChildResult) {
         let root = self.run.id.root();
         // People look a trace up by its whole id.
         let text = parts(ended.words(), child).join("\n\n");
@@ -177,7 +177,7 @@ impl Driver {
 }
 
 /// What the caller of a foreground child is answered; `tool` is what it called.
-pub(super) fn answer_of(tool: &str, child: &AgentId, ended: &Ended) -> ToolResult {
+pub(super) fn answer_of(tool: &str, child: &AgentId, ended: &ChildResult) -> ToolResult {
     let id = child.relative();
     match (tool, &ended.skill, &ended.result) {
         (DELEGATE_TO_AGENT, Some(skill), Ok(report)) => {
@@ -203,7 +203,7 @@ pub(super) fn answer_of(tool: &str, child: &AgentId, ended: &Ended) -> ToolResul
 }
 
 /// What the parent of a background child is told.
-pub(super) fn message_of(child: &AgentId, ended: &Ended) -> String {
+pub(super) fn message_of(child: &AgentId, ended: &ChildResult) -> String {
     let (id, definition) = (child.relative(), &ended.definition);
     match (&ended.skill, &ended.result) {
         (Some(skill), _) => {

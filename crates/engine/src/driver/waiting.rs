@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use posse_agent::call_retry::{self, Failed, UNANSWERED_MAX};
+use posse_agent::call_retry::{self, CallFailureClass, UNANSWERED_MAX};
 use posse_domain::code::Code;
 use posse_domain::event::{ProviderWaitEnded, ProviderWaitStarted};
 use posse_domain::id::AgentId;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::Driver;
 use super::effects::{Input, ModelDone};
-use crate::ports::{Admission, CallSize, Notice, Permit, Waiting};
+use crate::ports::{Admission, CallSize, Notice, Permit, QueuedCall};
 
 /// A wait that takes at least this long is in the journal, and shown.
 const TOLD_FROM: Duration = Duration::from_secs(1);
@@ -23,13 +23,13 @@ const OVERFLOW_KEPT_PERCENT: u64 = 50;
 
 /// How long a model has given no answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Unanswered {
+pub(crate) struct SilentSince {
     /// When that began. Moved on by pauses that the provider asked for: they do not count.
     since: Instant,
 }
 
 /// How a wait ended.
-pub(super) enum Waited {
+pub(super) enum WaitEnd {
     /// With leave to call.
     Leave(Permit),
     /// A pause is over; leave is still to be asked for.
@@ -39,7 +39,7 @@ pub(super) enum Waited {
 }
 
 /// What follows a call that failed.
-pub(super) enum Next {
+pub(super) enum AfterFailure {
     /// Nothing: the attempt has failed.
     Over,
     /// Another call, after a pause.
@@ -72,12 +72,12 @@ impl Driver {
         }
     }
 
-    fn stand_in_line(&mut self, id: &AgentId, waiting: Waiting) {
-        let Waiting { turn, notice } = waiting;
+    fn stand_in_line(&mut self, id: &AgentId, waiting: QueuedCall) {
+        let QueuedCall { turn, notice } = waiting;
         let Some(session) = self.sessions.get_mut(id) else { return };
         let mut give_up = None;
         if notice.as_ref().is_some_and(|notice| notice.unwell) {
-            let since = session.unanswered.get_or_insert(Unanswered { since: Instant::now() }).since;
+            let since = session.unanswered.get_or_insert(SilentSince { since: Instant::now() }).since;
             give_up = Some(since + UNANSWERED_MAX);
         }
         if let Some(notice) = notice {
@@ -85,8 +85,8 @@ impl Driver {
         }
         self.wait(id, async move {
             match give_up {
-                None => Waited::Leave(turn.await),
-                Some(at) => tokio::time::timeout_at(at, turn).await.map_or(Waited::InVain, Waited::Leave),
+                None => WaitEnd::Leave(turn.await),
+                Some(at) => tokio::time::timeout_at(at, turn).await.map_or(WaitEnd::InVain, WaitEnd::Leave),
             }
         });
     }
@@ -111,7 +111,7 @@ impl Driver {
     }
 
     /// Starts a wait; it ends with an input.
-    fn wait(&mut self, id: &AgentId, until: impl Future<Output = Waited> + Send + 'static) {
+    fn wait(&mut self, id: &AgentId, until: impl Future<Output = WaitEnd> + Send + 'static) {
         let sender = self.sender.clone();
         let agent = id.clone();
         let task = tokio::spawn(async move {
@@ -127,7 +127,7 @@ impl Driver {
     pub(super) fn pause(&mut self, id: &AgentId, after: Duration, limited: bool, reason: &str) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let now = Instant::now();
-        let unanswered = session.unanswered.get_or_insert(Unanswered { since: now });
+        let unanswered = session.unanswered.get_or_insert(SilentSince { since: now });
         if limited {
             unanswered.since = (unanswered.since + after).min(now + after);
         }
@@ -138,12 +138,12 @@ impl Driver {
         self.tell_of_wait(id, &notice);
         self.wait(id, async move {
             tokio::time::sleep(after).await;
-            Waited::Pause
+            WaitEnd::Pause
         });
     }
 
     /// A wait has ended.
-    pub(super) fn waited(&mut self, id: &AgentId, waited: Waited) {
+    pub(super) fn waited(&mut self, id: &AgentId, waited: WaitEnd) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         // One that was dropped meanwhile gives its permit back here.
         if session.waiting.take().is_none() || session.ending.is_some() {
@@ -151,13 +151,13 @@ impl Driver {
         }
         let reason = self.end_provider_wait(id);
         match waited {
-            Waited::Pause => {}
-            Waited::Leave(permit) => {
+            WaitEnd::Pause => {}
+            WaitEnd::Leave(permit) => {
                 if let Some(session) = self.sessions.get_mut(id) {
                     session.permit = Some(permit);
                 }
             }
-            Waited::InVain => return self.end_attempt(id, unanswered(reason)),
+            WaitEnd::InVain => return self.end_attempt(id, unanswered(reason)),
         }
         self.pump(id);
     }
@@ -189,40 +189,40 @@ impl Driver {
         let left_ms = u64::try_from(wait.until_ms - self.rt.parts.system.now_ms()).unwrap_or(0);
         self.wait(id, async move {
             tokio::time::sleep(Duration::from_millis(left_ms)).await;
-            Waited::Pause
+            WaitEnd::Pause
         });
     }
 
     /// What follows a call that failed.
-    pub(super) fn after_failure(&self, done: &ModelDone) -> Next {
+    pub(super) fn after_failure(&self, done: &ModelDone) -> AfterFailure {
         let (Err(failure), Some(session)) = (&done.result, self.sessions.get(&done.agent)) else {
-            return Next::Over;
+            return AfterFailure::Over;
         };
         if failure.error.code == Code::ContextOverflow {
             return self.shorter(&done.agent);
         }
-        let Some(retry) = failure.retry else { return Next::Over };
+        let Some(retry) = failure.retry else { return AfterFailure::Over };
         let failed = match (retry.limited, failure.error.code) {
-            (true, _) => Failed::Limited,
-            (false, Code::Timeout) => Failed::Silent,
-            (false, _) => Failed::Unwell,
+            (true, _) => CallFailureClass::Limited,
+            (false, Code::Timeout) => CallFailureClass::Silent,
+            (false, _) => CallFailureClass::Unwell,
         };
         let unanswered = session.unanswered.map_or(done.elapsed, |unanswered| unanswered.since.elapsed());
         if call_retry::follows(failed, done.call, unanswered) {
-            Next::Again { after: retry.after, limited: retry.limited }
+            AfterFailure::Again { after: retry.after, limited: retry.limited }
         } else {
-            Next::Over
+            AfterFailure::Over
         }
     }
 
     /// A conversation that is too long is made shorter, once in a turn.
-    fn shorter(&self, id: &AgentId) -> Next {
+    fn shorter(&self, id: &AgentId) -> AfterFailure {
         let Some(session) = self.sessions.get(id).filter(|session| !session.machine.overflowed()) else {
-            return Next::Over;
+            return AfterFailure::Over;
         };
         let conversation = session.machine.conversation();
         let call_ids = conversation.excess(conversation.estimated_tokens() * OVERFLOW_KEPT_PERCENT / 100);
-        if call_ids.is_empty() { Next::Over } else { Next::Shorter(call_ids) }
+        if call_ids.is_empty() { AfterFailure::Over } else { AfterFailure::Shorter(call_ids) }
     }
 }
 

@@ -13,7 +13,7 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{FailKind, Failure, OpenState};
 
 use super::Driver;
-use super::session::{CallInFlight, CallStage, Winding};
+use super::session::{CallInFlight, CallStage, TimeUp};
 use crate::ports::{ToolFailure, Urgency};
 
 impl Driver {
@@ -39,19 +39,19 @@ impl Driver {
         let reports = session.machine.is_reporting() || session.machine.has_reported();
         match session.winding {
             _ if report_at_ms > now_ms => self.watch_deadline(id),
-            Winding::No if started && !reports => {
-                session.winding = Winding::Up;
+            TimeUp::No if started && !reports => {
+                session.winding = TimeUp::Up;
                 self.watch_deadline(id);
                 self.wind_up(id);
             }
-            Winding::No | Winding::Up if started && at_ms > now_ms => self.watch_for(id, at_ms - now_ms),
+            TimeUp::No | TimeUp::Up if started && at_ms > now_ms => self.watch_for(id, at_ms - now_ms),
             // It waits for a command, a question or a child, which are not cut: its report has as much time as it would
             // have had. A provider that lets it wait is none of these.
-            Winding::Up if !reports && session.machine.open_calls().next().is_some() => {
-                session.winding = Winding::Late;
+            TimeUp::Up if !reports && session.machine.open_calls().next().is_some() => {
+                session.winding = TimeUp::Late;
                 self.watch_for(id, at_ms - report_at_ms);
             }
-            Winding::No | Winding::Up | Winding::Late => {
+            TimeUp::No | TimeUp::Up | TimeUp::Late => {
                 let report = session.machine.report_so_far();
                 let reason = self.run.time_used_up(id, now_ms);
                 let (kind, code) = (FailKind::Budget, Code::BudgetExhausted);
@@ -64,8 +64,8 @@ impl Driver {
     pub(super) fn watch_deadline(&mut self, id: &AgentId) {
         let now_ms = self.rt.parts.system.now_ms();
         let at_ms = match self.sessions.get(id).map(|session| session.winding) {
-            Some(Winding::Up | Winding::Late) => self.run.deadline_ms(id, now_ms),
-            Some(Winding::No) | None => self.run.report_at_ms(id, now_ms),
+            Some(TimeUp::Up | TimeUp::Late) => self.run.deadline_ms(id, now_ms),
+            Some(TimeUp::No) | None => self.run.report_at_ms(id, now_ms),
         };
         if let Some(at_ms) = at_ms {
             self.watch_for(id, at_ms - now_ms);
@@ -112,7 +112,7 @@ impl Driver {
 
     /// Whether the agent starts nothing any more because its time is up.
     pub(super) fn winds_up(&self, id: &AgentId) -> bool {
-        self.sessions.get(id).is_some_and(|session| session.winding != Winding::No)
+        self.sessions.get(id).is_some_and(|session| session.winding != TimeUp::No)
     }
 }
 

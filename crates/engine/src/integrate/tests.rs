@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 
 /// Chance that can be drawn again.
-struct Chance(u64);
+struct Dice(u64);
 
-impl Chance {
+impl Dice {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ impl Chance {
 
 /// What is under way outside the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum PendingEffect {
     Snapshot,
     Merge(u32),
     Check(u32),
@@ -32,16 +32,16 @@ enum Doing {
 
 /// The world around one lane: children that work, effects that take their time, a parent that changes its files.
 struct Sim {
-    chance: Chance,
-    lane: Lane,
-    seats: BTreeMap<u32, Seat>,
+    chance: Dice,
+    lane: MergeQueue,
+    seats: BTreeMap<u32, QueuePosition>,
     /// Children that still work.
     working: BTreeSet<u32>,
     /// Children that wait to be integrated, and whether they have checks.
     ready: BTreeMap<u32, bool>,
     /// Merges that are in the journal and not yet in the files.
     journalled: BTreeSet<u32>,
-    doing: Vec<Doing>,
+    doing: Vec<PendingEffect>,
     stopping: BTreeSet<u32>,
     changes: u32,
     changes_left: u32,
@@ -53,9 +53,9 @@ struct Sim {
 
 impl Sim {
     fn new(seed: u64) -> Self {
-        let mut chance = Chance(seed);
+        let mut chance = Dice(seed);
         let mut sim = Self {
-            lane: Lane::new(chance.one_in(2)),
+            lane: MergeQueue::new(chance.one_in(2)),
             seats: BTreeMap::new(),
             working: BTreeSet::new(),
             ready: BTreeMap::new(),
@@ -71,10 +71,10 @@ impl Sim {
         };
         for child in 1..=1 + u32::try_from(sim.chance.below(6)).expect("small") {
             let seat = match sim.chance.below(4) {
-                0 => Seat { group: Group::Alone(child), rank: 0, foreground: false },
-                1 => Seat { group: Group::Plan, rank: 10 - child, foreground: true },
-                2 => Seat { group: Group::Reply("m1".into()), rank: child, foreground: true },
-                _ => Seat { group: Group::Reply("m2".into()), rank: child, foreground: true },
+                0 => QueuePosition { group: Group::Alone(child), rank: 0, foreground: false },
+                1 => QueuePosition { group: Group::Plan, rank: 10 - child, foreground: true },
+                2 => QueuePosition { group: Group::Reply("m1".into()), rank: child, foreground: true },
+                _ => QueuePosition { group: Group::Reply("m2".into()), rank: child, foreground: true },
             };
             sim.lane.apply(Fact::Joined(child, seat.clone()));
             sim.seats.insert(child, seat);
@@ -87,26 +87,29 @@ impl Sim {
         while let Some(action) = self.lane.decide() {
             self.lane.apply(Fact::Began(action));
             match action {
-                Action::Snapshot => self.begin(Doing::Snapshot),
-                Action::Merge(child) => self.begin(Doing::Merge(child)),
-                Action::Check(child) => self.begin(Doing::Check(child)),
-                Action::StopCheck(child) => {
-                    assert!(self.doing.contains(&Doing::Check(child)), "only what runs can be stopped");
+                MergeEffect::Snapshot => self.begin(PendingEffect::Snapshot),
+                MergeEffect::Merge(child) => self.begin(PendingEffect::Merge(child)),
+                MergeEffect::Check(child) => self.begin(PendingEffect::Check(child)),
+                MergeEffect::StopCheck(child) => {
+                    assert!(
+                        self.doing.contains(&PendingEffect::Check(child)),
+                        "only what runs can be stopped"
+                    );
                     self.stopping.insert(child);
                 }
-                Action::Update(child) => {
+                MergeEffect::Update(child) => {
                     self.journalled.insert(child);
-                    self.begin(Doing::Update(child));
+                    self.begin(PendingEffect::Update(child));
                 }
-                Action::Accept(child) => self.accept(child),
+                MergeEffect::Accept(child) => self.accept(child),
             }
         }
     }
 
-    fn begin(&mut self, doing: Doing) {
-        if doing != Doing::Check(0) && !matches!(doing, Doing::Check(_)) {
+    fn begin(&mut self, doing: PendingEffect) {
+        if doing != PendingEffect::Check(0) && !matches!(doing, PendingEffect::Check(_)) {
             assert_eq!(self.changes, 0, "{doing:?} needs the files alone, and a change is under way");
-            let others = self.doing.iter().filter(|other| !matches!(other, Doing::Check(_))).count();
+            let others = self.doing.iter().filter(|other| !matches!(other, PendingEffect::Check(_))).count();
             assert_eq!(others, 0, "{doing:?} needs the files alone: {:?}", self.doing);
         }
         self.doing.push(doing);
@@ -130,25 +133,28 @@ impl Sim {
         self.ready.remove(&child);
         self.failed.insert(child);
         self.lane.apply(Fact::Left(child));
-        self.doing.retain(|doing| *doing != Doing::Check(child) && *doing != Doing::Merge(child));
+        self.doing
+            .retain(|doing| *doing != PendingEffect::Check(child) && *doing != PendingEffect::Merge(child));
     }
 
     /// Ends one thing that is under way.
     fn finish(&mut self, at: usize) {
         match self.doing.remove(at) {
-            Doing::Snapshot => self.lane.apply(Fact::SnapshotTaken(true)),
-            Doing::Merge(child) if self.chance.one_in(6) => self.fail(child),
-            Doing::Merge(child) => {
+            PendingEffect::Snapshot => self.lane.apply(Fact::SnapshotTaken(true)),
+            PendingEffect::Merge(child) if self.chance.one_in(6) => self.fail(child),
+            PendingEffect::Merge(child) => {
                 let same = self.chance.one_in(5);
                 self.lane.apply(Fact::Merged { child, same });
             }
-            Doing::Check(child) if self.stopping.remove(&child) => self.lane.apply(Fact::CheckStopped(child)),
-            Doing::Check(child) if self.chance.one_in(5) => self.fail(child),
-            Doing::Check(child) => {
+            PendingEffect::Check(child) if self.stopping.remove(&child) => {
+                self.lane.apply(Fact::CheckStopped(child))
+            }
+            PendingEffect::Check(child) if self.chance.one_in(5) => self.fail(child),
+            PendingEffect::Check(child) => {
                 *self.rechecked.entry(child).or_default() += 1;
                 self.lane.apply(Fact::Checked(child));
             }
-            Doing::Update(child) => {
+            PendingEffect::Update(child) => {
                 self.lane.apply(Fact::Updated(child));
                 self.accept(child);
             }
@@ -160,7 +166,7 @@ impl Sim {
         self.doing.clear();
         self.stopping.clear();
         self.changes = 0;
-        self.lane = Lane::new(false);
+        self.lane = MergeQueue::new(false);
         for child in self.working.iter().chain(self.ready.keys()) {
             self.lane.apply(Fact::Joined(*child, self.seats[child].clone()));
         }
@@ -171,7 +177,7 @@ impl Sim {
     }
 
     fn step(&mut self) {
-        let pick = |chance: &mut Chance, from: &[u32]| -> Option<u32> {
+        let pick = |chance: &mut Dice, from: &[u32]| -> Option<u32> {
             let at = usize::try_from(chance.below(from.len().max(1) as u64)).expect("small");
             from.get(at).copied()
         };
@@ -192,7 +198,7 @@ impl Sim {
             3 if self.changes_left > 0 && self.lane.may_change() => {
                 self.changes_left -= 1;
                 self.changes += 1;
-                let alone = self.doing.iter().any(|doing| !matches!(doing, Doing::Check(_)));
+                let alone = self.doing.iter().any(|doing| !matches!(doing, PendingEffect::Check(_)));
                 assert!(!alone, "a change began while something had the files alone: {:?}", self.doing);
                 self.lane.apply(Fact::ChangeBegan);
             }
@@ -242,8 +248,8 @@ fn every_order_of_events_ends_with_everybody_integrated_once_or_failed() {
 
 #[test]
 fn a_busy_parent_does_not_keep_a_child_waiting_for_ever() {
-    let mut lane = Lane::new(true);
-    lane.apply(Fact::Joined(1, Seat { group: Group::Alone(1), rank: 0, foreground: true }));
+    let mut lane = MergeQueue::new(true);
+    lane.apply(Fact::Joined(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: true }));
     lane.apply(Fact::ChangeBegan);
     lane.apply(Fact::Ready { child: 1, checks: true, merged: false });
     assert_eq!(lane.decide(), None, "the change ends first");
@@ -251,14 +257,14 @@ fn a_busy_parent_does_not_keep_a_child_waiting_for_ever() {
     lane.apply(Fact::ChangeEnded);
     // Its checks run beside changes three times; then the files are held.
     for round in 0..=RECHECKS_MAX {
-        assert_eq!(lane.decide(), Some(Action::Snapshot));
-        lane.apply(Fact::Began(Action::Snapshot));
+        assert_eq!(lane.decide(), Some(MergeEffect::Snapshot));
+        lane.apply(Fact::Began(MergeEffect::Snapshot));
         lane.apply(Fact::SnapshotTaken(true));
-        assert_eq!(lane.decide(), Some(Action::Merge(1)));
-        lane.apply(Fact::Began(Action::Merge(1)));
+        assert_eq!(lane.decide(), Some(MergeEffect::Merge(1)));
+        lane.apply(Fact::Began(MergeEffect::Merge(1)));
         lane.apply(Fact::Merged { child: 1, same: false });
-        assert_eq!(lane.decide(), Some(Action::Check(1)));
-        lane.apply(Fact::Began(Action::Check(1)));
+        assert_eq!(lane.decide(), Some(MergeEffect::Check(1)));
+        lane.apply(Fact::Began(MergeEffect::Check(1)));
         assert_eq!(lane.may_change(), round < RECHECKS_MAX, "round {round}");
         if round < RECHECKS_MAX {
             lane.apply(Fact::ChangeBegan);
@@ -266,36 +272,36 @@ fn a_busy_parent_does_not_keep_a_child_waiting_for_ever() {
         }
         lane.apply(Fact::Checked(1));
     }
-    assert_eq!(lane.decide(), Some(Action::Update(1)));
+    assert_eq!(lane.decide(), Some(MergeEffect::Update(1)));
 }
 
 #[test]
 fn a_foreground_child_overtakes_a_background_one_whose_checks_run() {
-    let mut lane = Lane::new(true);
-    lane.apply(Fact::Joined(1, Seat { group: Group::Alone(1), rank: 0, foreground: false }));
-    lane.apply(Fact::Joined(2, Seat { group: Group::Reply("m".into()), rank: 2, foreground: true }));
+    let mut lane = MergeQueue::new(true);
+    lane.apply(Fact::Joined(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: false }));
+    lane.apply(Fact::Joined(2, QueuePosition { group: Group::Reply("m".into()), rank: 2, foreground: true }));
     lane.apply(Fact::Ready { child: 1, checks: true, merged: false });
-    for action in [Action::Merge(1), Action::Check(1)] {
+    for action in [MergeEffect::Merge(1), MergeEffect::Check(1)] {
         assert_eq!(lane.decide(), Some(action));
         lane.apply(Fact::Began(action));
         lane.apply(Fact::Merged { child: 1, same: false });
     }
     assert_eq!(lane.decide(), None);
     lane.apply(Fact::Ready { child: 2, checks: false, merged: false });
-    assert_eq!(lane.decide(), Some(Action::StopCheck(1)));
-    lane.apply(Fact::Began(Action::StopCheck(1)));
+    assert_eq!(lane.decide(), Some(MergeEffect::StopCheck(1)));
+    lane.apply(Fact::Began(MergeEffect::StopCheck(1)));
     assert_eq!(lane.decide(), None, "it is stopped once");
     lane.apply(Fact::CheckStopped(1));
-    assert_eq!(lane.decide(), Some(Action::Merge(2)));
+    assert_eq!(lane.decide(), Some(MergeEffect::Merge(2)));
 }
 
 #[test]
 fn a_step_that_is_still_to_be_created_keeps_its_place() {
-    let mut lane = Lane::new(true);
-    lane.apply(Fact::Joined(2, Seat { group: Group::Plan, rank: 2, foreground: true }));
+    let mut lane = MergeQueue::new(true);
+    lane.apply(Fact::Joined(2, QueuePosition { group: Group::Plan, rank: 2, foreground: true }));
     lane.apply(Fact::PlanWaitsFrom(Some(1)));
     lane.apply(Fact::Ready { child: 2, checks: false, merged: false });
     assert_eq!(lane.decide(), None, "the step of rank 1 comes first, though nobody works on it yet");
     lane.apply(Fact::PlanWaitsFrom(None));
-    assert_eq!(lane.decide(), Some(Action::Merge(2)));
+    assert_eq!(lane.decide(), Some(MergeEffect::Merge(2)));
 }

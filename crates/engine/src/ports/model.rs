@@ -115,11 +115,11 @@ pub enum Admission {
     /// Yes.
     Go(Permit),
     /// Not yet.
-    Wait(Waiting),
+    Wait(QueuedCall),
 }
 
 /// A call's place in the line of its provider.
-pub struct Waiting {
+pub struct QueuedCall {
     /// Comes when it is the call's turn. Dropping it gives the place up.
     pub turn: BoxFuture<'static, Permit>,
     /// What is waited for, if it takes so long that people should know.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
 use posse_domain::budget::Figures;
-use posse_domain::event::{Encoded, Stored};
+use posse_domain::event::{EncodedEvent, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::Answer;
@@ -91,7 +91,7 @@ pub struct Commit {
     /// What it relies on.
     pub basis: Basis,
     /// The events, in order.
-    pub events: Vec<Encoded>,
+    pub events: Vec<EncodedEvent>,
     /// Long texts that the events name.
     pub blobs: Vec<Blob>,
     /// Current state of the agents that the events changed; also inserts new ones.
@@ -104,7 +104,7 @@ pub struct Commit {
 
 /// What a commit came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitReceipt {
     /// The journal's new end.
     pub head: Head,
     /// The owner's epoch.
@@ -400,7 +400,7 @@ pub enum StoreError {
 pub trait Store: Send + Sync + 'static {
     /// Writes `commit` durably. Several commits of one run may be under way at once: they are carried out in the
     /// order of the calls, and if one fails those after it fail too (their head is stale).
-    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<Committed, StoreError>>;
+    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>>;
 
     /// Events after `after`, at most `limit` (and never more than [`READ_MAX_EVENTS`]).
     fn read(
@@ -408,7 +408,7 @@ pub trait Store: Send + Sync + 'static {
         key: &RunKey,
         after: u64,
         limit: u32,
-    ) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>>;
+    ) -> BoxFuture<'static, Result<Vec<StoredEvent>, StoreError>>;
 
     /// The journal's end.
     fn head(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>>;

@@ -166,7 +166,7 @@ impl ToolFailure {
 pub type ToolResult = Result<ToolOutput, ToolFailure>;
 
 /// An effect that is ready to happen.
-pub struct Prepared {
+pub struct PreparedEffect {
     /// For a write: what it will do.
     pub write: Option<WriteIntent>,
     /// For an exec: what its programs will run in.
@@ -176,11 +176,11 @@ pub struct Prepared {
 }
 
 /// How an effect that had begun stands after a crash.
-pub enum Recovered {
+pub enum RecoveredEffect {
     /// It happened; this is its result.
     Done(ToolOutput),
     /// It did not happen; it can be done now.
-    Apply(Prepared),
+    Apply(PreparedEffect),
     /// Nobody can tell.
     Unknown,
 }
@@ -188,12 +188,21 @@ pub enum Recovered {
 /// A tool that touches the outside.
 pub trait EffectTool: Send + Sync + 'static {
     /// Looks and validates, without changing anything.
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>>;
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>>;
 
     /// Finds out what became of a write whose result is not in the journal. Only called for writes.
-    fn recover(&self, call: CallContext, input: Value, intent: WriteIntent) -> BoxFuture<'static, Recovered> {
+    fn recover(
+        &self,
+        call: CallContext,
+        input: Value,
+        intent: WriteIntent,
+    ) -> BoxFuture<'static, RecoveredEffect> {
         let _ = (call, input, intent);
-        Box::pin(async { Recovered::Unknown })
+        Box::pin(async { RecoveredEffect::Unknown })
     }
 
     /// A limit on the call's own time, beyond the agent's.

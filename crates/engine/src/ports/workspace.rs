@@ -60,11 +60,11 @@ impl fmt::Display for WorkspaceProblem {
 }
 
 /// What is awaited of a port to workspaces.
-pub type Doing<T> = BoxFuture<'static, Result<T, WorkspaceProblem>>;
+pub type WorkspaceResult<T> = BoxFuture<'static, Result<T, WorkspaceProblem>>;
 
 /// The workspace of one attempt of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct WorkspaceOf {
+pub struct WorkspaceId {
     /// The agent.
     pub agent: AgentId,
     /// The attempt.
@@ -157,7 +157,7 @@ pub struct CheckRequest {
 
 /// What bringing files up to date came upon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Updated {
+pub struct UpdateOutcome {
     /// Files found with a content of neither side; they were kept as they are.
     pub kept: Vec<String>,
 }
@@ -165,45 +165,45 @@ pub struct Updated {
 /// Makes workspaces, and merges what was done in them.
 pub trait Workspaces: Send + Sync + 'static {
     /// Takes a snapshot of a folder for a new run. Touches nothing in it.
-    fn begin(&self, run: &RunId, dir: &str) -> Doing<BaseSnapshot>;
+    fn begin(&self, run: &RunId, dir: &str) -> WorkspaceResult<BaseSnapshot>;
 
     /// Where the workspace of an attempt is, once it was made.
-    fn dir(&self, of: &WorkspaceOf) -> PathBuf;
+    fn dir(&self, of: &WorkspaceId) -> PathBuf;
 
     /// Makes an isolated workspace with the files of `origin`. One that was made only in part is made anew; one that
     /// is complete stays as it is.
-    fn make(&self, of: WorkspaceOf, origin: ObjectId) -> Doing<MadeWorkspace>;
+    fn make(&self, of: WorkspaceId, origin: ObjectId) -> WorkspaceResult<MadeWorkspace>;
 
     /// Makes ready what the programs of a call need beside the files of its workspace. Asked for before each call and hook
     /// that runs programs, and at once done if it is there. Nothing is needed where this is not implemented.
-    fn ready(&self, call: &CallContext) -> Doing<()> {
+    fn ready(&self, call: &CallContext) -> WorkspaceResult<()> {
         let _ = call;
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// A directory with the files of a snapshot that nobody can change, shared by all who only read.
-    fn shared(&self, run: &RunId, snapshot: ObjectId) -> Doing<PathBuf>;
+    fn shared(&self, run: &RunId, snapshot: ObjectId) -> WorkspaceResult<PathBuf>;
 
     /// Commits the files of a workspace onto its line; the line's end, if nothing has changed.
-    fn snapshot(&self, of: WorkspaceOf) -> Doing<ObjectId>;
+    fn snapshot(&self, of: WorkspaceId) -> WorkspaceResult<ObjectId>;
 
     /// The same, and keeps it under a ref for as long as salvage is kept. `base` is what the agent started from.
-    fn salvage(&self, of: WorkspaceOf, base: ObjectId) -> Doing<Salvage>;
+    fn salvage(&self, of: WorkspaceId, base: ObjectId) -> WorkspaceResult<Salvage>;
 
     /// Gates a child's change and merges it. Writes commits only.
-    fn merge(&self, request: MergeRequest) -> Doing<Merge>;
+    fn merge(&self, request: MergeRequest) -> WorkspaceResult<Merge>;
 
     /// Runs commands on a merged tree, in a sandbox and in a directory that nobody else sees.
-    fn check(&self, request: CheckRequest, stop: StopSignal) -> Doing<Vec<CheckRecord>>;
+    fn check(&self, request: CheckRequest, stop: StopSignal) -> WorkspaceResult<Vec<CheckRecord>>;
 
     /// Moves the line of a workspace from one commit to the next, and then its files, if it is on disk. Asked for
     /// again it finishes what it had begun.
-    fn update(&self, of: WorkspaceOf, old: ObjectId, new: ObjectId) -> Doing<Updated>;
+    fn update(&self, of: WorkspaceId, old: ObjectId, new: ObjectId) -> WorkspaceResult<UpdateOutcome>;
 
     /// Makes the root's line the run's result: a branch in the person's repository, if there is one. What no agent may
     /// change, and no approval opens, is left out of it. None if it has the files that the run started from.
-    fn deliver(&self, run: &RunId, approvals: Approvals) -> Doing<Option<RunResult>>;
+    fn deliver(&self, run: &RunId, approvals: Approvals) -> WorkspaceResult<Option<RunResult>>;
 
     /// Writes a report where people find it, for `posse report` and for whoever looks into the state directory.
-    fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> Doing<()>;
+    fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> WorkspaceResult<()>;
 }

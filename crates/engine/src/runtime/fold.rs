@@ -10,7 +10,7 @@ use crate::history::{HistoryError, decode, fill, first_event, read_events};
 use crate::ports::{Head, RunKey, Store, StoreError};
 
 /// A run as its journal tells it.
-pub(super) struct Folded {
+pub(super) struct LoadedRun {
     pub(super) run: Run,
     pub(super) events: OpenEvents,
     pub(super) last_at_ms: i64,
@@ -19,7 +19,11 @@ pub(super) struct Folded {
 
 impl Runtime {
     /// The same state if nobody wrote since it was folded, else folded again; nobody else writes any more.
-    pub(super) async fn up_to_date(&self, key: &RunKey, mut folded: Folded) -> Result<Folded, RuntimeError> {
+    pub(super) async fn up_to_date(
+        &self,
+        key: &RunKey,
+        mut folded: LoadedRun,
+    ) -> Result<LoadedRun, RuntimeError> {
         let head = self.0.parts.store.head(key).await?;
         if folded.head != head {
             folded = self.fold(key).await?;
@@ -33,7 +37,7 @@ impl Runtime {
     }
 
     /// Folds a run's journal, checking its chain on the way.
-    pub(super) async fn fold(&self, key: &RunKey) -> Result<Folded, RuntimeError> {
+    pub(super) async fn fold(&self, key: &RunKey) -> Result<LoadedRun, RuntimeError> {
         let store = &*self.0.parts.store;
         let damaged = |seq, problem: String| RuntimeError::Damaged { run: key.run.clone(), seq, problem };
         let mut head = Head { seq: 0, hash: Hash::ZERO };
@@ -78,7 +82,7 @@ impl Runtime {
         }
         let run = run.ok_or_else(|| StoreError::UnknownRun(key.run.clone()))?;
         let events = open_events(store, key, &run, kept).await?;
-        Ok(Folded { run, events, last_at_ms, head })
+        Ok(LoadedRun { run, events, last_at_ms, head })
     }
 }
 

@@ -15,7 +15,7 @@ use posse_domain::lifecycle::{SKILL_TOOL, SkillRights, TASK_PROMPT_MAX_BYTES};
 use posse_domain::nearest::{hint, nearest};
 use posse_domain::permission::{Approvals, Decision, Grant, OnAsk, Operation, ProjectRules, Rules, ToolSet};
 use posse_domain::plan::{Author, Plan};
-use posse_domain::skill::Catalogue;
+use posse_domain::skill::DiscoveredDefinitions;
 use posse_domain::text::first_line;
 
 use super::{Runtime, RuntimeError};
@@ -48,7 +48,7 @@ pub struct RunSpec {
     /// The definitions the run can use: built in, or given to this run.
     pub definitions: Vec<Definition>,
     /// The definitions and skills that were found on the machine. None has the name of one of `definitions`.
-    pub catalogue: Arc<Catalogue>,
+    pub catalogue: Arc<DiscoveredDefinitions>,
     /// The project's instructions for agents (`AGENTS.md`), part of every system prompt.
     pub agents_md: Option<String>,
     /// Whether the root may give its conversation to children.

@@ -3,19 +3,19 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use posse_domain::event::{Answered, AnsweredBy, Event, EventBody, InputRequested};
+use posse_domain::event::{AnsweredBy, Event, EventBody, InputRequested, QuestionAnswer};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::{Answer, Decision, OnAsk, Rule, Rules};
 use posse_engine::ports::{MailCommand, Store};
-use posse_engine::{FAULT_POINTS, Resumed, RunHandle, RunSpec};
+use posse_engine::{FAULT_POINTS, ResumeOutcome, RunHandle, RunSpec};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
 use crate::checks;
 use crate::crash::dies_at;
-use crate::power::Death;
-use crate::world::{Ended, Process, World, child, listing};
+use crate::power::CrashPoint;
+use crate::world::{EndedRun, Process, World, child, listing};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -88,7 +88,7 @@ pub(crate) async fn say(world: &World, (agent, asked): &(AgentId, InputRequested
     world.post(&agent.run(), command).await;
 }
 
-fn answers(ended: &Ended) -> Vec<(Answered, bool, AnsweredBy)> {
+fn answers(ended: &EndedRun) -> Vec<(QuestionAnswer, bool, AnsweredBy)> {
     let answer = |event: &Event| match &event.body {
         EventBody::InputAnswered(e) => Some((e.decision, e.always, e.by)),
         _ => None,
@@ -96,7 +96,7 @@ fn answers(ended: &Ended) -> Vec<(Answered, bool, AnsweredBy)> {
     ended.events.iter().filter_map(answer).collect()
 }
 
-fn count(ended: &Ended, kind: &str) -> usize {
+fn count(ended: &EndedRun, kind: &str) -> usize {
     ended.events.iter().filter(|event| event.body.kind() == kind).count()
 }
 
@@ -125,7 +125,10 @@ async fn a_yes_lets_one_call_happen_and_the_next_asks_again() {
     let results = ended.results("0");
     assert!(results[0].1, "{results:?}");
     assert_eq!(results[1].2, "PERMISSION_DENIED: a person said no to `strike:a`: once is enough");
-    let said = [(Answered::Allow, false, AnsweredBy::Person), (Answered::Deny, false, AnsweredBy::Person)];
+    let said = [
+        (QuestionAnswer::Allow, false, AnsweredBy::Person),
+        (QuestionAnswer::Deny, false, AnsweredBy::Person),
+    ];
     assert_eq!(answers(&ended), said);
     let kinds = ended.kinds("0");
     let at = kinds.iter().position(|kind| *kind == "permission_decided").expect("decided");
@@ -175,7 +178,8 @@ async fn always_answers_the_same_question_of_others_too() {
     say(&world, &questions[0], Answer::Always).await;
     let ended = world.ended(&handle).await;
     assert_eq!(world.outside.count("strike"), 2);
-    let said = [(Answered::Allow, true, AnsweredBy::Person), (Answered::Allow, false, AnsweredBy::Host)];
+    let said =
+        [(QuestionAnswer::Allow, true, AnsweredBy::Person), (QuestionAnswer::Allow, false, AnsweredBy::Host)];
     assert_eq!(answers(&ended), said);
 }
 
@@ -199,7 +203,7 @@ async fn an_answer_to_another_question_or_to_none_changes_nothing() {
     say(&world, &question, Answer::Once).await;
     let ended = world.ended(&handle).await;
     assert_eq!(world.outside.count("strike"), 0);
-    assert_eq!(answers(&ended), [(Answered::Deny, false, AnsweredBy::Person)]);
+    assert_eq!(answers(&ended), [(QuestionAnswer::Deny, false, AnsweredBy::Person)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,7 +230,7 @@ async fn a_person_settles_the_ask_of_every_layer_and_the_deny_of_none() {
     );
     assert_eq!(
         answers(&ended),
-        [(Answered::Allow, false, AnsweredBy::Person)],
+        [(QuestionAnswer::Allow, false, AnsweredBy::Person)],
         "the operator asks every time"
     );
     assert!(ended.run.terms.approvals.is_empty());
@@ -467,12 +471,14 @@ async fn a_question_of_the_root_is_a_no_once_nobody_attends_any_more() {
     let handle = world.resume(&heir, &run).await.expect("it goes on");
     let ended = world.ended(&handle).await;
     assert_eq!(world.outside.count("strike"), 0);
-    assert_eq!(answers(&ended), [(Answered::Deny, false, AnsweredBy::Host)]);
+    assert_eq!(answers(&ended), [(QuestionAnswer::Deny, false, AnsweredBy::Host)]);
     assert!(ended.result("0").1.contains("there is nobody to ask"), "{:?}", ended.result("0"));
     let world = one_strike();
     let (run, before) = dead_with_a_question(&world, attended(striking(&world))).await;
     let heir = world.process();
-    let Ok(Resumed::Going(handle)) = heir.runtime.resume_attended(&run).await else { panic!("it goes on") };
+    let Ok(ResumeOutcome::Going(handle)) = heir.runtime.resume_attended(&run).await else {
+        panic!("it goes on")
+    };
     world.until(&run, |event| event.body.kind() == "run.resumed").await;
     assert_eq!(asked(&world, &run).await, before, "somebody attends again");
     say(&world, &before, Answer::Once).await;
@@ -556,7 +562,7 @@ async fn questions_and_answers_survive_death_at_every_pass_of_every_point() {
         for pass in 1..=passes.get(point).copied().unwrap_or(0) {
             let world = asking();
             let person = Person::attends(&world);
-            let ended = dies_at(&world, asking_spec(&world), &[Death { point, pass }]).await;
+            let ended = dies_at(&world, asking_spec(&world), &[CrashPoint { point, pass }]).await;
             drop(person);
             let what = || format!("{point} {pass}:\n{}", listing(&ended.events));
             assert_eq!(ended.status(), "completed", "{}", what());

@@ -9,9 +9,9 @@ use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::json;
 
 use crate::checks;
-use crate::power::Death;
+use crate::power::CrashPoint;
 use crate::tools::Gate;
-use crate::world::{Ended, Process, World, background, child, listing, newest};
+use crate::world::{EndedRun, Process, World, background, child, listing, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -80,7 +80,7 @@ async fn carried(process: &Process, handle: &posse_engine::RunHandle) -> bool {
 }
 
 /// Starts a run in a process that dies so; gives the run if anything of it is durable.
-async fn start(world: &World, spec: RunSpec, death: Option<Death>) -> (Process, Option<RunId>, bool) {
+async fn start(world: &World, spec: RunSpec, death: Option<CrashPoint>) -> (Process, Option<RunId>, bool) {
     let process = world.mortal(death);
     let starting = process.runtime.clone();
     // Dying unwinds the task that starts the run, which must not be the test.
@@ -100,7 +100,7 @@ async fn start(world: &World, spec: RunSpec, death: Option<Death>) -> (Process, 
 }
 
 /// Goes on with a run in a process that dies so; whether the run has ended.
-pub(crate) async fn go_on(world: &World, run: &RunId, death: Option<Death>) -> bool {
+pub(crate) async fn go_on(world: &World, run: &RunId, death: Option<CrashPoint>) -> bool {
     let process = world.mortal(death);
     let (runtime, id) = (process.runtime.clone(), run.clone());
     let resuming = tokio::spawn(async move { runtime.resume(&id).await });
@@ -110,16 +110,16 @@ pub(crate) async fn go_on(world: &World, run: &RunId, death: Option<Death>) -> b
         () = power.lost() => None,
     };
     match resumed {
-        Some(Ok(posse_engine::Resumed::Going(handle))) => carried(&process, &handle).await,
-        Some(Ok(posse_engine::Resumed::Ended(_))) => true,
-        Some(Ok(posse_engine::Resumed::Held(holder))) => panic!("held by {holder:?}"),
+        Some(Ok(posse_engine::ResumeOutcome::Going(handle))) => carried(&process, &handle).await,
+        Some(Ok(posse_engine::ResumeOutcome::Ended(_))) => true,
+        Some(Ok(posse_engine::ResumeOutcome::Held(holder))) => panic!("held by {holder:?}"),
         Some(Err(error)) if power.is_on() => panic!("{error}"),
         _ => false,
     }
 }
 
 /// What must hold between the moment of a death and the end of the run.
-fn nothing_lost(world: &World, before: &Remains, after: &Ended) {
+fn nothing_lost(world: &World, before: &Remains, after: &EndedRun) {
     // What was durable is still there, as it was.
     assert_eq!(after.events[..before.events.len()], before.events[..], "{}", listing(&after.events));
     // No finished model call is made again.
@@ -140,7 +140,7 @@ fn nothing_lost(world: &World, before: &Remains, after: &Ended) {
 }
 
 /// Every command happened once, or at most once and its agent was told that nobody knows.
-fn struck_at_most_once(world: &World, ended: &Ended) {
+fn struck_at_most_once(world: &World, ended: &EndedRun) {
     let mut struck: BTreeMap<(String, String), usize> = BTreeMap::new();
     for (tool, agent, call) in world.outside.all() {
         if tool == "strike" {
@@ -170,7 +170,7 @@ fn struck_at_most_once(world: &World, ended: &Ended) {
 }
 
 /// Lets a run die at a point, goes on until it ends, and checks all of it. Gives how often the point was passed.
-pub(crate) async fn dies_at(world: &World, spec: RunSpec, deaths: &[Death]) -> Ended {
+pub(crate) async fn dies_at(world: &World, spec: RunSpec, deaths: &[CrashPoint]) -> EndedRun {
     let mut deaths = deaths.iter().copied();
     let (_, run, mut ended) = start(world, spec.clone(), deaths.next()).await;
     let mut before = Vec::new();
@@ -195,7 +195,7 @@ pub(crate) async fn dies_at(world: &World, spec: RunSpec, deaths: &[Death]) -> E
     after
 }
 
-fn ends_well(ended: &Ended, world: &World, what: &str) {
+fn ends_well(ended: &EndedRun, world: &World, what: &str) {
     assert_eq!(ended.status(), "completed", "{what}: {}\n{}", ended.text(), listing(&ended.events));
     let read = |name: &str| std::fs::read_to_string(world.dir.path().join(name)).unwrap_or_default();
     assert_eq!(read("root.txt"), "by the root", "{what}");
@@ -206,7 +206,7 @@ fn ends_well(ended: &Ended, world: &World, what: &str) {
 pub(crate) async fn survives_everywhere(
     make: impl Fn() -> World,
     spec: impl Fn(&World) -> RunSpec,
-    ends_well: impl Fn(&Ended, &World, &str),
+    ends_well: impl Fn(&EndedRun, &World, &str),
 ) -> u64 {
     // How often each point is passed when nobody dies.
     let world = make();
@@ -218,7 +218,7 @@ pub(crate) async fn survives_everywhere(
     for point in FAULT_POINTS {
         for pass in 1..=passes.get(point).copied().unwrap_or(0) {
             let world = make();
-            let ended = dies_at(&world, spec(&world), &[Death { point, pass }]).await;
+            let ended = dies_at(&world, spec(&world), &[CrashPoint { point, pass }]).await;
             // After the last commit there is nothing left to go wrong; a command that was cut off is no failure.
             ends_well(&ended, &world, &format!("{point} {pass}"));
             deaths += 1;
@@ -257,8 +257,8 @@ async fn a_run_survives_death_while_it_is_put_back_on_its_feet() {
     for (point, pass) in first {
         for (then, then_pass) in second {
             let world = busy();
-            let again = Death { point: then, pass: then_pass };
-            let ended = dies_at(&world, world.spec(), &[Death { point, pass }, again, again]).await;
+            let again = CrashPoint { point: then, pass: then_pass };
+            let ended = dies_at(&world, world.spec(), &[CrashPoint { point, pass }, again, again]).await;
             ends_well(&ended, &world, &format!("{point} {pass}, then {then} {then_pass}"));
         }
     }
@@ -273,8 +273,8 @@ async fn a_run_survives_one_death_after_the_other() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(state >> 33).expect("31 bits") % below
         };
-        let deaths: Vec<Death> = (0..6)
-            .map(|_| Death { point: FAULT_POINTS[draw(FAULT_POINTS.len())], pass: draw(6) as u64 + 1 })
+        let deaths: Vec<CrashPoint> = (0..6)
+            .map(|_| CrashPoint { point: FAULT_POINTS[draw(FAULT_POINTS.len())], pass: draw(6) as u64 + 1 })
             .collect();
         let ended = dies_at(&world, world.spec(), &deaths).await;
         assert_eq!(ended.status(), "completed", "{deaths:?}: {}\n{}", ended.text(), listing(&ended.events));
@@ -310,7 +310,7 @@ async fn a_wide_reply_survives_death_between_its_commits() {
     for at_once in 0..3 {
         for pass in [3, 4] {
             let world = wide(at_once);
-            let death = Death { point: "engine.commit.before", pass };
+            let death = CrashPoint { point: "engine.commit.before", pass };
             let ended = dies_at(&world, wide_spec(&world), &[death]).await;
             assert_eq!(ended.status(), "completed", "{at_once} {pass}");
             assert_eq!(ended.run.agent_count(), WIDTH + 1, "{at_once} {pass}");
@@ -379,7 +379,8 @@ async fn a_model_call_cut_off_by_a_crash_is_counted_at_what_it_had_reserved() {
     let world = World::new(|request| match request.purpose {
         Purpose::Work | Purpose::Report => text("done"),
     });
-    let ended = dies_at(&world, world.spec(), &[Death { point: "engine.model.before_send", pass: 1 }]).await;
+    let ended =
+        dies_at(&world, world.spec(), &[CrashPoint { point: "engine.model.before_send", pass: 1 }]).await;
     let (reserved, settled) =
         ended.events.iter().fold((0, 0), |(reserved, settled), event| match &event.body {
             EventBody::ModelCalled(e) if e.call == 1 => {

@@ -14,9 +14,9 @@ use serde_json::json;
 
 use crate::asking::{asked, escalating, say};
 use crate::crash::dies_at;
-use crate::power::Death;
+use crate::power::CrashPoint;
 use crate::tools::Gate;
-use crate::world::{Ended, World, child, listing, newest};
+use crate::world::{EndedRun, World, child, listing, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -27,20 +27,20 @@ fn no(reason: &str) -> HookAnswer {
 }
 
 /// What a hook heard: the moment, whom it is about, and how it may reach files.
-type Heard = Arc<Mutex<Vec<(Moment, String, Reach)>>>;
-type Say = Arc<dyn Fn(&HookCall) -> HookAnswer + Send + Sync>;
+type HookRecord = Arc<Mutex<Vec<(Moment, String, Reach)>>>;
+type AnswerFn = Arc<dyn Fn(&HookCall) -> HookAnswer + Send + Sync>;
 
 /// Hears of one moment, waits at a gate if there is one, and answers from a closure. Told to end, it does.
 #[derive(Clone)]
-struct Scripted {
+struct ScriptedHooks {
     moments: Vec<Moment>,
-    heard: Heard,
+    heard: HookRecord,
     ended: Arc<Mutex<usize>>,
     gate: Option<Gate>,
-    say: Say,
+    say: AnswerFn,
 }
 
-impl Scripted {
+impl ScriptedHooks {
     fn at(moments: &[Moment], say: impl Fn(&HookCall) -> HookAnswer + Send + Sync + 'static) -> Self {
         Self {
             moments: moments.to_vec(),
@@ -66,7 +66,7 @@ impl Scripted {
     }
 }
 
-impl Hooks for Scripted {
+impl Hooks for ScriptedHooks {
     fn wants(&self, moment: Moment, _: &str) -> bool {
         self.moments.contains(&moment)
     }
@@ -92,7 +92,7 @@ impl Hooks for Scripted {
     }
 }
 
-fn decided(ended: &Ended, agent: &str) -> Vec<(String, Decision, Option<String>)> {
+fn decided(ended: &EndedRun, agent: &str) -> Vec<(String, Decision, Option<String>)> {
     let decided = |event: &Event| match &event.body {
         EventBody::PermissionDecided(e) => Some((e.operation.clone(), e.decision, e.layer.clone())),
         _ => None,
@@ -100,7 +100,7 @@ fn decided(ended: &Ended, agent: &str) -> Vec<(String, Decision, Option<String>)
     ended.of(agent).filter_map(decided).collect()
 }
 
-fn objections(ended: &Ended) -> Vec<String> {
+fn objections(ended: &EndedRun) -> Vec<String> {
     let said = |event: &Event| match &event.body {
         EventBody::MessageReceived(e) if e.from == Sender::Host(HostNote::Hook) => {
             Some(e.text.to_shared().to_string())
@@ -122,7 +122,7 @@ async fn a_call_of_any_class_is_refused_by_a_hook_before_it_happens() {
             .call("todo", json!({"items": []})),
         _ => text("done"),
     });
-    let hooks = Scripted::at(&[Moment::PreToolUse], |_| no("not on a Friday"));
+    let hooks = ScriptedHooks::at(&[Moment::PreToolUse], |_| no("not on a Friday"));
     let world = world.with_hooks(hooks.clone());
     let ended = world.run(world.spec()).await;
     let results = ended.results("0");
@@ -149,7 +149,7 @@ async fn a_yes_of_a_hook_does_not_lift_a_rule() {
         1 => text("").call("strike", json!({"on": "a"})),
         _ => text("done"),
     });
-    let world = world.with_hooks(Scripted::at(&[Moment::PreToolUse], |_| HookAnswer::Goes));
+    let world = world.with_hooks(ScriptedHooks::at(&[Moment::PreToolUse], |_| HookAnswer::Goes));
     let mut spec = world.spec();
     let deny = Rule { pattern: "strike".parse().expect("a pattern"), decision: Decision::Deny };
     spec.operator_rules = Rules::from(vec![deny]);
@@ -162,7 +162,7 @@ async fn a_yes_of_a_hook_does_not_lift_a_rule() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_waits_for_a_hook_keeps_its_place_and_holds_no_slot() {
     let gate = Gate::closed();
-    let hooks = Scripted::at(&[Moment::PreToolUse], |_| HookAnswer::Goes).behind(&gate);
+    let hooks = ScriptedHooks::at(&[Moment::PreToolUse], |_| HookAnswer::Goes).behind(&gate);
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
         ("0", 1) => text("")
             .call("task", child("builder", "first"))
@@ -172,7 +172,7 @@ async fn a_call_that_waits_for_a_hook_keeps_its_place_and_holds_no_slot() {
         _ => text("done"),
     });
     // Only the root's look waits; its child, which has the only slot, goes on.
-    let hooks = Only { hooks, tool: "probe" };
+    let hooks = OneToolHooks { hooks, tool: "probe" };
     let world = world.with_hooks(hooks);
     let process = world.process();
     let mut spec = world.spec();
@@ -189,12 +189,12 @@ async fn a_call_that_waits_for_a_hook_keeps_its_place_and_holds_no_slot() {
 }
 
 /// Hooks that hear of one tool.
-struct Only {
-    hooks: Scripted,
+struct OneToolHooks {
+    hooks: ScriptedHooks,
     tool: &'static str,
 }
 
-impl Hooks for Only {
+impl Hooks for OneToolHooks {
     fn wants(&self, moment: Moment, about: &str) -> bool {
         about == self.tool && self.hooks.wants(moment, about)
     }
@@ -215,7 +215,7 @@ async fn an_objection_after_a_call_is_read_beside_its_result() {
         let output = call.call.as_ref().and_then(|call| call.output.clone()).expect("a result");
         no(&format!("I saw: {output}"))
     };
-    let hooks = Scripted::at(&[Moment::PostToolUse], say).behind(&gate);
+    let hooks = ScriptedHooks::at(&[Moment::PostToolUse], say).behind(&gate);
     let world = world.with_hooks(hooks.clone());
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("it starts");
@@ -238,7 +238,7 @@ async fn an_objection_after_a_call_is_read_beside_its_result() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_after_a_change_may_change_the_files_and_keeps_them_from_others() {
     let gate = Gate::closed();
-    let hooks = Scripted::at(&[Moment::PostToolUse], |_| HookAnswer::Goes).behind(&gate);
+    let hooks = ScriptedHooks::at(&[Moment::PostToolUse], |_| HookAnswer::Goes).behind(&gate);
     let world = World::new(|request| match request.turn {
         1 => text("")
             .call("put", json!({"path": "a", "text": "1"}))
@@ -267,7 +267,7 @@ async fn a_child_that_a_hook_does_not_let_start_has_no_turn() {
         (0, 1) => text("").call("task", child("scout", "x")),
         _ => text("done"),
     });
-    let hooks = Scripted::at(&[Moment::SubagentStart], |_| no("scouts are resting"));
+    let hooks = ScriptedHooks::at(&[Moment::SubagentStart], |_| no("scouts are resting"));
     let world = world.with_hooks(hooks.clone()).isolated();
     let ended = world.run(world.spec()).await;
     let (ok, said) = ended.result("0");
@@ -292,7 +292,7 @@ async fn a_childs_work_that_a_hook_objects_to_is_not_integrated() {
         _ => text("all is well"),
     });
     let say = |call: &HookCall| no(&format!("`{}` is no report", call.report.as_deref().expect("a report")));
-    let hooks = Scripted::at(&[Moment::SubagentStop], say);
+    let hooks = ScriptedHooks::at(&[Moment::SubagentStop], say);
     let world = world.with_hooks(hooks.clone()).isolated();
     let ended = world.run(world.spec()).await;
     for agent in ["1", "2"] {
@@ -319,7 +319,7 @@ async fn children_that_no_hook_objects_to_are_integrated_as_ever() {
         }
         _ => text("all is well"),
     };
-    let hooks = Scripted::at(&Moment::ALL, |_| HookAnswer::Goes);
+    let hooks = ScriptedHooks::at(&Moment::ALL, |_| HookAnswer::Goes);
     let world = World::new(script).with_hooks(hooks.clone()).isolated();
     let ended = world.run(world.spec()).await;
     assert_eq!(ended.status(), "completed");
@@ -341,7 +341,7 @@ async fn an_ask_of_a_hook_is_a_question_to_a_person() {
         1 => text("").call("strike", json!({"on": "a"})),
         _ => text("done"),
     });
-    let hooks = Scripted::at(&[Moment::PreToolUse], |_| HookAnswer::Asks("is it Friday?".to_owned()));
+    let hooks = ScriptedHooks::at(&[Moment::PreToolUse], |_| HookAnswer::Asks("is it Friday?".to_owned()));
     let world = world.with_hooks(hooks.clone());
     let process = world.process();
     let handle = process.runtime.start(escalating(world.spec())).await.expect("it starts");
@@ -365,7 +365,7 @@ async fn a_question_of_a_hook_is_answered_by_nobody_but_a_person_also_after_a_cr
         1 => text("").call("strike", json!({"on": "a"})),
         _ => text("done"),
     });
-    let hooks = Scripted::at(&[Moment::PreToolUse], |_| HookAnswer::Asks("is it Friday?".to_owned()));
+    let hooks = ScriptedHooks::at(&[Moment::PreToolUse], |_| HookAnswer::Asks("is it Friday?".to_owned()));
     let world = world.with_hooks(hooks.clone());
     let dying = world.mortal(None);
     let handle = dying.runtime.start(escalating(world.spec())).await.expect("it starts");
@@ -397,7 +397,7 @@ async fn a_cancel_and_a_kill_end_the_hooks_and_wait_for_them() {
     for moment in Moment::ALL {
         for kill in [false, true] {
             let gate = Gate::closed();
-            let hooks = Scripted::at(&[moment], |_| HookAnswer::Goes).behind(&gate);
+            let hooks = ScriptedHooks::at(&[moment], |_| HookAnswer::Goes).behind(&gate);
             let world = World::new(busy).with_hooks(hooks.clone()).isolated();
             let process = world.process();
             let handle = process.runtime.start(world.spec()).await.expect("it starts");
@@ -418,7 +418,7 @@ async fn a_cancel_and_a_kill_end_the_hooks_and_wait_for_them() {
 async fn hooks_that_a_crash_cut_off_are_asked_again() {
     for moment in Moment::ALL {
         let gate = Gate::closed();
-        let hooks = Scripted::at(&[moment], |_| no("I am sure")).behind(&gate);
+        let hooks = ScriptedHooks::at(&[moment], |_| no("I am sure")).behind(&gate);
         let world = World::new(busy).with_hooks(hooks.clone()).isolated();
         let dying = world.mortal(None);
         let handle = dying.runtime.start(world.spec()).await.expect("it starts");
@@ -464,7 +464,7 @@ async fn hooks_survive_death_at_every_pass_of_every_point() {
             (1, 1) => text("").call("probe", json!({})).call("put", json!({"path": "a", "text": "1"})),
             _ => text("done"),
         });
-        world.with_hooks(Scripted::at(&Moment::ALL, say)).isolated()
+        world.with_hooks(ScriptedHooks::at(&Moment::ALL, say)).isolated()
     };
     let undisturbed = world();
     let process = undisturbed.mortal(None);
@@ -474,7 +474,7 @@ async fn hooks_survive_death_at_every_pass_of_every_point() {
     for point in FAULT_POINTS {
         for pass in 1..=passes.get(point).copied().unwrap_or(0) {
             let world = world();
-            let ended = dies_at(&world, world.spec(), &[Death { point, pass }]).await;
+            let ended = dies_at(&world, world.spec(), &[CrashPoint { point, pass }]).await;
             let what = || format!("{point} {pass}:\n{}", listing(&ended.events));
             assert_eq!(ended.status(), "completed", "{}", what());
             assert_eq!(world.outside.count("strike"), 0, "{}", what());

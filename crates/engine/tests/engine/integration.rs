@@ -8,9 +8,9 @@ use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
 use crate::crash::dies_at;
-use crate::power::Death;
+use crate::power::CrashPoint;
 use crate::tools::Gate;
-use crate::world::{Ended, World, background, child, newest};
+use crate::world::{EndedRun, World, background, child, newest};
 
 pub(crate) fn calls(calls: impl IntoIterator<Item = ScriptedCall>) -> ScriptedAnswer {
     ScriptedAnswer::text("").calls(calls)
@@ -50,7 +50,7 @@ fn boss(asked: Vec<ScriptedCall>) -> impl Fn(&ModelRequest) -> ScriptedAnswer + 
     }
 }
 
-fn agent(ended: &Ended, relative: &str) -> AgentId {
+fn agent(ended: &EndedRun, relative: &str) -> AgentId {
     AgentId::from_relative(&ended.run.id, relative).expect("an id")
 }
 
@@ -58,7 +58,7 @@ fn results(request: &ModelRequest) -> String {
     newest(request)
 }
 
-fn kinds_of(ended: &Ended, relative: &str) -> Vec<&'static str> {
+fn kinds_of(ended: &EndedRun, relative: &str) -> Vec<&'static str> {
     let id = agent(ended, relative);
     ended.events.iter().filter(|event| event.agent == id).map(|event| event.body.kind()).collect()
 }
@@ -324,7 +324,7 @@ async fn a_run_of_writers_killed_anywhere_merges_everything_once() {
     for (point, count) in passes {
         for pass in 1..=count.min(4) {
             let world = world();
-            let ended = dies_at(&world, world.spec(), &[Death { point, pass }]).await;
+            let ended = dies_at(&world, world.spec(), &[CrashPoint { point, pass }]).await;
             let Some(ended) = Some(ended).filter(|ended| ended.status() == "completed") else {
                 panic!("killed at {point} it did not complete");
             };

@@ -40,7 +40,7 @@ fn always_spawning() -> World {
     })
 }
 
-fn refusals(ended: &crate::world::Ended, code: &str) -> usize {
+fn refusals(ended: &crate::world::EndedRun, code: &str) -> usize {
     let is_it = |body: &EventBody| matches!(body, EventBody::SubagentRefused(e) if e.code.as_str() == code);
     ended.events.iter().filter(|event| is_it(&event.body)).count()
 }

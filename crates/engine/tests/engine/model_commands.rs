@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::asking::{asked, escalating, say};
 use crate::crash::dies_at;
 use crate::integration::{builder, calls, put, task};
-use crate::power::Death;
-use crate::world::{Ended, World, child};
+use crate::power::CrashPoint;
+use crate::world::{EndedRun, World, child};
 
 fn rule(pattern: &str, decision: Decision) -> Rule {
     Rule { pattern: pattern.parse().expect(pattern), decision }
@@ -50,7 +50,7 @@ fn without_bash(spec: &mut RunSpec, name: &str) {
 }
 
 /// What was decided about `bash` operations: agent, call, operation, decision.
-fn decided(ended: &Ended) -> Vec<(String, String, String, Decision)> {
+fn decided(ended: &EndedRun) -> Vec<(String, String, String, Decision)> {
     let decided = |event: &Event| match &event.body {
         EventBody::PermissionDecided(e) if e.operation.starts_with("bash") => {
             let agent = event.agent.relative().to_owned();
@@ -61,7 +61,7 @@ fn decided(ended: &Ended) -> Vec<(String, String, String, Decision)> {
     ended.events.iter().filter_map(decided).collect()
 }
 
-fn count(ended: &Ended, kind: &str) -> usize {
+fn count(ended: &EndedRun, kind: &str) -> usize {
     ended.events.iter().filter(|event| event.body.kind() == kind).count()
 }
 
@@ -214,7 +214,7 @@ fn yes() -> Vec<Case> {
     ]
 }
 
-async fn play(case: &Case, input: Value) -> (World, Ended) {
+async fn play(case: &Case, input: Value) -> (World, EndedRun) {
     let world = World::new(boss(input)).isolated();
     let world = match &case.hook {
         Some(answer) => world.with_hooks(OnBash(answer.clone())),
@@ -602,7 +602,7 @@ async fn a_crash_anywhere_neither_loses_a_command_nor_runs_one_that_is_denied() 
     for point in FAULT_POINTS {
         for pass in 1..=passes.get(point).copied().unwrap_or(0) {
             let world = world();
-            let ended = dies_at(&world, spec(&world), &[Death { point, pass }]).await;
+            let ended = dies_at(&world, spec(&world), &[CrashPoint { point, pass }]).await;
             assert_eq!(world.workspaces().asked("check"), 0, "{point}, {pass}");
             assert_eq!(count(&ended, "agent.subagent_refused"), 1, "{point}, {pass}");
             assert_eq!(ended.status(), "failed", "{point}, {pass}");

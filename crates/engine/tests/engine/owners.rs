@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posse_domain::event::{EventBody, Sender};
 use posse_engine::ports::{MailCommand, StoreError};
-use posse_engine::{Resumed, RuntimeError};
+use posse_engine::{ResumeOutcome, RuntimeError};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
@@ -39,9 +39,9 @@ async fn an_owner_that_wakes_after_its_lease_writes_nothing_more() {
     let other = world.process();
     let heir = loop {
         match other.runtime.resume(handle.id()).await.expect("resumed") {
-            Resumed::Going(heir) => break heir,
-            Resumed::Held(_) => tokio::task::yield_now().await,
-            Resumed::Ended(_) => panic!("it cannot have ended"),
+            ResumeOutcome::Going(heir) => break heir,
+            ResumeOutcome::Held(_) => tokio::task::yield_now().await,
+            ResumeOutcome::Ended(_) => panic!("it cannot have ended"),
         }
     };
     gates[1].reached(1).await;
@@ -84,9 +84,9 @@ async fn of_two_that_resume_at_once_one_gets_the_run() {
     let mut going = Vec::new();
     for resumed in futures::future::join_all(all.collect::<Vec<_>>()).await {
         match resumed.expect("no panic").expect("resumed") {
-            Resumed::Going(handle) => going.push(handle),
-            Resumed::Held(holder) => assert_eq!(holder.epoch, 2),
-            Resumed::Ended(_) => panic!("it cannot have ended"),
+            ResumeOutcome::Going(handle) => going.push(handle),
+            ResumeOutcome::Held(holder) => assert_eq!(holder.epoch, 2),
+            ResumeOutcome::Ended(_) => panic!("it cannot have ended"),
         }
     }
     assert_eq!(going.len(), 1);

@@ -19,7 +19,7 @@ fn rules(rules: &[(&str, Decision)]) -> Rules {
     rules.iter().map(rule).collect()
 }
 
-fn decided(ended: &crate::world::Ended, agent: &str) -> Vec<(String, Decision, Option<String>)> {
+fn decided(ended: &crate::world::EndedRun, agent: &str) -> Vec<(String, Decision, Option<String>)> {
     ended
         .of(agent)
         .filter_map(|event| match &event.body {

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use crate::crash::dies_at;
 use crate::integration::{builder, calls, task};
-use crate::power::Death;
-use crate::simulation::{Chance, cancels};
-use crate::world::{Ended, World, child, newest};
+use crate::power::CrashPoint;
+use crate::simulation::{Dice, cancels};
+use crate::world::{EndedRun, World, child, newest};
 
 fn plan(steps: Vec<Step>) -> Plan {
     Plan {
@@ -52,12 +52,12 @@ fn silent(request: &ModelRequest) -> ScriptedAnswer {
     builder(request)
 }
 
-fn merged(ended: &Ended) -> Vec<&str> {
+fn merged(ended: &EndedRun) -> Vec<&str> {
     let merges = ended.events.iter().filter(|event| matches!(event.body, EventBody::WorktreeMerged(_)));
     merges.map(|event| event.agent.relative()).collect()
 }
 
-fn final_text(ended: &Ended) -> String {
+fn final_text(ended: &EndedRun) -> String {
     match &ended.events.last().expect("events").body {
         EventBody::RunCompleted(e) => e.text.to_shared().to_string(),
         EventBody::RunFailed(e) => {
@@ -207,7 +207,7 @@ async fn a_plan_killed_anywhere_goes_on_from_the_last_integrated_step() {
     for (point, count) in process.power.expect("mortal").passes() {
         for pass in 1..=count.min(3) {
             let world = world();
-            let ended = dies_at(&world, spec(&world, plan(steps())), &[Death { point, pass }]).await;
+            let ended = dies_at(&world, spec(&world, plan(steps())), &[CrashPoint { point, pass }]).await;
             assert_eq!(ended.status(), "completed", "killed at {point} {pass}");
             let order: Vec<&str> = merged(&ended);
             let mut sorted = order.clone();
@@ -218,8 +218,8 @@ async fn a_plan_killed_anywhere_goes_on_from_the_last_integrated_step() {
 }
 
 /// A random plan: dependencies go back, owners overlap only in order (as the check of plans demands), some fail.
-fn random(seed: u64) -> (World, RunSpec, Chance) {
-    let mut chance = Chance::of(seed, &["plan"]);
+fn random(seed: u64) -> (World, RunSpec, Dice) {
+    let mut chance = Dice::of(seed, &["plan"]);
     let count = 1 + chance.below(6);
     let mut steps: Vec<Step> = Vec::new();
     for at in 0..count {
@@ -261,7 +261,7 @@ fn random(seed: u64) -> (World, RunSpec, Chance) {
 
 fn by_chance(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     let place = format!("{} {}", request.attempt, request.turn);
-    let mut chance = Chance::of(seed, &[request.agent.relative(), &place]);
+    let mut chance = Dice::of(seed, &[request.agent.relative(), &place]);
     if chance.one_in(20) {
         return ScriptedAnswer::error(Some(529), "overloaded");
     }
@@ -301,8 +301,8 @@ async fn random_plans_end(seeds: std::ops::Range<u64>) {
                 *statuses.entry(world.ended(&handle).await.status()).or_default() += 1;
             }
             1 => {
-                let deaths: Vec<Death> = (0..=chance.below(3))
-                    .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(8) })
+                let deaths: Vec<CrashPoint> = (0..=chance.below(3))
+                    .map(|_| CrashPoint { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(8) })
                     .collect();
                 *statuses.entry(dies_at(&world, spec, &deaths).await.status()).or_default() += 1;
             }

@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
-use posse_domain::event::Stored;
+use posse_domain::event::StoredEvent;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Faults, Head, Health, Mail, MailCommand, Pulse, RemovedRun,
-    RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
+    AgentRow, Claim, Commit, CommitReceipt, Epoch, Faults, Head, Health, Mail, MailCommand, Pulse,
+    RemovedRun, RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use posse_store::MemoryStore;
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// When a process dies: at the n-th pass of a fault point.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Death {
+pub(crate) struct CrashPoint {
     pub(crate) point: &'static str,
     pub(crate) pass: u64,
 }
@@ -28,12 +28,12 @@ pub(crate) struct Power(Arc<Mutex<State>>, watch::Sender<bool>);
 
 struct State {
     store: Option<MemoryStore>,
-    death: Option<Death>,
+    death: Option<CrashPoint>,
     passes: HashMap<&'static str, u64>,
 }
 
 impl Power {
-    fn new(store: MemoryStore, death: Option<Death>) -> Self {
+    fn new(store: MemoryStore, death: Option<CrashPoint>) -> Self {
         let state = State { store: Some(store), death, passes: HashMap::new() };
         Self(Arc::new(Mutex::new(state)), watch::Sender::new(true))
     }
@@ -76,7 +76,7 @@ impl Power {
     pub(crate) fn die_at(&self, point: &'static str, pass: u64) {
         let mut state = self.state();
         let passed = state.passes.get(point).copied().unwrap_or(0);
-        state.death = Some(Death { point, pass: passed + pass });
+        state.death = Some(CrashPoint { point, pass: passed + pass });
     }
 
     fn pass(&self, point: &'static str) {
@@ -106,14 +106,14 @@ impl Power {
 /// driver has handed over is not yet durable, as with a disk.
 pub(crate) struct LateStore {
     power: Power,
-    commits: mpsc::Sender<(Commit, oneshot::Sender<Result<Committed, StoreError>>)>,
+    commits: mpsc::Sender<(Commit, oneshot::Sender<Result<CommitReceipt, StoreError>>)>,
 }
 
 /// Commits that wait for the disk; a driver never has more under way.
 const COMMITS_MAX: usize = 64;
 
 impl LateStore {
-    pub(crate) fn open(store: MemoryStore, death: Option<Death>) -> (Arc<Self>, Power) {
+    pub(crate) fn open(store: MemoryStore, death: Option<CrashPoint>) -> (Arc<Self>, Power) {
         let power = Power::new(store, death);
         let (commits, mut queue) = mpsc::channel::<(Commit, oneshot::Sender<_>)>(COMMITS_MAX);
         let disk = power.clone();
@@ -143,7 +143,7 @@ impl LateStore {
 }
 
 impl Store for LateStore {
-    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<Committed, StoreError>> {
+    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>> {
         let (answer, answered) = oneshot::channel();
         if self.commits.try_send((commit, answer)).is_err() {
             return pending().boxed();
@@ -162,7 +162,7 @@ impl Store for LateStore {
         key: &RunKey,
         after: u64,
         limit: u32,
-    ) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
+    ) -> BoxFuture<'static, Result<Vec<StoredEvent>, StoreError>> {
         self.ask(|store| store.read(key, after, limit))
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use posse_domain::code::Code;
 use posse_domain::event::{CallError, EventBody, ModelReplied, Purpose};
-use posse_engine::ports::{Admission, ModelFacts, ModelRequest, Notice, Permit, Retry, Waiting};
+use posse_engine::ports::{Admission, ModelFacts, ModelRequest, Notice, Permit, QueuedCall, Retry};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::power::Death;
-use crate::world::{Ended, World, background, child, newest};
+use crate::power::CrashPoint;
+use crate::world::{EndedRun, World, background, child, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -31,7 +31,7 @@ fn too_long() -> ScriptedAnswer {
     ScriptedAnswer::failure(CallError::new(Code::ContextOverflow, "prompt is too long"))
 }
 
-fn replies<'a>(ended: &'a Ended, agent: &'a str) -> impl Iterator<Item = &'a ModelReplied> {
+fn replies<'a>(ended: &'a EndedRun, agent: &'a str) -> impl Iterator<Item = &'a ModelReplied> {
     ended.of(agent).filter_map(|event| match &event.body {
         EventBody::ModelReplied(e) => Some(&**e),
         _ => None,
@@ -39,7 +39,7 @@ fn replies<'a>(ended: &'a Ended, agent: &'a str) -> impl Iterator<Item = &'a Mod
 }
 
 /// Each call of an agent: its turn, its number in the turn, and whether another was to follow it.
-fn calls(ended: &Ended, agent: &str) -> Vec<(u32, u32, bool)> {
+fn calls(ended: &EndedRun, agent: &str) -> Vec<(u32, u32, bool)> {
     replies(ended, agent)
         .map(|e| (e.turn, e.call, e.error.as_ref().is_some_and(|error| error.again)))
         .collect()
@@ -241,7 +241,7 @@ fn narrow(at_once: usize, notice: Option<Notice>) -> (Arc<Semaphore>, impl Fn() 
         }
         let line = line.clone();
         let turn = Box::pin(async move { Permit::holding(line.acquire_owned().await.expect("open")) });
-        Admission::Wait(Waiting { turn, notice: notice.clone() })
+        Admission::Wait(QueuedCall { turn, notice: notice.clone() })
     };
     (places, admit)
 }
@@ -338,7 +338,7 @@ async fn a_key_that_is_refused_is_not_tried_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_a_crash_cut_off_is_made_again_and_both_are_counted() {
     let world = World::new(|_| text("done"));
-    let death = Death { point: "engine.model.after_reply", pass: 1 };
+    let death = CrashPoint { point: "engine.model.after_reply", pass: 1 };
     let mortal = world.mortal(Some(death));
     let handle = mortal.runtime.start(world.spec()).await.expect("started");
     let run = handle.id().clone();

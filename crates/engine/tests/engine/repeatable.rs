@@ -7,7 +7,7 @@ use posse_domain::hash::Hash;
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::{Value, json};
 
-use crate::world::{Ended, World, child};
+use crate::world::{EndedRun, World, child};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -55,7 +55,7 @@ fn forget(value: &mut Value) {
     }
 }
 
-pub(crate) fn per_agent(ended: &Ended) -> BTreeMap<String, Vec<(String, Value)>> {
+pub(crate) fn per_agent(ended: &EndedRun) -> BTreeMap<String, Vec<(String, Value)>> {
     let run = ended.run.id.as_str();
     let mut agents: BTreeMap<String, Vec<(String, Value)>> = BTreeMap::new();
     for event in &ended.events {
@@ -72,7 +72,7 @@ pub(crate) fn per_agent(ended: &Ended) -> BTreeMap<String, Vec<(String, Value)>>
     agents
 }
 
-pub(crate) fn requests(ended: &Ended) -> BTreeMap<(String, u32, u32), Hash> {
+pub(crate) fn requests(ended: &EndedRun) -> BTreeMap<(String, u32, u32), Hash> {
     ended
         .events
         .iter()

@@ -14,13 +14,13 @@ use serde_json::json;
 
 use crate::repeatable::{per_agent, requests};
 use crate::tools::{Gate, trace};
-use crate::world::{Ended, World, background, child};
+use crate::world::{EndedRun, World, background, child};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
 }
 
-fn replay_of(ended: &Ended) -> Replay {
+fn replay_of(ended: &EndedRun) -> Replay {
     let recording = Arc::new(Recording::new(ended.events.clone()).expect("a recording"));
     Replay {
         model: Arc::new(posse_models::replay::Replay::new(recording.clone())),
@@ -31,7 +31,7 @@ fn replay_of(ended: &Ended) -> Replay {
 }
 
 /// Runs a recorded run again, in this world but without its model.
-pub(crate) async fn again(world: &World, spec: RunSpec, recorded: &Ended) -> Ended {
+pub(crate) async fn again(world: &World, spec: RunSpec, recorded: &EndedRun) -> EndedRun {
     let asked = world.asked.lock().expect("no panic while it is held").len();
     let replay = replay_of(recorded);
     let spec = RunSpec { attended: replay.recording.is_attended(), ..spec };
@@ -44,7 +44,7 @@ pub(crate) async fn again(world: &World, spec: RunSpec, recorded: &Ended) -> End
 }
 
 /// The same events for each agent, and the same requests.
-pub(crate) fn assert_same(first: &Ended, second: &Ended) {
+pub(crate) fn assert_same(first: &EndedRun, second: &EndedRun) {
     let (expected, found) = (per_agent(first), per_agent(second));
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (agent, events) in &expected {
@@ -53,7 +53,7 @@ pub(crate) fn assert_same(first: &Ended, second: &Ended) {
     assert_eq!(requests(first), requests(second));
 }
 
-fn failed_with(ended: &Ended) -> (Code, String) {
+fn failed_with(ended: &EndedRun) -> (Code, String) {
     match ended.run.outcome.as_ref().expect("an outcome") {
         Outcome::Failed { code, reason, .. } => (*code, reason.clone()),
         other => panic!("{other:?}"),
@@ -139,7 +139,7 @@ async fn completions_come_in_their_recorded_order() {
     for _ in 0..5 {
         let second = again(&world, world.spec(), &first).await;
         assert_eq!(requests(&first), requests(&second));
-        let heard = |ended: &Ended| -> Vec<String> {
+        let heard = |ended: &EndedRun| -> Vec<String> {
             let from = |event: &Event| match &event.body {
                 EventBody::MessageReceived(e) => match &e.from {
                     Sender::Child(child) => Some(child.relative().to_owned()),
@@ -196,7 +196,7 @@ async fn a_persons_answers_are_given_again() {
     let first = world.ended(&handle).await;
     let second = again(&world, spec(), &first).await;
     assert_eq!(requests(&first), requests(&second));
-    let answers = |ended: &Ended| {
+    let answers = |ended: &EndedRun| {
         let answered = |event: &Event| match &event.body {
             EventBody::InputAnswered(e) => Some((e.call_id.clone(), e.decision, e.by, e.reason.clone())),
             _ => None,
@@ -237,7 +237,7 @@ async fn a_request_that_differs_ends_the_run_with_the_difference() {
         _ => text("done"),
     };
     let tool = |said: &'static str| {
-        move |outside: &crate::tools::Outside| {
+        move |outside: &crate::tools::EffectLog| {
             let mut tool = trace("probe", EffectClass::Read, outside, None);
             tool.describe = Arc::new(move |_| posse_agent::tool_spec::ToolSpec {
                 name: "probe".to_owned(),
@@ -284,7 +284,7 @@ async fn a_childs_difference_ends_the_whole_run_and_is_not_retried() {
             e.request_hash = posse_domain::hash::Hash::of(b"another");
         }
     }
-    let changed = Ended { events, run: first.run };
+    let changed = EndedRun { events, run: first.run };
     let second = again(&world, world.spec(), &changed).await;
     let (code, reason) = failed_with(&second);
     assert_eq!(code, Code::ReplayDiffers);
@@ -314,7 +314,7 @@ async fn a_message_that_does_not_come_ends_the_run() {
             e.from = Sender::Child(first.run.id.root().child(7));
         }
     }
-    let changed = Ended { events, run: first.run };
+    let changed = EndedRun { events, run: first.run };
     let second = again(&world, world.spec(), &changed).await;
     let (code, reason) = failed_with(&second);
     assert_eq!(code, Code::ReplayDiffers);
@@ -336,7 +336,7 @@ async fn calls_that_were_made_again_are_repeated_without_their_pauses() {
     let began = tokio::time::Instant::now();
     let second = again(&world, world.spec(), &first).await;
     assert!(began.elapsed() < Duration::from_mins(5), "nobody waits again");
-    let calls = |ended: &Ended| {
+    let calls = |ended: &EndedRun| {
         let call = |event: &Event| match &event.body {
             EventBody::ModelReplied(e) => Some((e.turn, e.call, e.error.clone(), e.usage)),
             _ => None,
@@ -359,7 +359,7 @@ async fn a_recording_that_ends_early_says_so() {
         matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 1) && event.agent.is_root()
     });
     let events = first.events[..=until.expect("a reply")].to_vec();
-    let cut = Ended { events, run: first.run };
+    let cut = EndedRun { events, run: first.run };
     let second = again(&world, world.spec(), &cut).await;
     let (code, reason) = failed_with(&second);
     assert_eq!(code, Code::ReplayDiffers);

@@ -10,7 +10,7 @@ use posse_engine::{RunSpec, RuntimeError};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
-use crate::world::{Ended, World, background, child, listing};
+use crate::world::{EndedRun, World, background, child, listing};
 
 const REPORT: &str = "What I found.";
 
@@ -70,7 +70,7 @@ fn world(tree: Tree, price: Option<Price>) -> World {
 }
 
 /// Starts a run with this budget; none if that is refused because it has no room for a first call and a report.
-async fn run(world: &World, budget: Budget, field: &str) -> Option<Ended> {
+async fn run(world: &World, budget: Budget, field: &str) -> Option<EndedRun> {
     let process = world.process();
     let budget = Budget { agents: Some(60), ..budget };
     match process.runtime.start(RunSpec { budget, max_depth: 3, ..world.spec() }).await {
@@ -87,7 +87,7 @@ async fn run(world: &World, budget: Budget, field: &str) -> Option<Ended> {
 }
 
 /// Every agent that a budget ended has written its report, and says which budget that was.
-fn all_report(name: &str, ended: &Ended) {
+fn all_report(name: &str, ended: &EndedRun) {
     for event in &ended.events {
         let (id, kind, reason, report) = match &event.body {
             EventBody::SubagentFailed(e) => (event.agent.relative(), e.kind, &e.reason, e.report.clone()),

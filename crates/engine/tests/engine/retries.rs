@@ -8,13 +8,13 @@ use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
 use crate::tools::{Gate, slow_to_act};
-use crate::world::{Ended, World, background, child, newest};
+use crate::world::{EndedRun, World, background, child, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
 }
 
-fn attempts(ended: &Ended, agent: &str) -> Vec<(u32, FailKind, String)> {
+fn attempts(ended: &EndedRun, agent: &str) -> Vec<(u32, FailKind, String)> {
     ended
         .of(agent)
         .filter_map(|event| match &event.body {

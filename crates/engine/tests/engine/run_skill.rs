@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::crash::survives_everywhere;
 use crate::skills::{skill, spec};
-use crate::world::{Ended, World, is_error, newest};
+use crate::world::{EndedRun, World, is_error, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -20,7 +20,7 @@ fn one(world: &World, name: &str) -> RunSpec {
 }
 
 /// The run as a follower of its root's task sees it.
-fn task(ended: &Ended) -> Vec<TaskEvent> {
+fn task(ended: &EndedRun) -> Vec<TaskEvent> {
     let mut view = TaskView::new(ended.run.id.root());
     ended.events.iter().flat_map(|event| view.push(&event.agent, &event.body)).collect()
 }
@@ -157,7 +157,7 @@ async fn a_run_of_a_skill_survives_a_crash_at_any_moment() {
             _ => text("leaf"),
         })
     };
-    let ends_well = |ended: &Ended, _: &World, what: &str| {
+    let ends_well = |ended: &EndedRun, _: &World, what: &str| {
         assert_eq!(ended.status(), "completed", "{what}: {}", ended.text());
         assert!(
             ended.text().starts_with("Sub-agent completed: whole\n\nFull trace: "),

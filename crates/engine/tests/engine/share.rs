@@ -13,9 +13,9 @@ use posse_models::scripted::{DEFAULT_FACTS, ScriptedAnswer};
 use serde_json::{Value, json};
 
 use crate::crash::dies_at;
-use crate::power::Death;
+use crate::power::CrashPoint;
 use crate::replaying::{again, assert_same};
-use crate::world::{Ended, World, child};
+use crate::world::{EndedRun, World, child};
 
 /// Nobody but the root and those it shares with may ever read this.
 const CANARY: &str = "the canary sings at dawn";
@@ -212,11 +212,11 @@ fn family() -> World {
     })
 }
 
-type Place = (String, u32, u32);
+type AgentTurn = (String, u32, u32);
 
 /// What each child's calls asked for. A call that is made again asks for the same.
-fn asked_of_children(world: &World) -> BTreeMap<Place, String> {
-    let mut by_place: BTreeMap<Place, String> = BTreeMap::new();
+fn asked_of_children(world: &World) -> BTreeMap<AgentTurn, String> {
+    let mut by_place: BTreeMap<AgentTurn, String> = BTreeMap::new();
     for request in &*world.asked.lock().expect("no panic while it is held") {
         if request.depth > 0 {
             let place = (request.agent.relative().to_owned(), request.attempt, request.turn);
@@ -273,8 +273,8 @@ async fn after_a_death_at_any_point_the_same_requests_are_made() {
     for point in points {
         for pass in 1..=10 {
             let world = family();
-            let again = Death { point: "engine.recover.after_fold", pass: 1 };
-            let ended = dies_at(&world, spec(&world, true), &[Death { point, pass }, again]).await;
+            let again = CrashPoint { point: "engine.recover.after_fold", pass: 1 };
+            let ended = dies_at(&world, spec(&world, true), &[CrashPoint { point, pass }, again]).await;
             assert_eq!(ended.status(), "completed", "{point} {pass}: {}", ended.text());
             assert_eq!(asked_of_children(&world), expected, "{point} {pass}");
         }
@@ -303,7 +303,7 @@ async fn a_trimmed_conversation_is_shared_as_it_was_sent() {
     let expected = asked_of_children(&world);
     for pass in 4..=18 {
         let world = make();
-        dies_at(&world, spec(&world, true), &[Death { point: "engine.commit.before", pass }]).await;
+        dies_at(&world, spec(&world, true), &[CrashPoint { point: "engine.commit.before", pass }]).await;
         assert_eq!(asked_of_children(&world), expected, "{pass}");
     }
 }
@@ -333,7 +333,7 @@ async fn a_child_that_shared_can_be_continued() {
 }
 
 /// The requests that are folded from the journal are those that were made.
-fn recorded_as_sent(world: &World, ended: &Ended) {
+fn recorded_as_sent(world: &World, ended: &EndedRun) {
     let recording = Recording::new(ended.events.clone()).expect("a recording");
     for request in &*world.asked.lock().expect("no panic while it is held") {
         let place = (request.agent.relative(), request.attempt, request.turn, request.call);

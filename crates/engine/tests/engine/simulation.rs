@@ -10,7 +10,7 @@ use posse_domain::id::RunId;
 use posse_domain::permission::{Answer, Decision, OnAsk, Rule};
 use posse_domain::skill::Skill;
 use posse_engine::ports::{
-    Admission, MailCommand, ModelFacts, ModelRequest, Notice, Permit, Retry, Store, Waiting,
+    Admission, MailCommand, ModelFacts, ModelRequest, Notice, Permit, QueuedCall, Retry, Store,
 };
 use posse_engine::{FAULT_POINTS, RunSpec};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
@@ -19,14 +19,14 @@ use tokio::sync::Semaphore;
 
 use crate::asking::Person;
 use crate::crash::{dies_at, go_on};
-use crate::power::Death;
+use crate::power::CrashPoint;
 use crate::skills::{self, skill};
 use crate::world::{World, background, child};
 
 /// Chance that can be drawn again: what a model says depends on who asks and when, never on what came before.
-pub(crate) struct Chance(u64);
+pub(crate) struct Dice(u64);
 
-impl Chance {
+impl Dice {
     pub(crate) fn of(seed: u64, words: &[&str]) -> Self {
         let mut state = seed ^ 0x51_7c_c1_b7_27_22_0a_95;
         for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
@@ -54,7 +54,7 @@ impl Chance {
 
 fn answer(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     let place = format!("{} {}", request.attempt, request.turn);
-    let mut chance = Chance::of(seed, &[request.agent.relative(), &place]);
+    let mut chance = Dice::of(seed, &[request.agent.relative(), &place]);
     let usage = Usage {
         input_tokens: chance.below(400),
         output_tokens: chance.below(200),
@@ -79,10 +79,10 @@ fn answer(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     ScriptedAnswer::text("On it.").calls(calls).usage(usage)
 }
 
-fn call(chance: &mut Chance, turn: u32) -> ScriptedCall {
-    let own = |chance: &mut Chance| (1 + chance.below(3)).to_string();
+fn call(chance: &mut Dice, turn: u32) -> ScriptedCall {
+    let own = |chance: &mut Dice| (1 + chance.below(3)).to_string();
     let kinds = ["lead", "scout", "builder", "nobody"];
-    let spawned = |chance: &mut Chance, input: Value| {
+    let spawned = |chance: &mut Dice, input: Value| {
         let mut input = input;
         if chance.one_in(8) {
             input["budget"] = json!({"agents": 1 + chance.below(3), "tokens": 1_000 + chance.below(20_000)});
@@ -145,12 +145,12 @@ fn call(chance: &mut Chance, turn: u32) -> ScriptedCall {
     ScriptedCall { id, ..ScriptedCall::new(name, input) }
 }
 
-fn world(seed: u64) -> (World, RunSpec, Chance) {
+fn world(seed: u64) -> (World, RunSpec, Dice) {
     world_of(seed, answer)
 }
 
-fn world_of(seed: u64, answer: fn(u64, &ModelRequest) -> ScriptedAnswer) -> (World, RunSpec, Chance) {
-    let mut chance = Chance::of(seed, &["world"]);
+fn world_of(seed: u64, answer: fn(u64, &ModelRequest) -> ScriptedAnswer) -> (World, RunSpec, Dice) {
+    let mut chance = Dice::of(seed, &["world"]);
     let facts = ModelFacts { context_tokens: 6_000, max_output_tokens: 500, price: None };
     let world = World::new(move |request| answer(seed, request)).with_facts(facts);
     let aside = Skill { background: true, tools: Some(vec!["probe".to_owned()]), ..skill("aside") };
@@ -184,7 +184,7 @@ async fn random_trees_always_end() {
 /// The same, by agents who like to write.
 fn writing(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     let place = format!("{} {} writes", request.attempt, request.turn);
-    let mut chance = Chance::of(seed, &[request.agent.relative(), &place]);
+    let mut chance = Dice::of(seed, &[request.agent.relative(), &place]);
     let writer = matches!(&*request.definition, "boss" | "crew" | "builder");
     if !writer || request.purpose == Purpose::Report || chance.one_in(3) {
         return answer(seed, request);
@@ -207,7 +207,7 @@ fn writing(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
 }
 
 /// A random tree whose writers have workspaces, own paths, and are checked by the host.
-fn isolated_world(seed: u64) -> (World, RunSpec, Chance) {
+fn isolated_world(seed: u64) -> (World, RunSpec, Dice) {
     let (world, mut spec, mut chance) = world_of(seed, writing);
     if chance.one_in(3) {
         spec.unowned_writers = posse_domain::event::UnownedWriters::Parallel;
@@ -238,8 +238,8 @@ async fn random_trees_of_writers_end_when_anybody_is_cancelled_and_survive_death
     }
     for seed in 0..150 {
         let (world, spec, mut chance) = isolated_world(seed);
-        let deaths: Vec<Death> = (0..=chance.below(4))
-            .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(12) })
+        let deaths: Vec<CrashPoint> = (0..=chance.below(4))
+            .map(|_| CrashPoint { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(12) })
             .collect();
         dies_at(&world, spec, &deaths).await;
     }
@@ -257,7 +257,7 @@ async fn random_trees_end_when_anybody_is_cancelled_at_any_moment() {
 }
 
 /// Cancels some agents while the run goes on.
-pub(crate) async fn cancels(world: &World, run: &RunId, chance: &mut Chance) {
+pub(crate) async fn cancels(world: &World, run: &RunId, chance: &mut Dice) {
     let key = world.key(run);
     let mut pulse = world.store().watch(&key);
     for _ in 0..=chance.below(3) {
@@ -285,8 +285,8 @@ pub(crate) async fn cancels(world: &World, run: &RunId, chance: &mut Chance) {
 async fn random_trees_survive_random_deaths() {
     for seed in 0..150 {
         let (world, spec, mut chance) = world(seed);
-        let deaths: Vec<Death> = (0..=chance.below(4))
-            .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
+        let deaths: Vec<CrashPoint> = (0..=chance.below(4))
+            .map(|_| CrashPoint { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
             .collect();
         dies_at(&world, spec, &deaths).await;
     }
@@ -297,7 +297,7 @@ async fn random_trees_survive_random_deaths() {
 async fn random_trees_survive_deaths_while_they_are_cancelled() {
     for seed in 0..100 {
         let (world, spec, mut chance) = world(seed);
-        let death = Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(30) };
+        let death = CrashPoint { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(30) };
         let process = world.mortal(Some(death));
         let starting = process.runtime.clone();
         let Ok(Ok(handle)) = tokio::spawn(async move { starting.start(spec).await }).await else { continue };
@@ -316,7 +316,7 @@ async fn random_trees_survive_deaths_while_they_are_cancelled() {
 }
 
 /// A random tree in which much is asked about, and somebody who answers by chance.
-fn asking_world(seed: u64) -> (World, RunSpec, Chance, Person) {
+fn asking_world(seed: u64) -> (World, RunSpec, Dice, Person) {
     let (world, mut spec, mut chance) = world(seed);
     spec.on_ask = OnAsk::Escalate;
     spec.parallel = 1;
@@ -331,7 +331,7 @@ fn asking_world(seed: u64) -> (World, RunSpec, Chance, Person) {
         definition.rules = asks(&["strike", "write", "task:builder", "boom"]);
     }
     let person =
-        Person::says(&world, move |at| match Chance::of(seed, &["answer", &at.to_string()]).below(5) {
+        Person::says(&world, move |at| match Dice::of(seed, &["answer", &at.to_string()]).below(5) {
             0 => Answer::Always,
             1 => Answer::Deny { reason: Some("chance".to_owned()) },
             _ => Answer::Once,
@@ -355,8 +355,8 @@ async fn random_trees_that_ask_always_end_with_one_slot() {
 async fn random_trees_that_ask_survive_deaths_and_cancels() {
     for seed in 0..120 {
         let (world, spec, mut chance, person) = asking_world(seed);
-        let deaths: Vec<Death> = (0..=chance.below(4))
-            .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
+        let deaths: Vec<CrashPoint> = (0..=chance.below(4))
+            .map(|_| CrashPoint { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
             .collect();
         let ended = dies_at(&world, spec, &deaths).await;
         drop(person);
@@ -377,7 +377,7 @@ async fn random_trees_that_ask_survive_deaths_and_cancels() {
 /// The same, by a provider that fails, falls silent, asks for pauses and finds conversations too long.
 fn unsteady(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     let place = format!("{} {} {} call", request.attempt, request.turn, request.call);
-    let mut chance = Chance::of(seed, &[request.agent.relative(), &place]);
+    let mut chance = Dice::of(seed, &[request.agent.relative(), &place]);
     let after = Duration::from_millis(chance.pick(&[0, 5, 900, 2_000, 60_000]));
     let error = || ScriptedAnswer::error(Some(529), "overloaded");
     match chance.below(20) {
@@ -390,7 +390,7 @@ fn unsteady(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
 }
 
 /// A random tree in front of such a provider, which lets one or two through at once and makes the others wait.
-fn unsteady_world(seed: u64) -> (World, RunSpec, Chance) {
+fn unsteady_world(seed: u64) -> (World, RunSpec, Dice) {
     let (world, spec, mut chance) = world_of(seed, unsteady);
     let places = Arc::new(Semaphore::new(1 + usize::try_from(chance.below(2)).expect("small")));
     let (told, unwell) = (chance.one_in(2), chance.one_in(2));
@@ -401,7 +401,7 @@ fn unsteady_world(seed: u64) -> (World, RunSpec, Chance) {
         let places = places.clone();
         let turn = async move { Permit::holding(places.acquire_owned().await.expect("open")) };
         let notice = Notice { reason: "chance".to_owned(), expected: Duration::from_secs(3), unwell };
-        Admission::Wait(Waiting { turn: Box::pin(turn), notice: told.then_some(notice) })
+        Admission::Wait(QueuedCall { turn: Box::pin(turn), notice: told.then_some(notice) })
     };
     (world.admitting(admit).in_virtual_time(), spec, chance)
 }
@@ -426,8 +426,8 @@ async fn random_trees_end_whatever_their_provider_does() {
 async fn random_trees_survive_deaths_and_cancels_whatever_their_provider_does() {
     for seed in 0..150 {
         let (world, spec, mut chance) = unsteady_world(seed);
-        let deaths: Vec<Death> = (0..=chance.below(4))
-            .map(|_| Death { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
+        let deaths: Vec<CrashPoint> = (0..=chance.below(4))
+            .map(|_| CrashPoint { point: chance.pick(FAULT_POINTS), pass: 1 + chance.below(20) })
             .collect();
         dies_at(&world, spec, &deaths).await;
     }

@@ -7,14 +7,14 @@ use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::event::{EffectClass, EventBody};
 use posse_domain::permission::Decision;
-use posse_domain::skill::{Catalogue, Skill};
+use posse_domain::skill::{DiscoveredDefinitions, Skill};
 use posse_engine::RunSpec;
 use posse_engine::ports::ModelRequest;
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
 use crate::tools::{Gate, slow_to_act};
-use crate::world::{Ended, World, child, definition, definitions, newest};
+use crate::world::{EndedRun, World, child, definition, definitions, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
@@ -58,7 +58,8 @@ pub(crate) fn spec(world: &World, skills: impl IntoIterator<Item = Skill>) -> Ru
     let mut kinds = definitions();
     kinds.push(definition("general", &tools, &[]));
     kinds[0].tools.extend(names(&["skill", "delegate_to_agent"]));
-    let catalogue = Catalogue { skills: skills.into_iter().collect(), ..Catalogue::default() };
+    let catalogue =
+        DiscoveredDefinitions { skills: skills.into_iter().collect(), ..DiscoveredDefinitions::default() };
     RunSpec { definitions: kinds, catalogue: catalogue.into(), ..world.spec() }
 }
 
@@ -79,7 +80,7 @@ fn json_of(result: &str) -> Value {
     serde_json::from_str(result).unwrap_or_else(|_| panic!("not JSON: {result}"))
 }
 
-fn contract<'e>(ended: &'e Ended, agent: &str) -> &'e Contract {
+fn contract<'e>(ended: &'e EndedRun, agent: &str) -> &'e Contract {
     let created = ended.of(agent).find_map(|event| match &event.body {
         EventBody::SubagentCreated(created) => Some(&created.contract),
         _ => None,

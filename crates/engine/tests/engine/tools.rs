@@ -7,7 +7,7 @@ use futures::future::{BoxFuture, pending};
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::EffectClass;
 use posse_engine::ports::{
-    CallContext, EffectTool, Handler, Prepared, Tool, ToolFailure, ToolOutput, ToolResult,
+    CallContext, EffectTool, Handler, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
 };
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -17,9 +17,9 @@ use crate::workspaces::MemoryWorkspaces;
 
 /// Everything that tools did to the outside, in order: tool, agent (relative), call.
 #[derive(Clone, Default)]
-pub(crate) struct Outside(Arc<Mutex<Vec<(String, String, String)>>>);
+pub(crate) struct EffectLog(Arc<Mutex<Vec<(String, String, String)>>>);
 
-impl Outside {
+impl EffectLog {
     fn add(&self, tool: &str, call: &CallContext) {
         let entry = (tool.to_owned(), call.agent.relative().to_owned(), call.call_id.to_string());
         self.0.lock().expect("no panic while it is held").push(entry);
@@ -63,27 +63,31 @@ impl Gate {
 type Step<T> = Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, T> + Send + Sync>;
 
 /// A tool made of two closures: what it does when it prepares, and when it acts.
-struct Made {
+struct ClosureTool {
     prepare: Step<Result<(), ToolFailure>>,
     run: Step<ToolResult>,
     power: Option<Power>,
 }
 
-impl EffectTool for Made {
-    fn prepare(&self, call: CallContext, input: Value) -> BoxFuture<'static, Result<Prepared, ToolFailure>> {
+impl EffectTool for ClosureTool {
+    fn prepare(
+        &self,
+        call: CallContext,
+        input: Value,
+    ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         if self.power.as_ref().is_some_and(|power| !power.is_on()) {
             return pending().boxed();
         }
         let (run, prepare) = (self.run.clone(), self.prepare.clone());
         async move {
             prepare(call.clone(), input.clone()).await?;
-            Ok(Prepared { write: None, sandbox: None, run: Box::new(move || run(call, input)) })
+            Ok(PreparedEffect { write: None, sandbox: None, run: Box::new(move || run(call, input)) })
         }
         .boxed()
     }
 }
 
-fn made(name: &'static str, class: EffectClass, made: Made) -> Tool {
+fn made(name: &'static str, class: EffectClass, made: ClosureTool) -> Tool {
     let spec = ToolSpec {
         name: name.to_owned(),
         description: format!("{name}, for tests"),
@@ -103,7 +107,12 @@ fn ready() -> Step<Result<(), ToolFailure>> {
 }
 
 /// Leaves a trace outside, once for each time it acts, and answers with its input.
-pub(crate) fn trace(name: &'static str, class: EffectClass, outside: &Outside, power: Option<Power>) -> Tool {
+pub(crate) fn trace(
+    name: &'static str,
+    class: EffectClass,
+    outside: &EffectLog,
+    power: Option<Power>,
+) -> Tool {
     let outside = outside.clone();
     let alive = power.clone();
     let run: Step<ToolResult> = Arc::new(move |call, input| {
@@ -119,7 +128,7 @@ pub(crate) fn trace(name: &'static str, class: EffectClass, outside: &Outside, p
         }
         async move { Ok(ToolOutput::text(format!("{name} {input}"))) }.boxed()
     });
-    made(name, class, Made { prepare: ready(), run, power })
+    made(name, class, ClosureTool { prepare: ready(), run, power })
 }
 
 /// Changes a file of the caller's workspace in memory.
@@ -137,24 +146,24 @@ pub(crate) fn put(workspaces: Option<MemoryWorkspaces>) -> Tool {
         }
         .boxed()
     });
-    made("put", EffectClass::Exec, Made { prepare: ready(), run, power: None })
+    made("put", EffectClass::Exec, ClosureTool { prepare: ready(), run, power: None })
 }
 
 /// Fails whenever it is called.
-pub(crate) fn boom(outside: &Outside) -> Tool {
+pub(crate) fn boom(outside: &EffectLog) -> Tool {
     let outside = outside.clone();
     let run: Step<ToolResult> = Arc::new(move |call, _| {
         outside.add("boom", &call);
         async { Err(ToolFailure::failed("it went off")) }.boxed()
     });
-    made("boom", EffectClass::Read, Made { prepare: ready(), run, power: None })
+    made("boom", EffectClass::Read, ClosureTool { prepare: ready(), run, power: None })
 }
 
 /// Waits at `gate` when it prepares.
 pub(crate) fn slow_to_prepare(
     name: &'static str,
     class: EffectClass,
-    outside: &Outside,
+    outside: &EffectLog,
     gate: &Gate,
 ) -> Tool {
     let gate = gate.clone();
@@ -171,11 +180,11 @@ pub(crate) fn slow_to_prepare(
         outside.add(name, &call);
         async { Ok(ToolOutput::text("done".to_owned())) }.boxed()
     });
-    made(name, class, Made { prepare, run, power: None })
+    made(name, class, ClosureTool { prepare, run, power: None })
 }
 
 /// Leaves its trace, then waits at `gate`.
-pub(crate) fn slow_to_act(name: &'static str, class: EffectClass, outside: &Outside, gate: &Gate) -> Tool {
+pub(crate) fn slow_to_act(name: &'static str, class: EffectClass, outside: &EffectLog, gate: &Gate) -> Tool {
     let (gate, outside) = (gate.clone(), outside.clone());
     let run: Step<ToolResult> = Arc::new(move |call, _| {
         outside.add(name, &call);
@@ -186,5 +195,5 @@ pub(crate) fn slow_to_act(name: &'static str, class: EffectClass, outside: &Outs
         }
         .boxed()
     });
-    made(name, class, Made { prepare: ready(), run, power: None })
+    made(name, class, ClosureTool { prepare: ready(), run, power: None })
 }

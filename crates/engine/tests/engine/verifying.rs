@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use posse_domain::event::{EventBody, Stored};
+use posse_domain::event::{EventBody, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun, RunEntry,
-    RunKey, RunSpending, Store, StoreError, TenantId,
+    AgentRow, Claim, Commit, CommitReceipt, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun,
+    RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use posse_engine::{RuntimeError, VerifyError, verify};
 use posse_models::scripted::ScriptedAnswer;
@@ -140,24 +140,24 @@ async fn a_child_left_open_keeps_its_report_over_a_resume_until_its_parent_close
     assert!(closes("1") < closes("2"), "the other one is closed at the parent's end");
 }
 
-type Alter = fn(&mut Vec<Stored>);
+type Alter = fn(&mut Vec<StoredEvent>);
 
 /// What somebody did to a journal behind Posse's back.
 #[derive(Clone)]
-enum Tampering {
+enum TamperTarget {
     Event(Alter),
     Agents(fn(&mut Vec<AgentRow>)),
     Run(fn(&mut RunEntry)),
 }
 
-struct Tampered<'a> {
+struct TamperedStore<'a> {
     store: &'a MemoryStore,
-    how: Tampering,
+    how: TamperTarget,
 }
 
-async fn verdict(world: &World, run: &RunId, how: Tampering) -> Result<(), VerifyError> {
+async fn verdict(world: &World, run: &RunId, how: TamperTarget) -> Result<(), VerifyError> {
     let memory = world.store().another_process();
-    let tampered = Tampered { store: Box::leak(Box::new(memory)), how };
+    let tampered = TamperedStore { store: Box::leak(Box::new(memory)), how };
     verify(&tampered, &world.key(run)).await.map(|_| ())
 }
 
@@ -188,13 +188,13 @@ async fn every_kind_of_tampering_shows() {
         ("version", 2, |events| events[1].version += 1),
     ];
     for (name, seq, how) in events {
-        match verdict(&world, run, Tampering::Event(how)).await {
+        match verdict(&world, run, TamperTarget::Event(how)).await {
             Err(VerifyError::Event { seq: found, .. }) => assert_eq!(found, seq, "{name}"),
             other => panic!("{name}: {other:?}"),
         }
     }
     // A cut tail shows against the head.
-    let cut = verdict(&world, run, Tampering::Event(|events| drop(events.pop()))).await;
+    let cut = verdict(&world, run, TamperTarget::Event(|events| drop(events.pop()))).await;
     assert!(matches!(cut, Err(VerifyError::Event { seq, .. }) if seq == last), "{cut:?}");
     let rows: [fn(&mut Vec<AgentRow>); 5] = [
         |rows| drop(rows.pop()),
@@ -204,7 +204,7 @@ async fn every_kind_of_tampering_shows() {
         |rows| rows[1].terms.as_mut().expect("terms").permissions_json = "{}".to_owned(),
     ];
     for (at, how) in rows.into_iter().enumerate() {
-        let found = verdict(&world, run, Tampering::Agents(how)).await;
+        let found = verdict(&world, run, TamperTarget::Agents(how)).await;
         assert!(matches!(found, Err(VerifyError::Tables(_))), "{at}: {found:?}");
     }
     let entries: [fn(&mut RunEntry); 3] = [
@@ -213,7 +213,7 @@ async fn every_kind_of_tampering_shows() {
         |entry| entry.row.ended_at_ms = None,
     ];
     for (at, how) in entries.into_iter().enumerate() {
-        let found = verdict(&world, run, Tampering::Run(how)).await;
+        let found = verdict(&world, run, TamperTarget::Run(how)).await;
         assert!(matches!(found, Err(VerifyError::Tables(_))), "{at}: {found:?}");
     }
 }
@@ -239,11 +239,11 @@ async fn a_run_that_somebody_owns_is_not_taken_and_one_that_ended_is_not_resumed
     let handle = owner.runtime.start(world.spec()).await.expect("started");
     let other = world.process();
     let held = other.runtime.resume(handle.id()).await;
-    assert!(matches!(held, Ok(posse_engine::Resumed::Held(holder)) if holder.epoch == 1));
+    assert!(matches!(held, Ok(posse_engine::ResumeOutcome::Held(holder)) if holder.epoch == 1));
     gate.open();
     world.ended(&handle).await;
     let before = world.store().head(&world.key(handle.id())).await.expect("head");
-    assert!(matches!(other.runtime.resume(handle.id()).await, Ok(posse_engine::Resumed::Ended(_))));
+    assert!(matches!(other.runtime.resume(handle.id()).await, Ok(posse_engine::ResumeOutcome::Ended(_))));
     assert_eq!(
         world.store().head(&world.key(handle.id())).await.expect("head"),
         before,
@@ -251,8 +251,8 @@ async fn a_run_that_somebody_owns_is_not_taken_and_one_that_ended_is_not_resumed
     );
 }
 
-impl Store for Tampered<'static> {
-    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<Committed, StoreError>> {
+impl Store for TamperedStore<'static> {
+    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>> {
         self.store.commit(commit)
     }
 
@@ -261,15 +261,15 @@ impl Store for Tampered<'static> {
         key: &RunKey,
         after: u64,
         limit: u32,
-    ) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
+    ) -> BoxFuture<'static, Result<Vec<StoredEvent>, StoreError>> {
         let read = self.store.read(key, after, limit);
         let how = self.how.clone();
         async move {
             let mut events = read.await?;
             match (how, after) {
-                (Tampering::Event(how), 0) => how(&mut events),
+                (TamperTarget::Event(how), 0) => how(&mut events),
                 // The first page held them all.
-                (Tampering::Event(_), _) => events.clear(),
+                (TamperTarget::Event(_), _) => events.clear(),
                 _ => {}
             }
             Ok(events)
@@ -319,7 +319,7 @@ impl Store for Tampered<'static> {
         let how = self.how.clone();
         async move {
             let mut runs = runs.await?;
-            if let Tampering::Run(how) = how {
+            if let TamperTarget::Run(how) = how {
                 runs.iter_mut().for_each(how);
             }
             Ok(runs)
@@ -332,7 +332,7 @@ impl Store for Tampered<'static> {
         let how = self.how.clone();
         async move {
             let mut agents = agents.await?;
-            if let Tampering::Agents(how) = how {
+            if let TamperTarget::Agents(how) = how {
                 how(&mut agents);
             }
             Ok(agents)

@@ -13,8 +13,8 @@ use posse_domain::object_id::ObjectId;
 use posse_domain::ownership;
 use posse_domain::permission::Approvals;
 use posse_engine::ports::{
-    CallContext, CheckRequest, Doing, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, Updated,
-    Urgency, WorkspaceOf, WorkspaceProblem, Workspaces,
+    CallContext, CheckRequest, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, UpdateOutcome,
+    Urgency, WorkspaceId, WorkspaceProblem, WorkspaceResult, Workspaces,
 };
 
 use crate::power::Power;
@@ -26,9 +26,9 @@ struct Disk {
     commits: HashMap<ObjectId, Files>,
     /// The workspaces that are on disk.
     dirs: HashMap<PathBuf, Files>,
-    lines: HashMap<WorkspaceOf, ObjectId>,
+    lines: HashMap<WorkspaceId, ObjectId>,
     bases: HashMap<RunId, ObjectId>,
-    salvage: HashMap<WorkspaceOf, ObjectId>,
+    salvage: HashMap<WorkspaceId, ObjectId>,
     results: HashMap<RunId, ObjectId>,
     reports: BTreeMap<(AgentId, String), String>,
     /// Merges in the order in which files were brought up to date.
@@ -79,7 +79,7 @@ impl MemoryWorkspaces {
 
     pub(crate) fn salvaged(&self, agent: &AgentId, attempt: u32) -> Option<Files> {
         let disk = self.disk();
-        let of = WorkspaceOf { agent: agent.clone(), attempt };
+        let of = WorkspaceId { agent: agent.clone(), attempt };
         disk.salvage.get(&of).map(|commit| disk.commits[commit].clone())
     }
 
@@ -111,7 +111,7 @@ impl MemoryWorkspaces {
         &self,
         what: &'static str,
         act: impl FnOnce(&mut Disk) -> Result<T, String>,
-    ) -> Doing<T> {
+    ) -> WorkspaceResult<T> {
         let mut act = Some(act);
         let mut run = || {
             let mut disk = self.disk();
@@ -140,7 +140,7 @@ impl MemoryWorkspaces {
 }
 
 impl Disk {
-    fn line(&self, of: &WorkspaceOf) -> Result<ObjectId, String> {
+    fn line(&self, of: &WorkspaceId) -> Result<ObjectId, String> {
         let base = || self.bases.get(&of.agent.run()).copied();
         self.lines.get(of).copied().or_else(base).ok_or_else(|| "no line".to_owned())
     }
@@ -152,7 +152,7 @@ impl Disk {
     }
 }
 
-fn dir_of(of: &WorkspaceOf) -> PathBuf {
+fn dir_of(of: &WorkspaceId) -> PathBuf {
     PathBuf::from(format!("/memory/{}/{}", of.agent, of.attempt))
 }
 
@@ -162,7 +162,7 @@ fn changed(from: &Files, to: &Files) -> BTreeSet<String> {
 }
 
 impl Workspaces for MemoryWorkspaces {
-    fn begin(&self, run: &RunId, _: &str) -> Doing<BaseSnapshot> {
+    fn begin(&self, run: &RunId, _: &str) -> WorkspaceResult<BaseSnapshot> {
         let run = run.clone();
         self.act("begin", move |disk| {
             let files = Files::from([("README".to_owned(), "a project".to_owned())]);
@@ -172,11 +172,11 @@ impl Workspaces for MemoryWorkspaces {
         })
     }
 
-    fn dir(&self, of: &WorkspaceOf) -> PathBuf {
+    fn dir(&self, of: &WorkspaceId) -> PathBuf {
         dir_of(of)
     }
 
-    fn make(&self, of: WorkspaceOf, origin: ObjectId) -> Doing<MadeWorkspace> {
+    fn make(&self, of: WorkspaceId, origin: ObjectId) -> WorkspaceResult<MadeWorkspace> {
         self.act("make", move |disk| {
             let dir = dir_of(&of);
             let fresh = !disk.dirs.contains_key(&dir);
@@ -190,11 +190,11 @@ impl Workspaces for MemoryWorkspaces {
         })
     }
 
-    fn ready(&self, _: &CallContext) -> Doing<()> {
+    fn ready(&self, _: &CallContext) -> WorkspaceResult<()> {
         self.act("ready", |_| Ok(()))
     }
 
-    fn shared(&self, _: &RunId, snapshot: ObjectId) -> Doing<PathBuf> {
+    fn shared(&self, _: &RunId, snapshot: ObjectId) -> WorkspaceResult<PathBuf> {
         self.act("shared", move |disk| {
             let files = disk.commits.get(&snapshot).cloned().ok_or("no such commit")?;
             let dir = PathBuf::from(format!("/memory/shared/{snapshot}"));
@@ -203,7 +203,7 @@ impl Workspaces for MemoryWorkspaces {
         })
     }
 
-    fn snapshot(&self, of: WorkspaceOf) -> Doing<ObjectId> {
+    fn snapshot(&self, of: WorkspaceId) -> WorkspaceResult<ObjectId> {
         self.act("snapshot", move |disk| {
             let files = disk.dirs.get(&dir_of(&of)).cloned().ok_or("not on disk")?;
             let name = disk.keep(&files);
@@ -212,7 +212,7 @@ impl Workspaces for MemoryWorkspaces {
         })
     }
 
-    fn salvage(&self, of: WorkspaceOf, base: ObjectId) -> Doing<Salvage> {
+    fn salvage(&self, of: WorkspaceId, base: ObjectId) -> WorkspaceResult<Salvage> {
         self.act("salvage", move |disk| {
             let files = disk.dirs.get(&dir_of(&of)).cloned().ok_or("not on disk")?;
             let name = disk.keep(&files);
@@ -222,7 +222,7 @@ impl Workspaces for MemoryWorkspaces {
         })
     }
 
-    fn merge(&self, request: MergeRequest) -> Doing<Merge> {
+    fn merge(&self, request: MergeRequest) -> WorkspaceResult<Merge> {
         self.act("merge", move |disk| {
             let files = |name: &ObjectId| disk.commits.get(name).cloned().ok_or("no such commit");
             let (ours, base, theirs) =
@@ -255,7 +255,7 @@ impl Workspaces for MemoryWorkspaces {
     }
 
     /// A check is `FILE=TEXT`: whether the file has that text; or `hang`.
-    fn check(&self, request: CheckRequest, mut stop: StopSignal) -> Doing<Vec<CheckRecord>> {
+    fn check(&self, request: CheckRequest, mut stop: StopSignal) -> WorkspaceResult<Vec<CheckRecord>> {
         let hangs = request.commands.iter().any(|(command, _)| command == "hang");
         let checked = self.act("check", move |disk| {
             let files = disk.commits.get(&request.commit).cloned().ok_or("no such commit")?;
@@ -283,7 +283,7 @@ impl Workspaces for MemoryWorkspaces {
         .boxed()
     }
 
-    fn update(&self, of: WorkspaceOf, old: ObjectId, new: ObjectId) -> Doing<Updated> {
+    fn update(&self, of: WorkspaceId, old: ObjectId, new: ObjectId) -> WorkspaceResult<UpdateOutcome> {
         self.act("update", move |disk| {
             // A line that has not moved yet is where its agent began.
             let line = disk.lines.get(&of).copied().unwrap_or(old);
@@ -301,14 +301,14 @@ impl Workspaces for MemoryWorkspaces {
                 }
             }
             disk.lines.insert(of, new);
-            Ok(Updated::default())
+            Ok(UpdateOutcome::default())
         })
     }
 
-    fn deliver(&self, run: &RunId, _: Approvals) -> Doing<Option<RunResult>> {
+    fn deliver(&self, run: &RunId, _: Approvals) -> WorkspaceResult<Option<RunResult>> {
         let run = run.clone();
         self.act("deliver", move |disk| {
-            let line = disk.line(&WorkspaceOf { agent: run.root(), attempt: 1 })?;
+            let line = disk.line(&WorkspaceId { agent: run.root(), attempt: 1 })?;
             if disk.bases.get(&run) == Some(&line) {
                 return Ok(None);
             }
@@ -324,7 +324,7 @@ impl Workspaces for MemoryWorkspaces {
         })
     }
 
-    fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> Doing<()> {
+    fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> WorkspaceResult<()> {
         let parent = parent.clone();
         self.act("report", move |disk| {
             disk.reports.insert((parent, path), text.to_string());

@@ -16,15 +16,15 @@ use posse_engine::ports::{
     Admission, CallSize, Faults, Hooks, MailCommand, Model, ModelFacts, ModelFailure, ModelReply,
     ModelRequest, Permit, RunKey, Store, StreamSink, System, TenantId, Tool,
 };
-use posse_engine::{Parts, Resumed, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions};
-use posse_models::Catalog;
+use posse_engine::{Parts, ResumeOutcome, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions};
+use posse_models::ModelRegistry;
 use posse_models::scripted::{DEFAULT_FACTS, FnModel, ScriptedAnswer};
 use posse_store::MemoryStore;
 use tempfile::TempDir;
 
 use crate::checks;
-use crate::power::{Death, LateStore, Power};
-use crate::tools::{Gate, Outside, boom, put, trace};
+use crate::power::{CrashPoint, LateStore, Power};
+use crate::tools::{EffectLog, Gate, boom, put, trace};
 use crate::workspaces::MemoryWorkspaces;
 
 pub(crate) const MODEL: &str = "test/model";
@@ -124,7 +124,7 @@ pub(crate) struct World {
     workspaces: Option<MemoryWorkspaces>,
     hooks: Option<Arc<dyn Hooks>>,
     pub(crate) asked: Arc<Mutex<Vec<ModelRequest>>>,
-    pub(crate) outside: Outside,
+    pub(crate) outside: EffectLog,
     pub(crate) dir: TempDir,
 }
 
@@ -150,7 +150,7 @@ impl World {
             workspaces: None,
             hooks: None,
             asked: Arc::default(),
-            outside: Outside::default(),
+            outside: EffectLog::default(),
             dir: TempDir::new().expect("a directory"),
         }
     }
@@ -213,13 +213,13 @@ impl World {
         self
     }
 
-    pub(crate) fn with_tool(mut self, make: impl FnOnce(&Outside) -> Tool) -> Self {
+    pub(crate) fn with_tool(mut self, make: impl FnOnce(&EffectLog) -> Tool) -> Self {
         self.more_tools.push(make(&self.outside));
         self
     }
 
     fn parts(&self, store: Arc<dyn Store>, faults: Faults, power: Option<Power>) -> Parts {
-        let models = Catalog::new(self.dir.path());
+        let models = ModelRegistry::new(self.dir.path());
         let model = TestModel {
             script: self.script.clone(),
             hold: self.hold.clone(),
@@ -230,7 +230,7 @@ impl World {
             power: power.clone(),
         };
         models.insert(MODEL, Arc::new(model));
-        let mut tools = posse_tools::builtin(posse_tools::Hands::default());
+        let mut tools = posse_tools::builtin(posse_tools::ToolServices::default());
         tools.push(trace("probe", EffectClass::Read, &self.outside, power.clone()));
         tools.push(trace("strike", EffectClass::Exec, &self.outside, power.clone()));
         tools.push(trace("ask_net", EffectClass::Net, &self.outside, power.clone()));
@@ -265,7 +265,7 @@ impl World {
     }
 
     /// A process whose commits are late and that may die.
-    pub(crate) fn mortal(&self, death: Option<Death>) -> Process {
+    pub(crate) fn mortal(&self, death: Option<CrashPoint>) -> Process {
         let (store, power) = LateStore::open(self.memory.another_process(), death);
         let parts = self.parts(store, power.faults(), Some(power.clone()));
         Process { runtime: Runtime::new(parts, RuntimeOptions::default()), power: Some(power) }
@@ -319,14 +319,14 @@ impl World {
     }
 
     /// Starts a run, waits for its end and checks it.
-    pub(crate) async fn run(&self, spec: RunSpec) -> Ended {
+    pub(crate) async fn run(&self, spec: RunSpec) -> EndedRun {
         let process = self.process();
         let handle = process.runtime.start(spec).await.expect("the run starts");
         self.ended(&handle).await
     }
 
     /// Waits for the end of a run and checks it.
-    pub(crate) async fn ended(&self, handle: &RunHandle) -> Ended {
+    pub(crate) async fn ended(&self, handle: &RunHandle) -> EndedRun {
         let ended = tokio::time::timeout(self.hangs, handle.ended()).await;
         if ended.is_err() {
             let events = checks::read(&self.memory, &self.key(handle.id())).await;
@@ -340,17 +340,17 @@ impl World {
     }
 
     /// Reads and checks a run that has ended.
-    pub(crate) async fn look(&self, run: &RunId) -> Ended {
+    pub(crate) async fn look(&self, run: &RunId) -> EndedRun {
         let (events, state) = checks::check(&self.memory, &self.key(run)).await;
-        Ended { events, run: state }
+        EndedRun { events, run: state }
     }
 
     /// Goes on with a run in another process.
     pub(crate) async fn resume(&self, process: &Process, run: &RunId) -> Option<RunHandle> {
         match process.runtime.resume(run).await {
-            Ok(Resumed::Going(handle)) => Some(handle),
-            Ok(Resumed::Ended(_)) => None,
-            Ok(Resumed::Held(holder)) => panic!("held by {holder:?}"),
+            Ok(ResumeOutcome::Going(handle)) => Some(handle),
+            Ok(ResumeOutcome::Ended(_)) => None,
+            Ok(ResumeOutcome::Held(holder)) => panic!("held by {holder:?}"),
             Err(error) => panic!("{error}"),
         }
     }
@@ -398,12 +398,12 @@ impl World {
 }
 
 /// A run that has ended and was checked.
-pub(crate) struct Ended {
+pub(crate) struct EndedRun {
     pub(crate) events: Vec<Event>,
     pub(crate) run: Run,
 }
 
-impl Ended {
+impl EndedRun {
     /// The kinds of an agent's events, without their prefixes.
     pub(crate) fn kinds(&self, agent: &str) -> Vec<&'static str> {
         let of = self.of(agent);

@@ -11,7 +11,7 @@ use crate::work::{CHILDREN, Done, RUNS, content, folder, told};
 /// All that does not hold.
 pub(crate) fn breaches(root: &Path, acks: &Path, finished: bool) -> Done<Vec<String>> {
     let told = told(acks)?;
-    let mut checking = Checking { root, told, breaches: Vec::new() };
+    let mut checking = DurabilityCheck { root, told, breaches: Vec::new() };
     checking.sound(&folder(root).join(".git"));
     let Some(repository) = repository(root)? else {
         if checking.told.keys().any(|key| key.starts_with("begin ")) {
@@ -38,13 +38,13 @@ fn repository(root: &Path) -> Done<Option<std::path::PathBuf>> {
     Ok(found.map(|entry| entry.path().join("repo.git")).filter(|path| path.join("HEAD").exists()))
 }
 
-struct Checking<'a> {
+struct DurabilityCheck<'a> {
     root: &'a Path,
     told: BTreeMap<String, String>,
     breaches: Vec<String>,
 }
 
-impl Checking<'_> {
+impl DurabilityCheck<'_> {
     fn sound(&mut self, git_dir: &Path) {
         let mut command = Command::new("git");
         command.arg("--git-dir").arg(git_dir).args(["fsck", "--strict", "--no-dangling", "--no-progress"]);

@@ -86,14 +86,14 @@ struct Campaign<'a> {
 }
 
 /// When it is stopped.
-enum When {
+enum StopMoment {
     Point(&'static str),
     After(Duration),
 }
 
 /// What came of all rounds.
 #[derive(Default)]
-struct Found {
+struct RoundResults {
     stopped: u32,
     breaches: Vec<String>,
 }
@@ -105,7 +105,7 @@ impl Campaign<'_> {
             return Ok(());
         }
         let moments = self.moments();
-        let (next, found) = (AtomicUsize::new(0), Mutex::new(Found::default()));
+        let (next, found) = (AtomicUsize::new(0), Mutex::new(RoundResults::default()));
         std::thread::scope(|scope| {
             for _ in 0..SIDE_BY_SIDE {
                 scope.spawn(|| {
@@ -135,13 +135,13 @@ impl Campaign<'_> {
     }
 
     /// Every point, then moments that the seed gives.
-    fn moments(&self) -> Vec<When> {
+    fn moments(&self) -> Vec<StopMoment> {
         let mut chance = self.seed;
         let random = (0..self.rounds).map(|_| {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            When::After(Duration::from_millis((chance >> 33) % WORK_MS))
+            StopMoment::After(Duration::from_millis((chance >> 33) % WORK_MS))
         });
-        FAULT_POINTS.iter().map(|point| When::Point(point)).chain(random).collect()
+        FAULT_POINTS.iter().map(|point| StopMoment::Point(point)).chain(random).collect()
     }
 
     /// Why this machine cannot do it.
@@ -156,19 +156,19 @@ impl Campaign<'_> {
     }
 
     /// Whether it was stopped, and what does not hold.
-    fn round(&self, when: &When) -> (bool, Vec<String>) {
+    fn round(&self, when: &StopMoment) -> (bool, Vec<String>) {
         let name = match when {
-            When::Point(point) => (*point).to_owned(),
-            When::After(after) => format!("after {} ms", after.as_millis()),
+            StopMoment::Point(point) => (*point).to_owned(),
+            StopMoment::After(after) => format!("after {} ms", after.as_millis()),
         };
         let (stopped, mut breaches) = self.try_round(when).unwrap_or_else(|problem| (true, vec![problem]));
-        if !stopped && matches!(when, When::Point(_)) {
+        if !stopped && matches!(when, StopMoment::Point(_)) {
             breaches.push("is never passed".to_owned());
         }
         (stopped, breaches.into_iter().map(|breach| format!("{name}: {breach}")).collect())
     }
 
-    fn try_round(&self, when: &When) -> Done<(bool, Vec<String>)> {
+    fn try_round(&self, when: &StopMoment) -> Done<(bool, Vec<String>)> {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
         let disk = if self.how == "power" { Some(Disk::new(dir.path())?) } else { None };
         let root = disk.as_ref().map_or_else(|| dir.path().join("root"), |disk| disk.path().to_owned());
@@ -212,16 +212,16 @@ impl Round<'_> {
     }
 
     /// Whether it was stopped, and all that did not hold.
-    fn carry_out(&mut self, when: &When) -> Done<(bool, Vec<String>)> {
+    fn carry_out(&mut self, when: &StopMoment) -> Done<(bool, Vec<String>)> {
         let done = match when {
-            When::Point(point) if *point == TORN.0 => {
+            StopMoment::Point(point) if *point == TORN.0 => {
                 self.work(TORN.1, None)?;
                 self.restart()?;
                 self.unsync()?;
                 self.work(point, None)?
             }
-            When::Point(point) => self.work(point, None)?,
-            When::After(after) => self.work("", Some(*after))?,
+            StopMoment::Point(point) => self.work(point, None)?,
+            StopMoment::After(after) => self.work("", Some(*after))?,
         };
         self.restart()?;
         let mut breaches = check::breaches(&self.root, &self.acks, false)?;

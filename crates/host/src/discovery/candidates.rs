@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType};
 
 use super::reach::Reach;
-use super::{DIR_MAX_ENTRIES, Form, Holds, PLACE_MAX_FILES, Place, Why};
+use super::{DIR_MAX_ENTRIES, Form, Holds, PLACE_MAX_FILES, SearchDir, SkipReason};
 
 /// The file that makes a folder a skill.
 const SKILL_FILE: &str = "SKILL.md";
@@ -30,9 +30,9 @@ struct Entry {
 
 /// The files of a place, sorted by path; what cannot be looked at is told to `pass_over`.
 pub(super) fn candidates(
-    place: &Place,
+    place: &SearchDir,
     reach: &Reach,
-    mut pass_over: impl FnMut(PathBuf, Why),
+    mut pass_over: impl FnMut(PathBuf, SkipReason),
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
     for entry in entries(&place.dir, reach, &mut pass_over) {
@@ -56,7 +56,7 @@ pub(super) fn candidates(
     found.sort_by(|one, other| one.0.cmp(&other.0));
     if found.len() > PLACE_MAX_FILES {
         found.truncate(PLACE_MAX_FILES);
-        pass_over(place.dir.clone(), Why::TooMany);
+        pass_over(place.dir.clone(), SkipReason::TooMany);
     }
     found.into_iter().map(|(path, form)| Candidate { place: 0, path, form }).collect()
 }
@@ -78,7 +78,7 @@ fn form(holds: Holds, name: &OsStr) -> Option<Form> {
 }
 
 /// What is in a directory, but for hidden names. One that is not there holds nothing.
-fn entries(dir: &Path, reach: &Reach, pass_over: &mut impl FnMut(PathBuf, Why)) -> Vec<Entry> {
+fn entries(dir: &Path, reach: &Reach, pass_over: &mut impl FnMut(PathBuf, SkipReason)) -> Vec<Entry> {
     let opened = match reach.open_dir(dir) {
         Ok(Some(opened)) => opened,
         Ok(None) => return Vec::new(),
@@ -87,13 +87,13 @@ fn entries(dir: &Path, reach: &Reach, pass_over: &mut impl FnMut(PathBuf, Why)) 
             return Vec::new();
         }
     };
-    let read = Dir::new(opened).map_err(|errno| Why::Unreadable(errno.to_string()));
+    let read = Dir::new(opened).map_err(|errno| SkipReason::Unreadable(errno.to_string()));
     let mut entries = Vec::new();
     let mut problem = read.as_ref().err().cloned();
     for entry in read.into_iter().flatten() {
         match entry {
-            Err(errno) => problem = Some(Why::Unreadable(errno.to_string())),
-            Ok(_) if entries.len() == DIR_MAX_ENTRIES => problem = Some(Why::TooMany),
+            Err(errno) => problem = Some(SkipReason::Unreadable(errno.to_string())),
+            Ok(_) if entries.len() == DIR_MAX_ENTRIES => problem = Some(SkipReason::TooMany),
             Ok(entry) => {
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
                 if !name.as_bytes().starts_with(b".") {

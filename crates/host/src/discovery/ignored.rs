@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::files::{Beneath, GitRules};
+use crate::files::{DirHandle, GitRules};
 
 /// Tells which folders git ignores. Folders beside each other have the same rules, which are read once.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ impl IgnoredFolders {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = known.entry(parent.to_owned()).or_insert_with(|| {
             let beneath = parent.strip_prefix(project).ok()?;
-            Beneath::open(project).ok()?.git_rules(beneath)
+            DirHandle::open(project).ok()?.git_rules(beneath)
         });
         rules.as_ref().is_none_or(|rules| rules.ignores(name, true))
     }

@@ -19,7 +19,7 @@ use crate::workspace::parallel;
 use candidates::{Candidate, candidates};
 pub use ignored::IgnoredFolders;
 pub use nearest::{Instructions, nearest_file};
-use reach::{Opened, Reach};
+use reach::{OpenFile, Reach};
 
 /// Most files of one place that are read.
 pub const PLACE_MAX_FILES: usize = 2_000;
@@ -41,7 +41,7 @@ pub enum Holds {
 
 /// A directory to look in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SearchDir {
     /// The directory, an absolute path. It need not exist.
     pub dir: PathBuf,
     /// What it holds.
@@ -86,12 +86,12 @@ pub struct PassedOver {
     /// Where it is.
     pub path: PathBuf,
     /// Why.
-    pub why: Why,
+    pub why: SkipReason,
 }
 
 /// Why a file is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Why {
+pub enum SkipReason {
     /// A link leads somewhere else.
     #[error("it leads out of the project, so it is not read; put a copy in its place")]
     LeadsOut,
@@ -135,7 +135,7 @@ pub struct Discovery<T> {
 /// Looks in all places, and makes something of each file that is there and has at most `max_bytes`. Files are read and
 /// taken by several threads.
 pub fn discover<T: Send>(
-    places: &[Place],
+    places: &[SearchDir],
     max_bytes: u64,
     take: impl Fn(FoundFile) -> T + Sync,
 ) -> Discovery<T> {
@@ -194,10 +194,10 @@ pub fn discover<T: Send>(
 }
 
 /// Reads one file that a person named, of at most `max_bytes`.
-pub fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Why> {
+pub fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, SkipReason> {
     match Reach::Anywhere.open_file(path)? {
         Some(opened) => opened.read(max_bytes),
-        None => Err(Why::Unreadable("there is no such file".to_owned())),
+        None => Err(SkipReason::Unreadable("there is no such file".to_owned())),
     }
 }
 
@@ -205,26 +205,31 @@ pub fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Why> {
 fn open(
     reach: &Reach,
     candidate: &Candidate,
-    places: &[Place],
+    places: &[SearchDir],
     max_bytes: u64,
-) -> Result<Option<Opened>, Why> {
+) -> Result<Option<OpenFile>, SkipReason> {
     let Some(opened) = reach.open_file(&candidate.path)? else { return Ok(None) };
     if candidate.form == Form::SkillFolder
         && let Some(real) = &opened.real
         && !may_be_skill(real, &places[candidate.place], places)
     {
-        return Err(Why::NoSkill);
+        return Err(SkipReason::NoSkill);
     }
     opened.expect(max_bytes);
     Ok(Some(opened))
 }
 
-fn read(opened: Opened, candidate: &Candidate, max_bytes: u64, total: &AtomicU64) -> Result<FoundFile, Why> {
+fn read(
+    opened: OpenFile,
+    candidate: &Candidate,
+    max_bytes: u64,
+    total: &AtomicU64,
+) -> Result<FoundFile, SkipReason> {
     let real = opened.real.clone().unwrap_or_else(|| candidate.path.clone());
     let content = opened.read(max_bytes)?;
     let length = content.len() as u64;
     if total.fetch_add(length, Ordering::Relaxed).saturating_add(length) > TOTAL_MAX_BYTES {
-        return Err(Why::TotalTooLarge);
+        return Err(SkipReason::TotalTooLarge);
     }
     Ok(FoundFile {
         place: candidate.place,
@@ -237,12 +242,12 @@ fn read(opened: Opened, candidate: &Candidate, max_bytes: u64, total: &AtomicU64
 
 /// Whether the folder of this file may be a skill of a place: one of a project stays in the folders for skills, because
 /// everything in a skill's folder can be read by its name.
-fn may_be_skill(file: &Path, place: &Place, places: &[Place]) -> bool {
-    let is_in = |other: &Place| {
+fn may_be_skill(file: &Path, place: &SearchDir, places: &[SearchDir]) -> bool {
+    let is_in = |other: &SearchDir| {
         let folder = file.parent().and_then(|folder| folder.strip_prefix(&other.dir).ok());
         folder.is_some_and(|folder| !folder.as_os_str().is_empty())
     };
-    let alike = |other: &&Place| other.holds == Holds::Skills && other.within == place.within;
+    let alike = |other: &&SearchDir| other.holds == Holds::Skills && other.within == place.within;
     place.within.is_none() || places.iter().filter(alike).any(is_in)
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::reach::Reach;
-use super::{PassedOver, Why};
+use super::{PassedOver, SkipReason};
 
 /// A text that was found, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,11 +43,11 @@ pub fn nearest_file(
 }
 
 /// The text; the limit may have cut its last letter in two.
-fn text_of(mut bytes: Vec<u8>) -> Result<String, Why> {
+fn text_of(mut bytes: Vec<u8>) -> Result<String, SkipReason> {
     if let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()
     {
         bytes.truncate(error.valid_up_to());
     }
-    String::from_utf8(bytes).map_err(|_| Why::Unreadable("it is not UTF-8 text".to_owned()))
+    String::from_utf8(bytes).map_err(|_| SkipReason::Unreadable("it is not UTF-8 text".to_owned()))
 }

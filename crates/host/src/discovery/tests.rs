@@ -39,12 +39,12 @@ impl Tree {
         symlink(target, path).expect("linked");
     }
 
-    fn place(&self, dir: &str, holds: Holds, within: Option<&str>) -> Place {
-        Place { dir: self.at(dir), holds, within: within.map(|within| self.at(within)) }
+    fn place(&self, dir: &str, holds: Holds, within: Option<&str>) -> SearchDir {
+        SearchDir { dir: self.at(dir), holds, within: within.map(|within| self.at(within)) }
     }
 
     /// The paths that are found, and those that are passed over with the reason.
-    fn look(&self, places: &[Place]) -> (Vec<String>, Vec<(String, Why)>) {
+    fn look(&self, places: &[SearchDir]) -> (Vec<String>, Vec<(String, SkipReason)>) {
         let shown = |path: &Path| path.strip_prefix(&self.top).unwrap_or(path).display().to_string();
         let found = discover(places, MAX_BYTES, |file| shown(&file.path));
         let passed = found.passed_over.iter().map(|passed| (shown(&passed.path), passed.why.clone()));
@@ -125,7 +125,7 @@ fn nothing_in_a_project_leads_out_of_it() {
     let (found, passed) = tree.look(&places);
     assert_eq!(found, ["p/a/good.md"]);
     let out = ["p/a/absolute.md", "p/a/chain.md", "p/a/relative.md", "p/s/own/SKILL.md", "p/linked"];
-    assert_eq!(passed, out.map(|path| (path.to_owned(), Why::LeadsOut)));
+    assert_eq!(passed, out.map(|path| (path.to_owned(), SkipReason::LeadsOut)));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn links_within_a_project_are_followed_unless_git_ignores_what_they_lead_to() {
     let (found, passed) = tree.look(&places);
     assert_eq!(found, ["p/a/one.md", "p/s/skill/SKILL.md", "p/t/skill/SKILL.md"]);
     let ignored = ["p/a/env.md", "p/a/notes.md", "p/a/token.md"];
-    assert_eq!(passed, ignored.map(|path| (path.to_owned(), Why::Ignored)));
+    assert_eq!(passed, ignored.map(|path| (path.to_owned(), SkipReason::Ignored)));
     let real = discover(&places, MAX_BYTES, |file| file.real).found;
     let skill = tree.at("p/t/skill/SKILL.md");
     assert_eq!(real, [tree.at("p/shared/one.md"), skill.clone(), skill]);
@@ -177,7 +177,7 @@ fn no_link_makes_another_folder_of_a_project_a_skill() {
     let (found, passed) = tree.look(&places);
     assert_eq!(found, ["p/s/deep/SKILL.md", "p/s/good/SKILL.md"]);
     let refused = ["p/s/file", "p/s/place", "p/s/root", "p/s/src", "p/linked/more"];
-    assert_eq!(passed, refused.map(|path| (format!("{path}/SKILL.md"), Why::NoSkill)));
+    assert_eq!(passed, refused.map(|path| (format!("{path}/SKILL.md"), SkipReason::NoSkill)));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn another_programs_ignore_file_does_not_let_in_what_git_ignores() {
     tree.link("p/a/env.md", "../.env");
     let (found, passed) = tree.look(&[tree.place("p/a", Holds::Agents, PROJECT)]);
     assert_eq!(found, [""; 0]);
-    assert_eq!(passed, [("p/a/env.md".to_owned(), Why::Ignored)]);
+    assert_eq!(passed, [("p/a/env.md".to_owned(), SkipReason::Ignored)]);
 }
 
 #[test]
@@ -222,10 +222,10 @@ fn one_bad_file_hides_no_other() {
     let (found, passed) = tree.look(&[tree.place("a", Holds::Agents, None)]);
     assert_eq!(found, ["a/large.md", "a/one.md", "a/two.md"]);
     let expected = [
-        ("a/giant.md", Why::TooLarge(MAX_BYTES)),
-        ("a/pipe.md", Why::NotRegular),
-        ("a/socket.md", Why::NotRegular),
-        ("a/zero.md", Why::NotRegular),
+        ("a/giant.md", SkipReason::TooLarge(MAX_BYTES)),
+        ("a/pipe.md", SkipReason::NotRegular),
+        ("a/socket.md", SkipReason::NotRegular),
+        ("a/zero.md", SkipReason::NotRegular),
     ];
     assert_eq!(passed, expected.map(|(path, why)| (path.to_owned(), why)));
     drop(listener);
@@ -241,7 +241,7 @@ fn too_many_files_are_cut_and_told() {
     let (found, passed) = tree.look(&[tree.place("a", Holds::Agents, None)]);
     assert_eq!(found.len(), PLACE_MAX_FILES);
     assert!(found.is_sorted(), "however many are open at once");
-    assert_eq!(passed, [("a".to_owned(), Why::TooMany)]);
+    assert_eq!(passed, [("a".to_owned(), SkipReason::TooMany)]);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn the_nearest_instructions_count_up_to_the_root() {
     assert_eq!(nearest("p/c", "p"), Ok(Some("root".to_owned())));
     assert_eq!(nearest("q", "q"), Ok(None));
     tree.link("p/c/AGENTS.md", tree.at("AGENTS.md"));
-    assert_eq!(nearest("p/c", "p"), Err(Why::LeadsOut));
+    assert_eq!(nearest("p/c", "p"), Err(SkipReason::LeadsOut));
     tree.write("p/a/b/AGENTS.md", &"x".repeat(101));
     assert_eq!(nearest("p/a/b", "p"), Ok(Some("x".repeat(100))), "its beginning counts");
 }

@@ -21,22 +21,22 @@ pub(super) struct Body {
 }
 
 enum Decoder {
-    Plain(Bounded),
-    Gzip(Box<MultiGzDecoder<Bounded>>),
+    Plain(BoundedBuffer),
+    Gzip(Box<MultiGzDecoder<BoundedBuffer>>),
     /// Servers mean two different formats by `deflate`; the first byte tells which.
-    Deflate(Bounded),
-    Zlib(Box<ZlibDecoder<Bounded>>),
-    RawDeflate(Box<DeflateDecoder<Bounded>>),
+    Deflate(BoundedBuffer),
+    Zlib(Box<ZlibDecoder<BoundedBuffer>>),
+    RawDeflate(Box<DeflateDecoder<BoundedBuffer>>),
     /// As above: the first byte is looked at before a window is made.
-    Brotli(Bounded),
-    OpenBrotli(Box<DecompressorWriter<Bounded>>),
+    Brotli(BoundedBuffer),
+    OpenBrotli(Box<DecompressorWriter<BoundedBuffer>>),
 }
 
 impl Body {
     /// A body in this encoding: what the header `Content-Encoding` says.
     pub(super) fn new(encoding: &str, max_bytes: usize) -> Result<Self, EgressError> {
         let encoding = encoding.trim().to_ascii_lowercase();
-        let out = Bounded { bytes: Vec::new(), max_bytes, is_full: false };
+        let out = BoundedBuffer { bytes: Vec::new(), max_bytes, is_full: false };
         let decoder = match encoding.as_str() {
             "" | "identity" => Decoder::Plain(out),
             "gzip" | "x-gzip" => Decoder::Gzip(Box::new(MultiGzDecoder::new(out))),
@@ -105,7 +105,7 @@ impl Body {
         EgressError::Encoding { encoding: self.encoding.clone() }
     }
 
-    fn out(&mut self) -> &mut Bounded {
+    fn out(&mut self) -> &mut BoundedBuffer {
         match &mut self.decoder {
             Decoder::Plain(out) | Decoder::Deflate(out) | Decoder::Brotli(out) => out,
             Decoder::Gzip(decoder) => decoder.get_mut(),
@@ -117,19 +117,19 @@ impl Body {
 }
 
 /// Takes bytes up to a limit. Decoders write to it in small pieces, so a bomb is noticed when it begins to unfold.
-struct Bounded {
+struct BoundedBuffer {
     bytes: Vec<u8>,
     max_bytes: usize,
     is_full: bool,
 }
 
-impl Bounded {
+impl BoundedBuffer {
     fn take(&mut self) -> Self {
         Self { bytes: std::mem::take(&mut self.bytes), ..*self }
     }
 }
 
-impl Write for Bounded {
+impl Write for BoundedBuffer {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + piece.len() > self.max_bytes {
             self.is_full = true;

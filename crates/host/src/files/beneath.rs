@@ -26,7 +26,7 @@ pub(super) enum Links {
 ///
 /// It stays on the directory that was opened, wherever its path leads later.
 #[derive(Debug)]
-pub struct Beneath {
+pub struct DirHandle {
     root: OwnedFd,
     /// Where `root` is in the workspace, so that errors and results name paths as the caller does.
     pub(super) at: RelPath,
@@ -36,7 +36,7 @@ pub struct Beneath {
     pub(super) gate: Option<Arc<dyn Gate>>,
 }
 
-impl Beneath {
+impl DirHandle {
     /// Opens a workspace.
     pub fn open(workspace: &Path) -> Result<Self, FileError> {
         Self::open_with(workspace, ResolveFlags::empty())

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, OFlags, Stat, readlinkat};
 use rustix::io::Errno;
 
 use super::beneath::Links;
-use super::{Beneath, FileError, RelPath};
+use super::{DirHandle, FileError, RelPath};
 
 /// How the system marks where a file was before its name was removed.
 const REMOVED: &[u8] = b" (deleted)";
@@ -35,7 +35,7 @@ pub trait Gate: Send + Sync + std::fmt::Debug {
 /// What a gate is asked.
 type Question = fn(&(dyn Gate + 'static), &RelPath) -> Result<(), String>;
 
-impl Beneath {
+impl DirHandle {
     /// The same directory with a gate, or without one.
     pub fn guarded(mut self, gate: Option<Arc<dyn Gate>>) -> Self {
         self.gate = gate;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet};
 
-use super::ignored::Ignored;
+use super::ignored::IgnoreRules;
 use super::walk::walk;
-use super::{Beneath, FileError, RelPath, Stop};
+use super::{DirHandle, FileError, RelPath, Stop};
 
 /// Longest pattern taken.
 pub const GLOB_PATTERN_MAX_BYTES: usize = 1_024;
@@ -105,7 +105,7 @@ pub(super) fn is_beyond_nesting(pattern: &str) -> bool {
 
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Globbed {
+pub struct GlobResult {
     /// The files, in the order of their paths; at most as many as asked for.
     pub files: Vec<RelPath>,
     /// How many match and may be named.
@@ -114,15 +114,15 @@ pub struct Globbed {
     pub cut: bool,
 }
 
-impl Beneath {
+impl DirHandle {
     /// Finds the regular files that match, without those that ignore files leave out.
     ///
     /// They come in the order of their paths and not of their age, so that the same tree gives the same
     /// answer.
-    pub fn glob(&self, pattern: &GlobPattern, limit: usize, stop: &Stop) -> Result<Globbed, FileError> {
-        let mut found = Globbed { files: Vec::new(), total: 0, cut: false };
+    pub fn glob(&self, pattern: &GlobPattern, limit: usize, stop: &Stop) -> Result<GlobResult, FileError> {
+        let mut found = GlobResult { files: Vec::new(), total: 0, cut: false };
         let tree = self.descend(pattern.base())?;
-        let walked = walk(&tree, Ignored::above(self, pattern.base()), stop, |path| {
+        let walked = walk(&tree, IgnoreRules::above(self, pattern.base()), stop, |path| {
             if pattern.matches(path.as_path()) && tree.admit(&path).is_ok() {
                 found.total += 1;
                 if found.files.len() < limit.min(GLOB_RESULTS_MAX) {

@@ -11,7 +11,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::beneath::Links;
 use super::glob::is_beyond_nesting;
 use super::read::size;
-use super::{Beneath, FileError, RelPath};
+use super::{DirHandle, FileError, RelPath};
 
 /// Largest ignore file that is heeded.
 const IGNORE_FILE_MAX_BYTES: u64 = 256 * 1024;
@@ -27,14 +27,14 @@ const EXCLUDE_FILE: &str = ".git/info/exclude";
 
 /// The rules of a directory and of those above it.
 #[derive(Debug, Default)]
-pub(super) struct Ignored {
+pub(super) struct IgnoreRules {
     /// One per directory from the top down; none where there are no rules.
     levels: Vec<Option<Gitignore>>,
 }
 
-impl Ignored {
+impl IgnoreRules {
     /// The rules that hold in `dir`, but for its own.
-    pub(super) fn above(workspace: &Beneath, dir: &RelPath) -> Self {
+    pub(super) fn above(workspace: &DirHandle, dir: &RelPath) -> Self {
         let mut ignored = Self::default();
         let mut at = RelPath::root();
         for name in dir.names() {
@@ -45,11 +45,11 @@ impl Ignored {
     }
 
     /// Adds the rules of `dir`, the next directory down. Rules that cannot be read are no rules.
-    pub(super) fn enter(&mut self, tree: &Beneath, dir: &RelPath) {
+    pub(super) fn enter(&mut self, tree: &DirHandle, dir: &RelPath) {
         self.enter_by(&IGNORE_FILES, tree, dir);
     }
 
-    fn enter_by(&mut self, files: &[&str], tree: &Beneath, dir: &RelPath) {
+    fn enter_by(&mut self, files: &[&str], tree: &DirHandle, dir: &RelPath) {
         let mut builder = GitignoreBuilder::new(anchored(&tree.shown(dir)));
         let mut rules = 0;
         let exclude = self.levels.is_empty().then_some(EXCLUDE_FILE);
@@ -88,7 +88,7 @@ impl Ignored {
     }
 }
 
-impl Beneath {
+impl DirHandle {
     /// Whether git ignores a path, given without links: by a rule for it or for a directory above it, or because it is
     /// git's own.
     pub(crate) fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
@@ -98,7 +98,7 @@ impl Beneath {
 
     /// What git ignores in a directory, given without links; none if it ignores the directory itself.
     pub(crate) fn git_rules(&self, dir: &Path) -> Option<GitRules> {
-        let mut rules = GitRules { ignored: Ignored::default(), dir: RelPath::root() };
+        let mut rules = GitRules { ignored: IgnoreRules::default(), dir: RelPath::root() };
         rules.ignored.enter_by(&GIT_IGNORE_FILES, self, &rules.dir);
         for name in dir {
             if rules.ignores(name, true) {
@@ -133,7 +133,7 @@ impl Beneath {
 /// What git ignores in a directory.
 #[derive(Debug)]
 pub(crate) struct GitRules {
-    ignored: Ignored,
+    ignored: IgnoreRules,
     dir: RelPath,
 }
 
@@ -156,7 +156,7 @@ fn anchored(path: &RelPath) -> PathBuf {
     if path.is_root() { top.to_owned() } else { top.join(path.as_path()) }
 }
 
-fn read_small(tree: &Beneath, path: &RelPath) -> Result<Vec<u8>, FileError> {
+fn read_small(tree: &DirHandle, path: &RelPath) -> Result<Vec<u8>, FileError> {
     let (file, stat) = tree.open_regular(path, Links::Refuse)?;
     tree.read_open(path, file, size(stat.st_size), IGNORE_FILE_MAX_BYTES)
 }

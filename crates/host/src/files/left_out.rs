@@ -6,12 +6,12 @@ use rustix::fs::OFlags;
 
 use super::beneath::Links;
 use super::walk::entries;
-use super::{Beneath, FileKind, RelPath};
+use super::{DirHandle, FileKind, RelPath};
 
 /// Most entries that are looked at.
 const LOOKED_AT_MAX: usize = 20_000;
 
-impl Beneath {
+impl DirHandle {
     /// What git ignores in a directory of this project, given without links; of a directory that is ignored only itself.
     /// None if the directory is one, if it cannot be read, or has more than can be looked at.
     pub(crate) fn left_out(&self, dir: &Path) -> Option<Vec<PathBuf>> {
@@ -65,7 +65,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             fs::write(path, text).expect("written");
         }
-        let project = Beneath::open(top.path()).expect("opened");
+        let project = DirHandle::open(top.path()).expect("opened");
         let mut found = project.left_out(Path::new("skills/x")).expect("few enough");
         found.sort();
         let expected = ["skills/x/.env", "skills/x/.git", "skills/x/cache", "skills/x/deep/c.key"];

@@ -6,17 +6,17 @@ use std::path::Path;
 use rustix::fs::{AtFlags, OFlags, statat};
 
 use super::beneath::Links;
-use super::ignored::{Ignored, is_hidden};
+use super::ignored::{IgnoreRules, is_hidden};
 use super::read::size;
 use super::walk::{Entry, entries};
-use super::{Beneath, FileError, FileKind, RelPath};
+use super::{DirHandle, FileError, FileKind, RelPath};
 
 /// Most entries of a listing.
 pub const LIST_MAX_ENTRIES: usize = 1_000;
 
 /// One entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct DirEntry {
     /// Its path in the workspace.
     pub path: RelPath,
     /// What it is; a link is not followed.
@@ -29,14 +29,14 @@ pub struct Listed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// The entries, at most [`LIST_MAX_ENTRIES`].
-    pub entries: Vec<Listed>,
+    pub entries: Vec<DirEntry>,
     /// How many more were seen; in a directory beyond every limit there can be others.
     pub more: usize,
     /// How many were left out because an ignore file says so.
     pub ignored: usize,
 }
 
-impl Beneath {
+impl DirHandle {
     /// Lists a directory. Its own name is not held against ignore files: who asks for it by name wants it.
     pub fn list(&self, path: &RelPath) -> Result<Listing, FileError> {
         self.list_open(path, &self.descend(path)?)
@@ -47,12 +47,12 @@ impl Beneath {
     pub fn list_of_project(&self, path: &RelPath, dir: &Path, project: &Path) -> Result<Listing, FileError> {
         let tree = self.descend(path)?;
         let real = self.path_in_project(path, tree.directory(), dir, project)?;
-        let Some(rules) = Beneath::open(project)?.git_rules(&real) else {
+        let Some(rules) = DirHandle::open(project)?.git_rules(&real) else {
             return Err(self.git_ignored(path));
         };
         let mut listing = self.list_open(path, &tree)?;
         let before = listing.entries.len();
-        let ignores = |entry: &Listed| {
+        let ignores = |entry: &DirEntry| {
             let name = entry.path.as_path().file_name();
             name.is_none_or(|name| rules.ignores(name, entry.kind == FileKind::Directory))
         };
@@ -61,10 +61,10 @@ impl Beneath {
         Ok(listing)
     }
 
-    fn list_open(&self, path: &RelPath, tree: &Beneath) -> Result<Listing, FileError> {
+    fn list_open(&self, path: &RelPath, tree: &DirHandle) -> Result<Listing, FileError> {
         let here = RelPath::root();
         let dir = tree.open_at(&here, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse)?;
-        let mut rules = Ignored::above(self, path);
+        let mut rules = IgnoreRules::above(self, path);
         rules.enter(tree, &here);
         let mut listing = Listing { entries: Vec::new(), more: 0, ignored: 0 };
         let found = entries(tree, &here, &dir)?.entries;
@@ -75,7 +75,7 @@ impl Beneath {
             } else if listing.entries.len() == LIST_MAX_ENTRIES {
                 listing.more += 1;
             } else {
-                listing.entries.push(Listed { bytes: bytes_of(&dir, &entry), path: at, kind: entry.kind });
+                listing.entries.push(DirEntry { bytes: bytes_of(&dir, &entry), path: at, kind: entry.kind });
             }
         }
         Ok(listing)

@@ -36,20 +36,20 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use beneath::Beneath;
+pub use beneath::DirHandle;
 pub use error::FileError;
 pub use gate::Gate;
-pub use glob::{GLOB_PATTERN_MAX_BYTES, GLOB_RESULTS_MAX, GlobPattern, Globbed};
+pub use glob::{GLOB_PATTERN_MAX_BYTES, GLOB_RESULTS_MAX, GlobPattern, GlobResult};
 pub use grep::{
     GREP_CONTEXT_MAX_LINES, GREP_FILE_MAX_BYTES, GREP_LINE_MAX_BYTES, GREP_OUTPUT_MAX_BYTES,
-    GREP_PATTERN_MAX_BYTES, GREP_RESULTS_MAX, GrepFile, GrepLine, GrepOutput, GrepQuery, Grepped,
+    GREP_PATTERN_MAX_BYTES, GREP_RESULTS_MAX, GrepFile, GrepLine, GrepOutput, GrepQuery, GrepResult,
 };
 pub(crate) use ignored::GitRules;
 pub use kind::FileKind;
 pub use lines::{LineRange, line_range};
-pub use list::{LIST_MAX_ENTRIES, Listed, Listing};
+pub use list::{DirEntry, LIST_MAX_ENTRIES, Listing};
 pub use path::{PATH_MAX_BYTES, PathProblem, RelPath, spelled};
 pub use read::{READ_MAX_BYTES, is_binary};
 pub use stop::Stop;
 pub use walk::{DIR_MAX_ENTRIES, WALK_MAX_DEPTH, WALK_MAX_FILES};
-pub use write::{Expected, WRITE_MAX_BYTES};
+pub use write::{ExpectedFile, WRITE_MAX_BYTES};

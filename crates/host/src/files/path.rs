@@ -61,7 +61,7 @@ impl RelPath {
         if text == "~" || text.starts_with("~/") {
             return Err(PathProblem::Home);
         }
-        let normal = Normal::of(text);
+        let normal = NormalPath::of(text);
         if normal.absolute {
             return Err(PathProblem::Absolute);
         }
@@ -133,7 +133,7 @@ impl fmt::Display for RelPath {
 /// The one spelling of any path text, for permission rules: like [`RelPath::parse`] but without refusing.
 /// What leaves the workspace keeps its leading `/` or `..`, so that no rule for a path inside matches it.
 pub fn spelled(text: &str) -> String {
-    let normal = Normal::of(text);
+    let normal = NormalPath::of(text);
     let mut parts = vec![".."; normal.up];
     parts.extend(normal.parts);
     match (normal.absolute, parts.is_empty()) {
@@ -144,16 +144,16 @@ pub fn spelled(text: &str) -> String {
 }
 
 /// A path taken apart by its letters.
-struct Normal<'a> {
+struct NormalPath<'a> {
     absolute: bool,
     /// How many directories above its start it goes.
     up: usize,
     parts: Vec<&'a str>,
 }
 
-impl<'a> Normal<'a> {
+impl<'a> NormalPath<'a> {
     fn of(text: &'a str) -> Self {
-        let mut normal = Normal { absolute: text.starts_with('/'), up: 0, parts: Vec::new() };
+        let mut normal = NormalPath { absolute: text.starts_with('/'), up: 0, parts: Vec::new() };
         for part in text.split('/') {
             match part {
                 "" | "." => {}

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::beneath::Links;
-use super::{Beneath, FileError, RelPath};
+use super::{DirHandle, FileError, RelPath};
 
 /// Largest file that is read whole.
 pub const READ_MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -20,7 +20,7 @@ pub fn is_binary(bytes: &[u8]) -> bool {
     bytes[..bytes.len().min(BINARY_PROBE_BYTES)].contains(&0)
 }
 
-impl Beneath {
+impl DirHandle {
     /// Reads a regular file of at most [`READ_MAX_BYTES`].
     pub fn read(&self, path: &RelPath) -> Result<Vec<u8>, FileError> {
         let (file, stat) = self.open_admitted(path, Links::Inside)?;
@@ -32,7 +32,7 @@ impl Beneath {
     pub fn read_of_project(&self, path: &RelPath, dir: &Path, project: &Path) -> Result<Vec<u8>, FileError> {
         let (file, stat) = self.open_admitted(path, Links::Inside)?;
         let real = self.path_in_project(path, &file, dir, project)?;
-        if Beneath::open(project)?.is_ignored(&real, false) {
+        if DirHandle::open(project)?.is_ignored(&real, false) {
             return Err(self.git_ignored(path));
         }
         self.read_open(path, file, size(stat.st_size), READ_MAX_BYTES)

@@ -13,8 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, OFlags, RawDir, statat};
 
 use super::beneath::Links;
-use super::ignored::{Ignored, is_hidden};
-use super::{Beneath, FileError, FileKind, RelPath, Stop};
+use super::ignored::{IgnoreRules, is_hidden};
+use super::{DirHandle, FileError, FileKind, RelPath, Stop};
 
 /// Most entries of one directory that are looked at.
 pub const DIR_MAX_ENTRIES: usize = 50_000;
@@ -43,7 +43,7 @@ pub(super) struct Entries {
 
 /// How a walk ended.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Walked {
+pub(super) struct WalkEnd {
     /// Whether one of the limits was reached and something was not looked at.
     pub(super) cut: bool,
 }
@@ -56,12 +56,12 @@ struct Level {
 /// Calls `visit` with every regular file of `tree` that `ignored` does not leave out, in the order of their
 /// paths. Paths are relative to `tree`.
 pub(super) fn walk(
-    tree: &Beneath,
-    mut ignored: Ignored,
+    tree: &DirHandle,
+    mut ignored: IgnoreRules,
     stop: &Stop,
     mut visit: impl FnMut(RelPath) -> ControlFlow<()>,
-) -> Result<Walked, FileError> {
-    let mut walked = Walked::default();
+) -> Result<WalkEnd, FileError> {
+    let mut walked = WalkEnd::default();
     let mut files = 0;
     let mut levels = vec![Level::enter(tree, RelPath::root(), &mut ignored, &mut walked)?];
     while let Some(level) = levels.last_mut() {
@@ -101,10 +101,10 @@ pub(super) fn walk(
 
 impl Level {
     fn enter(
-        tree: &Beneath,
+        tree: &DirHandle,
         path: RelPath,
-        ignored: &mut Ignored,
-        walked: &mut Walked,
+        ignored: &mut IgnoreRules,
+        walked: &mut WalkEnd,
     ) -> Result<Self, FileError> {
         let dir = tree.open_at(&path, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse)?;
         let found = entries(tree, &path, &dir)?;
@@ -115,7 +115,7 @@ impl Level {
 }
 
 /// Reads an open directory.
-pub(super) fn entries(tree: &Beneath, path: &RelPath, dir: &OwnedFd) -> Result<Entries, FileError> {
+pub(super) fn entries(tree: &DirHandle, path: &RelPath, dir: &OwnedFd) -> Result<Entries, FileError> {
     let mut buffer = [MaybeUninit::uninit(); DIR_BUFFER_BYTES];
     let mut raw = RawDir::new(dir, &mut buffer);
     let mut found = Entries { entries: Vec::new(), cut: false };

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::beneath::Links;
 use super::read::size;
 use super::walk::entries;
-use super::{Beneath, FileError, READ_MAX_BYTES, RelPath, Stop};
+use super::{DirHandle, FileError, READ_MAX_BYTES, RelPath, Stop};
 
 /// Largest content that is written; what is written can be read again.
 pub const WRITE_MAX_BYTES: u64 = READ_MAX_BYTES;
@@ -34,24 +34,24 @@ const TEMPORARY_TRIES: usize = 8;
 
 /// What a file must be for it to be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedFile {
     /// It does not exist.
     Absent,
     /// Its content has this BLAKE3 hash.
     Hash([u8; 32]),
 }
 
-impl Expected {
+impl ExpectedFile {
     fn is_met_by(self, content: Option<&[u8]>) -> bool {
         match (self, content) {
-            (Expected::Absent, None) => true,
-            (Expected::Hash(hash), Some(bytes)) => *blake3::hash(bytes).as_bytes() == hash,
+            (ExpectedFile::Absent, None) => true,
+            (ExpectedFile::Hash(hash), Some(bytes)) => *blake3::hash(bytes).as_bytes() == hash,
             _ => false,
         }
     }
 }
 
-impl Beneath {
+impl DirHandle {
     /// Reads a file as one who wants to replace it: none if it does not exist, an error if it could not be
     /// replaced.
     pub fn look(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FileError> {
@@ -74,7 +74,7 @@ impl Beneath {
         &self,
         path: &RelPath,
         bytes: &[u8],
-        expected: Expected,
+        expected: ExpectedFile,
         stop: &Stop,
     ) -> Result<(), FileError> {
         check_name(path)?;
@@ -138,7 +138,7 @@ impl Beneath {
     }
 
     /// Opens the directory of `path`, and makes it if need be.
-    fn directory_of(&self, path: &RelPath) -> Result<Beneath, FileError> {
+    fn directory_of(&self, path: &RelPath) -> Result<DirHandle, FileError> {
         let parent = path.parent().unwrap_or_default();
         let dir = match self.open_at(&parent, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse) {
             Err(FileError::NotFound { .. }) => self.make_directories(&parent)?,
@@ -239,11 +239,11 @@ impl<'a> Temporary<'a> {
     }
 
     /// Takes its name, durably. A file that was expected to be absent is not replaced.
-    fn become_file(mut self, name: &OsStr, expected: Expected) -> Result<(), Errno> {
+    fn become_file(mut self, name: &OsStr, expected: ExpectedFile) -> Result<(), Errno> {
         let dir = self.dir.as_fd();
         match expected {
-            Expected::Hash(_) => renameat(dir, &self.name, dir, name)?,
-            Expected::Absent => match renameat_with(dir, &self.name, dir, name, RenameFlags::NOREPLACE) {
+            ExpectedFile::Hash(_) => renameat(dir, &self.name, dir, name)?,
+            ExpectedFile::Absent => match renameat_with(dir, &self.name, dir, name, RenameFlags::NOREPLACE) {
                 // Not every filesystem can do that; a hard link does not replace anything either.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     linkat(dir, &self.name, dir, name, AtFlags::empty())?;

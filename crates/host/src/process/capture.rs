@@ -21,7 +21,7 @@ pub struct OutputLimits {
 
 /// What was printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedOutput {
     /// The beginning; all of it, if it is not more than head and tail.
     pub head: Vec<u8>,
     /// The end, if something between was left out.
@@ -32,7 +32,7 @@ pub struct Captured {
     pub spill: Option<Spill>,
 }
 
-impl Captured {
+impl CapturedOutput {
     /// How many bytes stand neither in the head nor in the tail.
     pub fn left_out(&self) -> u64 {
         self.total - (self.head.len() + self.tail.len()) as u64
@@ -55,11 +55,11 @@ pub struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
-    spill: Spilling,
+    spill: SpillState,
 }
 
 #[derive(Debug)]
-enum Spilling {
+enum SpillState {
     /// Everything so far is in memory.
     NotYet,
     /// To a file, with so many bytes in it.
@@ -71,15 +71,15 @@ enum Spilling {
 impl Capture {
     /// Nothing yet.
     pub fn new(limits: OutputLimits) -> Self {
-        Self { limits, head: Vec::new(), tail: VecDeque::new(), total: 0, spill: Spilling::NotYet }
+        Self { limits, head: Vec::new(), tail: VecDeque::new(), total: 0, spill: SpillState::NotYet }
     }
 
     /// Takes what was printed. A file that cannot be written costs the middle of the output, never the call.
     pub fn take(&mut self, bytes: &[u8]) {
         let fits =
             self.total + bytes.len() as u64 <= (self.limits.head_bytes + self.limits.tail_bytes) as u64;
-        if !fits && matches!(self.spill, Spilling::NotYet) {
-            self.spill = self.begin_spill().unwrap_or(Spilling::Not);
+        if !fits && matches!(self.spill, SpillState::NotYet) {
+            self.spill = self.begin_spill().unwrap_or(SpillState::Not);
         }
         self.keep(bytes);
         self.total += bytes.len() as u64;
@@ -92,8 +92,8 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    fn begin_spill(&self) -> io::Result<Spilling> {
-        let Some(path) = &self.limits.spill else { return Ok(Spilling::Not) };
+    fn begin_spill(&self) -> io::Result<SpillState> {
+        let Some(path) = &self.limits.spill else { return Ok(SpillState::Not) };
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir)?;
         }
@@ -102,31 +102,31 @@ impl Capture {
         let (first, second) = self.tail.as_slices();
         file.write_all(first)?;
         file.write_all(second)?;
-        Ok(Spilling::To(file, self.total))
+        Ok(SpillState::To(file, self.total))
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        let Spilling::To(file, written) = &mut self.spill else { return };
+        let SpillState::To(file, written) = &mut self.spill else { return };
         let room = self.limits.spill_bytes.saturating_sub(*written);
         let part = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         match file.write_all(part) {
             Ok(()) => *written += part.len() as u64,
-            Err(_) => self.spill = Spilling::Not,
+            Err(_) => self.spill = SpillState::Not,
         }
     }
 
     /// All that was printed.
-    pub fn finish(self) -> Captured {
+    pub fn finish(self) -> CapturedOutput {
         let Self { limits, mut head, tail, total, spill } = self;
         let mut tail = Vec::from(tail);
         if head.len() + tail.len() == usize::try_from(total).unwrap_or(usize::MAX) {
             head.append(&mut tail);
         }
         let spill = match (spill, limits.spill) {
-            (Spilling::To(_, bytes), Some(path)) => Some(Spill { path, bytes }),
+            (SpillState::To(_, bytes), Some(path)) => Some(Spill { path, bytes }),
             _ => None,
         };
-        Captured { head, tail, total, spill }
+        CapturedOutput { head, tail, total, spill }
     }
 }
 

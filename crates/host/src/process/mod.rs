@@ -2,4 +2,4 @@
 
 mod capture;
 
-pub use capture::{Capture, Captured, OutputLimits, Spill};
+pub use capture::{Capture, CapturedOutput, OutputLimits, Spill};

@@ -22,18 +22,18 @@ pub(super) struct Cgroups {
 
 /// Where cgroups can be made on this machine, found once.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Places {
-    places: Vec<Place>,
+pub(super) struct CgroupDirs {
+    places: Vec<CgroupDir>,
 }
 
 #[derive(Debug, Clone)]
-struct Place {
+struct CgroupDir {
     parent: PathBuf,
-    kind: Kind,
+    kind: Hierarchy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Hierarchy {
     /// One hierarchy for everything.
     Unified,
     /// The old hierarchy of the pids controller.
@@ -42,12 +42,12 @@ enum Kind {
     Memory,
 }
 
-impl Kind {
+impl Hierarchy {
     fn controllers(self) -> &'static [&'static str] {
         match self {
-            Kind::Unified => &["pids", "memory"],
-            Kind::Pids => &["pids"],
-            Kind::Memory => &["memory"],
+            Hierarchy::Unified => &["pids", "memory"],
+            Hierarchy::Pids => &["pids"],
+            Hierarchy::Memory => &["memory"],
         }
     }
 
@@ -56,14 +56,14 @@ impl Kind {
     fn settings(self, limits: &Limits) -> Vec<(&'static str, String, bool)> {
         let (pids, memory) = (limits.processes.to_string(), limits.memory_bytes.to_string());
         match self {
-            Kind::Unified => vec![
+            Hierarchy::Unified => vec![
                 ("pids.max", pids, true),
                 ("memory.max", memory, true),
                 ("memory.swap.max", "0".to_owned(), false),
                 ("memory.oom.group", "0".to_owned(), false),
             ],
-            Kind::Pids => vec![("pids.max", pids, true)],
-            Kind::Memory => vec![
+            Hierarchy::Pids => vec![("pids.max", pids, true)],
+            Hierarchy::Memory => vec![
                 ("memory.limit_in_bytes", memory.clone(), true),
                 ("memory.memsw.limit_in_bytes", memory, false),
             ],
@@ -71,27 +71,27 @@ impl Kind {
     }
 }
 
-impl Places {
+impl CgroupDirs {
     /// Looks for places where this process may make cgroups, and proves each by making one.
     pub(super) fn find() -> Self {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let mut places = Vec::new();
-        for kind in [Kind::Unified, Kind::Pids, Kind::Memory] {
+        for kind in [Hierarchy::Unified, Hierarchy::Pids, Hierarchy::Memory] {
             let covered = |controller: &&str| {
-                places.iter().any(|place: &Place| place.kind.controllers().contains(controller))
+                places.iter().any(|place: &CgroupDir| place.kind.controllers().contains(controller))
             };
             if kind.controllers().iter().all(covered) {
                 continue;
             }
             let Some(dir) = own_dir(kind, &own, &mounts) else { continue };
             // In the one hierarchy a cgroup with processes cannot hand controllers down; the one above can.
-            let above = dir.parent().map(Path::to_owned).filter(|_| kind == Kind::Unified);
+            let above = dir.parent().map(Path::to_owned).filter(|_| kind == Hierarchy::Unified);
             let works = [Some(dir), above].into_iter().flatten().find(|parent| {
                 sweep(parent);
-                proves(&Place { parent: parent.clone(), kind })
+                proves(&CgroupDir { parent: parent.clone(), kind })
             });
-            places.extend(works.map(|parent| Place { parent, kind }));
+            places.extend(works.map(|parent| CgroupDir { parent, kind }));
         }
         Self { places }
     }
@@ -145,7 +145,7 @@ impl Drop for Cgroups {
     }
 }
 
-fn make_one(dir: &Path, kind: Kind, limits: &Limits) -> io::Result<()> {
+fn make_one(dir: &Path, kind: Hierarchy, limits: &Limits) -> io::Result<()> {
     fs::create_dir(dir)?;
     for (file, value, needed) in kind.settings(limits) {
         let written = set(&dir.join(file), &value);
@@ -162,9 +162,9 @@ fn set(file: &Path, value: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).open(file)?.write_all(value.as_bytes())
 }
 
-fn proves(place: &Place) -> bool {
+fn proves(place: &CgroupDir) -> bool {
     let dir = place.parent.join(format!("{PREFIX}{}-try", std::process::id()));
-    if place.kind == Kind::Unified {
+    if place.kind == Hierarchy::Unified {
         let _ = set(&place.parent.join("cgroup.subtree_control"), "+pids +memory");
     }
     let made = make_one(&dir, place.kind, &Limits::default()).is_ok();
@@ -187,15 +187,15 @@ fn sweep(parent: &Path) {
 }
 
 /// This process's own cgroup in the hierarchy of a controller.
-fn own_dir(kind: Kind, own: &str, mounts: &str) -> Option<PathBuf> {
+fn own_dir(kind: Hierarchy, own: &str, mounts: &str) -> Option<PathBuf> {
     let has = |list: &str, name: &str| list.split(',').any(|item| item == name);
     let name = kind.controllers()[0];
     let path = own.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
         let fits = match kind {
-            Kind::Unified => number == "0" && controllers.is_empty(),
-            Kind::Pids | Kind::Memory => has(controllers, name),
+            Hierarchy::Unified => number == "0" && controllers.is_empty(),
+            Hierarchy::Pids | Hierarchy::Memory => has(controllers, name),
         };
         fits.then_some(path)
     })?;
@@ -203,8 +203,8 @@ fn own_dir(kind: Kind, own: &str, mounts: &str) -> Option<PathBuf> {
         let mut parts = line.split(' ').skip(1);
         let (dir, fstype, options) = (parts.next()?, parts.next()?, parts.next()?);
         let fits = match kind {
-            Kind::Unified => fstype == "cgroup2",
-            Kind::Pids | Kind::Memory => fstype == "cgroup" && has(options, name),
+            Hierarchy::Unified => fstype == "cgroup2",
+            Hierarchy::Pids | Hierarchy::Memory => fstype == "cgroup" && has(options, name),
         };
         fits.then_some(dir)
     })?;
@@ -222,8 +222,8 @@ mod tests {
     #[test]
     fn a_directory_that_is_no_cgroup_is_left_as_it_was() {
         let top = tempfile::tempdir().expect("a directory");
-        for kind in [Kind::Unified, Kind::Pids, Kind::Memory] {
-            assert!(!proves(&Place { parent: top.path().to_owned(), kind }));
+        for kind in [Hierarchy::Unified, Hierarchy::Pids, Hierarchy::Memory] {
+            assert!(!proves(&CgroupDir { parent: top.path().to_owned(), kind }));
         }
         assert_eq!(fs::read_dir(top.path()).expect("a directory").count(), 0);
     }
@@ -239,10 +239,10 @@ mod tests {
             "cgroup {0}/pids cgroup rw,pids 0 0\ncgroup {0}/memory cgroup rw,cpu,memory 0 0\ncgroup2 {0}/unified cgroup2 rw 0 0\n",
             top.path().display()
         );
-        assert_eq!(own_dir(Kind::Pids, OWN, &mounts), Some(at("pids")));
-        assert_eq!(own_dir(Kind::Memory, OWN, &mounts), Some(at("memory/a b/c")));
-        assert_eq!(own_dir(Kind::Unified, OWN, &mounts), Some(at("unified")), "of another namespace");
-        assert_eq!(own_dir(Kind::Pids, "0::/\n", &mounts), None);
-        assert_eq!(own_dir(Kind::Pids, OWN, ""), None);
+        assert_eq!(own_dir(Hierarchy::Pids, OWN, &mounts), Some(at("pids")));
+        assert_eq!(own_dir(Hierarchy::Memory, OWN, &mounts), Some(at("memory/a b/c")));
+        assert_eq!(own_dir(Hierarchy::Unified, OWN, &mounts), Some(at("unified")), "of another namespace");
+        assert_eq!(own_dir(Hierarchy::Pids, "0::/\n", &mounts), None);
+        assert_eq!(own_dir(Hierarchy::Pids, OWN, ""), None);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::spec::{CacheSpec, CallSpec, Further, Limits, Mode};
+use super::spec::{CacheSpec, CallSpec, ExtraStreams, Limits, Mode};
 use super::view::View;
 use super::{DiskLimit, SandboxError};
 use crate::process::OutputLimits;
@@ -180,7 +180,7 @@ impl BoxedCommand {
             limits,
             record: self.record.as_deref().map(text).transpose()?,
             read_only: self.read_only,
-            further: Further { input: self.input.is_some(), errors: self.errors.is_some() },
+            further: ExtraStreams { input: self.input.is_some(), errors: self.errors.is_some() },
         })
     }
 

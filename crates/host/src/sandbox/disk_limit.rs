@@ -36,14 +36,14 @@ const LOOK_SHARE: u32 = 20;
 pub struct DiskLimit {
     dir: PathBuf,
     max_bytes: u64,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<DiskUsage>>,
     /// The inits that carry the commands out which write there now.
     inits: Mutex<Vec<Pid>>,
 }
 
 /// What was found when all files were last looked at.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct DiskUsage {
     bytes: u64,
     /// How many of them files without a name take, which are gone with the command that holds them.
     held: u64,
@@ -53,7 +53,7 @@ struct Known {
     took: Duration,
 }
 
-impl Known {
+impl DiskUsage {
     /// What they take at most if so much is free.
     fn estimate(&self, free: u64) -> u64 {
         self.bytes.saturating_add(self.free.saturating_sub(free))
@@ -71,7 +71,7 @@ impl DiskLimit {
         self.max_bytes
     }
 
-    fn known(&self) -> Option<Known> {
+    fn known(&self) -> Option<DiskUsage> {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,7 +91,7 @@ impl DiskLimit {
         };
         let held = unlinked::bytes_held(&inits);
         let bytes = named.saturating_add(held);
-        *known = Some(Known { bytes, held, free, at: Instant::now(), took: began.elapsed() });
+        *known = Some(DiskUsage { bytes, held, free, at: Instant::now(), took: began.elapsed() });
         Some(bytes)
     }
 
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(never.measure(), None);
         assert!(Watch::begin(&never).is_over(|| ()), "nothing is known");
         let known =
-            Known { bytes: 7, held: 0, free: free(&never.dir), at: Instant::now(), took: Duration::ZERO };
+            DiskUsage { bytes: 7, held: 0, free: free(&never.dir), at: Instant::now(), took: Duration::ZERO };
         *never.known.lock().expect("no panic") = Some(known);
         assert_eq!(never.measure(), Some(7));
         assert!(!Watch::begin(&never).is_over(|| ()), "it was little");
@@ -200,7 +200,8 @@ mod tests {
         let disk_limit = Arc::new(DiskLimit::new(dir.path(), 1 << 20));
         let watch = Watch::begin(&disk_limit);
         let known = disk_limit.known().expect("looked at");
-        *disk_limit.known.lock().expect("no panic") = Some(Known { bytes: 1 << 19, held: 1 << 19, ..known });
+        *disk_limit.known.lock().expect("no panic") =
+            Some(DiskUsage { bytes: 1 << 19, held: 1 << 19, ..known });
         drop(watch);
         assert!(Watch::begin(&disk_limit).file_bytes > 1 << 20);
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-use super::spec::Broken;
+use super::spec::SetupFailure;
 
 /// This machine does not give what a box needs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -45,8 +45,8 @@ impl Unavailable {
     }
 
     /// What a failed step means on the machines where it is known to fail.
-    pub(super) fn from_broken(broken: &Broken) -> Self {
-        let Broken { step, errno, error } = broken;
+    pub(super) fn from_broken(broken: &SetupFailure) -> Self {
+        let SetupFailure { step, errno, error } = broken;
         let remedy = match (step.as_str(), *errno) {
             ("making the namespaces", Some(libc::ENOSPC)) => {
                 "The kernel's limit is reached or zero: `sysctl user.max_user_namespaces=15000`"

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::cgroup::Places;
+use super::cgroup::CgroupDirs;
 use super::init::landlock_abi;
 
 /// What the machine offers.
@@ -51,7 +51,7 @@ impl Machine {
             landlock: landlock_abi(),
             seccomp: read("/proc/sys/kernel/seccomp/actions_avail")
                 .is_some_and(|text| text.contains("errno")),
-            cgroups: Places::find().controllers(),
+            cgroups: CgroupDirs::find().controllers(),
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
             root,
         }

@@ -39,11 +39,11 @@ pub use error::{SandboxError, Unavailable};
 pub use init::init;
 pub use machine::{Machine, Offer};
 pub use recorded::end_recorded;
-pub use slot::{Ended, Exit, Running};
-pub use spec::{Limits, Refused};
+pub use slot::{CallEnd, Exit, RunningCall};
+pub use spec::{Limits, ProtectedChange};
 pub use view::{Environment, PASSED_VARIABLES};
 
-use cgroup::Places;
+use cgroup::CgroupDirs;
 use exclusive::Exclusive;
 use slot::Slot;
 use spec::{CallSpec, Layers, Mode};
@@ -61,7 +61,7 @@ pub enum InitBinary {
 
 /// What a box must at least be made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Required {
+pub enum RequiredIsolation {
     /// Namespaces; without them there is no box.
     #[default]
     Namespaces,
@@ -74,7 +74,7 @@ pub enum Required {
 #[derive(Debug, Clone, Default)]
 pub struct SandboxOptions {
     /// What they must at least be made of.
-    pub required: Required,
+    pub required: RequiredIsolation,
     /// The binary that makes them.
     pub init: InitBinary,
     /// The person's home directory, which programs see empty but for toolchains.
@@ -152,14 +152,14 @@ struct Inner {
     turns: Arc<Semaphore>,
     idle: Mutex<Vec<Slot>>,
     view: OnceLock<View>,
-    places: OnceLock<Places>,
+    places: OnceLock<CgroupDirs>,
     proven: OnceLock<Layers>,
     layers: Exclusive,
 }
 
 /// A call's turn: it may run now.
 #[derive(Debug)]
-pub struct Turn {
+pub struct ExecPermit {
     /// Given back when the call is over.
     #[expect(dead_code, reason = "holding it is all it is for")]
     permit: OwnedSemaphorePermit,
@@ -193,7 +193,7 @@ impl Sandbox {
             let proven = tokio::task::spawn_blocking(move || inner.prove()).await;
             proven.unwrap_or_else(|error| Err(Unavailable::broken("making a sandbox", &error.to_string())))?
         };
-        let cgroups = self.0.places.get().map(Places::controllers).unwrap_or_default();
+        let cgroups = self.0.places.get().map(CgroupDirs::controllers).unwrap_or_default();
         Ok(Level {
             namespaces: layers.namespaces,
             landlock: layers.landlock,
@@ -203,20 +203,20 @@ impl Sandbox {
     }
 
     /// Waits for a turn.
-    pub async fn turn(&self) -> Turn {
+    pub async fn turn(&self) -> ExecPermit {
         self.turn_with(&[]).await
     }
 
     /// Waits for a turn of a call that has these caches. Two calls never change one layer at once: each would miss
     /// what the other does, locks of programs included.
-    pub async fn turn_with(&self, caches: &[Cache]) -> Turn {
+    pub async fn turn_with(&self, caches: &[Cache]) -> ExecPermit {
         let wanted = caches.iter().filter_map(|cache| cache.layer.as_deref());
         // A call that waits for another one's layers takes nobody's place.
         let layers = self.0.layers.all(wanted).await;
         let permit = self.0.turns.clone().acquire_owned().await;
         permit.map_or_else(
             |_| unreachable!("the semaphore of turns is never closed"),
-            |permit| Turn { permit, layers },
+            |permit| ExecPermit { permit, layers },
         )
     }
 
@@ -231,8 +231,8 @@ impl Sandbox {
     }
 
     /// Starts a call. Dropping what is returned ends it at once.
-    pub fn start(&self, turn: Turn, command: BoxedCommand) -> Result<Running, SandboxError> {
-        Running::start(self.0.clone(), turn, command)
+    pub fn start(&self, turn: ExecPermit, command: BoxedCommand) -> Result<RunningCall, SandboxError> {
+        RunningCall::start(self.0.clone(), turn, command)
     }
 }
 
@@ -243,8 +243,8 @@ impl Inner {
         }
         let layers = match (slot::prove(self, Mode::Namespaces), self.options.required) {
             (Ok(layers), _) => layers,
-            (Err(_), Required::Landlock) => slot::prove(self, Mode::Landlock)?,
-            (Err(unavailable), Required::Namespaces) => return Err(unavailable),
+            (Err(_), RequiredIsolation::Landlock) => slot::prove(self, Mode::Landlock)?,
+            (Err(unavailable), RequiredIsolation::Namespaces) => return Err(unavailable),
         };
         Ok(*self.proven.get_or_init(|| layers))
     }
@@ -253,8 +253,8 @@ impl Inner {
         self.view.get_or_init(|| View::of(&self.options))
     }
 
-    fn places(&self) -> &Places {
-        self.places.get_or_init(Places::find)
+    fn places(&self) -> &CgroupDirs {
+        self.places.get_or_init(CgroupDirs::find)
     }
 
     /// An init that waits for a call, if there is one.

@@ -22,24 +22,24 @@ const TRY_EVERY: Duration = Duration::from_millis(5);
 
 /// The processes of one call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Recorded {
+pub(super) struct CallProcesses {
     /// The boot they belong to.
     pub(super) boot: String,
     /// The init.
-    pub(super) init: Option<Running>,
+    pub(super) init: Option<ProcessIdentity>,
     /// The first process in the namespaces.
-    pub(super) first: Option<Running>,
+    pub(super) first: Option<ProcessIdentity>,
 }
 
 /// A process that another one with the same number is not mistaken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Running {
+pub(super) struct ProcessIdentity {
     pid: i32,
     /// When it began, in the kernel's ticks.
     began: u64,
 }
 
-impl Running {
+impl ProcessIdentity {
     pub(super) fn of(pid: Pid) -> Option<Self> {
         let pid = pid.as_raw_nonzero().get();
         Some(Self { pid, began: began(pid)? })
@@ -97,12 +97,12 @@ fn end_one(path: &Path) -> io::Result<bool> {
         loop {
             // It may not be written yet: its init is just beginning.
             let recorded =
-                fs::read(path).ok().and_then(|text| serde_json::from_slice::<Recorded>(&text).ok());
+                fs::read(path).ok().and_then(|text| serde_json::from_slice::<CallProcesses>(&text).ok());
             if let Some(recorded) = recorded.filter(|recorded| recorded.boot == boot_id()) {
                 // The init last: it waits for the other, and tidies up; unless it is stuck.
-                recorded.first.into_iter().for_each(Running::kill);
+                recorded.first.into_iter().for_each(ProcessIdentity::kill);
                 if began.elapsed() > TIDY_MAX {
-                    recorded.init.into_iter().for_each(Running::kill);
+                    recorded.init.into_iter().for_each(ProcessIdentity::kill);
                 }
             }
             if free() {

@@ -19,9 +19,11 @@ use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
 use super::disk_limit::{POLL, Watch};
-use super::spec::{CONTINUE, CallSpec, Further, Layers, Mode, Over, PAUSE, Refused, TERMINATE, Told};
-use super::{BoxedCommand, CacheShown, Inner, Isolation, SandboxError, Turn, Unavailable, init, wire};
-use crate::process::{Capture, Captured, OutputLimits};
+use super::spec::{
+    CONTINUE, CallEnded, CallSpec, ExtraStreams, InitMessage, Layers, Mode, PAUSE, ProtectedChange, TERMINATE,
+};
+use super::{BoxedCommand, CacheShown, ExecPermit, Inner, Isolation, SandboxError, Unavailable, init, wire};
+use crate::process::{Capture, CapturedOutput, OutputLimits};
 
 /// How much is taken from a pipe at once.
 const CHUNK: usize = 64 * 1024;
@@ -40,19 +42,19 @@ pub enum Exit {
 
 /// A call that is over: nothing of it is alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct CallEnd {
     /// How its program ended.
     pub exit: Exit,
     /// What was printed.
-    pub output: Captured,
+    pub output: CapturedOutput,
     /// What was printed on its standard error, if that was kept apart.
-    pub errors: Option<Captured>,
+    pub errors: Option<CapturedOutput>,
     /// Whether the kernel ended a process of it because memory ran out.
     pub out_of_memory: bool,
     /// How many bytes the files of its run may take on disk, if they take more since this call.
     pub over_disk_limit: Option<u64>,
     /// What it made in the workspace under protected names.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<ProtectedChange>,
     /// How its caches appeared, in their order.
     pub caches: Vec<CacheShown>,
     /// How long it took.
@@ -114,13 +116,13 @@ impl Slot {
         &mut self,
         spec: &CallSpec,
         call: &UnixStream,
-        mut prints: Vec<Print>,
+        mut prints: Vec<OutputPipe>,
         watch: Option<&Watch>,
-    ) -> Result<(Heard, Over, Vec<Captured>), SandboxError> {
+    ) -> Result<(CallReports, CallEnded, Vec<CapturedOutput>), SandboxError> {
         let heard = listen(call, &mut prints, watch)?;
         // From here on there is little left to do; an init that does not get it done is stuck.
         self.socket.set_read_timeout(Some(OVER_MAX))?;
-        let Ok(Some((over, _))) = wire::receive::<Over>(&self.socket) else {
+        let Ok(Some((over, _))) = wire::receive::<CallEnded>(&self.socket) else {
             // What it carried goes with it.
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -129,7 +131,7 @@ impl Slot {
         };
         self.socket.set_read_timeout(None)?;
         // Nobody is left who could write: what is in the pipes is all there is.
-        prints.iter_mut().try_for_each(Print::drain)?;
+        prints.iter_mut().try_for_each(OutputPipe::drain)?;
         if let Some(broken) = &over.broken {
             return Err(Unavailable::from_broken(broken).into());
         }
@@ -147,7 +149,7 @@ impl Drop for Slot {
 
 /// What was heard on a call's socket.
 #[derive(Debug, Default)]
-struct Heard {
+struct CallReports {
     missing: Vec<String>,
     caches: Vec<CacheShown>,
     ready: Option<Layers>,
@@ -157,7 +159,7 @@ struct Heard {
 }
 
 /// One stream that the programs print to.
-struct Print {
+struct OutputPipe {
     reader: OwnedFd,
     capture: Capture,
     open: bool,
@@ -165,7 +167,7 @@ struct Print {
     heard: Arc<Notify>,
 }
 
-impl Print {
+impl OutputPipe {
     /// What is printed to the descriptor that is returned as well.
     fn new(limits: OutputLimits, heard: &Arc<Notify>) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -199,8 +201,12 @@ impl Print {
 }
 
 /// Reads what the programs print and what the init says, until the call's socket closes.
-fn listen(call: &UnixStream, prints: &mut [Print], watch: Option<&Watch>) -> Result<Heard, SandboxError> {
-    let mut heard = Heard::default();
+fn listen(
+    call: &UnixStream,
+    prints: &mut [OutputPipe],
+    watch: Option<&Watch>,
+) -> Result<CallReports, SandboxError> {
+    let mut heard = CallReports::default();
     let mut looked = Instant::now();
     let mut buffer = vec![0; CHUNK];
     loop {
@@ -228,7 +234,7 @@ fn listen(call: &UnixStream, prints: &mut [Print], watch: Option<&Watch>) -> Res
             looked = Instant::now();
         }
         if spoken {
-            match wire::receive::<Told>(call) {
+            match wire::receive::<InitMessage>(call) {
                 Ok(Some((told, _))) => hear(&mut heard, told)?,
                 // The box is gone, or was ended from here.
                 Ok(None) | Err(_) => return Ok(heard),
@@ -247,31 +253,35 @@ fn is_over(mut call: &UnixStream, watch: &Watch) -> bool {
     is_over
 }
 
-fn hear(heard: &mut Heard, told: Told) -> Result<(), SandboxError> {
+fn hear(heard: &mut CallReports, told: InitMessage) -> Result<(), SandboxError> {
     match told {
-        Told::Missing(names) => heard.missing = names,
-        Told::Caches(caches) => heard.caches = caches,
-        Told::Ready(layers) => heard.ready = Some(layers),
-        Told::Exited(code) => heard.exit = Some(Exit::Code(code)),
-        Told::Signalled(signal) => heard.exit = Some(Exit::Signal(signal)),
-        Told::NoProgram(problem) => return Err(SandboxError::NoProgram(problem)),
-        Told::Broken(broken) => return Err(Unavailable::from_broken(&broken).into()),
+        InitMessage::Missing(names) => heard.missing = names,
+        InitMessage::Caches(caches) => heard.caches = caches,
+        InitMessage::Ready(layers) => heard.ready = Some(layers),
+        InitMessage::Exited(code) => heard.exit = Some(Exit::Code(code)),
+        InitMessage::Signalled(signal) => heard.exit = Some(Exit::Signal(signal)),
+        InitMessage::NoProgram(problem) => return Err(SandboxError::NoProgram(problem)),
+        InitMessage::Broken(broken) => return Err(Unavailable::from_broken(&broken).into()),
     }
     Ok(())
 }
 
 /// A call that is running. Dropping it ends it at once.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCall {
     control: UnixStream,
     /// Whether it was ended from here.
     ended_here: Arc<AtomicBool>,
-    work: JoinHandle<Result<Ended, SandboxError>>,
+    work: JoinHandle<Result<CallEnd, SandboxError>>,
     heard: Arc<Notify>,
 }
 
-impl Running {
-    pub(super) fn start(inner: Arc<Inner>, turn: Turn, command: BoxedCommand) -> Result<Self, SandboxError> {
+impl RunningCall {
+    pub(super) fn start(
+        inner: Arc<Inner>,
+        turn: ExecPermit,
+        command: BoxedCommand,
+    ) -> Result<Self, SandboxError> {
         let (call, theirs) = UnixStream::pair()?;
         let control = call.try_clone()?;
         let ended_here = Arc::new(AtomicBool::new(false));
@@ -304,12 +314,12 @@ impl Running {
     }
 
     /// Waits until nothing of it is left. Can be dropped and called again.
-    pub async fn ended(&mut self) -> Result<Ended, SandboxError> {
+    pub async fn ended(&mut self) -> Result<CallEnd, SandboxError> {
         (&mut self.work).await.unwrap_or(Err(SandboxError::Lost))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         self.kill();
     }
@@ -322,7 +332,7 @@ fn carry_out(
     theirs: UnixStream,
     ended_here: &AtomicBool,
     heard: &Arc<Notify>,
-) -> Result<Ended, SandboxError> {
+) -> Result<CallEnd, SandboxError> {
     let began = Instant::now();
     let mut spec = inner.spec(command)?;
     let mut watch = command.disk_limit.as_ref().map(Watch::begin);
@@ -330,8 +340,8 @@ fn carry_out(
         spec.limits.file_bytes = spec.limits.file_bytes.min(watch.file_bytes);
     }
     let input = command.input.as_deref().map(readable).transpose()?;
-    let (output, printed) = Print::new(command.output.clone(), heard)?;
-    let errors = command.errors.clone().map(|limits| Print::new(limits, heard)).transpose()?;
+    let (output, printed) = OutputPipe::new(command.output.clone(), heard)?;
+    let errors = command.errors.clone().map(|limits| OutputPipe::new(limits, heard)).transpose()?;
     let (errors, complained) = errors.unzip();
     let fds: Vec<BorrowedFd<'_>> = [theirs.as_fd(), printed.as_fd()]
         .into_iter()
@@ -368,7 +378,7 @@ fn carry_out(
     let exit = heard.exit.or(is_explained.then_some(Exit::Signal(libc::SIGKILL))).ok_or(lost)?;
     let elapsed = began.elapsed();
     let (refused, caches) = (over.refused, heard.caches);
-    Ok(Ended { exit, output, errors, out_of_memory, over_disk_limit, refused, caches, elapsed })
+    Ok(CallEnd { exit, output, errors, out_of_memory, over_disk_limit, refused, caches, elapsed })
 }
 
 /// A descriptor from which this can be read, and nothing else. It is in memory: nobody has to write while it is read.
@@ -408,11 +418,11 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
             limits: inner.options.limits,
             record: None,
             read_only: false,
-            further: Further::default(),
+            further: ExtraStreams::default(),
         };
         let (call, theirs) = UnixStream::pair()?;
         let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };
-        let (print, printed) = Print::new(output, &Arc::default())?;
+        let (print, printed) = OutputPipe::new(output, &Arc::default())?;
         let mut slot = Slot::taking(inner, &spec, &[theirs.as_fd(), printed.as_fd()])?;
         drop((theirs, printed));
         let (heard, ..) = slot.carry(&spec, &call, vec![print], None)?;

@@ -58,12 +58,12 @@ pub(super) struct CallSpec {
     /// Whether the workspace can only be read.
     pub(super) read_only: bool,
     /// The descriptors that follow that of its output.
-    pub(super) further: Further,
+    pub(super) further: ExtraStreams,
 }
 
 /// Streams of a program that it need not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Further {
+pub(super) struct ExtraStreams {
     /// Its standard input.
     pub(super) input: bool,
     /// Its standard error, apart from its output.
@@ -113,7 +113,7 @@ impl Default for Limits {
 /// What an init tells about a call, on the call's own socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Told {
+pub(super) enum InitMessage {
     /// The protected names that are not there: for whoever has to look again if the init is lost.
     Missing(Vec<String>),
     /// How the caches appear, in their order.
@@ -121,7 +121,7 @@ pub(super) enum Told {
     /// The box stands; the program is about to start.
     Ready(Layers),
     /// The box could not be made.
-    Broken(Broken),
+    Broken(SetupFailure),
     /// The program could not be started.
     NoProgram(String),
     /// The program ended with this code.
@@ -132,7 +132,7 @@ pub(super) enum Told {
 
 /// Which step of making the box failed, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Broken {
+pub(super) struct SetupFailure {
     pub(super) step: String,
     pub(super) errno: Option<i32>,
     pub(super) error: String,
@@ -151,16 +151,16 @@ pub(super) struct Layers {
 
 /// What an init tells on its own socket when a call is over: nothing of it is left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Over {
+pub(super) struct CallEnded {
     /// Why the call could not even begin.
-    pub(super) broken: Option<Broken>,
+    pub(super) broken: Option<SetupFailure>,
     /// Protected names that had appeared in the workspace and were put aside.
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Vec<ProtectedChange>,
 }
 
 /// Something that a call made under a protected name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct ProtectedChange {
     /// The protected name, relative to the workspace.
     pub name: String,
     /// Where it is now; none if it could not be put aside.

@@ -16,7 +16,7 @@ pub(crate) const BLOCK_BYTES: u64 = 512;
 /// What a directory and all it holds take on disk. What vanishes meanwhile takes nothing, and what is no directory takes
 /// what it takes. Nothing is changed. If the machine is short of something, so that part of it was not seen, that is the error.
 pub(crate) fn bytes_beneath(path: &Path) -> io::Result<u64> {
-    let mut sum = Sum::default();
+    let mut sum = TreeSize::default();
     let name = CString::new(path.as_os_str().as_encoded_bytes())?;
     match look_into(None, &name) {
         Ok(dir) => sum.go_down(dir)?,
@@ -44,14 +44,14 @@ struct Level {
 }
 
 #[derive(Default)]
-struct Sum {
+struct TreeSize {
     bytes: u64,
     levels: Vec<Level>,
     /// What the machine did not have when a directory was to be looked into.
     short_of: Option<Errno>,
 }
 
-impl Sum {
+impl TreeSize {
     fn run(&mut self) {
         while let Some(level) = self.levels.last_mut() {
             let next = level.left.pop();

@@ -11,8 +11,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::change::{Change, Kind, Side, becomes_directory, changes, shown};
-use super::onto::{Found, Onto};
+use super::change::{Change, EntryType, Side, becomes_directory, changes, shown};
+use super::onto::{PathState, TreeSwitch};
 use super::text::{LineEnds, three_way};
 use super::update::contents;
 use super::{Git, Oid, WorkspaceError, disk, object};
@@ -24,7 +24,7 @@ const CONFLICTS_MAX: usize = 200;
 
 /// What was brought into the checkout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct ApplySummary {
     /// How many files were written or removed.
     pub files: usize,
     /// How many of those hold both the run's change and the person's.
@@ -86,16 +86,16 @@ impl Intent {
 struct Step<'a> {
     change: &'a Change,
     /// What was there when it was decided.
-    found: Found,
-    doing: Doing,
+    found: PathState,
+    doing: FileAction,
 }
 
-enum Doing {
+enum FileAction {
     Remove,
     /// Write the result's content, with these line ends.
     Write(Side, LineEnds),
     /// Write this content.
-    Mix(Kind, Vec<u8>),
+    Mix(EntryType, Vec<u8>),
     /// What is there holds the run's change already.
     Nothing,
 }
@@ -118,7 +118,7 @@ pub(super) struct Application<'a> {
 
 impl Application<'_> {
     /// Brings it over.
-    pub(super) fn apply(&self, onto: Onto) -> Result<Applied, ApplyError> {
+    pub(super) fn apply(&self, onto: TreeSwitch) -> Result<ApplySummary, ApplyError> {
         let known = Intent::load(self.intent)?;
         let before =
             known.as_ref().filter(|intent| intent.done).and_then(|intent| intent.result.parse().ok());
@@ -134,8 +134,8 @@ impl Application<'_> {
         }
         let mut intent = Intent { result: self.result.to_string(), done: false, mixed: known.mixed };
         for step in &steps {
-            if let Doing::Mix(_, content) = &step.doing {
-                let oid = object::name(object::Kind::Blob, content);
+            if let FileAction::Mix(_, content) = &step.doing {
+                let oid = object::name(object::ObjectType::Blob, content);
                 intent.mixed.insert(hex(&step.change.path), oid.to_string());
             }
         }
@@ -150,11 +150,11 @@ impl Application<'_> {
     /// Decides on every path; one conflict and there is no plan.
     fn plan<'c>(
         &self,
-        onto: &Onto,
+        onto: &TreeSwitch,
         changes: &'c [Change],
         known: &Intent,
-    ) -> Result<(Vec<Step<'c>>, Applied), ApplyError> {
-        let mut applied = Applied::default();
+    ) -> Result<(Vec<Step<'c>>, ApplySummary), ApplyError> {
+        let mut applied = ApplySummary::default();
         let mut steps = Vec::new();
         let mut conflicts = Vec::new();
         let removed: BTreeSet<&[u8]> = changes
@@ -164,15 +164,15 @@ impl Application<'_> {
             .collect();
         for change in changes {
             let found = self.look(onto, &change.path, change)?;
-            let made = found == Found::Directory && becomes_directory(change, changes);
+            let made = found == PathState::Directory && becomes_directory(change, changes);
             if made || found.is(change.new.as_ref()) || is_known(&found, change, known) {
                 applied.already += 1;
                 continue;
             }
             match self.decide(onto, change, &found, &removed)? {
-                Some(Doing::Nothing) => applied.already += 1,
+                Some(FileAction::Nothing) => applied.already += 1,
                 Some(doing) => {
-                    applied.merged += usize::from(matches!(doing, Doing::Mix(..)));
+                    applied.merged += usize::from(matches!(doing, FileAction::Mix(..)));
                     steps.push(Step { change, found, doing });
                 }
                 None => conflicts.push(shown(&change.path)),
@@ -188,14 +188,14 @@ impl Application<'_> {
     }
 
     /// What is there; where the permission to execute does not count, it is as the tree has it.
-    fn look(&self, onto: &Onto, path: &[u8], change: &Change) -> Result<Found, WorkspaceError> {
+    fn look(&self, onto: &TreeSwitch, path: &[u8], change: &Change) -> Result<PathState, WorkspaceError> {
         let found = onto.look(path)?;
-        let is_file = |kind| matches!(kind, Kind::File | Kind::Executable);
+        let is_file = |kind| matches!(kind, EntryType::File | EntryType::Executable);
         match (found, change.old.or(change.new)) {
-            (Found::Thing(side), Some(tree))
+            (PathState::Thing(side), Some(tree))
                 if !self.executable_counts && is_file(side.kind) && is_file(tree.kind) =>
             {
-                Ok(Found::Thing(Side { kind: tree.kind, ..side }))
+                Ok(PathState::Thing(Side { kind: tree.kind, ..side }))
             }
             (found, _) => Ok(found),
         }
@@ -204,87 +204,93 @@ impl Application<'_> {
     /// None is a conflict.
     fn decide(
         &self,
-        onto: &Onto,
+        onto: &TreeSwitch,
         change: &Change,
-        found: &Found,
+        found: &PathState,
         removed: &BTreeSet<&[u8]>,
-    ) -> Result<Option<Doing>, WorkspaceError> {
-        if change.touches(Kind::Submodule) {
+    ) -> Result<Option<FileAction>, WorkspaceError> {
+        if change.touches(EntryType::Submodule) {
             return Ok(None);
         }
         let Some(new) = change.new else {
             let as_before = found.is(change.old.as_ref()) || Self::same_text(onto, change, found)?;
-            return Ok(as_before.then_some(Doing::Remove));
+            return Ok(as_before.then_some(FileAction::Remove));
         };
-        let write = Ok(Some(Doing::Write(new, LineEnds::AsStored)));
+        let write = Ok(Some(FileAction::Write(new, LineEnds::AsStored)));
         match found {
             found if found.is(change.old.as_ref()) => {
                 // Something above it may be in the way: a file that the result turns into a directory.
                 let free = change.old.is_some() || above_is_free(onto, &change.path, removed)?;
                 if free { write } else { Ok(None) }
             }
-            Found::Directory if change.old.is_none() => {
+            PathState::Directory if change.old.is_none() => {
                 let inside = onto.beneath(&change.path)?.unwrap_or_else(|| vec![Vec::new()]);
                 if inside.iter().all(|path| removed.contains(path.as_slice())) { write } else { Ok(None) }
             }
-            Found::Thing(side) => self.mix(onto, change, side, &new),
+            PathState::Thing(side) => self.mix(onto, change, side, &new),
             _ => Ok(None),
         }
     }
 
     /// Whether a file differs from the base only in its line ends.
-    fn same_text(onto: &Onto, change: &Change, found: &Found) -> Result<bool, WorkspaceError> {
-        let (Found::Thing(side), Some(old)) = (found, change.old) else { return Ok(false) };
-        if side.kind != old.kind || side.kind == Kind::Link {
+    fn same_text(onto: &TreeSwitch, change: &Change, found: &PathState) -> Result<bool, WorkspaceError> {
+        let (PathState::Thing(side), Some(old)) = (found, change.old) else { return Ok(false) };
+        if side.kind != old.kind || side.kind == EntryType::Link {
             return Ok(false);
         }
         let Some(content) = onto.read(&change.path, MERGE_MAX_BYTES)? else { return Ok(false) };
-        Ok(object::name(object::Kind::Blob, &LineEnds::of(&content).stored(&content)) == old.oid)
+        Ok(object::name(object::ObjectType::Blob, &LineEnds::of(&content).stored(&content)) == old.oid)
     }
 
     /// The person's change and the run's in one file, if they do not meet.
     fn mix(
         &self,
-        onto: &Onto,
+        onto: &TreeSwitch,
         change: &Change,
         found: &Side,
         new: &Side,
-    ) -> Result<Option<Doing>, WorkspaceError> {
+    ) -> Result<Option<FileAction>, WorkspaceError> {
         let Some(old) = change.old else { return Ok(None) };
-        if [found.kind, old.kind, new.kind].contains(&Kind::Link) {
+        if [found.kind, old.kind, new.kind].contains(&EntryType::Link) {
             return Ok(None);
         }
         let Some(content) = onto.read(&change.path, MERGE_MAX_BYTES)? else { return Ok(None) };
         let ends = LineEnds::of(&content);
         let stored = ends.stored(&content);
         let kind = if found.kind == old.kind { new.kind } else { found.kind };
-        let name = object::name(object::Kind::Blob, &stored);
+        let name = object::name(object::ObjectType::Blob, &stored);
         if name == old.oid {
-            return Ok(Some(Doing::Write(Side { kind, ..*new }, ends)));
+            return Ok(Some(FileAction::Write(Side { kind, ..*new }, ends)));
         }
         if name == new.oid {
             // The content is the result's; what may be left is the permission to execute.
-            let doing = if kind == found.kind { Doing::Nothing } else { Doing::Mix(kind, content) };
+            let doing = if kind == found.kind { FileAction::Nothing } else { FileAction::Mix(kind, content) };
             return Ok(Some(doing));
         }
         let merged = three_way(self.git, &stored, &old.oid, &new.oid)?;
         Ok(merged.map(|merged| {
             let there = kind == found.kind && merged == stored;
-            if there { Doing::Nothing } else { Doing::Mix(kind, ends.on_disk(merged)) }
+            if there { FileAction::Nothing } else { FileAction::Mix(kind, ends.on_disk(merged)) }
         }))
     }
 
-    fn carry_out(&self, mut onto: Onto, steps: &[Step<'_>], applied: &mut Applied) -> Result<(), ApplyError> {
+    fn carry_out(
+        &self,
+        mut onto: TreeSwitch,
+        steps: &[Step<'_>],
+        applied: &mut ApplySummary,
+    ) -> Result<(), ApplyError> {
         let staged = self.stage(&mut onto, steps)?;
         onto.sync_staged()?;
         (self.hit)("workspace.apply.after_staging");
-        let removals = steps.iter().zip(&staged).filter(|(step, _)| matches!(step.doing, Doing::Remove));
-        let writes = steps.iter().zip(&staged).filter(|(step, _)| !matches!(step.doing, Doing::Remove));
+        let removals = steps.iter().zip(&staged).filter(|(step, _)| matches!(step.doing, FileAction::Remove));
+        let writes = steps.iter().zip(&staged).filter(|(step, _)| !matches!(step.doing, FileAction::Remove));
         for (step, staged) in removals.chain(writes) {
             let path = &step.change.path;
             let now = self.look(&onto, path, step.change)?;
             // Room was made by the removals before.
-            let as_planned = now == step.found || (now == Found::Absent && step.found == Found::Directory);
+            let as_planned =
+                now == step.found || (now == PathState::Absent && step.found == PathState::Directory);
             let placed = as_planned
                 && match staged {
                     None => onto.remove(path).map(|()| true)?,
@@ -303,22 +309,22 @@ impl Application<'_> {
     /// Stages all contents; gives each its number, or none for a removal.
     fn stage(
         &self,
-        onto: &mut Onto,
+        onto: &mut TreeSwitch,
         steps: &[Step<'_>],
-    ) -> Result<Vec<Option<(usize, Kind)>>, WorkspaceError> {
+    ) -> Result<Vec<Option<(usize, EntryType)>>, WorkspaceError> {
         let mut staged = vec![None; steps.len()];
         let mut wanted = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             match &step.doing {
-                Doing::Remove | Doing::Nothing => {}
-                Doing::Mix(kind, content) => staged[at] = Some((onto.stage(*kind, content)?, *kind)),
-                Doing::Write(side, ends) => wanted.push((at, *side, *ends)),
+                FileAction::Remove | FileAction::Nothing => {}
+                FileAction::Mix(kind, content) => staged[at] = Some((onto.stage(*kind, content)?, *kind)),
+                FileAction::Write(side, ends) => wanted.push((at, *side, *ends)),
             }
         }
         let oids: Vec<Oid> = wanted.iter().map(|(_, side, _)| side.oid).collect();
         contents(self.git, &oids, |place, content| {
             let (at, side, ends) = wanted[place];
-            let content = if side.kind == Kind::Link { content } else { ends.on_disk(content) };
+            let content = if side.kind == EntryType::Link { content } else { ends.on_disk(content) };
             staged[at] = Some((onto.stage(side.kind, &content)?, side.kind));
             Ok(())
         })?;
@@ -327,18 +333,18 @@ impl Application<'_> {
 }
 
 /// Whether an earlier call wrote what is there.
-fn is_known(found: &Found, change: &Change, known: &Intent) -> bool {
-    let Found::Thing(side) = found else { return false };
+fn is_known(found: &PathState, change: &Change, known: &Intent) -> bool {
+    let PathState::Thing(side) = found else { return false };
     known.mixed.get(&hex(&change.path)).is_some_and(|oid| *oid == side.oid.to_string())
 }
 
 /// Whether every directory above a new path is there, or free, or a file that will be removed.
-fn above_is_free(onto: &Onto, path: &[u8], removed: &BTreeSet<&[u8]>) -> Result<bool, WorkspaceError> {
+fn above_is_free(onto: &TreeSwitch, path: &[u8], removed: &BTreeSet<&[u8]>) -> Result<bool, WorkspaceError> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     for (at, _) in slashes {
         match onto.look(&path[..at])? {
-            Found::Directory => {}
-            Found::Absent => return Ok(true),
+            PathState::Directory => {}
+            PathState::Absent => return Ok(true),
             _ => return Ok(removed.contains(&path[..at])),
         }
     }

@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::content::{self, Writing};
-use super::copies::{Copied, Copies, Wanted};
-use super::enclosing::{self, Above, refuse_bare};
+use super::content::{self, ContentWriter};
+use super::copies::{CopiedFile, Copies, CopyPatterns};
+use super::enclosing::{self, EnclosingRepository, refuse_bare};
 use super::ignored::only_patterns;
-use super::index::{self, Index, Tracked};
+use super::index::{self, Index, TrackedFile};
 use super::manifest::{Entry, Manifest, Stat};
-use super::object::{self, Kind, Mode};
+use super::object::{self, Mode, ObjectType};
 use super::objects::Present;
 use super::pack::PackWriter;
 use super::person::{Head, Person};
 use super::project::Project;
 use super::refs::{Refs, base_ref, check_id};
-use super::scan::{self, Known, Request, Seen, Walked};
+use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
 use super::{Oid, RunSpace, Snapshot, WorkspaceError, WorkspaceOptions, disk};
 
 /// Workspaces beneath one state directory. Cheap to clone.
@@ -31,7 +31,7 @@ pub struct Workspaces {
 
 /// What a run begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Begun {
+pub struct RunBase {
     /// The person's folder as it was.
     pub snapshot: Snapshot,
     /// The commit that is checked out there; none without one.
@@ -57,7 +57,7 @@ pub(super) struct Record {
     pub(super) tree: String,
     pub(super) dirty: bool,
     pub(super) notes: Vec<String>,
-    pub(super) copies: Vec<Copied>,
+    pub(super) copies: Vec<CopiedFile>,
     /// The patterns above all `.gitignore` files.
     pub(super) excludes: String,
 }
@@ -72,7 +72,7 @@ impl Workspaces {
 
     /// Begins a run: a snapshot of the person's folder, durable when this returns. Nothing in the folder is changed. A
     /// run that has begun already is given as it began.
-    pub fn begin(&self, run: &str, dir: &Path) -> Result<Begun, WorkspaceError> {
+    pub fn begin(&self, run: &str, dir: &Path) -> Result<RunBase, WorkspaceError> {
         check_id(run)?;
         if let Some(record) = self.record(run)? {
             return begun(&record, run);
@@ -83,9 +83,12 @@ impl Workspaces {
         project.ensure(&folder)?;
         let (program, home) = (&self.options.git, self.options.home.as_deref());
         let person = Person::find(&folder, program, home)?;
-        let above =
-            if person.is_some() { Above::Nothing } else { Above::of(&folder, &project, &self.options)? };
-        let beginning = Beginning { spaces: self, run, folder: &folder, project, person, above };
+        let above = if person.is_some() {
+            EnclosingRepository::Nothing
+        } else {
+            EnclosingRepository::of(&folder, &project, &self.options)?
+        };
+        let beginning = RunPreparation { spaces: self, run, folder: &folder, project, person, above };
         let record = beginning.begin()?;
         begun(&record, run)
     }
@@ -113,12 +116,12 @@ impl Workspaces {
     }
 }
 
-fn begun(record: &Record, run: &str) -> Result<Begun, WorkspaceError> {
+fn begun(record: &Record, run: &str) -> Result<RunBase, WorkspaceError> {
     let oid = |text: &String| {
         text.parse()
             .map_err(|_| WorkspaceError::Damaged(format!("project.json of run {run} names no object")))
     };
-    Ok(Begun {
+    Ok(RunBase {
         snapshot: Snapshot { commit: oid(&record.commit)?, tree: oid(&record.tree)? },
         head: record.head.as_ref().map(oid).transpose()?,
         dirty: record.dirty,
@@ -127,26 +130,26 @@ fn begun(record: &Record, run: &str) -> Result<Begun, WorkspaceError> {
 }
 
 /// What was known of a folder before it was looked at, and what was found.
-type Scanned = (Vec<Known>, Walked);
+type FolderScan = (Vec<KnownFile>, ScanResult);
 
-struct Beginning<'a> {
+struct RunPreparation<'a> {
     spaces: &'a Workspaces,
     run: &'a str,
     folder: &'a Path,
     project: Project,
     person: Option<Person>,
-    above: Above,
+    above: EnclosingRepository,
 }
 
-impl Beginning<'_> {
+impl RunPreparation<'_> {
     fn begin(&self) -> Result<Record, WorkspaceError> {
         let run_dir = self.spaces.run_dir(self.run);
         disk::make_dirs(&run_dir)?;
-        let wanted = Wanted::new(&self.spaces.options.copy)?;
+        let wanted = CopyPatterns::new(&self.spaces.options.copy)?;
         let excludes = self.person.as_ref().map_or(Ok(Vec::new()), Person::excludes)?;
         let (head, (known, mut walked)) = self.head_and_scan(&wanted, &excludes)?;
         let excludes = match &self.above {
-            Above::Part { .. } => enclosing::patterns_of(&walked.ignored, self.folder)?,
+            EnclosingRepository::Part { .. } => enclosing::patterns_of(&walked.ignored, self.folder)?,
             _ => excludes.iter().flat_map(|text| only_patterns(text)).collect(),
         };
         let root = scan::open_root(self.folder)?;
@@ -173,7 +176,7 @@ impl Beginning<'_> {
             head: head.map(|head| head.commit.to_string()),
             commit: commit.to_string(),
             tree: tree.to_string(),
-            dirty: head.map_or(tree != object::name(Kind::Tree, b""), |head| head.tree != tree),
+            dirty: head.map_or(tree != object::name(ObjectType::Tree, b""), |head| head.tree != tree),
             notes: self.notes(&walked),
             copies: copies.files,
             excludes: String::from_utf8_lossy(&excludes).into_owned(),
@@ -189,9 +192,9 @@ impl Beginning<'_> {
     /// reads, and git takes a while to start.
     fn head_and_scan(
         &self,
-        wanted: &Wanted,
+        wanted: &CopyPatterns,
         excludes: &[Vec<u8>],
-    ) -> Result<(Option<Head>, Scanned), WorkspaceError> {
+    ) -> Result<(Option<Head>, FolderScan), WorkspaceError> {
         let Some(person) = &self.person else {
             return Ok((None, self.scan(wanted, excludes, self.above.tracked(), 0)?));
         };
@@ -226,16 +229,16 @@ impl Beginning<'_> {
 
     fn scan(
         &self,
-        wanted: &Wanted,
+        wanted: &CopyPatterns,
         excludes: &[Vec<u8>],
-        tracked: Vec<Tracked>,
+        tracked: Vec<TrackedFile>,
         indexed_ns: i128,
-    ) -> Result<Scanned, WorkspaceError> {
+    ) -> Result<FolderScan, WorkspaceError> {
         let seen = Manifest::load(&self.project.manifest());
         let seen_ns = seen.as_ref().map_or(0, |seen| seen.looked_ns);
         let known = known(tracked, seen.map_or_else(Vec::new, |seen| seen.entries));
         let state = std::fs::metadata(&self.spaces.state).ok().map(|state| (state.dev(), state.ino()));
-        let is_part = matches!(self.above, Above::Part { .. });
+        let is_part = matches!(self.above, EnclosingRepository::Part { .. });
         let request = Request {
             folder: self.folder,
             known: &known,
@@ -257,8 +260,8 @@ impl Beginning<'_> {
 
     fn entries(
         &self,
-        known: &[Known],
-        walked: &mut Walked,
+        known: &[KnownFile],
+        walked: &mut ScanResult,
         root: &std::os::fd::OwnedFd,
         copies: &Copies,
         present: &Present,
@@ -278,7 +281,7 @@ impl Beginning<'_> {
                 super::notes::readable(&odd)
             )));
         }
-        let writing = Writing {
+        let writing = ContentWriter {
             folder: self.folder,
             root,
             known,
@@ -332,7 +335,7 @@ impl Beginning<'_> {
         linked.map_err(disk::failed("keeping", &path))
     }
 
-    fn notes(&self, walked: &Walked) -> Vec<String> {
+    fn notes(&self, walked: &ScanResult) -> Vec<String> {
         let mut notes = walked.notes.lines();
         notes.extend(self.above.note());
         notes
@@ -340,27 +343,27 @@ impl Beginning<'_> {
 }
 
 /// What is known of a person's folder: git's index, and the earlier scan. Both are sorted.
-fn known(tracked: Vec<Tracked>, seen: Vec<Entry>) -> Vec<Known> {
-    let mut known: Vec<Known> = Vec::with_capacity(tracked.len().max(seen.len()));
+fn known(tracked: Vec<TrackedFile>, seen: Vec<Entry>) -> Vec<KnownFile> {
+    let mut known: Vec<KnownFile> = Vec::with_capacity(tracked.len().max(seen.len()));
     let mut seen = seen.into_iter().filter(|entry| entry.stat.is_some()).peekable();
-    for Tracked { path, mode, oid, skipped, settled, stat } in tracked {
+    for TrackedFile { path, mode, oid, skipped, settled, stat } in tracked {
         while let Some(entry) = seen.next_if(|entry| entry.path < path) {
             known.extend(only_seen(entry));
         }
         let seen = seen.next_if(|entry| entry.path == path).and_then(|entry| seen_of(&entry));
         let indexed = stat.filter(|_| settled);
-        known.push(Known { path, mode, oid, tracked: true, skipped, indexed, seen });
+        known.push(KnownFile { path, mode, oid, tracked: true, skipped, indexed, seen });
     }
     known.extend(seen.filter_map(only_seen));
     known
 }
 
-fn seen_of(entry: &Entry) -> Option<Seen> {
-    entry.stat.map(|stat| Seen { stat, oid: entry.oid, raw: entry.raw })
+fn seen_of(entry: &Entry) -> Option<EarlierScan> {
+    entry.stat.map(|stat| EarlierScan { stat, oid: entry.oid, raw: entry.raw })
 }
 
-fn only_seen(entry: Entry) -> Option<Known> {
+fn only_seen(entry: Entry) -> Option<KnownFile> {
     let seen = seen_of(&entry)?;
     let Entry { path, mode, oid, .. } = entry;
-    Some(Known { path, mode, oid, tracked: false, skipped: false, indexed: None, seen: Some(seen) })
+    Some(KnownFile { path, mode, oid, tracked: false, skipped: false, indexed: None, seen: Some(seen) })
 }

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::git_dir::read_at;
-use super::ignored::{Ignored, MAX_PATTERNS_BYTES};
+use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
 use super::overlay::{caches, lay_out};
 use super::{RunSpace, WorkspaceError};
 use crate::sandbox::Cache;
@@ -12,7 +12,7 @@ use crate::sandbox::Cache;
 impl RunSpace {
     /// The directories of these names in the person's folder that git ignores, relative to it.
     pub fn caches(&self, names: &[String]) -> Vec<PathBuf> {
-        let top = Ignored::default().with(self.record.excludes.as_bytes(), 0);
+        let top = IgnorePatterns::default().with(self.record.excludes.as_bytes(), 0);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         caches(self.folder(), &names, &|path| is_ignored(self.folder(), &top, path))
     }
@@ -30,7 +30,7 @@ impl RunSpace {
 }
 
 /// Whether git ignores a directory of a folder, or one above it.
-fn is_ignored(folder: &Path, top: &Ignored, path: &Path) -> bool {
+fn is_ignored(folder: &Path, top: &IgnorePatterns, path: &Path) -> bool {
     let mut above = PathBuf::new();
     let mut patterns = top.clone();
     for part in path {
@@ -63,7 +63,7 @@ mod tests {
         fs::create_dir_all(top.path().join("web/node_modules")).expect("made");
         fs::write(top.path().join(".gitignore"), "target/\n").expect("written");
         fs::write(top.path().join("web/.gitignore"), "/node_modules\n").expect("written");
-        let ignored = |path: &str| is_ignored(top.path(), &Ignored::default(), Path::new(path));
+        let ignored = |path: &str| is_ignored(top.path(), &IgnorePatterns::default(), Path::new(path));
         for (path, expected) in [
             ("target", true),
             ("web/target", true),

@@ -9,13 +9,13 @@ use super::{Git, Oid, WorkspaceError};
 /// What a tree says of one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side {
-    pub(super) kind: Kind,
+    pub(super) kind: EntryType,
     pub(super) oid: Oid,
 }
 
 /// What kind of thing a path is in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryType {
     File,
     Executable,
     Link,
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Odd(u32),
 }
 
-impl Kind {
+impl EntryType {
     fn of_mode(mode: u32) -> Self {
         match mode {
             0o100_644 => Self::File,
@@ -46,7 +46,7 @@ pub(super) struct Change {
 
 impl Change {
     /// Whether either side is of this kind.
-    pub(super) fn touches(&self, kind: Kind) -> bool {
+    pub(super) fn touches(&self, kind: EntryType) -> bool {
         [self.old, self.new].iter().flatten().any(|side| side.kind == kind)
     }
 }
@@ -92,7 +92,7 @@ fn parse(raw: &[u8]) -> Option<Vec<Change>> {
 fn side(mode: &str, oid: &str) -> Option<Option<Side>> {
     let mode = u32::from_str_radix(mode, 8).ok()?;
     let oid = oid.parse().ok()?;
-    Some((mode != 0).then(|| Side { kind: Kind::of_mode(mode), oid }))
+    Some((mode != 0).then(|| Side { kind: EntryType::of_mode(mode), oid }))
 }
 
 /// A path on one line, for people: what would end the line or move a cursor is escaped, and so is what is not UTF-8.
@@ -128,9 +128,9 @@ mod tests {
         let found = parse(raw.as_bytes()).expect("readable");
         assert_eq!(found.len(), 3);
         assert_eq!(found[0].path, b"a b");
-        assert_eq!(found[0].new.map(|side| side.kind), Some(Kind::Executable));
-        assert_eq!((found[1].old, found[1].new.map(|side| side.kind)), (None, Some(Kind::Link)));
-        assert!(found[2].touches(Kind::Submodule) && found[2].new.is_none());
+        assert_eq!(found[0].new.map(|side| side.kind), Some(EntryType::Executable));
+        assert_eq!((found[1].old, found[1].new.map(|side| side.kind)), (None, Some(EntryType::Link)));
+        assert!(found[2].touches(EntryType::Submodule) && found[2].new.is_none());
         for bad in [":1 2 3\0a\0", "x\0", ":100644 100644 1 2 M\0a\0"] {
             assert_eq!(parse(bad.as_bytes()), None, "{bad:?}");
         }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::disk;
 use super::overlay::{lay_over, make_layer};
-use crate::process::{Captured, OutputLimits};
+use crate::process::{CapturedOutput, OutputLimits};
 use crate::sandbox::{
-    BoxedCommand, Cache, CacheShown, DiskLimit, Ended, Exit, Running, Sandbox, SandboxError,
+    BoxedCommand, Cache, CacheShown, CallEnd, DiskLimit, Exit, RunningCall, Sandbox, SandboxError,
 };
 use crate::trees;
 
@@ -170,17 +170,17 @@ impl CheckRequest {
     }
 
     /// Makes what holds the changes of one command.
-    fn lay_apart(&self) -> Result<Option<Apart>, SandboxError> {
+    fn lay_apart(&self) -> Result<Option<CheckLayers>, SandboxError> {
         let Some(all) = &self.apart else { return Ok(None) };
         // No other has this name: what an earlier command changed may still be being removed.
         let dir = disk::temporary(&all.join("check"));
         let changes = dir.join("files");
         make_layer(&self.dir, &changes)?;
         let caches = lay_over(&self.caches, &dir)?;
-        Ok(Some(Apart { dir, changes, caches }))
+        Ok(Some(CheckLayers { dir, changes, caches }))
     }
 
-    fn boxed(&self, command: &str, apart: Option<&Apart>) -> BoxedCommand {
+    fn boxed(&self, command: &str, apart: Option<&CheckLayers>) -> BoxedCommand {
         let argv = SHELL.into_iter().chain([command]).map(str::to_owned).collect();
         BoxedCommand {
             shown_as: self.shown_as.clone(),
@@ -203,13 +203,13 @@ impl CheckRequest {
 }
 
 /// What holds the changes of one command, as long as it runs.
-struct Apart {
+struct CheckLayers {
     dir: PathBuf,
     changes: PathBuf,
     caches: Vec<Cache>,
 }
 
-impl Drop for Apart {
+impl Drop for CheckLayers {
     fn drop(&mut self) {
         let dir = std::mem::take(&mut self.dir);
         // Nobody waits for the disk; what is not gone when the process ends goes with the directory it is in.
@@ -219,10 +219,10 @@ impl Drop for Apart {
 
 /// Waits for a command, and ends it when its time is up or somebody says so.
 async fn wait(
-    running: &mut Running,
+    running: &mut RunningCall,
     timeout: Duration,
     stop: &mut (impl Future<Output = ()> + Unpin),
-) -> (Result<Ended, SandboxError>, Option<CheckEnd>) {
+) -> (Result<CallEnd, SandboxError>, Option<CheckEnd>) {
     let cut = tokio::select! {
         biased;
         ended = running.ended() => return (ended, None),
@@ -237,7 +237,7 @@ async fn wait(
     (running.ended().await, Some(cut))
 }
 
-fn result(command: String, ended: Ended, cut: Option<CheckEnd>) -> CheckResult {
+fn result(command: String, ended: CallEnd, cut: Option<CheckEnd>) -> CheckResult {
     let by_itself = match ended.exit {
         _ if ended.over_disk_limit.is_some() => CheckEnd::OverDiskLimit,
         // Whatever the kernel ended of it, it did not need.
@@ -257,7 +257,7 @@ fn result(command: String, ended: Ended, cut: Option<CheckEnd>) -> CheckResult {
 }
 
 /// Text of what was printed, with a note where something is left out.
-fn shown(output: &Captured) -> String {
+fn shown(output: &CapturedOutput) -> String {
     let head = String::from_utf8_lossy(&output.head);
     match output.left_out() {
         0 => head.into_owned(),

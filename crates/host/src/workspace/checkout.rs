@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
 use super::content::open_beneath;
 use super::manifest::{Entry, Manifest, Stat};
 use super::object::Mode;
-use super::objects::{Listed, Reader};
+use super::objects::{Reader, TreeFile};
 use super::{Git, Oid, WorkspaceError, disk, names, notes, parallel, scan};
 
 /// Files up to this size are read and written; larger ones are copied by the kernel.
@@ -41,7 +41,7 @@ pub(crate) struct Checkout<'a> {
     /// A directory that is there and empty.
     pub(crate) into: &'a Path,
     /// Sorted by path.
-    pub(crate) files: &'a [Listed],
+    pub(crate) files: &'a [TreeFile],
     pub(crate) sources: &'a [Source],
     /// Paths that are part of the tree and not written.
     pub(crate) absent: &'a HashSet<Vec<u8>>,
@@ -67,7 +67,7 @@ impl Checkout<'_> {
         // A source that is gone is none.
         let sources = sources.unwrap_or_default();
         let clones = AtomicBool::new(true);
-        let copying = Copying { checkout: self, root: &root, sources: &sources, clones: &clones };
+        let copying = CopyJob { checkout: self, root: &root, sources: &sources, clones: &clones };
         let written = parallel::map(groups.len(), |at| copying.group(groups[at].clone()))?;
         let mut stats: Vec<Option<Stat>> = written.into_iter().flatten().collect();
         self.write_objects(&root, &mut stats)?;
@@ -76,7 +76,7 @@ impl Checkout<'_> {
                 set_mode(&root, dir, 0o555).map_err(|error| self.failed(dir, &error))?;
             }
         }
-        let entry = |(file, stat): (&Listed, Option<Stat>)| Entry {
+        let entry = |(file, stat): (&TreeFile, Option<Stat>)| Entry {
             path: file.path.clone(),
             mode: file.mode,
             oid: file.oid,
@@ -87,7 +87,7 @@ impl Checkout<'_> {
     }
 
     /// Whether an entry has a file of its own.
-    fn is_written(&self, file: &Listed) -> bool {
+    fn is_written(&self, file: &TreeFile) -> bool {
         file.mode != Mode::Gitlink && !self.absent.contains(&file.path)
     }
 
@@ -174,7 +174,7 @@ impl Checkout<'_> {
     fn one_from_object(
         &self,
         root: &OwnedFd,
-        file: &Listed,
+        file: &TreeFile,
         size: u64,
         content: &mut dyn Read,
     ) -> io::Result<Stat> {
@@ -212,7 +212,7 @@ impl Checkout<'_> {
     }
 }
 
-struct Copying<'a> {
+struct CopyJob<'a> {
     checkout: &'a Checkout<'a>,
     root: &'a OwnedFd,
     sources: &'a [(OwnedFd, &'a Manifest)],
@@ -220,7 +220,7 @@ struct Copying<'a> {
     clones: &'a AtomicBool,
 }
 
-impl Copying<'_> {
+impl CopyJob<'_> {
     /// Copies what can be copied; none for the others.
     fn group(&self, group: Range<usize>) -> Result<Vec<Option<Stat>>, WorkspaceError> {
         let files = &self.checkout.files[group];
@@ -260,7 +260,7 @@ impl Copying<'_> {
         from: &OwnedFd,
         stat: &Stat,
         into: &OwnedFd,
-        file: &Listed,
+        file: &TreeFile,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Stat>, WorkspaceError> {
         let name = base(&file.path);

@@ -11,11 +11,11 @@ use rustix::io::Errno;
 
 use super::copies::{SECRET, SECRET_MIN_BYTES};
 use super::manifest::{Entry, Stat};
-use super::object::{self, DIRECTORY_BITS, Kind, Mode, TreeEntry};
+use super::object::{self, DIRECTORY_BITS, Mode, ObjectType, TreeEntry};
 use super::objects::Present;
 use super::pack::{PackWriter, STREAM_BYTES};
 use super::quarantine::Quarantine;
-use super::scan::{Content, Found, Known, Walked};
+use super::scan::{Content, KnownFile, ScanResult, ScannedFile};
 use super::{Git, Oid, WorkspaceError, closed, parallel};
 
 /// How often a file that changes while it is read is read again.
@@ -39,10 +39,10 @@ pub(crate) fn open_beneath(
 }
 
 /// How content becomes objects.
-pub(crate) struct Writing<'a> {
+pub(crate) struct ContentWriter<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) root: &'a OwnedFd,
-    pub(crate) known: &'a [Known],
+    pub(crate) known: &'a [KnownFile],
     pub(crate) present: &'a Present,
     pub(crate) pack: &'a PackWriter,
     /// Whether the folder is a workspace, whose files are Posse's to open.
@@ -65,9 +65,9 @@ enum Read1 {
     Is(Oid, Stat),
 }
 
-impl Writing<'_> {
+impl ContentWriter<'_> {
     /// The entries of what was found. All that is new is in the pack then.
-    pub(crate) fn entries(&self, walked: &mut Walked) -> Result<Vec<Entry>, WorkspaceError> {
+    pub(crate) fn entries(&self, walked: &mut ScanResult) -> Result<Vec<Entry>, WorkspaceError> {
         for found in &mut walked.found {
             self.doubt(found, walked.converting);
         }
@@ -112,7 +112,7 @@ impl Writing<'_> {
     }
 
     /// Forgets what is known of a file if it cannot be relied on, so that it is read.
-    fn doubt(&self, found: &mut Found, converting: bool) {
+    fn doubt(&self, found: &mut ScannedFile, converting: bool) {
         let (Some(content), Some(_)) = (&mut found.content, &found.stat) else { return };
         // The bytes on disk may be others than those of the object, and nobody knows which.
         content.raw &= !(content.indexed && (converting || self.convert.is_some()));
@@ -128,12 +128,12 @@ impl Writing<'_> {
         bytes >= SECRET_MIN_BYTES && self.secrets.contains(oid)
     }
 
-    fn tracked(&self, path: &[u8]) -> Option<&Known> {
+    fn tracked(&self, path: &[u8]) -> Option<&KnownFile> {
         let at = self.known.binary_search_by(|known| known.path.as_slice().cmp(path)).ok()?;
         Some(&self.known[at]).filter(|known| known.tracked && known.mode != Mode::Gitlink)
     }
 
-    fn read(&self, found: &Found) -> Result<Read1, WorkspaceError> {
+    fn read(&self, found: &ScannedFile) -> Result<Read1, WorkspaceError> {
         let mut result = Err(object::changed());
         for _ in 0..MAX_READS {
             result = if found.mode == Mode::Symlink { self.symlink(found) } else { self.file(found)? };
@@ -153,7 +153,7 @@ impl Writing<'_> {
         result.map_err(|error| self.failed(&found.path, &error))
     }
 
-    fn symlink(&self, found: &Found) -> io::Result<Read1> {
+    fn symlink(&self, found: &ScannedFile) -> io::Result<Read1> {
         let link =
             match open_beneath(self.root, &found.path, OFlags::PATH | OFlags::NOFOLLOW, Permissions::empty())
             {
@@ -171,7 +171,7 @@ impl Writing<'_> {
         self.keep(target.to_bytes(), stat)
     }
 
-    fn file(&self, found: &Found) -> Result<io::Result<Read1>, WorkspaceError> {
+    fn file(&self, found: &ScannedFile) -> Result<io::Result<Read1>, WorkspaceError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = || open_beneath(self.root, &found.path, flags, Permissions::empty());
         let opened = if self.owned { closed::opened_up(self.root, &found.path, open) } else { open() };
@@ -206,13 +206,13 @@ impl Writing<'_> {
     }
 
     fn keep(&self, content: &[u8], stat: Stat) -> io::Result<Read1> {
-        let oid = object::name(Kind::Blob, content);
+        let oid = object::name(ObjectType::Blob, content);
         if self.is_secret(&oid, stat.size) {
             return Ok(Read1::Secret);
         }
         let symlink = stat.mode & 0o170_000 == 0o120_000;
         if (self.convert.is_none() || symlink) && !self.present.has(&oid) {
-            self.pack.add(Kind::Blob, oid, content).map_err(io::Error::other)?;
+            self.pack.add(ObjectType::Blob, oid, content).map_err(io::Error::other)?;
         }
         Ok(Read1::Is(oid, stat))
     }
@@ -237,14 +237,19 @@ impl Writing<'_> {
     }
 }
 
-fn entry(found: Found) -> Option<Entry> {
+fn entry(found: ScannedFile) -> Option<Entry> {
     let Content { oid, raw, .. } = found.content?;
     Some(Entry { path: found.path, mode: found.mode, oid, stat: found.stat, raw })
 }
 
 /// Lets git store the files whose line endings it converts. It knows the person's attributes and settings for line
 /// endings; filters are off, so that nothing of theirs runs.
-fn convert(git: &Git, pack: &PackWriter, walked: &mut Walked, files: &[usize]) -> Result<(), WorkspaceError> {
+fn convert(
+    git: &Git,
+    pack: &PackWriter,
+    walked: &mut ScanResult,
+    files: &[usize],
+) -> Result<(), WorkspaceError> {
     let files: Vec<usize> = files.iter().copied().filter(|at| walked.found[*at].mode.is_file()).collect();
     if files.is_empty() {
         return Ok(());
@@ -291,7 +296,7 @@ fn quote(path: &[u8], out: &mut Vec<u8>) {
 pub(crate) type NewTree = (Oid, Vec<u8>);
 
 /// A directory whose entries are being gathered.
-struct Gathered<'a> {
+struct DirectoryEntries<'a> {
     /// Its path, with a slash at its end; empty at the top.
     path: &'a [u8],
     items: Vec<TreeEntry<'a>>,
@@ -301,7 +306,7 @@ struct Gathered<'a> {
 /// somebody likes, so this does not call itself for each directory.
 pub(crate) fn trees(entries: &[Entry]) -> Vec<NewTree> {
     let mut out = Vec::new();
-    let mut open = vec![Gathered { path: &[], items: Vec::new() }];
+    let mut open = vec![DirectoryEntries { path: &[], items: Vec::new() }];
     for entry in entries {
         while open.len() > 1 && open.last().is_some_and(|dir| !entry.path.starts_with(dir.path)) {
             close(&mut open, &mut out);
@@ -309,7 +314,7 @@ pub(crate) fn trees(entries: &[Entry]) -> Vec<NewTree> {
         let mut from = open.last().map_or(0, |dir| dir.path.len());
         while let Some(slash) = entry.path[from..].iter().position(|byte| *byte == b'/') {
             from += slash + 1;
-            open.push(Gathered { path: &entry.path[..from], items: Vec::new() });
+            open.push(DirectoryEntries { path: &entry.path[..from], items: Vec::new() });
         }
         let item = TreeEntry { name: &entry.path[from..], bits: entry.mode.bits(), oid: entry.oid };
         if let Some(dir) = open.last_mut() {
@@ -323,10 +328,10 @@ pub(crate) fn trees(entries: &[Entry]) -> Vec<NewTree> {
 }
 
 /// Writes the last directory that is open, and puts it into the one above.
-fn close(open: &mut Vec<Gathered<'_>>, out: &mut Vec<NewTree>) {
-    let Some(Gathered { path, mut items }) = open.pop() else { return };
+fn close(open: &mut Vec<DirectoryEntries<'_>>, out: &mut Vec<NewTree>) {
+    let Some(DirectoryEntries { path, mut items }) = open.pop() else { return };
     let content = object::encode_tree(&mut items);
-    let oid = object::name(Kind::Tree, &content);
+    let oid = object::name(ObjectType::Tree, &content);
     out.push((oid, content));
     if let Some(above) = open.last_mut() {
         let name = &path[above.path.len()..path.len() - 1];
@@ -341,5 +346,5 @@ pub(crate) fn add_trees(
     pack: &PackWriter,
 ) -> Result<(), WorkspaceError> {
     let new = trees.iter().filter(|(oid, _)| !present.has(oid));
-    new.into_iter().try_for_each(|(oid, content)| pack.add(Kind::Tree, *oid, content))
+    new.into_iter().try_for_each(|(oid, content)| pack.add(ObjectType::Tree, *oid, content))
 }

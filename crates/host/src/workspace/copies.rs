@@ -10,7 +10,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use rustix::fs::{Mode as Permissions, OFlags};
 use serde::{Deserialize, Serialize};
 
-use super::object::{self, Kind};
+use super::object::{self, ObjectType};
 use super::{Oid, WorkspaceError, disk};
 
 /// Most files that are brought along.
@@ -26,13 +26,13 @@ const WILD: &[char] = &['*', '?', '[', '{', '\\'];
 /// Which ignored files are brought along. A glob without a slash matches a name anywhere outside ignored directories;
 /// one with a slash matches from the top, also inside an ignored directory that it names (`secrets/**`).
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct CopyPatterns {
     globs: GlobSet,
     /// What each glob begins with, up to its last slash before anything wild.
     roots: Vec<Vec<u8>>,
 }
 
-impl Wanted {
+impl CopyPatterns {
     /// From the globs of the settings.
     pub(crate) fn new(globs: &[String]) -> Result<Self, WorkspaceError> {
         let mut set = GlobSetBuilder::new();
@@ -66,7 +66,7 @@ fn bad_glob(text: &str, error: &globset::Error) -> WorkspaceError {
 
 /// A file that was brought along.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Copied {
+pub(crate) struct CopiedFile {
     pub(crate) path: String,
     /// The name its content would have as an object; it never is one.
     pub(crate) name: String,
@@ -76,7 +76,7 @@ pub(crate) struct Copied {
 /// The copied files of a run, and where their content is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
-    pub(crate) files: Vec<Copied>,
+    pub(crate) files: Vec<CopiedFile>,
 }
 
 impl Copies {
@@ -96,8 +96,8 @@ impl Copies {
             let at = store.join(&path);
             at.parent().map_or(Ok(()), disk::make_dirs)?;
             disk::write_durably(&at, &content)?;
-            let name = object::name(Kind::Blob, &content).to_string();
-            files.push(Copied { path, name, executable });
+            let name = object::name(ObjectType::Blob, &content).to_string();
+            files.push(CopiedFile { path, name, executable });
         }
         Ok(Self { files })
     }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn globs_say_what_is_brought_along() {
-        let wanted = Wanted::new(&[".env".to_owned(), "secrets/**".to_owned(), "a/b/*.key".to_owned()]);
+        let wanted = CopyPatterns::new(&[".env".to_owned(), "secrets/**".to_owned(), "a/b/*.key".to_owned()]);
         let wanted = wanted.expect("globs");
         for yes in [".env", "sub/.env", "secrets/x/y", "a/b/c.key"] {
             assert!(wanted.takes(yes.as_bytes()), "{yes}");
@@ -150,6 +150,6 @@ mod tests {
         for dir in ["node_modules/", "x/secrets/"] {
             assert!(!wanted.may_be_beneath(dir.as_bytes()), "{dir}");
         }
-        assert!(Wanted::new(&["a{".to_owned()]).is_err());
+        assert!(CopyPatterns::new(&["a{".to_owned()]).is_err());
     }
 }

@@ -16,7 +16,7 @@ use super::git_dir::GitDir;
 use super::objects::{Present, tree_of};
 use super::person::Person;
 use super::project::{Project, alternates, pack_part};
-use super::put::Lasting;
+use super::put::FileLifetime;
 use super::shadow::Shadow;
 use super::their_refs::Branch;
 use super::{Git, Oid, WorkspaceError, disk};
@@ -31,7 +31,7 @@ const PACKING: &[&str] = &["pack-objects", "--revs", "--non-empty", "--delta-bas
 
 /// What was delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivered {
+pub struct PublishedResult {
     /// The commit of the run's result, in Posse's repository in any case.
     pub commit: Oid,
     /// The branch in the person's repository; none if nothing changed or there is no repository.
@@ -151,7 +151,7 @@ impl Delivery<'_> {
 fn put(path: &Path, into: &GitDir) -> Result<(), WorkspaceError> {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let mut part = File::open(path).map_err(disk::failed("opening", path))?;
-    into.write_waiting(name, &mut part, Lasting::Fixed)?.replacing(name)
+    into.write_waiting(name, &mut part, FileLifetime::Fixed)?.replacing(name)
 }
 
 /// Whether two commits have the same files.

@@ -4,9 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::git_dir::read_at;
-use super::ignored::{Ignored, MAX_PATTERNS_BYTES};
-use super::index::{self, Index, Tracked};
-use super::person::{At, Person, is_git_dir};
+use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
+use super::index::{self, Index, TrackedFile};
+use super::person::{Person, TopOfFolder, is_git_dir};
 use super::project::Project;
 use super::{WorkspaceError, WorkspaceOptions};
 
@@ -18,7 +18,7 @@ const UNWRITABLE: &[u8] = b"[! -~]";
 
 /// What the nearest repository above a folder says of it.
 #[derive(Debug)]
-pub(super) enum Above {
+pub(super) enum EnclosingRepository {
     /// There is none.
     Nothing,
     /// There is one of another user, which is not read.
@@ -28,13 +28,13 @@ pub(super) enum Above {
     /// It ignores some of it.
     Part {
         /// By these patterns.
-        ignored: Ignored,
+        ignored: IgnorePatterns,
         /// But for these files, which it tracks.
-        tracked: Vec<Tracked>,
+        tracked: Vec<TrackedFile>,
     },
 }
 
-impl Above {
+impl EnclosingRepository {
     /// Looks for the nearest repository above `folder`, which is not the top of one itself.
     pub(super) fn of(
         folder: &Path,
@@ -48,9 +48,9 @@ impl Above {
                 continue;
             }
             match Person::open(top, &options.git, options.home.as_deref())? {
-                At::Nothing => {}
-                At::Foreign(why) => return Ok(Self::Foreign(why.to_string())),
-                At::Repository(person) => return Self::read(&person, top, folder, project, options),
+                TopOfFolder::Nothing => {}
+                TopOfFolder::Foreign(why) => return Ok(Self::Foreign(why.to_string())),
+                TopOfFolder::Repository(person) => return Self::read(&person, top, folder, project, options),
             }
         }
         Ok(Self::Nothing)
@@ -69,9 +69,9 @@ impl Above {
             [rest.as_os_str().as_bytes(), b"/"].concat()
         };
         let excludes = person.excludes()?;
-        let mut ignored = excludes
-            .iter()
-            .fold(Ignored::default(), |ignored, text| ignored.with_from_above(text, &lead(Path::new(""))));
+        let mut ignored = excludes.iter().fold(IgnorePatterns::default(), |ignored, text| {
+            ignored.with_from_above(text, &lead(Path::new("")))
+        });
         let tracked = tracked_beneath(person, top, beneath, project, options)?;
         // From the top down: what is ignored above is not asked about below.
         let above: Vec<&Path> = beneath.ancestors().collect();
@@ -92,18 +92,22 @@ impl Above {
     }
 
     /// The patterns that hold in the folder.
-    pub(super) fn ignored(&self) -> Ignored {
+    pub(super) fn ignored(&self) -> IgnorePatterns {
         match self {
             Self::Part { ignored, .. } => ignored.clone(),
-            _ => Ignored::default(),
+            _ => IgnorePatterns::default(),
         }
     }
 
     /// The files of the folder that the repository tracks. What they contain is not known: its objects are not read.
-    pub(super) fn tracked(&self) -> Vec<Tracked> {
+    pub(super) fn tracked(&self) -> Vec<TrackedFile> {
         let Self::Part { tracked, .. } = self else { return Vec::new() };
-        let unread =
-            |tracked: &Tracked| Tracked { skipped: false, settled: false, stat: None, ..tracked.clone() };
+        let unread = |tracked: &TrackedFile| TrackedFile {
+            skipped: false,
+            settled: false,
+            stat: None,
+            ..tracked.clone()
+        };
         tracked.iter().filter(|tracked| tracked.mode.is_file()).map(unread).collect()
     }
 
@@ -131,13 +135,13 @@ fn tracked_beneath(
     beneath: &Path,
     project: &Project,
     options: &WorkspaceOptions,
-) -> Result<Vec<Tracked>, WorkspaceError> {
+) -> Result<Vec<TrackedFile>, WorkspaceError> {
     let tracked = match index::read(&person.git_dir)? {
         Index::Read(tracked) => tracked,
         Index::Odd(bytes) => index::read_odd(&person.git_dir, &bytes, project, &options.git, top)?,
     };
     let prefix = [beneath.as_os_str().as_bytes(), b"/"].concat();
-    let inside = |mut tracked: Tracked| {
+    let inside = |mut tracked: TrackedFile| {
         tracked.path = tracked.path.strip_prefix(prefix.as_slice())?.to_vec();
         Some(tracked)
     };

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use posse_domain::shown::is_plain;
 
-use super::change::{Change, Kind, shown, unreadable};
+use super::change::{Change, EntryType, shown, unreadable};
 use super::forbidden::{holds, hostile, is_git, is_gitmodules, protected};
 use super::update::contents;
 use super::{Git, Oid, WorkspaceError};
@@ -78,7 +78,7 @@ fn is_printable(path: &str) -> bool {
 
 /// What the gate found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct GateRefusal {
     pub(super) code: RefusedCode,
     pub(super) problems: Vec<String>,
 }
@@ -102,7 +102,7 @@ impl Terms<'_> {
         changes: &[Change],
         before: &Oid,
         after: &Oid,
-    ) -> Result<Option<Refused>, WorkspaceError> {
+    ) -> Result<Option<GateRefusal>, WorkspaceError> {
         Ok(summed(self.problems(git, changes, before, after)?))
     }
 
@@ -116,7 +116,7 @@ impl Terms<'_> {
     ) -> Result<Vec<Problem>, WorkspaceError> {
         let mut found: Vec<Problem> = changes.iter().flat_map(|change| self.problems_of(change)).collect();
         // A link may lead through another, so any change of one asks for a look at all.
-        if changes.iter().any(|change| change.touches(Kind::Link)) {
+        if changes.iter().any(|change| change.touches(EntryType::Link)) {
             found.extend(leaving(git, changes, before, after)?);
         }
         Ok(found)
@@ -126,14 +126,14 @@ impl Terms<'_> {
         let text = String::from_utf8_lossy(&change.path);
         let problem =
             |code, why: &str| Some(Problem { code, path: change.path.clone(), why: why.to_owned() });
-        let odd = |side: &super::change::Side| matches!(side.kind, Kind::Odd(_));
+        let odd = |side: &super::change::Side| matches!(side.kind, EntryType::Odd(_));
         let opened = |name: &str| self.opened.iter().any(|open| open == name || holds(open, &change.path));
         let hostile = hostile(&change.path);
         let closed = protected(&text, self.protected).filter(|name| !opened(name));
         let gitmodules = text.split('/').any(is_gitmodules) && !opened(".gitmodules");
         [
             hostile.and_then(|why| problem(RefusedCode::DotGit, why)),
-            (change.touches(Kind::Submodule) || gitmodules)
+            (change.touches(EntryType::Submodule) || gitmodules)
                 .then(|| problem(RefusedCode::Submodule, "agents do not add or change submodules"))
                 .flatten(),
             change.new.as_ref().filter(|side| odd(side)).and_then(|_| {
@@ -156,7 +156,7 @@ impl Terms<'_> {
 }
 
 /// The gravest problems, a bounded list.
-fn summed(mut found: Vec<Problem>) -> Option<Refused> {
+fn summed(mut found: Vec<Problem>) -> Option<GateRefusal> {
     found.sort();
     let code = found.first()?.code;
     let more = found.len().saturating_sub(PROBLEMS_MAX);
@@ -164,7 +164,7 @@ fn summed(mut found: Vec<Problem>) -> Option<Refused> {
     if more > 0 {
         problems.push(format!("and {more} more"));
     }
-    Some(Refused { code, problems })
+    Some(GateRefusal { code, problems })
 }
 
 /// The links that leave the tree `after`: those that were changed, and those that a change made leave it.

@@ -58,22 +58,22 @@ pub struct GcReport {
 }
 
 /// Why something stayed.
-struct Why(String);
+struct KeepReason(String);
 
-impl From<&str> for Why {
+impl From<&str> for KeepReason {
     fn from(why: &str) -> Self {
         Self(why.to_owned())
     }
 }
 
-impl From<WorkspaceError> for Why {
+impl From<WorkspaceError> for KeepReason {
     fn from(error: WorkspaceError) -> Self {
         Self(error.to_string())
     }
 }
 
 impl GcReport {
-    fn add(&mut self, what: String, gone: Result<u64, Why>) -> bool {
+    fn add(&mut self, what: String, gone: Result<u64, KeepReason>) -> bool {
         let is_gone = gone.is_ok();
         match gone {
             Ok(bytes) => self.gone(what, bytes),
@@ -82,7 +82,7 @@ impl GcReport {
         is_gone
     }
 
-    fn keep(&mut self, what: String, why: impl Into<Why>) {
+    fn keep(&mut self, what: String, why: impl Into<KeepReason>) {
         self.kept.push((what, why.into().0));
     }
 
@@ -243,7 +243,7 @@ impl Workspaces {
         agent: &str,
         attempt: u32,
         options: &GcOptions<'_>,
-    ) -> Result<u64, Why> {
+    ) -> Result<u64, KeepReason> {
         let dir = space.attempt_dir(agent, attempt);
         options.check_age(&dir)?;
         let bytes = disk_bytes(&dir);
@@ -268,7 +268,7 @@ impl Workspaces {
     }
 
     /// What was made out of commits for agents, without anything of its own: checkouts that readers shared, objects.
-    fn gc_made(&self, run: &str, name: &str, options: &GcOptions<'_>) -> Result<u64, Why> {
+    fn gc_made(&self, run: &str, name: &str, options: &GcOptions<'_>) -> Result<u64, KeepReason> {
         let dir = self.run_dir(run).join(name);
         options.check_age(&dir)?;
         let bytes = disk_bytes(&dir);
@@ -317,14 +317,14 @@ impl Workspaces {
                 let gone = if options.dry_run { Ok(()) } else { self.discard(&path) };
                 report.add(
                     format!("unfinished objects {}", path.display()),
-                    gone.map(|()| bytes).map_err(Why::from),
+                    gone.map(|()| bytes).map_err(KeepReason::from),
                 );
             }
         }
         Ok(())
     }
 
-    fn gc_project(&self, key: &str, options: &GcOptions<'_>) -> Result<u64, Why> {
+    fn gc_project(&self, key: &str, options: &GcOptions<'_>) -> Result<u64, KeepReason> {
         let project = Project::with_key(&self.state, key);
         let repository = project.repository();
         let dir = self.state.join("projects").join(key);
@@ -380,7 +380,7 @@ impl Workspaces {
 
 impl GcOptions<'_> {
     /// Whether something has not changed for long enough.
-    fn check_age(&self, path: &Path) -> Result<(), Why> {
+    fn check_age(&self, path: &Path) -> Result<(), KeepReason> {
         let since = fs::symlink_metadata(path).and_then(|meta| meta.modified());
         let since = since.map_err(disk::failed("looking at", path))?;
         if older(since, self.workspaces_older_than, self.now) { Ok(()) } else { Err("not old enough".into()) }
@@ -393,7 +393,7 @@ fn gc_salvage(
     salvage: &Salvage,
     occupied: &BTreeSet<(String, u32)>,
     options: &GcOptions<'_>,
-) -> Result<u64, Why> {
+) -> Result<u64, KeepReason> {
     if occupied.contains(&(salvage.agent.clone(), salvage.attempt)) {
         return Err("its workspace is still there".into());
     }

@@ -21,7 +21,7 @@ pub(super) fn output(mut command: Command, input: &[u8], patience: Duration) -> 
     let until = Instant::now() + patience;
     command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let _running = Running::note(&child);
+    let _running = RunningHelper::note(&child);
     let stdin = child.stdin.take();
     // Read and written at once, or both sides could wait for the other.
     std::thread::scope(|scope| {
@@ -52,9 +52,9 @@ pub fn end_helpers() {
 }
 
 /// A helper that is known to run, until this is dropped.
-struct Running(Option<u64>);
+struct RunningHelper(Option<u64>);
 
-impl Running {
+impl RunningHelper {
     /// By a descriptor, because a number may be another process's later.
     fn note(child: &Child) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -65,7 +65,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningHelper {
     fn drop(&mut self) {
         if let Some(number) = self.0 {
             RUNNING.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);

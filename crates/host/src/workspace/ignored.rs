@@ -17,36 +17,36 @@ const MAX_PATTERN_BYTES: usize = 4096;
 
 /// The patterns that apply in one directory: its own, then those of the directories above, then the person's.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ignored(Option<Arc<Level>>);
+pub(crate) struct IgnorePatterns(Option<Arc<Level>>);
 
 #[derive(Debug)]
 struct Level {
     patterns: Gitignore,
-    place: Place,
-    above: Ignored,
+    place: PatternBase,
+    above: IgnorePatterns,
 }
 
 /// Where the directory of some patterns is.
 #[derive(Debug)]
-enum Place {
+enum PatternBase {
     /// Beneath the folder; its path with its slash has so many bytes.
     Beneath(usize),
     /// Above the folder, which has this path from there, with its slash.
     Above(Vec<u8>),
 }
 
-impl Ignored {
+impl IgnorePatterns {
     /// These patterns on top, for paths beneath a directory whose path with its slash is `prefix` bytes long.
     pub(crate) fn with(&self, text: &[u8], prefix: usize) -> Self {
-        self.with_at(text, Place::Beneath(prefix))
+        self.with_at(text, PatternBase::Beneath(prefix))
     }
 
     /// These patterns on top, of a directory from which the folder has the path `lead`, with its slash.
     pub(crate) fn with_from_above(&self, text: &[u8], lead: &[u8]) -> Self {
-        self.with_at(text, Place::Above(lead.to_vec()))
+        self.with_at(text, PatternBase::Above(lead.to_vec()))
     }
 
-    fn with_at(&self, text: &[u8], place: Place) -> Self {
+    fn with_at(&self, text: &[u8], place: PatternBase) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let mut builder = GitignoreBuilder::new("");
         for line in text.split(|byte| *byte == b'\n') {
@@ -66,8 +66,8 @@ impl Ignored {
         let mut level = self.0.as_deref();
         while let Some(Level { patterns, place, above }) = level {
             let seen = match place {
-                Place::Beneath(prefix) => Cow::Borrowed(path.get(*prefix..).unwrap_or_default()),
-                Place::Above(lead) => Cow::Owned([lead, path].concat()),
+                PatternBase::Beneath(prefix) => Cow::Borrowed(path.get(*prefix..).unwrap_or_default()),
+                PatternBase::Above(lead) => Cow::Owned([lead, path].concat()),
             };
             match patterns.matched(Path::new(OsStr::from_bytes(&seen)), is_dir) {
                 Match::Ignore(_) => return true,
@@ -79,13 +79,13 @@ impl Ignored {
     }
 }
 
-impl Ignored {
+impl IgnorePatterns {
     /// Whether the patterns of directories above the folder leave out `dir`, a directory on the way to it. Both paths are
     /// from the topmost of those.
     pub(crate) fn matches_above(&self, folder: &[u8], dir: &[u8]) -> bool {
         let mut level = self.0.as_deref();
         while let Some(Level { patterns, place, above }) = level {
-            if let Place::Above(lead) = place {
+            if let PatternBase::Above(lead) = place {
                 let beneath = dir.get((folder.len() + 1).saturating_sub(lead.len())..).unwrap_or_default();
                 match patterns.matched(Path::new(OsStr::from_bytes(beneath)), true) {
                     Match::Ignore(_) => return true,
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_nearest_patterns_decide() {
-        let top = Ignored::default().with(b"*.log\r\n/only-here\nbuild/\n", 0);
+        let top = IgnorePatterns::default().with(b"*.log\r\n/only-here\nbuild/\n", 0);
         let sub = top.with(b"!keep.log\nlocal\n", "sub/".len());
         assert!(top.matches(b"a.log", false));
         assert!(sub.matches(b"sub/a.log", false));

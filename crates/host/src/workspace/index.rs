@@ -55,7 +55,7 @@ impl ShortStat {
 
 /// One tracked file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tracked {
+pub(crate) struct TrackedFile {
     pub(crate) path: Vec<u8>,
     pub(crate) mode: Mode,
     pub(crate) oid: Oid,
@@ -69,7 +69,7 @@ pub(crate) struct Tracked {
 /// The index of a person's repository.
 pub(crate) enum Index {
     /// It was read: the tracked files, sorted by path, each once.
-    Read(Vec<Tracked>),
+    Read(Vec<TrackedFile>),
     /// It has a format that git alone reads.
     Odd(Vec<u8>),
 }
@@ -90,7 +90,7 @@ pub(super) fn read_odd(
     project: &Project,
     program: &Path,
     folder: &Path,
-) -> Result<Vec<Tracked>, WorkspaceError> {
+) -> Result<Vec<TrackedFile>, WorkspaceError> {
     let shadow = Shadow::new(program, project.dir(), &project.repository().join("objects"), "")?;
     shadow.put(NAME, bytes)?;
     // A split index has its larger part elsewhere.
@@ -102,14 +102,14 @@ pub(super) fn read_odd(
     ask_git(shadow.git(), folder).map(sorted)
 }
 
-fn sorted(mut tracked: Vec<Tracked>) -> Vec<Tracked> {
+fn sorted(mut tracked: Vec<TrackedFile>) -> Vec<TrackedFile> {
     tracked.sort_by(|a, b| a.path.cmp(&b.path));
     tracked.dedup_by(|later, earlier| later.path == earlier.path);
     tracked
 }
 
 /// None for what is not understood here.
-fn parse(bytes: &[u8]) -> Option<Vec<Tracked>> {
+fn parse(bytes: &[u8]) -> Option<Vec<TrackedFile>> {
     let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
     let real: [u8; SUM_BYTES] = Sha1::digest(body).into();
     // A sum of zeros says that none was made (`index.skipHash`).
@@ -122,7 +122,7 @@ fn parse(bytes: &[u8]) -> Option<Vec<Tracked>> {
         return None;
     }
     let count = input.number()?;
-    let tracked: Option<Vec<Tracked>> = (0..count).map(|_| input.entry()).collect();
+    let tracked: Option<Vec<TrackedFile>> = (0..count).map(|_| input.entry()).collect();
     while !input.rest.is_empty() {
         let name = input.take(4)?;
         // Lower case: not to be understood without it.
@@ -156,7 +156,7 @@ impl<'a> Input<'a> {
         self.take(2)?.try_into().map(u16::from_be_bytes).ok()
     }
 
-    fn entry(&mut self) -> Option<Tracked> {
+    fn entry(&mut self) -> Option<TrackedFile> {
         let before = self.rest.len();
         let mut stat = [0; 10];
         for number in &mut stat {
@@ -181,7 +181,7 @@ impl<'a> Input<'a> {
             let length = before - self.rest.len();
             self.take(8 - length % 8)?;
         }
-        Some(Tracked {
+        Some(TrackedFile {
             path: self.previous.clone(),
             mode: Mode::from_bits(stat[6])?,
             oid,
@@ -204,7 +204,7 @@ impl<'a> Input<'a> {
 }
 
 /// What git makes of an index: `<tag> <mode> <oid> <stage>\t<path>`.
-fn ask_git(git: &Git, folder: &Path) -> Result<Vec<Tracked>, WorkspaceError> {
+fn ask_git(git: &Git, folder: &Path) -> Result<Vec<TrackedFile>, WorkspaceError> {
     let broken = |why: &str| {
         let folder = folder.display();
         WorkspaceError::Unsupported(format!(
@@ -217,11 +217,11 @@ fn ask_git(git: &Git, folder: &Path) -> Result<Vec<Tracked>, WorkspaceError> {
         return Err(broken(&answer.stderr));
     }
     let records = answer.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty());
-    let tracked: Option<Vec<Tracked>> = records.map(answered).collect();
+    let tracked: Option<Vec<TrackedFile>> = records.map(answered).collect();
     tracked.ok_or_else(|| broken("git lists something strange"))
 }
 
-fn answered(record: &[u8]) -> Option<Tracked> {
+fn answered(record: &[u8]) -> Option<TrackedFile> {
     let tab = record.iter().position(|byte| *byte == b'\t')?;
     let mut words = std::str::from_utf8(&record[..tab]).ok()?.split(' ');
     let tag = words.next()?;
@@ -230,7 +230,7 @@ fn answered(record: &[u8]) -> Option<Tracked> {
     let settled = words.next()? == "0";
     let path = record[tab + 1..].to_vec();
     // An intended addition has the name of the empty file: its size then does not match and it is read.
-    Some(Tracked { path, mode, oid, skipped: tag == "S", settled, stat: None })
+    Some(TrackedFile { path, mode, oid, skipped: tag == "S", settled, stat: None })
 }
 
 /// An index for a workspace with these files, sorted by path. What has no stat is outside its checkout.

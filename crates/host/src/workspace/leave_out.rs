@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::change::{Kind, changes};
+use super::change::{EntryType, changes};
 use super::content;
 use super::gate::{Problem, Terms};
 use super::manifest::Entry;
-use super::objects::{self, Listed, Present};
+use super::objects::{self, Present, TreeFile};
 use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
-use super::space::{Closed, ROOT_ATTEMPT};
+use super::space::{ProtectedEntries, ROOT_ATTEMPT};
 use super::{Oid, RunSpace, WorkspaceError};
 
 /// How often what is left is looked at again: taking one link back can make another one leave the tree.
@@ -22,10 +22,10 @@ const ROUNDS_MAX: usize = 8;
 const TOLD_MAX: usize = 100;
 
 /// The files of a commit, by path.
-type Files = BTreeMap<Vec<u8>, Listed>;
+type Files = BTreeMap<Vec<u8>, TreeFile>;
 
 /// What is left of the root's work.
-struct Cleaned {
+struct CleanedCommit {
     /// The files that the result has.
     commit: Oid,
     /// What was taken back.
@@ -37,7 +37,7 @@ impl RunSpace {
     /// leave the tree, submodules, and what could become `.git`. Gives what that was, `path: why`, a bounded list. Made
     /// again after a crash it gives the same.
     pub fn leave_out(&self, protected: &[String], opened: &[String]) -> Result<Vec<String>, WorkspaceError> {
-        let Closed { protected, opened } = self.closed(protected, opened);
+        let ProtectedEntries { protected, opened } = self.closed(protected, opened);
         let terms = Terms { owns: &[], protected: &protected, opened: &opened };
         let line = self.result()?;
         // After a crash the line may have been moved already; what was kept says what it was.
@@ -62,9 +62,9 @@ impl RunSpace {
         self.read_ref(&salvage_ref(&self.run, ROOT_ATTEMPT))
     }
 
-    fn cleaned(&self, terms: &Terms<'_>, made: &Oid) -> Result<Cleaned, WorkspaceError> {
+    fn cleaned(&self, terms: &Terms<'_>, made: &Oid) -> Result<CleanedCommit, WorkspaceError> {
         let (git, base) = (self.git(), self.base()?.commit);
-        let mut cleaned = Cleaned { commit: *made, taken_back: Vec::new() };
+        let mut cleaned = CleanedCommit { commit: *made, taken_back: Vec::new() };
         let mut files: Option<(Files, Files)> = None;
         for _ in 0..ROUNDS_MAX {
             let changes = changes(&git, &base, &cleaned.commit)?;
@@ -82,7 +82,7 @@ impl RunSpace {
             let is_changed = |path: &[u8]| changes.iter().any(|change| change.path == path);
             if !paths.iter().all(|path| is_changed(path)) {
                 // A link that nobody touched leaves the tree by one that was changed.
-                let links = changes.iter().filter(|change| change.touches(Kind::Link));
+                let links = changes.iter().filter(|change| change.touches(EntryType::Link));
                 paths.extend(links.map(|change| change.path.as_slice()));
             }
             for path in paths {
@@ -99,7 +99,7 @@ impl RunSpace {
     }
 
     fn commit_files(&self, files: &Files, parent: &Oid) -> Result<Oid, WorkspaceError> {
-        let entry = |listed: &Listed| Entry {
+        let entry = |listed: &TreeFile| Entry {
             path: listed.path.clone(),
             mode: listed.mode,
             oid: listed.oid,
@@ -120,7 +120,7 @@ impl RunSpace {
     }
 }
 
-fn by_path(files: Vec<Listed>) -> Files {
+fn by_path(files: Vec<TreeFile>) -> Files {
     files.into_iter().map(|file| (file.path.clone(), file)).collect()
 }
 

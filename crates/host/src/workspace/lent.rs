@@ -61,7 +61,7 @@ impl RunSpace {
         disk::make_dirs(dir.parent().unwrap_or(&all))?;
         // Not synced: in another boot it is made anew.
         let git = self.git().with_settings(vec!["core.fsync=none".to_owned()]);
-        Lending { git: &git, into: &dir }
+        ObjectLender { git: &git, into: &dir }
             .make(commit, below.as_ref().map(|(dir, commit)| (dir.as_path(), commit)))
     }
 
@@ -86,7 +86,7 @@ impl RunSpace {
                 break;
             }
         }
-        let made = Lending { git: &git, into: &dir }.make(head, below)?;
+        let made = ObjectLender { git: &git, into: &dir }.make(head, below)?;
         // Whoever uses one has links of its own.
         for (old, _) in known.iter().skip(MAX_HISTORIES - 1) {
             disk::remove_tree(old)?;
@@ -120,12 +120,12 @@ fn is_ancestor(git: &Git, old: &Oid, new: &Oid) -> Result<bool, WorkspaceError> 
 }
 
 /// A directory of objects that is being made.
-struct Lending<'a> {
+struct ObjectLender<'a> {
     git: &'a Git,
     into: &'a Path,
 }
 
-impl Lending<'_> {
+impl ObjectLender<'_> {
     /// Makes it whole or not at all: what `commit` reaches. `below` has what another commit reaches, which this one does too.
     fn make(&self, commit: &Oid, below: Option<(&Path, &Oid)>) -> Result<PathBuf, WorkspaceError> {
         let making = disk::temporary(self.into);

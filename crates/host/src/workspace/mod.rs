@@ -72,10 +72,10 @@ mod update;
 mod user;
 mod walk;
 
-pub use apply::{Applied, ApplyError};
-pub use begin::{Begun, Workspaces};
+pub use apply::{ApplyError, ApplySummary};
+pub use begin::{RunBase, Workspaces};
 pub use check::{CheckCommand, CheckEnd, CheckRequest, CheckResult, check};
-pub use deliver::{Delivered, DiffForm, DiffOptions, diff};
+pub use deliver::{DiffForm, DiffOptions, PublishedResult, diff};
 pub use error::WorkspaceError;
 pub use gate::RefusedCode;
 pub use gc::{GcOptions, GcReport, IsOpen};
@@ -89,10 +89,10 @@ pub use options::{
 };
 pub use overlay::{CACHE_NAMES, caches, lay_out, remove_layers};
 pub use refs::{base_ref, salvage_ref, salvaged_git_ref, torn_ref, work_ref};
-pub use run::{BORROWED_OBJECTS, Made, RunSpace};
+pub use run::{BORROWED_OBJECTS, ReadyWorkspace, RunSpace};
 pub use salvages::Salvage;
 pub use scratch::Scratch;
-pub use snapshot::{Salvaged, Snapshot};
-pub use update::Updated;
+pub use snapshot::{SalvageOutcome, Snapshot};
+pub use update::UpdateOutcome;
 
 use run::add_commit;

@@ -15,7 +15,7 @@ pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ObjectType {
     /// The content of a file, or the target of a symlink.
     Blob,
     /// A directory.
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Commit,
 }
 
-impl Kind {
+impl ObjectType {
     /// Its name in an object's header.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ pub(crate) struct Namer(Sha1);
 
 impl Namer {
     /// Begins with the header of an object of this kind and size.
-    pub(crate) fn new(kind: Kind, size: u64) -> Self {
+    pub(crate) fn new(kind: ObjectType, size: u64) -> Self {
         let mut sha = Sha1::new();
         sha.update(format!("{} {size}\0", kind.name()));
         Self(sha)
@@ -109,7 +109,7 @@ impl Namer {
 }
 
 /// The name of an object with this content.
-pub(crate) fn name(kind: Kind, content: &[u8]) -> Oid {
+pub(crate) fn name(kind: ObjectType, content: &[u8]) -> Oid {
     let mut namer = Namer::new(kind, content.len() as u64);
     namer.update(content);
     namer.finish()
@@ -118,7 +118,7 @@ pub(crate) fn name(kind: Kind, content: &[u8]) -> Oid {
 /// The name of a file's content, and how long it turned out to be: a file that grows while it is read has no name,
 /// which is an error of the kind `Interrupted`.
 pub(crate) fn name_of_reader(reader: &mut dyn Read, size: u64) -> io::Result<Oid> {
-    let mut namer = Namer::new(Kind::Blob, size);
+    let mut namer = Namer::new(ObjectType::Blob, size);
     each_chunk(reader, size, |chunk| {
         namer.update(chunk);
         Ok(())
@@ -206,11 +206,14 @@ mod tests {
 
     #[test]
     fn objects_are_named_as_git_names_them() {
-        assert_eq!(name(Kind::Blob, b"").to_string(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
-        assert_eq!(name(Kind::Blob, b"hello\n").to_string(), "ce013625030ba8dba906f756967f9e9ca394464a");
-        assert_eq!(name(Kind::Tree, b"").to_string(), "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
+        assert_eq!(name(ObjectType::Blob, b"").to_string(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+        assert_eq!(
+            name(ObjectType::Blob, b"hello\n").to_string(),
+            "ce013625030ba8dba906f756967f9e9ca394464a"
+        );
+        assert_eq!(name(ObjectType::Tree, b"").to_string(), "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
         let read = name_of_reader(&mut &b"hello\n"[..], 6).expect("read");
-        assert_eq!(read, name(Kind::Blob, b"hello\n"));
+        assert_eq!(read, name(ObjectType::Blob, b"hello\n"));
     }
 
     #[test]
@@ -234,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_tree_of_a_commit_is_read_back() {
-        let tree = name(Kind::Tree, b"");
+        let tree = name(ObjectType::Tree, b"");
         let commit = encode_commit(&tree, &[Oid::ZERO], 1, "posse: snapshot");
         assert_eq!(tree_of_commit(&commit), Some(tree));
     }

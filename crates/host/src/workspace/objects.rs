@@ -219,7 +219,7 @@ pub(crate) fn tree_of(git: &Git, commit: &Oid) -> Result<Oid, WorkspaceError> {
 
 /// One file of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct TreeFile {
     /// Where it is, from the top.
     pub(crate) path: Vec<u8>,
     /// What it is.
@@ -229,10 +229,10 @@ pub(crate) struct Listed {
 }
 
 /// All files of a commit or tree, sorted by path.
-pub(crate) fn list(git: &Git, tree: &Oid) -> Result<Vec<Listed>, WorkspaceError> {
+pub(crate) fn list(git: &Git, tree: &Oid) -> Result<Vec<TreeFile>, WorkspaceError> {
     let out = git.run(&["ls-tree", "-r", "-z", "--full-tree", &tree.to_string()])?;
     let records = out.split(|byte| *byte == 0).filter(|record| !record.is_empty());
-    let listed: Option<Vec<Listed>> = records.map(listed).collect();
+    let listed: Option<Vec<TreeFile>> = records.map(listed).collect();
     let mut listed = listed.ok_or_else(|| {
         WorkspaceError::Damaged(format!("tree {tree} in {} has strange entries", git.git_dir().display()))
     })?;
@@ -241,10 +241,10 @@ pub(crate) fn list(git: &Git, tree: &Oid) -> Result<Vec<Listed>, WorkspaceError>
 }
 
 /// `<mode> <type> <oid>\t<path>`
-fn listed(record: &[u8]) -> Option<Listed> {
+fn listed(record: &[u8]) -> Option<TreeFile> {
     let tab = record.iter().position(|byte| *byte == b'\t')?;
     let mut words = std::str::from_utf8(&record[..tab]).ok()?.split(' ');
     let mode = Mode::from_bits(u32::from_str_radix(words.next()?, 8).ok()?)?;
     let oid = words.nth(1)?.parse().ok()?;
-    Some(Listed { path: record[tab + 1..].to_vec(), mode, oid })
+    Some(TreeFile { path: record[tab + 1..].to_vec(), mode, oid })
 }

@@ -18,7 +18,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::change::{Kind, Side};
+use super::change::{EntryType, Side};
 use super::forbidden::hostile;
 use super::object::{self, name_of_reader};
 use super::{Oid, WorkspaceError, closed, disk};
@@ -41,7 +41,7 @@ pub(super) enum Permissions {
 
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PathState {
     /// Nothing. What is beneath a file or a link is not there either.
     Absent,
     /// A directory.
@@ -52,7 +52,7 @@ pub(super) enum Found {
     Other,
 }
 
-impl Found {
+impl PathState {
     /// Whether it is what a tree says.
     pub(super) fn is(&self, side: Option<&Side>) -> bool {
         match (self, side) {
@@ -65,7 +65,7 @@ impl Found {
 
 /// A directory whose files are brought from one tree to another.
 #[derive(Debug)]
-pub(super) struct Onto {
+pub(super) struct TreeSwitch {
     dir: PathBuf,
     root: OwnedFd,
     staging_path: PathBuf,
@@ -77,7 +77,7 @@ pub(super) struct Onto {
     staged: usize,
 }
 
-impl Onto {
+impl TreeSwitch {
     /// Opens `dir`. `staging`, on the same filesystem, is where new content waits; what an interrupted call left there
     /// is removed.
     pub(super) fn open(dir: &Path, staging: &Path, permissions: Permissions) -> Result<Self, WorkspaceError> {
@@ -101,37 +101,37 @@ impl Onto {
     }
 
     /// What is at `path` now.
-    pub(super) fn look(&self, path: &[u8]) -> Result<Found, WorkspaceError> {
+    pub(super) fn look(&self, path: &[u8]) -> Result<PathState, WorkspaceError> {
         self.look_once(path).map_err(|errno| self.failed("looking at", path, errno))
     }
 
-    fn look_once(&self, path: &[u8]) -> Result<Found, Errno> {
+    fn look_once(&self, path: &[u8]) -> Result<PathState, Errno> {
         let (parent, name) = split(path)?;
         let dir = match self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY) {
             Ok(dir) => dir,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Found::Absent),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(PathState::Absent),
             Err(errno) => return Err(errno),
         };
         let stat = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(Found::Absent),
+            Err(Errno::NOENT) => return Ok(PathState::Absent),
             Err(errno) => return Err(errno),
         };
         Ok(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Found::Directory,
+            FileType::Directory => PathState::Directory,
             FileType::Symlink => {
                 let target = readlinkat(&dir, name, Vec::new())?;
-                Found::Thing(Side {
-                    kind: Kind::Link,
-                    oid: object::name(object::Kind::Blob, target.as_bytes()),
+                PathState::Thing(Side {
+                    kind: EntryType::Link,
+                    oid: object::name(object::ObjectType::Blob, target.as_bytes()),
                 })
             }
             FileType::RegularFile => match hashed(&dir, name) {
-                Ok(oid) => Found::Thing(Side { kind: kind_of(&stat), oid }),
+                Ok(oid) => PathState::Thing(Side { kind: kind_of(&stat), oid }),
                 // Changed under our eyes, or closed to us: neither the old nor the new.
-                Err(_) => Found::Other,
+                Err(_) => PathState::Other,
             },
-            _ => Found::Other,
+            _ => PathState::Other,
         })
     }
 
@@ -152,23 +152,23 @@ impl Onto {
     }
 
     /// Puts content aside for a path; [`Self::place`] takes it by its number.
-    pub(super) fn stage(&mut self, kind: Kind, content: &[u8]) -> Result<usize, WorkspaceError> {
+    pub(super) fn stage(&mut self, kind: EntryType, content: &[u8]) -> Result<usize, WorkspaceError> {
         self.make_staging()?;
         let number = self.staged;
         let name = number.to_string();
         let path = self.staging_path.join(&name);
         let staging = self.staging().map_err(|errno| failed("opening", &path, errno))?;
-        if kind == Kind::Link {
+        if kind == EntryType::Link {
             symlinkat(OsStr::from_bytes(content), staging, &name)
                 .map_err(|errno| failed("making", &path, errno))?;
         } else {
-            let bits = Bits::from_raw_mode(if kind == Kind::Executable { 0o777 } else { 0o666 });
+            let bits = Bits::from_raw_mode(if kind == EntryType::Executable { 0o777 } else { 0o666 });
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = openat(staging, &name, flags, bits).map_err(|errno| failed("making", &path, errno))?;
             let mut file = File::from(fd);
             file.write_all(content).map_err(disk::failed("writing", &path))?;
             if self.permissions == Permissions::Fixed {
-                let bits = if kind == Kind::Executable { 0o755 } else { 0o644 };
+                let bits = if kind == EntryType::Executable { 0o755 } else { 0o644 };
                 fchmod(&file, Bits::from_raw_mode(bits)).map_err(|errno| failed("writing", &path, errno))?;
             }
         }
@@ -197,7 +197,12 @@ impl Onto {
 
     /// Moves something staged to its path, over a file or a link but never over a directory that holds anything.
     /// Gives false if something is in the way.
-    pub(super) fn place(&mut self, number: usize, path: &[u8], kind: Kind) -> Result<bool, WorkspaceError> {
+    pub(super) fn place(
+        &mut self,
+        number: usize,
+        path: &[u8],
+        kind: EntryType,
+    ) -> Result<bool, WorkspaceError> {
         match self.permitted(path, |onto| onto.place_once(number, path, kind)) {
             Ok(()) => Ok(true),
             Err(Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
@@ -216,7 +221,7 @@ impl Onto {
         if closed::open_up(&self.root, parent)? { act(self) } else { done }
     }
 
-    fn place_once(&mut self, number: usize, path: &[u8], kind: Kind) -> Result<(), Errno> {
+    fn place_once(&mut self, number: usize, path: &[u8], kind: EntryType) -> Result<(), Errno> {
         let (parent, name) = split(path)?;
         let dir = self.make_dirs(parent)?;
         let staged = number.to_string();
@@ -236,14 +241,14 @@ impl Onto {
     }
 
     /// Gives a staged file the permissions of the one it replaces, executable or not as it is to be.
-    fn permit_as(&self, staged: &str, old: &Stat, kind: Kind) -> Result<(), Errno> {
-        if kind == Kind::Link {
+    fn permit_as(&self, staged: &str, old: &Stat, kind: EntryType) -> Result<(), Errno> {
+        if kind == EntryType::Link {
             return Ok(());
         }
         let readers = old.st_mode & 0o444;
         let bits = match (kind, old.st_mode & 0o111) {
-            (Kind::Executable, 0) => (old.st_mode & 0o777) | readers >> 2,
-            (Kind::Executable, _) => old.st_mode & 0o777,
+            (EntryType::Executable, 0) => (old.st_mode & 0o777) | readers >> 2,
+            (EntryType::Executable, _) => old.st_mode & 0o777,
             _ => old.st_mode & 0o666,
         };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -378,7 +383,7 @@ impl Onto {
     }
 }
 
-impl Drop for Onto {
+impl Drop for TreeSwitch {
     fn drop(&mut self) {
         if self.staging.is_some() {
             // What stays is removed by the next call.
@@ -417,8 +422,8 @@ fn hashed(dir: &OwnedFd, name: &OsStr) -> io::Result<Oid> {
     name_of_reader(&mut file, u64::try_from(stat.st_size).unwrap_or_default())
 }
 
-fn kind_of(stat: &Stat) -> Kind {
-    if stat.st_mode & 0o100 == 0 { Kind::File } else { Kind::Executable }
+fn kind_of(stat: &Stat) -> EntryType {
+    if stat.st_mode & 0o100 == 0 { EntryType::File } else { EntryType::Executable }
 }
 
 fn failed(doing: &str, path: &Path, errno: Errno) -> WorkspaceError {

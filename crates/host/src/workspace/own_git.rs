@@ -10,16 +10,16 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-use super::content::{self, NewTree, Writing, open_beneath};
-use super::copies::{SECRET, Wanted};
-use super::ignored::Ignored;
+use super::content::{self, ContentWriter, NewTree, open_beneath};
+use super::copies::{CopyPatterns, SECRET};
+use super::ignored::IgnorePatterns;
 use super::notes::LeftOut;
 use super::object::Mode;
 use super::objects::{self, Present};
 use super::pack::PackWriter;
 use super::refs::salvaged_git_ref;
 use super::run::BORROWED_OBJECTS;
-use super::scan::{self, Found, Request};
+use super::scan::{self, Request, ScannedFile};
 use super::{Oid, RunSpace, WorkspaceError, closed};
 
 /// The branch that a workspace is on.
@@ -116,14 +116,14 @@ impl RunSpace {
             known: &[],
             indexed_ns: 0,
             seen_ns: 0,
-            ignored: Ignored::default(),
+            ignored: IgnorePatterns::default(),
             executable_counts: true,
             persons: false,
             everything: true,
             name_ignored: 0,
             state: None,
             never: &std::collections::HashSet::new(),
-            wanted: &Wanted::default(),
+            wanted: &CopyPatterns::default(),
             max_files: options.max_files,
         };
         let mut walked = scan::scan_at(&request, root.try_clone().map_err(|error| failed(&error))?)?;
@@ -141,7 +141,7 @@ impl RunSpace {
         }
         let repository = self.project.repository();
         let (present, pack) = (Present::of(&repository)?, PackWriter::new(&repository));
-        let entries = Writing {
+        let entries = ContentWriter {
             folder: &folder,
             root: &root,
             known: &[],
@@ -177,7 +177,7 @@ fn open(files: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
 }
 
 /// Whether a file is as it was planted, or as a machine leaves it that stopped before it had reached the disk: empty.
-fn is_planted(root: &OwnedFd, found: &Found, planted: &[(&str, Vec<u8>)]) -> bool {
+fn is_planted(root: &OwnedFd, found: &ScannedFile, planted: &[(&str, Vec<u8>)]) -> bool {
     if UNCOUNTED.contains(&found.path.as_slice()) {
         return true;
     }

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use flate2::{Compression, Crc, write::ZlibEncoder};
 use sha1::{Digest, Sha1};
 
-use super::object::{Kind, Namer, each_chunk};
+use super::object::{Namer, ObjectType, each_chunk};
 use super::{Oid, WorkspaceError, disk};
 
 /// Speed before size.
@@ -36,18 +36,18 @@ pub(crate) struct PackWriter {
 
 #[derive(Default)]
 struct State {
-    out: Option<Out>,
-    objects: std::collections::HashMap<Oid, Place>,
+    out: Option<PackFile>,
+    objects: std::collections::HashMap<Oid, ObjectOffset>,
     written: u64,
 }
 
-struct Out {
+struct PackFile {
     path: PathBuf,
     file: BufWriter<File>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct ObjectOffset {
     offset: u64,
     crc: u32,
 }
@@ -69,7 +69,7 @@ impl PackWriter {
     }
 
     /// Adds an object whose name is known.
-    pub(crate) fn add(&self, kind: Kind, oid: Oid, content: &[u8]) -> Result<(), WorkspaceError> {
+    pub(crate) fn add(&self, kind: ObjectType, oid: Oid, content: &[u8]) -> Result<(), WorkspaceError> {
         if self.holds(&oid) {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl PackWriter {
         let out = state.out.as_mut().map(|out| out.file.write_all(&bytes));
         out.transpose().map_err(disk::failed("writing to", &self.dir))?;
         state.written = offset + bytes.len() as u64;
-        state.objects.insert(oid, Place { offset, crc: crc.sum() });
+        state.objects.insert(oid, ObjectOffset { offset, crc: crc.sum() });
         Ok(())
     }
 
@@ -117,14 +117,14 @@ impl PackWriter {
             return Ok(oid);
         }
         state.written = offset + length;
-        state.objects.insert(oid, Place { offset, crc });
+        state.objects.insert(oid, ObjectOffset { offset, crc });
         Ok(oid)
     }
 
     /// Makes the pack durable and part of the repository. Without objects there is none.
     pub(crate) fn finish(self) -> Result<(), WorkspaceError> {
         let mut state = std::mem::take(&mut *self.lock());
-        let Some(Out { path, file }) = state.out.take() else {
+        let Some(PackFile { path, file }) = state.out.take() else {
             return Ok(());
         };
         let failed = disk::failed("writing", &path);
@@ -158,7 +158,7 @@ impl PackWriter {
         let mut file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, disk::create_new(&path)?);
         let header = [&SIGNATURE[..], &[0; 4]].concat();
         file.write_all(&header).map_err(disk::failed("writing", &path))?;
-        state.out = Some(Out { path, file });
+        state.out = Some(PackFile { path, file });
         Ok(header.len() as u64)
     }
 
@@ -176,7 +176,7 @@ impl Drop for PackWriter {
 }
 
 /// An object's header in a pack: its kind and size, seven bits at a time.
-fn header(kind: Kind, size: u64) -> Vec<u8> {
+fn header(kind: ObjectType, size: u64) -> Vec<u8> {
     let low = |bits: u64, mask: u64| u8::try_from(bits & mask).unwrap_or_default();
     let mut out = vec![kind.in_pack() << 4 | low(size, 15)];
     let mut left = size >> 4;
@@ -191,13 +191,13 @@ fn header(kind: Kind, size: u64) -> Vec<u8> {
 }
 
 /// Counts and sums what goes through it.
-struct Counted<'a, W> {
+struct CountingWriter<'a, W> {
     out: &'a mut W,
     crc: Crc,
     length: u64,
 }
 
-impl<W: Write> Write for Counted<'_, W> {
+impl<W: Write> Write for CountingWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.crc.update(&bytes[..written]);
@@ -211,9 +211,9 @@ impl<W: Write> Write for Counted<'_, W> {
 }
 
 fn stream(reader: &mut dyn Read, size: u64, out: &mut impl Write) -> std::io::Result<(Oid, u32, u64)> {
-    let mut counted = Counted { out, crc: Crc::new(), length: 0 };
-    counted.write_all(&header(Kind::Blob, size))?;
-    let mut namer = Namer::new(Kind::Blob, size);
+    let mut counted = CountingWriter { out, crc: Crc::new(), length: 0 };
+    counted.write_all(&header(ObjectType::Blob, size))?;
+    let mut namer = Namer::new(ObjectType::Blob, size);
     let mut encoder = ZlibEncoder::new(counted, LEVEL);
     each_chunk(reader, size, |chunk| {
         namer.update(chunk);
@@ -244,8 +244,8 @@ fn seal(file: &mut File, count: u32) -> std::io::Result<[u8; 20]> {
 }
 
 /// The index of a pack, in git's second format.
-fn index_of(objects: &std::collections::HashMap<Oid, Place>, pack_sum: &[u8; 20]) -> Vec<u8> {
-    let mut sorted: Vec<(&Oid, &Place)> = objects.iter().collect();
+fn index_of(objects: &std::collections::HashMap<Oid, ObjectOffset>, pack_sum: &[u8; 20]) -> Vec<u8> {
+    let mut sorted: Vec<(&Oid, &ObjectOffset)> = objects.iter().collect();
     sorted.sort_unstable_by_key(|(oid, _)| **oid);
     let mut out = INDEX_SIGNATURE.to_vec();
     let mut at = 0;

@@ -43,7 +43,7 @@ pub(crate) struct Head {
 }
 
 /// What is at the top of a folder.
-pub(super) enum At {
+pub(super) enum TopOfFolder {
     /// No repository.
     Nothing,
     /// One that belongs to another user, whom the person has not said to trust.
@@ -60,9 +60,9 @@ impl Person {
         home: Option<&Path>,
     ) -> Result<Option<Self>, WorkspaceError> {
         let person = match Self::open(folder, program, home)? {
-            At::Nothing => return Ok(None),
-            At::Foreign(why) => return Err(why),
-            At::Repository(person) => *person,
+            TopOfFolder::Nothing => return Ok(None),
+            TopOfFolder::Foreign(why) => return Err(why),
+            TopOfFolder::Repository(person) => *person,
         };
         if person.setting("extensions.objectformat").is_some_and(|format| format != "sha1") {
             return Err(WorkspaceError::Unsupported(format!(
@@ -75,15 +75,19 @@ impl Person {
     }
 
     /// The same, however its objects are named.
-    pub(super) fn open(folder: &Path, program: &Path, home: Option<&Path>) -> Result<At, WorkspaceError> {
+    pub(super) fn open(
+        folder: &Path,
+        program: &Path,
+        home: Option<&Path>,
+    ) -> Result<TopOfFolder, WorkspaceError> {
         let folder = &folder.canonicalize().map_err(super::disk::failed("opening", folder))?;
         let dot_git = folder.join(".git");
-        let Ok(metadata) = std::fs::symlink_metadata(&dot_git) else { return Ok(At::Nothing) };
+        let Ok(metadata) = std::fs::symlink_metadata(&dot_git) else { return Ok(TopOfFolder::Nothing) };
         let user = UserSettings::read(program, home)?;
         let owners = Owners { user: &user, folder, dot_git: &dot_git };
         // First, because whatever a stranger put above a folder must not stop a run in it.
         if let Some(why) = owners.foreign(&[folder, &dot_git])? {
-            return Ok(At::Foreign(why));
+            return Ok(TopOfFolder::Foreign(why));
         }
         if !metadata.is_dir() && !metadata.is_file() {
             return Err(odd(&dot_git));
@@ -95,12 +99,12 @@ impl Person {
             None => GitDir::open(git_dir.path())?.ok_or_else(|| no_repository(folder))?,
         };
         if let Some(why) = owners.foreign(&[git_dir.path(), common.path()])? {
-            return Ok(At::Foreign(why));
+            return Ok(TopOfFolder::Foreign(why));
         }
         let config = read_config(program, &git_dir, &common, folder)?.into_iter().collect();
         let person = Self { git_dir, common, config, user };
         person.belongs_to(folder)?;
-        Ok(At::Repository(Box::new(person)))
+        Ok(TopOfFolder::Repository(Box::new(person)))
     }
 
     fn setting(&self, key: &str) -> Option<&str> {

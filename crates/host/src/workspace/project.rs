@@ -107,7 +107,7 @@ impl Project {
         let record = self.dir.join("borrowed.json");
         let known = disk::read_if_there(&record)?.unwrap_or_default();
         let known: BTreeMap<String, i64> = serde_json::from_slice(&known).unwrap_or_default();
-        let mut borrowing = Borrowing {
+        let mut borrowing = ObjectBorrower {
             into: self.repository().join("objects"),
             known: &known,
             seen: BTreeMap::new(),
@@ -187,7 +187,7 @@ pub(super) fn alternates(own: GitDir, user: &UserSettings) -> Result<Vec<GitDir>
 }
 
 /// Borrows objects, directory by directory; one that did not change since the last time is not looked into.
-struct Borrowing<'a> {
+struct ObjectBorrower<'a> {
     into: PathBuf,
     known: &'a BTreeMap<String, i64>,
     seen: BTreeMap<String, i64>,
@@ -197,7 +197,7 @@ struct Borrowing<'a> {
     fresh: Vec<PathBuf>,
 }
 
-impl Borrowing<'_> {
+impl ObjectBorrower<'_> {
     fn objects(&mut self, from: &GitDir) -> Result<(), WorkspaceError> {
         self.directory(from, "pack")?;
         (0..=u8::MAX).try_for_each(|first| self.directory(from, &format!("{first:02x}")))

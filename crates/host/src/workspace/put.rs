@@ -26,7 +26,7 @@ const EMPTY_DIRS_MAX: usize = 64;
 
 /// Whether a file is ever changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lasting {
+pub(super) enum FileLifetime {
     /// It never is: a pack.
     Fixed,
     /// Git writes it again: a ref, or a table of them.
@@ -34,7 +34,7 @@ pub(super) enum Lasting {
 }
 
 /// A file beneath a handle that has its content and not yet its name. It is gone if it never gets one.
-pub(super) struct Waiting<'a> {
+pub(super) struct UnnamedFile<'a> {
     dir: &'a GitDir,
     name: OsString,
     named: bool,
@@ -64,18 +64,18 @@ impl GitDir {
         &self,
         name: &str,
         content: &mut dyn Read,
-        lasting: Lasting,
-    ) -> Result<Waiting<'_>, WorkspaceError> {
+        lasting: FileLifetime,
+    ) -> Result<UnnamedFile<'_>, WorkspaceError> {
         self.remove_left()?;
         let temporary = disk::temporary(Path::new(name)).into_os_string();
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(disk::FILE_MODE);
         let opened = open_beneath(&self.handle, temporary.as_encoded_bytes(), flags, mode);
         let mut file = File::from(opened.map_err(|error| self.failed("making", name, error))?);
-        let waiting = Waiting { dir: self, name: temporary, named: false };
+        let waiting = UnnamedFile { dir: self, name: temporary, named: false };
         let failed = |error: io::Error| WorkspaceError::io("writing", &self.path().join(name), &error);
         io::copy(content, &mut file).map_err(failed)?;
-        let of_its_directory = if lasting == Lasting::Fixed { READING } else { READING_AND_WRITING };
+        let of_its_directory = if lasting == FileLifetime::Fixed { READING } else { READING_AND_WRITING };
         self.hand_down(&file, of_its_directory, name)?;
         file.sync_all().map_err(failed)?;
         Ok(waiting)
@@ -150,7 +150,7 @@ impl GitDir {
     }
 }
 
-impl Waiting<'_> {
+impl UnnamedFile<'_> {
     /// Gives the file its name, in the place of what may have it.
     pub(super) fn replacing(mut self, name: &str) -> Result<(), WorkspaceError> {
         self.dir.rename(&self.name, name)?;
@@ -174,7 +174,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for UnnamedFile<'_> {
     fn drop(&mut self) {
         if !self.named {
             // What went wrong is told; what stays is removed the next time.

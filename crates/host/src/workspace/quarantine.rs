@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::ZlibDecoder;
 
 use super::gc::entries_of;
-use super::object::{self, Kind};
+use super::object::{self, ObjectType};
 use super::pack::PackWriter;
 use super::{Git, Oid, WorkspaceError, disk};
 
@@ -79,10 +79,12 @@ fn add_loose(path: &Path, oid: Oid, pack: &PackWriter) -> Result<(), WorkspaceEr
 }
 
 /// `<kind> <size>\0<content>`
-fn parts(bytes: &[u8]) -> Option<(Kind, &[u8])> {
+fn parts(bytes: &[u8]) -> Option<(ObjectType, &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     let (kind, size) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
-    let kind = [Kind::Blob, Kind::Tree, Kind::Commit].into_iter().find(|known| known.name() == kind)?;
+    let kind = [ObjectType::Blob, ObjectType::Tree, ObjectType::Commit]
+        .into_iter()
+        .find(|known| known.name() == kind)?;
     let content = &bytes[end + 1..];
     (size.parse() == Ok(content.len())).then_some((kind, content))
 }
@@ -106,8 +108,8 @@ mod tests {
 
     #[test]
     fn objects_are_read_as_git_writes_them() {
-        assert_eq!(parts(b"blob 3\0abc"), Some((Kind::Blob, &b"abc"[..])));
-        assert_eq!(parts(b"tree 0\0"), Some((Kind::Tree, &b""[..])));
+        assert_eq!(parts(b"blob 3\0abc"), Some((ObjectType::Blob, &b"abc"[..])));
+        assert_eq!(parts(b"tree 0\0"), Some((ObjectType::Tree, &b""[..])));
         for bad in [&b"blob 4\0abc"[..], b"blob abc", b"blob\0abc", b"tag 3\0abc", b""] {
             assert_eq!(parts(bad), None, "{bad:?}");
         }

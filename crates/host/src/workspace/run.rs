@@ -12,12 +12,12 @@ use super::checkout::{Checkout, Source, plant};
 use super::copies::Copies;
 use super::gc::entries_of;
 use super::manifest::{Entry, Manifest, now_ns};
-use super::object::{self, Kind};
-use super::objects::{self, Listed};
+use super::object::{self, ObjectType};
+use super::objects::{self, TreeFile};
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
-use super::torn::Lasted;
+use super::torn::Durability;
 use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, synced};
 use crate::sandbox::DiskLimit;
 
@@ -37,7 +37,7 @@ pub struct RunSpace {
 
 /// A workspace that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
+pub struct ReadyWorkspace {
     /// Its files.
     pub dir: PathBuf,
     /// What it was made from.
@@ -159,15 +159,15 @@ impl RunSpace {
     /// complete is returned as it is. Of one that the machine lost part of all that can be read is kept. It is made
     /// elsewhere and put in its place whole: a process that was stopped on the way, and wakes when another one has
     /// taken its run over, finds the place taken and touches nothing of it.
-    pub fn make(&self, agent: &str, attempt: u32, origin: &Oid) -> Result<Made, WorkspaceError> {
+    pub fn make(&self, agent: &str, attempt: u32, origin: &Oid) -> Result<ReadyWorkspace, WorkspaceError> {
         check_id(agent)?;
         let dir = self.dir_of(agent, attempt);
         let home = self.attempt_dir(agent, attempt);
         let mut notes = Vec::new();
         if let Some(mark) = self.mark(agent, attempt)? {
             let base = mark.base()?;
-            if self.lasted(agent, attempt, mark)? == Lasted::Whole {
-                return Ok(Made { dir, base, fresh: false, notes });
+            if self.lasted(agent, attempt, mark)? == Durability::Whole {
+                return Ok(ReadyWorkspace { dir, base, fresh: false, notes });
             }
             notes.push(self.set_aside(agent, attempt)?);
         }
@@ -203,7 +203,7 @@ impl RunSpace {
         let lock = self.project.lock()?;
         if let Some(mark) = self.mark(agent, attempt)? {
             disk::remove_tree(&making)?;
-            return Ok(Made { dir, base: mark.base()?, fresh: false, notes });
+            return Ok(ReadyWorkspace { dir, base: mark.base()?, fresh: false, notes });
         }
         self.refs().swap(&lock, &name, line.as_ref(), base)?;
         options.hit("workspace.make.after_ref");
@@ -211,7 +211,7 @@ impl RunSpace {
         put_in_place(&making, &home)?;
         drop(lock);
         synced::soon(&home, base);
-        Ok(Made { dir, base: *base, fresh: true, notes })
+        Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
     }
 
     /// An empty directory to make a workspace in. What processes that are gone left of theirs is removed.
@@ -263,11 +263,11 @@ impl RunSpace {
     }
 
     /// The tree of a commit and all its files.
-    pub(super) fn files_of(&self, commit: &Oid) -> Result<(Oid, Vec<Listed>), WorkspaceError> {
+    pub(super) fn files_of(&self, commit: &Oid) -> Result<(Oid, Vec<TreeFile>), WorkspaceError> {
         let cached =
             Manifest::load(&self.dir().join("manifest")).filter(|manifest| manifest.commit == *commit);
         if let Some(manifest) = cached {
-            let listed = |entry: Entry| Listed { path: entry.path, mode: entry.mode, oid: entry.oid };
+            let listed = |entry: Entry| TreeFile { path: entry.path, mode: entry.mode, oid: entry.oid };
             return Ok((manifest.tree, manifest.entries.into_iter().map(listed).collect()));
         }
         let git = self.git();
@@ -409,7 +409,7 @@ pub(super) fn add_commit(
 ) -> Result<Oid, WorkspaceError> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let content = object::encode_commit(tree, parents, now.as_secs(), message);
-    let commit = object::name(Kind::Commit, &content);
-    pack.add(Kind::Commit, commit, &content)?;
+    let commit = object::name(ObjectType::Commit, &content);
+    pack.add(ObjectType::Commit, commit, &content)?;
     Ok(commit)
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode as Permissions, OFlags};
 
-use super::ignored::Ignored;
+use super::ignored::IgnorePatterns;
 use super::index::ShortStat;
 use super::manifest::{Stat, now_ns};
 use super::notes::{LeftOut, Notes};
@@ -19,7 +19,7 @@ use super::{Oid, WorkspaceError, walk};
 
 /// A file that is known: tracked, or seen by an earlier scan.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct KnownFile {
     pub(crate) path: Vec<u8>,
     pub(crate) mode: Mode,
     pub(crate) oid: Oid,
@@ -30,12 +30,12 @@ pub(crate) struct Known {
     /// What it looked like when git had `oid` for it.
     pub(crate) indexed: Option<ShortStat>,
     /// What it looked like at the earlier scan, and what it was.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<EarlierScan>,
 }
 
 /// What an earlier scan found.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct EarlierScan {
     pub(crate) stat: Stat,
     pub(crate) oid: Oid,
     pub(crate) raw: bool,
@@ -45,13 +45,13 @@ pub(crate) struct Seen {
 pub(crate) struct Request<'a> {
     pub(crate) folder: &'a Path,
     /// Sorted by path, each once.
-    pub(crate) known: &'a [Known],
+    pub(crate) known: &'a [KnownFile],
     /// When the index was written; what changed then or later is not known by it.
     pub(crate) indexed_ns: i128,
     /// When the earlier scan began.
     pub(crate) seen_ns: i128,
     /// The patterns above all `.gitignore` files.
-    pub(crate) ignored: Ignored,
+    pub(crate) ignored: IgnorePatterns,
     /// Whether the permission to execute counts (`core.fileMode`).
     pub(crate) executable_counts: bool,
     /// The folder is a person's: its submodules are theirs, and are not looked into.
@@ -65,13 +65,13 @@ pub(crate) struct Request<'a> {
     /// Paths that are never taken.
     pub(crate) never: &'a HashSet<Vec<u8>>,
     /// Ignored files that are brought along.
-    pub(crate) wanted: &'a super::copies::Wanted,
+    pub(crate) wanted: &'a super::copies::CopyPatterns,
     pub(crate) max_files: u64,
 }
 
 /// One file that is there, or that counts as if it were.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ScannedFile {
     pub(crate) path: Vec<u8>,
     pub(crate) mode: Mode,
     pub(crate) stat: Option<Stat>,
@@ -91,9 +91,9 @@ pub(crate) struct Content {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(crate) struct Walked {
+pub(crate) struct ScanResult {
     /// Sorted by path.
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<ScannedFile>,
     pub(crate) looked_ns: i128,
     /// Ignored files that are brought along.
     pub(crate) copies: Vec<Vec<u8>>,
@@ -108,12 +108,12 @@ pub(crate) struct Walked {
 }
 
 /// Looks at the folder.
-pub(crate) fn scan(request: &Request<'_>) -> Result<Walked, WorkspaceError> {
+pub(crate) fn scan(request: &Request<'_>) -> Result<ScanResult, WorkspaceError> {
     scan_at(request, open_root(request.folder)?)
 }
 
 /// Looks at the folder behind a handle.
-pub(crate) fn scan_at(request: &Request<'_>, root: OwnedFd) -> Result<Walked, WorkspaceError> {
+pub(crate) fn scan_at(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, WorkspaceError> {
     let looked_ns = now_ns();
     let mut walked = walk::walk(request, root)?;
     walked.looked_ns = looked_ns;
@@ -131,7 +131,7 @@ pub(crate) fn open_root(folder: &Path) -> Result<OwnedFd, WorkspaceError> {
 }
 
 /// Adds what is tracked and meant not to be on disk: submodules, and files outside a sparse checkout.
-fn add_absent(known: &[Known], found: &mut Vec<Found>) {
+fn add_absent(known: &[KnownFile], found: &mut Vec<ScannedFile>) {
     let there = |path: &[u8]| found.binary_search_by(|found| found.path.as_slice().cmp(path)).is_ok();
     let beneath = |path: &[u8]| {
         let prefix = [path, b"/"].concat();
@@ -144,8 +144,8 @@ fn add_absent(known: &[Known], found: &mut Vec<Found>) {
     };
     let absent = known.iter().filter(|known| known.tracked && (known.skipped || known.mode == Mode::Gitlink));
     let absent = absent.filter(|known| !there(&known.path) && !beneath(&known.path) && !above(&known.path));
-    let absent: Vec<Found> = absent
-        .map(|known| Found {
+    let absent: Vec<ScannedFile> = absent
+        .map(|known| ScannedFile {
             path: known.path.clone(),
             mode: known.mode,
             stat: None,

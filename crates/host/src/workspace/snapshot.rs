@@ -4,15 +4,15 @@
 
 use std::fs;
 
-use super::content::{self, NewTree, Writing};
-use super::copies::Wanted;
-use super::ignored::Ignored;
+use super::content::{self, ContentWriter, NewTree};
+use super::copies::CopyPatterns;
+use super::ignored::IgnorePatterns;
 use super::manifest::{Entry, Manifest};
-use super::objects::{self, Listed, Present};
+use super::objects::{self, Present, TreeFile};
 use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
-use super::scan::{self, Known, Request, Seen, Walked};
-use super::torn::Lasted;
+use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
+use super::torn::Durability;
 use super::{Oid, RunSpace, WorkspaceError, disk, synced};
 
 /// A commit and its tree.
@@ -26,7 +26,7 @@ pub struct Snapshot {
 
 /// What was kept of a workspace, and what was not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Salvaged {
+pub struct SalvageOutcome {
     /// Everything but what is left out; the salvage ref names it.
     pub snapshot: Snapshot,
     /// The workspace's `.git` as plain files, if the agent changed it; a ref of its own names it.
@@ -40,11 +40,11 @@ pub struct Salvaged {
 }
 
 /// What a look at a workspace gave. Nothing of it is in the repository yet.
-pub(super) struct Looked {
+pub(super) struct WorkspaceScan {
     entries: Vec<Entry>,
     pub(super) trees: Vec<NewTree>,
     pub(super) tree: Oid,
-    pub(super) walked: Walked,
+    pub(super) walked: ScanResult,
     pub(super) present: Present,
     pub(super) pack: PackWriter,
 }
@@ -58,7 +58,7 @@ impl RunSpace {
 
     /// Keeps everything in a workspace but what is ignored or was copied in, reachable from its salvage refs; what
     /// cannot be kept is told. Durable when it returns.
-    pub fn salvage(&self, agent: &str, attempt: u32) -> Result<Salvaged, WorkspaceError> {
+    pub fn salvage(&self, agent: &str, attempt: u32) -> Result<SalvageOutcome, WorkspaceError> {
         let (snapshot, mut walked) = self.take(agent, attempt)?;
         let git = self.keep_git(agent, attempt, &mut walked.left_out)?;
         self.spaces.options.hit("workspace.salvage.before_ref");
@@ -68,7 +68,7 @@ impl RunSpace {
         refs.swap(&lock, &name, refs.read(&name)?.as_ref(), &snapshot.commit)?;
         let notes = walked.notes.lines();
         let (left_out, left_out_count) = walked.left_out.into_parts();
-        Ok(Salvaged { snapshot, git, left_out, left_out_count, notes })
+        Ok(SalvageOutcome { snapshot, git, left_out, left_out_count, notes })
     }
 
     /// Removes a workspace, if its salvage refs hold exactly what is in it now: every file is read again. Otherwise,
@@ -99,7 +99,7 @@ impl RunSpace {
         let salvaged = self.refs().read(&name)?.ok_or_else(|| keep("it was not salvaged"))?;
         let tree = objects::tree_of(&self.git(), &salvaged)?;
         let base = mark.base()?;
-        if self.lasted(agent, attempt, mark)? != Lasted::Whole {
+        if self.lasted(agent, attempt, mark)? != Durability::Whole {
             // What the machine kept of it is kept, and then it is as its last snapshot.
             self.make(agent, attempt, &base)?;
         }
@@ -114,10 +114,10 @@ impl RunSpace {
         problem.map_or(Ok(()), |problem| Err(keep(&problem)))
     }
 
-    fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, Walked), WorkspaceError> {
+    fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, ScanResult), WorkspaceError> {
         let tip = self.tip(agent, attempt)?;
         let looked = self.look(agent, attempt, &tip, true)?;
-        let Looked { entries, trees, tree, walked, present, pack } = looked;
+        let WorkspaceScan { entries, trees, tree, walked, present, pack } = looked;
         let tip_tree = self.tree_of(agent, attempt, &tip)?;
         let commit = if tree == tip_tree {
             tip
@@ -150,9 +150,9 @@ impl RunSpace {
         };
         let base = mark.base()?;
         match self.lasted(agent, attempt, mark)? {
-            Lasted::Whole => {}
-            Lasted::Behind => drop(self.make(agent, attempt, &base)?),
-            Lasted::Torn => {
+            Durability::Whole => {}
+            Durability::Behind => drop(self.make(agent, attempt, &base)?),
+            Durability::Torn => {
                 return Err(WorkspaceError::Damaged(format!(
                     "the machine stopped before the workspace of {agent} (attempt {attempt}) had reached the disk; it has \
                      to be made anew"
@@ -182,14 +182,14 @@ impl RunSpace {
         attempt: u32,
         tip: &Oid,
         known: bool,
-    ) -> Result<Looked, WorkspaceError> {
+    ) -> Result<WorkspaceScan, WorkspaceError> {
         let folder = self.dir_of(agent, attempt);
         let manifest = self.manifest_of(agent, attempt);
         let seen_ns = manifest.as_ref().map_or(0, |manifest| manifest.looked_ns);
         let tracked = match &manifest {
             Some(manifest) if manifest.commit == *tip => {
                 let listed =
-                    |entry: &Entry| Listed { path: entry.path.clone(), mode: entry.mode, oid: entry.oid };
+                    |entry: &Entry| TreeFile { path: entry.path.clone(), mode: entry.mode, oid: entry.oid };
                 manifest.entries.iter().map(listed).collect()
             }
             _ => objects::list(&self.git(), tip)?,
@@ -202,19 +202,19 @@ impl RunSpace {
             known: &known,
             indexed_ns: 0,
             seen_ns,
-            ignored: Ignored::default().with(self.record.excludes.as_bytes(), 0),
+            ignored: IgnorePatterns::default().with(self.record.excludes.as_bytes(), 0),
             executable_counts: true,
             persons: false,
             everything: false,
             name_ignored: 0,
             state: None,
             never: &copies.paths(),
-            wanted: &Wanted::default(),
+            wanted: &CopyPatterns::default(),
             max_files: options.max_files,
         })?;
         let repository = self.project.repository();
         let (present, pack) = (Present::of(&repository)?, PackWriter::new(&repository));
-        let entries = Writing {
+        let entries = ContentWriter {
             folder: &folder,
             root: &scan::open_root(&folder)?,
             known: &known,
@@ -229,18 +229,23 @@ impl RunSpace {
         .entries(&mut walked)?;
         let trees = content::trees(&entries);
         let tree = trees.last().map_or(Oid::ZERO, |(oid, _)| *oid);
-        Ok(Looked { entries, trees, tree, walked, present, pack })
+        Ok(WorkspaceScan { entries, trees, tree, walked, present, pack })
     }
 
     /// What is known of a workspace: the files of its tip, and the earlier look at it. Both are sorted.
-    fn known(&self, tracked: Vec<Listed>, seen: Option<&Manifest>) -> Result<Vec<Known>, WorkspaceError> {
+    fn known(
+        &self,
+        tracked: Vec<TreeFile>,
+        seen: Option<&Manifest>,
+    ) -> Result<Vec<KnownFile>, WorkspaceError> {
         let absent = self.absent()?;
-        let known = tracked.into_iter().map(|Listed { path, mode, oid }| {
+        let known = tracked.into_iter().map(|TreeFile { path, mode, oid }| {
             let seen = seen.and_then(|seen| seen.get(&path));
-            let seen =
-                seen.and_then(|entry| entry.stat.map(|stat| Seen { stat, oid: entry.oid, raw: entry.raw }));
+            let seen = seen.and_then(|entry| {
+                entry.stat.map(|stat| EarlierScan { stat, oid: entry.oid, raw: entry.raw })
+            });
             let skipped = absent.contains(&path);
-            Known { path, mode, oid, tracked: true, skipped, indexed: None, seen }
+            KnownFile { path, mode, oid, tracked: true, skipped, indexed: None, seen }
         });
         Ok(known.collect())
     }

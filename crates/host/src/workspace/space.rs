@@ -11,14 +11,14 @@ use super::change::changes;
 use super::deliver::{Delivery, same_tree};
 use super::forbidden::holds;
 use super::gc::{entries_of, names_in};
-use super::onto::{Onto, Permissions};
+use super::onto::{Permissions, TreeSwitch};
 use super::person::Person;
 use super::refs::{check_id, work_ref};
-use super::torn::Lasted;
+use super::torn::Durability;
 use super::update::update_files;
 use super::{
-    Applied, ApplyError, Delivered, DiffOptions, Lock, Merge, MergeRequest, Oid, RunSpace, Updated,
-    WorkspaceError, diff, disk, merge, synced,
+    ApplyError, ApplySummary, DiffOptions, Lock, Merge, MergeRequest, Oid, PublishedResult, RunSpace,
+    UpdateOutcome, WorkspaceError, diff, disk, merge, synced,
 };
 
 /// How the names of places begin in which contents wait to be applied.
@@ -27,7 +27,7 @@ const STAGING: &str = ".posse-apply-";
 pub(super) const ROOT_ATTEMPT: u32 = 1;
 
 /// The names that nobody may change in a run, and what is open of them.
-pub(super) struct Closed {
+pub(super) struct ProtectedEntries {
     pub(super) protected: Vec<String>,
     pub(super) opened: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Closed {
 impl RunSpace {
     /// Those names, and the state directory if it is in the person's folder: what a result has there would be believed
     /// by Posse itself once it is applied. Nothing opens it.
-    pub(super) fn closed(&self, protected: &[String], opened: &[String]) -> Closed {
+    pub(super) fn closed(&self, protected: &[String], opened: &[String]) -> ProtectedEntries {
         let (mut protected, mut opened) = (protected.to_vec(), opened.to_vec());
         let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let state = whole(&self.spaces.state);
@@ -44,12 +44,12 @@ impl RunSpace {
             opened.retain(|pattern| !holds(pattern, inside.as_bytes()));
             protected.extend(Some(inside).filter(|inside| !inside.is_empty()));
         }
-        Closed { protected, opened }
+        ProtectedEntries { protected, opened }
     }
 
     /// Gates and merges a child's work. Only objects are written: no ref moves, no file changes.
     pub fn merge(&self, request: &MergeRequest) -> Result<Merge, WorkspaceError> {
-        let Closed { protected, opened } = self.closed(&request.protected, &request.opened);
+        let ProtectedEntries { protected, opened } = self.closed(&request.protected, &request.opened);
         let merged = merge(&self.git(), &MergeRequest { protected, opened, ..request.clone() })?;
         self.spaces.options.hit("workspace.merge.after_objects");
         Ok(merged)
@@ -57,7 +57,13 @@ impl RunSpace {
 
     /// Moves an agent's line from `old` to `new` and brings exactly the paths that differ up to date in its workspace.
     /// Whatever is neither old nor new there is kept. Made again after a crash, the same call finishes.
-    pub fn update(&self, agent: &str, attempt: u32, old: &Oid, new: &Oid) -> Result<Updated, WorkspaceError> {
+    pub fn update(
+        &self,
+        agent: &str,
+        attempt: u32,
+        old: &Oid,
+        new: &Oid,
+    ) -> Result<UpdateOutcome, WorkspaceError> {
         check_id(agent)?;
         let name = work_ref(agent, attempt);
         let held = self.lock()?;
@@ -71,13 +77,13 @@ impl RunSpace {
         options.hit("workspace.update.after_ref");
         let lasted = self.mark(agent, attempt)?.map(|mark| self.lasted(agent, attempt, mark)).transpose()?;
         match lasted {
-            Some(Lasted::Whole) => {}
-            Some(Lasted::Behind) => drop(self.make(agent, attempt, new)?),
+            Some(Durability::Whole) => {}
+            Some(Durability::Behind) => drop(self.make(agent, attempt, new)?),
             // Its files are not on disk, or have to be made anew: from where the line is.
-            None | Some(Lasted::Torn) => return Ok(Updated::default()),
+            None | Some(Durability::Torn) => return Ok(UpdateOutcome::default()),
         }
         let home = self.attempt_dir(agent, attempt);
-        let onto = Onto::open(&self.dir_of(agent, attempt), &home.join("staging"), Permissions::Fixed)?;
+        let onto = TreeSwitch::open(&self.dir_of(agent, attempt), &home.join("staging"), Permissions::Fixed)?;
         let updated = update_files(&self.git(), onto, old, new, &|point| options.hit(point))?;
         synced::soon(&home, new);
         Ok(updated)
@@ -92,19 +98,19 @@ impl RunSpace {
     }
 
     /// What the run made, wherever it is delivered.
-    pub fn made(&self) -> Result<Delivered, WorkspaceError> {
+    pub fn made(&self) -> Result<PublishedResult, WorkspaceError> {
         let git = self.git();
         let (base, commit) = (self.base()?.commit, self.result()?);
         let changed =
             if same_tree(&git, &base, &commit)? { Vec::new() } else { changes(&git, &base, &commit)? };
         let paths: Vec<String> =
             changed.iter().map(|change| String::from_utf8_lossy(&change.path).into_owned()).collect();
-        Ok(Delivered { commit, branch: None, files: paths.len(), paths })
+        Ok(PublishedResult { commit, branch: None, files: paths.len(), paths })
     }
 
     /// Makes the run's result the branch `posse/<run>` in the person's repository. Nothing is checked out, and nothing
     /// else there is touched. Without a change, or without a repository, there is no branch.
-    pub fn deliver(&self) -> Result<Delivered, WorkspaceError> {
+    pub fn deliver(&self) -> Result<PublishedResult, WorkspaceError> {
         let made = self.made()?;
         if made.files == 0 {
             return Ok(made);
@@ -121,7 +127,7 @@ impl RunSpace {
             program: &options.git,
         };
         delivery.deliver(&branch, &made.commit, &|point| options.hit(point))?;
-        Ok(Delivered { branch: Some(branch), ..made })
+        Ok(PublishedResult { branch: Some(branch), ..made })
     }
 
     /// What differs between two commits, as text.
@@ -130,7 +136,7 @@ impl RunSpace {
     }
 
     /// Brings the run's result into the person's checkout at `dir`: all of it, or nothing if anything is in conflict.
-    pub fn apply(&self, dir: &Path) -> Result<Applied, ApplyError> {
+    pub fn apply(&self, dir: &Path) -> Result<ApplySummary, ApplyError> {
         let options = &self.spaces.options;
         // Two at once would take each other's files for the person's.
         let _held = Lock::wait(&self.dir().join("apply.lock"))?;
@@ -146,7 +152,7 @@ impl RunSpace {
         };
         let record = self.dir().join("apply.staging");
         let staging = self.staging(dir, &record)?;
-        let applied = application.apply(Onto::open(dir, &staging, Permissions::AsBefore)?);
+        let applied = application.apply(TreeSwitch::open(dir, &staging, Permissions::AsBefore)?);
         if !staging.exists() {
             fs::remove_file(&record).map_err(disk::failed("removing", &record))?;
         }

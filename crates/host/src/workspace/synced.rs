@@ -38,12 +38,12 @@ pub(crate) fn commit(home: &Path) -> Option<Oid> {
 
 /// What has to be synced: workspaces and their commits.
 #[derive(Default)]
-struct Waiting {
+struct SyncQueue {
     homes: Vec<(File, Oid)>,
     at_work: bool,
 }
 
-static WAITING: Mutex<Waiting> = Mutex::new(Waiting { homes: Vec::new(), at_work: false });
+static WAITING: Mutex<SyncQueue> = Mutex::new(SyncQueue { homes: Vec::new(), at_work: false });
 
 /// Syncs the workspace in `home`, which has the files of `commit`, in the background, unless that was done. If it
 /// fails the workspace is as if it had not been tried.

@@ -8,7 +8,7 @@ use super::change::unreadable;
 use super::git_dir::{GitDir, PACKED_REFS_MAX_BYTES};
 use super::person::{Person, broken};
 use super::project::Project;
-use super::put::Lasting;
+use super::put::FileLifetime;
 use super::shadow::Shadow;
 use super::their_refs::{Branch, locked};
 use super::{Git, Oid, WorkspaceError, disk};
@@ -142,13 +142,13 @@ impl Tables {
     fn put(&self, name: &str) -> Result<(), WorkspaceError> {
         let path = self.in_copy(name);
         let mut table = File::open(&path).map_err(disk::failed("opening", &path))?;
-        self.theirs.write_waiting(name, &mut table, Lasting::Changing)?.replacing(name)
+        self.theirs.write_waiting(name, &mut table, FileLifetime::Changing)?.replacing(name)
     }
 
     /// Puts a list in the place of theirs, if that is still `before`.
     fn swap(&self, before: &[u8], after: &[u8]) -> Result<bool, WorkspaceError> {
         let mut content = after;
-        let list = self.theirs.write_waiting(LIST, &mut content, Lasting::Changing)?;
+        let list = self.theirs.write_waiting(LIST, &mut content, FileLifetime::Changing)?;
         if !list.named_new(LIST_LOCK)? {
             return Err(locked(&self.theirs, LIST_LOCK));
         }

@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 use super::git_dir::{GitDir, PACKED_REFS_MAX_BYTES};
 use super::person::{Person, SYMBOLIC};
 use super::project::Project;
-use super::put::Lasting;
+use super::put::FileLifetime;
 use super::tables::Tables;
 use super::{Oid, WorkspaceError, disk};
 
@@ -68,7 +68,7 @@ impl Person {
         }
         dir.remove_empty(last)?;
         let content = format!("{}\n", branch.commit);
-        let waiting = dir.write_waiting(last, &mut content.as_bytes(), Lasting::Changing)?;
+        let waiting = dir.write_waiting(last, &mut content.as_bytes(), FileLifetime::Changing)?;
         if waiting.named_new(last)? || self.has_branch(branch)? {
             return Ok(());
         }

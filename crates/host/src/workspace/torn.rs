@@ -5,12 +5,12 @@ use std::fs;
 use super::content;
 use super::refs::{torn_ref, work_ref};
 use super::run::Mark;
-use super::snapshot::Looked;
+use super::snapshot::WorkspaceScan;
 use super::{Oid, RunSpace, WorkspaceError, disk, objects, synced};
 
 /// What the machine kept of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lasted {
+pub(super) enum Durability {
     /// Everything that a snapshot has.
     Whole,
     /// Less than its last snapshot has, which holds the rest.
@@ -21,18 +21,18 @@ pub(super) enum Lasted {
 
 impl RunSpace {
     /// What the machine kept of a workspace. One that is whole belongs to this boot then.
-    pub(super) fn lasted(&self, agent: &str, attempt: u32, mark: Mark) -> Result<Lasted, WorkspaceError> {
+    pub(super) fn lasted(&self, agent: &str, attempt: u32, mark: Mark) -> Result<Durability, WorkspaceError> {
         let now = self.spaces.options.boot();
         if now.is_some() && now == mark.boot {
-            return Ok(Lasted::Whole);
+            return Ok(Durability::Whole);
         }
         let home = self.attempt_dir(agent, attempt);
-        let Some(synced) = synced::commit(&home) else { return Ok(Lasted::Torn) };
+        let Some(synced) = synced::commit(&home) else { return Ok(Durability::Torn) };
         if self.refs().read(&work_ref(agent, attempt))? != Some(synced) {
-            return Ok(Lasted::Behind);
+            return Ok(Durability::Behind);
         }
         Mark { boot: now, ..mark }.save(&home)?;
-        Ok(Lasted::Whole)
+        Ok(Durability::Whole)
     }
 
     /// Makes room for a workspace that was torn: what can be read of it is kept; if not all can, it is set aside as it
@@ -69,7 +69,8 @@ impl RunSpace {
         let line = refs.read(&work_ref(agent, attempt))?;
         let tip = line.ok_or_else(|| WorkspaceError::Damaged("its line is gone".to_owned()))?;
         // Times vouch for nothing here: files have them that never got their content.
-        let Looked { trees, tree, present, pack, mut walked, .. } = self.look(agent, attempt, &tip, false)?;
+        let WorkspaceScan { trees, tree, present, pack, mut walked, .. } =
+            self.look(agent, attempt, &tip, false)?;
         if !Self::is_scratch(agent) {
             self.keep_git(agent, attempt, &mut walked.left_out)?;
             if let Some(unkept) = walked.left_out.unkept() {

@@ -4,14 +4,14 @@
 //! disk is old, new, or something else: old becomes new, new is left, anything else was done meanwhile and is kept.
 //! So the same call, made again after a crash at any point, finishes the work.
 
-use super::change::{Change, Kind, becomes_directory, changes, shown};
+use super::change::{Change, EntryType, becomes_directory, changes, shown};
 use super::objects::Reader;
-use super::onto::{Found, Onto};
+use super::onto::{PathState, TreeSwitch};
 use super::{Git, Oid, WorkspaceError, disk};
 
 /// What an update did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Updated {
+pub struct UpdateOutcome {
     /// Paths with a content that is neither the old nor the new one; they were left as they are.
     pub kept: Vec<String>,
     /// How many paths were written or removed.
@@ -21,29 +21,29 @@ pub struct Updated {
 /// Brings the files of `onto` from one tree to another.
 pub(super) fn update_files(
     git: &Git,
-    mut onto: Onto,
+    mut onto: TreeSwitch,
     old: &Oid,
     new: &Oid,
     hit: &dyn Fn(&'static str),
-) -> Result<Updated, WorkspaceError> {
+) -> Result<UpdateOutcome, WorkspaceError> {
     let changes = changes(git, old, new)?;
     let (removals, writes): (Vec<&Change>, Vec<&Change>) = changes
         .iter()
-        .filter(|change| !change.touches(Kind::Submodule))
+        .filter(|change| !change.touches(EntryType::Submodule))
         .partition(|change| change.new.is_none());
     let staged = stage(git, &mut onto, &writes)?;
     hit("workspace.update.after_staging");
-    let mut updated = Updated::default();
+    let mut updated = UpdateOutcome::default();
     // Removals first: a directory may have to make room for a file.
     for change in removals {
         match onto.look(&change.path)? {
-            Found::Absent => onto.prune(parent(&change.path)),
+            PathState::Absent => onto.prune(parent(&change.path)),
             found if found.is(change.old.as_ref()) => {
                 onto.remove(&change.path)?;
                 updated.written += 1;
                 hit("workspace.update.between_paths");
             }
-            Found::Directory if becomes_directory(change, &changes) => {}
+            PathState::Directory if becomes_directory(change, &changes) => {}
             _ => updated.kept.push(shown(&change.path)),
         }
     }
@@ -51,7 +51,7 @@ pub(super) fn update_files(
         let (Some(number), Some(side)) = (number, change.new) else { continue };
         let found = onto.look(&change.path)?;
         // An empty directory is nothing to git; one that holds anything stops the rename.
-        let old = found.is(change.old.as_ref()) || (change.old.is_none() && found == Found::Directory);
+        let old = found.is(change.old.as_ref()) || (change.old.is_none() && found == PathState::Directory);
         if old && onto.place(number, &change.path, side.kind)? {
             updated.written += 1;
             hit("workspace.update.between_paths");
@@ -65,7 +65,7 @@ pub(super) fn update_files(
 }
 
 /// Stages the new content of all paths that do not have it yet.
-fn stage(git: &Git, onto: &mut Onto, writes: &[&Change]) -> Result<Vec<Option<usize>>, WorkspaceError> {
+fn stage(git: &Git, onto: &mut TreeSwitch, writes: &[&Change]) -> Result<Vec<Option<usize>>, WorkspaceError> {
     let mut staged = vec![None; writes.len()];
     let mut wanted = Vec::new();
     for (at, change) in writes.iter().enumerate() {

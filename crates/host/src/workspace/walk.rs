@@ -9,12 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, Mode as Permissions, OFlags};
 
-use super::ignored::{Ignored, MAX_PATTERNS_BYTES};
+use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
 use super::manifest::Stat;
 use super::object::Mode;
-use super::scan::{Content, Found, Known, Request, Walked};
+use super::scan::{Content, KnownFile, Request, ScanResult, ScannedFile};
 use super::{WorkspaceError, closed, names};
-use outside::Outside;
+use outside::UntrackableReason;
 
 /// Deepest nesting of directories that is looked into.
 const MAX_DEPTH: usize = 200;
@@ -33,7 +33,7 @@ const SPECIAL: &str = "a socket, a pipe or a device";
 const TOO_DEEP: &str = "it goes on for more than 200 directories, one in the other";
 
 /// Walks the whole folder behind `root`. What is found is in no order.
-pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<Walked, WorkspaceError> {
+pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, WorkspaceError> {
     let scan = Scan {
         request,
         root: Arc::new(root),
@@ -56,16 +56,16 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<Walked, Works
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let parts = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| scan.work())).collect();
-        let join = |worker: std::thread::ScopedJoinHandle<'_, Walked>| match worker.join() {
+        let join = |worker: std::thread::ScopedJoinHandle<'_, ScanResult>| match worker.join() {
             Ok(walked) => walked,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        workers.into_iter().map(join).collect::<Vec<Walked>>()
+        workers.into_iter().map(join).collect::<Vec<ScanResult>>()
     });
     if let Some(error) = scan.lock().error.take() {
         return Err(error);
     }
-    let mut walked = Walked { converting: scan.converting.into_inner(), ..Walked::default() };
+    let mut walked = ScanResult { converting: scan.converting.into_inner(), ..ScanResult::default() };
     for part in parts {
         walked.found.extend(part.found);
         walked.copies.extend(part.copies);
@@ -80,27 +80,27 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<Walked, Works
 /// One directory that has to be looked into.
 struct Task {
     /// None if it is found again by its path.
-    parent: Option<Arc<Held>>,
+    parent: Option<Arc<OpenDirectory>>,
     name: Vec<u8>,
     /// With a slash at its end, but for the top.
     path: Vec<u8>,
     depth: usize,
     /// Which of the known lie beneath it.
     known: Range<usize>,
-    ignored: Ignored,
+    ignored: IgnorePatterns,
     /// It is ignored itself, and looked into only for what is tracked or wanted.
     all_ignored: bool,
     /// Nothing in it can be in a tree, and why.
-    outside: Option<Outside>,
+    outside: Option<UntrackableReason>,
 }
 
 /// A directory that is open, and counted.
-struct Held {
+struct OpenDirectory {
     dir: OwnedFd,
     count: Arc<AtomicUsize>,
 }
 
-impl std::ops::Deref for Held {
+impl std::ops::Deref for OpenDirectory {
     type Target = OwnedFd;
 
     fn deref(&self) -> &OwnedFd {
@@ -108,13 +108,13 @@ impl std::ops::Deref for Held {
     }
 }
 
-impl AsFd for Held {
+impl AsFd for OpenDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
 }
 
-impl Drop for Held {
+impl Drop for OpenDirectory {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
@@ -148,8 +148,8 @@ impl Scan<'_> {
     }
 
     /// Takes directories until there are none left and nobody is at work on one.
-    fn work(&self) -> Walked {
-        let mut walked = Walked::default();
+    fn work(&self) -> ScanResult {
+        let mut walked = ScanResult::default();
         let mut queue = self.lock();
         loop {
             if queue.error.is_some() {
@@ -176,7 +176,7 @@ impl Scan<'_> {
         walked
     }
 
-    fn directory(&self, task: &Task, walked: &mut Walked) -> Result<(), WorkspaceError> {
+    fn directory(&self, task: &Task, walked: &mut ScanResult) -> Result<(), WorkspaceError> {
         let dir = match self.open(task) {
             Ok(dir) => self.hold(dir),
             // Gone, or no directory any more: somebody is at work here, and the next scan sees what came of it.
@@ -198,24 +198,24 @@ impl Scan<'_> {
             let mut path = Vec::with_capacity(task.path.len() + name.len() + 1);
             path.extend_from_slice(&task.path);
             path.extend_from_slice(&name);
-            self.entry(&Here { task, dir: &dir, ignored: &ignored }, name, path, kind, walked)?;
+            self.entry(&CurrentDirectory { task, dir: &dir, ignored: &ignored }, name, path, kind, walked)?;
         }
         Ok(())
     }
 
-    fn hold(&self, dir: OwnedFd) -> Arc<Held> {
+    fn hold(&self, dir: OwnedFd) -> Arc<OpenDirectory> {
         self.held.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Held { dir, count: self.held.clone() })
+        Arc::new(OpenDirectory { dir, count: self.held.clone() })
     }
 
     /// Keeps a directory open for what is still to be looked at in it, unless too many are.
-    fn keep(&self, dir: &Arc<Held>) -> Option<Arc<Held>> {
+    fn keep(&self, dir: &Arc<OpenDirectory>) -> Option<Arc<OpenDirectory>> {
         (self.held.load(Ordering::Relaxed) < HELD_MAX).then(|| Arc::clone(dir))
     }
 
     /// The directory that a task's is in, found again part by part: a path may be longer than the kernel takes, and no part
     /// may have come to be a link.
-    fn reach(&self, task: &Task) -> Result<Arc<Held>, rustix::io::Errno> {
+    fn reach(&self, task: &Task) -> Result<Arc<OpenDirectory>, rustix::io::Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let above = task.path.len().saturating_sub(task.name.len() + 1);
         let mut dir = rustix::fs::openat(&self.root, ".", flags, Permissions::empty())?;
@@ -259,7 +259,11 @@ impl Scan<'_> {
         text
     }
 
-    fn list(&self, dir: &Arc<Held>, task: &Task) -> Result<Vec<(Vec<u8>, FileType)>, WorkspaceError> {
+    fn list(
+        &self,
+        dir: &Arc<OpenDirectory>,
+        task: &Task,
+    ) -> Result<Vec<(Vec<u8>, FileType)>, WorkspaceError> {
         let listing = |error| self.failed("listing", &task.path, error);
         let entries = rustix::fs::Dir::read_from(dir).map_err(listing)?;
         let mut names = Vec::new();
@@ -275,11 +279,11 @@ impl Scan<'_> {
 
     fn entry(
         &self,
-        here: &Here<'_>,
+        here: &CurrentDirectory<'_>,
         name: Vec<u8>,
         path: Vec<u8>,
         kind: FileType,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) -> Result<(), WorkspaceError> {
         if names::could_be_dot_git(&name) {
             return self.git_like(here, name, path, walked);
@@ -317,10 +321,10 @@ impl Scan<'_> {
 
     fn subdirectory(
         &self,
-        here: &Here<'_>,
+        here: &CurrentDirectory<'_>,
         name: Vec<u8>,
         mut path: Vec<u8>,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) -> Result<(), WorkspaceError> {
         let Request { known, persons, state, wanted, .. } = self.request;
         let submodule = here.exact(known, &path).is_some_and(|known| known.mode == Mode::Gitlink);
@@ -366,10 +370,10 @@ impl Scan<'_> {
 
     fn file(
         &self,
-        here: &Here<'_>,
+        here: &CurrentDirectory<'_>,
         path: Vec<u8>,
         stat: &Stat,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) -> Result<(), WorkspaceError> {
         let Request { known, never, wanted, max_files, .. } = self.request;
         let known = here.exact(known, &path);
@@ -394,11 +398,11 @@ impl Scan<'_> {
         }
         let mode = self.mode(stat, known);
         let content = known.and_then(|known| self.content(known, mode, stat));
-        walked.found.push(Found { path, mode, stat: Some(*stat), content });
+        walked.found.push(ScannedFile { path, mode, stat: Some(*stat), content });
         Ok(())
     }
 
-    fn mode(&self, stat: &Stat, known: Option<&Known>) -> Mode {
+    fn mode(&self, stat: &Stat, known: Option<&KnownFile>) -> Mode {
         if stat.mode & FILE_TYPE != REGULAR {
             return Mode::Symlink;
         }
@@ -412,7 +416,7 @@ impl Scan<'_> {
     }
 
     /// What the file contains, if times and size leave no doubt.
-    fn content(&self, known: &Known, mode: Mode, stat: &Stat) -> Option<Content> {
+    fn content(&self, known: &KnownFile, mode: Mode, stat: &Stat) -> Option<Content> {
         if known.mode.is_file() != mode.is_file() {
             return None;
         }
@@ -425,14 +429,14 @@ impl Scan<'_> {
         indexed.map(|_| Content { oid: known.oid, raw: true, indexed: true })
     }
 
-    fn leave_out(&self, path: &[u8], walked: &mut Walked) {
+    fn leave_out(&self, path: &[u8], walked: &mut ScanResult) {
         walked.left_out.add(path);
         if self.request.name_ignored > 0 && walked.ignored.len() <= self.request.name_ignored {
             walked.ignored.push(path.to_vec());
         }
     }
 
-    fn attributes(&self, dir: &OwnedFd, walked: &mut Walked) {
+    fn attributes(&self, dir: &OwnedFd, walked: &mut ScanResult) {
         let text = self.read_small(dir, b".gitattributes");
         let text = String::from_utf8_lossy(&text);
         if converts(&text) {
@@ -468,24 +472,24 @@ fn identity(dir: &OwnedFd, name: &[u8]) -> Option<(u64, u64)> {
 }
 
 /// The directory that is being looked at.
-struct Here<'a> {
+struct CurrentDirectory<'a> {
     task: &'a Task,
-    dir: &'a Arc<Held>,
-    ignored: &'a Ignored,
+    dir: &'a Arc<OpenDirectory>,
+    ignored: &'a IgnorePatterns,
 }
 
-impl Here<'_> {
+impl CurrentDirectory<'_> {
     fn is_ignored(&self, path: &[u8], is_dir: bool) -> bool {
         self.task.all_ignored || self.ignored.matches(path, is_dir)
     }
 
-    fn exact<'k>(&self, known: &'k [Known], path: &[u8]) -> Option<&'k Known> {
+    fn exact<'k>(&self, known: &'k [KnownFile], path: &[u8]) -> Option<&'k KnownFile> {
         let here = &known[self.task.known.clone()];
         here.binary_search_by(|known| known.path.as_slice().cmp(path)).ok().map(|at| &here[at])
     }
 
     /// Which of the known lie beneath a path that ends in a slash.
-    fn beneath(&self, known: &[Known], path: &[u8]) -> Range<usize> {
+    fn beneath(&self, known: &[KnownFile], path: &[u8]) -> Range<usize> {
         let here = &known[self.task.known.clone()];
         let start = here.partition_point(|known| known.path.as_slice() < path);
         let length = here[start..].partition_point(|known| known.path.starts_with(path));

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use posse_host::workspace::{Merge, Updated, work_ref};
+use posse_host::workspace::{Merge, UpdateOutcome, work_ref};
 
 use crate::plumbing::{listing, request};
 use crate::project::{Project, Run, read, set_executable, write};
@@ -132,7 +132,7 @@ fn a_crash_at_any_point_is_finished_by_the_same_call() {
         found.retain(|path, _| !path.starts_with(".git"));
         assert_eq!(found, expected, "after {after} points");
         if !stopped {
-            assert_eq!(updated, Updated::default(), "there was nothing left to do");
+            assert_eq!(updated, UpdateOutcome::default(), "there was nothing left to do");
             break;
         }
         crashes += 1;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use posse_host::sandbox::{
-    BoxedCommand, DiskLimit, Ended, Exit, OVERSHOOT_MAX_BYTES, Sandbox, SandboxOptions,
+    BoxedCommand, CallEnd, DiskLimit, Exit, OVERSHOOT_MAX_BYTES, Sandbox, SandboxOptions,
 };
 use posse_host::workspace::lay_out;
 
@@ -73,7 +73,7 @@ impl Run {
         Self { top, disk_limit, sandbox }
     }
 
-    async fn run(&self, script: &str) -> Ended {
+    async fn run(&self, script: &str) -> CallEnd {
         let caches = lay_out(
             &self.top.path().join("folder"),
             &[PathBuf::from("target")],

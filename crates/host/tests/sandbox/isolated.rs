@@ -6,7 +6,7 @@ use std::process::Command;
 
 use posse_host::process::OutputLimits;
 use posse_host::sandbox::{
-    BoxedCommand, Ended, Exit, OBJECTS_SHOWN_AT, Sandbox, SandboxOptions, WORKSPACE_SHOWN_AT,
+    BoxedCommand, CallEnd, Exit, OBJECTS_SHOWN_AT, Sandbox, SandboxOptions, WORKSPACE_SHOWN_AT,
 };
 use tempfile::TempDir;
 
@@ -47,7 +47,7 @@ impl State {
         }
     }
 
-    pub(crate) async fn run(&self, command: BoxedCommand) -> Ended {
+    pub(crate) async fn run(&self, command: BoxedCommand) -> CallEnd {
         let turn = self.sandbox.turn_with(&command.caches).await;
         self.sandbox.start(turn, command).expect("started").ended().await.expect("a result")
     }
@@ -57,7 +57,7 @@ impl State {
     }
 }
 
-pub(crate) fn said(ended: &Ended) -> String {
+pub(crate) fn said(ended: &CallEnd) -> String {
     String::from_utf8_lossy(&ended.output.head).trim_end().to_owned()
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use posse_host::process::OutputLimits;
 use posse_host::sandbox::{
-    BoxedCommand, CacheShown, Ended, Environment, InitBinary, Sandbox, SandboxError, SandboxOptions,
+    BoxedCommand, CacheShown, CallEnd, Environment, InitBinary, Sandbox, SandboxError, SandboxOptions,
     WORKSPACE_SHOWN_AT,
 };
 use posse_host::workspace::{CheckCommand, CheckRequest};
@@ -62,12 +62,12 @@ impl Bench {
         command(self.workspace.path(), script)
     }
 
-    async fn try_run(&self, script: &str) -> Result<Ended, SandboxError> {
+    async fn try_run(&self, script: &str) -> Result<CallEnd, SandboxError> {
         let turn = self.sandbox.turn().await;
         self.sandbox.start(turn, self.command(script))?.ended().await
     }
 
-    async fn run(&self, script: &str) -> Ended {
+    async fn run(&self, script: &str) -> CallEnd {
         self.try_run(script).await.expect("a result")
     }
 

@@ -355,7 +355,7 @@ async fn try_case(case: &Case) -> Option<String> {
     let rounds = if case.name.contains("protected") { ROUNDS_OF_PROTECTED } else { ROUNDS };
     for round in 0..rounds {
         lay_out(&top, case);
-        let swapping = Swapping::begin(top.join(case.swapped), top.join("swap/other"));
+        let swapping = NameSwapper::begin(top.join(case.swapped), top.join("swap/other"));
         // A box that could not be made is as good as one without anything in it.
         let said = run(&sandbox, call()).await.unwrap_or_default();
         drop(swapping);
@@ -444,12 +444,12 @@ async fn a_workspace_that_is_named_by_a_link_is_resolved_once() {
 }
 
 /// Swaps two names until it is dropped.
-struct Swapping {
+struct NameSwapper {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Swapping {
+impl NameSwapper {
     fn begin(one: PathBuf, other: PathBuf) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let seen = over.clone();
@@ -463,7 +463,7 @@ impl Swapping {
     }
 }
 
-impl Drop for Swapping {
+impl Drop for NameSwapper {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join);

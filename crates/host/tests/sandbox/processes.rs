@@ -31,7 +31,7 @@ async fn nothing_is_left_behind() {
 }
 
 /// Starts a script that says when it is up.
-async fn up(bench: &Bench, script: &str) -> posse_host::sandbox::Running {
+async fn up(bench: &Bench, script: &str) -> posse_host::sandbox::RunningCall {
     let turn = bench.sandbox.turn().await;
     let said = bench.path("up");
     if !said.exists() {

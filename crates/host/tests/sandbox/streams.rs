@@ -2,18 +2,18 @@
 
 use std::fs;
 
-use posse_host::process::{Captured, OutputLimits};
-use posse_host::sandbox::{BoxedCommand, Ended, Exit, Isolation};
+use posse_host::process::{CapturedOutput, OutputLimits};
+use posse_host::sandbox::{BoxedCommand, CallEnd, Exit, Isolation};
 
 use super::Bench;
 
 const KEPT: OutputLimits = OutputLimits { head_bytes: 1024, tail_bytes: 0, spill: None, spill_bytes: 0 };
 
-fn text(captured: &Captured) -> String {
+fn text(captured: &CapturedOutput) -> String {
     String::from_utf8_lossy(&captured.head).into_owned()
 }
 
-async fn run(bench: &Bench, command: BoxedCommand) -> Ended {
+async fn run(bench: &Bench, command: BoxedCommand) -> CallEnd {
     let turn = bench.sandbox.turn().await;
     bench.sandbox.start(turn, command).expect("it starts").ended().await.expect("a result")
 }

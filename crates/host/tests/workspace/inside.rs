@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use posse_host::workspace::{Begun, RunSpace, WorkspaceError};
+use posse_host::workspace::{RunBase, RunSpace, WorkspaceError};
 
 use crate::support::{RUN, World, files_of, fingerprint, names_of, status_in, write};
 
-fn begin_in(world: &World, folder: &str) -> (Begun, RunSpace) {
+fn begin_in(world: &World, folder: &str) -> (RunBase, RunSpace) {
     let begun = world.spaces().begin(RUN, &world.folder().join(folder)).expect("begun");
     (begun, world.spaces().open(RUN).expect("opened"))
 }

@@ -5,14 +5,14 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use posse_host::workspace::{Begun, Oid, RunSpace, Salvaged};
+use posse_host::workspace::{Oid, RunBase, RunSpace, SalvageOutcome};
 
 use crate::support::{RUN, World, assert_sound, names_of, plain_git, write};
 
 /// Long enough to be a secret.
 const SECRET: &str = "TOKEN=hunter2-hunter2-hunter2-hunter2\n";
 
-fn begin(world: &World) -> (Begun, RunSpace, PathBuf) {
+fn begin(world: &World) -> (RunBase, RunSpace, PathBuf) {
     world.write("a", "one");
     world.commit_all();
     let (begun, space) = world.begin();
@@ -20,7 +20,7 @@ fn begin(world: &World) -> (Begun, RunSpace, PathBuf) {
     (begun, space, dir)
 }
 
-fn salvage(space: &RunSpace) -> Salvaged {
+fn salvage(space: &RunSpace) -> SalvageOutcome {
     space.salvage(RUN, 1).expect("salvaged")
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use posse_host::workspace::{Begun, Oid, RunSpace, WorkspaceOptions, Workspaces};
+use posse_host::workspace::{Oid, RunBase, RunSpace, WorkspaceOptions, Workspaces};
 use tempfile::TempDir;
 
 /// The run of most tests; also the name of its root agent.
@@ -58,7 +58,7 @@ impl World {
         Workspaces::new(&self.state(), self.options.clone())
     }
 
-    pub(crate) fn begin(&self) -> (Begun, RunSpace) {
+    pub(crate) fn begin(&self) -> (RunBase, RunSpace) {
         let begun = self.spaces().begin(RUN, &self.folder()).expect("begun");
         (begun, self.spaces().open(RUN).expect("opened"))
     }

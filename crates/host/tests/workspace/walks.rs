@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use posse_host::files::{Beneath, GlobPattern, RelPath, Stop};
+use posse_host::files::{DirHandle, GlobPattern, RelPath, Stop};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
@@ -226,7 +226,7 @@ fn walk(name: &str, make: Make, kept: usize) -> Option<String> {
     make(&dir);
     write(&dir, "work.txt", "done\n");
     let wrong = |what: &str, found: &dyn std::fmt::Debug| Some(format!("{name}: {what}: {found:?}"));
-    let files = Beneath::open(&dir).expect("opened");
+    let files = DirHandle::open(&dir).expect("opened");
     let pattern = GlobPattern::parse(&RelPath::root(), "*.txt").expect("a pattern");
     match files.glob(&pattern, 10, &Stop::new()) {
         Ok(found) if found.files.iter().any(|file| file.text() == "work.txt") => {}

@@ -7,7 +7,7 @@ use genai::webc::Error as WebError;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use crate::wire::{Problem, ProblemKind, Refused, short};
+use crate::wire::{ErrorResponse, Problem, ProblemKind, short};
 
 /// The problem that an error is.
 pub(super) fn of(error: &Error) -> Problem {
@@ -45,7 +45,7 @@ fn refusal(error: &Error) -> Option<Problem> {
         _ => return None,
     };
     let now = SystemTime::now();
-    Some(Refused { status: status.as_u16(), headers, body: body.as_bytes(), now }.problem())
+    Some(ErrorResponse { status: status.as_u16(), headers, body: body.as_bytes(), now }.problem())
 }
 
 fn of_stream(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Problem {
@@ -76,7 +76,7 @@ fn in_stream(body: &Value) -> Problem {
     let error = body.get("error").unwrap_or(body);
     let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
     let headers = HeaderMap::new();
-    let refused = Refused {
+    let refused = ErrorResponse {
         status: status.filter(|status| (400..600).contains(status)).unwrap_or(500),
         headers: &headers,
         body: body.to_string().as_bytes(),

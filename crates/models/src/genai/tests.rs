@@ -288,7 +288,7 @@ fn arguments_that_are_no_json_stay_text() {
         }])),
         ..StreamEnd::default()
     };
-    let mut streamed = Streamed::default();
+    let mut streamed = StreamProgress::default();
     let mut shown = Vec::new();
     for text in ["{\"path\": ", "{\"path\": \"half"] {
         assert!(streamed.take(chunk(text), &mut |part| shown.push(part)).is_none());

@@ -36,7 +36,7 @@ enum State {
 
 /// When the breaker lets a call go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opening {
+pub(super) enum BreakerOpening {
     /// At once, or at this time.
     At(Duration),
     /// When it is known how the call that tries has ended.
@@ -50,11 +50,11 @@ impl Breaker {
     }
 
     /// When a call may go.
-    pub(super) fn opening(&self) -> Opening {
+    pub(super) fn opening(&self) -> BreakerOpening {
         match self.state {
-            State::Closed => Opening::At(Duration::ZERO),
-            State::Open { until } => Opening::At(until),
-            State::Trying => Opening::AfterTrial,
+            State::Closed => BreakerOpening::At(Duration::ZERO),
+            State::Open { until } => BreakerOpening::At(until),
+            State::Trying => BreakerOpening::AfterTrial,
         }
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let mut breaker = Breaker::new();
         let opened = (0..50).filter(|_| breaker.failed(Duration::ZERO, 0.0)).count();
         assert_eq!(opened, 1);
-        assert_eq!(breaker.opening(), Opening::At(OPEN_FIRST));
+        assert_eq!(breaker.opening(), BreakerOpening::At(OPEN_FIRST));
         assert_eq!(breaker.failures(), 50);
     }
 
@@ -149,17 +149,17 @@ mod tests {
         let mut waits = Vec::new();
         open(&mut breaker, now);
         for _ in 0..8 {
-            let Opening::At(until) = breaker.opening() else { panic!("nobody tries") };
+            let BreakerOpening::At(until) = breaker.opening() else { panic!("nobody tries") };
             waits.push(until.saturating_sub(now).as_secs());
             now = until;
             assert!(breaker.take());
-            assert_eq!(breaker.opening(), Opening::AfterTrial);
+            assert_eq!(breaker.opening(), BreakerOpening::AfterTrial);
             assert!(breaker.failed(now, 0.0));
         }
         assert_eq!(waits, [5, 10, 20, 40, 80, 120, 120, 120]);
         assert!(breaker.answered());
         open(&mut breaker, now);
-        assert_eq!(breaker.opening(), Opening::At(now + OPEN_FIRST));
+        assert_eq!(breaker.opening(), BreakerOpening::At(now + OPEN_FIRST));
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         open(&mut breaker, Duration::ZERO);
         assert!(breaker.take());
         breaker.trial_ended(Duration::from_secs(7));
-        assert_eq!(breaker.opening(), Opening::At(Duration::from_secs(7)));
+        assert_eq!(breaker.opening(), BreakerOpening::At(Duration::from_secs(7)));
         assert!(breaker.take());
     }
 
@@ -180,6 +180,6 @@ mod tests {
         assert!(breaker.answering());
         assert!(!breaker.is_open());
         assert!(breaker.failed(Duration::ZERO, 0.0));
-        assert_eq!(breaker.opening(), Opening::At(OPEN_FIRST * 2));
+        assert_eq!(breaker.opening(), BreakerOpening::At(OPEN_FIRST * 2));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::breaker::{Breaker, Opening};
+use super::breaker::{Breaker, BreakerOpening};
 use super::pace::{Pace, SlowStart};
 use super::retry::{pause, with_jitter};
 use crate::endpoint::Limits;
@@ -41,7 +41,7 @@ pub(super) struct Ticket(u64);
 
 /// The leave to make one call; to be given back with [`Gate::give_back`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Grant {
+pub(super) struct PermitGrant {
     tokens: u64,
     /// Whether it is the one call that an open breaker lets through.
     trial: bool,
@@ -50,9 +50,9 @@ pub(super) struct Grant {
 
 /// What happens next in the queue.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum QueueStep {
     /// The first in it may go.
-    Go(Ticket, Grant),
+    Go(Ticket, PermitGrant),
     /// Nobody before this time.
     At(Duration),
     /// Nobody before a call ends.
@@ -96,7 +96,7 @@ pub(super) enum Cause {
     Concurrent(u32),
 }
 
-enum Free {
+enum NextFree {
     At(Duration),
     WhenOneEnds,
 }
@@ -123,7 +123,7 @@ impl Gate {
     }
 
     /// Asks for leave to make a call: a grant if it may be made now, else a place in the queue.
-    pub(super) fn ask(&mut self, now: Duration, tokens: u64) -> Result<Grant, Ticket> {
+    pub(super) fn ask(&mut self, now: Duration, tokens: u64) -> Result<PermitGrant, Ticket> {
         if self.queue.is_empty() && self.is_free(now, tokens) {
             return Ok(self.grant(now, tokens));
         }
@@ -134,15 +134,15 @@ impl Gate {
     }
 
     /// Lets the first in the queue go, if it may.
-    pub(super) fn next(&mut self, now: Duration) -> Next {
-        let Some((&ticket, &tokens)) = self.queue.first_key_value() else { return Next::Empty };
+    pub(super) fn next(&mut self, now: Duration) -> QueueStep {
+        let Some((&ticket, &tokens)) = self.queue.first_key_value() else { return QueueStep::Empty };
         match self.free(tokens) {
-            Free::At(at) if at <= now => {
+            NextFree::At(at) if at <= now => {
                 self.leave(ticket);
-                Next::Go(ticket, self.grant(now, tokens))
+                QueueStep::Go(ticket, self.grant(now, tokens))
             }
-            Free::At(at) => Next::At(at),
-            Free::WhenOneEnds => Next::WhenOneEnds,
+            NextFree::At(at) => QueueStep::At(at),
+            NextFree::WhenOneEnds => QueueStep::WhenOneEnds,
         }
     }
 
@@ -154,7 +154,7 @@ impl Gate {
     }
 
     /// A call has ended, or was never made.
-    pub(super) fn give_back(&mut self, now: Duration, grant: &Grant) {
+    pub(super) fn give_back(&mut self, now: Duration, grant: &PermitGrant) {
         self.under_way = self.under_way.saturating_sub(1);
         if grant.trial {
             self.breaker.trial_ended(now);
@@ -233,21 +233,21 @@ impl Gate {
     }
 
     fn is_free(&self, now: Duration, tokens: u64) -> bool {
-        matches!(self.free(tokens), Free::At(at) if at <= now)
+        matches!(self.free(tokens), NextFree::At(at) if at <= now)
     }
 
     /// When a call of so many tokens may go, if it is the first.
-    fn free(&self, tokens: u64) -> Free {
+    fn free(&self, tokens: u64) -> NextFree {
         if self.limits.concurrent.is_some_and(|most| self.under_way >= most) {
-            return Free::WhenOneEnds;
+            return NextFree::WhenOneEnds;
         }
-        let Opening::At(opening) = self.breaker.opening() else { return Free::WhenOneEnds };
+        let BreakerOpening::At(opening) = self.breaker.opening() else { return NextFree::WhenOneEnds };
         let calls = self.calls.as_ref().map_or(Duration::ZERO, |pace| pace.free_at(1));
         let tokens = self.tokens.as_ref().map_or(Duration::ZERO, |pace| pace.free_at(tokens));
-        Free::At(opening.max(self.pause.until).max(self.slow.free_at()).max(calls).max(tokens))
+        NextFree::At(opening.max(self.pause.until).max(self.slow.free_at()).max(calls).max(tokens))
     }
 
-    fn grant(&mut self, now: Duration, tokens: u64) -> Grant {
+    fn grant(&mut self, now: Duration, tokens: u64) -> PermitGrant {
         self.under_way += 1;
         self.slow.take(now);
         if let Some(pace) = &mut self.calls {
@@ -256,7 +256,7 @@ impl Gate {
         if let Some(pace) = &mut self.tokens {
             pace.take(now, tokens);
         }
-        Grant { tokens, trial: self.breaker.take(), since: now }
+        PermitGrant { tokens, trial: self.breaker.take(), since: now }
     }
 
     /// What the last in the queue waits for, and how long, as far as that can be foreseen.
@@ -297,8 +297,8 @@ impl Gate {
             .then_some((Cause::Pause(self.pause.why, self.pause.asked), self.pause.until));
         let open = self.breaker.is_open().then(|| {
             let until = match self.breaker.opening() {
-                Opening::At(until) => until,
-                Opening::AfterTrial => now + self.mean,
+                BreakerOpening::At(until) => until,
+                BreakerOpening::AfterTrial => now + self.mean,
             };
             (Cause::Breaker(self.breaker.failures()), until)
         });

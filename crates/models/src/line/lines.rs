@@ -5,23 +5,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use posse_domain::hash::Hash;
 
-use super::Line;
+use super::ProviderQueue;
 use crate::endpoint::{Endpoint, Key};
 
 /// The lines of a process: one for each provider, place and key, because that is what providers limit.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(Mutex<HashMap<Hash, Arc<Line>>>);
+pub(crate) struct ProviderQueues(Mutex<HashMap<Hash, Arc<ProviderQueue>>>);
 
-impl Lines {
+impl ProviderQueues {
     /// The line in front of an endpoint. Its limits are those of whoever came first.
-    pub(crate) fn of(&self, endpoint: &Endpoint) -> Arc<Line> {
+    pub(crate) fn of(&self, endpoint: &Endpoint) -> Arc<ProviderQueue> {
         // Only a hash of the key is kept.
         let key = endpoint.key.as_ref().map_or("", Key::secret);
         let name = Hash::of_parts([&endpoint.provider, &endpoint.base_url, key].map(str::as_bytes));
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let line = lines
             .entry(name)
-            .or_insert_with(|| Line::new(endpoint.provider.as_str().into(), endpoint.limits));
+            .or_insert_with(|| ProviderQueue::new(endpoint.provider.as_str().into(), endpoint.limits));
         line.clone()
     }
 }
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_place_and_a_key_have_one_line() {
-        let lines = Lines::default();
+        let lines = ProviderQueues::default();
         let first = lines.of(&endpoint("http://a", "secret"));
         assert!(Arc::ptr_eq(&first, &lines.of(&endpoint("http://a", "secret"))));
         for other in [endpoint("http://b", "secret"), endpoint("http://a", "other"), endpoint("http://a", "")]

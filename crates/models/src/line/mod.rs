@@ -22,19 +22,19 @@ use std::task::Waker;
 use std::time::Duration;
 
 use posse_domain::budget::Usage;
-use posse_engine::ports::{Admission, CallSize, Permit, Retry, Waiting};
+use posse_engine::ports::{Admission, CallSize, Permit, QueuedCall, Retry};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::endpoint::Limits;
 use crate::wire::Problem;
-use gate::{Gate, Grant, Next, Ticket};
-pub(crate) use lines::Lines;
-use turn::{Held, Turn};
+use gate::{Gate, PermitGrant, QueueStep, Ticket};
+pub(crate) use lines::ProviderQueues;
+use turn::{CallPermit, HeldPermit};
 
 /// The line in front of one provider and key.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ProviderQueue {
     provider: Arc<str>,
     /// Times are counted from here.
     origin: Instant,
@@ -51,7 +51,7 @@ struct State {
     /// Whom to wake when its turn comes.
     wakers: HashMap<Ticket, Waker>,
     /// Turns that have come and were not taken yet.
-    come: HashMap<Ticket, Grant>,
+    come: HashMap<Ticket, PermitGrant>,
     timer: Timer,
 }
 
@@ -64,7 +64,7 @@ enum Timer {
     Until(Option<Duration>),
 }
 
-impl Line {
+impl ProviderQueue {
     /// A line with nobody in it.
     pub(crate) fn new(provider: Arc<str>, limits: Limits) -> Arc<Self> {
         let state = State {
@@ -86,9 +86,9 @@ impl Line {
             asked.map_err(|ticket| (ticket, state.gate.foreseen(now)))
         });
         match asked {
-            Ok(grant) => Admission::Go(Permit::holding(Held::new(self.clone(), grant))),
-            Err((ticket, (cause, expected))) => Admission::Wait(Waiting {
-                turn: Box::pin(Turn::new(self.clone(), ticket)),
+            Ok(grant) => Admission::Go(Permit::holding(HeldPermit::new(self.clone(), grant))),
+            Err((ticket, (cause, expected))) => Admission::Wait(QueuedCall {
+                turn: Box::pin(CallPermit::new(self.clone(), ticket)),
                 notice: notice::of(cause, expected),
             }),
         }
@@ -140,8 +140,8 @@ impl Line {
         let look_again = match state.timer {
             Timer::Off => false,
             Timer::Until(at) => match next {
-                Next::At(next) => at.is_none_or(|at| next < at),
-                Next::Empty => true,
+                QueueStep::At(next) => at.is_none_or(|at| next < at),
+                QueueStep::Empty => true,
                 _ => false,
             },
         };
@@ -157,10 +157,10 @@ impl Line {
 
 impl State {
     /// Lets those go who may, and says what happens next.
-    fn let_go(&mut self, now: Duration, wake: &mut Vec<Waker>) -> Next {
+    fn let_go(&mut self, now: Duration, wake: &mut Vec<Waker>) -> QueueStep {
         loop {
             match self.gate.next(now) {
-                Next::Go(ticket, grant) => {
+                QueueStep::Go(ticket, grant) => {
                     self.come.insert(ticket, grant);
                     wake.extend(self.wakers.remove(&ticket));
                 }

@@ -7,41 +7,41 @@ use std::task::{Context, Poll, Waker};
 
 use posse_engine::ports::Permit;
 
-use super::gate::{Grant, Next, Ticket};
-use super::{Line, Timer};
+use super::gate::{PermitGrant, QueueStep, Ticket};
+use super::{ProviderQueue, Timer};
 
 /// A grant that is given back when it is dropped.
-pub(super) struct Held {
-    line: Arc<Line>,
-    grant: Grant,
+pub(super) struct HeldPermit {
+    line: Arc<ProviderQueue>,
+    grant: PermitGrant,
 }
 
-impl Held {
-    pub(super) fn new(line: Arc<Line>, grant: Grant) -> Self {
+impl HeldPermit {
+    pub(super) fn new(line: Arc<ProviderQueue>, grant: PermitGrant) -> Self {
         Self { line, grant }
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldPermit {
     fn drop(&mut self) {
         self.line.with(|state, now| state.gate.give_back(now, &self.grant));
     }
 }
 
 /// A place in the line. Comes when it is its turn; dropping it gives the place up, also if the turn has just come.
-pub(super) struct Turn {
-    line: Arc<Line>,
+pub(super) struct CallPermit {
+    line: Arc<ProviderQueue>,
     /// None once the turn was taken.
     ticket: Option<Ticket>,
 }
 
-impl Turn {
-    pub(super) fn new(line: Arc<Line>, ticket: Ticket) -> Self {
+impl CallPermit {
+    pub(super) fn new(line: Arc<ProviderQueue>, ticket: Ticket) -> Self {
         Self { line, ticket: Some(ticket) }
     }
 }
 
-impl Future for Turn {
+impl Future for CallPermit {
     type Output = Permit;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit> {
@@ -50,7 +50,7 @@ impl Future for Turn {
         if let Some(grant) = state.come.remove(&ticket) {
             drop(state);
             self.ticket = None;
-            return Poll::Ready(Permit::holding(Held::new(self.line.clone(), grant)));
+            return Poll::Ready(Permit::holding(HeldPermit::new(self.line.clone(), grant)));
         }
         state.wakers.insert(ticket, context.waker().clone());
         let starts = state.timer == Timer::Off;
@@ -66,7 +66,7 @@ impl Future for Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CallPermit {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         self.line.with(|state, now| {
@@ -82,7 +82,7 @@ impl Drop for Turn {
 
 /// The timer of a line: sleeps until somebody may go, as long as anybody waits.
 struct TimerTask {
-    line: Arc<Line>,
+    line: Arc<ProviderQueue>,
     /// Whether it has ended because nobody waits any more.
     ended: bool,
 }
@@ -91,8 +91,8 @@ impl TimerTask {
     async fn run(mut self) {
         loop {
             let until = match self.line.look() {
-                Next::Empty => break,
-                Next::At(at) => Some(self.line.origin + at),
+                QueueStep::Empty => break,
+                QueueStep::At(at) => Some(self.line.origin + at),
                 _ => None,
             };
             let changed = self.line.changed.notified();
@@ -120,15 +120,15 @@ impl Drop for TimerTask {
     }
 }
 
-impl Line {
+impl ProviderQueue {
     /// Lets those go who may, and sets the timer.
-    fn look(&self) -> Next {
+    fn look(&self) -> QueueStep {
         let mut wake = Vec::new();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let next = state.let_go(self.origin.elapsed(), &mut wake);
         state.timer = match next {
-            Next::Empty => Timer::Off,
-            Next::At(at) => Timer::Until(Some(at)),
+            QueueStep::Empty => Timer::Off,
+            QueueStep::At(at) => Timer::Until(Some(at)),
             _ => Timer::Until(None),
         };
         drop(state);

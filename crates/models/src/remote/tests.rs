@@ -11,7 +11,7 @@ use posse_agent::conversation::Message;
 use posse_engine::ports::ModelReply;
 use serde_json::json;
 
-use self::server::{Server, Then, answer, chunked};
+use self::server::{AfterReply, Server, answer, chunked};
 use super::*;
 use crate::Proxy;
 use crate::endpoint::{Limits, ToolCalls};
@@ -39,15 +39,15 @@ fn endpoint(format: Format, base_url: &str) -> Endpoint {
 }
 
 #[derive(Default)]
-struct Shown(Mutex<Vec<StreamPart>>);
+struct ShownParts(Mutex<Vec<StreamPart>>);
 
-impl StreamSink for Shown {
+impl StreamSink for ShownParts {
     fn part(&self, part: StreamPart) {
         self.0.lock().unwrap().push(part);
     }
 }
 
-impl Shown {
+impl ShownParts {
     fn text(&self) -> String {
         let parts = self.0.lock().unwrap();
         let text = parts.iter().filter_map(|part| match part {
@@ -63,7 +63,7 @@ fn go() -> ModelRequest {
 }
 
 async fn call(model: &dyn Model) -> Result<ModelReply, ModelFailure> {
-    let call = model.call(go(), Arc::new(Shown::default()));
+    let call = model.call(go(), Arc::new(ShownParts::default()));
     tokio::time::timeout(PATIENCE, call).await.expect("an end")
 }
 
@@ -78,7 +78,7 @@ async fn failure(server: &Server) -> ModelFailure {
 #[test]
 fn a_header_that_cannot_be_sent_is_told_and_not_left_out() {
     let endpoint = endpoint(Format::Chat, "https://h.example/v1");
-    let line = Line::new("vendor".into(), endpoint.limits);
+    let line = ProviderQueue::new("vendor".into(), endpoint.limits);
     let model = Remote::new(&endpoint, "some-model", FACTS, &Http::new(), line, &TextModels::default());
     let sent = model.shared.headers(&[("x-version", "1".to_owned())]).expect("headers");
     assert_eq!(sent["x-version"], "1");
@@ -88,11 +88,12 @@ fn a_header_that_cannot_be_sent_is_told_and_not_left_out() {
 
 #[tokio::test]
 async fn an_answer_is_shown_as_it_comes_and_given_whole() {
-    let server =
-        Server::start(|_| (chunked("text/event-stream", &stream("anthropic", "one_tool"), 7), Then::Stay))
-            .await;
+    let server = Server::start(|_| {
+        (chunked("text/event-stream", &stream("anthropic", "one_tool"), 7), AfterReply::Stay)
+    })
+    .await;
     let model = remote(&endpoint(Format::Anthropic, &server.base_url), "claude-x", FACTS, &Http::new());
-    let shown = Arc::new(Shown::default());
+    let shown = Arc::new(ShownParts::default());
     let reply = model.call(go(), shown.clone()).await.expect("a reply");
     assert_eq!(&*reply.reply.text.to_shared(), "I'll read the file.");
     assert_eq!(reply.reply.calls[0].input, json!({ "path": "src/main.rs", "limit": 20 }));
@@ -108,7 +109,8 @@ async fn an_answer_is_shown_as_it_comes_and_given_whole() {
 
 #[tokio::test]
 async fn keys_of_other_formats_are_bearers() {
-    let server = Server::start(|_| (answer("text/event-stream", &stream("chat", "text")), Then::Stay)).await;
+    let server =
+        Server::start(|_| (answer("text/event-stream", &stream("chat", "text")), AfterReply::Stay)).await;
     let reply = call_at(Format::Chat, &format!("{}/v1/", server.base_url)).await.expect("a reply");
     assert_eq!(&*reply.reply.text.to_shared(), "Hello, wörld 🙂!\n");
     let head = server.heads().remove(0);
@@ -119,7 +121,8 @@ async fn keys_of_other_formats_are_bearers() {
 #[tokio::test]
 async fn a_version_in_the_base_url_is_not_said_twice() {
     let server =
-        Server::start(|_| (answer("text/event-stream", &stream("anthropic", "text")), Then::Stay)).await;
+        Server::start(|_| (answer("text/event-stream", &stream("anthropic", "text")), AfterReply::Stay))
+            .await;
     call_at(Format::Anthropic, &format!("{}/v1", server.base_url)).await.expect("a reply");
     assert!(server.heads()[0].starts_with("POST /v1/messages "));
 }
@@ -127,7 +130,8 @@ async fn a_version_in_the_base_url_is_not_said_twice() {
 #[tokio::test]
 async fn connections_are_kept_and_shared_by_models() {
     let server =
-        Server::start(|_| (chunked("text/event-stream", &stream("chat", "text"), 1000), Then::Stay)).await;
+        Server::start(|_| (chunked("text/event-stream", &stream("chat", "text"), 1000), AfterReply::Stay))
+            .await;
     let http = Http::new();
     for model in ["one", "two", "three", "four"] {
         let model = remote(&endpoint(Format::Chat, &server.base_url), model, FACTS, &http);
@@ -141,7 +145,7 @@ async fn connections_are_kept_and_shared_by_models() {
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_understood_whatever_it_calls_its_answer() {
     let body = br#" {"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]}"#;
-    let server = Server::start(|_| (answer("text/event-stream", body), Then::Stay)).await;
+    let server = Server::start(|_| (answer("text/event-stream", body), AfterReply::Stay)).await;
     let reply = call_at(Format::Chat, &server.base_url).await.expect("a reply");
     assert_eq!(&*reply.reply.text.to_shared(), "Hello");
     assert!(reply.usage.input_tokens > 50 && reply.usage.output_tokens == 2, "estimated: {:?}", reply.usage);
@@ -150,7 +154,7 @@ async fn a_server_that_does_not_stream_is_understood_whatever_it_calls_its_answe
 #[tokio::test]
 async fn a_web_page_is_no_answer() {
     let server =
-        Server::start(|_| (answer("text/html", b"\n<!doctype html><title>Log in"), Then::Stay)).await;
+        Server::start(|_| (answer("text/html", b"\n<!doctype html><title>Log in"), AfterReply::Stay)).await;
     let failure = failure(&server).await;
     assert_eq!(failure.error.message, "vendor: it answered with a web page; is the base URL right?");
     assert_eq!((failure.error.code, failure.usage), (Code::ModelError, Some(Usage::ZERO)));
@@ -159,12 +163,13 @@ async fn a_web_page_is_no_answer() {
 
 #[tokio::test]
 async fn redirects_are_told_and_not_followed() {
-    let other = Server::start(|_| (answer("text/event-stream", &stream("chat", "text")), Then::Stay)).await;
+    let other =
+        Server::start(|_| (answer("text/event-stream", &stream("chat", "text")), AfterReply::Stay)).await;
     let to = other.base_url.clone();
     let server = Server::start(move |_| {
         (
             format!("HTTP/1.1 307 Moved\r\nlocation: {to}/v2\r\ncontent-length: 0\r\n\r\n").into_bytes(),
-            Then::Stay,
+            AfterReply::Stay,
         )
     });
     let message = failure(&server.await).await.error.message;
@@ -177,7 +182,7 @@ async fn a_bad_key_is_named_by_where_it_came_from_and_never_shown() {
     let body = json!({ "error": { "message": format!("Incorrect API key provided: {SECRET}. Check it.") } })
         .to_string();
     let echo = format!("HTTP/1.1 401 No\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    let server = Server::start(move |_| (echo.clone().into_bytes(), Then::Stay)).await;
+    let server = Server::start(move |_| (echo.clone().into_bytes(), AfterReply::Stay)).await;
     let failure = failure(&server).await;
     let expected =
         "vendor does not take the key from VENDOR_API_KEY: Incorrect API key provided: [key]. Check it.";
@@ -190,7 +195,8 @@ async fn a_bad_key_is_named_by_where_it_came_from_and_never_shown() {
 async fn a_key_that_is_echoed_in_part_or_in_a_stream_is_not_shown_either() {
     let long = format!("{}{SECRET}", "x".repeat(590));
     let body = format!("data: {}\n\n", json!({ "error": { "message": long, "type": "server_error" } }));
-    let server = Server::start(move |_| (answer("text/event-stream", body.as_bytes()), Then::Stay)).await;
+    let server =
+        Server::start(move |_| (answer("text/event-stream", body.as_bytes()), AfterReply::Stay)).await;
     let message = failure(&server).await.error.message;
     assert!(!message.contains(&SECRET[..6]), "{message}");
     assert!(message.ends_with("[key]…"), "{message}");
@@ -202,7 +208,8 @@ async fn a_key_that_is_echoed_in_a_reply_is_not_in_it() {
     let call = json!({ "id": "a", "function": { "name": "read", "arguments": arguments } });
     let message = json!({ "content": format!("You sent {SECRET}."), "tool_calls": [call] });
     let body = json!({ "choices": [{ "message": message, "finish_reason": "tool_calls" }] }).to_string();
-    let server = Server::start(move |_| (answer("application/json", body.as_bytes()), Then::Stay)).await;
+    let server =
+        Server::start(move |_| (answer("application/json", body.as_bytes()), AfterReply::Stay)).await;
     let reply = call_at(Format::Chat, &server.base_url).await.expect("a reply").reply;
     assert_eq!(&*reply.text.to_shared(), "You sent [key].");
     assert_eq!(reply.calls[0].input, json!({ "header": "Bearer [key]" }));
@@ -224,13 +231,13 @@ async fn what_a_broken_answer_costs_is_unknown() {
         let part = chunked("text/event-stream", &whole[..bytes], 100);
         // Without the last chunk: the connection breaks in the middle.
         let part = part[..part.len() - b"0\r\n\r\n".len()].to_vec();
-        let server = Server::start(move |_| (part.clone(), Then::Close)).await;
+        let server = Server::start(move |_| (part.clone(), AfterReply::Close)).await;
         let failure = call_at(Format::Anthropic, &server.base_url).await.expect_err("a failure");
         assert_eq!((failure.error.code, failure.usage), (Code::ModelError, None));
         assert!(failure.error.message.contains("broke"), "{}", failure.error.message);
         assert!(failure.retry.is_some(), "worth another call");
     }
-    let server = Server::start(|_| (Vec::new(), Then::Close)).await;
+    let server = Server::start(|_| (Vec::new(), AfterReply::Close)).await;
     let failure = failure(&server).await;
     assert_eq!(failure.usage, None);
     assert!(
@@ -244,7 +251,7 @@ async fn what_a_broken_answer_costs_is_unknown() {
 async fn a_stream_that_ends_well_in_the_middle_is_cut_too() {
     let whole = stream("anthropic", "one_tool");
     let part = answer("text/event-stream", &whole[..whole.len() - 60]);
-    let server = Server::start(move |_| (part.clone(), Then::Stay)).await;
+    let server = Server::start(move |_| (part.clone(), AfterReply::Stay)).await;
     let failure = call_at(Format::Anthropic, &server.base_url).await.expect_err("a failure");
     assert_eq!(
         (failure.error.message.as_str(), failure.usage),
@@ -256,9 +263,9 @@ async fn a_stream_that_ends_well_in_the_middle_is_cut_too() {
 async fn dropping_a_call_closes_its_connection() {
     let part = chunked("text/event-stream", &stream("chat", "text")[..400], 400);
     let part = part[..part.len() - b"0\r\n\r\n".len()].to_vec();
-    let server = Server::start(move |_| (part.clone(), Then::Wait)).await;
+    let server = Server::start(move |_| (part.clone(), AfterReply::Wait)).await;
     let model = remote(&endpoint(Format::Chat, &server.base_url), "m", FACTS, &Http::new());
-    let shown = Arc::new(Shown::default());
+    let shown = Arc::new(ShownParts::default());
     let call = model.call(go(), shown.clone());
     tokio::select! {
         _ = call => panic!("it never ends"),
@@ -286,13 +293,14 @@ async fn nobody_there_and_no_url_are_told() {
 #[tokio::test]
 async fn a_reply_that_was_cut_off_says_so_and_a_refusal_is_a_failure_that_cost() {
     let server =
-        Server::start(|_| (answer("text/event-stream", &stream("chat", "length")), Then::Stay)).await;
+        Server::start(|_| (answer("text/event-stream", &stream("chat", "length")), AfterReply::Stay)).await;
     let reply = call_at(Format::Chat, &server.base_url).await.expect("a reply");
     assert!(reply.cut_off);
     assert_eq!(&*reply.reply.text.to_shared(), "Writing the file now.");
     assert_eq!(reply.reply.calls.len(), 1);
     let server =
-        Server::start(|_| (answer("text/event-stream", &stream("anthropic", "refusal")), Then::Stay)).await;
+        Server::start(|_| (answer("text/event-stream", &stream("anthropic", "refusal")), AfterReply::Stay))
+            .await;
     let failure = call_at(Format::Anthropic, &server.base_url).await.expect_err("a failure");
     assert_eq!(failure.error.message, "vendor/some-model refused to answer: This request was declined.");
     assert_eq!((failure.usage.map(|usage| usage.tokens()), failure.retry), (Some(37), None));
@@ -303,7 +311,7 @@ async fn an_error_without_end_is_read_to_a_limit() {
     let head = b"HTTP/1.1 500 Oops\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     let piece = format!("10000\r\n{}\r\n", "x".repeat(0x10000)).repeat(4);
     let endless = [head, piece.into_bytes()].concat();
-    let server = Server::start(move |_| (endless.clone(), Then::Wait)).await;
+    let server = Server::start(move |_| (endless.clone(), AfterReply::Wait)).await;
     let failure = failure(&server).await;
     assert_eq!(failure.error.status, Some(500));
     assert!(failure.error.message.chars().count() < 700, "{}", failure.error.message);
@@ -312,7 +320,7 @@ async fn an_error_without_end_is_read_to_a_limit() {
 #[tokio::test(start_paused = true)]
 async fn an_error_whose_text_never_comes_is_told_by_its_head() {
     let head = b"HTTP/1.1 429 Slow\r\nretry-after: 7\r\ncontent-length: 100\r\n\r\n".to_vec();
-    let server = Server::start(move |_| (head.clone(), Then::Wait)).await;
+    let server = Server::start(move |_| (head.clone(), AfterReply::Wait)).await;
     let failure = failure(&server).await;
     assert_eq!(failure.error.status, Some(429));
     assert!(failure.retry.is_some_and(|retry| retry.limited && retry.after >= Duration::from_secs(7)));
@@ -320,7 +328,8 @@ async fn an_error_whose_text_never_comes_is_told_by_its_head() {
 
 #[tokio::test]
 async fn a_proxy_is_asked_in_place_of_the_server_unless_excepted() {
-    let proxy = Server::start(|_| (answer("text/event-stream", &stream("chat", "text")), Then::Stay)).await;
+    let proxy =
+        Server::start(|_| (answer("text/event-stream", &stream("chat", "text")), AfterReply::Stay)).await;
     let settings = Proxy { url: proxy.base_url.clone(), except: Some("127.0.0.1".to_owned()) };
     let http = Http::through(&settings).expect("a proxy");
     let through = remote(&endpoint(Format::Chat, "http://vendor.test/v1"), "m", FACTS, &http);
@@ -330,7 +339,8 @@ async fn a_proxy_is_asked_in_place_of_the_server_unless_excepted() {
         "{:?}",
         proxy.heads()
     );
-    let server = Server::start(|_| (answer("text/event-stream", &stream("chat", "text")), Then::Stay)).await;
+    let server =
+        Server::start(|_| (answer("text/event-stream", &stream("chat", "text")), AfterReply::Stay)).await;
     call(&*remote(&endpoint(Format::Chat, &server.base_url), "m", FACTS, &http)).await.expect("a reply");
     assert_eq!((proxy.heads().len(), server.heads().len()), (1, 1));
     let bad = Proxy { url: "::".to_owned(), except: None };

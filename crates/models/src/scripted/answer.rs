@@ -24,13 +24,13 @@ const STREAM_TOOLS_MAX: usize = 16;
 /// What a scripted model answers. Cheap to clone: a reply is copied only when it is handed over.
 #[derive(Debug, Clone)]
 pub struct ScriptedAnswer {
-    said: Said,
+    said: ScriptedOutcome,
     latency: Duration,
     tag: Option<String>,
 }
 
 #[derive(Debug, Clone)]
-enum Said {
+enum ScriptedOutcome {
     Reply(Arc<ScriptedReply>),
     Failure(CallError, Option<Retry>),
 }
@@ -75,7 +75,7 @@ impl ScriptedAnswer {
     /// A reply with this text, which may be empty.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
         let reply = ScriptedReply { text: text.into(), calls: Vec::new(), usage: None, cut_off: false };
-        Self::new(Said::Reply(Arc::new(reply)))
+        Self::new(ScriptedOutcome::Reply(Arc::new(reply)))
     }
 
     /// A call that fails, with the provider's status if there is one. It is not made again unless
@@ -86,12 +86,12 @@ impl ScriptedAnswer {
 
     /// A call that fails for this reason.
     pub fn failure(error: CallError) -> Self {
-        Self::new(Said::Failure(error, None))
+        Self::new(ScriptedOutcome::Failure(error, None))
     }
 
     /// Says when another call may be worth making. A reply needs none.
     pub fn retry(mut self, again: Retry) -> Self {
-        if let Said::Failure(_, retry) = &mut self.said {
+        if let ScriptedOutcome::Failure(_, retry) = &mut self.said {
             *retry = Some(again);
         }
         self
@@ -101,7 +101,7 @@ impl ScriptedAnswer {
         Self::error(None, message)
     }
 
-    fn new(said: Said) -> Self {
+    fn new(said: ScriptedOutcome) -> Self {
         Self { said, latency: Duration::ZERO, tag: None }
     }
 
@@ -138,7 +138,7 @@ impl ScriptedAnswer {
     }
 
     fn map_reply(mut self, change: impl FnOnce(&mut ScriptedReply)) -> Self {
-        if let Said::Reply(reply) = &mut self.said {
+        if let ScriptedOutcome::Reply(reply) = &mut self.said {
             change(Arc::make_mut(reply));
         }
         self
@@ -153,17 +153,17 @@ impl ScriptedAnswer {
         sink: Arc<dyn StreamSink>,
     ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
         let Self { said, latency, tag } = self;
-        let place = Place { attempt: request.attempt, turn: request.turn };
+        let place = ReplyPosition { attempt: request.attempt, turn: request.turn };
         let usage = match &said {
-            Said::Reply(reply) => reply.usage(request, price),
-            Said::Failure(..) => Usage::ZERO,
+            ScriptedOutcome::Reply(reply) => reply.usage(request, price),
+            ScriptedOutcome::Failure(..) => Usage::ZERO,
         };
         let finish = move || match said {
-            Said::Reply(reply) => {
+            ScriptedOutcome::Reply(reply) => {
                 reply.stream(&*sink);
                 Ok(ModelReply { reply: reply.to_reply(place), usage, tag, cut_off: reply.cut_off })
             }
-            Said::Failure(error, retry) => {
+            ScriptedOutcome::Failure(error, retry) => {
                 Err(ModelFailure { error: Box::new(error), usage: Some(usage), tag, retry })
             }
         };
@@ -180,12 +180,12 @@ impl ScriptedAnswer {
 
 /// Where in an agent's life a reply stands.
 #[derive(Clone, Copy)]
-struct Place {
+struct ReplyPosition {
     attempt: u32,
     turn: u32,
 }
 
-impl Place {
+impl ReplyPosition {
     /// The same call has the same id in every run, and no two calls of an agent share one.
     fn call_id(self, number: usize) -> String {
         let Self { attempt, turn } = self;
@@ -198,7 +198,7 @@ impl Place {
 }
 
 impl ScriptedReply {
-    fn to_reply(&self, place: Place) -> Reply {
+    fn to_reply(&self, place: ReplyPosition) -> Reply {
         let to_call = |(index, call): (usize, &ScriptedCall)| ToolCall {
             id: call.id.clone().unwrap_or_else(|| place.call_id(index + 1)),
             name: call.name.clone(),
@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn call_ids_of_two_attempts_differ() {
-        assert_eq!(Place { attempt: 1, turn: 3 }.call_id(2), "call_3_2");
-        assert_eq!(Place { attempt: 2, turn: 3 }.call_id(2), "call_a2_3_2");
+        assert_eq!(ReplyPosition { attempt: 1, turn: 3 }.call_id(2), "call_3_2");
+        assert_eq!(ReplyPosition { attempt: 2, turn: 3 }.call_id(2), "call_a2_3_2");
     }
 
     #[test]
@@ -291,7 +291,9 @@ mod tests {
         let answer =
             ScriptedAnswer::text("x").calls((0..100).map(|_| ScriptedCall::new("read", Value::Null)));
         let tagged = answer.clone().tag("rule:1");
-        let (Said::Reply(one), Said::Reply(other)) = (answer.said, tagged.said) else { panic!("replies") };
+        let (ScriptedOutcome::Reply(one), ScriptedOutcome::Reply(other)) = (answer.said, tagged.said) else {
+            panic!("replies")
+        };
         assert!(Arc::ptr_eq(&one, &other));
     }
 }

@@ -14,7 +14,7 @@ use serde_saphyr::Spanned;
 use super::answer::{ScriptedAnswer, ScriptedCall};
 use super::error::ScriptError;
 use super::raw::{RawCall, RawError, RawFacts, RawFile, RawPrice, RawReply, RawRule, RawUsage, RawWhen};
-use super::rule::{Rule, When};
+use super::rule::{Rule, RuleConditions};
 use super::{DEFAULT_FACTS, problem};
 
 /// Largest script.
@@ -113,9 +113,9 @@ fn rule_of(raw: Spanned<RawRule>, file: &str) -> Result<Rule, ScriptError> {
     Ok(Rule { when, answer, times: times.map(|times| times.value), line: Some(line) })
 }
 
-fn when_of(raw: RawWhen) -> Result<When, (u64, String)> {
+fn when_of(raw: RawWhen) -> Result<RuleConditions, (u64, String)> {
     let RawWhen { definition, depth, agent, turn, contains } = raw;
-    let mut when = When::any();
+    let mut when = RuleConditions::any();
     if let Some(glob) = agent {
         let invalid = |error| (glob.referenced.line(), format!("agent: {error}"));
         when = when.agent(&glob.value).map_err(invalid)?;

@@ -50,7 +50,7 @@ use posse_engine::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequ
 pub use answer::{ScriptedAnswer, ScriptedCall};
 pub use error::ScriptError;
 pub use function::FnModel;
-pub use rule::{InvalidGlob, Rule, When};
+pub use rule::{InvalidGlob, Rule, RuleConditions};
 
 /// What is known about a scripted model unless its script says otherwise.
 pub const DEFAULT_FACTS: ModelFacts =
@@ -69,7 +69,7 @@ pub const DEFAULT_FACTS: ModelFacts =
 /// ]);
 /// ```
 #[derive(Debug, Clone)]
-pub struct Scripted {
+pub struct ScriptedModel {
     script: Arc<Script>,
 }
 
@@ -89,7 +89,7 @@ struct NumberedRule {
     rule: Rule,
 }
 
-impl Scripted {
+impl ScriptedModel {
     /// A model with these rules.
     pub fn from_rules(rules: impl IntoIterator<Item = Rule>) -> Self {
         Self::new("a script made in code".to_owned(), DEFAULT_FACTS, rules)
@@ -140,7 +140,7 @@ impl NumberedRule {
     }
 }
 
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn facts(&self) -> ModelFacts {
         self.script.facts
     }

@@ -14,7 +14,7 @@ use super::answer::ScriptedAnswer;
 /// A rule of a script.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    pub(super) when: When,
+    pub(super) when: RuleConditions,
     pub(super) answer: ScriptedAnswer,
     pub(super) times: Option<u32>,
     /// Where it stands in its file.
@@ -23,7 +23,7 @@ pub struct Rule {
 
 impl Rule {
     /// A rule that gives this answer whenever the conditions hold.
-    pub fn new(when: When, answer: ScriptedAnswer) -> Self {
+    pub fn new(when: RuleConditions, answer: ScriptedAnswer) -> Self {
         Self { when, answer, times: None, line: None }
     }
 
@@ -36,7 +36,7 @@ impl Rule {
     /// Whether the rule answers a request of an agent that it has answered `used` times. What is cheap to
     /// look at comes first.
     pub(super) fn check(&self, request: &ModelRequest, used: u32) -> Result<(), Mismatch<'_>> {
-        let When { definition, depth, agent, turn, contains } = &self.when;
+        let RuleConditions { definition, depth, agent, turn, contains } = &self.when;
         match self.times {
             Some(times) if used >= times => return Err(Mismatch::Used(times)),
             _ => {}
@@ -68,7 +68,7 @@ impl Rule {
 
 /// The conditions of a rule; all that are set must hold.
 #[derive(Debug, Clone, Default)]
-pub struct When {
+pub struct RuleConditions {
     pub(super) definition: Option<String>,
     pub(super) depth: Option<u32>,
     agent: Option<AgentGlob>,
@@ -76,7 +76,7 @@ pub struct When {
     pub(super) contains: Option<String>,
 }
 
-impl When {
+impl RuleConditions {
     /// No condition: every request.
     pub fn any() -> Self {
         Self::default()

@@ -60,8 +60,8 @@ fn tags(counts: &[(&str, u32)]) -> Arc<BTreeMap<String, u32>> {
     Arc::new(counts.iter().map(|(tag, count)| ((*tag).to_owned(), *count)).collect())
 }
 
-fn script(yaml: &str) -> Scripted {
-    Scripted::from_yaml(yaml, "plan.yaml").expect(yaml)
+fn script(yaml: &str) -> ScriptedModel {
+    ScriptedModel::from_yaml(yaml, "plan.yaml").expect(yaml)
 }
 
 /// Asks a model without latency, which answers at the first poll and needs no runtime.
@@ -201,10 +201,10 @@ fn no_match_shows_the_newest_message_and_the_rules_tried() {
 #[test]
 fn the_text_of_no_match_is_bounded() {
     let rules = (0..500).map(|_| {
-        let when = When::any().contains("x".repeat(10_000));
+        let when = RuleConditions::any().contains("x".repeat(10_000));
         Rule::new(when, ScriptedAnswer::text(""))
     });
-    let model = Scripted::from_rules(rules);
+    let model = ScriptedModel::from_rules(rules);
     let long = "ü".repeat(1_000_000);
     for message in [user(&long), results(&[long.as_str(); 50])] {
         let failure =
@@ -322,12 +322,13 @@ fn an_answer_made_in_code_is_like_one_from_a_file() {
         cache_write_tokens: 0,
         reasoning_tokens: 0,
     };
-    let rule = Rule::new(When::any().agent("2.*").expect("glob"), answer.usage(usage)).times(1);
-    let model = Scripted::from_rules([rule]).with_facts(ModelFacts { context_tokens: 5, ..DEFAULT_FACTS });
+    let rule = Rule::new(RuleConditions::any().agent("2.*").expect("glob"), answer.usage(usage)).times(1);
+    let model =
+        ScriptedModel::from_rules([rule]).with_facts(ModelFacts { context_tokens: 5, ..DEFAULT_FACTS });
     assert_eq!(model.facts().context_tokens, 5);
     let reply = ask(&model, request()).expect("a reply");
     assert_eq!((reply.usage, &reply.reply.calls[0].input), (usage, &json!("{")));
-    assert!(When::any().agent("[").is_err());
+    assert!(RuleConditions::any().agent("[").is_err());
 }
 
 #[test]
@@ -393,7 +394,7 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "plan.yaml:3: unknown field \"foo\", expected one of `facts`, `rules`",
         ),
     ] {
-        let found = Scripted::from_yaml(yaml, "plan.yaml").expect_err(yaml).to_string();
+        let found = ScriptedModel::from_yaml(yaml, "plan.yaml").expect_err(yaml).to_string();
         assert!(found.starts_with(error), "{yaml}\nfound    {found}\nexpected {error}");
         assert!(!found.contains('\n'), "{found}");
     }
@@ -410,11 +411,11 @@ fn an_alias_may_save_typing_but_not_grow_without_bound() {
         let below = vec![format!("*a{}", level - 1); 10].join(", ");
         let _ = writeln!(bomb, "          a{level}: &a{level} [{below}]");
     }
-    let error = Scripted::from_yaml(&bomb, "bomb.yaml").expect_err("refused").to_string();
+    let error = ScriptedModel::from_yaml(&bomb, "bomb.yaml").expect_err("refused").to_string();
     assert!(error.ends_with("the aliases of the script stand for more than can be read safely"), "{error}");
     let deep =
         format!("- reply: {{tool_calls: [{{name: x, input: {}{}}}]}}", "[".repeat(100), "]".repeat(100));
-    let error = Scripted::from_yaml(&deep, "deep.yaml").expect_err("refused").to_string();
+    let error = ScriptedModel::from_yaml(&deep, "deep.yaml").expect_err("refused").to_string();
     assert_eq!(error, "deep.yaml:1: the script is nested too deeply to be read safely");
 }
 

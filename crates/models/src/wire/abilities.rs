@@ -1,6 +1,6 @@
 //! What a model can do, told from its name: no API says it.
 
-use super::Abilities;
+use super::ModelFeatures;
 
 /// The last version of Claude that takes a temperature.
 const LAST_SAMPLED_CLAUDE: (u32, u32) = (4, 6);
@@ -47,7 +47,7 @@ const SEEING: &[&str] = &[
     "kimi-k2.5",
 ];
 
-impl Abilities {
+impl ModelFeatures {
     /// Of a model by its name at the provider.
     pub(crate) fn of(model: &str) -> Self {
         let name = model.to_lowercase();
@@ -87,7 +87,7 @@ mod tests {
         for name in
             ["claude-opus-4-7", "claude-opus-5-5", "claude-sonnet-5", "gpt-5.2", "o3-mini", "openai/o4-mini"]
         {
-            assert!(!Abilities::of(name).sampling, "{name}");
+            assert!(!ModelFeatures::of(name).sampling, "{name}");
         }
         let sampled = [
             "claude-3-5-haiku-latest",
@@ -97,7 +97,7 @@ mod tests {
             "qwen3-coder",
         ];
         for name in sampled {
-            assert!(Abilities::of(name).sampling, "{name}");
+            assert!(ModelFeatures::of(name).sampling, "{name}");
         }
     }
 
@@ -111,10 +111,10 @@ mod tests {
             "llama3.2-vision",
             "google/gemini-3-pro",
         ] {
-            assert!(Abilities::of(name).images, "{name}");
+            assert!(ModelFeatures::of(name).images, "{name}");
         }
         for name in ["qwen3:8b", "deepseek-chat", "llama3.1", "solo1"] {
-            assert!(!Abilities::of(name).images, "{name}");
+            assert!(!ModelFeatures::of(name).images, "{name}");
         }
     }
 }

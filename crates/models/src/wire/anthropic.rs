@@ -10,7 +10,7 @@ use std::time::Duration;
 use posse_engine::ports::ModelRequest;
 use serde_json::Value;
 
-use super::{Problem, ProblemKind, Refused, ReplyReader, Target, Wire, WireRequest, short};
+use super::{ErrorResponse, Problem, ProblemKind, ReplyReader, Target, Wire, WireRequest, short};
 
 /// The path beneath the base URL.
 const PATH: &str = "/v1/messages";
@@ -35,7 +35,7 @@ impl Wire for Anthropic {
         Box::new(reader::Reader::new(target))
     }
 
-    fn refusal(&self, refused: &Refused<'_>) -> Problem {
+    fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem {
         let Some(json) = refused.json() else { return refused.problem() };
         let Some((kind, message)) = error_of(&json) else { return refused.problem() };
         let kind = match kind_of(kind, message) {
@@ -78,7 +78,7 @@ fn is_overflow(message: &str) -> bool {
 }
 
 /// A limit per minute, or one of the account's that lasts for hours: only the latter is told by headers of its own.
-fn limited(refused: &Refused<'_>, message: &str) -> ProblemKind {
+fn limited(refused: &ErrorResponse<'_>, message: &str) -> ProblemKind {
     let after = refused.after();
     let unified = refused.header("anthropic-ratelimit-unified-status") == Some("rejected");
     let said = message.to_lowercase().contains("usage limit");

@@ -9,7 +9,7 @@ mod tests;
 use posse_engine::ports::ModelRequest;
 use serde::Serialize;
 
-use super::{Problem, Refused, ReplyReader, Target, Wire, WireRequest};
+use super::{ErrorResponse, Problem, ReplyReader, Target, Wire, WireRequest};
 
 /// The path beneath the base URL, which ends with the version: `https://api.openai.com/v1`.
 const PATH: &str = "/chat/completions";
@@ -91,7 +91,7 @@ impl Wire for Chat {
         Box::new(reader::Reader::new(self.dialect, target))
     }
 
-    fn refusal(&self, refused: &Refused<'_>) -> Problem {
+    fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem {
         refused.problem()
     }
 }

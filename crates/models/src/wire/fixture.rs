@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Abilities, Answer, Flow, Problem, ProblemKind, StopReason, Target, Wire};
+use super::{Answer, Flow, ModelFeatures, Problem, ProblemKind, StopReason, Target, Wire};
 use crate::endpoint::Key;
 use crate::scrub::{Scrub, ScrubbedParts};
 use crate::sse::Decoder;
@@ -26,7 +26,7 @@ pub(crate) fn target(full_name: &str) -> Target {
     Target {
         full_name: full_name.to_owned(),
         model: model.to_owned(),
-        abilities: Abilities { images: true, sampling: true },
+        abilities: ModelFeatures { images: true, sampling: true },
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn body(wire: &dyn Wire, target: &Target, request: &ModelRequest) -> 
 
 /// What a stream is to be read as; see the README beside the streams.
 #[derive(Debug, Deserialize)]
-struct Expected {
+struct ExpectedReply {
     stop: Option<String>,
     #[serde(default)]
     text: String,
@@ -92,10 +92,11 @@ struct Expected {
     usage: Option<Usage>,
 }
 
-fn streams(format: &str) -> BTreeMap<String, (Vec<u8>, Expected)> {
+fn streams(format: &str) -> BTreeMap<String, (Vec<u8>, ExpectedReply)> {
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "streams", format].iter().collect();
     let expected = std::fs::read(folder.join("expected.json")).expect("expected.json");
-    let expected: BTreeMap<String, Expected> = serde_json::from_slice(&expected).expect("what is expected");
+    let expected: BTreeMap<String, ExpectedReply> =
+        serde_json::from_slice(&expected).expect("what is expected");
     let files = std::fs::read_dir(&folder).expect("the folder").filter(|file| {
         file.as_ref().is_ok_and(|file| file.path().extension().is_some_and(|extension| extension == "sse"))
     });
@@ -108,9 +109,9 @@ fn streams(format: &str) -> BTreeMap<String, (Vec<u8>, Expected)> {
 }
 
 /// An answer with what was shown of it.
-type Read = (Result<Answer, Problem>, Vec<StreamPart>);
+type ReadReply = (Result<Answer, Problem>, Vec<StreamPart>);
 
-fn read<'a>(wire: &dyn Wire, target: &Target, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
+fn read<'a>(wire: &dyn Wire, target: &Target, chunks: impl IntoIterator<Item = &'a [u8]>) -> ReadReply {
     let mut reader = wire.reader(target, &request(Vec::new()));
     let mut decoder = Decoder::default();
     let mut shown = Vec::new();

@@ -12,9 +12,9 @@ pub(crate) fn check_values(json: &[u8]) -> Result<(), Problem> {
 
 /// Counts the values of all events together that are kept until the answer is whole.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(usize);
+pub(crate) struct BufferedValues(usize);
 
-impl Kept {
+impl BufferedValues {
     /// A value that is kept.
     pub(crate) fn value(&mut self, value: &Value) -> Result<(), Problem> {
         self.add(values_of(value))

@@ -23,8 +23,8 @@ use posse_domain::code::Code;
 use posse_domain::message::Reply;
 use posse_engine::ports::{ModelRequest, StreamPart};
 
-pub(crate) use kept::{Kept, check_values};
-pub(crate) use refused::{Refused, short};
+pub(crate) use kept::{BufferedValues, check_values};
+pub(crate) use refused::{ErrorResponse, short};
 
 /// Calls of one reply.
 pub(crate) const MAX_CALLS: usize = 1024;
@@ -41,7 +41,7 @@ pub(crate) trait Wire: Send + Sync + 'static {
     fn reader(&self, target: &Target, request: &ModelRequest) -> Box<dyn ReplyReader>;
 
     /// What an answer that is no success means.
-    fn refusal(&self, refused: &Refused<'_>) -> Problem;
+    fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem;
 }
 
 /// The model that is asked.
@@ -52,12 +52,12 @@ pub(crate) struct Target {
     /// Its name at the provider.
     pub(crate) model: String,
     /// What it can do.
-    pub(crate) abilities: Abilities,
+    pub(crate) abilities: ModelFeatures,
 }
 
 /// What a model can do beyond text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Abilities {
+pub(crate) struct ModelFeatures {
     /// Whether it takes pictures. Where it does not, a line of text stands for each.
     pub(crate) images: bool,
     /// Whether it takes a temperature. Some that think do not.

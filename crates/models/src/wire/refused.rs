@@ -74,7 +74,7 @@ const NO_CREDIT: &[&str] = &[
 
 /// An answer with a status that is no success.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Refused<'a> {
+pub(crate) struct ErrorResponse<'a> {
     /// The status.
     pub(crate) status: u16,
     /// The headers.
@@ -85,7 +85,7 @@ pub(crate) struct Refused<'a> {
     pub(crate) now: SystemTime,
 }
 
-impl Refused<'_> {
+impl ErrorResponse<'_> {
     /// The body as JSON, if it is.
     pub(crate) fn json(&self) -> Option<Value> {
         let value = serde_json::from_slice(self.body).ok()?;
@@ -131,7 +131,7 @@ impl Refused<'_> {
 
     /// What a refusal in the style of OpenAI means, and of all who answer in that style.
     pub(crate) fn problem(&self) -> Problem {
-        let said = Said::read(self);
+        let said = ErrorText::read(self);
         let kind = self.kind(&said);
         let message = match kind {
             ProblemKind::Foreign => format!("{}; is the base URL right?", said.text),
@@ -146,7 +146,7 @@ impl Refused<'_> {
         }
     }
 
-    fn kind(&self, said: &Said) -> ProblemKind {
+    fn kind(&self, said: &ErrorText) -> ProblemKind {
         let after = || self.after().or(said.after);
         if said.foreign {
             return match self.status {
@@ -178,7 +178,7 @@ impl Refused<'_> {
 }
 
 /// What a refusal says.
-struct Said {
+struct ErrorText {
     /// For people.
     text: String,
     /// Text and codes in lower case, to look for words.
@@ -189,8 +189,8 @@ struct Said {
     foreign: bool,
 }
 
-impl Said {
-    fn read(refused: &Refused<'_>) -> Self {
+impl ErrorText {
+    fn read(refused: &ErrorResponse<'_>) -> Self {
         let Some(json) = refused.json() else { return Self::of_text(refused) };
         let error = json.get("error").unwrap_or(&json);
         let message = [error.get("message"), json.get("message"), json.get("detail"), Some(error)]
@@ -218,7 +218,7 @@ impl Said {
         Self { text: short(&message), words, after, foreign: false }
     }
 
-    fn of_text(refused: &Refused<'_>) -> Self {
+    fn of_text(refused: &ErrorResponse<'_>) -> Self {
         let text = String::from_utf8_lossy(refused.body);
         let trimmed = text.trim_start();
         let page = trimmed.starts_with('<');

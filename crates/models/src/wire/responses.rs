@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::text::{image_data, image_note};
-use super::{Problem, Refused, ReplyReader, Target, Wire, WireRequest};
+use super::{ErrorResponse, Problem, ReplyReader, Target, Wire, WireRequest};
 
 /// Thinking that only the provider can read, so that it can be handed back.
 const ENCRYPTED_THINKING: &str = "reasoning.encrypted_content";
@@ -51,7 +51,7 @@ impl Wire for Responses {
         Box::new(reader::Reader::new(target))
     }
 
-    fn refusal(&self, refused: &Refused<'_>) -> Problem {
+    fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem {
         refused.problem()
     }
 }

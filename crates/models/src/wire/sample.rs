@@ -9,14 +9,14 @@ use posse_engine::ports::{ModelRequest, StreamPart};
 use serde_json::json;
 
 pub(crate) use super::fixture::{assistant, body};
-use super::{Abilities, Answer, Flow, Problem, StreamEvent, Target, Wire};
+use super::{Answer, Flow, ModelFeatures, Problem, StreamEvent, Target, Wire};
 
 /// A model that can do everything.
 pub(crate) fn target() -> Target {
     Target {
         full_name: "openai/gpt-test".into(),
         model: "gpt-test".into(),
-        abilities: Abilities { images: true, sampling: true },
+        abilities: ModelFeatures { images: true, sampling: true },
     }
 }
 

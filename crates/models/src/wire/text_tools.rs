@@ -25,8 +25,8 @@ use posse_engine::ports::{ModelRequest, StreamPart};
 use serde_json::Value;
 
 use super::{
-    Answer, Flow, MAX_CALLS, Problem, ProblemKind, Refused, ReplyReader, StopReason, StreamEvent, Target,
-    Wire, WireRequest,
+    Answer, ErrorResponse, Flow, MAX_CALLS, Problem, ProblemKind, ReplyReader, StopReason, StreamEvent,
+    Target, Wire, WireRequest,
 };
 use crate::endpoint::{Endpoint, ToolCalls};
 use blocks::{Blocks, Piece};
@@ -82,7 +82,7 @@ pub(crate) fn with_tools(
     match endpoint.tools {
         ToolCalls::Native => wire,
         ToolCalls::Text => Box::new(TextTools { wire, form }),
-        ToolCalls::Probe => Box::new(Probing {
+        ToolCalls::Probe => Box::new(ProbingFormat {
             text: TextTools { wire, form },
             full_name: full_name.to_owned(),
             known: known.clone(),
@@ -105,7 +105,7 @@ impl Wire for Box<dyn Wire> {
         (**self).reader(target, request)
     }
 
-    fn refusal(&self, refused: &Refused<'_>) -> Problem {
+    fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem {
         (**self).refusal(refused)
     }
 }
@@ -125,19 +125,19 @@ impl<W: Wire> Wire for TextTools<W> {
         Box::new(TextReader { inner: self.wire.reader(target, request), listener })
     }
 
-    fn refusal(&self, refused: &Refused<'_>) -> Problem {
+    fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem {
         self.wire.refusal(refused)
     }
 }
 
 /// A format that finds out whether a model calls tools, once for the process.
-struct Probing<W> {
+struct ProbingFormat<W> {
     text: TextTools<W>,
     full_name: String,
     known: TextModels,
 }
 
-impl<W: Wire> Wire for Probing<W> {
+impl<W: Wire> Wire for ProbingFormat<W> {
     fn request(&self, target: &Target, request: &ModelRequest) -> WireRequest {
         if self.known.has(&self.full_name) {
             self.text.request(target, request)
@@ -155,7 +155,7 @@ impl<W: Wire> Wire for Probing<W> {
         }
     }
 
-    fn refusal(&self, refused: &Refused<'_>) -> Problem {
+    fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem {
         let problem = self.text.wire.refusal(refused);
         if !takes_no_tools(refused) {
             return problem;
@@ -166,7 +166,7 @@ impl<W: Wire> Wire for Probing<W> {
     }
 }
 
-fn takes_no_tools(refused: &Refused<'_>) -> bool {
+fn takes_no_tools(refused: &ErrorResponse<'_>) -> bool {
     let said = || String::from_utf8_lossy(refused.body).to_lowercase();
     NO_TOOLS_STATUSES.contains(&refused.status) && {
         // Quotes within JSON are written with a backslash.
@@ -264,13 +264,13 @@ pub(crate) fn told_in_text(request: &ModelRequest) -> (ModelRequest, Listener) {
 
 /// A call as the model wrote it.
 #[derive(Debug, Clone, PartialEq)]
-struct Written {
+struct WrittenCall {
     name: String,
     input: Value,
 }
 
 /// Text and calls of a whole answer. What was being written when the answer was cut is no call.
-fn in_blocks(said: &str, whole: bool) -> (String, Vec<Written>) {
+fn in_blocks(said: &str, whole: bool) -> (String, Vec<WrittenCall>) {
     let mut blocks = Blocks::default();
     let (mut text, mut calls, mut begun) = (String::new(), Vec::new(), false);
     let mut take = |piece| match piece {

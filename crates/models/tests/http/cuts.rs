@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use posse_engine::ports::{ModelFailure, ModelReply};
 use posse_models::Format;
-use posse_testkit::mock::{Answer, Asked, Dialect, Mock, Options, Then, When};
+use posse_testkit::mock::{Answer, Dialect, FaultMoment, FaultType, Mock, MockRequest, Options};
 use serde_json::Value;
 
 use crate::support::{Case, FORMATS, KEY, hello, model};
@@ -16,7 +16,7 @@ use crate::support::{Case, FORMATS, KEY, hello, model};
 /// Places in the middle of events at which each stream is cut.
 const PLACES: usize = 16;
 
-struct Recorded {
+struct RecordedStream {
     name: String,
     body: Vec<u8>,
     expected: Value,
@@ -31,7 +31,7 @@ fn folder(format: Format) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/streams")).join(name)
 }
 
-fn recorded(format: Format) -> Vec<Recorded> {
+fn recorded(format: Format) -> Vec<RecordedStream> {
     let folder = folder(format);
     let expected = fs::read(folder.join("expected.json")).expect("what is expected");
     let expected: Value = serde_json::from_slice(&expected).expect("JSON");
@@ -41,7 +41,7 @@ fn recorded(format: Format) -> Vec<Recorded> {
         if path.extension().is_some_and(|extension| extension == "sse") {
             let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
             let body = fs::read(&path).expect("a stream");
-            all.push(Recorded { expected: expected[&name].clone(), name, body });
+            all.push(RecordedStream { expected: expected[&name].clone(), name, body });
         }
     }
     all.sort_by(|one, two| one.name.cmp(&two.name));
@@ -53,8 +53,8 @@ fn prepared(format: Format, dialect: Dialect, name: &str) -> (Case, Arc<Mutex<An
     let next = Arc::new(Mutex::new(Answer::text("")));
     let given = next.clone();
     let options = Options { key: Some(KEY.to_owned()), keep_bodies: false, ..Options::default() };
-    let mock =
-        Mock::with(move |_: &Asked| given.lock().expect("an answer").clone(), options).expect("a server");
+    let mock = Mock::with(move |_: &MockRequest| given.lock().expect("an answer").clone(), options)
+        .expect("a server");
     let model = model(format, name, &mock.url());
     (Case { dialect, mock, model }, next)
 }
@@ -113,8 +113,9 @@ async fn a_stream_that_is_cut_anywhere_is_a_failure_or_whole() {
             let whole = case.call(hello()).await.0;
             for at in places(&stream.body) {
                 // Closed in the middle, and ended as if that were all.
-                for then in [Then::Close, Then::End] {
-                    let cut = Answer::recorded(stream.body.clone()).fault(When::Byte(at), then.clone());
+                for then in [FaultType::Close, FaultType::End] {
+                    let cut =
+                        Answer::recorded(stream.body.clone()).fault(FaultMoment::Byte(at), then.clone());
                     *next.lock().expect("an answer") = cut;
                     let result = case.call(hello()).await.0;
                     let place = format!("{dialect:?} {} at {at} {then:?}: {result:?}", stream.name);

@@ -5,18 +5,22 @@ use std::time::Duration;
 use posse_domain::budget::Usage;
 use posse_domain::code::Code;
 use posse_engine::ports::ModelFailure;
-use posse_testkit::mock::{Answer, Dialect, Refusal, RetryAfter, Say, Then, When, refused_url};
+use posse_testkit::mock::{
+    Answer, Dialect, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, refused_url,
+};
 use serde_json::json;
 
 use crate::support::{Case, FORMATS, cases, model};
 
 /// A reply with something to lose: text and a call.
 fn reply() -> Answer {
-    Say::text("I will look for it there.").call("read", &json!({"path": "some/where/far/away.txt"})).into()
+    MockReply::text("I will look for it there.")
+        .call("read", &json!({"path": "some/where/far/away.txt"}))
+        .into()
 }
 
 /// What a failure is expected to be.
-struct Expected {
+struct ExpectedFailure {
     code: Code,
     status: Option<u16>,
     /// Nothing, or unknown.
@@ -28,14 +32,20 @@ struct Expected {
     says: &'static [&'static str],
 }
 
-const FINAL: Expected =
-    Expected { code: Code::ModelError, status: None, free: true, again: None, limited: false, says: &[] };
-const AGAIN: Expected = Expected { again: Some(Duration::ZERO), ..FINAL };
+const FINAL: ExpectedFailure = ExpectedFailure {
+    code: Code::ModelError,
+    status: None,
+    free: true,
+    again: None,
+    limited: false,
+    says: &[],
+};
+const AGAIN: ExpectedFailure = ExpectedFailure { again: Some(Duration::ZERO), ..FINAL };
 /// A stream that broke: what it cost cannot be known.
-const CUT: Expected = Expected { free: false, ..AGAIN };
+const CUT: ExpectedFailure = ExpectedFailure { free: false, ..AGAIN };
 
 #[track_caller]
-fn check(what: &str, case: &Case, failure: &ModelFailure, expected: &Expected) {
+fn check(what: &str, case: &Case, failure: &ModelFailure, expected: &ExpectedFailure) {
     let place = format!("{:?}, {what}: {failure:?}", case.dialect);
     assert_eq!(failure.usage, expected.free.then_some(Usage::ZERO), "{place}");
     check_kind(what, case, failure, expected);
@@ -43,7 +53,7 @@ fn check(what: &str, case: &Case, failure: &ModelFailure, expected: &Expected) {
 
 /// The same, whatever the call cost.
 #[track_caller]
-fn check_kind(what: &str, case: &Case, failure: &ModelFailure, expected: &Expected) {
+fn check_kind(what: &str, case: &Case, failure: &ModelFailure, expected: &ExpectedFailure) {
     let place = format!("{:?}, {what}: {failure:?}", case.dialect);
     assert_eq!(failure.error.code, expected.code, "{place}");
     if expected.status.is_some() {
@@ -62,14 +72,15 @@ fn check_kind(what: &str, case: &Case, failure: &ModelFailure, expected: &Expect
 #[tokio::test]
 async fn refusals_are_told_apart() {
     let seconds = Duration::from_secs;
-    let limit = |again| Expected { status: Some(429), again: Some(again), limited: true, ..AGAIN };
-    let busy = |status| Expected { status: Some(status), ..AGAIN };
+    let limit = |again| ExpectedFailure { status: Some(429), again: Some(again), limited: true, ..AGAIN };
+    let busy = |status| ExpectedFailure { status: Some(status), ..AGAIN };
     // Somebody on the way did not wait for the answer.
-    let lost = |status| Expected { free: false, ..busy(status) };
-    let key = Expected { code: Code::Unauthenticated, status: Some(401), says: &["MOCK_API_KEY"], ..FINAL };
+    let lost = |status| ExpectedFailure { free: false, ..busy(status) };
+    let key =
+        ExpectedFailure { code: Code::Unauthenticated, status: Some(401), says: &["MOCK_API_KEY"], ..FINAL };
     let no_model =
         Refusal { code: Some("model_not_found".to_owned()), ..Refusal::new(404, "model: nope not found") };
-    let table: Vec<(&str, Answer, Expected)> = vec![
+    let table: Vec<(&str, Answer, ExpectedFailure)> = vec![
         ("429", Answer::refuse(429, "slow down"), limit(Duration::ZERO)),
         ("429 in seconds", Answer::refuse_for(429, "slow down", RetryAfter::Seconds(7)), limit(seconds(7))),
         // A date has whole seconds: up to one of the seven is gone when it is read.
@@ -84,32 +95,36 @@ async fn refusals_are_told_apart() {
         ("529", Answer::refuse(529, "Overloaded"), busy(529)),
         ("502 page", Answer::raw(502, "text/html", "<html><h1>Bad Gateway</h1></html>"), lost(502)),
         ("401", Answer::refuse(401, "invalid key"), key),
-        ("404 model", no_model.into(), Expected { status: Some(404), says: &["has no model"], ..FINAL }),
+        (
+            "404 model",
+            no_model.into(),
+            ExpectedFailure { status: Some(404), says: &["has no model"], ..FINAL },
+        ),
         (
             "400",
             Answer::refuse(400, "tools.0: bad"),
-            Expected { status: Some(400), says: &["tools.0: bad"], ..FINAL },
+            ExpectedFailure { status: Some(400), says: &["tools.0: bad"], ..FINAL },
         ),
         (
             "overflow",
             Answer::overflow(),
-            Expected { code: Code::ContextOverflow, status: Some(400), ..FINAL },
+            ExpectedFailure { code: Code::ContextOverflow, status: Some(400), ..FINAL },
         ),
-        ("page", Answer::page(), Expected { says: &["web page", "base URL"], ..FINAL }),
+        ("page", Answer::page(), ExpectedFailure { says: &["web page", "base URL"], ..FINAL }),
         (
             "not JSON",
             Answer::raw(200, "text/plain", "Nothing here.\n"),
-            Expected { says: &["base URL"], ..FINAL },
+            ExpectedFailure { says: &["base URL"], ..FINAL },
         ),
         (
             "404 page",
             Answer::raw(404, "text/html", "<html>no</html>"),
-            Expected { says: &["base URL"], ..FINAL },
+            ExpectedFailure { says: &["base URL"], ..FINAL },
         ),
         (
             "redirect",
             Answer::redirect("https://elsewhere.example/v1"),
-            Expected { status: Some(307), says: &["elsewhere.example", "redirect"], ..FINAL },
+            ExpectedFailure { status: Some(307), says: &["elsewhere.example", "redirect"], ..FINAL },
         ),
     ];
     for (what, answer, expected) in table {
@@ -134,16 +149,16 @@ async fn a_529_that_says_when_is_believed() {
 async fn streams_that_break_are_failures_of_unknown_cost() {
     let overloaded = Refusal::new(529, "Overloaded");
     let broken = "{\"type\":\"content_block_delta\",\"choices\":[{\"delta\":{\"content\":\"\n\n";
-    let table: Vec<(&str, Then)> = vec![
-        ("closed", Then::Close),
-        ("reset", Then::Reset),
-        ("ended", Then::End),
-        ("error", Then::Error(overloaded)),
-        ("malformed", Then::Insert(format!("data: {broken}").into_bytes())),
-        ("endless event", Then::EndlessEvent),
+    let table: Vec<(&str, FaultType)> = vec![
+        ("closed", FaultType::Close),
+        ("reset", FaultType::Reset),
+        ("ended", FaultType::End),
+        ("error", FaultType::Error(overloaded)),
+        ("malformed", FaultType::Insert(format!("data: {broken}").into_bytes())),
+        ("endless event", FaultType::EndlessEvent),
     ];
     for (what, then) in table {
-        for case in cases(&reply().fault(When::Event(4), then.clone())) {
+        for case in cases(&reply().fault(FaultMoment::Event(4), then.clone())) {
             let failure = case.failure().await;
             check(what, &case, &failure, &CUT);
         }
@@ -152,8 +167,8 @@ async fn streams_that_break_are_failures_of_unknown_cost() {
 
 #[tokio::test]
 async fn an_error_in_a_stream_means_what_it_would_mean_as_a_status() {
-    let limited = || Expected { limited: true, ..AGAIN };
-    let overflow = || Expected { code: Code::ContextOverflow, ..FINAL };
+    let limited = || ExpectedFailure { limited: true, ..AGAIN };
+    let overflow = || ExpectedFailure { code: Code::ContextOverflow, ..FINAL };
     let nested =
         |code: &str| json!({"type": "error", "sequence_number": 2, "error": {"code": code, "message": "no"}});
     let flat = |code: &str| json!({"type": "error", "sequence_number": 2, "code": code, "message": "no"});
@@ -182,7 +197,7 @@ async fn an_error_in_a_stream_means_what_it_would_mean_as_a_status() {
 
 #[tokio::test]
 async fn an_endless_stream_is_ended() {
-    for case in cases(&reply().fault(When::Event(4), Then::EndlessStream)) {
+    for case in cases(&reply().fault(FaultMoment::Event(4), FaultType::EndlessStream)) {
         let failure = case.failure().await;
         check("endless stream", &case, &failure, &CUT);
     }
@@ -194,7 +209,7 @@ async fn a_request_that_was_sent_may_have_cost_something_and_one_that_was_not_ha
         let failure = case.failure().await;
         check("reset", &case, &failure, &CUT);
     }
-    for case in cases(&reply().fault(When::AtOnce, Then::Close)) {
+    for case in cases(&reply().fault(FaultMoment::AtOnce, FaultType::Close)) {
         let failure = case.failure().await;
         check("closed", &case, &failure, &CUT);
     }
@@ -215,7 +230,7 @@ async fn a_base_url_that_is_none_is_said_to_be_none() {
             let case = cases(&Answer::text("")).next().expect("a case");
             let case = Case { model: model(format, name, url), ..case };
             let failure = case.failure().await;
-            check(url, &case, &failure, &Expected { says: &["base URL", "https://"], ..FINAL });
+            check(url, &case, &failure, &ExpectedFailure { says: &["base URL", "https://"], ..FINAL });
         }
     }
 }

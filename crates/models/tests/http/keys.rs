@@ -1,6 +1,6 @@
 //! The key is in its header and nowhere else.
 
-use posse_testkit::mock::{Answer, Dialect, Refusal, Then, When};
+use posse_testkit::mock::{Answer, Dialect, FaultMoment, FaultType, Refusal};
 
 use crate::support::{KEY, cases};
 
@@ -40,12 +40,13 @@ async fn a_key_that_is_echoed_is_never_told() {
         ),
         (
             "an error in the stream",
-            Answer::text("well").fault(When::Event(2), Then::Error(Refusal::new(500, format!("no {KEY}")))),
+            Answer::text("well")
+                .fault(FaultMoment::Event(2), FaultType::Error(Refusal::new(500, format!("no {KEY}")))),
         ),
         (
             "a malformed event",
             Answer::text("well")
-                .fault(When::Event(2), Then::Insert(format!("data: {{{KEY}\n\n").into_bytes())),
+                .fault(FaultMoment::Event(2), FaultType::Insert(format!("data: {{{KEY}\n\n").into_bytes())),
         ),
     ];
     for (what, answer) in table {

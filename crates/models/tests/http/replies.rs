@@ -9,7 +9,9 @@ use posse_domain::budget::Usage;
 use posse_domain::code::Code;
 use posse_domain::message::{Image, MediaType};
 use posse_engine::ports::{ModelReply, StreamPart};
-use posse_testkit::mock::{Answer, Dialect, Outcome, Say, Stop, Then, Tokens, Weave, When};
+use posse_testkit::mock::{
+    Answer, CallOrder, Dialect, FaultMoment, FaultType, MockReply, Outcome, Stop, Tokens,
+};
 use serde_json::{Value, json};
 
 use crate::support::{PATIENCE, cases, cases_of, hello, request};
@@ -36,8 +38,8 @@ async fn text_comes_whole_and_is_shown_as_it_comes() {
 #[tokio::test]
 async fn calls_come_whole_however_their_pieces_are_woven() {
     let (one, two) = (json!({"path": "src/main.rs", "limit": 20}), json!({"path": "Cargo.toml — ünïcode"}));
-    for weave in [Weave::InOrder, Weave::Interleaved, Weave::Repeated] {
-        let say = Say::text("I look.").call("read", &one).call("read", &two).call("list", &json!({}));
+    for weave in [CallOrder::InOrder, CallOrder::Interleaved, CallOrder::Repeated] {
+        let say = MockReply::text("I look.").call("read", &one).call("read", &two).call("list", &json!({}));
         for case in cases(&say.weave(weave).into()) {
             let place = format!("{:?} {weave:?}", case.dialect);
             let (result, shown) = case.call(hello()).await;
@@ -45,7 +47,11 @@ async fn calls_come_whole_however_their_pieces_are_woven() {
                 Ok(reply) => reply,
                 // Nobody is known to close a block twice; not to understand it is as good as to overlook it.
                 Err(failure) => {
-                    assert_eq!((case.dialect, weave), (Dialect::Messages, Weave::Repeated), "{failure:?}");
+                    assert_eq!(
+                        (case.dialect, weave),
+                        (Dialect::Messages, CallOrder::Repeated),
+                        "{failure:?}"
+                    );
                     assert_eq!(failure.usage, None, "{place}: what it cost is not known");
                     continue;
                 }
@@ -62,7 +68,7 @@ async fn calls_come_whole_however_their_pieces_are_woven() {
 
 #[tokio::test]
 async fn a_call_and_its_result_are_sent_back_as_they_were() {
-    let first = Say::text("I look.").call("read", &json!({"path": "a.txt"}));
+    let first = MockReply::text("I look.").call("read", &json!({"path": "a.txt"}));
     for case in cases_of(move |n| if n == 1 { first.clone().into() } else { Answer::text("done") }) {
         let (reply, _) = case.reply().await;
         let id = reply.reply.calls[0].id.clone();
@@ -97,7 +103,7 @@ fn turn_after(reply: &ModelReply, images: Vec<Image>) -> Vec<Message> {
 #[tokio::test]
 async fn thinking_is_shown_kept_and_sent_back_where_the_provider_wants_it() {
     const SEAL: &str = "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrk";
-    let first = Say::text("I look.").thinking("Where could it be? Maybe in a.txt.", SEAL);
+    let first = MockReply::text("I look.").thinking("Where could it be? Maybe in a.txt.", SEAL);
     let first = first.call("read", &json!({"path": "a.txt"}));
     for case in cases_of(move |n| if n == 1 { first.clone().into() } else { Answer::text("done") }) {
         let (reply, shown) = case.reply().await;
@@ -113,7 +119,7 @@ async fn thinking_is_shown_kept_and_sent_back_where_the_provider_wants_it() {
 #[tokio::test]
 async fn pictures_reach_the_model() {
     const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ";
-    let first = Say::text("").call("read", &json!({"path": "a.png"}));
+    let first = MockReply::text("").call("read", &json!({"path": "a.png"}));
     for case in cases_of(move |n| if n == 1 { first.clone().into() } else { Answer::text("a dot") }) {
         let (reply, _) = case.reply().await;
         let image = Image { media_type: MediaType::Png, base64: Arc::<str>::from(PICTURE).into() };
@@ -125,7 +131,7 @@ async fn pictures_reach_the_model() {
 
 #[tokio::test]
 async fn a_reply_that_is_too_long_has_no_part_of_a_call() {
-    let say = Say::text("I look.")
+    let say = MockReply::text("I look.")
         .call("read", &json!({"path": "a.txt"}))
         .call("read", &json!({"path": "never whole"}));
     for case in cases(&say.stop(Stop::Length).into()) {
@@ -141,7 +147,7 @@ async fn a_reply_that_is_too_long_has_no_part_of_a_call() {
 
 #[tokio::test]
 async fn a_refusal_is_no_reply_and_is_counted() {
-    for case in cases(&Say::text("I").stop(Stop::Refused).into()) {
+    for case in cases(&MockReply::text("I").stop(Stop::Refused).into()) {
         let failure = case.failure().await;
         assert_eq!(failure.error.code, Code::ModelError, "{:?}", case.dialect);
         assert!(failure.error.message.contains("refused"), "{}", failure.error.message);
@@ -153,7 +159,7 @@ async fn a_refusal_is_no_reply_and_is_counted() {
 #[tokio::test]
 async fn every_figure_that_the_provider_gives_is_counted() {
     let tokens = Tokens { input: 1_000, output: 200, cached: 600, cache_write: 300, reasoning: 120 };
-    for case in cases(&Say::text("counted").thinking("hm", "seal").tokens(tokens).into()) {
+    for case in cases(&MockReply::text("counted").thinking("hm", "seal").tokens(tokens).into()) {
         let (reply, _) = case.reply().await;
         let usage = Usage {
             input_tokens: 1_000,
@@ -169,7 +175,7 @@ async fn every_figure_that_the_provider_gives_is_counted() {
 
 #[tokio::test]
 async fn what_a_server_does_not_count_is_estimated_and_never_nothing() {
-    let say = Say::text(TEXT).uncounted();
+    let say = MockReply::text(TEXT).uncounted();
     for case in cases(&say.into()).filter(|case| case.dialect != Dialect::Messages) {
         let (reply, _) = case.reply().await;
         assert!(
@@ -183,7 +189,7 @@ async fn what_a_server_does_not_count_is_estimated_and_never_nothing() {
 
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_understood() {
-    let say = Say::text(TEXT).call("read", &json!({"path": "a.txt"}));
+    let say = MockReply::text(TEXT).call("read", &json!({"path": "a.txt"}));
     for case in cases(&Answer::from(say).unstreamed()) {
         let (reply, shown) = case.reply().await;
         assert_eq!(&*reply.reply.text.to_shared(), TEXT, "{:?}", case.dialect);
@@ -195,7 +201,7 @@ async fn a_server_that_does_not_stream_is_understood() {
 
 #[tokio::test]
 async fn packed_dripping_and_mislabelled_answers_are_understood() {
-    let say = Answer::from(Say::text("über").call("read", &json!({"path": "a.txt"})));
+    let say = Answer::from(MockReply::text("über").call("read", &json!({"path": "a.txt"})));
     let manners = [
         ("gzip", say.clone().gzip()),
         ("byte by byte", say.clone().drip(Duration::ZERO)),
@@ -227,8 +233,8 @@ async fn calls_one_after_the_other_share_connections() {
 
 #[tokio::test]
 async fn a_call_that_is_dropped_closes_its_stream() {
-    for case in cases(&Answer::text("and then").fault(When::Event(2), Then::Stall)) {
-        let shown = Arc::new(crate::support::Shown::default());
+    for case in cases(&Answer::text("and then").fault(FaultMoment::Event(2), FaultType::Stall)) {
+        let shown = Arc::new(crate::support::ShownParts::default());
         let call = tokio::spawn(case.model.call(hello(), shown));
         let (mock, dialect) = (case.mock, case.dialect);
         let waited = tokio::task::spawn_blocking(move || {
@@ -243,10 +249,12 @@ async fn a_call_that_is_dropped_closes_its_stream() {
 
 #[tokio::test]
 async fn pings_are_no_sign_of_life_and_pieces_of_arguments_are() {
-    let say =
-        Say::text("").call("read", &json!({"path": "a long path, so that its arguments come in pieces"}));
-    for case in cases(&Answer::from(say).fault(When::Event(6), Then::Ping(Duration::from_millis(1)))) {
-        let shown = Arc::new(crate::support::Shown::default());
+    let say = MockReply::text("")
+        .call("read", &json!({"path": "a long path, so that its arguments come in pieces"}));
+    for case in
+        cases(&Answer::from(say).fault(FaultMoment::Event(6), FaultType::Ping(Duration::from_millis(1))))
+    {
+        let shown = Arc::new(crate::support::ShownParts::default());
         let call = case.model.call(hello(), shown.clone());
         // Hundreds of pings come in that time, and the answer never.
         assert!(tokio::time::timeout(Duration::from_millis(400), call).await.is_err(), "{:?}", case.dialect);

@@ -7,7 +7,9 @@ use std::time::Duration;
 use posse::{NewRun, Posse};
 use posse_engine::ports::{Model, Models};
 use posse_models::Format;
-use posse_testkit::mock::{Answer, Asked, Dialect, Logged, Mock, Options, Outcome, Then, When};
+use posse_testkit::mock::{
+    Answer, Dialect, FaultMoment, FaultType, LogEntry, Mock, MockRequest, Options, Outcome,
+};
 use serde_json::{Value, json};
 
 use crate::support::{FORMATS, KEY, PATIENCE, model};
@@ -17,9 +19,9 @@ const SILENCE: Duration = Duration::from_mins(3);
 /// How often that time passes until the silence is noticed.
 const SILENCES_MAX: usize = 20;
 
-struct One(Arc<dyn Model>);
+struct OneModel(Arc<dyn Model>);
 
-impl Models for One {
+impl Models for OneModel {
     fn resolve(&self, _: &str) -> Result<Arc<dyn Model>, String> {
         Ok(self.0.clone())
     }
@@ -28,19 +30,20 @@ impl Models for One {
 /// Whether so many requests were answered in time.
 async fn heard(mock: &Arc<Mock>, patience: Duration, count: usize) -> bool {
     let mock = mock.clone();
-    let enough = move |log: &[Logged]| log.iter().filter(|one| one.status == 200).count() >= count;
+    let enough = move |log: &[LogEntry]| log.iter().filter(|one| one.status == 200).count() >= count;
     tokio::task::spawn_blocking(move || mock.wait(patience, enough)).await.expect("waited")
 }
 
 /// A run whose first answer is this one and whose second is well; what its journal has of model calls.
 async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec<Value> {
     let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
-    let brain = move |asked: &Asked| if asked.number == 1 { first.clone() } else { Answer::text("done") };
+    let brain =
+        move |asked: &MockRequest| if asked.number == 1 { first.clone() } else { Answer::text("done") };
     let mock = Arc::new(Mock::with(brain, options).expect("a server"));
     let home = tempfile::tempdir().expect("a directory");
     let posse = Posse::builder()
         .state_dir(home.path().join("state"))
-        .models(Arc::new(One(model(format, name, &mock.url()))))
+        .models(Arc::new(OneModel(model(format, name, &mock.url()))))
         .open()
         .expect("a store");
     let handle = posse.start(NewRun::new("hello").model("mock/x").dir(home.path())).await.expect("a run");
@@ -72,10 +75,11 @@ async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec
 #[tokio::test]
 async fn silence_is_cut_and_counted_as_all_that_was_reserved() {
     let silences = [
-        ("a stall", Answer::text("well, let me see").fault(When::Event(3), Then::Stall)),
+        ("a stall", Answer::text("well, let me see").fault(FaultMoment::Event(3), FaultType::Stall)),
         (
             "pings",
-            Answer::text("well, let me see").fault(When::Event(3), Then::Ping(Duration::from_millis(5))),
+            Answer::text("well, let me see")
+                .fault(FaultMoment::Event(3), FaultType::Ping(Duration::from_millis(5))),
         ),
         ("single bytes", Answer::text("well, let me see").drip(Duration::from_millis(20))),
     ];

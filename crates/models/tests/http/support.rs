@@ -48,7 +48,7 @@ pub(crate) fn cases_of(
     FORMATS.into_iter().map(move |(format, dialect, name)| {
         let answer = answer.clone();
         let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
-        let brain = move |asked: &posse_testkit::mock::Asked| answer(asked.number);
+        let brain = move |asked: &posse_testkit::mock::MockRequest| answer(asked.number);
         let mock = Mock::with(brain, options).expect("a server");
         let model = model(format, name, &mock.url());
         Case { dialect, mock, model }
@@ -101,15 +101,15 @@ pub(crate) fn hello() -> ModelRequest {
 
 /// Keeps what is shown.
 #[derive(Default)]
-pub(crate) struct Shown(Mutex<Vec<StreamPart>>);
+pub(crate) struct ShownParts(Mutex<Vec<StreamPart>>);
 
-impl StreamSink for Shown {
+impl StreamSink for ShownParts {
     fn part(&self, part: StreamPart) {
         self.0.lock().expect("parts").push(part);
     }
 }
 
-impl Shown {
+impl ShownParts {
     pub(crate) fn parts(&self) -> Vec<StreamPart> {
         self.0.lock().expect("parts").clone()
     }
@@ -129,15 +129,18 @@ impl Shown {
 
 impl Case {
     /// Makes one call, which ends.
-    pub(crate) async fn call(&self, request: ModelRequest) -> (Result<ModelReply, ModelFailure>, Arc<Shown>) {
-        let shown = Arc::new(Shown::default());
+    pub(crate) async fn call(
+        &self,
+        request: ModelRequest,
+    ) -> (Result<ModelReply, ModelFailure>, Arc<ShownParts>) {
+        let shown = Arc::new(ShownParts::default());
         let call = self.model.call(request, shown.clone());
         let result = tokio::time::timeout(PATIENCE, call).await;
         (result.unwrap_or_else(|_| panic!("{:?}: the call hangs", self.dialect)), shown)
     }
 
     /// Says hello and is answered.
-    pub(crate) async fn reply(&self) -> (ModelReply, Arc<Shown>) {
+    pub(crate) async fn reply(&self) -> (ModelReply, Arc<ShownParts>) {
         let (result, shown) = self.call(hello()).await;
         (result.unwrap_or_else(|failure| panic!("{:?}: {failure:?}", self.dialect)), shown)
     }

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use posse_domain::contract::Contract;
-use posse_domain::event::{Event, EventBody, Stored};
+use posse_domain::event::{Event, EventBody, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::lifecycle::SKILL_TOOL;
 use posse_domain::message::ToolCall;
-use posse_domain::skill::{Catalogue, DEFAULT_SKILL_AGENT, DELEGATE_TO_AGENT};
+use posse_domain::skill::{DEFAULT_SKILL_AGENT, DELEGATE_TO_AGENT, DiscoveredDefinitions};
 use posse_domain::text::BlobRef;
 
 /// What stands in place of such a text.
@@ -16,7 +16,7 @@ const LEFT_OUT: &str = "[not in this bundle: the run did not use it]";
 
 /// What went without its text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unused {
+pub(super) struct OmittedTexts {
     /// The blob that was changed.
     pub(super) blob: Hash,
     /// How many definitions.
@@ -26,11 +26,11 @@ pub(super) struct Unused {
 }
 
 /// Takes the texts out of what the run found; none if there is nothing to take out.
-pub(super) fn leave_out(events: &[Stored], blobs: &mut BTreeMap<Hash, Vec<u8>>) -> Option<Unused> {
+pub(super) fn leave_out(events: &[StoredEvent], blobs: &mut BTreeMap<Hash, Vec<u8>>) -> Option<OmittedTexts> {
     let blob = found(events.first()?)?;
-    let mut catalogue: Catalogue = serde_json::from_slice(blobs.get(&blob)?).ok()?;
-    let used = Used::of(events, blobs, &catalogue);
-    let mut unused = Unused { blob, agents: 0, skills: 0 };
+    let mut catalogue: DiscoveredDefinitions = serde_json::from_slice(blobs.get(&blob)?).ok()?;
+    let used = UsedNames::of(events, blobs, &catalogue);
+    let mut unused = OmittedTexts { blob, agents: 0, skills: 0 };
     for definition in &mut catalogue.definitions {
         if !used.definitions.contains(&definition.name) {
             definition.prompt = LEFT_OUT.into();
@@ -53,20 +53,20 @@ pub(super) fn leave_out(events: &[Stored], blobs: &mut BTreeMap<Hash, Vec<u8>>) 
 }
 
 /// Where a run keeps what it found.
-fn found(first: &Stored) -> Option<Hash> {
+fn found(first: &StoredEvent) -> Option<Hash> {
     let EventBody::RunStarted(mut started) = Event::decode(first).ok()?.body else { return None };
     started.catalogue.take().and_then(|catalogue| catalogue.missing()).map(|at| at.blob)
 }
 
 /// The names of what the agents of a run were, and of the skills that they asked for.
 #[derive(Default)]
-struct Used {
+struct UsedNames {
     definitions: BTreeSet<String>,
     skills: BTreeSet<String>,
 }
 
-impl Used {
-    fn of(events: &[Stored], blobs: &BTreeMap<Hash, Vec<u8>>, found: &Catalogue) -> Self {
+impl UsedNames {
+    fn of(events: &[StoredEvent], blobs: &BTreeMap<Hash, Vec<u8>>, found: &DiscoveredDefinitions) -> Self {
         let mut used = Self::default();
         let mut asked = BTreeMap::new();
         for stored in events {

@@ -10,7 +10,7 @@ use posse_domain::event::{CatalogueText, RunStarted};
 use posse_domain::permission::{
     APPROVALS_MAX, Approvals, Decision, NETWORK, Pattern, RULES_MAX, Rule, Rules,
 };
-use posse_domain::skill::Catalogue;
+use posse_domain::skill::DiscoveredDefinitions;
 
 use crate::Error;
 
@@ -21,7 +21,7 @@ const NAMED_MAX: usize = 10;
 #[derive(Debug)]
 pub(super) struct Rights {
     pub(super) definitions: Vec<Definition>,
-    pub(super) catalogue: Catalogue,
+    pub(super) catalogue: DiscoveredDefinitions,
     pub(super) run_rules: Rules,
     pub(super) approvals: Approvals,
 }
@@ -58,7 +58,7 @@ impl Rights {
 }
 
 /// What the recorded run had found on its machine.
-fn found(started: &RunStarted) -> Result<Catalogue, Error> {
+fn found(started: &RunStarted) -> Result<DiscoveredDefinitions, Error> {
     let found = started.catalogue.as_ref().map(CatalogueText::read).transpose();
     let found =
         found.map_err(|error| Error::invalid("replay", format!("the recorded catalogue: {error}")))?;

@@ -1,11 +1,12 @@
 //! What the checks are made of.
 
-use posse_domain::event::{Encoded, Stored};
+use posse_domain::event::{EncodedEvent, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::text::Blob;
 use posse_engine::ports::{
-    AgentRow, AgentTerms, Basis, Claim, Commit, Committed, Epoch, RunKey, RunRow, Store, StoreError, TenantId,
+    AgentRow, AgentTerms, Basis, Claim, Commit, CommitReceipt, Epoch, RunKey, RunRow, Store, StoreError,
+    TenantId,
 };
 
 /// The run with this number, of the default tenant.
@@ -14,8 +15,8 @@ pub(super) fn key(number: u64) -> RunKey {
 }
 
 /// An event of the run's root with this payload.
-pub(super) fn event(key: &RunKey, payload: &str) -> Encoded {
-    Encoded {
+pub(super) fn event(key: &RunKey, payload: &str) -> EncodedEvent {
+    EncodedEvent {
         agent: key.run.root(),
         kind: "agent.model_called",
         at_ms: 1_700_000_000_000,
@@ -90,7 +91,7 @@ pub(super) fn next(key: &RunKey, head: u64, epoch: Epoch, count: u64) -> Commit 
 }
 
 /// Creates a run with one event.
-pub(super) async fn create(store: &dyn Store, key: &RunKey) -> Committed {
+pub(super) async fn create(store: &dyn Store, key: &RunKey) -> CommitReceipt {
     store.commit(first(key)).await.expect("a new run")
 }
 
@@ -101,12 +102,12 @@ pub(super) async fn append(
     head: u64,
     epoch: Epoch,
     count: u64,
-) -> Committed {
+) -> CommitReceipt {
     store.commit(next(key, head, epoch, count)).await.expect("an append by the owner at the head")
 }
 
 /// All events of a run.
-pub(super) async fn all(store: &dyn Store, key: &RunKey) -> Vec<Stored> {
+pub(super) async fn all(store: &dyn Store, key: &RunKey) -> Vec<StoredEvent> {
     store.read(key, 0, u32::MAX).await.expect("a run that exists")
 }
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use posse_domain::event::{Link, Stored, chain};
+use posse_domain::event::{Link, StoredEvent, chain};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_engine::ports::{
-    AgentRow, Basis, Claim, Commit, Committed, Epoch, Head, Holder, MAILBOX_MAX, Mail, MailCommand,
+    AgentRow, Basis, Claim, Commit, CommitReceipt, Epoch, Head, Holder, MAILBOX_MAX, Mail, MailCommand,
     ModelSpending, Pulse, RemovedRun, RunEntry, RunKey, RunRow, RunSpending, StoreError, TenantId,
 };
 use tokio::sync::watch;
@@ -33,7 +33,7 @@ pub(super) struct Data {
 #[derive(Debug)]
 struct Run {
     row: RunRow,
-    events: Vec<Stored>,
+    events: Vec<StoredEvent>,
     agents: Vec<AgentRow>,
     places: HashMap<AgentId, usize>,
     mailbox: Vec<Mail>,
@@ -95,7 +95,7 @@ impl Run {
             };
             let hash = chain(&previous.hash, link);
             let (kind, at_ms, version) = (event.kind.into(), event.at_ms, event.version);
-            self.events.push(Stored {
+            self.events.push(StoredEvent {
                 seq,
                 agent: event.agent,
                 kind,
@@ -149,7 +149,7 @@ impl Data {
         mut commit: Commit,
         owner: OwnerNo,
         lease_ends: Instant,
-    ) -> Result<Committed, StoreError> {
+    ) -> Result<CommitReceipt, StoreError> {
         let key = commit.key.clone();
         let mut new = None;
         let run = match commit.basis {
@@ -174,7 +174,7 @@ impl Data {
         let blobs = std::mem::take(&mut commit.blobs);
         run.append(&key, commit);
         run.lease = Some(Lease { owner, ends: lease_ends });
-        let committed = Committed { head: run.head(), epoch: run.epoch };
+        let committed = CommitReceipt { head: run.head(), epoch: run.epoch };
         if let Some(run) = new {
             self.runs.insert(key.clone(), run);
             self.order.push(key.clone());
@@ -186,7 +186,7 @@ impl Data {
         Ok(committed)
     }
 
-    pub(super) fn read(&self, key: &RunKey, after: u64, limit: u32) -> Result<Vec<Stored>, StoreError> {
+    pub(super) fn read(&self, key: &RunKey, after: u64, limit: u32) -> Result<Vec<StoredEvent>, StoreError> {
         let events = &self.run(key)?.events;
         let start = usize::try_from(after).unwrap_or(usize::MAX).min(events.len());
         Ok(events[start..].iter().take(limit as usize).cloned().collect())

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
-use posse_domain::event::Stored;
+use posse_domain::event::StoredEvent;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, READ_MAX_EVENTS,
+    AgentRow, Claim, Commit, CommitReceipt, Epoch, Head, Health, Mail, MailCommand, Pulse, READ_MAX_EVENTS,
     RemovedRun, RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use tokio::sync::watch;
@@ -86,7 +86,7 @@ fn done<T: Send + 'static>(outcome: Result<T, StoreError>) -> BoxFuture<'static,
 }
 
 impl Store for MemoryStore {
-    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<Committed, StoreError>> {
+    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>> {
         let outcome =
             validate(&commit).and_then(|()| self.data().commit(commit, self.owner, self.lease_end()));
         done(outcome)
@@ -97,7 +97,7 @@ impl Store for MemoryStore {
         key: &RunKey,
         after: u64,
         limit: u32,
-    ) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
+    ) -> BoxFuture<'static, Result<Vec<StoredEvent>, StoreError>> {
         done(self.data().read(key, after, limit.min(READ_MAX_EVENTS)))
     }
 

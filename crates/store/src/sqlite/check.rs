@@ -8,7 +8,7 @@ use rusqlite::types::ValueRef;
 
 use super::blobs;
 use super::context::Context;
-use super::query::{self, Broken, NOT_AS_WRITTEN};
+use super::query::{self, NOT_AS_WRITTEN, QueryError};
 use super::rows::RowsOf;
 use super::schema::{place, row_ids};
 use super::seal::REMOVED_RUNS;
@@ -17,7 +17,7 @@ use super::seal::REMOVED_RUNS;
 const PROBLEMS_MAX: usize = 100;
 
 /// Looks at all tables.
-pub(super) fn check(connection: &Connection, context: &Context) -> Result<Health, Broken> {
+pub(super) fn check(connection: &Connection, context: &Context) -> Result<Health, QueryError> {
     let mut problems = Vec::new();
     // Pages first: what is built on a damaged tree means nothing.
     let sql = format!("PRAGMA integrity_check({PROBLEMS_MAX})");
@@ -49,7 +49,11 @@ fn is_about_values(line: &str) -> bool {
 }
 
 /// Looks at the rows of one run that its events say nothing about.
-pub(super) fn check_run(connection: &Connection, context: &Context, key: &RunKey) -> Result<Health, Broken> {
+pub(super) fn check_run(
+    connection: &Connection,
+    context: &Context,
+    key: &RunKey,
+) -> Result<Health, QueryError> {
     let no = query::run_no(connection, key)?;
     let mut problems =
         RowsOf { no, run: key.run.as_str(), tenant: key.tenant.as_str() }.look(connection, context)?;
@@ -58,7 +62,11 @@ pub(super) fn check_run(connection: &Connection, context: &Context, key: &RunKey
 }
 
 /// The same for every run.
-fn check_runs(connection: &Connection, context: &Context, problems: &mut Vec<String>) -> Result<(), Broken> {
+fn check_runs(
+    connection: &Connection,
+    context: &Context,
+    problems: &mut Vec<String>,
+) -> Result<(), QueryError> {
     let mut select = connection.prepare("SELECT no, run, tenant FROM runs ORDER BY no")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
@@ -72,7 +80,7 @@ fn check_runs(connection: &Connection, context: &Context, problems: &mut Vec<Str
     Ok(())
 }
 
-fn check_references(connection: &Connection, problems: &mut Vec<String>) -> Result<(), Broken> {
+fn check_references(connection: &Connection, problems: &mut Vec<String>) -> Result<(), QueryError> {
     let mut select = connection.prepare("PRAGMA foreign_key_check")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
@@ -90,7 +98,7 @@ fn check_references(connection: &Connection, problems: &mut Vec<String>) -> Resu
 }
 
 /// No number of a run is given a second time: those of removed runs still name what was removed.
-fn check_numbers(connection: &Connection, problems: &mut Vec<String>) -> Result<(), Broken> {
+fn check_numbers(connection: &Connection, problems: &mut Vec<String>) -> Result<(), QueryError> {
     let given = "SELECT max(ifnull((SELECT max(no) FROM runs), 0), ifnull((SELECT max(run_no) FROM removed_runs), 0)), \
          (SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs')";
     let (given, counted): (i64, Option<i64>) =
@@ -117,7 +125,7 @@ fn check_removed(
     connection: &Connection,
     context: &Context,
     problems: &mut Vec<String>,
-) -> Result<(), Broken> {
+) -> Result<(), QueryError> {
     if !context.has_seals {
         return Ok(());
     }
@@ -133,7 +141,7 @@ fn check_removed(
 }
 
 /// Every journal is as long as its head says, without a gap, and ends in its head's hash.
-fn check_heads(connection: &Connection, problems: &mut Vec<String>) -> Result<(), Broken> {
+fn check_heads(connection: &Connection, problems: &mut Vec<String>) -> Result<(), QueryError> {
     let mut runs = connection.prepare(
         "SELECT r.no, r.run, h.seq, h.hash FROM runs AS r LEFT JOIN heads AS h ON h.run_no = r.no",
     )?;
@@ -173,7 +181,7 @@ fn check_heads(connection: &Connection, problems: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-fn check_agents(connection: &Connection, problems: &mut Vec<String>) -> Result<(), Broken> {
+fn check_agents(connection: &Connection, problems: &mut Vec<String>) -> Result<(), QueryError> {
     let sql = "SELECT agent FROM agents WHERE NOT EXISTS (SELECT 1 FROM agent_terms AS t WHERE t.id = agents.terms)";
     let mut select = connection.prepare(sql)?;
     let mut rows = select.query([])?;
@@ -185,7 +193,11 @@ fn check_agents(connection: &Connection, problems: &mut Vec<String>) -> Result<(
 
 /// Blobs in the database are what their names say; those that are files are there and as long as they should be. The
 /// content of a file is checked with the run that names it.
-fn check_blobs(connection: &Connection, context: &Context, problems: &mut Vec<String>) -> Result<(), Broken> {
+fn check_blobs(
+    connection: &Connection,
+    context: &Context,
+    problems: &mut Vec<String>,
+) -> Result<(), QueryError> {
     let mut select = connection.prepare("SELECT tenant, hash, bytes, content FROM blobs")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {

@@ -1,27 +1,27 @@
 //! One commit within a group.
 
-use posse_domain::event::{Encoded, Link, chain};
+use posse_domain::event::{EncodedEvent, Link, chain};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
-use posse_engine::ports::{AgentRow, AgentTerms, Basis, Commit, Committed, Head, RunRow, StoreError};
+use posse_engine::ports::{AgentRow, AgentTerms, Basis, Commit, CommitReceipt, Head, RunRow, StoreError};
 
 use rusqlite::OptionalExtension;
 
 use super::blobs;
-use super::group::{Group, Refused, RunHead, stored};
+use super::group::{Group, RefusedScope, RunHead, stored};
 use super::schema::{row_id, row_ids};
 
 impl Group<'_, '_> {
     /// Checks what a commit relies on and writes it. What it wrote is undone if it fails half-way.
-    pub(super) fn commit(&mut self, commit: &Commit) -> Result<Committed, Refused> {
+    pub(super) fn commit(&mut self, commit: &Commit) -> Result<CommitReceipt, RefusedScope> {
         let basis = self.check_basis(commit)?;
         let head = self.whole(|group| group.write(commit, basis))?;
         self.move_head(&commit.key, head);
-        Ok(Committed { head: Head { seq: head.seq, hash: head.hash }, epoch: head.epoch })
+        Ok(CommitReceipt { head: Head { seq: head.seq, hash: head.hash }, epoch: head.epoch })
     }
 
     /// Where the run stands, if the commit knows it; none for a new run.
-    fn check_basis(&mut self, commit: &Commit) -> Result<Option<RunHead>, Refused> {
+    fn check_basis(&mut self, commit: &Commit) -> Result<Option<RunHead>, RefusedScope> {
         let run = &commit.key.run;
         let Basis::Owned { head: expected, epoch } = commit.basis else {
             return match self.find_head(&commit.key)? {
@@ -37,7 +37,7 @@ impl Group<'_, '_> {
         Ok(Some(head))
     }
 
-    fn write(&mut self, commit: &Commit, basis: Option<RunHead>) -> Result<RunHead, Refused> {
+    fn write(&mut self, commit: &Commit, basis: Option<RunHead>) -> Result<RunHead, RefusedScope> {
         let mut head = match (basis, &commit.run) {
             (Some(head), row) => {
                 if let Some(row) = row {
@@ -68,7 +68,7 @@ impl Group<'_, '_> {
         Ok(head)
     }
 
-    fn create_run(&mut self, commit: &Commit, row: &RunRow) -> Result<RunHead, Refused> {
+    fn create_run(&mut self, commit: &Commit, row: &RunRow) -> Result<RunHead, RefusedScope> {
         self.ownership.ensure(self.context)?;
         let tenant = commit.key.tenant.as_str();
         let run_no = self.sql.insert_run.insert((
@@ -98,7 +98,7 @@ impl Group<'_, '_> {
         Ok(RunHead { run_no, seq: 0, hash, posts: 0, epoch: 1, is_mine: true, lease_until_ms, moved: true })
     }
 
-    fn update_run(&mut self, commit: &Commit, run_no: i64, row: &RunRow) -> Result<(), Refused> {
+    fn update_run(&mut self, commit: &Commit, run_no: i64, row: &RunRow) -> Result<(), RefusedScope> {
         self.sql.update_run.execute((
             run_no,
             commit.key.tenant.as_str(),
@@ -115,7 +115,12 @@ impl Group<'_, '_> {
     }
 
     /// Numbers and chains one event.
-    fn append(&mut self, commit: &Commit, head: &mut RunHead, event: &Encoded) -> Result<(), Refused> {
+    fn append(
+        &mut self,
+        commit: &Commit,
+        head: &mut RunHead,
+        event: &EncodedEvent,
+    ) -> Result<(), RefusedScope> {
         let tenant = commit.key.tenant.as_str();
         let seq = head.seq + 1;
         let link = Link {
@@ -146,7 +151,7 @@ impl Group<'_, '_> {
         Ok(())
     }
 
-    fn write_agent(&mut self, commit: &Commit, run_no: i64, row: &AgentRow) -> Result<(), Refused> {
+    fn write_agent(&mut self, commit: &Commit, run_no: i64, row: &AgentRow) -> Result<(), RefusedScope> {
         let tenant = commit.key.tenant.as_str();
         let Some(terms) = &row.terms else { return self.update_agent(tenant, run_no, row) };
         let terms_id = self.insert_terms(tenant, run_no, terms)?;
@@ -167,7 +172,7 @@ impl Group<'_, '_> {
         Ok(())
     }
 
-    fn update_agent(&mut self, tenant: &str, run_no: i64, row: &AgentRow) -> Result<(), Refused> {
+    fn update_agent(&mut self, tenant: &str, run_no: i64, row: &AgentRow) -> Result<(), RefusedScope> {
         let values = (
             run_no,
             row.id.as_str(),
@@ -188,7 +193,7 @@ impl Group<'_, '_> {
         Err(StoreError::Failed(format!("agent {} has no terms yet", row.id)).into())
     }
 
-    fn insert_terms(&mut self, tenant: &str, run_no: i64, terms: &AgentTerms) -> Result<i64, Refused> {
+    fn insert_terms(&mut self, tenant: &str, run_no: i64, terms: &AgentTerms) -> Result<i64, RefusedScope> {
         let (first, end) = row_ids(run_no);
         let last = self.sql.last_terms.query_row((first, end, tenant), |row| row.get(0)).optional()?;
         let id: i64 = last.unwrap_or(first) + 1;

@@ -16,25 +16,27 @@ use super::statements::Statements;
 
 /// Why a request was not done.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum RefusedScope {
     /// It alone is at fault.
     Request(StoreError),
     /// The transaction is lost, and everything in it.
     Group(rusqlite::Error),
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for RefusedScope {
     fn from(error: StoreError) -> Self {
-        Refused::Request(error)
+        RefusedScope::Request(error)
     }
 }
 
-impl From<rusqlite::Error> for Refused {
+impl From<rusqlite::Error> for RefusedScope {
     fn from(error: rusqlite::Error) -> Self {
         if concerns_one_commit(&error) {
-            Refused::Request(StoreError::Failed(format!("the commit does not fit the database: {error}")))
+            RefusedScope::Request(StoreError::Failed(format!(
+                "the commit does not fit the database: {error}"
+            )))
         } else {
-            Refused::Group(error)
+            RefusedScope::Group(error)
         }
     }
 }
@@ -81,14 +83,14 @@ impl Group<'_, '_> {
     /// Writes something of several parts. What it wrote is undone if it fails half-way.
     pub(super) fn whole<T>(
         &mut self,
-        write: impl FnOnce(&mut Self) -> Result<T, Refused>,
-    ) -> Result<T, Refused> {
+        write: impl FnOnce(&mut Self) -> Result<T, RefusedScope>,
+    ) -> Result<T, RefusedScope> {
         self.sql.savepoint.execute([])?;
         let written = write(self);
-        if let Err(Refused::Request(_)) = written {
+        if let Err(RefusedScope::Request(_)) = written {
             self.sql.undo.execute([])?;
         }
-        if !matches!(written, Err(Refused::Group(_))) {
+        if !matches!(written, Err(RefusedScope::Group(_))) {
             self.sql.keep.execute([])?;
         }
         written
@@ -119,7 +121,7 @@ impl Group<'_, '_> {
     }
 
     /// Where a run stands.
-    pub(super) fn head(&mut self, key: &RunKey) -> Result<RunHead, Refused> {
+    pub(super) fn head(&mut self, key: &RunKey) -> Result<RunHead, RefusedScope> {
         match self.find_head(key)? {
             Some(head) => Ok(head),
             None => Err(StoreError::UnknownRun(key.run.clone()).into()),
@@ -127,7 +129,7 @@ impl Group<'_, '_> {
     }
 
     /// Where a run stands, if it exists.
-    pub(super) fn find_head(&mut self, key: &RunKey) -> Result<Option<RunHead>, Refused> {
+    pub(super) fn find_head(&mut self, key: &RunKey) -> Result<Option<RunHead>, RefusedScope> {
         if let Some(head) = self.heads.get(key) {
             return Ok(Some(*head));
         }
@@ -157,11 +159,11 @@ impl Group<'_, '_> {
     }
 }
 
-fn settle<T: 'static>(answer: Answer<T>, outcome: Result<T, Refused>) -> (Reply, rusqlite::Result<()>) {
+fn settle<T: 'static>(answer: Answer<T>, outcome: Result<T, RefusedScope>) -> (Reply, rusqlite::Result<()>) {
     match outcome {
         Ok(done) => (hold_back(answer, Ok(done)), Ok(())),
-        Err(Refused::Request(error)) => (hold_back(answer, Err(error)), Ok(())),
-        Err(Refused::Group(error)) => (hold_back(answer, Err(not_reached())), Err(error)),
+        Err(RefusedScope::Request(error)) => (hold_back(answer, Err(error)), Ok(())),
+        Err(RefusedScope::Group(error)) => (hold_back(answer, Err(not_reached())), Err(error)),
     }
 }
 

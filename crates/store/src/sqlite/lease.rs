@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::clock::{BootClock, Expiry};
 use super::context::Context;
-use super::group::{Group, Refused, RunHead, stored};
+use super::group::{Group, RefusedScope, RunHead, stored};
 use super::owner::{self, OwnerLock};
 use super::paths::Paths;
 
@@ -58,7 +58,7 @@ impl Lease {
 
 impl Group<'_, '_> {
     /// Takes ownership, if nobody alive has it.
-    pub(super) fn claim(&mut self, key: &RunKey) -> Result<Claim, Refused> {
+    pub(super) fn claim(&mut self, key: &RunKey) -> Result<Claim, RefusedScope> {
         let head = self.head(key)?;
         let tenant = key.tenant.as_str();
         let lease =
@@ -83,7 +83,7 @@ impl Group<'_, '_> {
     }
 
     /// Renews a lease.
-    pub(super) fn heartbeat(&mut self, key: &RunKey, epoch: Epoch) -> Result<(), Refused> {
+    pub(super) fn heartbeat(&mut self, key: &RunKey, epoch: Epoch) -> Result<(), RefusedScope> {
         let head = self.head(key)?;
         self.check_epoch(key, epoch, &head)?;
         self.move_head(key, RunHead { lease_until_ms: self.lease_until_ms, ..head });
@@ -91,7 +91,7 @@ impl Group<'_, '_> {
     }
 
     /// Gives a run up, if it is still this store's.
-    pub(super) fn release(&mut self, key: &RunKey, epoch: Epoch) -> Result<(), Refused> {
+    pub(super) fn release(&mut self, key: &RunKey, epoch: Epoch) -> Result<(), RefusedScope> {
         let head = self.head(key)?;
         if self.check_epoch(key, epoch, &head).is_ok() {
             self.sql.end_lease.execute((head.run_no, key.tenant.as_str()))?;

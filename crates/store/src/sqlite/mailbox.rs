@@ -3,12 +3,12 @@
 use posse_engine::ports::{MAILBOX_MAX, RunKey, StoreError};
 use rusqlite::types::ValueRef;
 
-use super::group::{Group, Refused, RunHead, stored};
+use super::group::{Group, RefusedScope, RunHead, stored};
 use super::seal::MAILBOX;
 
 impl Group<'_, '_> {
     /// Adds a command; its number is one more than that of the last ever posted.
-    pub(super) fn post(&mut self, key: &RunKey, command: &str) -> Result<u64, Refused> {
+    pub(super) fn post(&mut self, key: &RunKey, command: &str) -> Result<u64, RefusedScope> {
         let head = self.head(key)?;
         let tenant = key.tenant.as_str();
         let waiting: i64 = self.sql.count_mail.query_row((head.run_no, tenant), |row| row.get(0))?;

@@ -10,7 +10,7 @@ use super::schema::{APPLICATION_ID, Migration};
 
 /// What a database says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum SchemaState {
     /// Nothing is in it yet.
     Empty,
     /// A store of this version.
@@ -18,7 +18,7 @@ pub(super) enum Found {
 }
 
 /// Looks without changing anything. Refuses what is not ours and what is newer than `known`.
-pub(super) fn look(connection: &Connection, path: &Path, known: usize) -> Result<Found, StoreError> {
+pub(super) fn look(connection: &Connection, path: &Path, known: usize) -> Result<SchemaState, StoreError> {
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let facts = || -> rusqlite::Result<(i64, i64, i64)> {
         let tables = ask("SELECT count(*) FROM sqlite_schema")?;
@@ -26,13 +26,13 @@ pub(super) fn look(connection: &Connection, path: &Path, known: usize) -> Result
     };
     let (application, version, tables) = facts().map_err(|error| from_sqlite(path, &error))?;
     match (application, u32::try_from(version)) {
-        (0, Ok(0)) if tables == 0 => Ok(Found::Empty),
+        (0, Ok(0)) if tables == 0 => Ok(SchemaState::Empty),
         (id, Ok(found)) if id == i64::from(APPLICATION_ID) && found > 0 => {
             let known = u32::try_from(known).unwrap_or(u32::MAX);
             if found > known {
                 return Err(StoreError::Newer { path: path.display().to_string(), found, known });
             }
-            Ok(Found::Version(found))
+            Ok(SchemaState::Version(found))
         }
         _ => Err(corrupt(path, "it is not a database of Posse")),
     }
@@ -46,8 +46,8 @@ pub(super) fn migrate(
     faults: &Faults,
 ) -> Result<(), StoreError> {
     let taken = match look(connection, path, migrations.len())? {
-        Found::Empty => 0,
-        Found::Version(version) => version as usize,
+        SchemaState::Empty => 0,
+        SchemaState::Version(version) => version as usize,
     };
     if taken == migrations.len() {
         return Ok(());
@@ -92,7 +92,7 @@ mod tests {
         run(&mut connection, &MIGRATIONS).unwrap();
         run(&mut connection, &MIGRATIONS).unwrap();
         let known = u32::try_from(MIGRATIONS.len()).unwrap();
-        assert_eq!(look(&connection, Path::new("x"), MIGRATIONS.len()), Ok(Found::Version(known)));
+        assert_eq!(look(&connection, Path::new("x"), MIGRATIONS.len()), Ok(SchemaState::Version(known)));
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
             &[Migration::of_sql("CREATE TABLE a (x)"), Migration::of_sql("CREATE TABLE b (x)")],
         )
         .unwrap();
-        assert_eq!(look(&connection, Path::new("x"), 2), Ok(Found::Version(2)));
+        assert_eq!(look(&connection, Path::new("x"), 2), Ok(SchemaState::Version(2)));
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
             Migration::of_sql("CREATE TABLE a (x)"),
         ];
         run(&mut connection, &migrations).unwrap_err();
-        assert_eq!(look(&connection, Path::new("x"), 3), Ok(Found::Version(1)));
+        assert_eq!(look(&connection, Path::new("x"), 3), Ok(SchemaState::Version(1)));
         let tables: i64 =
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
         assert_eq!(tables, 1);

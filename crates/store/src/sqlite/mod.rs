@@ -38,11 +38,11 @@ use std::thread::JoinHandle;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use posse_domain::event::Stored;
+use posse_domain::event::StoredEvent;
 use posse_domain::hash::Hash;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, Committed, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun, RunEntry,
-    RunKey, RunSpending, Store, StoreError, TenantId,
+    AgentRow, Claim, Commit, CommitReceipt, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun,
+    RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
@@ -50,11 +50,11 @@ use tokio::sync::{oneshot, watch};
 pub use self::connect::sqlite_version;
 use self::context::Context;
 pub use self::options::*;
-use self::query::Broken;
+use self::query::QueryError;
 use self::queue::Queue;
 use self::readers::{Readers, closed};
 use self::request::{Answer, Request};
-use self::wake::{Bell, Lookout, Watchers};
+use self::wake::{Lookout, WakeSignal, Watchers};
 use self::writer::Writer;
 use crate::validate::validate;
 
@@ -94,7 +94,7 @@ impl SqliteStore {
     pub fn open(dir: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
         let opened = open::open(dir, options)?;
         let context = opened.context;
-        let bell = Bell::open(&context).map_err(|error| error::from_io(&context.paths.wake, &error))?;
+        let bell = WakeSignal::open(&context).map_err(|error| error::from_io(&context.paths.wake, &error))?;
         let watchers = Arc::new(Watchers::default());
         let queue = Arc::new(Queue::default());
         let writer = Writer {
@@ -148,7 +148,7 @@ impl SqliteStore {
 
     fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Connection, &Context) -> Result<T, Broken> + Send + 'static,
+        question: impl FnOnce(&Connection, &Context) -> Result<T, QueryError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
         let context = self.context.clone();
         self.readers.ask(move |connection| {
@@ -172,7 +172,7 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<Committed, StoreError>> {
+    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>> {
         if let Err(error) = validate(&commit) {
             return futures::future::ready(Err(error)).boxed();
         }
@@ -184,7 +184,7 @@ impl Store for SqliteStore {
         key: &RunKey,
         after: u64,
         limit: u32,
-    ) -> BoxFuture<'static, Result<Vec<Stored>, StoreError>> {
+    ) -> BoxFuture<'static, Result<Vec<StoredEvent>, StoreError>> {
         let key = key.clone();
         self.ask(move |connection, _| query::read(connection, &key, after, limit))
     }

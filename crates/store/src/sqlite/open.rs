@@ -10,7 +10,7 @@ use super::clock::BootClock;
 use super::context::Context;
 use super::error::from_io;
 use super::filesystem::refuse_network;
-use super::migrate::Found;
+use super::migrate::SchemaState;
 use super::options::SqliteOptions;
 use super::paths::Paths;
 use super::schema::{MIGRATIONS, SEALED_SINCE};
@@ -18,14 +18,14 @@ use super::turnstile::Turnstile;
 use super::{connect, files, migrate, owner};
 
 /// An opened database before its threads are started.
-pub(super) struct Opened {
+pub(super) struct OpenDatabase {
     pub(super) context: Arc<Context>,
     pub(super) connection: Connection,
     pub(super) turnstile: Turnstile,
 }
 
 /// Opens the store in `dir` for reading and writing and makes it if need be.
-pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<Opened, StoreError> {
+pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<OpenDatabase, StoreError> {
     connect::assert_version()?;
     let paths = Paths::new(dir);
     files::make_dir(dir).map_err(|error| from_io(dir, &error))?;
@@ -39,7 +39,7 @@ pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<Opened, StoreEr
     }
     owner::sweep(&context.paths.owners);
     drop(permit);
-    Ok(Opened { context, connection, turnstile })
+    Ok(OpenDatabase { context, connection, turnstile })
 }
 
 /// Prepares to read a store that is not written by this process; none if there is no store yet.
@@ -55,8 +55,8 @@ pub(super) fn open_read_only(dir: &Path) -> Result<Option<Arc<Context>>, StoreEr
     refuse_network(dir)?;
     let connection = connect_read_only(path)?;
     match migrate::look(&connection, path, MIGRATIONS.len())? {
-        Found::Empty => Ok(None),
-        Found::Version(version) => {
+        SchemaState::Empty => Ok(None),
+        SchemaState::Version(version) => {
             context(paths, SqliteOptions::default(), version >= SEALED_SINCE).map(Some)
         }
     }
@@ -95,8 +95,8 @@ fn context(paths: Paths, options: SqliteOptions, has_seals: bool) -> Result<Arc<
 }
 
 /// An older Posse that still carries runs would go on to write as it knows: without what this one adds to its rows.
-fn refuse_while_in_use(found: Found, context: &Context) -> Result<(), StoreError> {
-    let is_older = matches!(found, Found::Version(version) if (version as usize) < MIGRATIONS.len());
+fn refuse_while_in_use(found: SchemaState, context: &Context) -> Result<(), StoreError> {
+    let is_older = matches!(found, SchemaState::Version(version) if (version as usize) < MIGRATIONS.len());
     if is_older && owner::is_any_alive(&context.paths.owners) {
         let path = context.paths.database.display();
         return Err(StoreError::Failed(format!(
@@ -107,7 +107,7 @@ fn refuse_while_in_use(found: Found, context: &Context) -> Result<(), StoreError
 }
 
 /// Refuses what is not ours before anything is changed.
-fn look_at_existing(path: &Path) -> Result<Found, StoreError> {
+fn look_at_existing(path: &Path) -> Result<SchemaState, StoreError> {
     let look = |connection: Connection| migrate::look(&connection, path, MIGRATIONS.len());
     match connect::reader(path).and_then(look) {
         // Only a writer can undo what a crash left of the making of a database. Once made it has a WAL instead.

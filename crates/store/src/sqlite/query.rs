@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use posse_domain::budget::Figures;
-use posse_domain::event::Stored;
+use posse_domain::event::StoredEvent;
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_engine::ports::{
@@ -28,42 +28,44 @@ pub(super) const NO_HEAD: &str = "it has no head";
 pub(super) const NOT_AS_WRITTEN: &str = "is not what was written";
 
 /// A question's error: SQLite's, or a value that nobody wrote there.
-pub(super) enum Broken {
+pub(super) enum QueryError {
     Sqlite(rusqlite::Error),
     Value(String),
     Run(RunId, String),
     Store(StoreError),
 }
 
-impl From<rusqlite::Error> for Broken {
+impl From<rusqlite::Error> for QueryError {
     fn from(error: rusqlite::Error) -> Self {
-        Broken::Sqlite(error)
+        QueryError::Sqlite(error)
     }
 }
 
-impl From<StoreError> for Broken {
+impl From<StoreError> for QueryError {
     fn from(error: StoreError) -> Self {
-        Broken::Store(error)
+        QueryError::Store(error)
     }
 }
 
-impl Broken {
+impl QueryError {
     pub(super) fn at(self, path: &Path) -> StoreError {
         match self {
-            Broken::Sqlite(error) => from_sqlite(path, &error),
-            Broken::Value(problem) => corrupt(path, problem),
-            Broken::Run(run, problem) => StoreError::Damaged { run, problem },
-            Broken::Store(error) => error,
+            QueryError::Sqlite(error) => from_sqlite(path, &error),
+            QueryError::Value(problem) => corrupt(path, problem),
+            QueryError::Run(run, problem) => StoreError::Damaged { run, problem },
+            QueryError::Store(error) => error,
         }
     }
 }
 
-impl Broken {
+impl QueryError {
     /// The same as damage of this run, if it is a value that nobody wrote.
     fn of_run(self, run: &RunId) -> Self {
         match self {
-            Broken::Value(problem) => Broken::Run(run.clone(), problem),
-            Broken::Sqlite(error) if is_about_value(&error) => Broken::Run(run.clone(), error.to_string()),
+            QueryError::Value(problem) => QueryError::Run(run.clone(), problem),
+            QueryError::Sqlite(error) if is_about_value(&error) => {
+                QueryError::Run(run.clone(), error.to_string())
+            }
             other => other,
         }
     }
@@ -80,10 +82,10 @@ fn is_about_value(error: &rusqlite::Error) -> bool {
     )
 }
 
-type Answer<T> = Result<T, Broken>;
+type Answer<T> = Result<T, QueryError>;
 
 fn bad<T>(what: impl std::fmt::Display) -> Answer<T> {
-    Err(Broken::Value(format!("{what} cannot be read")))
+    Err(QueryError::Value(format!("{what} cannot be read")))
 }
 
 /// The number of a run.
@@ -96,7 +98,12 @@ pub(super) fn run_no(connection: &Connection, key: &RunKey) -> Answer<i64> {
 }
 
 /// Events after `after`.
-pub(super) fn read(connection: &Connection, key: &RunKey, after: u64, limit: u32) -> Answer<Vec<Stored>> {
+pub(super) fn read(
+    connection: &Connection,
+    key: &RunKey,
+    after: u64,
+    limit: u32,
+) -> Answer<Vec<StoredEvent>> {
     let no = run_no(connection, key)?;
     let (_, last) = row_ids(no);
     let Some(first) = row_id(no, after) else { return Ok(Vec::new()) };
@@ -105,16 +112,16 @@ pub(super) fn read(connection: &Connection, key: &RunKey, after: u64, limit: u32
          WHERE id > ?1 AND id <= ?2 AND tenant = ?3 ORDER BY id LIMIT ?4",
     )?;
     let mut rows = select.query((first, last, key.tenant.as_str(), limit.min(READ_MAX_EVENTS)))?;
-    let mut events: Vec<Stored> = Vec::new();
+    let mut events: Vec<StoredEvent> = Vec::new();
     let mut kinds: Vec<Arc<str>> = Vec::new();
     while let Some(row) = rows.next()? {
         let expected = after + events.len() as u64 + 1;
-        let damaged = |problem| Broken::Run(key.run.clone(), problem);
+        let damaged = |problem| QueryError::Run(key.run.clone(), problem);
         if place(row.get(0)?) != expected {
             return Err(damaged(format!("event {expected} is missing")));
         }
         let event = event(row, &mut kinds).map_err(|broken| match broken.of_run(&key.run) {
-            Broken::Run(_, problem) => damaged(format!("event {expected}: {problem}")),
+            QueryError::Run(_, problem) => damaged(format!("event {expected}: {problem}")),
             other => other,
         })?;
         events.push(event);
@@ -122,12 +129,12 @@ pub(super) fn read(connection: &Connection, key: &RunKey, after: u64, limit: u32
     Ok(events)
 }
 
-fn event(row: &Row<'_>, kinds: &mut Vec<Arc<str>>) -> Answer<Stored> {
+fn event(row: &Row<'_>, kinds: &mut Vec<Arc<str>>) -> Answer<StoredEvent> {
     let seq = place(row.get(0)?);
     let Some(agent) = text(row, 1)?.parse().ok() else { return bad(format!("the agent of event {seq}")) };
     let Some(hash) = hash(row, 6)? else { return bad(format!("the hash of event {seq}")) };
     let kind = intern(kinds, text(row, 2)?);
-    Ok(Stored { seq, agent, kind, at_ms: row.get(3)?, version: row.get(4)?, payload: row.get(5)?, hash })
+    Ok(StoredEvent { seq, agent, kind, at_ms: row.get(3)?, version: row.get(4)?, payload: row.get(5)?, hash })
 }
 
 /// There are few kinds and many events: each kind is one allocation.
@@ -158,13 +165,13 @@ pub(super) fn head(connection: &Connection, key: &RunKey) -> Answer<Head> {
     let found = find
         .query_row([run_no(connection, key)?], |row| Ok((number(row, 0)?, hash(row, 1)?)))
         .optional()
-        .map_err(|error| Broken::from(error).of_run(&key.run))?;
+        .map_err(|error| QueryError::from(error).of_run(&key.run))?;
     match found {
         Some((seq, Some(hash))) => Ok(Head { seq, hash }),
         Some((_, None)) => {
-            Err(Broken::Run(key.run.clone(), "the hash of its head cannot be read".to_owned()))
+            Err(QueryError::Run(key.run.clone(), "the hash of its head cannot be read".to_owned()))
         }
-        None => Err(Broken::Run(key.run.clone(), NO_HEAD.to_owned())),
+        None => Err(QueryError::Run(key.run.clone(), NO_HEAD.to_owned())),
     }
 }
 
@@ -190,13 +197,16 @@ pub(super) fn mail(connection: &Connection, context: &Context, key: &RunKey) -> 
     while let Some(row) = rows.next()? {
         let id = number(row, 1)?;
         if context.has_seals && !MAILBOX.is_whole(row)? {
-            return Err(Broken::Run(
+            return Err(QueryError::Run(
                 key.run.clone(),
                 format!("command {id} in its mailbox {NOT_AS_WRITTEN}"),
             ));
         }
         let Ok(command) = serde_json::from_str(text(row, 3)?) else {
-            return Err(Broken::Run(key.run.clone(), format!("command {id} in its mailbox cannot be read")));
+            return Err(QueryError::Run(
+                key.run.clone(),
+                format!("command {id} in its mailbox cannot be read"),
+            ));
         };
         mail.push(Mail { id, command });
     }
@@ -336,7 +346,7 @@ pub(super) fn spending(connection: &Connection, tenant: &TenantId, limit: u32) -
         };
         let Ok(figures) = serde_json::from_str::<Figures>(&usage) else {
             let problem = "what one of its agents spent cannot be read".to_owned();
-            return Err(Broken::Run(last.run.clone(), problem));
+            return Err(QueryError::Run(last.run.clone(), problem));
         };
         let model = row.get::<_, Option<String>>(4)?.unwrap_or_default();
         let sum = last.by_model.entry(model).or_default();
@@ -384,7 +394,9 @@ pub(super) fn agents(connection: &Connection, key: &RunKey) -> Answer<Vec<AgentR
     while let Some(row) = rows.next()? {
         let number = place(row.get(16)?);
         agents.push(agent(row).map_err(|broken| match broken.of_run(&key.run) {
-            Broken::Run(run, problem) => Broken::Run(run, format!("agent number {number}: {problem}")),
+            QueryError::Run(run, problem) => {
+                QueryError::Run(run, format!("agent number {number}: {problem}"))
+            }
             other => other,
         })?);
     }

@@ -12,12 +12,12 @@ use super::request::Request;
 /// The line.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    line: Mutex<Line>,
+    line: Mutex<QueueState>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct QueueState {
     requests: VecDeque<Request>,
     /// How many requests the writer sleeps for; none if it is awake. Waking it costs more than a push, so nobody does
     /// before there are enough.
@@ -28,7 +28,7 @@ struct Line {
 
 /// Why the writer woke up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Woken {
+pub(super) enum WakeReason {
     /// There is work.
     Work,
     /// Nothing came for as long as was asked.
@@ -38,7 +38,7 @@ pub(super) enum Woken {
 }
 
 impl Queue {
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, QueueState> {
         // A panic elsewhere does not make the line wrong: every change to it is made at once.
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,12 +66,12 @@ impl Queue {
     }
 
     /// Sleeps until there is work, or for `idle`.
-    pub(super) fn wait(&self, idle: Duration) -> Woken {
+    pub(super) fn wait(&self, idle: Duration) -> WakeReason {
         let line = self.sleep(1, idle);
         match (line.requests.is_empty(), &line.closed) {
-            (false, _) => Woken::Work,
-            (true, Some(_)) => Woken::Closed,
-            (true, None) => Woken::Idle,
+            (false, _) => WakeReason::Work,
+            (true, Some(_)) => WakeReason::Closed,
+            (true, None) => WakeReason::Idle,
         }
     }
 
@@ -80,7 +80,7 @@ impl Queue {
         drop(self.sleep(enough, at_most));
     }
 
-    fn sleep(&self, enough: usize, at_most: Duration) -> MutexGuard<'_, Line> {
+    fn sleep(&self, enough: usize, at_most: Duration) -> MutexGuard<'_, QueueState> {
         let until = Instant::now() + at_most;
         let mut line = self.line();
         while line.requests.len() < enough && line.closed.is_none() {
@@ -140,7 +140,7 @@ mod tests {
             queue.push(request);
             heard.push(answer);
         }
-        assert_eq!(queue.wait(Duration::ZERO), Woken::Work);
+        assert_eq!(queue.wait(Duration::ZERO), WakeReason::Work);
         let mut requests = VecDeque::new();
         queue.take_all(&mut requests);
         let epochs: Vec<u64> = requests
@@ -148,7 +148,7 @@ mod tests {
             .map(|request| if let Request::Release(_, epoch, _) = request { *epoch } else { 99 })
             .collect();
         assert_eq!(epochs, (0..10).collect::<Vec<_>>());
-        assert_eq!(queue.wait(Duration::ZERO), Woken::Idle);
+        assert_eq!(queue.wait(Duration::ZERO), WakeReason::Idle);
     }
 
     #[test]
@@ -160,9 +160,9 @@ mod tests {
         let (late, mut refused) = request(2);
         queue.push(late);
         assert_eq!(refused.try_recv().unwrap(), Err(StoreError::Failed("over".to_owned())));
-        assert_eq!(queue.wait(Duration::ZERO), Woken::Work);
+        assert_eq!(queue.wait(Duration::ZERO), WakeReason::Work);
         queue.take_all(&mut VecDeque::new());
-        assert_eq!(queue.wait(Duration::ZERO), Woken::Closed);
+        assert_eq!(queue.wait(Duration::ZERO), WakeReason::Closed);
     }
 
     #[test]

@@ -13,24 +13,24 @@ use tokio::sync::oneshot;
 use super::options::{READ_QUEUE_MAX, READERS_MAX};
 
 /// Opens a connection for one reader.
-type Open = dyn Fn() -> Result<Connection, StoreError> + Send + Sync;
+type OpenConnection = dyn Fn() -> Result<Connection, StoreError> + Send + Sync;
 /// Asks something of a connection, or passes on why there is none.
 type Question = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
 
 /// The pool.
 pub(super) struct Readers {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderState>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct Shared {
-    open: Box<Open>,
-    line: Mutex<Line>,
+struct ReaderState {
+    open: Box<OpenConnection>,
+    line: Mutex<ReaderQueue>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct Line {
+struct ReaderQueue {
     questions: VecDeque<Question>,
     idle: usize,
     threads: usize,
@@ -39,7 +39,7 @@ struct Line {
 
 impl Readers {
     pub(super) fn new(open: impl Fn() -> Result<Connection, StoreError> + Send + Sync + 'static) -> Self {
-        let shared = Shared { open: Box::new(open), line: Mutex::default(), wake: Condvar::new() };
+        let shared = ReaderState { open: Box::new(open), line: Mutex::default(), wake: Condvar::new() };
         Self { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
@@ -102,8 +102,8 @@ impl Drop for Readers {
     }
 }
 
-impl Shared {
-    fn line(&self) -> MutexGuard<'_, Line> {
+impl ReaderState {
+    fn line(&self) -> MutexGuard<'_, ReaderQueue> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

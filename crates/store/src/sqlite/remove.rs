@@ -3,14 +3,14 @@
 use posse_engine::ports::{Head, RunKey, StoreError};
 use rusqlite::OptionalExtension;
 
-use super::group::{Group, Refused, RunHead, stored};
+use super::group::{Group, RefusedScope, RunHead, stored};
 use super::lease::Lease;
 use super::schema::row_ids;
 use super::seal::REMOVED_RUNS;
 
 impl Group<'_, '_> {
     /// Removes a run that has ended and that nobody alive owns, and notes where its journal ended.
-    pub(super) fn remove(&mut self, key: &RunKey) -> Result<Head, Refused> {
+    pub(super) fn remove(&mut self, key: &RunKey) -> Result<Head, RefusedScope> {
         let head = self.head(key)?;
         let place = (head.run_no, key.tenant.as_str());
         let has_ended: bool = self.sql.has_ended.query_row(place, |row| row.get(0))?;
@@ -25,7 +25,7 @@ impl Group<'_, '_> {
         Ok(Head { seq: head.seq, hash: head.hash })
     }
 
-    fn remove_rows(&mut self, key: &RunKey, head: RunHead) -> Result<(), Refused> {
+    fn remove_rows(&mut self, key: &RunKey, head: RunHead) -> Result<(), RefusedScope> {
         let (tenant, run) = (key.tenant.as_str(), key.run.as_str());
         // Its mark is what lets the events go.
         self.sql.mark_removed.execute((head.run_no, tenant, run, stored(head.seq), head.hash.as_bytes()))?;

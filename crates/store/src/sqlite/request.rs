@@ -1,6 +1,6 @@
 //! What the writer is asked to do.
 
-use posse_engine::ports::{Claim, Commit, Committed, Epoch, Head, RunKey, StoreError};
+use posse_engine::ports::{Claim, Commit, CommitReceipt, Epoch, Head, RunKey, StoreError};
 use tokio::sync::oneshot;
 
 /// Where an answer goes. Nobody may be there to hear it: a caller can give up, its commit still counts.
@@ -9,7 +9,7 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 /// One request. Each is carried out whole or not at all.
 #[derive(Debug)]
 pub(super) enum Request {
-    Commit(Box<Commit>, Answer<Committed>),
+    Commit(Box<Commit>, Answer<CommitReceipt>),
     Claim(RunKey, Answer<Claim>),
     Heartbeat(RunKey, Epoch, Answer<()>),
     Release(RunKey, Epoch, Answer<()>),

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::lease::Lease;
 use super::options::LEASE;
 use super::owner;
-use super::query::{Broken, NO_HEAD, NOT_AS_WRITTEN};
+use super::query::{NO_HEAD, NOT_AS_WRITTEN, QueryError};
 use super::schema::{place, row_ids};
 use super::seal::{HEADS, MAILBOX};
 
@@ -32,7 +32,7 @@ pub(super) struct RowsOf<'a> {
 
 impl RowsOf<'_> {
     /// What is wrong with them.
-    pub(super) fn look(&self, connection: &Connection, context: &Context) -> Result<Vec<String>, Broken> {
+    pub(super) fn look(&self, connection: &Connection, context: &Context) -> Result<Vec<String>, QueryError> {
         let mut problems = Vec::new();
         let posts = self.head(connection, context, &mut problems)?;
         self.mail(connection, context, posts, &mut problems)?;
@@ -46,7 +46,7 @@ impl RowsOf<'_> {
         connection: &Connection,
         context: &Context,
         problems: &mut Vec<String>,
-    ) -> Result<i64, Broken> {
+    ) -> Result<i64, QueryError> {
         let mut select =
             connection.prepare_cached(&HEADS.select_from(context.has_seals, "WHERE run_no = ?1"))?;
         let mut rows = select.query([self.no])?;
@@ -80,7 +80,7 @@ impl RowsOf<'_> {
         context: &Context,
         posts: i64,
         problems: &mut Vec<String>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), QueryError> {
         let narrow = "WHERE run_no = ?1 ORDER BY id";
         let mut select = connection.prepare_cached(&MAILBOX.select_from(context.has_seals, narrow))?;
         let mut rows = select.query([self.no])?;
@@ -107,7 +107,7 @@ impl RowsOf<'_> {
     }
 
     /// Rows that say that they are another tenant's than their run, or that belong to no agent.
-    fn owners_of_rows(&self, connection: &Connection, problems: &mut Vec<String>) -> Result<(), Broken> {
+    fn owners_of_rows(&self, connection: &Connection, problems: &mut Vec<String>) -> Result<(), QueryError> {
         let (first, last) = row_ids(self.no);
         for (table, what) in [("events", "event"), ("agent_terms", "the terms of agent number")] {
             let sql = format!("SELECT id FROM {table} WHERE id BETWEEN ?1 AND ?2 AND tenant <> ?3 LIMIT 1");
@@ -140,7 +140,7 @@ impl RowsOf<'_> {
 }
 
 /// What no owner would have written about its lease, whatever the seal says.
-fn implausible_lease(row: &Row<'_>, context: &Context) -> Result<Option<&'static str>, Broken> {
+fn implausible_lease(row: &Row<'_>, context: &Context) -> Result<Option<&'static str>, QueryError> {
     let (pid, boot): (Option<i64>, Option<String>) = (row.get(7)?, row.get(8)?);
     let until_ms: i64 = row.get(9)?;
     if !(0..=UPTIME_MAX_MS).contains(&until_ms) {

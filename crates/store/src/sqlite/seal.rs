@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 /// A table whose rows are sealed.
-pub(super) struct Sealed {
+pub(super) struct SealedTable {
     /// Its name.
     pub(super) table: &'static str,
     /// What the seal is over, in this order: every column but the seal.
@@ -18,7 +18,7 @@ pub(super) struct Sealed {
     key: &'static [&'static str],
 }
 
-pub(super) const HEADS: Sealed = Sealed {
+pub(super) const HEADS: SealedTable = SealedTable {
     table: "heads",
     columns: &[
         "run_no",
@@ -35,19 +35,19 @@ pub(super) const HEADS: Sealed = Sealed {
     key: &["run_no"],
 };
 
-pub(super) const MAILBOX: Sealed =
-    Sealed { table: "mailbox", columns: &["run_no", "id", "tenant", "command"], key: &["run_no", "id"] };
+pub(super) const MAILBOX: SealedTable =
+    SealedTable { table: "mailbox", columns: &["run_no", "id", "tenant", "command"], key: &["run_no", "id"] };
 
-pub(super) const REMOVED_RUNS: Sealed = Sealed {
+pub(super) const REMOVED_RUNS: SealedTable = SealedTable {
     table: "removed_runs",
     columns: &["run_no", "tenant", "run", "head_seq", "head_hash", "removed_at_ms"],
     key: &["run_no"],
 };
 
 /// All of them.
-pub(super) const SEALED: [Sealed; 3] = [HEADS, MAILBOX, REMOVED_RUNS];
+pub(super) const SEALED: [SealedTable; 3] = [HEADS, MAILBOX, REMOVED_RUNS];
 
-impl Sealed {
+impl SealedTable {
     /// A question for rows with the seal at the end: those that `narrow` lets through.
     pub(super) fn select(&self, narrow: &str) -> String {
         self.select_from(true, narrow)

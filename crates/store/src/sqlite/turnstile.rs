@@ -140,10 +140,10 @@ impl Turnstile {
 
 /// The thread that waits.
 #[derive(Debug)]
-struct Helper(Arc<Shared>);
+struct Helper(Arc<TurnstileState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct TurnstileState {
     wait: Mutex<Wait>,
     changed: Condvar,
 }
@@ -167,7 +167,7 @@ enum Phase {
     Answered(io::Result<()>),
 }
 
-impl Shared {
+impl TurnstileState {
     fn wait(&self) -> MutexGuard<'_, Wait> {
         self.wait.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,7 +175,7 @@ impl Shared {
 
 impl Helper {
     fn start(gates: Arc<Gates>) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TurnstileState::default());
         let helper = Self(shared.clone());
         std::thread::spawn(move || {
             while shared.stands_in_line() {
@@ -223,7 +223,7 @@ impl Drop for Helper {
 }
 
 /// The helper thread's side.
-impl Shared {
+impl TurnstileState {
     /// Sleeps until there is a reason to line up; false once there never will be.
     fn stands_in_line(&self) -> bool {
         let wait = self

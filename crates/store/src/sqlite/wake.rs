@@ -39,9 +39,9 @@ const DEAF_POLL: Duration = Duration::from_millis(50);
 
 /// Tells other processes that something is new.
 #[derive(Debug)]
-pub(super) struct Bell(File);
+pub(super) struct WakeSignal(File);
 
-impl Bell {
+impl WakeSignal {
     pub(super) fn open(context: &Context) -> io::Result<Self> {
         files::open(&context.paths.wake).map(Self)
     }

@@ -20,11 +20,11 @@ use super::error::{from_sqlite, leaves_store_usable};
 use super::group::Group;
 use super::lease::Ownership;
 use super::options::{GROUP_MAX_EVENTS, IDLE_CHECKPOINT_AFTER};
-use super::queue::{Queue, Woken};
+use super::queue::{Queue, WakeReason};
 use super::request::{Reply, Request, not_reached};
 use super::statements::Statements;
 use super::turnstile::Turnstile;
-use super::wake::{Bell, Watchers};
+use super::wake::{WakeSignal, Watchers};
 use super::{blobs, clock};
 
 /// How long a writer with nothing left to do sleeps before it looks again.
@@ -41,13 +41,13 @@ pub(super) struct Writer {
     pub(super) turnstile: Turnstile,
     pub(super) queue: Arc<Queue>,
     pub(super) watchers: Arc<Watchers>,
-    pub(super) bell: Bell,
+    pub(super) bell: WakeSignal,
 }
 
 /// Refuses what is left, however the thread ends: nobody waits for an answer that never comes.
-struct LastWill(Arc<Queue>);
+struct RefuseOnDrop(Arc<Queue>);
 
-impl Drop for LastWill {
+impl Drop for RefuseOnDrop {
     fn drop(&mut self) {
         self.0.fail(&StoreError::Failed("the store was closed".to_owned()));
     }
@@ -56,7 +56,7 @@ impl Drop for LastWill {
 impl Writer {
     /// Writes until the queue is closed and empty.
     pub(super) fn run(mut self) {
-        let _will = LastWill(self.queue.clone());
+        let _will = RefuseOnDrop(self.queue.clone());
         let ended = Checkpoints::count(&mut self.connection, self.context.options.checkpoint_pages)
             .and_then(|checkpoints| self.serve(checkpoints));
         if let Err(error) = ended {
@@ -67,7 +67,7 @@ impl Writer {
     }
 
     fn serve(&mut self, checkpoints: Checkpoints) -> rusqlite::Result<()> {
-        let mut writing = Writing {
+        let mut writing = WriterLoop {
             context: &self.context,
             connection: &self.connection,
             sql: Statements::prepare(&self.connection)?,
@@ -106,35 +106,35 @@ struct Pace {
 }
 
 /// The thread at work.
-struct Writing<'s> {
+struct WriterLoop<'s> {
     context: &'s Context,
     connection: &'s Connection,
     sql: Statements<'s>,
     turnstile: &'s mut Turnstile,
     queue: &'s Queue,
     watchers: &'s Watchers,
-    bell: &'s Bell,
+    bell: &'s WakeSignal,
     checkpoints: Checkpoints,
     ownership: Ownership,
     /// Taken from the queue and not written yet, with whether their files are durable.
-    staged: VecDeque<Staged>,
+    staged: VecDeque<StagedRequest>,
     pace: Pace,
 }
 
-struct Staged {
+struct StagedRequest {
     request: Request,
     is_ready: bool,
 }
 
-impl Writing<'_> {
+impl WriterLoop<'_> {
     fn run(&mut self) -> rusqlite::Result<()> {
         loop {
             if self.staged.is_empty() {
                 let pending = self.checkpoints.is_pending();
                 match self.queue.wait(if pending { IDLE_CHECKPOINT_AFTER } else { SLEEP }) {
-                    Woken::Idle if pending => self.checkpoint_if_free()?,
-                    Woken::Idle | Woken::Work => {}
-                    Woken::Closed => return self.close(),
+                    WakeReason::Idle if pending => self.checkpoint_if_free()?,
+                    WakeReason::Idle | WakeReason::Work => {}
+                    WakeReason::Closed => return self.close(),
                 }
                 self.queue.linger(self.pace.requests, LINGER_MAX.min(self.pace.sync / LINGER_PART));
             }
@@ -154,7 +154,7 @@ impl Writing<'_> {
         self.queue.take_all(&mut requests);
         self.staged.extend(requests.into_iter().map(|request| {
             let is_ready = !matches!(&request, Request::Commit(commit, _) if blobs::has_files(commit));
-            Staged { request, is_ready }
+            StagedRequest { request, is_ready }
         }));
     }
 

@@ -1,6 +1,6 @@
 //! What the processes write, and whether it is all there.
 
-use posse_domain::event::Encoded;
+use posse_domain::event::EncodedEvent;
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::text::Blob;
@@ -12,7 +12,7 @@ pub(crate) fn key(run: u64) -> RunKey {
 }
 
 fn commit(key: &RunKey, basis: Basis, number: u64) -> Commit {
-    let event = Encoded {
+    let event = EncodedEvent {
         agent: key.run.root(),
         kind: "agent.model_called",
         at_ms: 1,

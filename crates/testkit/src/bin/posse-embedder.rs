@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use posse::scripted::Scripted;
+use posse::scripted::ScriptedModel;
 use posse::{EventBody, NewRun, Posse};
 
 /// One command, and the end.
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 /// Carries a run out in the directory `project`; what its command said.
 async fn embed() -> Result<String, String> {
     let text = |error: posse::Error| error.to_string();
-    let script = Scripted::from_yaml(SCRIPT, "script").map_err(|error| error.to_string())?;
+    let script = ScriptedModel::from_yaml(SCRIPT, "script").map_err(|error| error.to_string())?;
     let posse = Posse::builder().model("scripted/own", script).state_dir("state").open().map_err(text)?;
     let dir = std::fs::canonicalize("project").map_err(|error| error.to_string())?;
     let run = NewRun::new("do it").model("scripted/own").dir(dir.display().to_string());

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use posse_cli::Extras;
-use posse_testkit::faults::{self, Death};
+use posse_testkit::faults::{self, CrashPoint};
 use posse_testkit::{ledger, variables};
 
 fn main() -> ExitCode {
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 }
 
 fn extras() -> Result<Extras, String> {
-    let death: Option<Death> = match variable(variables::FAULT) {
+    let death: Option<CrashPoint> = match variable(variables::FAULT) {
         Some(text) => Some(text.parse().map_err(|invalid: faults::InvalidDeath| invalid.to_string())?),
         None => None,
     };

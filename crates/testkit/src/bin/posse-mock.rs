@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use posse_testkit::mock::{Answer, Asked, Brain, Mock, Options, Script, by_name, fanout};
+use posse_testkit::mock::{Answer, Brain, Mock, MockRequest, Options, Script, by_name, fanout};
 
 const USAGE: &str =
     "usage: posse-mock [--port N] [--latency-ms N] (--text TEXT | --script FILE | --fanout WIDTH)";
@@ -46,11 +46,11 @@ fn start(mut args: impl Iterator<Item = String>) -> Result<Mock, String> {
     }
     match (text, script, width) {
         (Some(text), None, None) => {
-            serve(move |_: &Asked| Answer::text(text.as_str()).latency(latency), options)
+            serve(move |_: &MockRequest| Answer::text(text.as_str()).latency(latency), options)
         }
         (None, Some(script), None) => serve(script, options),
         (None, None, Some(width)) => serve(fanout(width, latency), options),
-        (None, None, None) => serve(move |asked: &Asked| by_name(asked).latency(latency), options),
+        (None, None, None) => serve(move |asked: &MockRequest| by_name(asked).latency(latency), options),
         _ => Err("--text, --script and --fanout exclude each other".to_owned()),
     }
 }

@@ -96,9 +96,9 @@ impl Findings {
 
 /// Event lines that somebody outside was given, by number.
 #[derive(Debug, Clone, Default)]
-pub struct Acknowledged(BTreeMap<u64, Value>);
+pub struct AcknowledgedEvents(BTreeMap<u64, Value>);
 
-impl Acknowledged {
+impl AcknowledgedEvents {
     /// Takes a line of `--json` output; lines that are no events are left out. Says what is wrong with it.
     pub fn take(&mut self, line: &str) -> Result<(), String> {
         let event: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
@@ -132,7 +132,7 @@ impl Acknowledged {
     }
 
     /// Every acknowledged event is in `logs`, the same in every part.
-    pub fn check(&self, logs: &Acknowledged, findings: &mut Findings) {
+    pub fn check(&self, logs: &AcknowledgedEvents, findings: &mut Findings) {
         for (seq, event) in &self.0 {
             match logs.0.get(seq) {
                 Some(kept) if kept == event => {}

@@ -7,18 +7,18 @@ use posse::{AgentId, EventBody};
 use super::{Findings, Harm, Journal};
 
 /// Attempt, turn and call of the turn.
-type Place = (u32, u32, u32);
+type CallPosition = (u32, u32, u32);
 
 #[derive(Default)]
-struct Asked {
+struct CallCounts {
     /// The call that has no answer yet.
-    waiting: Option<Place>,
+    waiting: Option<CallPosition>,
     /// Attempts and turns that have their answer.
     answered: BTreeSet<(u32, u32)>,
 }
 
 pub(super) fn check(journal: &Journal, findings: &mut Findings) {
-    let mut agents: BTreeMap<&AgentId, Asked> = BTreeMap::new();
+    let mut agents: BTreeMap<&AgentId, CallCounts> = BTreeMap::new();
     for event in &journal.events {
         let (agent, seq) = (&event.agent_id, event.seq);
         match &event.body {

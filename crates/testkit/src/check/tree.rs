@@ -7,7 +7,7 @@ use posse::{AgentId, EventBody, OrderChecker};
 use super::{Findings, Harm, Journal};
 
 /// Where a cancel was journalled.
-type Cancelled = BTreeMap<AgentId, u64>;
+type CancelPositions = BTreeMap<AgentId, u64>;
 
 pub(super) fn check(journal: &Journal, findings: &mut Findings) {
     numbers(journal, findings);
@@ -62,7 +62,7 @@ fn ending(journal: &Journal, findings: &mut Findings) {
 
 /// Nothing of a subtree starts after its cancel.
 fn quiet_after_cancel(journal: &Journal, findings: &mut Findings) {
-    let mut cancelled = Cancelled::new();
+    let mut cancelled = CancelPositions::new();
     for event in &journal.events {
         let starts = match &event.body {
             EventBody::CancelRequested(_) => {

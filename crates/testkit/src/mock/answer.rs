@@ -10,13 +10,13 @@ use tokio::sync::Semaphore;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub(super) content: Content,
-    pub(super) manner: Manner,
+    pub(super) manner: DeliveryStyle,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Content {
     /// A model's reply in the shape of what was asked.
-    Say(Box<Say>),
+    Say(Box<MockReply>),
     /// A provider's error in that shape.
     Refuse(Refusal),
     /// Exactly this.
@@ -25,7 +25,7 @@ pub(super) enum Content {
 
 /// What a model says in one reply.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Say {
+pub struct MockReply {
     /// What it thinks first.
     pub thinking: Option<Thinking>,
     /// Its text; may be empty.
@@ -37,7 +37,7 @@ pub struct Say {
     /// Why it stops.
     pub stop: Stop,
     /// How the pieces of several calls follow each other.
-    pub weave: Weave,
+    pub weave: CallOrder,
 }
 
 /// Thinking, and the provider's seal on it.
@@ -109,7 +109,7 @@ pub enum Stop {
 
 /// How the pieces of several calls follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Weave {
+pub enum CallOrder {
     /// One call after the other.
     #[default]
     InOrder,
@@ -147,7 +147,7 @@ pub enum RetryAfter {
 
 /// How an answer is delivered.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Manner {
+pub struct DeliveryStyle {
     /// Nothing is sent before this.
     pub latency: Duration,
     /// The head comes byte by byte, this far apart.
@@ -157,9 +157,9 @@ pub struct Manner {
     /// Time between one event and the next.
     pub gap: Duration,
     /// Where it waits until it is let go, in their order.
-    pub holds: Vec<(When, Hold)>,
+    pub holds: Vec<(FaultMoment, Hold)>,
     /// Where it goes wrong, and how.
-    pub fault: Option<(When, Then)>,
+    pub fault: Option<(FaultMoment, FaultType)>,
     /// The body is compressed.
     pub gzip: bool,
     /// Another content type than the true one.
@@ -202,7 +202,7 @@ impl Hold {
 
 /// Where in an answer something happens to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum FaultMoment {
     /// Before anything is sent, the head included.
     AtOnce,
     /// After so many events.
@@ -213,7 +213,7 @@ pub enum When {
 
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Then {
+pub enum FaultType {
     /// Nothing more is sent; the connection stays open.
     Stall,
     /// Nothing but pings is sent, this far apart.
@@ -234,7 +234,7 @@ pub enum Then {
     Insert(Vec<u8>),
 }
 
-impl Say {
+impl MockReply {
     /// A reply of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), tokens: Some(Tokens::new(100, 20)), ..Self::default() }
@@ -276,7 +276,7 @@ impl Say {
     }
 
     /// The same with its calls in this order of pieces.
-    pub fn weave(mut self, weave: Weave) -> Self {
+    pub fn weave(mut self, weave: CallOrder) -> Self {
         self.weave = weave;
         self
     }
@@ -289,22 +289,22 @@ impl Refusal {
     }
 }
 
-impl From<Say> for Answer {
-    fn from(say: Say) -> Self {
-        Self { content: Content::Say(Box::new(say)), manner: Manner::default() }
+impl From<MockReply> for Answer {
+    fn from(say: MockReply) -> Self {
+        Self { content: Content::Say(Box::new(say)), manner: DeliveryStyle::default() }
     }
 }
 
 impl From<Refusal> for Answer {
     fn from(refusal: Refusal) -> Self {
-        Self { content: Content::Refuse(refusal), manner: Manner::default() }
+        Self { content: Content::Refuse(refusal), manner: DeliveryStyle::default() }
     }
 }
 
 impl Answer {
     /// A reply of text.
     pub fn text(text: impl Into<String>) -> Self {
-        Say::text(text).into()
+        MockReply::text(text).into()
     }
 
     /// A provider's error.
@@ -330,7 +330,7 @@ impl Answer {
             headers: Vec::new(),
             body: body.into(),
         };
-        Self { content, manner: Manner::default() }
+        Self { content, manner: DeliveryStyle::default() }
     }
 
     /// A recorded stream.
@@ -351,7 +351,7 @@ impl Answer {
 
     /// No answer: the connection is reset once the request is there.
     pub fn reset() -> Self {
-        Self::text("").fault(When::AtOnce, Then::Reset)
+        Self::text("").fault(FaultMoment::AtOnce, FaultType::Reset)
     }
 
     /// The same, later.
@@ -379,13 +379,13 @@ impl Answer {
     }
 
     /// The same, held back there.
-    pub fn hold(mut self, when: When, hold: &Hold) -> Self {
+    pub fn hold(mut self, when: FaultMoment, hold: &Hold) -> Self {
         self.manner.holds.push((when, hold.clone()));
         self
     }
 
     /// The same, going wrong there.
-    pub fn fault(mut self, when: When, then: Then) -> Self {
+    pub fn fault(mut self, when: FaultMoment, then: FaultType) -> Self {
         self.manner.fault = Some((when, then));
         self
     }

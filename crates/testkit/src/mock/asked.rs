@@ -46,7 +46,7 @@ impl Dialect {
 
 /// One request of a model.
 #[derive(Debug)]
-pub struct Asked {
+pub struct MockRequest {
     /// The format.
     pub dialect: Dialect,
     /// Its place among all requests, from 1.
@@ -74,7 +74,7 @@ pub struct ToolResult {
 
 /// The little that every answer depends on; the rest is skipped, which costs next to nothing.
 #[derive(Deserialize)]
-struct Glance<'a> {
+struct RequestHead<'a> {
     #[serde(borrow, default)]
     model: Cow<'a, str>,
     #[serde(default)]
@@ -89,7 +89,7 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-impl Asked {
+impl MockRequest {
     /// Reads a request; what is wrong with it otherwise.
     pub(super) fn new(
         dialect: Dialect,
@@ -97,7 +97,7 @@ impl Asked {
         head: Head,
         body: Vec<u8>,
     ) -> Result<Self, (String, Head, Vec<u8>)> {
-        let glance = serde_json::from_slice::<Glance<'_>>(&body).map(|glance| {
+        let glance = serde_json::from_slice::<RequestHead<'_>>(&body).map(|glance| {
             let usage = glance.stream_options.and_then(|options| options.include_usage).unwrap_or(false);
             (glance.model.into_owned(), glance.stream.unwrap_or(false), usage)
         });

@@ -5,8 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::Brain;
-use super::answer::{Answer, Refusal, RetryAfter, Say, Stop, Then, Tokens, Weave, When};
-use super::asked::{Asked, Dialect};
+use super::answer::{
+    Answer, CallOrder, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, Stop, Tokens,
+};
+use super::asked::{Dialect, MockRequest};
 
 /// The request that [`fanout`] knows the root by.
 pub const FANOUT: &str = "Look at every part.";
@@ -14,11 +16,11 @@ pub const FANOUT: &str = "Look at every part.";
 /// A root with `width` children that each read one file and report: the same as [`crate::fanout`], over HTTP.
 pub fn fanout(width: usize, latency: Duration) -> impl Brain {
     let task = |n: usize| json!({"subagent_type": "explore", "description": format!("look {n}"), "prompt": format!("Look at part {n}.")});
-    let split = (0..width).fold(Say::text("I will split this."), |say, n| say.call("task", &task(n)));
+    let split = (0..width).fold(MockReply::text("I will split this."), |say, n| say.call("task", &task(n)));
     let split = Answer::from(split);
-    let look = Answer::from(Say::text("Looking.").call("read", &json!({"path": "hello.txt"})));
+    let look = Answer::from(MockReply::text("Looking.").call("read", &json!({"path": "hello.txt"})));
     let (found, done) = (Answer::text("Found it in hello.txt."), Answer::text("All parts were looked at."));
-    move |asked: &Asked| {
+    move |asked: &MockRequest| {
         let answer = match (asked.contains(FANOUT), has_results(asked)) {
             (true, false) => &split,
             (true, true) => &done,
@@ -30,7 +32,7 @@ pub fn fanout(width: usize, latency: Duration) -> impl Brain {
 }
 
 /// Whether a tool has answered in this conversation, without reading it as JSON: no text can contain a bare quote.
-fn has_results(asked: &Asked) -> bool {
+fn has_results(asked: &MockRequest) -> bool {
     let mark: &[u8] = match asked.dialect {
         Dialect::Messages => b"\"tool_use_id\"",
         Dialect::Responses => b"\"function_call_output\"",
@@ -41,23 +43,25 @@ fn has_results(asked: &Asked) -> bool {
 
 /// Answers by the name of the model that is asked: one of everything, for clients that are to be tried out. What it
 /// says is checked by the official SDKs in `xtask/src/sdks/honesty.py`.
-pub fn by_name(asked: &Asked) -> Answer {
+pub fn by_name(asked: &MockRequest) -> Answer {
     const COUNTED: Tokens =
         Tokens { input: 1_000, output: 200, cached: 600, cache_write: 300, reasoning: 120 };
-    let text = Say::text("Hello, wörld 🙂! This comes in several pieces.").tokens(COUNTED);
-    let tools = Say::text("I will look.").call("read", &json!({"path": "src/main.rs", "limit": 20}));
+    let text = MockReply::text("Hello, wörld 🙂! This comes in several pieces.").tokens(COUNTED);
+    let tools = MockReply::text("I will look.").call("read", &json!({"path": "src/main.rs", "limit": 20}));
     let tools = tools.call("list", &json!({}));
     match asked.model.as_str() {
         "tools" => tools.into(),
-        "woven" => tools.weave(Weave::Interleaved).into(),
+        "woven" => tools.weave(CallOrder::Interleaved).into(),
         "thinking" => text.thinking("Where could it be? Maybe in src/main.rs.", "c2VhbA==").into(),
         "length" => text.stop(Stop::Length).into(),
         "limit" => Answer::refuse_for(429, "slow down", RetryAfter::Seconds(2)),
         "overflow" => Answer::overflow(),
         "key" => Answer::refuse(401, "invalid key"),
         "busy" => Answer::refuse(529, "Overloaded"),
-        "failing" => Answer::from(text).fault(When::Event(4), Then::Error(Refusal::new(529, "Overloaded"))),
-        "stalling" => Answer::from(text).fault(When::Event(4), Then::Stall),
+        "failing" => {
+            Answer::from(text).fault(FaultMoment::Event(4), FaultType::Error(Refusal::new(529, "Overloaded")))
+        }
+        "stalling" => Answer::from(text).fault(FaultMoment::Event(4), FaultType::Stall),
         _ => text.into(),
     }
 }

@@ -7,11 +7,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-use super::answer::{Answer, Content, Manner, RetryAfter, Then, When};
-use super::asked::{Asked, Dialect};
-use super::http::{Connection, Left, chunk, reason};
+use super::answer::{Answer, Content, DeliveryStyle, FaultMoment, FaultType, RetryAfter};
+use super::asked::{Dialect, MockRequest};
+use super::http::{ClientGone, Connection, chunk, reason};
 use super::log::Outcome;
-use super::server::Delivered;
+use super::server::ConnectionFate;
 use super::shapes;
 
 /// An endless answer ends after all, if its reader is endless too.
@@ -31,7 +31,7 @@ pub(super) struct Ready {
     /// Whether the body goes out in chunks.
     chunked: bool,
     dialect: Dialect,
-    manner: Manner,
+    manner: DeliveryStyle,
 }
 
 impl Ready {
@@ -47,7 +47,7 @@ impl Ready {
             ends,
             chunked: false,
             dialect: Dialect::Chat,
-            manner: Manner::default(),
+            manner: DeliveryStyle::default(),
         }
     }
 
@@ -95,17 +95,17 @@ impl Ready {
     }
 
     /// The place in the body that is meant.
-    fn place(&self, when: When) -> usize {
+    fn place(&self, when: FaultMoment) -> usize {
         match when {
-            When::AtOnce | When::Event(0) => 0,
-            When::Event(count) => self.ends.get(count - 1).copied().unwrap_or(self.body.len()),
-            When::Byte(at) => at.min(self.body.len()),
+            FaultMoment::AtOnce | FaultMoment::Event(0) => 0,
+            FaultMoment::Event(count) => self.ends.get(count - 1).copied().unwrap_or(self.body.len()),
+            FaultMoment::Byte(at) => at.min(self.body.len()),
         }
     }
 }
 
 /// Turns an answer into bytes, in the shape of what was asked.
-pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&Asked>) -> Ready {
+pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&MockRequest>) -> Ready {
     let manner = answer.manner.clone();
     let mut ready = match &answer.content {
         Content::Say(say) => match asked {
@@ -139,18 +139,18 @@ pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&Asked>) ->
     ready.dialect = dialect;
     ready.manner = manner;
     match &ready.manner.fault {
-        Some((when, Then::End)) => {
+        Some((when, FaultType::End)) => {
             let place = ready.place(*when);
             ready.body.truncate(place);
             ready.manner.fault = None;
         }
-        Some((when, Then::Insert(bytes))) => {
+        Some((when, FaultType::Insert(bytes))) => {
             let place = ready.place(*when);
             ready.body.splice(place..place, bytes.iter().copied());
             ready.manner.fault = None;
         }
         // What never ends has no length.
-        Some((_, Then::EndlessEvent | Then::EndlessStream)) => ready.chunked = true,
+        Some((_, FaultType::EndlessEvent | FaultType::EndlessStream)) => ready.chunked = true,
         _ => {}
     }
     if ready.manner.gzip {
@@ -195,19 +195,19 @@ fn compress(ready: &mut Ready) {
 }
 
 /// Sends an answer.
-pub(super) async fn deliver(mut connection: Connection, ready: Ready, close: bool) -> Delivered {
+pub(super) async fn deliver(mut connection: Connection, ready: Ready, close: bool) -> ConnectionFate {
     let Ok(()) = connection.pause(Some(ready.manner.latency)).await else { return (Outcome::Left, None) };
     let manner = &ready.manner;
     let well = manner.head_drip.is_none() && manner.drip.is_none() && manner.gap.is_zero();
     if well && manner.fault.is_none() && manner.holds.is_empty() {
         return match connection.send(&ready.whole(close)).await {
             Ok(()) => (Outcome::Sent, Some(connection)),
-            Err(Left) => (Outcome::Left, None),
+            Err(ClientGone) => (Outcome::Left, None),
         };
     }
     let fault = manner.fault.clone();
     let end = match &fault {
-        Some((When::AtOnce, then)) => return fail(connection, &ready, then, true).await,
+        Some((FaultMoment::AtOnce, then)) => return fail(connection, &ready, then, true).await,
         Some((when, _)) => ready.place(*when),
         None => ready.body.len(),
     };
@@ -218,13 +218,18 @@ pub(super) async fn deliver(mut connection: Connection, ready: Ready, close: boo
         Some((_, then)) => fail(connection, &ready, &then, false).await,
         None => match connection.send(if ready.chunked { b"0\r\n\r\n" } else { b"" }).await {
             Ok(()) => (Outcome::Sent, Some(connection)),
-            Err(Left) => (Outcome::Left, None),
+            Err(ClientGone) => (Outcome::Left, None),
         },
     }
 }
 
 /// Sends the head and the body up to a place, as slowly as was asked.
-async fn slowly(connection: &mut Connection, ready: &Ready, end: usize, close: bool) -> Result<(), Left> {
+async fn slowly(
+    connection: &mut Connection,
+    ready: &Ready,
+    end: usize,
+    close: bool,
+) -> Result<(), ClientGone> {
     let head = ready.head(close);
     match ready.manner.head_drip {
         Some(interval) => drip(connection, &head, interval).await?,
@@ -244,7 +249,12 @@ async fn slowly(connection: &mut Connection, ready: &Ready, end: usize, close: b
 }
 
 /// Sends a piece of the body, and waits wherever it is held back in it.
-async fn piece(connection: &mut Connection, ready: &Ready, begin: usize, stop: usize) -> Result<(), Left> {
+async fn piece(
+    connection: &mut Connection,
+    ready: &Ready,
+    begin: usize,
+    stop: usize,
+) -> Result<(), ClientGone> {
     let mut begin = begin;
     for (when, hold) in &ready.manner.holds {
         let place = ready.place(*when);
@@ -257,7 +267,7 @@ async fn piece(connection: &mut Connection, ready: &Ready, begin: usize, stop: u
     bytes(connection, ready, &ready.body[begin..stop]).await
 }
 
-async fn bytes(connection: &mut Connection, ready: &Ready, bytes: &[u8]) -> Result<(), Left> {
+async fn bytes(connection: &mut Connection, ready: &Ready, bytes: &[u8]) -> Result<(), ClientGone> {
     match ready.manner.drip {
         Some(interval) if ready.chunked => {
             for byte in bytes.chunks(1) {
@@ -272,7 +282,7 @@ async fn bytes(connection: &mut Connection, ready: &Ready, bytes: &[u8]) -> Resu
     }
 }
 
-async fn drip(connection: &mut Connection, bytes: &[u8], interval: Duration) -> Result<(), Left> {
+async fn drip(connection: &mut Connection, bytes: &[u8], interval: Duration) -> Result<(), ClientGone> {
     for byte in bytes.chunks(1) {
         connection.send(byte).await?;
         connection.pause(Some(interval)).await?;
@@ -287,33 +297,33 @@ fn in_chunks(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Goes wrong. Nothing after it can be a whole answer, so the connection is not used again.
-async fn fail(mut connection: Connection, ready: &Ready, then: &Then, at_once: bool) -> Delivered {
+async fn fail(mut connection: Connection, ready: &Ready, then: &FaultType, at_once: bool) -> ConnectionFate {
     let result = match then {
         // The last two changed the body before it was sent.
-        Then::Close | Then::End | Then::Insert(_) => Ok(()),
-        Then::Reset => {
+        FaultType::Close | FaultType::End | FaultType::Insert(_) => Ok(()),
+        FaultType::Reset => {
             connection.reset();
             return (Outcome::Broken, None);
         }
-        Then::Stall => connection.pause(None).await,
-        Then::Ping(interval) => ping(&mut connection, ready, *interval).await,
-        Then::Error(refusal) => {
+        FaultType::Stall => connection.pause(None).await,
+        FaultType::Ping(interval) => ping(&mut connection, ready, *interval).await,
+        FaultType::Error(refusal) => {
             let mut out = in_chunks(&shapes::error_event(ready.dialect, refusal));
             out.extend_from_slice(b"0\r\n\r\n");
             connection.send(&out).await
         }
-        Then::EndlessEvent | Then::EndlessStream => {
+        FaultType::EndlessEvent | FaultType::EndlessStream => {
             let head = if at_once { ready.head(true) } else { Vec::new() };
             match connection.send(&head).await {
-                Ok(()) => endless(&mut connection, ready, *then == Then::EndlessEvent).await,
-                Err(Left) => Err(Left),
+                Ok(()) => endless(&mut connection, ready, *then == FaultType::EndlessEvent).await,
+                Err(ClientGone) => Err(ClientGone),
             }
         }
     };
     (if result.is_ok() { Outcome::Broken } else { Outcome::Left }, None)
 }
 
-async fn ping(connection: &mut Connection, ready: &Ready, interval: Duration) -> Result<(), Left> {
+async fn ping(connection: &mut Connection, ready: &Ready, interval: Duration) -> Result<(), ClientGone> {
     let ping = in_chunks(shapes::ping(ready.dialect).as_bytes());
     loop {
         connection.send(&ping).await?;
@@ -321,7 +331,7 @@ async fn ping(connection: &mut Connection, ready: &Ready, interval: Duration) ->
     }
 }
 
-async fn endless(connection: &mut Connection, ready: &Ready, one_event: bool) -> Result<(), Left> {
+async fn endless(connection: &mut Connection, ready: &Ready, one_event: bool) -> Result<(), ClientGone> {
     if one_event {
         connection.send(&in_chunks(b"data: {\"type\":\"")).await?;
     }

@@ -55,7 +55,7 @@ impl Head {
 
 /// Why a wait ended early: the client is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left;
+pub(super) struct ClientGone;
 
 /// One connection, and what was read of it beyond the request at hand.
 pub(super) struct Connection {
@@ -161,12 +161,12 @@ impl Connection {
     }
 
     /// Sends all of it.
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), Left> {
-        self.stream.write_all(bytes).await.map_err(|_| Left)
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), ClientGone> {
+        self.stream.write_all(bytes).await.map_err(|_| ClientGone)
     }
 
     /// Lets time pass, or the connection stand still for ever; tells as soon as the client is gone.
-    pub(super) async fn pause(&mut self, time: Option<Duration>) -> Result<(), Left> {
+    pub(super) async fn pause(&mut self, time: Option<Duration>) -> Result<(), ClientGone> {
         match time {
             Some(Duration::ZERO) => Ok(()),
             Some(time) => self.until(tokio::time::sleep(time)).await,
@@ -175,7 +175,7 @@ impl Connection {
     }
 
     /// Waits for something; tells as soon as the client is gone.
-    pub(super) async fn until(&mut self, done: impl Future<Output = ()>) -> Result<(), Left> {
+    pub(super) async fn until(&mut self, done: impl Future<Output = ()>) -> Result<(), ClientGone> {
         let left = async {
             // What is sent meanwhile is the next request, and is kept for its turn.
             while self.buffer.len() < HEAD_MAX_BYTES {
@@ -186,7 +186,7 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            () = left => Err(Left),
+            () = left => Err(ClientGone),
             () = done => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ const LOG_MAX: usize = 1_000_000;
 
 /// One request as it came in.
 #[derive(Debug, Clone)]
-pub struct Logged {
+pub struct LogEntry {
     /// Its place among all requests, from 1.
     pub number: u64,
     /// When it was there with its last byte, since the server's start.
@@ -31,7 +31,7 @@ pub struct Logged {
     pub ended: Option<(Duration, Outcome)>,
 }
 
-impl Logged {
+impl LogEntry {
     /// The body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -71,7 +71,7 @@ pub enum Outcome {
 #[derive(Debug)]
 pub(super) struct Log {
     began: Instant,
-    entries: Mutex<Vec<Logged>>,
+    entries: Mutex<Vec<LogEntry>>,
     changed: Condvar,
 }
 
@@ -81,7 +81,7 @@ impl Log {
     }
 
     /// A poisoned log is still a log: whoever panicked has said so already.
-    fn entries(&self) -> MutexGuard<'_, Vec<Logged>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<LogEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +89,7 @@ impl Log {
         self.began.elapsed()
     }
 
-    pub(super) fn arrived(&self, logged: Logged) {
+    pub(super) fn arrived(&self, logged: LogEntry) {
         let mut entries = self.entries();
         if entries.len() < LOG_MAX {
             entries.push(logged);
@@ -99,7 +99,7 @@ impl Log {
     }
 
     /// The entry with this number, which is near its own place in the log.
-    fn change(&self, number: u64, change: impl FnOnce(&mut Logged)) {
+    fn change(&self, number: u64, change: impl FnOnce(&mut LogEntry)) {
         let mut entries = self.entries();
         if let Ok(at) = entries.binary_search_by_key(&number, |logged| logged.number) {
             change(&mut entries[at]);
@@ -117,12 +117,12 @@ impl Log {
         self.change(number, |logged| logged.ended = Some((now, outcome)));
     }
 
-    pub(super) fn all(&self) -> Vec<Logged> {
+    pub(super) fn all(&self) -> Vec<LogEntry> {
         self.entries().clone()
     }
 
     /// Waits until the log satisfies `enough`; whether it did in time.
-    pub(super) fn wait(&self, patience: Duration, enough: impl Fn(&[Logged]) -> bool) -> bool {
+    pub(super) fn wait(&self, patience: Duration, enough: impl Fn(&[LogEntry]) -> bool) -> bool {
         let until = Instant::now() + patience;
         let mut entries = self.entries();
         loop {

@@ -17,22 +17,23 @@ mod server;
 mod shapes;
 
 pub use answer::{
-    Answer, Call, Hold, Manner, Refusal, RetryAfter, Say, Stop, Then, Thinking, Tokens, Weave, When,
+    Answer, Call, CallOrder, DeliveryStyle, FaultMoment, FaultType, Hold, MockReply, Refusal, RetryAfter,
+    Stop, Thinking, Tokens,
 };
-pub use asked::{Asked, Dialect, ToolResult};
+pub use asked::{Dialect, MockRequest, ToolResult};
 pub use brains::{FANOUT, by_name, fanout};
-pub use log::{Logged, Outcome};
+pub use log::{LogEntry, Outcome};
 pub use script::{Script, ScriptError};
 pub use server::{Mock, Options, Stats, refused_url};
 
 /// Decides what the server answers.
 pub trait Brain: Send + Sync + 'static {
     /// The answer to one request.
-    fn answer(&self, asked: &Asked) -> Answer;
+    fn answer(&self, asked: &MockRequest) -> Answer;
 }
 
-impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Brain for F {
-    fn answer(&self, asked: &Asked) -> Answer {
+impl<F: Fn(&MockRequest) -> Answer + Send + Sync + 'static> Brain for F {
+    fn answer(&self, asked: &MockRequest) -> Answer {
         self(asked)
     }
 }

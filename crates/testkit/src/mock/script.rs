@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Brain;
-use super::answer::{Answer, Call, Refusal, RetryAfter, Say, Then, Thinking, Tokens, When};
-use super::asked::{Asked, Dialect};
+use super::answer::{Answer, Call, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, Thinking, Tokens};
+use super::asked::{Dialect, MockRequest};
 
 /// Rules in their order.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ struct Rule {
     when: Fits,
     /// How often it answers; then it is passed over.
     times: Option<u64>,
-    say: Option<Spoken>,
-    refuse: Option<Refused>,
+    say: Option<ScriptedText>,
+    refuse: Option<ScriptedRefusal>,
     #[serde(default)]
     latency_ms: u64,
     #[serde(default)]
@@ -68,13 +68,13 @@ struct Fits {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Spoken {
+struct ScriptedText {
     #[serde(default)]
     text: String,
     thinking: Option<String>,
     #[serde(default)]
     calls: Vec<SpokenCall>,
-    tokens: Option<Counted>,
+    tokens: Option<ScriptedUsage>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -87,7 +87,7 @@ struct SpokenCall {
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Counted {
+struct ScriptedUsage {
     input: u64,
     output: u64,
     #[serde(default)]
@@ -100,7 +100,7 @@ struct Counted {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Refused {
+struct ScriptedRefusal {
     status: u16,
     #[serde(default)]
     message: String,
@@ -122,7 +122,7 @@ impl Script {
 }
 
 impl Brain for Script {
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &MockRequest) -> Answer {
         let takes = |(rule, used): &&(Rule, AtomicU64)| {
             rule.when.fits(asked)
                 && rule.times.is_none_or(|times| used.fetch_add(1, Ordering::Relaxed) < times)
@@ -135,7 +135,7 @@ impl Brain for Script {
 }
 
 impl Fits {
-    fn fits(&self, asked: &Asked) -> bool {
+    fn fits(&self, asked: &MockRequest) -> bool {
         self.number.is_none_or(|number| number == asked.number)
             && self.contains.as_ref().is_none_or(|text| asked.contains(text))
             && self.first.as_ref().is_none_or(|text| asked.first_text().contains(text))
@@ -153,29 +153,29 @@ impl Rule {
         answer =
             answer.latency(Duration::from_millis(self.latency_ms)).gap(Duration::from_millis(self.gap_ms));
         if let Some(events) = self.stall_after_events {
-            answer = answer.fault(When::Event(events), Then::Stall);
+            answer = answer.fault(FaultMoment::Event(events), FaultType::Stall);
         }
         if let Some(byte) = self.cut_at_byte {
-            answer = answer.fault(When::Byte(byte), Then::Close);
+            answer = answer.fault(FaultMoment::Byte(byte), FaultType::Close);
         }
         answer
     }
 }
 
-impl Spoken {
-    fn say(&self) -> Say {
-        let mut say = Say::text(self.text.as_str());
+impl ScriptedText {
+    fn say(&self) -> MockReply {
+        let mut say = MockReply::text(self.text.as_str());
         say.calls = self.calls.iter().map(|call| Call::new(call.name.as_str(), &call.input)).collect();
         let seal = |text: &String| Thinking { text: text.clone(), signature: "bW9jaw==".to_owned() };
         say.thinking = self.thinking.as_ref().map(seal);
-        if let Some(Counted { input, output, cached, cache_write, reasoning }) = self.tokens {
+        if let Some(ScriptedUsage { input, output, cached, cache_write, reasoning }) = self.tokens {
             say.tokens = Some(Tokens { input, output, cached, cache_write, reasoning });
         }
         say
     }
 }
 
-impl Refused {
+impl ScriptedRefusal {
     fn refusal(&self) -> Refusal {
         Refusal {
             code: self.code.clone(),

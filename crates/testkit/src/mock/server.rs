@@ -14,10 +14,10 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
 
 use super::answer::Answer;
-use super::asked::{Asked, Dialect};
+use super::asked::{Dialect, MockRequest};
 use super::delivery::{self, Ready};
 use super::http::{Connection, Head};
-use super::log::{Log, Logged, Outcome};
+use super::log::{Log, LogEntry, Outcome};
 use super::{Brain, shapes};
 
 /// Connections that may wait to be accepted: a thousand clients arrive within one tick.
@@ -66,7 +66,7 @@ pub struct Stats {
     pub cpu: Duration,
 }
 
-struct Shared {
+struct ServerState {
     brain: Box<dyn Brain>,
     options: Options,
     log: Log,
@@ -78,7 +78,7 @@ struct Shared {
 /// A model server on loopback. It ends when it is dropped.
 pub struct Mock {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     questions: Option<mpsc::Sender<SyncSender<Duration>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -92,7 +92,7 @@ impl Mock {
     /// Starts a server with this brain and set-up.
     pub fn with(brain: impl Brain, options: Options) -> io::Result<Self> {
         let port = options.port;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             brain: Box::new(brain),
             options,
             log: Log::new(),
@@ -134,12 +134,12 @@ impl Mock {
     }
 
     /// Every request so far, in the order of their arrival.
-    pub fn requests(&self) -> Vec<Logged> {
+    pub fn requests(&self) -> Vec<LogEntry> {
         self.shared.log.all()
     }
 
     /// Waits until the log satisfies `enough`; whether it did in time.
-    pub fn wait(&self, patience: Duration, enough: impl Fn(&[Logged]) -> bool) -> bool {
+    pub fn wait(&self, patience: Duration, enough: impl Fn(&[LogEntry]) -> bool) -> bool {
         self.shared.log.wait(patience, enough)
     }
 
@@ -190,7 +190,7 @@ fn listen(port: u16) -> io::Result<(TcpListener, SocketAddr)> {
 
 async fn serve(
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     mut questions: mpsc::Receiver<SyncSender<Duration>>,
 ) {
     loop {
@@ -221,7 +221,7 @@ fn thread_cpu() -> Duration {
 }
 
 /// Answers one request after the other.
-async fn connection(mut connection: Connection, shared: Arc<Shared>) {
+async fn connection(mut connection: Connection, shared: Arc<ServerState>) {
     loop {
         let (head, body) = match connection.request().await {
             Ok(Some(request)) => request,
@@ -249,7 +249,7 @@ async fn connection(mut connection: Connection, shared: Arc<Shared>) {
     shared.open.fetch_sub(1, Ordering::Relaxed);
 }
 
-impl Shared {
+impl ServerState {
     fn stats(&self, cpu: Duration) -> Stats {
         Stats {
             requests: self.requests.load(Ordering::Relaxed),
@@ -263,7 +263,7 @@ impl Shared {
         let kept = self.options.keep_bodies;
         let headers =
             |head: &Head| head.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        self.log.arrived(Logged {
+        self.log.arrived(LogEntry {
             number,
             at: self.log.now(),
             dialect: if head.method == "POST" { Dialect::of(&head.path) } else { None },
@@ -283,7 +283,7 @@ impl Shared {
         if !self.admits(dialect, &head) {
             return delivery::ready(&wrong_key(dialect), dialect, None);
         }
-        match Asked::new(dialect, number, head, body) {
+        match MockRequest::new(dialect, number, head, body) {
             Ok(asked) => delivery::ready(&self.brain.answer(&asked), dialect, Some(&asked)),
             Err((problem, _, _)) => Ready::json(400, &shapes::plain_error(dialect, 400, &problem)),
         }
@@ -314,7 +314,7 @@ impl Shared {
                 )
             }
             ("GET", "/mock/log") => {
-                let lines: Vec<Value> = self.log.all().iter().map(Logged::line).collect();
+                let lines: Vec<Value> = self.log.all().iter().map(LogEntry::line).collect();
                 Ready::json(200, &Value::from(lines))
             }
             ("GET", "/api/version") => Ready::json(200, &json!({"version": "0.12.6"})),
@@ -336,4 +336,4 @@ fn wrong_key(dialect: Dialect) -> Answer {
 }
 
 /// How a connection went on after an answer: to be used again, or not.
-pub(super) type Delivered = (Outcome, Option<Connection>);
+pub(super) type ConnectionFate = (Outcome, Option<Connection>);

@@ -82,7 +82,7 @@ fn events(body: &[u8]) -> Vec<Value> {
 
 #[test]
 fn requests_that_come_together_are_answered_in_their_order_on_one_connection() {
-    let mock = Mock::start(|asked: &Asked| Answer::text(format!("number {}", asked.number))).unwrap();
+    let mock = Mock::start(|asked: &MockRequest| Answer::text(format!("number {}", asked.number))).unwrap();
     let mut stream = connect(&mock);
     let mut both = ask(Dialect::Chat, false);
     both.extend(ask(Dialect::Messages, true));
@@ -108,7 +108,7 @@ fn requests_that_come_together_are_answered_in_their_order_on_one_connection() {
 
 #[test]
 fn a_body_in_chunks_is_put_together() {
-    let mock = Mock::start(|asked: &Asked| Answer::text(asked.first_text())).unwrap();
+    let mock = Mock::start(|asked: &MockRequest| Answer::text(asked.first_text())).unwrap();
     let mut stream = connect(&mock);
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "in pieces"}]}).to_string();
     let (one, two) = body.split_at(11);
@@ -125,7 +125,7 @@ fn a_body_in_chunks_is_put_together() {
 
 #[test]
 fn what_is_not_http_is_told_so_and_hung_up_on() {
-    let mock = Mock::start(|_: &Asked| Answer::text("never")).unwrap();
+    let mock = Mock::start(|_: &MockRequest| Answer::text("never")).unwrap();
     for wrong in ["\x16\x03\x01\r\n\r\n", "POST /v1/messages HTTP/1.1\r\ncontent-length: many\r\n\r\n"] {
         let mut stream = connect(&mock);
         stream.write_all(wrong.as_bytes()).unwrap();
@@ -166,7 +166,7 @@ fn a_brain_sees_the_turn_and_the_results_in_every_format() {
             ]}),
         ),
     ];
-    let mock = Mock::start(|asked: &Asked| {
+    let mock = Mock::start(|asked: &MockRequest| {
         let seen = json!([
             asked.turn(),
             asked.system(),
@@ -196,14 +196,14 @@ fn a_brain_sees_the_turn_and_the_results_in_every_format() {
 
 #[test]
 fn faults_come_where_they_were_ordered() {
-    let cases: [(&str, When, Then); 5] = [
-        ("close", When::Byte(40), Then::Close),
-        ("end", When::Byte(40), Then::End),
-        ("insert", When::Event(1), Then::Insert(b": hello\n\n".to_vec())),
-        ("error", When::Event(2), Then::Error(Refusal::new(529, "Overloaded"))),
-        ("stall", When::Event(1), Then::Stall),
+    let cases: [(&str, FaultMoment, FaultType); 5] = [
+        ("close", FaultMoment::Byte(40), FaultType::Close),
+        ("end", FaultMoment::Byte(40), FaultType::End),
+        ("insert", FaultMoment::Event(1), FaultType::Insert(b": hello\n\n".to_vec())),
+        ("error", FaultMoment::Event(2), FaultType::Error(Refusal::new(529, "Overloaded"))),
+        ("stall", FaultMoment::Event(1), FaultType::Stall),
     ];
-    let mock = Mock::start(move |asked: &Asked| {
+    let mock = Mock::start(move |asked: &MockRequest| {
         let at = usize::try_from(asked.number).unwrap() - 1;
         Answer::text("some text").fault(cases[at].1, cases[at].2.clone())
     })
@@ -228,7 +228,7 @@ fn faults_come_where_they_were_ordered() {
     let mut byte = [0];
     stalled.read_exact(&mut byte).unwrap();
     drop(stalled);
-    let left = |log: &[Logged]| log.len() == 5 && log[4].ended.is_some();
+    let left = |log: &[LogEntry]| log.len() == 5 && log[4].ended.is_some();
     assert!(mock.wait(PATIENCE, left));
     let outcomes: Vec<Outcome> = mock.requests().iter().filter_map(|logged| Some(logged.ended?.1)).collect();
     assert_eq!(outcomes, [Outcome::Broken, Outcome::Sent, Outcome::Sent, Outcome::Broken, Outcome::Left]);
@@ -237,7 +237,7 @@ fn faults_come_where_they_were_ordered() {
 #[test]
 fn a_key_that_is_wanted_is_looked_for_where_the_format_has_it() {
     let options = Options { key: Some("secret".to_owned()), ..Options::default() };
-    let mock = Mock::with(|_: &Asked| Answer::text("in"), options).unwrap();
+    let mock = Mock::with(|_: &MockRequest| Answer::text("in"), options).unwrap();
     let status = |dialect: Dialect, header: &str| {
         let mut stream = connect(&mock);
         let text = String::from_utf8(ask(dialect, false)).unwrap();
@@ -275,7 +275,9 @@ fn a_script_answers_with_its_first_rule_that_fits() {
 #[test]
 fn a_thousand_connections_are_held_at_once() {
     const CONNECTIONS: usize = 1_000;
-    let mock = Mock::start(|_: &Asked| Answer::text("held").fault(When::Event(1), Then::Stall)).unwrap();
+    let mock =
+        Mock::start(|_: &MockRequest| Answer::text("held").fault(FaultMoment::Event(1), FaultType::Stall))
+            .unwrap();
     let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&mock)).collect();
     for stream in &mut streams {
         stream.write_all(&ask(Dialect::Chat, true)).unwrap();
@@ -290,7 +292,7 @@ fn a_thousand_connections_are_held_at_once() {
 
 #[test]
 fn a_compressed_stream_is_readable_event_by_event() {
-    let mock = Mock::start(|_: &Asked| Answer::text("squeezed").gzip()).unwrap();
+    let mock = Mock::start(|_: &MockRequest| Answer::text("squeezed").gzip()).unwrap();
     let mut stream = connect(&mock);
     stream.write_all(&ask(Dialect::Messages, true)).unwrap();
     let (_, head, body) = answer(&mut stream);

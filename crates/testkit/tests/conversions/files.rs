@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use posse_host::files::{Beneath, Gate, GlobPattern, GrepOutput, GrepQuery, RelPath, Stop};
+use posse_host::files::{DirHandle, Gate, GlobPattern, GrepOutput, GrepQuery, RelPath, Stop};
 
 use crate::bounded::rows;
 
@@ -14,7 +14,7 @@ fn glob(pattern: &str, files: &[&str]) -> String {
         fs::create_dir_all(path.parent().expect("a directory")).expect("directories");
         fs::write(path, "x").expect("a file");
     }
-    let beneath = Beneath::open(dir.path()).expect("a workspace");
+    let beneath = DirHandle::open(dir.path()).expect("a workspace");
     let found = GlobPattern::parse(&RelPath::root(), pattern)
         .and_then(|pattern| beneath.glob(&pattern, 100, &Stop::new()));
     match found {
@@ -36,8 +36,8 @@ fn grep_stopped(query: &GrepQuery, content: &[u8], stopped: bool) -> String {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("file.txt"), content).expect("a file");
     let stop = Stop::new();
-    let gate = stopped.then(|| Arc::new(Stopping(stop.clone())) as Arc<dyn Gate>);
-    let beneath = Beneath::open(dir.path()).expect("a workspace").guarded(gate);
+    let gate = stopped.then(|| Arc::new(StopAtFirstFile(stop.clone())) as Arc<dyn Gate>);
+    let beneath = DirHandle::open(dir.path()).expect("a workspace").guarded(gate);
     match beneath.grep(query, &stop) {
         Ok(found) => format!("{} files, {} unread", found.files.len(), found.unread),
         Err(error) => error.to_string(),
@@ -46,9 +46,9 @@ fn grep_stopped(query: &GrepQuery, content: &[u8], stopped: bool) -> String {
 
 /// Stops a search when its first file is opened: later than any check before, and earlier than any byte.
 #[derive(Debug)]
-struct Stopping(Stop);
+struct StopAtFirstFile(Stop);
 
-impl Gate for Stopping {
+impl Gate for StopAtFirstFile {
     fn enter(&self, _: &RelPath) -> Result<(), String> {
         Ok(())
     }
@@ -94,7 +94,7 @@ rows! {
         for (name, content) in [(".gitignore", rules.as_str()), ("secret", "x"), ("open", "x")] {
             fs::write(dir.path().join(name), content).expect("a file");
         }
-        let beneath = Beneath::open(dir.path()).expect("a workspace");
+        let beneath = DirHandle::open(dir.path()).expect("a workspace");
         let found = beneath.grep(&query("x"), &Stop::new()).expect("a search");
         let names: Vec<String> = found.files.iter().map(|file| file.path.to_string()).collect();
         format!("[{}]", names.join(", "))

@@ -18,9 +18,9 @@ use serde_json::json;
 use crate::bounded::rows;
 
 /// Shows an answer to no one.
-struct Unseen;
+struct NoSink;
 
-impl StreamSink for Unseen {
+impl StreamSink for NoSink {
     fn part(&self, _: StreamPart) {}
 }
 
@@ -73,7 +73,7 @@ fn answered(format: Format, tools: ToolCalls, headers: &str, body: Vec<u8>) -> S
     let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 4_096, price: None };
     let model = remote(&endpoint, "m", facts, &Http::new());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    match runtime.block_on(model.call(request(), Arc::new(Unseen))) {
+    match runtime.block_on(model.call(request(), Arc::new(NoSink))) {
         Ok(reply) => {
             format!("{} bytes of text, {} calls", reply.reply.text.len_bytes(), reply.reply.calls.len())
         }

@@ -18,7 +18,7 @@ rows! {
     a_glob_of_a_script_with_braces_within_braces: || {
         let glob = format!("{}a{}", "{".repeat(400), "}".repeat(400));
         let script = format!("- when: {{agent: '{glob}'}}\n  reply: {{}}\n");
-        match posse_models::scripted::Scripted::from_yaml(&script, "script.yaml") {
+        match posse_models::scripted::ScriptedModel::from_yaml(&script, "script.yaml") {
             Ok(_) => "read".to_owned(),
             Err(error) => error.to_string(),
         }

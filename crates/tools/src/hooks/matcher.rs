@@ -13,13 +13,13 @@ const REGEX_MAX_BYTES: usize = 1024 * 1024;
 /// Which tools or sub-agents a hook hears of.
 #[derive(Debug, Clone)]
 pub struct Matcher {
-    kind: Kind,
+    kind: MatcherType,
     /// Whether it is about tools, and not about definitions, whose names are the same in capitals and without.
     about_tools: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum MatcherType {
     All,
     Names(Vec<String>),
     Regex(RegexMatcher),
@@ -33,7 +33,7 @@ impl Matcher {
         let of = |kind| Self { kind, about_tools };
         let text = text.unwrap_or_default().trim();
         if text.is_empty() || text == "*" {
-            return Ok(of(Kind::All));
+            return Ok(of(MatcherType::All));
         }
         if text.len() > MATCHER_MAX_BYTES {
             return Err(format!("the matcher is longer than {MATCHER_MAX_BYTES} bytes"));
@@ -47,11 +47,11 @@ impl Matcher {
                     "the matcher `{text}` names nothing; leave it out to hear of everything"
                 ));
             }
-            return Ok(of(Kind::Names(names)));
+            return Ok(of(MatcherType::Names(names)));
         }
         let mut regex = RegexMatcherBuilder::new();
         regex.size_limit(REGEX_MAX_BYTES).dfa_size_limit(REGEX_MAX_BYTES).case_insensitive(!about_tools);
-        regex.build(text).map(|regex| of(Kind::Regex(regex))).map_err(|error| {
+        regex.build(text).map(|regex| of(MatcherType::Regex(regex))).map_err(|error| {
             format!("the matcher `{text}` is neither names with `|` between them nor a regular expression: {error}")
         })
     }
@@ -59,14 +59,14 @@ impl Matcher {
     /// The whole names that it is about; none if it is about all or is an expression.
     pub fn names(&self) -> &[String] {
         match &self.kind {
-            Kind::Names(names) => names,
-            Kind::All | Kind::Regex(_) => &[],
+            MatcherType::Names(names) => names,
+            MatcherType::All | MatcherType::Regex(_) => &[],
         }
     }
 
     /// Whether it is an expression.
     pub fn is_expression(&self) -> bool {
-        matches!(self.kind, Kind::Regex(_))
+        matches!(self.kind, MatcherType::Regex(_))
     }
 
     /// Whether it is about the tool or definition of this name.
@@ -75,9 +75,9 @@ impl Matcher {
             if self.about_tools { known == name } else { known.eq_ignore_ascii_case(name) }
         };
         let one = |name: &str| match &self.kind {
-            Kind::All => true,
-            Kind::Names(names) => names.iter().any(|known| same(known, name)),
-            Kind::Regex(regex) => regex.is_match(name.as_bytes()).unwrap_or(true),
+            MatcherType::All => true,
+            MatcherType::Names(names) => names.iter().any(|known| same(known, name)),
+            MatcherType::Regex(regex) => regex.is_match(name.as_bytes()).unwrap_or(true),
         };
         one(name) || self.about_tools && spelled_elsewhere(name).iter().any(|name| one(name))
     }

@@ -20,13 +20,13 @@ use posse_domain::id::RunId;
 use posse_domain::permission::still_protected;
 use posse_engine::ports::{HookAnswer, HookCall, Hooks, Moment, Reach, Urgency};
 use posse_host::process::OutputLimits;
-use posse_host::sandbox::{BoxedCommand, Ended, Exit};
+use posse_host::sandbox::{BoxedCommand, CallEnd, Exit};
 use tokio::sync::watch;
 
 pub use self::matcher::Matcher;
-use self::said::Said;
-use crate::Hands;
-use crate::bash::{Cut, Limits, wait};
+use self::said::HookDecision;
+use crate::ToolServices;
+use crate::bash::{EndReason, Limits, wait};
 use crate::outputs::plain_name;
 
 /// How long a hook may take if its settings do not say.
@@ -79,14 +79,14 @@ pub type HookFailures = watch::Receiver<Vec<HookFailed>>;
 
 /// Hooks that are commands.
 pub struct CommandHooks {
-    hands: Hands,
+    hands: ToolServices,
     hooks: Arc<[Hook]>,
     failures: Arc<watch::Sender<Vec<HookFailed>>>,
 }
 
 impl CommandHooks {
     /// Runs these with the hands that tools have.
-    pub fn new(hands: Hands, hooks: impl IntoIterator<Item = Hook>) -> Self {
+    pub fn new(hands: ToolServices, hooks: impl IntoIterator<Item = Hook>) -> Self {
         Self { hands, hooks: hooks.into_iter().take(HOOKS_MAX).collect(), failures: Arc::default() }
     }
 
@@ -131,24 +131,29 @@ impl Hooks for CommandHooks {
 }
 
 /// What follows from what a hook said.
-fn answer(hook: &Hook, call: &HookCall, said: Said) -> HookAnswer {
+fn answer(hook: &Hook, call: &HookCall, said: HookDecision) -> HookAnswer {
     match said {
-        Said::Asks(reason) => HookAnswer::Asks(reason),
-        Said::Denied(reason) => HookAnswer::Denied(reason),
-        Said::Unheard(problem) if call.moment.is_gate() => {
+        HookDecision::Asks(reason) => HookAnswer::Asks(reason),
+        HookDecision::Denied(reason) => HookAnswer::Denied(reason),
+        HookDecision::Unheard(problem) if call.moment.is_gate() => {
             HookAnswer::Denied(format!("the hook of {} could not be heard: {problem}", hook.origin))
         }
-        Said::CutShort if call.moment.is_gate() => HookAnswer::Denied("the agent is to end".to_owned()),
-        Said::Goes | Said::Complained(_) | Said::Unheard(_) | Said::CutShort => HookAnswer::Goes,
+        HookDecision::CutShort if call.moment.is_gate() => {
+            HookAnswer::Denied("the agent is to end".to_owned())
+        }
+        HookDecision::Goes
+        | HookDecision::Complained(_)
+        | HookDecision::Unheard(_)
+        | HookDecision::CutShort => HookAnswer::Goes,
     }
 }
 
 /// What is wrong with a hook that failed by itself, and what follows from that.
-fn failure(moment: Moment, said: &Said) -> Option<(&str, &'static str)> {
+fn failure(moment: Moment, said: &HookDecision) -> Option<(&str, &'static str)> {
     match said {
-        Said::Complained(problem) => Some((problem, PASSED_OVER)),
-        Said::Unheard(problem) => Some((problem, unheard_at(moment))),
-        Said::Goes | Said::Asks(_) | Said::Denied(_) | Said::CutShort => None,
+        HookDecision::Complained(problem) => Some((problem, PASSED_OVER)),
+        HookDecision::Unheard(problem) => Some((problem, unheard_at(moment))),
+        HookDecision::Goes | HookDecision::Asks(_) | HookDecision::Denied(_) | HookDecision::CutShort => None,
     }
 }
 
@@ -188,9 +193,9 @@ fn note(
 }
 
 /// Runs one hook to its end.
-async fn said(hands: &Hands, hook: &Hook, number: usize, call: &HookCall) -> Said {
+async fn said(hands: &ToolServices, hook: &Hook, number: usize, call: &HookCall) -> HookDecision {
     if let Err(error) = hands.sandbox.level().await {
-        return Said::Unheard(error.to_string());
+        return HookDecision::Unheard(error.to_string());
     }
     let at = &call.at;
     let viewing = match call.reach {
@@ -199,12 +204,12 @@ async fn said(hands: &Hands, hook: &Hook, number: usize, call: &HookCall) -> Sai
     };
     let view = match viewing.await {
         Ok(view) => view,
-        Err(problem) => return Said::Unheard(problem),
+        Err(problem) => return HookDecision::Unheard(problem),
     };
     let mut stop = at.stop.clone();
     let turn = tokio::select! {
         turn = hands.sandbox.turn_with(&view.caches) => turn,
-        () = stop.at_least(Urgency::Gently) => return Said::CutShort,
+        () = stop.at_least(Urgency::Gently) => return HookDecision::CutShort,
     };
     let cwd = view.shown_as(at).display().to_string();
     let shell = ["bash", "--noprofile", "--norc", "-c", &hook.command];
@@ -230,26 +235,26 @@ async fn said(hands: &Hands, hook: &Hook, number: usize, call: &HookCall) -> Sai
     };
     let mut running = match hands.sandbox.start(turn, command) {
         Ok(running) => running,
-        Err(error) => return Said::Unheard(error.to_string()),
+        Err(error) => return HookDecision::Unheard(error.to_string()),
     };
     let limit = hook.timeout.min(HOOK_TIMEOUT_MAX);
     match wait(&mut running, &at.stop, Limits { time: limit, idle: Duration::MAX }).await {
-        (_, Some(Cut::Asked)) => Said::CutShort,
-        (_, Some(Cut::TimeLimit | Cut::Silent)) => {
-            Said::Unheard(format!("it took longer than {} s and was ended", limit.as_secs()))
+        (_, Some(EndReason::Asked)) => HookDecision::CutShort,
+        (_, Some(EndReason::TimeLimit | EndReason::Silent)) => {
+            HookDecision::Unheard(format!("it took longer than {} s and was ended", limit.as_secs()))
         }
-        (Err(error), None) => Said::Unheard(error.to_string()),
+        (Err(error), None) => HookDecision::Unheard(error.to_string()),
         (Ok(ended), None) => heard(call.moment, &ended),
     }
 }
 
 /// What a hook said that ended by itself.
-fn heard(moment: Moment, ended: &Ended) -> Said {
+fn heard(moment: Moment, ended: &CallEnd) -> HookDecision {
     if ended.out_of_memory {
-        return Said::Unheard("its memory limit was reached".to_owned());
+        return HookDecision::Unheard("its memory limit was reached".to_owned());
     }
     match ended.exit {
         Exit::Code(code) => said::read(moment, code, &ended.output, ended.errors.as_ref()),
-        Exit::Signal(signal) => Said::Unheard(format!("it was ended by signal {signal}")),
+        Exit::Signal(signal) => HookDecision::Unheard(format!("it was ended by signal {signal}")),
     }
 }

@@ -1,7 +1,7 @@
 //! What a hook says: by its exit code, and as JSON on its standard output.
 
 use posse_engine::ports::Moment;
-use posse_host::process::Captured;
+use posse_host::process::CapturedOutput;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ const NO_REASON: &str = "it gives no reason";
 
 /// What a hook said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum HookDecision {
     /// It does not object.
     Goes,
     /// A person is to decide.
@@ -59,32 +59,39 @@ struct Specific {
 }
 
 /// Reads what a hook said that ended with this code.
-pub(super) fn read(moment: Moment, code: i32, output: &Captured, errors: Option<&Captured>) -> Said {
+pub(super) fn read(
+    moment: Moment,
+    code: i32,
+    output: &CapturedOutput,
+    errors: Option<&CapturedOutput>,
+) -> HookDecision {
     let errors = || errors.map(text).unwrap_or_default();
     match code {
         0 => said_in_json(moment, output),
-        OBJECTS => Said::Denied(reason(Some(errors()))),
-        code if NOT_STARTED.contains(&code) => Said::Unheard(format!(
+        OBJECTS => HookDecision::Denied(reason(Some(errors()))),
+        code if NOT_STARTED.contains(&code) => HookDecision::Unheard(format!(
             "exit code {code}, its program is not there or cannot be run ({}); in the sandbox a script is seen in the \
              workspace, by its whole path in the command, or beneath a directory of `sandbox.read`",
             reason(Some(errors()))
         )),
-        code => Said::Complained(format!("exit code {code}: {}", reason(Some(errors())))),
+        code => HookDecision::Complained(format!("exit code {code}: {}", reason(Some(errors())))),
     }
 }
 
-fn said_in_json(moment: Moment, output: &Captured) -> Said {
+fn said_in_json(moment: Moment, output: &CapturedOutput) -> HookDecision {
     let said = text(output);
     // Anything but an object is talk: scripts print what they do.
     if !said.starts_with('{') {
-        return Said::Goes;
+        return HookDecision::Goes;
     }
     if output.left_out() > 0 {
-        return Said::Unheard(format!("its answer is longer than {} bytes", output.head.len()));
+        return HookDecision::Unheard(format!("its answer is longer than {} bytes", output.head.len()));
     }
     let Answer { goes_on, stop_reason, decision, reason: why, specific } = match serde_json::from_str(&said) {
         Ok(answer) => answer,
-        Err(error) => return Said::Unheard(format!("its answer is not the JSON that is expected: {error}")),
+        Err(error) => {
+            return HookDecision::Unheard(format!("its answer is not the JSON that is expected: {error}"));
+        }
     };
     let specific = specific.unwrap_or_default();
     if specific.updated_input.is_some() || specific.additional_context.is_some() {
@@ -94,25 +101,25 @@ fn said_in_json(moment: Moment, output: &Captured) -> Said {
         );
     }
     if goes_on == Some(false) {
-        return Said::Denied(reason(stop_reason.or(why)));
+        return HookDecision::Denied(reason(stop_reason.or(why)));
     }
     match decision.as_deref() {
         None | Some("approve" | "allow") => {}
-        Some("block" | "deny") => return Said::Denied(reason(why)),
-        Some("ask") => return Said::Asks(reason(why)),
-        Some(other) => return Said::Unheard(format!("its `decision` is `{}`", shortened(other))),
+        Some("block" | "deny") => return HookDecision::Denied(reason(why)),
+        Some("ask") => return HookDecision::Asks(reason(why)),
+        Some(other) => return HookDecision::Unheard(format!("its `decision` is `{}`", shortened(other))),
     }
     match specific.decision.as_deref() {
         // Nothing here allows what the rules do not.
-        None | Some("allow") => Said::Goes,
-        Some("deny") => Said::Denied(reason(specific.reason.or(why))),
+        None | Some("allow") => HookDecision::Goes,
+        Some("deny") => HookDecision::Denied(reason(specific.reason.or(why))),
         // To defer is to let somebody else decide.
-        Some("ask" | "defer") => Said::Asks(reason(specific.reason.or(why))),
-        Some(other) => Said::Unheard(format!("its `permissionDecision` is `{}`", shortened(other))),
+        Some("ask" | "defer") => HookDecision::Asks(reason(specific.reason.or(why))),
+        Some(other) => HookDecision::Unheard(format!("its `permissionDecision` is `{}`", shortened(other))),
     }
 }
 
-fn text(captured: &Captured) -> String {
+fn text(captured: &CapturedOutput) -> String {
     String::from_utf8_lossy(&captured.head).trim().to_owned()
 }
 
@@ -132,31 +139,36 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn printed(text: &str) -> Captured {
-        Captured { head: text.as_bytes().to_vec(), tail: Vec::new(), total: text.len() as u64, spill: None }
+    fn printed(text: &str) -> CapturedOutput {
+        CapturedOutput {
+            head: text.as_bytes().to_vec(),
+            tail: Vec::new(),
+            total: text.len() as u64,
+            spill: None,
+        }
     }
 
-    fn said(code: i32, output: &str, errors: &str) -> Said {
+    fn said(code: i32, output: &str, errors: &str) -> HookDecision {
         read(Moment::PreToolUse, code, &printed(output), Some(&printed(errors)))
     }
 
-    fn denied(reason: &str) -> Said {
-        Said::Denied(reason.to_owned())
+    fn denied(reason: &str) -> HookDecision {
+        HookDecision::Denied(reason.to_owned())
     }
 
     #[test]
     fn exit_codes_are_understood_as_elsewhere() {
-        assert_eq!(said(0, "", ""), Said::Goes);
-        assert_eq!(said(0, "checking...\ndone", "noise"), Said::Goes);
+        assert_eq!(said(0, "", ""), HookDecision::Goes);
+        assert_eq!(said(0, "checking...\ndone", "noise"), HookDecision::Goes);
         assert_eq!(said(2, "{\"decision\":\"approve\"}", " no force \n"), denied("no force"));
         assert_eq!(said(2, "", ""), denied(NO_REASON));
         assert_eq!(
             said(1, "", "jq: parse error"),
-            Said::Complained("exit code 1: jq: parse error".to_owned())
+            HookDecision::Complained("exit code 1: jq: parse error".to_owned())
         );
         for code in NOT_STARTED {
             assert!(
-                matches!(said(code, "", "x: not found"), Said::Unheard(why) if why.contains("x: not found"))
+                matches!(said(code, "", "x: not found"), HookDecision::Unheard(why) if why.contains("x: not found"))
             );
         }
     }
@@ -172,15 +184,15 @@ mod tests {
         for (output, expected) in [
             (r#"{"decision":"block","reason":"r"}"#.to_owned(), denied("r")),
             (r#"{"decision":"block"}"#.to_owned(), denied(NO_REASON)),
-            (r#"{"decision":"approve","reason":"r"}"#.to_owned(), Said::Goes),
+            (r#"{"decision":"approve","reason":"r"}"#.to_owned(), HookDecision::Goes),
             (r#"{"continue":false,"stopReason":"r"}"#.to_owned(), denied("r")),
-            (r#"{"continue":true}"#.to_owned(), Said::Goes),
-            (r#"{"decision":null,"suppressOutput":true}"#.to_owned(), Said::Goes),
-            ("{}".to_owned(), Said::Goes),
+            (r#"{"continue":true}"#.to_owned(), HookDecision::Goes),
+            (r#"{"decision":null,"suppressOutput":true}"#.to_owned(), HookDecision::Goes),
+            ("{}".to_owned(), HookDecision::Goes),
             (specific("deny"), denied("r")),
-            (specific("ask"), Said::Asks("r".to_owned())),
-            (specific("defer"), Said::Asks("r".to_owned())),
-            (specific("allow"), Said::Goes),
+            (specific("ask"), HookDecision::Asks("r".to_owned())),
+            (specific("defer"), HookDecision::Asks("r".to_owned())),
+            (specific("allow"), HookDecision::Goes),
         ] {
             assert_eq!(said(0, &output, ""), expected, "{output}");
         }
@@ -188,9 +200,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_understood_is_no_yes() {
-        let cut = Captured { total: 100_000, ..printed("{\"decision\":\"approve\"}") };
+        let cut = CapturedOutput { total: 100_000, ..printed("{\"decision\":\"approve\"}") };
         let answer = read(Moment::PreToolUse, 0, &cut, None);
-        assert!(matches!(answer, Said::Unheard(why) if why.contains("longer")));
+        assert!(matches!(answer, HookDecision::Unheard(why) if why.contains("longer")));
         for output in [
             "{",
             r#"{"decision":"blokc"}"#,
@@ -198,13 +210,13 @@ mod tests {
             r#"{"hookSpecificOutput":{"permissionDecision":"denied"}}"#,
             r#"{"continue":"no"}"#,
         ] {
-            assert!(matches!(said(0, output, ""), Said::Unheard(_)), "{output}");
+            assert!(matches!(said(0, output, ""), HookDecision::Unheard(_)), "{output}");
         }
     }
 
     #[test]
     fn a_reason_has_a_limit() {
-        let Said::Denied(reason) = said(2, "", &"é".repeat(5_000)) else { panic!("an objection") };
+        let HookDecision::Denied(reason) = said(2, "", &"é".repeat(5_000)) else { panic!("an objection") };
         assert_eq!(reason.chars().count(), REASON_MAX_CHARS + 3);
     }
 }

@@ -114,9 +114,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Nothing;
+    struct NoContext;
 
-    impl SeenFiles for Nothing {
+    impl SeenFiles for NoContext {
         fn seen(&self, _: &str) -> Option<posse_domain::hash::Hash> {
             None
         }
@@ -131,7 +131,7 @@ mod tests {
             call_id: "c1".into(),
             workspace: Arc::new(PathBuf::from("/w")),
             isolated: true,
-            seen: Arc::new(Nothing),
+            seen: Arc::new(NoContext),
             rules: PathRules::default(),
             approvals: Approvals::none(),
             network: false,

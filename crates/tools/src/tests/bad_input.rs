@@ -52,7 +52,7 @@ fn bench() -> Bench {
 
 #[test]
 fn every_tool_is_known_and_takes_its_good_call() {
-    let names: Vec<&str> = builtin(crate::Hands::default()).iter().map(|tool| tool.name).collect();
+    let names: Vec<&str> = builtin(crate::ToolServices::default()).iter().map(|tool| tool.name).collect();
     assert_eq!(names, good().iter().map(|(name, _)| *name).collect::<Vec<_>>());
     let bench = bench();
     for (name, input) in good() {
@@ -62,7 +62,7 @@ fn every_tool_is_known_and_takes_its_good_call() {
 
 #[test]
 fn every_schema_describes_every_field_and_no_more() {
-    for tool in builtin(crate::Hands::default()) {
+    for tool in builtin(crate::ToolServices::default()) {
         let spec = (tool.describe)(&[]);
         assert_eq!(spec.name, tool.name);
         assert!(spec.description.len() > 100 && !spec.description.ends_with('\n'), "{}", tool.name);

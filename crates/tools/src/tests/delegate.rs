@@ -17,7 +17,8 @@ fn invalid(name: &str, input: Value) -> String {
 #[test]
 fn every_tool_has_its_class() {
     use EffectClass::{Delegate, Exec, Journal, Net, Read, Write};
-    let classes: Vec<EffectClass> = builtin(crate::Hands::default()).iter().map(|tool| tool.class).collect();
+    let classes: Vec<EffectClass> =
+        builtin(crate::ToolServices::default()).iter().map(|tool| tool.class).collect();
     assert_eq!(
         classes,
         [

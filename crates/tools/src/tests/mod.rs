@@ -27,8 +27,8 @@ use posse_domain::event::WriteIntent;
 use posse_domain::hash::Hash;
 use posse_domain::permission::{Approvals, PathRules};
 use posse_engine::ports::{
-    CallContext, EffectTool, EngineRequest, Handler, Prepared, Recovered, SeenFiles, StopSignal, Tool,
-    ToolFailure, ToolResult,
+    CallContext, EffectTool, EngineRequest, Handler, PreparedEffect, RecoveredEffect, SeenFiles, StopSignal,
+    Tool, ToolFailure, ToolResult,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -43,9 +43,9 @@ struct Bench {
 }
 
 #[derive(Debug, Default)]
-struct Seen(Mutex<HashMap<String, Hash>>);
+struct RecordedViews(Mutex<HashMap<String, Hash>>);
 
-impl SeenFiles for Seen {
+impl SeenFiles for RecordedViews {
     fn seen(&self, path: &str) -> Option<Hash> {
         self.0.lock().unwrap().get(path).copied()
     }
@@ -67,7 +67,7 @@ impl Bench {
             call_id: "c1".into(),
             workspace: Arc::new(top.path().join("ws")),
             isolated: false,
-            seen: Arc::new(Seen::default()),
+            seen: Arc::new(RecordedViews::default()),
             rules: PathRules::default(),
             approvals: Approvals::none(),
             network: false,
@@ -97,14 +97,14 @@ impl Bench {
 
     /// Forgets what the agent has read, as a new process does.
     fn forget(&mut self) {
-        self.call.seen = Arc::new(Seen::default());
+        self.call.seen = Arc::new(RecordedViews::default());
     }
 
-    fn prepare(&self, name: &str, input: Value) -> Result<Prepared, ToolFailure> {
+    fn prepare(&self, name: &str, input: Value) -> Result<PreparedEffect, ToolFailure> {
         self.runtime.block_on(effect(name).prepare(self.call.clone(), input))
     }
 
-    fn run(&self, prepared: Prepared) -> ToolResult {
+    fn run(&self, prepared: PreparedEffect) -> ToolResult {
         self.runtime.block_on((prepared.run)())
     }
 
@@ -124,13 +124,13 @@ impl Bench {
         failure.text
     }
 
-    fn recover(&self, name: &str, input: Value, intent: WriteIntent) -> Recovered {
+    fn recover(&self, name: &str, input: Value, intent: WriteIntent) -> RecoveredEffect {
         self.runtime.block_on(effect(name).recover(self.call.clone(), input, intent))
     }
 }
 
 fn tool(name: &str) -> Tool {
-    builtin(crate::Hands::default()).into_iter().find(|tool| tool.name == name).unwrap()
+    builtin(crate::ToolServices::default()).into_iter().find(|tool| tool.name == name).unwrap()
 }
 
 fn effect(name: &str) -> Arc<dyn EffectTool> {

@@ -63,7 +63,8 @@ fn before_it_began_it_is_applied() {
     for case in cases() {
         let (mut bench, intent) = case.intended();
         bench.forget();
-        let Recovered::Apply(prepared) = bench.recover(case.tool, case.input.clone(), intent.clone()) else {
+        let RecoveredEffect::Apply(prepared) = bench.recover(case.tool, case.input.clone(), intent.clone())
+        else {
             panic!("{} should be applied", case.tool);
         };
         assert_eq!(prepared.write, Some(intent));
@@ -80,7 +81,7 @@ fn with_half_of_it_written_it_is_applied_and_the_half_removed() {
         bench.forget();
         let hash = Hash::of(b"a.txt").to_string();
         bench.file(&format!("dir/.posse-{}-0000000000000001.tmp", &hash[..16]), "ne");
-        let Recovered::Apply(prepared) = bench.recover(case.tool, case.input.clone(), intent) else {
+        let RecoveredEffect::Apply(prepared) = bench.recover(case.tool, case.input.clone(), intent) else {
             panic!("{} should be applied", case.tool);
         };
         bench.run(prepared).unwrap();
@@ -97,7 +98,7 @@ fn after_it_happened_it_is_done_and_not_repeated() {
         bench.run(prepared).unwrap();
         bench.forget();
         let modified = fs::metadata(bench.ws("dir/a.txt")).unwrap().modified().unwrap();
-        let Recovered::Done(output) = bench.recover(case.tool, case.input.clone(), intent) else {
+        let RecoveredEffect::Done(output) = bench.recover(case.tool, case.input.clone(), intent) else {
             panic!("{} should be done", case.tool);
         };
         assert_eq!(output.text, case.done);
@@ -112,16 +113,22 @@ fn anything_else_is_unknown_and_left_alone() {
         let (mut bench, intent) = case.intended();
         bench.forget();
         bench.file("dir/a.txt", "theirs\n");
-        assert!(matches!(bench.recover(case.tool, case.input.clone(), intent.clone()), Recovered::Unknown));
+        assert!(matches!(
+            bench.recover(case.tool, case.input.clone(), intent.clone()),
+            RecoveredEffect::Unknown
+        ));
         assert_eq!(bench.content("dir/a.txt"), "theirs\n");
         // Another input than the one that was journalled.
         let other = WriteIntent { path: "dir/b.txt".into(), ..intent.clone() };
-        assert!(matches!(bench.recover(case.tool, case.input.clone(), other), Recovered::Unknown));
+        assert!(matches!(bench.recover(case.tool, case.input.clone(), other), RecoveredEffect::Unknown));
         let other = WriteIntent { after: Hash::ZERO, before: Some(Hash::of(b"theirs\n")), ..intent.clone() };
-        assert!(matches!(bench.recover(case.tool, case.input.clone(), other), Recovered::Unknown));
-        assert!(matches!(bench.recover(case.tool, json!({"path": 1}), intent.clone()), Recovered::Unknown));
+        assert!(matches!(bench.recover(case.tool, case.input.clone(), other), RecoveredEffect::Unknown));
+        assert!(matches!(
+            bench.recover(case.tool, json!({"path": 1}), intent.clone()),
+            RecoveredEffect::Unknown
+        ));
         fs::remove_dir_all(bench.ws("")).unwrap();
-        assert!(matches!(bench.recover(case.tool, case.input, intent), Recovered::Unknown));
+        assert!(matches!(bench.recover(case.tool, case.input, intent), RecoveredEffect::Unknown));
     }
 }
 
@@ -129,7 +136,7 @@ fn anything_else_is_unknown_and_left_alone() {
 fn a_recovered_change_still_checks_before_it_writes() {
     for case in cases() {
         let (bench, intent) = case.intended();
-        let Recovered::Apply(prepared) = bench.recover(case.tool, case.input.clone(), intent) else {
+        let RecoveredEffect::Apply(prepared) = bench.recover(case.tool, case.input.clone(), intent) else {
             panic!("{} should be applied", case.tool);
         };
         bench.file("dir/a.txt", "theirs\n");
@@ -143,5 +150,5 @@ fn a_recovered_change_still_checks_before_it_writes() {
 fn what_is_no_write_has_no_recovery() {
     let bench = Bench::new();
     let intent = WriteIntent { path: "a".into(), before: None, after: Hash::ZERO };
-    assert!(matches!(bench.recover("read", json!({"path": "a"}), intent), Recovered::Unknown));
+    assert!(matches!(bench.recover("read", json!({"path": "a"}), intent), RecoveredEffect::Unknown));
 }

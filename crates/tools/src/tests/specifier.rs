@@ -60,7 +60,7 @@ fn delegation_is_about_definitions_and_tasks() {
 
 #[test]
 fn nonsense_has_no_specifier() {
-    for name in builtin(crate::Hands::default()).iter().map(|tool| tool.name) {
+    for name in builtin(crate::ToolServices::default()).iter().map(|tool| tool.name) {
         for input in
             [json!(null), json!("path"), json!([]), json!({"path": 1, "subagent_type": 1, "task_id": 1})]
         {

@@ -2,7 +2,7 @@
 
 use posse_domain::permission::{Operation, Pattern};
 
-use super::web::{Server, To, answer, approve, call, here, redirect};
+use super::web::{FixedResolver, Server, answer, approve, call, here, redirect};
 use super::*;
 use crate::webfetch;
 use posse_host::egress::Egress;
@@ -224,7 +224,7 @@ fn the_resolver_of_the_machine_is_not_trusted_either() {
 #[test]
 fn a_refusal_says_what_was_found_and_who_can_open_it() {
     let bench = Bench::new();
-    let tool = webfetch(Egress::resolving(To("10.1.2.3")));
+    let tool = webfetch(Egress::resolving(FixedResolver("10.1.2.3")));
     assert_eq!(
         refused(&bench, &tool, "http://intranet.example/").text,
         "Nothing was fetched: `intranet.example` leads to 10.1.2.3, which is a private address, and only public \

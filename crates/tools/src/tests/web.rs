@@ -12,9 +12,9 @@ use tokio::net::TcpListener;
 use super::*;
 
 /// Every name leads to this address.
-pub(super) struct To(pub(super) &'static str);
+pub(super) struct FixedResolver(pub(super) &'static str);
 
-impl Resolve for To {
+impl Resolve for FixedResolver {
     fn resolve(&self, _: &str) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         Box::pin(std::future::ready(Ok(vec![self.0.parse().unwrap()])))
     }
@@ -22,7 +22,7 @@ impl Resolve for To {
 
 /// A client for which every name leads to this machine.
 pub(super) fn here() -> Egress {
-    Egress::resolving(To("127.0.0.1"))
+    Egress::resolving(FixedResolver("127.0.0.1"))
 }
 
 /// A server that says to each request what a function says.

@@ -16,7 +16,7 @@ use html5ever::tendril::{StrTendril, TendrilSink};
 use html5ever::tree_builder::TreeBuilderOpts;
 use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 
-use super::limits::{Beyond, Stop};
+use super::limits::{PageLimit, Stop};
 
 /// Most nodes of a document.
 const NODES_MAX: usize = 200_000;
@@ -44,9 +44,10 @@ const ARTICLE_NODE_WORK_MAX: u64 = NODE_WORK_MAX / 10;
 const ARTICLE_TEXT_WORK_MAX: u64 = TEXT_WORK_MAX / 4;
 
 /// Parses a page, and says whether it is small enough to look for its article.
-pub(super) fn parse(html: &str, stop: &Stop) -> Result<(Document, bool), Beyond> {
+pub(super) fn parse(html: &str, stop: &Stop) -> Result<(Document, bool), PageLimit> {
     let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
-    let mut parser = parse_document(Watched::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
+    let mut parser =
+        parse_document(MeasuredDocument::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
     let mut rest = html;
     while !rest.is_empty() {
         let (piece, after) = rest.split_at(rest.ceil_char_boundary(PIECE_BYTES));
@@ -70,7 +71,7 @@ struct Weight {
 }
 
 impl Weight {
-    fn of(document: &Document) -> Result<Self, Beyond> {
+    fn of(document: &Document) -> Result<Self, PageLimit> {
         let mut weight = Self::default();
         let mut at = Some((document.root(), 0_u32));
         while let Some((node, depth)) = at {
@@ -84,14 +85,14 @@ impl Weight {
         Ok(weight)
     }
 
-    fn add(&mut self, levels: u64, text_bytes: u64, depth: u32) -> Result<(), Beyond> {
+    fn add(&mut self, levels: u64, text_bytes: u64, depth: u32) -> Result<(), PageLimit> {
         self.nodes += levels;
         self.text_bytes += levels * text_bytes;
         if depth > DEPTH_MAX {
-            return Err(Beyond::Depth);
+            return Err(PageLimit::Depth);
         }
         if self.nodes > NODE_WORK_MAX || self.text_bytes > TEXT_WORK_MAX {
-            return Err(Beyond::Work);
+            return Err(PageLimit::Work);
         }
         Ok(())
     }
@@ -114,7 +115,7 @@ fn following(node: NodeRef<'_>, depth: u32) -> Option<(NodeRef<'_>, u32)> {
 
 /// A document whose depth is known while it is built.
 #[derive(Default)]
-struct Watched {
+struct MeasuredDocument {
     document: Document,
     depths: RefCell<HashMap<NodeId, u32>>,
     deepest: Cell<u32>,
@@ -123,15 +124,15 @@ struct Watched {
     merges: Cell<usize>,
 }
 
-impl Watched {
+impl MeasuredDocument {
     /// An error once a limit is passed.
-    fn check(&self) -> Result<(), Beyond> {
+    fn check(&self) -> Result<(), PageLimit> {
         if self.deepest.get() > DEPTH_MAX {
-            Err(Beyond::Depth)
+            Err(PageLimit::Depth)
         } else if self.document.tree.len() > NODES_MAX {
-            Err(Beyond::Nodes)
+            Err(PageLimit::Nodes)
         } else if self.has_too_many_attributes() {
-            Err(Beyond::Attributes)
+            Err(PageLimit::Attributes)
         } else {
             Ok(())
         }
@@ -162,7 +163,7 @@ impl Watched {
     }
 }
 
-impl TreeSink for Watched {
+impl TreeSink for MeasuredDocument {
     type Handle = NodeId;
     type Output = Document;
     type ElemName<'a> = <Document as TreeSink>::ElemName<'a>;
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_page_that_multiplies_is_given_up() {
-        use Beyond::{Attributes, Depth, Nodes, Work};
+        use PageLimit::{Attributes, Depth, Nodes, Work};
         let long = "c".repeat(100_000);
         let wide = |count: usize| (0..count).map(|n| format!(" a{n}")).collect::<Vec<_>>().concat();
         let wide_formatting =
@@ -341,7 +342,7 @@ mod tests {
         assert!(
             parsed
                 .as_ref()
-                .map_or_else(|why| *why == Beyond::Depth, |(document, _)| deepest(document) <= DEPTH_MAX)
+                .map_or_else(|why| *why == PageLimit::Depth, |(document, _)| deepest(document) <= DEPTH_MAX)
         );
     }
 
@@ -349,7 +350,7 @@ mod tests {
     fn a_page_that_is_no_longer_wanted_is_not_parsed() {
         let stop = Stop::default();
         stop.set();
-        assert_eq!(parse("<p>x", &stop).err(), Some(Beyond::Stopped));
+        assert_eq!(parse("<p>x", &stop).err(), Some(PageLimit::Stopped));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Why a page is not turned into text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(super) enum Beyond {
+pub(super) enum PageLimit {
     #[error("its HTML has too many attributes to be turned into text")]
     Attributes,
     #[error("its HTML has too many parts to be turned into text")]
@@ -31,8 +31,8 @@ impl Stop {
     }
 
     /// An error once the caller no longer waits.
-    pub(super) fn check(&self) -> Result<(), Beyond> {
-        if self.0.load(Ordering::Relaxed) { Err(Beyond::Stopped) } else { Ok(()) }
+    pub(super) fn check(&self) -> Result<(), PageLimit> {
+        if self.0.load(Ordering::Relaxed) { Err(PageLimit::Stopped) } else { Ok(()) }
     }
 }
 

@@ -3,7 +3,7 @@
 use dom_query::Document;
 use dom_smoothie::{Config, Readability, TextMode};
 
-use super::limits::{Beyond, Stop};
+use super::limits::{PageLimit, Stop};
 use super::{dom, tags};
 
 /// An article that has less than this part of the page's text is not what the page is about: an overview or an
@@ -17,7 +17,7 @@ const SILENT: [&str; 12] = [
 
 /// The title, if there is one, and the main content of a page. What is done after `dom::parse` is bounded by the
 /// limits there, and each of its parts is begun only if it is still wanted.
-pub(super) fn convert(html: &str, url: &str, stop: &Stop) -> Result<(Option<String>, String), Beyond> {
+pub(super) fn convert(html: &str, url: &str, stop: &Stop) -> Result<(Option<String>, String), PageLimit> {
     tags::check(html, stop)?;
     let (document, may_be_searched) = dom::parse(html, stop)?;
     let title = document.select_single("title").text().trim().to_owned();

@@ -7,7 +7,7 @@ use posse_host::files::is_binary;
 use thiserror::Error;
 
 use super::charset;
-use super::limits::{Beyond, Stop};
+use super::limits::{PageLimit, Stop};
 use super::markdown;
 
 /// Longest content type that is repeated.
@@ -46,11 +46,11 @@ pub(super) enum NotShown {
     #[error("it is not text ({kind}, {bytes} bytes), and only text can be shown")]
     NotText { kind: String, bytes: usize },
     #[error("{0}")]
-    Beyond(#[from] Beyond),
+    Beyond(#[from] PageLimit),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PageType {
     Html,
     Text,
     Pdf,
@@ -70,20 +70,20 @@ pub(super) fn read(answer: &Answer, stop: &Stop) -> Result<Page, NotShown> {
     };
     let not_text = || NotShown::NotText { kind: shown.clone(), bytes: bytes.len() };
     let kind = match kind_of(&kind_text) {
-        _ if bytes.starts_with(b"%PDF-") => Kind::Pdf,
-        Kind::Unsaid if looks_like_html(bytes) => Kind::Html,
-        Kind::Unsaid => Kind::Text,
+        _ if bytes.starts_with(b"%PDF-") => PageType::Pdf,
+        PageType::Unsaid if looks_like_html(bytes) => PageType::Html,
+        PageType::Unsaid => PageType::Text,
         kind => kind,
     };
-    if kind == Kind::Pdf {
+    if kind == PageType::Pdf {
         return Err(NotShown::Pdf { bytes: bytes.len() });
     }
-    let text = charset::decode(bytes, parameters, kind == Kind::Html);
+    let text = charset::decode(bytes, parameters, kind == PageType::Html);
     // Whatever it is called: text has no NUL. (What was two bytes for a letter has been decoded by now.)
-    if kind == Kind::Other || is_binary(text.as_bytes()) {
+    if kind == PageType::Other || is_binary(text.as_bytes()) {
         return Err(not_text());
     }
-    if kind == Kind::Html {
+    if kind == PageType::Html {
         let (title, text) = markdown::convert(&text, answer.target.as_str(), stop)?;
         let title = title.map(|title| clean(&title).split_whitespace().collect::<Vec<_>>().join(" "));
         return Ok(Page { kind: shown, title, text: clean(&text) });
@@ -91,18 +91,18 @@ pub(super) fn read(answer: &Answer, stop: &Stop) -> Result<Page, NotShown> {
     Ok(Page { kind: shown, title: None, text: clean(&text) })
 }
 
-fn kind_of(kind: &str) -> Kind {
+fn kind_of(kind: &str) -> PageType {
     match kind {
-        "text/html" | "application/xhtml+xml" => Kind::Html,
-        "application/pdf" | "application/x-pdf" => Kind::Pdf,
-        "" | "application/octet-stream" | "binary/octet-stream" => Kind::Unsaid,
-        "image/svg+xml" => Kind::Text,
+        "text/html" | "application/xhtml+xml" => PageType::Html,
+        "application/pdf" | "application/x-pdf" => PageType::Pdf,
+        "" | "application/octet-stream" | "binary/octet-stream" => PageType::Unsaid,
+        "image/svg+xml" => PageType::Text,
         _ if kind.starts_with("image/") || kind.starts_with("audio/") || kind.starts_with("video/") => {
-            Kind::Other
+            PageType::Other
         }
-        _ if kind.starts_with("text/") || kind.ends_with("+json") || kind.ends_with("+xml") => Kind::Text,
-        _ if TEXT_TYPES.contains(&kind) => Kind::Text,
-        _ => Kind::Other,
+        _ if kind.starts_with("text/") || kind.ends_with("+json") || kind.ends_with("+xml") => PageType::Text,
+        _ if TEXT_TYPES.contains(&kind) => PageType::Text,
+        _ => PageType::Other,
     }
 }
 

@@ -7,7 +7,7 @@
 //! followed at once: for each state the most attributes that any of them has there. That takes one pass, and is never
 //! less than what the tokenizer will find.
 
-use super::limits::{Beyond, Stop};
+use super::limits::{PageLimit, Stop};
 
 /// Most attributes of one tag. Pages of people have a few dozen; text of a script that looks like a tag can have hundreds.
 const TAG_ATTRIBUTES_MAX: u64 = 2_000;
@@ -18,7 +18,7 @@ const STOP_BYTES: usize = 64 * 1024;
 
 /// Where in a tag a byte can be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+enum TagState {
     Name,
     BeforeAttribute,
     AttributeName,
@@ -30,50 +30,56 @@ enum At {
     AfterQuoted,
 }
 
-const STATES: [At; 9] = [
-    At::Name,
-    At::BeforeAttribute,
-    At::AttributeName,
-    At::AfterAttributeName,
-    At::BeforeValue,
-    At::DoubleQuoted,
-    At::SingleQuoted,
-    At::Unquoted,
-    At::AfterQuoted,
+const STATES: [TagState; 9] = [
+    TagState::Name,
+    TagState::BeforeAttribute,
+    TagState::AttributeName,
+    TagState::AfterAttributeName,
+    TagState::BeforeValue,
+    TagState::DoubleQuoted,
+    TagState::SingleQuoted,
+    TagState::Unquoted,
+    TagState::AfterQuoted,
 ];
 
 /// What a byte does to a place in a tag.
 enum Step {
-    To(At),
+    To(TagState),
     /// Into the name of another attribute.
     Attribute,
     End,
 }
 
-impl At {
+impl TagState {
     fn step(self, byte: u8) -> Step {
         let blank = matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ');
         match (self, byte) {
-            (At::DoubleQuoted, b'"') | (At::SingleQuoted, b'\'') => Step::To(At::AfterQuoted),
-            (At::DoubleQuoted | At::SingleQuoted, _) => Step::To(self),
-            (At::BeforeValue, b'"') => Step::To(At::DoubleQuoted),
-            (At::BeforeValue, b'\'') => Step::To(At::SingleQuoted),
+            (TagState::DoubleQuoted, b'"') | (TagState::SingleQuoted, b'\'') => {
+                Step::To(TagState::AfterQuoted)
+            }
+            (TagState::DoubleQuoted | TagState::SingleQuoted, _) => Step::To(self),
+            (TagState::BeforeValue, b'"') => Step::To(TagState::DoubleQuoted),
+            (TagState::BeforeValue, b'\'') => Step::To(TagState::SingleQuoted),
             (_, b'>') => Step::End,
-            (At::BeforeValue, _) if blank => Step::To(At::BeforeValue),
-            (At::BeforeValue, _) => Step::To(At::Unquoted),
-            (At::AttributeName | At::AfterAttributeName, _) if blank => Step::To(At::AfterAttributeName),
-            (_, _) if blank => Step::To(At::BeforeAttribute),
-            (At::Unquoted, _) => Step::To(At::Unquoted),
-            (_, b'/') => Step::To(At::BeforeAttribute),
-            (At::AttributeName | At::AfterAttributeName, b'=') => Step::To(At::BeforeValue),
-            (At::Name | At::AttributeName, _) => Step::To(self),
-            (At::BeforeAttribute | At::AfterAttributeName | At::AfterQuoted, _) => Step::Attribute,
+            (TagState::BeforeValue, _) if blank => Step::To(TagState::BeforeValue),
+            (TagState::BeforeValue, _) => Step::To(TagState::Unquoted),
+            (TagState::AttributeName | TagState::AfterAttributeName, _) if blank => {
+                Step::To(TagState::AfterAttributeName)
+            }
+            (_, _) if blank => Step::To(TagState::BeforeAttribute),
+            (TagState::Unquoted, _) => Step::To(TagState::Unquoted),
+            (_, b'/') => Step::To(TagState::BeforeAttribute),
+            (TagState::AttributeName | TagState::AfterAttributeName, b'=') => Step::To(TagState::BeforeValue),
+            (TagState::Name | TagState::AttributeName, _) => Step::To(self),
+            (TagState::BeforeAttribute | TagState::AfterAttributeName | TagState::AfterQuoted, _) => {
+                Step::Attribute
+            }
         }
     }
 }
 
 /// Refuses a page whose tags can have so many attributes that reading them takes too long.
-pub(super) fn check(html: &str, stop: &Stop) -> Result<(), Beyond> {
+pub(super) fn check(html: &str, stop: &Stop) -> Result<(), PageLimit> {
     let bytes = html.as_bytes();
     let mut comparisons = 0;
     // The most attributes of a tag that is in this state now; none if no tag can be.
@@ -86,7 +92,7 @@ pub(super) fn check(html: &str, stop: &Stop) -> Result<(), Beyond> {
         if byte == b'<' && begins_tag(&bytes[at + 1..]) {
             // What else this byte is to tags that are open is below.
             let mut next = step(&most, byte, &mut comparisons)?;
-            let name = &mut next[At::Name as usize];
+            let name = &mut next[TagState::Name as usize];
             *name = Some(name.unwrap_or(0));
             (most, is_outside) = (next, false);
         } else if !is_outside {
@@ -106,27 +112,27 @@ fn step(
     most: &[Option<u64>; STATES.len()],
     byte: u8,
     comparisons: &mut u64,
-) -> Result<[Option<u64>; STATES.len()], Beyond> {
+) -> Result<[Option<u64>; STATES.len()], PageLimit> {
     let mut next = [None; STATES.len()];
     let mut ended = 0;
     for (state, count) in STATES.iter().zip(most).filter_map(|(state, count)| Some((state, (*count)?))) {
         let (to, count) = match state.step(byte) {
             Step::To(to) => (to, count),
-            Step::Attribute => (At::AttributeName, count + 1),
+            Step::Attribute => (TagState::AttributeName, count + 1),
             Step::End => {
                 ended = ended.max(count);
                 continue;
             }
         };
         if count > TAG_ATTRIBUTES_MAX {
-            return Err(Beyond::Attributes);
+            return Err(PageLimit::Attributes);
         }
         let place: &mut Option<u64> = &mut next[to as usize];
         *place = (*place).max(Some(count));
     }
     *comparisons += ended * ended / 2;
     if *comparisons > COMPARISONS_MAX {
-        return Err(Beyond::Attributes);
+        return Err(PageLimit::Attributes);
     }
     Ok(next)
 }
@@ -163,7 +169,7 @@ mod tests {
             ("equals signs", format!("<p{}", attributes(6_000, |n| format!(" =a{n}=")))),
             ("many tags of many", format!("<p{}>", attributes(1_900, |n| format!(" a{n}"))).repeat(50)),
         ] {
-            assert_eq!(check(&page, &Stop::default()), Err(Beyond::Attributes), "{name}");
+            assert_eq!(check(&page, &Stop::default()), Err(PageLimit::Attributes), "{name}");
         }
     }
 
@@ -183,6 +189,6 @@ mod tests {
     fn a_count_that_is_no_longer_wanted_stops() {
         let stop = Stop::default();
         stop.set();
-        assert_eq!(check("<p>", &stop), Err(Beyond::Stopped));
+        assert_eq!(check("<p>", &stop), Err(PageLimit::Stopped));
     }
 }

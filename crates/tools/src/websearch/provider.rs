@@ -10,7 +10,7 @@ use posse_engine::ports::{ToolFailure, ToolOutput, ToolResult};
 use posse_host::egress::{Limits, Redirects, Request, Target, UrlProblem};
 use serde_json::{Value, json};
 
-use super::results::{self, Found};
+use super::results::{self, SearchResult};
 
 /// Most results of one search: the most that every provider gives.
 pub(super) const RESULTS_MAX: usize = 20;
@@ -29,11 +29,11 @@ const UNCONFIGURED: &str = "no search provider is set up. A person sets one in t
 
 /// Who is asked when an agent searches the web. The default is nobody, and says how to change that.
 #[derive(Clone)]
-pub struct Search(Result<Arc<Configured>, Arc<str>>);
+pub struct Search(Result<Arc<ConfiguredProvider>, Arc<str>>);
 
 /// A provider, ready to be asked.
-pub(super) struct Configured {
-    kind: Kind,
+pub(super) struct ConfiguredProvider {
+    kind: ProviderApi,
     base: Target,
     /// Sent to the provider, and shown nowhere.
     key: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct Configured {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ProviderApi {
     Searxng,
     Brave,
     Tavily,
@@ -61,26 +61,26 @@ impl Search {
 
     /// A SearXNG at this URL. It may be on this machine.
     pub fn searxng(url: &str) -> Result<Self, UrlProblem> {
-        Self::new(Kind::Searxng, url, None)
+        Self::new(ProviderApi::Searxng, url, None)
     }
 
     /// Brave's search API, with a key; at another URL than its own if one is given.
     pub fn brave(key: impl Into<String>, url: Option<&str>) -> Result<Self, UrlProblem> {
-        Self::new(Kind::Brave, url.unwrap_or("https://api.search.brave.com"), Some(key.into()))
+        Self::new(ProviderApi::Brave, url.unwrap_or("https://api.search.brave.com"), Some(key.into()))
     }
 
     /// Tavily's search API, with a key; at another URL than its own if one is given.
     pub fn tavily(key: impl Into<String>, url: Option<&str>) -> Result<Self, UrlProblem> {
-        Self::new(Kind::Tavily, url.unwrap_or("https://api.tavily.com"), Some(key.into()))
+        Self::new(ProviderApi::Tavily, url.unwrap_or("https://api.tavily.com"), Some(key.into()))
     }
 
-    fn new(kind: Kind, url: &str, key: Option<String>) -> Result<Self, UrlProblem> {
+    fn new(kind: ProviderApi, url: &str, key: Option<String>) -> Result<Self, UrlProblem> {
         let scrubber = key.as_deref().and_then(Scrubber::of);
-        Ok(Self(Ok(Arc::new(Configured { kind, base: Target::parse(url)?, key, scrubber }))))
+        Ok(Self(Ok(Arc::new(ConfiguredProvider { kind, base: Target::parse(url)?, key, scrubber }))))
     }
 
     /// The provider, or what to say instead.
-    pub(super) fn configured(&self) -> Result<&Configured, &str> {
+    pub(super) fn configured(&self) -> Result<&ConfiguredProvider, &str> {
         self.0.as_deref().map_err(|why| &**why)
     }
 }
@@ -88,18 +88,18 @@ impl Search {
 impl fmt::Debug for Search {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.configured() {
-            Ok(Configured { base, .. }) => write!(f, "Search({base})"),
+            Ok(ConfiguredProvider { base, .. }) => write!(f, "Search({base})"),
             Err(_) => f.write_str("Search(none)"),
         }
     }
 }
 
-impl Configured {
+impl ConfiguredProvider {
     pub(super) fn name(&self) -> &'static str {
         match self.kind {
-            Kind::Searxng => "SearXNG",
-            Kind::Brave => "Brave",
-            Kind::Tavily => "Tavily",
+            ProviderApi::Searxng => "SearXNG",
+            ProviderApi::Brave => "Brave",
+            ProviderApi::Tavily => "Tavily",
         }
     }
 
@@ -115,12 +115,12 @@ impl Configured {
     /// What a refusal means.
     pub(super) fn refused(&self) -> &'static str {
         match self.kind {
-            Kind::Searxng => {
+            ProviderApi::Searxng => {
                 "It does not give results to programs: a person has to enable the format `json` in its settings \
                  (`search.formats`)."
             }
-            Kind::Brave => "A person has to correct the key (BRAVE_API_KEY).",
-            Kind::Tavily => "A person has to correct the key (TAVILY_API_KEY).",
+            ProviderApi::Brave => "A person has to correct the key (BRAVE_API_KEY).",
+            ProviderApi::Tavily => "A person has to correct the key (TAVILY_API_KEY).",
         }
     }
 
@@ -129,13 +129,15 @@ impl Configured {
         let key = || self.key.clone().unwrap_or_default();
         let most_text = most.to_string();
         let (target, headers, post) = match self.kind {
-            Kind::Searxng => (self.at("/search", &[("q", query), ("format", "json")]), Vec::new(), None),
-            Kind::Brave => (
+            ProviderApi::Searxng => {
+                (self.at("/search", &[("q", query), ("format", "json")]), Vec::new(), None)
+            }
+            ProviderApi::Brave => (
                 self.at("/res/v1/web/search", &[("q", query), ("count", &most_text)]),
                 vec![("x-subscription-token", key())],
                 None,
             ),
-            Kind::Tavily => (
+            ProviderApi::Tavily => (
                 self.at("/search", &[]),
                 vec![("authorization", format!("Bearer {}", key()))],
                 Some(json!({"query": query, "max_results": most, "search_depth": "basic"}).to_string()),
@@ -159,19 +161,19 @@ impl Configured {
     }
 
     /// What an answer found; none if it is no answer to a search.
-    pub(super) fn read(&self, body: &[u8]) -> Option<Vec<Found>> {
+    pub(super) fn read(&self, body: &[u8]) -> Option<Vec<SearchResult>> {
         if has_too_many_values(body) {
             return None;
         }
         let answer: Value = serde_json::from_slice(body).ok()?;
         let list = match self.kind {
             // What has no pages has no such part.
-            Kind::Brave => answer
+            ProviderApi::Brave => answer
                 .as_object()
                 .map(|answer| answer.get("web").map_or(&Value::Null, |web| &web["results"]))?,
-            Kind::Searxng | Kind::Tavily => answer.get("results")?,
+            ProviderApi::Searxng | ProviderApi::Tavily => answer.get("results")?,
         };
-        let excerpt = if self.kind == Kind::Brave { "description" } else { "content" };
+        let excerpt = if self.kind == ProviderApi::Brave { "description" } else { "content" };
         match list {
             Value::Null => Some(Vec::new()),
             list => Some(results::read(list.as_array()?, excerpt)),

@@ -13,14 +13,14 @@ const EXCERPT_MAX_CHARS: usize = 500;
 
 /// One result.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     pub(super) title: String,
     pub(super) url: String,
     pub(super) excerpt: String,
 }
 
 /// Reads a provider's list; what is no result of the web is left out.
-pub(super) fn read(list: &[Value], excerpt: &str) -> Vec<Found> {
+pub(super) fn read(list: &[Value], excerpt: &str) -> Vec<SearchResult> {
     let text = |item: &Value, field: &str, max: usize| {
         let text = item.get(field).and_then(Value::as_str).unwrap_or_default();
         // Shortened first, generously: what is beyond is not worth reading through.
@@ -31,7 +31,7 @@ pub(super) fn read(list: &[Value], excerpt: &str) -> Vec<Found> {
             let url = Target::parse(item.get("url")?.as_str()?).ok()?.to_string();
             let title = Some(text(item, "title", TITLE_MAX_CHARS)).filter(|title| !title.is_empty());
             let excerpt = text(item, excerpt, EXCERPT_MAX_CHARS);
-            Some(Found { title: title.unwrap_or_else(|| url.clone()), url, excerpt })
+            Some(SearchResult { title: title.unwrap_or_else(|| url.clone()), url, excerpt })
         })
         .collect()
 }
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert_eq!(
             found[0],
-            Found {
+            SearchResult {
                 title: "A b &lt; [1m".to_owned(),
                 url: "https://example.org/a".to_owned(),
                 excerpt: "c \"d\"".to_owned()

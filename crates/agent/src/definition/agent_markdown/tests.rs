@@ -1,5 +1,5 @@
 use super::*;
-use crate::definition::reading::Level;
+use crate::definition::reading::Severity;
 
 pub(in crate::definition) const KNOWN_TOOLS: &[&str] = &[
     "read",
@@ -21,11 +21,11 @@ pub(in crate::definition) const KNOWN_TOOLS: &[&str] = &[
     "delegate_to_agent",
 ];
 
-pub(in crate::definition) fn reading(file: &str) -> Reading<'_> {
-    Reading { file, known_tools: KNOWN_TOOLS, default: Decision::Allow, model: None }
+pub(in crate::definition) fn reading(file: &str) -> ParseOptions<'_> {
+    ParseOptions { file, known_tools: KNOWN_TOOLS, default: Decision::Allow, model: None }
 }
 
-fn load(text: &str) -> Loaded<Definition> {
+fn load(text: &str) -> ParsedFile<Definition> {
     read_agent(text.as_bytes(), "stem", &reading("a.md"))
 }
 
@@ -122,7 +122,7 @@ fn front_matter_that_is_no_yaml_is_read_all_the_same() {
         assert_eq!((read.name.as_str(), read.description.as_str()), ("x", description), "{text}");
         assert_eq!((read.tools.join(" ").as_str(), &*read.prompt), ("read", "Body."), "{text}");
         let [warning] = loaded.warnings.as_slice() else { panic!("{text}: {:?}", loaded.warnings) };
-        assert_eq!((warning.line, warning.level), (Some(3), Level::Problem), "{text}");
+        assert_eq!((warning.line, warning.level), (Some(3), Severity::Problem), "{text}");
         assert!(warning.fix.as_ref().is_some_and(|fix| fix.contains("quotes")), "{warning}");
     }
 }
@@ -257,7 +257,7 @@ fn what_cannot_be_used_says_why() {
         assert!(last.starts_with(why), "{last}");
     }
     let readme = read_agent(b"# Agents\n\nA list.", "README", &reading("README.md"));
-    assert_eq!((readme.value, readme.warnings[0].level), (None, Level::Note));
+    assert_eq!((readme.value, readme.warnings[0].level), (None, Severity::Note));
     let nameless = read_agent("---\nname: 审查\n---\nBody.".as_bytes(), "审查", &reading("a.md"));
     assert_eq!(nameless.value, None);
     assert_eq!(nameless.warnings.len(), 2);
@@ -377,7 +377,7 @@ fn a_rule_that_cannot_be_read_makes_everything_ask() {
 #[test]
 fn nobody_trusted_means_nothing_is_allowed_by_itself() {
     let known: Vec<&str> = KNOWN_TOOLS.iter().copied().chain(["github__push"]).collect();
-    let reading = Reading { file: "a.md", known_tools: &known, default: Decision::Ask, model: None };
+    let reading = ParseOptions { file: "a.md", known_tools: &known, default: Decision::Ask, model: None };
     let text =
         with("tools: Read, Bash(git:*), mcp__github__push\nmodel: scripted/x.yaml\nmay_share_history: true");
     let loaded = read_agent(text.as_bytes(), "stem", &reading);
@@ -386,7 +386,7 @@ fn nobody_trusted_means_nothing_is_allowed_by_itself() {
     assert_eq!(rules(&read), "bash -> deny; bash:git -> ask; bash:git * -> ask");
     assert_eq!((read.model, read.may_share_history), (None, false));
     assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
-    let trusted = Reading { default: Decision::Allow, ..reading };
+    let trusted = ParseOptions { default: Decision::Allow, ..reading };
     let read = read_agent(text.as_bytes(), "stem", &trusted).value.expect("definition");
     assert_eq!(read.tools.join(" "), "read github__push bash");
     assert!(read.may_share_history && read.model.is_some());
@@ -398,7 +398,7 @@ fn a_model_that_cannot_be_used_is_the_parents() {
         "gpt-x" => Ok("openai/gpt-x".to_owned()),
         other => Err(format!("whose model is `{other}`?")),
     };
-    let reading = Reading { model: Some(&check), ..reading("a.md") };
+    let reading = ParseOptions { model: Some(&check), ..reading("a.md") };
     let read = |model: &str| read_agent(with(&format!("model: {model}")).as_bytes(), "stem", &reading);
     let model = |name: &str| read(name).value.expect("definition").model;
     assert_eq!(model("gpt-x").as_deref(), Some("openai/gpt-x"));

@@ -2,13 +2,13 @@ use posse_domain::permission::Decision;
 
 use super::*;
 use crate::definition::agent_markdown::tests::reading;
-use crate::definition::reading::Level;
+use crate::definition::reading::Severity;
 
-fn load(text: &str) -> Loaded<Skill> {
+fn load(text: &str) -> ParsedFile<Skill> {
     read_skill(text.as_bytes(), "folder", Some("/skills/folder"), &reading("SKILL.md"))
 }
 
-fn load_yaml(text: &str) -> Loaded<Skill> {
+fn load_yaml(text: &str) -> ParsedFile<Skill> {
     read_yaml_skill(text.as_bytes(), "stem", &reading("stem.yaml"))
 }
 
@@ -21,7 +21,7 @@ fn one(text: &str) -> Skill {
     load(text).value.expect(text)
 }
 
-fn told<T>(loaded: &Loaded<T>) -> Vec<String> {
+fn told<T>(loaded: &ParsedFile<T>) -> Vec<String> {
     loaded.warnings.iter().map(ToString::to_string).collect()
 }
 
@@ -175,7 +175,7 @@ fn a_hint_in_brackets_is_kept_as_it_is_written() {
 fn commands_in_the_text_stay_text_and_a_note_says_so() {
     let loaded = load("---\nname: folder\ndescription: d\n---\nState: !`git status`\n");
     assert_eq!(loaded.value.as_ref().map(|skill| &*skill.instructions), Some("State: !`git status`"));
-    assert_eq!(loaded.warnings[0].level, Level::Note);
+    assert_eq!(loaded.warnings[0].level, Severity::Note);
     assert!(loaded.warnings[0].problem.contains("are not run"), "{}", loaded.warnings[0]);
     let harmless = "---\nname: folder\ndescription: d\n---\nSay `hi!` and `!` there.\n";
     assert_eq!(load(harmless).warnings, []);
@@ -183,7 +183,7 @@ fn commands_in_the_text_stay_text_and_a_note_says_so() {
 
 #[test]
 fn nobody_trusted_means_ask() {
-    let reading = Reading { default: Decision::Ask, ..reading("SKILL.md") };
+    let reading = ParseOptions { default: Decision::Ask, ..reading("SKILL.md") };
     let text = with("allowed-tools: Bash(git:*)\nmodel: scripted/x.yaml\nmax-depth: 3");
     let read = read_skill(text.as_bytes(), "folder", None, &reading).value.expect("skill");
     assert_eq!((read.default, read.model, read.max_depth), (Decision::Ask, None, None));
@@ -194,7 +194,7 @@ fn nobody_trusted_means_ask() {
 #[test]
 fn nobody_trusted_means_no_more_retries_than_usual() {
     let retries = |number: u32, default| {
-        let reading = Reading { default, ..reading("SKILL.md") };
+        let reading = ParseOptions { default, ..reading("SKILL.md") };
         let text = with(&format!("max-retries-per-tool: {number}"));
         read_skill(text.as_bytes(), "folder", None, &reading).value.expect("skill").max_retries_per_tool
     };

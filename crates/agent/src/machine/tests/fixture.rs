@@ -14,7 +14,7 @@ use posse_domain::message::{Reply, ToolCall};
 use serde_json::{Value, json};
 
 use crate::conversation::{Conversation, Message};
-use crate::machine::{Machine, Step, accept};
+use crate::machine::{Machine, Next, accept};
 
 pub(super) fn contract(max_turns: Option<u32>, schema: Option<&Value>) -> Contract {
     let value = json!({
@@ -36,14 +36,14 @@ pub(super) fn contract(max_turns: Option<u32>, schema: Option<&Value>) -> Contra
 }
 
 /// A machine with everything it was told.
-pub(super) struct Told {
+pub(super) struct MachineFixture {
     pub(super) contract: Contract,
     pub(super) machine: Machine,
     pub(super) events: Vec<EventBody>,
     pub(super) children: bool,
 }
 
-impl Told {
+impl MachineFixture {
     pub(super) fn new(max_turns: Option<u32>, schema: Option<&Value>) -> Self {
         let contract = contract(max_turns, schema);
         let machine = Machine::new(&contract, Conversation::default());
@@ -56,7 +56,7 @@ impl Told {
         self.events.push(body);
     }
 
-    pub(super) fn next(&self) -> Step {
+    pub(super) fn next(&self) -> Next {
         self.machine.next(self.children)
     }
 
@@ -74,7 +74,7 @@ impl Told {
 
     /// The same, where the driver has a reason of its own for the report.
     pub(super) fn ask_because(&mut self, cause_now: Option<ReportCause>) -> (u32, Purpose) {
-        let Step::CallModel { turn, call, purpose, cause } = self.next() else { panic!("{:?}", self.next()) };
+        let Next::CallModel { turn, call, purpose, cause } = self.next() else { panic!("{:?}", self.next()) };
         let (purpose, cause) =
             if cause_now.is_some() { (Purpose::Report, cause_now) } else { (purpose, cause) };
         let (upcoming, _) = self.machine.upcoming(cause);
@@ -91,7 +91,7 @@ impl Told {
             reserved: Amount { input_tokens: 1, output_tokens: 1, micro_usd: None },
             preamble: None,
         });
-        assert_eq!(self.next(), Step::Wait);
+        assert_eq!(self.next(), Next::Wait);
         assert_eq!(self.machine.conversation().hash(), upcoming, "what was announced is what is sent");
         (turn, purpose)
     }
@@ -175,7 +175,7 @@ impl Told {
 
     /// Says what the machine wants said.
     pub(super) fn say(&mut self) -> HostNote {
-        let Step::Tell(note, text) = self.next() else { panic!("{:?}", self.next()) };
+        let Next::Tell(note, text) = self.next() else { panic!("{:?}", self.next()) };
         self.tell(MessageReceived { from: Sender::Host(note), text: text.into() });
         note
     }

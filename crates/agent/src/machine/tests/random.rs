@@ -6,9 +6,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::fixture::{Told, child};
+use super::fixture::{MachineFixture, child};
 use crate::conversation::Message;
-use crate::machine::{Machine, Step};
+use crate::machine::{Machine, Next};
 
 /// What chance decides at each step.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ fn draws() -> impl Strategy<Value = Draw> {
 }
 
 /// Folded anew, and read back from JSON, it is the same machine and says the same.
-fn checked(told: &Told) {
+fn checked(told: &MachineFixture) {
     assert_eq!(told.folded(), told.machine, "after {:?}", told.events.last().map(EventBody::kind));
     let text = serde_json::to_string(&told.machine).expect("JSON");
     let back: Machine = serde_json::from_str(&text).expect("a machine");
@@ -63,7 +63,7 @@ fn alternates(machine: &Machine) {
 }
 
 /// One step of a driver; whether it can go on.
-fn step(told: &mut Told, draw: &Draw) -> bool {
+fn step(told: &mut MachineFixture, draw: &Draw) -> bool {
     match draw.aside {
         0 => told.message(Sender::Person, "Look left."),
         1 => told.message(Sender::Child(child()), "Task 1.1 has completed."),
@@ -78,20 +78,20 @@ fn step(told: &mut Told, draw: &Draw) -> bool {
     }
     checked(told);
     match told.next() {
-        Step::CallModel { turn, purpose, cause, .. } => {
+        Next::CallModel { turn, purpose, cause, .. } => {
             limits_hold(told, turn, purpose, cause);
             let poor = draw.fault == 7 && purpose == Purpose::Work;
             told.ask_because(poor.then_some(ReportCause::Budget));
         }
-        Step::Wait => answer(told, draw),
-        Step::CallTools => results(told, draw),
-        Step::Tell(..) => drop(told.say()),
-        Step::Idle => {
+        Next::Wait => answer(told, draw),
+        Next::CallTools => results(told, draw),
+        Next::Tell(..) => drop(told.say()),
+        Next::Idle => {
             told.children = false;
             told.message(Sender::Child(child()), "Task 1.2 has completed.");
         }
-        Step::Done { .. } => return false,
-        Step::Fail(broken) => {
+        Next::Done { .. } => return false,
+        Next::Fail(broken) => {
             if !broken.kind.is_retried() || told.machine.attempt() > 2 {
                 return false;
             }
@@ -101,7 +101,7 @@ fn step(told: &mut Told, draw: &Draw) -> bool {
     true
 }
 
-fn limits_hold(told: &Told, turn: u32, purpose: Purpose, cause: Option<ReportCause>) {
+fn limits_hold(told: &MachineFixture, turn: u32, purpose: Purpose, cause: Option<ReportCause>) {
     let Some(max) = told.contract.execution.max_turns else { return };
     // Beyond the limit there is only the turn that mends an answer.
     assert!(turn <= max || (turn == max + 1 && cause == Some(ReportCause::Schema)), "turn {turn} of {max}");
@@ -109,7 +109,7 @@ fn limits_hold(told: &Told, turn: u32, purpose: Purpose, cause: Option<ReportCau
     assert_eq!(purpose == Purpose::Report, cause.is_some());
 }
 
-fn answer(told: &mut Told, draw: &Draw) {
+fn answer(told: &mut MachineFixture, draw: &Draw) {
     match draw.fault {
         0 | 1 => told.fail(Code::Interrupted, "the process ended"),
         2 => told.fail(Code::ModelError, "overloaded"),
@@ -137,7 +137,7 @@ fn answer(told: &mut Told, draw: &Draw) {
 }
 
 /// One call gets its result, whichever chance picks.
-fn results(told: &mut Told, draw: &Draw) {
+fn results(told: &mut MachineFixture, draw: &Draw) {
     let open: Vec<String> = told.machine.open_calls().map(|call| call.id.clone()).collect();
     let id = &open[draw.order % open.len()];
     if draw.fault.is_multiple_of(2) {
@@ -161,7 +161,7 @@ proptest! {
         schema in any::<bool>(),
     ) {
         let schema = schema.then(|| json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
-        let mut told = Told::new(max_turns, schema.as_ref());
+        let mut told = MachineFixture::new(max_turns, schema.as_ref());
         for draw in &draws {
             if !step(&mut told, draw) {
                 break;
@@ -174,7 +174,7 @@ proptest! {
     #[test]
     fn a_limited_machine_always_ends(draws in vec(draws(), 20..40), max_turns in 1..7_u32, schema in any::<bool>()) {
         let schema = schema.then(|| json!({"type": "object"}));
-        let mut told = Told::new(Some(max_turns), schema.as_ref());
+        let mut told = MachineFixture::new(Some(max_turns), schema.as_ref());
         // Draws come again until it ends; errors that repeat a call for ever are left out.
         let draws: Vec<Draw> = draws.into_iter().map(|draw| Draw { fault: 19, aside: 11, ..draw }).collect();
         let ended = draws.iter().cycle().take(2_000).any(|draw| !step(&mut told, draw));

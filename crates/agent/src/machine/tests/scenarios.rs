@@ -8,17 +8,17 @@ use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{Reply, ToolCall};
 use serde_json::{Value, json};
 
-use super::fixture::{Told, child, contract, hash_of, said};
+use super::fixture::{MachineFixture, child, contract, hash_of, said};
 use crate::conversation::{BYTES_PER_TOKEN, Conversation, Message};
-use crate::machine::{Broken, Machine, REPORT_SYSTEM_MAX_BYTES, Slot, Step, accept};
+use crate::machine::{AttemptFailure, Machine, Next, REPORT_SYSTEM_MAX_BYTES, Slot, accept};
 
-fn done(report: &str) -> Step {
-    Step::Done { report: report.into(), turns_exhausted: false }
+fn done(report: &str) -> Next {
+    Next::Done { report: report.into(), turns_exhausted: false }
 }
 
 #[test]
 fn one_answer_is_the_report() {
-    let mut told = Told::new(Some(5), None);
+    let mut told = MachineFixture::new(Some(5), None);
     assert_eq!(told.ask(), (1, Purpose::Work));
     told.reply("Found it.", &[]);
     assert_eq!(told.next(), done("Found it."));
@@ -28,18 +28,18 @@ fn one_answer_is_the_report() {
 
 #[test]
 fn results_go_back_in_the_order_of_the_calls_once_all_are_there() {
-    let mut told = Told::new(Some(5), None);
+    let mut told = MachineFixture::new(Some(5), None);
     told.ask();
     told.reply(
         "I look.",
         &[("a", "read", json!({})), ("b", "read", json!({"n": 2})), ("c", "read", json!({"n": 3}))],
     );
-    assert_eq!(told.next(), Step::CallTools);
+    assert_eq!(told.next(), Next::CallTools);
     told.result("c", true, "three");
     told.interrupt("a");
     let open: Vec<&str> = told.machine.open_calls().map(|call| call.id.as_str()).collect();
     assert_eq!(open, ["b"]);
-    assert_eq!(told.next(), Step::CallTools);
+    assert_eq!(told.next(), Next::CallTools);
     told.result("b", true, "two");
     assert_eq!(said(&told.machine)[2], "results: a=outcome unknown b=two c=three");
     assert_eq!(told.ask(), (2, Purpose::Work));
@@ -48,7 +48,7 @@ fn results_go_back_in_the_order_of_the_calls_once_all_are_there() {
 
 #[test]
 fn a_second_result_for_a_call_changes_nothing() {
-    let mut told = Told::new(Some(5), None);
+    let mut told = MachineFixture::new(Some(5), None);
     told.ask();
     told.reply("", &[("a", "read", json!({})), ("b", "read", json!({"n": 2}))]);
     told.result("a", true, "one");
@@ -62,24 +62,24 @@ fn a_second_result_for_a_call_changes_nothing() {
 
 #[test]
 fn the_last_turn_is_kept_for_the_report() {
-    let mut told = Told::new(Some(3), None);
+    let mut told = MachineFixture::new(Some(3), None);
     told.turn(&[("a", "read", json!({"n": 1}))], true, "one");
     told.turn(&[("a", "read", json!({"n": 2}))], true, "two");
     assert_eq!(told.ask(), (3, Purpose::Report));
     assert!(said(&told.machine).last().expect("said").contains("This is your last turn"), "it is told");
     assert!(told.machine.is_reporting());
     told.reply("My report.", &[]);
-    assert_eq!(told.next(), Step::Done { report: "My report.".into(), turns_exhausted: true });
+    assert_eq!(told.next(), Next::Done { report: "My report.".into(), turns_exhausted: true });
     assert_eq!(said(&told.machine).last().expect("said"), "model: My report.[]");
 }
 
 #[test]
 fn a_last_reply_that_still_calls_tools_is_not_a_report() {
     for text in ["I am far from done.", "", " \n"] {
-        let mut told = Told::new(Some(1), None);
+        let mut told = MachineFixture::new(Some(1), None);
         told.ask();
         told.reply(text, &[("z", "read", json!({}))]);
-        let Step::Fail(broken) = told.next() else { panic!("{text}: {:?}", told.next()) };
+        let Next::Fail(broken) = told.next() else { panic!("{text}: {:?}", told.next()) };
         assert_eq!((broken.kind, broken.code), (FailKind::Execution, Code::SubagentError), "{text}");
         let reason = &broken.reason;
         assert!(reason.contains("used up its 1 turn,") && reason.contains("called tools"), "{reason}");
@@ -93,7 +93,7 @@ fn a_last_reply_that_still_calls_tools_is_not_a_report() {
 fn an_agent_that_owes_json_is_asked_for_json_on_its_last_turn() {
     let schema = json!({"type": "array"});
     for cause in [None, Some(ReportCause::Budget), Some(ReportCause::Time)] {
-        let mut told = Told::new(Some(1), Some(&schema));
+        let mut told = MachineFixture::new(Some(1), Some(&schema));
         told.ask_because(cause);
         let last = said(&told.machine).pop().expect("said");
         assert!(last.contains("only the JSON") && !last.contains("Write your report"), "{last}");
@@ -120,7 +120,7 @@ fn a_conversation_is_condensed_to_a_named_size() {
         ("an output of blanks", "Find it.", vec![" \n "]),
         ("characters of four bytes", "🦀", vec!["🦀🦀🦀🦀🦀"; 100]),
     ] {
-        let mut told = Told::new(None, None);
+        let mut told = MachineFixture::new(None, None);
         told.contract.step.description = first.to_owned();
         told.machine = Machine::new(&told.contract, Conversation::default());
         for (at, text) in texts.iter().enumerate() {
@@ -150,19 +150,19 @@ fn a_conversation_is_condensed_to_a_named_size() {
 
 #[test]
 fn a_limit_of_one_turn_is_only_the_report() {
-    let mut told = Told::new(Some(1), None);
+    let mut told = MachineFixture::new(Some(1), None);
     assert_eq!(told.ask(), (1, Purpose::Report));
     told.reply("Short.", &[]);
-    assert_eq!(told.next(), Step::Done { report: "Short.".into(), turns_exhausted: true });
+    assert_eq!(told.next(), Next::Done { report: "Short.".into(), turns_exhausted: true });
 }
 
 #[test]
 fn a_report_turn_without_text_fails() {
     for text in ["", "  \n"] {
-        let mut told = Told::new(Some(1), None);
+        let mut told = MachineFixture::new(Some(1), None);
         told.ask();
         told.reply(text, &[]);
-        let Step::Fail(Broken { kind, code, reason, report }) = told.next() else {
+        let Next::Fail(AttemptFailure { kind, code, reason, report }) = told.next() else {
             panic!("{:?}", told.next())
         };
         assert_eq!((kind, code, report), (FailKind::Execution, Code::SubagentError, None));
@@ -172,7 +172,7 @@ fn a_report_turn_without_text_fails() {
 
 #[test]
 fn an_empty_reply_is_nudged_and_costs_a_turn() {
-    let mut told = Told::new(Some(3), None);
+    let mut told = MachineFixture::new(Some(3), None);
     told.ask();
     told.reply("", &[]);
     assert_eq!(told.say(), HostNote::EmptyReply);
@@ -185,14 +185,14 @@ fn an_empty_reply_is_nudged_and_costs_a_turn() {
 
 #[test]
 fn the_same_call_failing_so_often_in_a_row_ends_the_attempt() {
-    let mut told = Told::new(None, None);
+    let mut told = MachineFixture::new(None, None);
     let call = [("a", "read", json!({"x": 1, "y": 2}))];
     told.turn(&call, false, "no");
     told.turn(&call, false, "no");
-    assert!(matches!(told.next(), Step::CallModel { .. }));
+    assert!(matches!(told.next(), Next::CallModel { .. }));
     // The order of the fields is no difference.
     told.turn(&[("b", "read", json!({"y": 2, "x": 1}))], false, "still no");
-    let Step::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
+    let Next::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
     assert_eq!((broken.kind, broken.code), (FailKind::Execution, Code::ToolError));
     assert!(broken.reason.contains("`read` failed 3 times in a row") && broken.reason.contains("still no"));
 }
@@ -200,14 +200,14 @@ fn the_same_call_failing_so_often_in_a_row_ends_the_attempt() {
 #[test]
 fn a_call_that_no_budget_is_left_for_leads_to_the_report() {
     for (child, reports) in [(None, true), (Some(child()), false)] {
-        let mut told = Told::new(Some(9), None);
+        let mut told = MachineFixture::new(Some(9), None);
         for _ in 0..3 {
             assert_eq!(told.ask().1, Purpose::Work);
             told.reply("", &[("a", "task", json!({"prompt": "x"}))]);
             told.finished("a", Some(Code::BudgetExhausted), child.clone(), "no room");
         }
         if !reports {
-            let Step::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
+            let Next::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
             assert_eq!(broken.code, Code::ToolError, "a child's budget is not this agent's");
             continue;
         }
@@ -215,7 +215,7 @@ fn a_call_that_no_budget_is_left_for_leads_to_the_report() {
         assert!(reason.contains("`task` failed 3 times in a row") && reason.contains("no room"), "{reason}");
         assert_eq!(told.ask(), (4, Purpose::Report));
         told.reply("So far.", &[]);
-        let Step::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
+        let Next::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
         assert_eq!((broken.kind, broken.code), (FailKind::Budget, Code::BudgetExhausted));
         assert_eq!(broken.report.as_deref(), Some("So far."));
     }
@@ -223,7 +223,7 @@ fn a_call_that_no_budget_is_left_for_leads_to_the_report() {
 
 #[test]
 fn a_success_or_another_input_begins_the_count_again() {
-    let mut told = Told::new(None, None);
+    let mut told = MachineFixture::new(None, None);
     let same = [("a", "read", json!({"x": 1}))];
     for _ in 0..3 {
         told.turn(&same, false, "no");
@@ -233,16 +233,16 @@ fn a_success_or_another_input_begins_the_count_again() {
     for n in 0..10 {
         told.turn(&[("a", "read", json!({"n": n}))], false, "no");
     }
-    assert!(matches!(told.next(), Step::CallModel { .. }));
+    assert!(matches!(told.next(), Next::CallModel { .. }));
 }
 
 #[test]
 fn the_same_call_several_times_in_one_reply_counts_once() {
-    let mut told = Told::new(None, None);
+    let mut told = MachineFixture::new(None, None);
     let three =
         [("a", "read", json!({"x": 1})), ("b", "read", json!({"x": 1})), ("c", "read", json!({"x": 1}))];
     told.turn(&three, false, "no");
-    assert!(matches!(told.next(), Step::CallModel { .. }), "three failures of one reply are one");
+    assert!(matches!(told.next(), Next::CallModel { .. }), "three failures of one reply are one");
     told.ask();
     told.reply("", &three);
     told.result("a", false, "no");
@@ -250,39 +250,39 @@ fn the_same_call_several_times_in_one_reply_counts_once() {
     told.result("c", false, "no");
     told.turn(&three, false, "no");
     told.turn(&three, false, "no");
-    assert!(matches!(told.next(), Step::CallModel { .. }), "one that succeeded is a success");
+    assert!(matches!(told.next(), Next::CallModel { .. }), "one that succeeded is a success");
     told.turn(&three, false, "no");
-    assert!(matches!(told.next(), Step::Fail(_)));
+    assert!(matches!(told.next(), Next::Fail(_)));
 }
 
 #[test]
 fn an_interrupted_call_counts_as_failed() {
-    let mut told = Told::new(None, None);
+    let mut told = MachineFixture::new(None, None);
     for _ in 0..3 {
         told.ask();
         told.reply("", &[("a", "read", json!({}))]);
         told.interrupt("a");
     }
-    assert!(matches!(told.next(), Step::Fail(_)));
+    assert!(matches!(told.next(), Next::Fail(_)));
 }
 
 #[test]
 fn a_failed_model_call_breaks_the_attempt_and_an_interrupted_one_is_repeated_in_its_turn() {
     for (code, kind) in [(Code::Timeout, FailKind::Timeout), (Code::ModelError, FailKind::Execution)] {
-        let mut told = Told::new(Some(5), None);
+        let mut told = MachineFixture::new(Some(5), None);
         told.ask();
         told.fail(code, "it went wrong");
-        let Step::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
+        let Next::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
         assert_eq!((broken.kind, broken.code, broken.reason.as_str()), (kind, code, "it went wrong"));
     }
-    let mut told = Told::new(Some(5), None);
+    let mut told = MachineFixture::new(Some(5), None);
     told.turn(&[("a", "read", json!({}))], true, "one");
     told.ask();
     told.fail(Code::Interrupted, "the process ended");
-    assert!(matches!(told.next(), Step::CallModel { turn: 2, call: 2, purpose: Purpose::Work, cause: None }));
+    assert!(matches!(told.next(), Next::CallModel { turn: 2, call: 2, purpose: Purpose::Work, cause: None }));
     told.ask();
     told.fail(Code::Interrupted, "again");
-    assert!(matches!(told.next(), Step::CallModel { turn: 2, call: 3, .. }));
+    assert!(matches!(told.next(), Next::CallModel { turn: 2, call: 3, .. }));
     told.ask();
     told.reply("Found.", &[]);
     assert_eq!(told.next(), done("Found."));
@@ -291,13 +291,13 @@ fn a_failed_model_call_breaks_the_attempt_and_an_interrupted_one_is_repeated_in_
 
 #[test]
 fn a_repeated_call_is_told_of_the_report_once_also_if_only_the_second_is_one() {
-    let mut told = Told::new(Some(1), None);
+    let mut told = MachineFixture::new(Some(1), None);
     told.ask();
     told.fail(Code::Interrupted, "the process ended");
     assert_eq!(told.ask(), (1, Purpose::Report));
     assert_eq!(said(&told.machine).len(), 2, "{:?}", said(&told.machine));
     // The first was work; what it had reserved leaves only the report.
-    let mut told = Told::new(Some(9), None);
+    let mut told = MachineFixture::new(Some(9), None);
     told.ask();
     told.fail(Code::Interrupted, "the process ended");
     told.ask_because(Some(ReportCause::Budget));
@@ -307,12 +307,12 @@ fn a_repeated_call_is_told_of_the_report_once_also_if_only_the_second_is_one() {
 
 #[test]
 fn a_report_asked_for_by_the_budget_fails_with_what_it_says() {
-    let mut told = Told::new(Some(9), None);
+    let mut told = MachineFixture::new(Some(9), None);
     told.turn(&[("a", "read", json!({}))], true, "one");
     told.ask_because(Some(ReportCause::Budget));
     told.message(Sender::Person, "hurry");
     told.reply("So far.", &[]);
-    let Step::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
+    let Next::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
     assert_eq!((broken.kind, broken.code), (FailKind::Budget, Code::BudgetExhausted));
     assert_eq!(broken.reason, "the budget of the run is exhausted", "it says which budget");
     let report = broken.report.expect("a report");
@@ -323,7 +323,7 @@ fn a_report_asked_for_by_the_budget_fails_with_what_it_says() {
 fn a_wrong_answer_is_told_once_and_mended_beyond_the_limit() {
     let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
     for mended in [true, false] {
-        let mut told = Told::new(Some(2), Some(&schema));
+        let mut told = MachineFixture::new(Some(2), Some(&schema));
         told.turn(&[("a", "read", json!({}))], true, "one");
         assert_eq!(told.ask(), (2, Purpose::Report));
         told.reply(r#"{"n": "two"}"#, &[]);
@@ -333,10 +333,10 @@ fn a_wrong_answer_is_told_once_and_mended_beyond_the_limit() {
         assert!(said[said.len() - 2].contains("at /n"), "it is told what is wrong: {said:?}");
         told.reply(if mended { "```json\n{\"n\": 2}\n```" } else { "no" }, &[]);
         match told.next() {
-            Step::Done { report, turns_exhausted } if mended => {
+            Next::Done { report, turns_exhausted } if mended => {
                 assert!(report.contains("\"n\": 2") && turns_exhausted);
             }
-            Step::Fail(broken) if !mended => {
+            Next::Fail(broken) if !mended => {
                 assert_eq!(broken.kind, FailKind::Execution);
                 assert_eq!(broken.report.as_deref(), Some("no"));
                 assert!(broken.reason.contains("does not satisfy its schema"), "{}", broken.reason);
@@ -358,7 +358,7 @@ fn a_report_answers_every_criterion_or_is_written_again_once() {
         ("Criterion 1: met", "Criterion 2: met", false),
         ("criterion 12: met", "Done, criterion 1: and criterion 2: are met.", false),
     ] {
-        let mut told = Told::new(Some(2), None);
+        let mut told = MachineFixture::new(Some(2), None);
         told.contract.step.success_criteria = criteria.to_vec();
         told.machine = Machine::new(&told.contract, Conversation::default());
         told.turn(&[("a", "read", json!({}))], true, "one");
@@ -370,8 +370,8 @@ fn a_report_answers_every_criterion_or_is_written_again_once() {
             told.reply(second, &[]);
         }
         match told.next() {
-            Step::Done { report, .. } if ends_well => assert_eq!(&*report, whole),
-            Step::Fail(broken) if !ends_well => {
+            Next::Done { report, .. } if ends_well => assert_eq!(&*report, whole),
+            Next::Fail(broken) if !ends_well => {
                 assert!(broken.reason.contains("says nothing about criterion 1"), "{}", broken.reason);
                 assert!(!broken.reason.contains("Your report"), "others read it: {}", broken.reason);
                 assert_eq!(broken.report.as_deref(), Some(second), "what it said is kept");
@@ -383,7 +383,7 @@ fn a_report_answers_every_criterion_or_is_written_again_once() {
 
 #[test]
 fn an_answer_that_fits_its_schema_needs_no_mending() {
-    let mut told = Told::new(Some(5), Some(&json!({"type": "array"})));
+    let mut told = MachineFixture::new(Some(5), Some(&json!({"type": "array"})));
     told.ask();
     told.reply("[1, 2]", &[]);
     assert_eq!(told.next(), done("[1, 2]"));
@@ -391,31 +391,31 @@ fn an_answer_that_fits_its_schema_needs_no_mending() {
 
 #[test]
 fn an_agent_with_open_children_is_idle_and_each_completion_wakes_it_for_a_turn() {
-    let mut told = Told::new(Some(9), None);
+    let mut told = MachineFixture::new(Some(9), None);
     told.children = true;
     told.ask();
     told.reply("I wait.", &[]);
-    assert_eq!(told.next(), Step::Idle);
+    assert_eq!(told.next(), Next::Idle);
     told.message(Sender::Child(child()), "Task 1.1 has completed.");
     assert_eq!(told.ask(), (2, Purpose::Work));
     assert_eq!(said(&told.machine).last().expect("said"), "user: Task 1.1 has completed.");
     told.reply("I wait for the other.", &[]);
-    assert_eq!(told.next(), Step::Idle);
+    assert_eq!(told.next(), Next::Idle);
     told.children = false;
     assert_eq!(told.next(), done("I wait for the other."));
 }
 
 #[test]
 fn without_a_turn_left_what_was_not_read_is_added_to_the_report() {
-    let mut told = Told::new(Some(1), None);
+    let mut told = MachineFixture::new(Some(1), None);
     told.children = true;
     told.ask();
     told.reply("My report.", &[]);
     told.message(Sender::Child(child()), "Task 1.1 has completed.");
-    assert_eq!(told.next(), Step::Idle, "it waits for its other children");
+    assert_eq!(told.next(), Next::Idle, "it waits for its other children");
     told.message(Sender::Person, "Thanks.");
     told.children = false;
-    let Step::Done { report, turns_exhausted } = told.next() else { panic!("{:?}", told.next()) };
+    let Next::Done { report, turns_exhausted } = told.next() else { panic!("{:?}", told.next()) };
     assert!(turns_exhausted);
     assert!(report.starts_with("My report.\n\n---\n"), "{report}");
     assert!(report.contains("Task 1.1 has completed.") && report.contains("Thanks."), "{report}");
@@ -424,7 +424,7 @@ fn without_a_turn_left_what_was_not_read_is_added_to_the_report() {
 
 #[test]
 fn messages_wait_for_the_next_turn_and_say_who_wrote_them() {
-    let mut told = Told::new(Some(9), None);
+    let mut told = MachineFixture::new(Some(9), None);
     told.ask();
     told.message(Sender::Person, "Look left.");
     told.message(Sender::Agent("k3f9ab2c".parse().expect("id")), "And right.");
@@ -439,7 +439,7 @@ fn messages_wait_for_the_next_turn_and_say_who_wrote_them() {
 
 #[test]
 fn a_message_to_an_agent_that_has_answered_gives_it_another_turn() {
-    let mut told = Told::new(Some(9), None);
+    let mut told = MachineFixture::new(Some(9), None);
     told.ask();
     told.reply("Done.", &[]);
     told.message(Sender::Person, "One more thing.");
@@ -448,7 +448,7 @@ fn a_message_to_an_agent_that_has_answered_gives_it_another_turn() {
 
 #[test]
 fn a_retry_has_a_fresh_conversation_with_one_paragraph_on_why() {
-    let mut told = Told::new(Some(9), None);
+    let mut told = MachineFixture::new(Some(9), None);
     told.turn(&[("a", "read", json!({}))], false, "no");
     told.message(Sender::Person, "Careful.");
     told.ask();
@@ -476,7 +476,7 @@ fn a_retry_has_a_fresh_conversation_with_one_paragraph_on_why() {
 
 #[test]
 fn a_child_that_continues_another_begins_with_its_conversation() {
-    let mut first = Told::new(Some(5), None);
+    let mut first = MachineFixture::new(Some(5), None);
     first.ask();
     first.reply("It is left.", &[]);
     let prior = first.machine.conversation().clone();
@@ -498,7 +498,7 @@ fn a_child_that_continues_another_begins_with_its_conversation() {
 
 #[test]
 fn files_that_were_seen_are_remembered_until_the_attempt_ends() {
-    let mut told = Told::new(Some(5), None);
+    let mut told = MachineFixture::new(Some(5), None);
     told.ask();
     told.reply("", &[("a", "read", json!({}))]);
     let hash = posse_domain::hash::Hash::of(b"x");
@@ -557,7 +557,7 @@ fn results_of_a_wide_reply_find_their_place() {
     let calls: Vec<ToolCall> = (0..10_000)
         .map(|n| ToolCall { id: n.to_string(), name: "read".to_owned(), input: json!({"n": n}) })
         .collect();
-    let mut told = Told::new(Some(5), None);
+    let mut told = MachineFixture::new(Some(5), None);
     told.ask();
     let given: Vec<(String, String)> =
         calls.iter().map(|call| (call.id.clone(), call.name.clone())).collect();
@@ -578,7 +578,7 @@ fn results_of_a_wide_reply_find_their_place() {
 #[test]
 fn the_conversation_of_two_machines_told_the_same_has_one_hash() {
     let play = |text: &str| {
-        let mut told = Told::new(Some(5), None);
+        let mut told = MachineFixture::new(Some(5), None);
         told.turn(&[("a", "read", json!({"b": 1, "a": 2}))], true, text);
         hash_of(&told.machine)
     };

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::fixture::{Told, hash_of, said};
+use super::fixture::{MachineFixture, hash_of, said};
 use crate::conversation::{CallResult, Conversation, Message};
 
 /// A conversation of turns, each with results of these sizes. Ids come again in every turn.
@@ -78,7 +78,7 @@ fn what_is_trimmed_is_trimmed_once() {
 
 #[test]
 fn trimming_is_an_event_like_any_other() {
-    let mut told = Told::new(None, None);
+    let mut told = MachineFixture::new(None, None);
     for n in 0..5 {
         told.turn(&[("same", "read", json!({"n": n}))], true, &"x".repeat(2_000));
     }

@@ -4,12 +4,12 @@ use super::{Row, Status};
 use crate::context::Context;
 use crate::hooks::unheard_in;
 use crate::settings::hooks::Hook;
-use crate::settings::{Origin, Resolved};
+use crate::settings::{Origin, ResolvedSettings};
 
 /// How many there are, of which file, and which of them never hear of anything.
 pub(super) fn hooks(context: &Context) -> Row {
     let (name, cwd) = ("hooks", &context.environment.cwd);
-    let Ok(resolved) = Resolved::of(context, cwd) else {
+    let Ok(resolved) = ResolvedSettings::of(context, cwd) else {
         let remedy = "a line above says what is wrong with them";
         return Row::short(name, Status::Note, "unknown: the settings cannot be used", remedy);
     };

@@ -6,25 +6,25 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse::{Catalog, Decision, Finished, Posse, Rule};
+use posse::{Decision, ModelRegistry, Posse, Rule, RunOutcome};
 use posse_agent::plan::{PlanProblem, document, first_request, second_request};
 use posse_domain::plan::{Author, Plan};
 
-use crate::asking::Asking;
-use crate::carry::{Carried, carry_to_end};
+use crate::asking::QuestionPrompter;
+use crate::carry::{DriveOutcome, carry_to_end};
 use crate::commands::run::typed;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{self, Found};
-use crate::launch::{Launch, Wanted, working_dir};
+use crate::found::{self, Discovered};
+use crate::launch::{Launch, TypedRequest, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
 use crate::output::{Output, note};
 use crate::permissions::PermissionArgs;
 use crate::plan_file::{Judge, KnownArgs, report};
 use crate::runtime;
-use crate::settings::{Settings, Sourced};
+use crate::settings::{Settings, WithOrigin};
 use crate::signals::Signals;
 use crate::term;
 use crate::view::{View, tell_end};
@@ -75,7 +75,7 @@ pub(crate) struct MakeArgs {
 }
 
 /// What came of asking the planner.
-enum Asked {
+enum PlannerOutcome {
     /// It answered.
     Answer(String),
     /// Its run did not complete, or was left; the rest is said.
@@ -91,11 +91,11 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
     };
     let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
     Settings::resolve_and_tell(context, Path::new(&dir))?;
-    let found = Arc::new(Found::load(Path::new(&dir), Some(&models::usual(context)?), context)?);
+    let found = Arc::new(Discovered::load(Path::new(&dir), Some(&models::usual(context)?), context)?);
     let judge = Judge::new(&args.known, &found, context)?;
     match ask_planner(&goal, args, &judge, &found, context)? {
-        Asked::Ended(exit) => Ok(exit),
-        Asked::Answer(answer) => {
+        PlannerOutcome::Ended(exit) => Ok(exit),
+        PlannerOutcome::Answer(answer) => {
             let commands = judge.commands(&answer);
             hand_over(&format!("{}{answer}", by_the_planner(&commands)), target)
         }
@@ -106,14 +106,14 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
 pub(crate) fn plan_for(
     goal: &str,
     args: MakeArgs,
-    found: &Arc<Found>,
-    models: &Catalog,
+    found: &Arc<Discovered>,
+    models: &ModelRegistry,
     context: &Context,
 ) -> Result<Result<Plan, Exit>, CliError> {
     let judge = Judge::new(&args.known, found, context)?;
     let answer = match ask_planner(goal, args, &judge, found, context)? {
-        Asked::Ended(exit) => return Ok(Err(exit)),
-        Asked::Answer(answer) => answer,
+        PlannerOutcome::Ended(exit) => return Ok(Err(exit)),
+        PlannerOutcome::Answer(answer) => answer,
     };
     let plan = judge.judge(&answer, &context.environment.cwd, models);
     let mut plan = plan.map_err(|problems| CliError::failed(report(None, &problems)))?;
@@ -134,12 +134,12 @@ fn ask_planner(
     goal: &str,
     args: MakeArgs,
     judge: &Judge,
-    found: &Arc<Found>,
+    found: &Arc<Discovered>,
     context: &Context,
-) -> Result<Asked, CliError> {
+) -> Result<PlannerOutcome, CliError> {
     let request = first_request(goal, &judge.definitions, &judge.root);
     // People read the goal in lists of runs, and not what the planner is told about the format.
-    let wanted = Wanted { found: Arc::clone(found), ..args.wanted(format!("plan: {goal}"), context)? };
+    let wanted = TypedRequest { found: Arc::clone(found), ..args.wanted(format!("plan: {goal}"), context)? };
     let settings = wanted.settings.clone();
     let given = models::given(&wanted.settings, context)?;
     let models = models::catalog(&wanted.settings, given.as_ref(), context)?;
@@ -149,24 +149,24 @@ fn ask_planner(
         let mut signals = Signals::listen()?;
         let posse = context.open(models, &settings)?;
         let answer = match ask(&posse, launch.clone(), &mut signals, context).await? {
-            Asked::Answer(answer) => answer,
-            ended @ Asked::Ended(_) => return Ok((ended, Vec::new())),
+            PlannerOutcome::Answer(answer) => answer,
+            ended @ PlannerOutcome::Ended(_) => return Ok((ended, Vec::new())),
         };
         let problems = judge.problems(&answer, context, &judging);
         if problems.is_empty() {
-            return Ok((Asked::Answer(answer), problems));
+            return Ok((PlannerOutcome::Answer(answer), problems));
         }
         note(&format!("{}\nthe planner is asked once more", report(None, &problems)));
         let again = launch.with_prompt(second_request(&request, &answer, &problems));
         let answer = ask(&posse, again, &mut signals, context).await?;
         let problems = match &answer {
-            Asked::Answer(answer) => judge.problems(answer, context, &judging),
-            Asked::Ended(_) => Vec::new(),
+            PlannerOutcome::Answer(answer) => judge.problems(answer, context, &judging),
+            PlannerOutcome::Ended(_) => Vec::new(),
         };
         Ok((answer, problems))
     })?;
     match asked {
-        Asked::Answer(answer) if !problems.is_empty() => {
+        PlannerOutcome::Answer(answer) if !problems.is_empty() => {
             note(&format!("The planner's answer:\n{}\n", answer.trim_end()));
             Err(CliError::failed(report(None, &problems)).hint(
                 "put the answer above right by hand, or say the goal in other words; no plan was written",
@@ -178,7 +178,7 @@ fn ask_planner(
 
 impl Judge {
     /// What is wrong with a plan that names files from where the command was typed.
-    fn problems(&self, text: &str, context: &Context, models: &Catalog) -> Vec<PlanProblem> {
+    fn problems(&self, text: &str, context: &Context, models: &ModelRegistry) -> Vec<PlanProblem> {
         self.judge(text, &context.environment.cwd, models).err().unwrap_or_default()
     }
 }
@@ -193,18 +193,18 @@ impl MakeArgs {
         Self { model, base_url, known, dir, ..Self::default() }
     }
 
-    fn wanted(self, request: String, context: &Context) -> Result<Wanted, CliError> {
+    fn wanted(self, request: String, context: &Context) -> Result<TypedRequest, CliError> {
         let dir = context.environment.cwd.join(self.dir.as_deref().unwrap_or(Path::new(".")));
         let flags = Settings {
-            model: Sourced::flag(self.model, "--model"),
-            base_url: Sourced::flag(self.base_url, BASE_URL_FLAG),
-            max_usd: Sourced::flag(self.max_usd, "--max-usd"),
-            max_time: Sourced::flag(self.max_time, "--max-time"),
-            max_turns: Sourced::flag(self.max_turns, "--max-turns"),
-            max_tokens: Sourced::flag(self.max_tokens, "--max-tokens"),
+            model: WithOrigin::flag(self.model, "--model"),
+            base_url: WithOrigin::flag(self.base_url, BASE_URL_FLAG),
+            max_usd: WithOrigin::flag(self.max_usd, "--max-usd"),
+            max_time: WithOrigin::flag(self.max_time, "--max-time"),
+            max_turns: WithOrigin::flag(self.max_turns, "--max-turns"),
+            max_tokens: WithOrigin::flag(self.max_tokens, "--max-tokens"),
             ..Settings::default()
         };
-        Ok(Wanted {
+        Ok(TypedRequest {
             settings: flags.or(Settings::resolve(context, &dir)?),
             request,
             definition: Some(PLANNER.to_owned()),
@@ -213,7 +213,7 @@ impl MakeArgs {
             dir: self.dir,
             max_depth: Some(0),
             permissions: PermissionArgs { rules: only_looking(context)?, ..PermissionArgs::default() },
-            ..Wanted::default()
+            ..TypedRequest::default()
         })
     }
 }
@@ -235,21 +235,21 @@ async fn ask(
     launch: Launch,
     signals: &mut Signals,
     context: &Context,
-) -> Result<Asked, CliError> {
+) -> Result<PlannerOutcome, CliError> {
     let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
         Ok(started) => started?,
-        Err(ask) => return Ok(Asked::Ended(ask.exit())),
+        Err(ask) => return Ok(PlannerOutcome::Ended(ask.exit())),
     };
     let mut view = View::new(false, context);
-    match carry_to_end(posse, &handle, 0, signals, &mut view, &mut Asking::nobody()).await? {
-        Carried::Stopped(ask) => Ok(Asked::Ended(ask.exit())),
-        Carried::Ended(finished) => {
+    match carry_to_end(posse, &handle, 0, signals, &mut view, &mut QuestionPrompter::nobody()).await? {
+        DriveOutcome::Stopped(ask) => Ok(PlannerOutcome::Ended(ask.exit())),
+        DriveOutcome::Ended(finished) => {
             tell_end(&finished, view.shows_figures());
-            let Finished { status, text, .. } = &*finished;
+            let RunOutcome { status, text, .. } = &*finished;
             if *status == "completed" {
-                Ok(Asked::Answer(document(&term::clean(text)).to_owned()))
+                Ok(PlannerOutcome::Answer(document(&term::clean(text)).to_owned()))
             } else {
-                Ok(Asked::Ended(Exit::of(&finished)))
+                Ok(PlannerOutcome::Ended(Exit::of(&finished)))
             }
         }
     }

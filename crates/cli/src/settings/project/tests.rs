@@ -179,7 +179,7 @@ fn variables_come_before_a_trusted_project_and_the_person_s_file_after_it() {
     assert_eq!(hooks, ["own", "theirs"], "everybody is asked");
 }
 
-fn project(text: &str, standing: Standing) -> ProjectFile {
+fn project(text: &str, standing: TrustState) -> ProjectFile {
     let said = file::parse(text, Path::new(PROJECT));
     ProjectFile {
         path: PathBuf::from(PROJECT),
@@ -198,25 +198,25 @@ fn what_does_not_count_is_said_once() {
     };
     let text = "model: x\nproxy: http://evil\nhooks: {PreToolUse: [{hooks: [{type: command, command: a}, {type: command, command: b}]}]}\nagent: {max_turns: 5}\n";
     assert_eq!(
-        put(text, Standing::New),
+        put(text, TrustState::New),
         [
             "warning: /p/.posse/settings.yaml:2: proxy is ignored: a project cannot say it, only your own settings can",
             "note: /p/.posse/settings.yaml is not trusted, so these do not count: model, hooks; `posse trust` shows them",
         ]
     );
     let many: Vec<String> = (0..50).map(|n| format!("  p{n}: {{key: x}}\n")).collect();
-    let many = put(&format!("providers:\n{}", many.concat()), Standing::New);
+    let many = put(&format!("providers:\n{}", many.concat()), TrustState::New);
     assert_eq!(
         (many.len(), many[10].as_str()),
         (11, "warning: 40 more are ignored; `posse settings` shows them")
     );
-    let changed = put("model: x", Standing::Changed);
+    let changed = put("model: x", TrustState::Changed);
     assert!(
         changed[0].contains("has changed since you trusted it, so these do not count: model"),
         "{changed:?}"
     );
-    assert_eq!(put("model: x", Standing::Trusted), Vec::<String>::new());
-    assert_eq!(put("agent: {max_turns: 5}", Standing::New), Vec::<String>::new());
+    assert_eq!(put("model: x", TrustState::Trusted), Vec::<String>::new());
+    assert_eq!(put("agent: {max_turns: 5}", TrustState::New), Vec::<String>::new());
 }
 
 #[test]
@@ -224,13 +224,13 @@ fn a_file_with_mistakes_is_ignored_until_it_is_trusted() {
     let text = "agent: {max_turns: 5}\nmodell: x\n";
     let own = || parsed("agent: {max_turns: 9}", USER);
     let put = |standing| put_between(&[project(text, standing)], Settings::default(), own());
-    let (settings, notes) = put(Standing::New).expect("it keeps nobody from working");
+    let (settings, notes) = put(TrustState::New).expect("it keeps nobody from working");
     assert_eq!(settings, own());
     assert!(
         notes[0]
             .starts_with("warning: /p/.posse/settings.yaml:2: unknown key `modell` (did you mean `model`?)"),
         "{notes:?}"
     );
-    let error = put(Standing::Trusted).expect_err("a mistake in what was trusted");
+    let error = put(TrustState::Trusted).expect_err("a mistake in what was trusted");
     assert!(error.message().starts_with("/p/.posse/settings.yaml:2: "), "{}", error.message());
 }

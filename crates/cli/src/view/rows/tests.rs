@@ -1,6 +1,6 @@
 //! Trees as they are drawn, from the events of real runs.
 
-use posse::scripted::Scripted;
+use posse::scripted::ScriptedModel;
 use posse::{NewRun, Posse};
 
 use super::*;
@@ -18,7 +18,7 @@ fn trees(script: &str, mut look: impl FnMut(&Tree)) {
 fn events(script: &str, mut take: impl FnMut(&posse::JournalEvent)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let script = Scripted::from_yaml(script, "script.yaml").expect("a script");
+        let script = ScriptedModel::from_yaml(script, "script.yaml").expect("a script");
         let posse = Posse::builder().model("scripted/test", script).in_memory().open().expect("open");
         let run = NewRun::new("Look at it").model("scripted/test").dir(".").parallel(4);
         let run = run.budget(posse::Budget { agents: Some(1_000), ..posse::Budget::NONE });
@@ -43,7 +43,7 @@ fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
   reply: {tool_calls: [{name: list, input: {path: "a\n\u202eb"}}]}
 - reply: {text: done}
 "#;
-        let script = Scripted::from_yaml(script, "script.yaml").expect("a script");
+        let script = ScriptedModel::from_yaml(script, "script.yaml").expect("a script");
         let posse = Posse::builder().model("scripted/test", script).in_memory().open().expect("open");
         let ask = posse::Rule { pattern: "list".parse().expect("pattern"), decision: posse::Decision::Ask };
         let run = NewRun::new("Look at it").model("scripted/test").dir(".").run_rules(vec![ask].into());

@@ -12,10 +12,10 @@ use crate::code::Code;
 use crate::contract::Contract;
 use crate::definition::{Definition, Mode};
 use crate::event::{
-    Answered, AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed,
-    ChecksPassed, ContextTrimmed, EffectClass, FailedChild, FinalStatus, GivenBaseUrl, HostNote,
-    InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled,
-    ModelReplied, PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QueuedFor,
+    AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed, ChecksPassed,
+    ContextTrimmed, EffectClass, FailedChild, FinalStatus, GivenBaseUrl, HostNote, InputAnswered,
+    InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied,
+    PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QuestionAnswer, QueuedFor,
     ReportCause, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted,
     RunTerms, SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed,
     SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem,
@@ -29,7 +29,7 @@ use crate::message::{Image, MediaType, RawReply, Reply, ToolCall};
 use crate::object_id::ObjectId;
 use crate::permission::{Decision, ProjectRules, Rule, Rules};
 use crate::plan::{Author, IntegrationOrder, OnFailure, Plan, Step};
-use crate::skill::Catalogue;
+use crate::skill::DiscoveredDefinitions;
 
 fn agent() -> AgentId {
     "k3f9ab2c.2".parse().expect("id")
@@ -420,7 +420,7 @@ fn call_samples(text: &str) -> Vec<EventBody> {
         InputAnswered {
             call_id: text.to_owned(),
             approval: Hash::of(b"q"),
-            decision: Answered::Allow,
+            decision: QuestionAnswer::Allow,
             always: true,
             by: AnsweredBy::Person,
             reason: None,
@@ -429,7 +429,7 @@ fn call_samples(text: &str) -> Vec<EventBody> {
         InputAnswered {
             call_id: text.to_owned(),
             approval: Hash::of(b"q"),
-            decision: Answered::Deny,
+            decision: QuestionAnswer::Deny,
             always: false,
             by: AnsweredBy::Host,
             reason: Some(text.to_owned()),
@@ -449,9 +449,9 @@ fn event(body: EventBody) -> Event {
     Event { agent: agent(), at_ms: 1_700_000_000_123, body }
 }
 
-fn stored(event: &Event, blobs: &mut Vec<Blob>) -> Stored {
+fn stored(event: &Event, blobs: &mut Vec<Blob>) -> StoredEvent {
     let encoded = event.clone().encode(blobs).expect("encoded");
-    Stored {
+    StoredEvent {
         seq: 1,
         agent: encoded.agent,
         kind: encoded.kind.into(),
@@ -485,7 +485,7 @@ fn round_trip(event: &Event) -> Event {
 #[test]
 fn what_was_found_is_kept_beside_the_event_however_little_it_is() {
     let EventBody::RunStarted(mut started) = samples("x").remove(0) else { panic!("it comes first") };
-    started.catalogue = Some(Arc::new(Catalogue::default()).into());
+    started.catalogue = Some(Arc::new(DiscoveredDefinitions::default()).into());
     let event = Event { agent: agent(), at_ms: 1, body: started.into() };
     let mut blobs = Vec::new();
     assert!(stored(&event, &mut blobs).payload.contains(r#""catalogue":{"blob":"#));
@@ -618,10 +618,10 @@ fn a_missing_or_broken_blob_is_an_error() {
 fn unknown_kinds_and_newer_versions_are_errors() {
     let good = stored(&event(RunResumed { epoch: 1, unowned_ms: 0 }.into()), &mut Vec::new());
     for kind in ["agent.teleported", "", "run.resumed ", "run.Resumed", "RunResumed"] {
-        let odd = Stored { kind: kind.into(), ..good.clone() };
+        let odd = StoredEvent { kind: kind.into(), ..good.clone() };
         assert_eq!(Event::decode(&odd), Err(CodecError::UnknownKind { kind: kind.to_owned() }));
     }
-    let newer = Stored { version: EVENT_VERSION + 1, ..good.clone() };
+    let newer = StoredEvent { version: EVENT_VERSION + 1, ..good.clone() };
     let error = Event::decode(&newer).expect_err("newer");
     assert_eq!(error, CodecError::Newer { kind: "run.resumed".to_owned(), found: EVENT_VERSION + 1 });
     assert!(error.to_string().contains("newer than this Posse understands"), "{error}");
@@ -633,7 +633,7 @@ fn a_payload_that_is_not_what_its_kind_promises_is_an_error() {
         let good = stored(&event(body), &mut Vec::new());
         let with_more = good.payload.replacen('{', "{\"surplus\": 1,", 1).replace(",}", "}");
         for payload in ["", "null", "[]", "7", "\"x\"", &good.payload[..good.payload.len() - 1], &with_more] {
-            let bad = Stored { payload: payload.to_owned(), ..good.clone() };
+            let bad = StoredEvent { payload: payload.to_owned(), ..good.clone() };
             let error = Event::decode(&bad).expect_err(payload);
             assert!(
                 matches!(&error, CodecError::Malformed { kind, .. } if **kind == *good.kind),
@@ -680,7 +680,7 @@ proptest! {
 
     #[test]
     fn no_payload_makes_the_reader_panic(kind in prop::sample::select(EventBody::KINDS), payload in "[\\PC]{0,40}") {
-        let odd = Stored {
+        let odd = StoredEvent {
             seq: 1,
             agent: agent(),
             kind: kind.into(),

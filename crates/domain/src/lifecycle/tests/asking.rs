@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::{Played, definitions, id, started};
+use super::fixture::{PlayedRun, definitions, id, started};
 use crate::budget::Budget;
-use crate::event::{Answered, AnsweredBy, Event, EventBody, InputAnswered, RunResumed};
+use crate::event::{AnsweredBy, Event, EventBody, InputAnswered, QuestionAnswer, RunResumed};
 use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{NotAnswered, Question, RequestState, Run};
 use crate::permission::{Answer, Decision, OnAsk, Operation, Rule, approval_hash};
 
 /// A run whose root asks before it writes, and whose operator asks before anybody reads a secret.
-fn played(on_ask: OnAsk) -> Played {
+fn played(on_ask: OnAsk) -> PlayedRun {
     let mut event = started(definitions(), 2, Budget { wall_ms: Some(1_000), ..Budget::NONE });
     let EventBody::RunStarted(started) = &mut event.body else { panic!("it starts") };
     let rule = |pattern: &str| Rule { pattern: pattern.parse().expect(pattern), decision: Decision::Ask };
@@ -19,7 +19,7 @@ fn played(on_ask: OnAsk) -> Played {
     started.terms.operator_rules = vec![rule("read:secret")].into();
     started.contract.permissions.on_ask = on_ask;
     started.contract_hash = started.contract.hash();
-    Played::with(event)
+    PlayedRun::with(event)
 }
 
 fn hash_of(run: &Run, agent: &AgentId, operation: &Operation<'_>, input: &Value) -> Hash {
@@ -27,7 +27,7 @@ fn hash_of(run: &Run, agent: &AgentId, operation: &Operation<'_>, input: &Value)
 }
 
 /// Asks about an operation, and gives what an answer must name.
-fn ask(played: &mut Played, agent: &AgentId, call_id: &str, operation: &str) -> Hash {
+fn ask(played: &mut PlayedRun, agent: &AgentId, call_id: &str, operation: &str) -> Hash {
     let operation = Operation::parse(operation);
     let approvals = &played.run.terms.approvals;
     let verdict = played.run.open(agent).expect("open").authority.decide(approvals, &operation);
@@ -41,7 +41,7 @@ fn ask(played: &mut Played, agent: &AgentId, call_id: &str, operation: &str) -> 
     approval
 }
 
-fn answer(played: &mut Played, agent: &AgentId, call_id: &str, hash: &Hash, answer: Answer) {
+fn answer(played: &mut PlayedRun, agent: &AgentId, call_id: &str, hash: &Hash, answer: Answer) {
     let decided = played.run.answer(agent, call_id, hash, answer, AnsweredBy::Person).expect("it is open");
     played.put(decided);
 }
@@ -51,7 +51,7 @@ fn state(run: &Run, agent: &AgentId, call_id: &str) -> Option<RequestState> {
 }
 
 /// The state as it is after a crash.
-fn refolded(played: &Played) -> Run {
+fn refolded(played: &PlayedRun) -> Run {
     let mut run = Run::begin(&played.events[0]).expect("begins");
     for event in &played.events[1..] {
         run.apply(event).expect("legal");
@@ -103,7 +103,7 @@ fn another_input_or_contract_is_another_question() {
     let forged = InputAnswered {
         call_id: "c1".to_owned(),
         approval: hash_of(&played.run, &root, &operation, &json!({})),
-        decision: Answered::Allow,
+        decision: QuestionAnswer::Allow,
         always: false,
         by: AnsweredBy::Person,
         reason: None,

@@ -14,11 +14,11 @@ use crate::event::{
 use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
 use crate::lifecycle::{
-    Attempt, Decided, FailKind, Failure, Finish, Refusal, Run, SpawnFrom, SpawnRequest, tools_of,
+    Attempt, FailKind, Failure, Finish, NewEvent, Refusal, Run, SpawnFrom, SpawnRequest, tools_of,
 };
 use crate::message::Reply;
 use crate::permission::{Decision, Grant, OnAsk, ProjectRules, Rules, ToolSet};
-use crate::skill::{Catalogue, Skill};
+use crate::skill::{DiscoveredDefinitions, Skill};
 
 pub(super) fn run_id() -> RunId {
     "k3f9ab2c".parse().expect("run id")
@@ -170,7 +170,9 @@ pub(super) fn started_with(
     if let EventBody::RunStarted(begun) = &mut event.body {
         begun.contract.permissions.can_spawn_children = true;
         begun.contract_hash = begun.contract.hash();
-        begun.catalogue = Some(std::sync::Arc::new(Catalogue { skills, ..Catalogue::default() }).into());
+        begun.catalogue = Some(
+            std::sync::Arc::new(DiscoveredDefinitions { skills, ..DiscoveredDefinitions::default() }).into(),
+        );
     }
     event
 }
@@ -205,14 +207,14 @@ pub(super) fn skill(name: &str) -> Skill {
 }
 
 /// A run with everything that happened to it.
-pub(super) struct Played {
+pub(super) struct PlayedRun {
     pub(super) run: Run,
     pub(super) events: Vec<Event>,
     order: OrderChecker,
     now_ms: i64,
 }
 
-impl Played {
+impl PlayedRun {
     pub(super) fn new(max_depth: u32, budget: Budget) -> Self {
         Self::with(started(definitions(), max_depth, budget))
     }
@@ -223,7 +225,7 @@ impl Played {
     }
 
     /// Applies what a command decided; it may never be refused.
-    pub(super) fn put(&mut self, (agent, body): Decided) {
+    pub(super) fn put(&mut self, (agent, body): NewEvent) {
         self.now_ms += 7;
         let event = Event { agent, at_ms: self.now_ms, body };
         self.order.push(&event.agent, event.body.kind()).expect("decided in order");

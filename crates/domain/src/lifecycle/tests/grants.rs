@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::fixture::{class_of, definition, id, request, root_contract, skill, started, started_with};
 use crate::budget::Budget;
 use crate::definition::Definition;
-use crate::event::{Event, EventBody, Stored};
+use crate::event::{Event, EventBody, StoredEvent};
 use crate::hash::Hash;
 use crate::lifecycle::{DELEGATE_TO_AGENT, OpenAgent, Run, SKILL_TOOL, SpawnFrom, SpawnRequest};
 use crate::permission::{Approvals, Decision, Operation, Rule};
@@ -104,7 +104,7 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
 fn stored(event: &Event) -> Event {
     let mut blobs = Vec::new();
     let encoded = event.clone().encode(&mut blobs).expect("encoded");
-    let stored = Stored {
+    let stored = StoredEvent {
         seq: 1,
         agent: encoded.agent,
         kind: encoded.kind.into(),

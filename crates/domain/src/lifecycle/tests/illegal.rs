@@ -1,13 +1,13 @@
 //! Journals that nobody wrote: events dropped, doubled, swapped or altered are refused, or change nothing.
 
-use super::fixture::{Played, definitions, id, request, started};
+use super::fixture::{PlayedRun, definitions, id, request, started};
 use crate::budget::Budget;
 use crate::event::{Event, EventBody, OrderChecker};
 use crate::lifecycle::{Cancel, FailKind, Illegal, Run, RunEnd, SpawnRequest};
 
 /// A run in which every kind of lifecycle event happens.
 fn story() -> Vec<Event> {
-    let mut played = Played::new(2, Budget { agents: Some(6), ..Budget::NONE });
+    let mut played = PlayedRun::new(2, Budget { agents: Some(6), ..Budget::NONE });
     let lead = played.spawn("0", "lead");
     let decided = played.run.queue(&lead, crate::event::QueuedFor::Slot).expect("queued");
     played.put(decided);
@@ -155,7 +155,7 @@ fn an_altered_contract_is_refused() {
         ("history", |created| created.contract.permissions.may_share_history = true, "wider"),
     ];
     for (name, alter, said) in table {
-        let mut played = Played::new(2, Budget::NONE);
+        let mut played = PlayedRun::new(2, Budget::NONE);
         let from =
             crate::lifecycle::SpawnFrom { parent: &id("0"), call_id: "c", message_id: Some("m"), step: None };
         let (agent, body) =
@@ -191,7 +191,7 @@ fn an_altered_beginning_is_refused() {
 
 #[test]
 fn attempts_beyond_the_contract_are_refused() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let child = played.spawn("0", "scout");
     played.start(&child);
     let attempt = |n, kind| Event {
@@ -220,7 +220,7 @@ fn attempts_beyond_the_contract_are_refused() {
 fn an_integration_that_failed_ends_the_child_without_a_second_failure() {
     use crate::event::{IntegrationFailed, SubagentWaitingForMerge};
     use crate::lifecycle::StateName;
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let child = played.spawn("0", "scout");
     played.start(&child);
     let event = |body: EventBody| Event { agent: child.clone(), at_ms: 9_000, body };

@@ -1,6 +1,6 @@
 //! How attempts, children and runs end.
 
-use super::fixture::{Played, failure, id, request};
+use super::fixture::{PlayedRun, failure, id, request};
 use crate::budget::Budget;
 use crate::code::Code;
 use crate::event::{Change, EventBody, FinalStatus};
@@ -24,7 +24,7 @@ fn only_execution_and_timeout_are_retried_and_only_so_often() {
     for kind in KINDS {
         let retried = matches!(kind, FailKind::Execution | FailKind::Timeout);
         assert_eq!(kind.is_retried(), retried);
-        let mut played = Played::new(2, Budget::NONE);
+        let mut played = PlayedRun::new(2, Budget::NONE);
         let child = played.spawn("0", "scout");
         assert_eq!(played.run.open(&child).expect("open").contract.execution.max_retries, 1);
         played.start(&child);
@@ -42,7 +42,7 @@ fn only_execution_and_timeout_are_retried_and_only_so_often() {
 
 #[test]
 fn a_child_that_never_started_fails_without_another_attempt() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let child = played.spawn("0", "scout");
     assert!(matches!(played.fail(&child, FailKind::Timeout), Some(Attempt::Over(_))));
     assert!(played.close(&child));
@@ -50,7 +50,7 @@ fn a_child_that_never_started_fails_without_another_attempt() {
 
 #[test]
 fn a_cancelled_child_is_not_retried() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let child = played.spawn("0", "scout");
     played.start(&child);
     let cancel = Cancel { by: "user".to_owned(), reason: "enough".to_owned(), kill: false };
@@ -62,7 +62,7 @@ fn a_cancelled_child_is_not_retried() {
 
 #[test]
 fn a_child_that_has_ended_cannot_be_cancelled_any_more() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let (well, badly) = (played.spawn("0", "scout"), played.spawn("0", "scout"));
     played.start(&well);
     assert!(played.finish(&well) && played.fail(&badly, FailKind::Policy).is_some());
@@ -74,7 +74,7 @@ fn a_child_that_has_ended_cannot_be_cancelled_any_more() {
 
 #[test]
 fn the_root_has_no_events_of_a_sub_agent() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     assert_eq!(played.fail(&id("0"), FailKind::Execution), None);
     assert!(!played.finish(&id("0")) && !played.close(&id("0")));
     assert_eq!(played.run.start(&id("0"), None), None);
@@ -83,7 +83,7 @@ fn the_root_has_no_events_of_a_sub_agent() {
 
 #[test]
 fn nothing_ends_while_a_child_is_open_or_its_model_is_asked() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let lead = played.spawn("0", "lead");
     played.start(&lead);
     let scout = played.spawn("1", "scout");
@@ -107,7 +107,7 @@ fn nothing_ends_while_a_child_is_open_or_its_model_is_asked() {
 
 #[test]
 fn a_closed_child_says_how_it_ended_and_what_it_and_those_below_it_spent() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let lead = played.spawn("0", "lead");
     played.start(&lead);
     let scout = played.spawn("1", "scout");
@@ -143,7 +143,7 @@ fn a_closed_child_says_how_it_ended_and_what_it_and_those_below_it_spent() {
 
 #[test]
 fn a_change_is_said_only_where_something_may_have_changed() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     played.whole("0", &request("builder"), None);
     let change = played.events.iter().find_map(|event| match &event.body {
         EventBody::IntegrationPassed(passed) => Some(passed.change),
@@ -157,7 +157,7 @@ fn a_failed_required_child_fails_the_run_unless_a_later_child_repaired_it() {
     // required, repaired, completed
     let table = [(false, false, true), (true, false, false), (true, true, true)];
     for (required, repaired, completes) in table {
-        let mut played = Played::new(2, Budget::NONE);
+        let mut played = PlayedRun::new(2, Budget::NONE);
         let asked = SpawnRequest { required, ..request("scout") };
         let failed = played.whole("0", &asked, Some(FailKind::Execution));
         if repaired {
@@ -174,7 +174,7 @@ fn a_failed_required_child_fails_the_run_unless_a_later_child_repaired_it() {
 
 #[test]
 fn a_repair_that_fails_repairs_nothing() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let failed =
         played.whole("0", &SpawnRequest { required: true, ..request("scout") }, Some(FailKind::Policy));
     let repairs = SpawnRequest { repairs: Some(failed.relative().to_owned()), ..request("scout") };
@@ -189,7 +189,7 @@ fn a_repair_that_fails_repairs_nothing() {
 
 #[test]
 fn a_required_child_deep_in_the_tree_counts_too() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let lead = played.spawn("0", "lead");
     played.start(&lead);
     played.whole("1", &SpawnRequest { required: true, ..request("scout") }, Some(FailKind::Policy));
@@ -202,7 +202,7 @@ fn a_required_child_deep_in_the_tree_counts_too() {
 #[test]
 fn a_run_ends_as_its_root_ended() {
     for kind in KINDS {
-        let mut played = Played::new(2, Budget::NONE);
+        let mut played = PlayedRun::new(2, Budget::NONE);
         let decided =
             played.run.end(RunEnd::Failed(failure(kind)), None, played.now_ms()).expect("it can end");
         played.put(decided);
@@ -218,7 +218,7 @@ fn required(definition: &str) -> SpawnRequest {
 #[test]
 fn a_limit_that_ended_a_required_child_ends_the_run() {
     for kind in KINDS.into_iter().filter(|kind| *kind != FailKind::Integration) {
-        let mut played = Played::new(2, Budget::NONE);
+        let mut played = PlayedRun::new(2, Budget::NONE);
         let child = played.try_spawn(&id("0"), &required("scout")).expect("spawned");
         played.start(&child);
         while matches!(played.fail(&child, kind), Some(Attempt::Again(_))) {}
@@ -236,7 +236,7 @@ fn a_limit_that_ended_a_required_child_ends_the_run() {
 #[test]
 fn what_an_attempt_that_has_ended_asked_for_does_not_count_against_the_run() {
     for again in [true, false] {
-        let mut played = Played::new(2, Budget::NONE);
+        let mut played = PlayedRun::new(2, Budget::NONE);
         let lead = played.spawn("0", "lead");
         played.start(&lead);
         let scout = played.try_spawn(&lead, &required("scout")).expect("spawned");
@@ -262,7 +262,7 @@ fn what_an_attempt_that_has_ended_asked_for_does_not_count_against_the_run() {
 
 #[test]
 fn a_run_lists_the_children_that_ran_out_of_turns() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     for wanted in [required("scout"), request("scout"), request("scout")] {
         let child = played.try_spawn(&id("0"), &wanted).expect("spawned");
         played.start(&child);
@@ -291,7 +291,7 @@ fn a_run_lists_the_children_that_ran_out_of_turns() {
 
 #[test]
 fn a_cancelled_child_is_cancelled_to_people() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let child = played.spawn("0", "scout");
     played.start(&child);
     assert!(matches!(played.fail(&child, FailKind::Cancelled), Some(Attempt::Over(_))));
@@ -303,7 +303,7 @@ fn a_cancelled_child_is_cancelled_to_people() {
 
 #[test]
 fn deadlines_are_the_earliest_above_and_stand_still_while_nobody_owns_the_run() {
-    let mut played = Played::new(2, Budget { wall_ms: Some(10_000), ..Budget::NONE });
+    let mut played = PlayedRun::new(2, Budget { wall_ms: Some(10_000), ..Budget::NONE });
     let later =
         SpawnRequest { budget: Some(Budget { wall_ms: Some(60_000), ..Budget::NONE }), ..request("lead") };
     let sooner =

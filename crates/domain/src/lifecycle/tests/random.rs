@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::Config;
 
-use super::fixture::{Played, failure, request};
+use super::fixture::{PlayedRun, failure, request};
 use crate::budget::{Budget, Figures};
-use crate::event::{AnsweredBy, Event, EventBody, QueuedFor, Stored};
+use crate::event::{AnsweredBy, Event, EventBody, QueuedFor, StoredEvent};
 use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{
@@ -83,7 +83,7 @@ fn everybody(run: &Run) -> Vec<AgentId> {
     all
 }
 
-fn obey(played: &mut Played, command: Command) {
+fn obey(played: &mut PlayedRun, command: Command) {
     let all = everybody(&played.run);
     let over = played.run.outcome.is_some();
     match command {
@@ -132,7 +132,7 @@ fn obey(played: &mut Played, command: Command) {
 }
 
 /// A call of an agent at work is asked about, unless it is already.
-fn ask(played: &mut Played, agent: &AgentId, call: u8) {
+fn ask(played: &mut PlayedRun, agent: &AgentId, call: u8) {
     let running = played.run.open(agent).is_some_and(|a| matches!(a.state, OpenState::Running { .. }));
     if !running || played.run.outcome.is_some() {
         return;
@@ -163,7 +163,7 @@ fn ask(played: &mut Played, agent: &AgentId, call: u8) {
 }
 
 /// Somebody says something, to the right question or to another.
-fn answer(played: &mut Played, agent: &AgentId, call: u8, say: u8) {
+fn answer(played: &mut PlayedRun, agent: &AgentId, call: u8, say: u8) {
     let approval = Hash::of(format!("make {}", if say == 4 { call + 1 } else { call }).as_bytes());
     let said = match say {
         0 => Answer::Deny { reason: None },
@@ -183,7 +183,7 @@ fn answer(played: &mut Played, agent: &AgentId, call: u8, say: u8) {
 }
 
 /// Every call that was asked about gets its result, as the engine does before it ends anything.
-fn settle(played: &mut Played, agent: &AgentId) {
+fn settle(played: &mut PlayedRun, agent: &AgentId) {
     let calls: Vec<String> =
         played.run.open(agent).iter().flat_map(|agent| agent.requests.keys().cloned()).collect();
     for call in calls {
@@ -191,7 +191,7 @@ fn settle(played: &mut Played, agent: &AgentId) {
     }
 }
 
-fn fail(played: &mut Played, child: &AgentId, kind: FailKind) {
+fn fail(played: &mut PlayedRun, child: &AgentId, kind: FailKind) {
     if played.run.outcome.is_none() && kind != FailKind::Policy {
         settle(played, child);
     }
@@ -212,7 +212,7 @@ fn fail(played: &mut Played, child: &AgentId, kind: FailKind) {
     }
 }
 
-fn end(played: &mut Played, kind: Option<FailKind>) {
+fn end(played: &mut PlayedRun, kind: Option<FailKind>) {
     let root = played.run.id.root();
     let blocked = played.run.open(&root).is_some_and(|agent| !agent.open_children.is_empty());
     let end = match kind {
@@ -259,7 +259,7 @@ fn holds(run: &Run) {
 }
 
 /// Brings whatever is left to an end, children first.
-fn wind_up(played: &mut Played) {
+fn wind_up(played: &mut PlayedRun) {
     let mut order = played.run.open_in_order();
     order.reverse();
     for id in order.iter().filter(|id| !id.is_root()) {
@@ -277,7 +277,7 @@ fn wind_up(played: &mut Played) {
 
 /// What two folds of the same events must agree on.
 #[derive(Debug, PartialEq)]
-struct Shown {
+struct FoldSummary {
     states: BTreeMap<AgentId, String>,
     open: Vec<AgentId>,
     figures: BTreeMap<AgentId, (Figures, Figures)>,
@@ -287,7 +287,7 @@ struct Shown {
     outcome: Option<crate::lifecycle::Outcome>,
 }
 
-fn shown(run: &Run) -> Shown {
+fn shown(run: &Run) -> FoldSummary {
     let state = |node: &Node| match node {
         Node::Open(agent) => format!(
             "{:?} {:?} {:?} {:?} {:?} {:?} {} {} {}",
@@ -306,7 +306,7 @@ fn shown(run: &Run) -> Shown {
     let figures = |id: &AgentId| {
         (run.ledger.own(id).copied().unwrap_or_default(), run.ledger.subtree(id).copied().unwrap_or_default())
     };
-    Shown {
+    FoldSummary {
         states: run.iter().map(|(id, node)| (id.clone(), state(node))).collect(),
         open: run.open_in_order(),
         figures: run.iter().map(|(id, _)| (id.clone(), figures(id))).collect(),
@@ -328,7 +328,7 @@ fn read_back(events: &[Event]) -> Vec<Event> {
             assert_eq!(blob.hash, Hash::of(&blob.bytes));
             texts.insert(blob.hash, String::from_utf8(blob.bytes.to_vec()).expect("text"));
         }
-        let stored = Stored {
+        let stored = StoredEvent {
             seq: at as u64 + 1,
             agent: encoded.agent,
             kind: encoded.kind.into(),
@@ -363,7 +363,7 @@ proptest! {
         max_depth in 0..4_u32,
         agents in prop::option::of(1..12_u64),
     ) {
-        let mut played = Played::new(max_depth, Budget { agents, ..Budget::NONE });
+        let mut played = PlayedRun::new(max_depth, Budget { agents, ..Budget::NONE });
         for command in commands {
             obey(&mut played, command);
             holds(&played.run);
@@ -400,7 +400,7 @@ proptest! {
     /// Long texts that were not fetched change nothing about what is legal.
     #[test]
     fn a_fold_without_its_long_texts_stands_the_same(commands in vec(commands(), 0..80)) {
-        let mut played = Played::new(2, Budget::NONE);
+        let mut played = PlayedRun::new(2, Budget::NONE);
         for command in commands {
             obey(&mut played, command);
         }
@@ -410,7 +410,7 @@ proptest! {
             .iter()
             .map(|event| {
                 let encoded = event.clone().encode(&mut blobs).expect("encoded");
-                let stored = Stored {
+                let stored = StoredEvent {
                     seq: 1,
                     agent: encoded.agent,
                     kind: encoded.kind.into(),

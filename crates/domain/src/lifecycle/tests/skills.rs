@@ -1,16 +1,17 @@
 //! Skills: whose sub-agents may be, what they are, and a run that is nothing but one.
 
-use super::fixture::{Played, class_of, definition, failure, id, skill, started_with};
+use super::fixture::{PlayedRun, class_of, definition, failure, id, skill, started_with};
 use crate::budget::Budget;
 use crate::code::Code;
 use crate::definition::Definition;
 use crate::event::{Event, EventBody};
-use crate::lifecycle::kinds::Kinds;
+use crate::lifecycle::kinds::PreparedDefinitions;
 use crate::lifecycle::{
-    DELEGATE_TO_AGENT, FailKind, Kind, Outcome, Run, RunEnd, SKILL_TOOL, SkillRights, SpawnRequest,
+    DELEGATE_TO_AGENT, FailKind, Outcome, PreparedDefinition, Run, RunEnd, SKILL_TOOL, SkillRights,
+    SpawnRequest,
 };
 use crate::permission::{Approvals, Decision, Operation, Rule, ToolSet};
-use crate::skill::{Catalogue, Skill};
+use crate::skill::{DiscoveredDefinitions, Skill};
 
 fn asked(skill: &str) -> SpawnRequest {
     SpawnRequest { skill: Some(skill.to_owned()), prompt: "do it".to_owned(), ..SpawnRequest::default() }
@@ -23,15 +24,15 @@ fn beginning(skills: Vec<Skill>, max_depth: u32) -> Event {
 }
 
 /// A run of one skill.
-fn relay(skills: Vec<Skill>, name: &str, max_depth: u32) -> Played {
+fn relay(skills: Vec<Skill>, name: &str, max_depth: u32) -> PlayedRun {
     let mut event = beginning(skills, max_depth);
     if let EventBody::RunStarted(begun) = &mut event.body {
         begun.terms.skill = Some(name.to_owned());
     }
-    Played::with(event)
+    PlayedRun::with(event)
 }
 
-fn refusal(played: &mut Played, parent: &str, name: &str) -> (Code, String) {
+fn refusal(played: &mut PlayedRun, parent: &str, name: &str) -> (Code, String) {
     let refusal = played.try_spawn(&id(parent), &asked(name)).expect_err("refused");
     (refusal.code, refusal.reason)
 }
@@ -39,7 +40,7 @@ fn refusal(played: &mut Played, parent: &str, name: &str) -> (Code, String) {
 #[test]
 fn a_skills_turns_take_the_place_of_its_definitions_and_halve_with_depth() {
     let long = Skill { max_iterations: Some(12), ..skill("long") };
-    let mut played = Played::with(beginning(vec![long], 3));
+    let mut played = PlayedRun::with(beginning(vec![long], 3));
     let mut turns = Vec::new();
     let mut parent = id("0");
     for _ in 0..3 {
@@ -55,7 +56,7 @@ fn a_skills_turns_take_the_place_of_its_definitions_and_halve_with_depth() {
 #[test]
 fn a_skill_is_found_in_any_case_and_never_replaced_by_another() {
     let orphan = Skill { agent: Some("nobody".to_owned()), ..skill("orphan") };
-    let mut played = Played::with(beginning(vec![skill("review"), orphan], 2));
+    let mut played = PlayedRun::with(beginning(vec![skill("review"), orphan], 2));
     let child = played.try_spawn(&id("0"), &asked("REVIEW")).expect("spawned");
     assert_eq!(played.run.open(&child).expect("open").contract.execution.skill.as_deref(), Some("review"));
     let (code, reason) = refusal(&mut played, "0", "revew");
@@ -113,9 +114,9 @@ fn a_skill_narrows_and_never_lifts_what_its_definition_denies() {
     let lead = Definition { rules: vec![rule("bash:git push*", Decision::Deny)], ..lead };
     let only_git = vec![rule("bash:*", Decision::Deny), rule("bash:git *", Decision::Allow)];
     let git = Skill { rules: only_git, ..skill("git") };
-    let mut played = Played::with(started_with(vec![boss, lead], vec![git], 2, Budget::NONE));
+    let mut played = PlayedRun::with(started_with(vec![boss, lead], vec![git], 2, Budget::NONE));
     let child = played.try_spawn(&id("0"), &asked("git")).expect("spawned");
-    let decide = |played: &Played, child, command| {
+    let decide = |played: &PlayedRun, child, command| {
         let authority = &played.run.open(child).expect("open").authority;
         authority.decide(&Approvals::none(), &Operation::new("bash", Some(command))).decision
     };
@@ -130,7 +131,7 @@ fn who_names_skills_to_delegate_to_can_delegate() {
     let kinds = vec![definition("boss", &tools, Some(&["lead"])), definition("lead", &["read"], None)];
     let lists = Skill { sub_agents: Some(vec!["other".to_owned()]), ..skill("lists") };
     let beginning = started_with(kinds, vec![lists, skill("other")], 2, Budget::NONE);
-    let mut played = Played::with(beginning);
+    let mut played = PlayedRun::with(beginning);
     let child = played.try_spawn(&id("0"), &asked("lists")).expect("spawned");
     let grant = &played.run.open(&child).expect("open").contract.permissions;
     assert!(grant.covers(DELEGATE_TO_AGENT) && grant.can_spawn_children);
@@ -171,7 +172,7 @@ fn a_run_of_one_skill_has_that_child_once_and_no_other_without_a_reply() {
 
 #[test]
 fn a_contract_that_names_another_skill_than_its_event_is_refused() {
-    let played = Played::with(beginning(vec![skill("deep"), skill("other")], 2));
+    let played = PlayedRun::with(beginning(vec![skill("deep"), skill("other")], 2));
     let mut changed = played;
     let child = changed.try_spawn(&id("0"), &asked("deep")).expect("spawned");
     let created = changed.events.iter().find(|event| event.agent == child).expect("created").clone();
@@ -219,15 +220,16 @@ fn common_rules_stand_before_and_after_those_of_a_definition_and_are_put_there_f
         |name: &str, tools: &[&str]| Definition { rules: own.clone(), ..definition(name, tools, None) };
     let untrusted = |name: &str| Skill { fork: false, default: Decision::Ask, ..skill(name) };
     let forked = Skill { agent: Some("shell".to_owned()), default: Decision::Allow, ..skill("forked") };
-    let catalogue = Catalogue {
+    let catalogue = DiscoveredDefinitions {
         asks: vec![rule("bash:first")],
         definitions: vec![found("shell", &["bash"]), found("plain", &["read"])],
         skills: vec![untrusted("odd"), forked],
         out_of_reach: Vec::new(),
     };
     let built_in = [found("builtin", &["bash"])];
-    let Kinds { kinds, skills } = Kinds::new(&built_in, &catalogue).expect("kinds");
-    let patterns = |kind: &Kind| -> Vec<String> {
+    let PreparedDefinitions { kinds, skills } =
+        PreparedDefinitions::new(&built_in, &catalogue).expect("kinds");
+    let patterns = |kind: &PreparedDefinition| -> Vec<String> {
         kind.layer().rules.iter().map(|rule| rule.pattern.to_string()).collect()
     };
     assert_eq!(patterns(&kinds["shell"]), ["bash:first", "bash:own", "skill:odd"]);
@@ -236,6 +238,6 @@ fn common_rules_stand_before_and_after_those_of_a_definition_and_are_put_there_f
     let forked = skills["forked"].kind.as_ref().expect("a kind");
     assert_eq!(patterns(forked), ["bash:first", "bash:own", "skill:odd"]);
     let many = (0..=crate::skill::UNTRUSTED_MAX).map(|number| untrusted(&format!("odd-{number}"))).collect();
-    let many = Catalogue { skills: many, ..Catalogue::default() };
+    let many = DiscoveredDefinitions { skills: many, ..DiscoveredDefinitions::default() };
     assert_eq!(many.unasked(), [rule("skill")], "so many are asked about together");
 }

@@ -1,6 +1,6 @@
 //! Spawning: who may, how deep, what the child's contract says, and what is refused.
 
-use super::fixture::{Played, class_of, definition, definitions, id, request, started};
+use super::fixture::{PlayedRun, class_of, definition, definitions, id, request, started};
 use crate::budget::{Budget, DEFAULT_MAX_DEPTH};
 use crate::code::Code;
 use crate::contract::{CommandCriterion, Criterion};
@@ -8,7 +8,7 @@ use crate::definition::Definition;
 use crate::event::EventBody;
 use crate::lifecycle::{Cancel, FailKind, OpenState, SpawnFrom, SpawnRequest, StateName};
 
-fn refusal(played: &mut Played, parent: &str, request: &SpawnRequest) -> (Code, String) {
+fn refusal(played: &mut PlayedRun, parent: &str, request: &SpawnRequest) -> (Code, String) {
     let before = played.run.open(&id(parent)).map(|agent| agent.children);
     let refusal = played.try_spawn(&id(parent), request).expect_err("refused");
     assert_eq!(played.run.open(&id(parent)).map(|agent| agent.children), before, "a refusal uses no number");
@@ -17,7 +17,7 @@ fn refusal(played: &mut Played, parent: &str, request: &SpawnRequest) -> (Code, 
 
 #[test]
 fn a_child_begins_as_created_with_its_parent_and_the_depth_of_its_caller() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let child = played.spawn("0", "lead");
     assert_eq!(child, id("1"));
     let agent = played.run.open(&child).expect("open");
@@ -42,7 +42,7 @@ fn a_child_begins_as_created_with_its_parent_and_the_depth_of_its_caller() {
 
 #[test]
 fn turns_halve_with_depth_from_a_base_of_15() {
-    let mut played = Played::new(3, Budget::NONE);
+    let mut played = PlayedRun::new(3, Budget::NONE);
     let mut turns = vec![played.run.open(&id("0")).expect("open").contract.execution.max_turns];
     let mut at = "0".to_owned();
     for _ in 0..3 {
@@ -57,7 +57,7 @@ fn turns_halve_with_depth_from_a_base_of_15() {
 #[test]
 fn a_refusal_at_the_limit_names_the_limit_and_the_depth() {
     for (limit, path) in [(0, vec![]), (1, vec!["1"]), (2, vec!["1", "1.1"])] {
-        let mut played = Played::new(limit, Budget::NONE);
+        let mut played = PlayedRun::new(limit, Budget::NONE);
         let mut parent = "0";
         for child in path {
             let id = played.spawn(parent, "lead");
@@ -74,7 +74,7 @@ fn a_refusal_at_the_limit_names_the_limit_and_the_depth() {
 
 #[test]
 fn a_child_that_cannot_spawn_is_told_so_before_its_depth_is_looked_at() {
-    let mut played = Played::new(1, Budget::NONE);
+    let mut played = PlayedRun::new(1, Budget::NONE);
     let scout = played.spawn("0", "scout");
     played.start(&scout);
     // At the limit too, but the right to spawn comes first; and a definition that does not exist comes after.
@@ -86,7 +86,7 @@ fn a_child_that_cannot_spawn_is_told_so_before_its_depth_is_looked_at() {
 
 #[test]
 fn an_unknown_agent_is_never_replaced_by_another() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     for unknown in ["nobody", "", "scout ", "scouts", "generall", &"x".repeat(500)] {
         let (code, reason) = refusal(&mut played, "0", &request(unknown));
         assert_eq!(code, Code::UnknownAgent);
@@ -98,14 +98,14 @@ fn an_unknown_agent_is_never_replaced_by_another() {
 
 #[test]
 fn what_is_not_listed_or_only_a_root_cannot_be_spawned() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     assert_eq!(refusal(&mut played, "0", &request("secret")).0, Code::SpawnNotAllowed);
     assert_eq!(refusal(&mut played, "0", &request("boss")).0, Code::SpawnNotAllowed);
 }
 
 #[test]
 fn a_definition_that_exists_and_is_out_of_reach_is_not_unknown() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     played.run.out_of_reach = vec!["code-reviewer".to_owned()];
     let (code, reason) = refusal(&mut played, "0", &request("Code-Reviewer"));
     assert_eq!(code, Code::SpawnNotAllowed, "{reason}");
@@ -115,7 +115,7 @@ fn a_definition_that_exists_and_is_out_of_reach_is_not_unknown() {
 
 #[test]
 fn requests_only_shorten() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let long = SpawnRequest { max_turns: Some(100), timeout_ms: Some(u64::MAX), ..request("scout") };
     let child = played.try_spawn(&id("0"), &long).expect("spawned");
     let execution = &played.run.open(&child).expect("open").contract.execution;
@@ -128,7 +128,7 @@ fn requests_only_shorten() {
 
 #[test]
 fn what_cannot_be_honoured_is_refused() {
-    let mut played = Played::new(2, Budget { agents: Some(3), ..Budget::NONE });
+    let mut played = PlayedRun::new(2, Budget { agents: Some(3), ..Budget::NONE });
     let command = Criterion::Command(CommandCriterion { command: "true".to_owned(), timeout_ms: None });
     let table = [
         (SpawnRequest { success_criteria: vec![command], ..request("scout") }, Code::Unsupported),
@@ -168,7 +168,7 @@ fn a_conversation_is_shared_by_whom_it_is_granted_to_and_never_with_a_continued_
         begun.contract.permissions.may_share_history = true;
         begun.contract_hash = begun.contract.hash();
     }
-    let mut played = Played::with(beginning);
+    let mut played = PlayedRun::with(beginning);
     let shared = |name| SpawnRequest { share_history: true, ..request(name) };
     let open = played.try_spawn(&id("0"), &shared("open")).expect("the root may");
     assert!(played.run.open(&open).expect("open").contract.execution.share_history);
@@ -187,7 +187,7 @@ fn a_conversation_is_shared_by_whom_it_is_granted_to_and_never_with_a_continued_
 
 #[test]
 fn what_a_child_owns_lies_within_what_its_parent_owns() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let owns = |paths: &[&str]| SpawnRequest {
         owns: paths.iter().map(ToString::to_string).collect(),
         ..request("lead")
@@ -207,7 +207,7 @@ fn what_a_child_owns_lies_within_what_its_parent_owns() {
 
 #[test]
 fn only_what_changes_the_workspace_is_a_writer() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     for (definition, writer) in [("scout", false), ("builder", true), ("lead", true)] {
         let child = played.spawn("0", definition);
         assert_eq!(played.run.open(&child).expect("open").writer, writer, "{definition}");
@@ -216,7 +216,7 @@ fn only_what_changes_the_workspace_is_a_writer() {
 
 #[test]
 fn nothing_is_spawned_or_started_after_a_cancel() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let lead = played.spawn("0", "lead");
     played.start(&lead);
     let waiting = played.spawn("1", "scout");
@@ -234,7 +234,7 @@ fn nothing_is_spawned_or_started_after_a_cancel() {
 
 #[test]
 fn a_parent_that_has_ended_has_no_more_children() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let lead = played.spawn("0", "lead");
     let from = SpawnFrom { parent: &lead, call_id: "c", message_id: Some("m"), step: None };
     assert!(played.run.spawn(from, &request("scout"), &class_of).is_err(), "it has not started");
@@ -252,7 +252,7 @@ fn a_parent_that_has_ended_has_no_more_children() {
 fn a_continued_child_has_no_more_than_the_closed_one_had() {
     let mut definitions = definitions();
     definitions[1].spawns = Some(vec!["scout".to_owned()]);
-    let mut played = Played::with(started(definitions, 2, Budget::NONE));
+    let mut played = PlayedRun::with(started(definitions, 2, Budget::NONE));
     let first = played.whole("0", &request("scout"), None);
     let again = SpawnRequest { continues: Some(first.relative().to_owned()), ..request("lead") };
     let child = played.try_spawn(&id("0"), &again).expect("spawned");
@@ -271,7 +271,7 @@ fn a_continued_child_has_no_more_than_the_closed_one_had() {
 
 #[test]
 fn only_a_failed_child_can_be_repaired() {
-    let mut played = Played::new(2, Budget::NONE);
+    let mut played = PlayedRun::new(2, Budget::NONE);
     let well = played.whole("0", &request("scout"), None);
     let badly = played.whole("0", &request("scout"), Some(FailKind::Policy));
     let repairs = |of: &crate::id::AgentId| SpawnRequest {
@@ -291,7 +291,7 @@ fn a_child_works_in_the_background_if_its_definition_says_so_and_its_caller_noth
         for kind in &mut kinds {
             kind.background = of_definition;
         }
-        let mut played = Played::with(started(kinds, 2, Budget::NONE));
+        let mut played = PlayedRun::with(started(kinds, 2, Budget::NONE));
         let asked = SpawnRequest { background: asked, ..request("scout") };
         let child = played.try_spawn(&id("0"), &asked).expect("spawned");
         assert_eq!(played.run.open(&child).expect("open").background, expected);

@@ -5,7 +5,7 @@ use super::super::limits::{
     OWNED_MAX_BYTES, OWNS_MAX, RETRIES_MAX, STEPS_MAX, TIMEOUT_MAX_MS, TITLE_MAX_CHARS, TOOLS_MAX,
 };
 use super::super::{Plan, Step};
-use super::{Found, PlanContext, StepDefinition};
+use super::{CheckProgress, PlanContext, StepDefinition};
 use crate::contract::{CommandCriterion, Criterion};
 use crate::nearest::{hint, nearest};
 use crate::ownership;
@@ -13,10 +13,10 @@ use crate::ownership;
 /// Characters of a foreign text that a problem quotes.
 const QUOTED_MAX_CHARS: usize = 64;
 
-pub(super) fn check(found: &mut Found<'_>, context: &PlanContext) {
+pub(super) fn check(found: &mut CheckProgress<'_>, context: &PlanContext) {
     let plan: &Plan = found.plan;
     for (position, step) in plan.steps.iter().enumerate() {
-        let mut one = One { found, position, step };
+        let mut one = StepCheck { found, position, step };
         one.texts();
         one.owns();
         one.criteria();
@@ -37,13 +37,13 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// One step, and where to write its problems.
-struct One<'f, 'a> {
-    found: &'f mut Found<'a>,
+struct StepCheck<'f, 'a> {
+    found: &'f mut CheckProgress<'a>,
     position: usize,
     step: &'f Step,
 }
 
-impl One<'_, '_> {
+impl StepCheck<'_, '_> {
     fn wrong(&mut self, field: &'static str, problem: impl Into<String>) {
         self.found.add(Some(self.position), field, None, problem.into());
     }

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::super::graph::{Graph, Reach};
 use super::super::{Plan, Step, UnownedWriters};
 use super::steps::quoted;
-use super::{Found, PlanContext, StepName};
+use super::{CheckProgress, PlanContext, StepName};
 use crate::nearest::{hint, nearest};
 use crate::ownership;
 
 /// Steps that a problem lists by name.
 const LISTED_MAX: usize = 3;
 
-pub(super) fn check(found: &mut Found<'_>, context: &PlanContext) {
+pub(super) fn check(found: &mut CheckProgress<'_>, context: &PlanContext) {
     titles(found);
     // A title that was not read would make every step that depends on it look wrong.
     let has_all_titles = !found.unread.any(&["title"]);
@@ -26,7 +26,7 @@ pub(super) fn check(found: &mut Found<'_>, context: &PlanContext) {
     }
 }
 
-fn titles(found: &mut Found<'_>) {
+fn titles(found: &mut CheckProgress<'_>) {
     let plan: &Plan = found.plan;
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     for (position, step) in plan.steps.iter().enumerate() {
@@ -43,7 +43,7 @@ fn titles(found: &mut Found<'_>) {
 }
 
 /// Names that lead nowhere; for each step whether it has one.
-fn dependencies(found: &mut Found<'_>, has_all_titles: bool) -> Vec<bool> {
+fn dependencies(found: &mut CheckProgress<'_>, has_all_titles: bool) -> Vec<bool> {
     let plan: &Plan = found.plan;
     let mut lost = vec![false; plan.steps.len()];
     for (position, step) in plan.steps.iter().enumerate() {
@@ -66,7 +66,7 @@ fn dependencies(found: &mut Found<'_>, has_all_titles: bool) -> Vec<bool> {
     lost
 }
 
-fn cycles(found: &mut Found<'_>, graph: &Graph, reach: &Reach) {
+fn cycles(found: &mut CheckProgress<'_>, graph: &Graph, reach: &Reach) {
     for cycle in graph.cycles(reach) {
         let around = cycle.iter().chain(cycle.first());
         let titles: Vec<String> = around.map(|at| quoted(&found.plan.steps[*at].title)).collect();
@@ -75,7 +75,7 @@ fn cycles(found: &mut Found<'_>, graph: &Graph, reach: &Reach) {
     }
 }
 
-fn overlaps(found: &mut Found<'_>, context: &PlanContext, reach: &Reach, lost: &[bool]) {
+fn overlaps(found: &mut CheckProgress<'_>, context: &PlanContext, reach: &Reach, lost: &[bool]) {
     let plan: &Plan = found.plan;
     let unowned_may_meet = plan.unowned_writers == UnownedWriters::Parallel;
     let counts = |(position, step): &(usize, &Step)| {

@@ -25,7 +25,8 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 }
 
 async fn fetch(encoding: &'static str, body: Vec<u8>) -> Result<Vec<u8>, EgressError> {
-    let server = Server::new(move |_| Told::ok(&format!("Content-Encoding: {encoding}\r\n"), &body)).await;
+    let server =
+        Server::new(move |_| ServerReply::ok(&format!("Content-Encoding: {encoding}\r\n"), &body)).await;
     let request = get(&server.url("open.test", "/"));
     here().send(request, &opened("open.test")).await.map(|reply| answer(Ok(reply)).body)
 }

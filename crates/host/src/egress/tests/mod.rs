@@ -17,19 +17,19 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::*;
-use server::{Server, Told};
+use server::{Server, ServerReply};
 
 /// A public address that nobody has: fetches that get as far as this fail without leaving the machine.
 const NOBODY: &str = "3ffe::1";
 
 /// A resolver that says each of its answers once and then the last one for ever.
 #[derive(Clone, Default)]
-struct Scripted {
+struct ScriptedResolver {
     answers: Arc<Mutex<VecDeque<Vec<IpAddr>>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Scripted {
+impl ScriptedResolver {
     fn new(answers: &[&[&str]]) -> Self {
         let parse = |answer: &&[&str]| answer.iter().map(|address| address.parse().unwrap()).collect();
         Self { answers: Arc::new(Mutex::new(answers.iter().map(parse).collect())), asked: Arc::default() }
@@ -40,7 +40,7 @@ impl Scripted {
     }
 }
 
-impl Resolve for Scripted {
+impl Resolve for ScriptedResolver {
     fn resolve(&self, name: &str) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         self.asked.lock().unwrap().push(name.to_owned());
         let mut answers = self.answers.lock().unwrap();
@@ -51,7 +51,7 @@ impl Resolve for Scripted {
 
 /// A client for which every name leads to this machine.
 fn here() -> Egress {
-    Egress::resolving(Scripted::new(&[&["127.0.0.1"]]))
+    Egress::resolving(ScriptedResolver::new(&[&["127.0.0.1"]]))
 }
 
 fn get(url: &str) -> Request {

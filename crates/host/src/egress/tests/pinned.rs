@@ -4,8 +4,8 @@ use super::*;
 
 #[tokio::test]
 async fn a_name_is_resolved_once_and_that_address_is_reached() {
-    let first = Server::on("127.0.0.1", |_| Told::ok("", "first")).await;
-    let resolver = Scripted::new(&[&["127.0.0.1"], &["127.0.0.9"]]);
+    let first = Server::on("127.0.0.1", |_| ServerReply::ok("", "first")).await;
+    let resolver = ScriptedResolver::new(&[&["127.0.0.1"], &["127.0.0.9"]]);
     let egress = Egress::resolving(resolver.clone());
     let reply = egress.send(get(&first.url("flip.test", "/")), &opened("flip.test")).await;
     assert_eq!(answer(reply).body, b"first");
@@ -14,8 +14,8 @@ async fn a_name_is_resolved_once_and_that_address_is_reached() {
 
 #[tokio::test]
 async fn an_answer_that_changes_after_the_check_is_not_heard() {
-    let here = Server::on("127.0.0.1", |_| Told::ok("", "secret")).await;
-    let resolver = Scripted::new(&[&[NOBODY], &["127.0.0.1"]]);
+    let here = Server::on("127.0.0.1", |_| ServerReply::ok("", "secret")).await;
+    let resolver = ScriptedResolver::new(&[&[NOBODY], &["127.0.0.1"]]);
     let egress = Egress::resolving(resolver.clone());
     let done = egress.send(brief(&here.url("flip.test", "/")), &Openings::none()).await;
     assert!(matches!(done, Err(EgressError::Connect { .. } | EgressError::Timeout { .. })), "{done:?}");
@@ -28,9 +28,9 @@ async fn an_answer_that_changes_after_the_check_is_not_heard() {
 
 #[tokio::test]
 async fn one_address_that_is_not_public_refuses_them_all() {
-    let here = Server::on("127.0.0.1", |_| Told::ok("", "secret")).await;
+    let here = Server::on("127.0.0.1", |_| ServerReply::ok("", "secret")).await;
     for answer in [[NOBODY, "127.0.0.1"], ["127.0.0.1", NOBODY], ["::ffff:127.0.0.1", NOBODY]] {
-        let egress = Egress::resolving(Scripted::new(&[&answer]));
+        let egress = Egress::resolving(ScriptedResolver::new(&[&answer]));
         let error = egress.send(brief(&here.url("both.test", "/")), &Openings::none()).await.unwrap_err();
         assert!(error.to_string().starts_with("`both.test` leads to "), "{error}");
     }
@@ -39,7 +39,7 @@ async fn one_address_that_is_not_public_refuses_them_all() {
 
 #[tokio::test]
 async fn an_error_names_the_address_and_what_it_is() {
-    let resolver = Scripted::new(&[&["169.254.169.254"]]);
+    let resolver = ScriptedResolver::new(&[&["169.254.169.254"]]);
     let error = Egress::resolving(resolver)
         .send(get("http://metadata.google.internal/"), &Openings::none())
         .await
@@ -55,7 +55,7 @@ async fn an_error_names_the_address_and_what_it_is() {
 
 #[tokio::test]
 async fn what_is_open_opens_nothing_else() {
-    let server = Server::new(|_| Told::ok("", "here")).await;
+    let server = Server::new(|_| ServerReply::ok("", "here")).await;
     let openings = opened("open.test");
     assert_eq!(answer(here().send(get(&server.url("open.test", "/")), &openings).await).body, b"here");
     for other in ["other.test", "open.test.evil.example", "xopen.test", "127.0.0.1", "localhost"] {
@@ -78,14 +78,14 @@ async fn ports_of_other_protocols_are_refused_unless_opened() {
 
 #[tokio::test]
 async fn a_name_without_an_address_says_so() {
-    let egress = Egress::resolving(Scripted::new(&[&[]]));
+    let egress = Egress::resolving(ScriptedResolver::new(&[&[]]));
     let error = egress.send(get("http://nowhere.test/"), &Openings::none()).await.unwrap_err();
     assert_eq!(error.to_string(), "the name `nowhere.test` cannot be resolved: it has no address");
 }
 
 #[tokio::test]
 async fn a_request_tells_only_what_it_must() {
-    let server = Server::new(|_| Told::ok("Set-Cookie: a=b\r\n", "x")).await;
+    let server = Server::new(|_| ServerReply::ok("Set-Cookie: a=b\r\n", "x")).await;
     let url = server.url("open.test", "/a b?c={d}#fragment");
     for _ in 0..2 {
         answer(here().send(get(&url), &opened("open.test")).await);

@@ -3,7 +3,10 @@
 use super::*;
 
 async fn redirecting_to(to: &'static str) -> Server {
-    Server::new(move |line| if line.contains(" / ") { Told::redirect(to) } else { Told::ok("", "end") }).await
+    Server::new(
+        move |line| if line.contains(" / ") { ServerReply::redirect(to) } else { ServerReply::ok("", "end") },
+    )
+    .await
 }
 
 #[tokio::test]
@@ -12,8 +15,8 @@ async fn the_same_host_is_followed() {
         let server = Server::new(move |line| {
             let port = line.split("port=").nth(1).and_then(|rest| rest.split(' ').next());
             match port {
-                Some(port) => Told::redirect(&to.replace("PORT", port)),
-                None => Told::ok("", "end"),
+                Some(port) => ServerReply::redirect(&to.replace("PORT", port)),
+                None => ServerReply::ok("", "end"),
             }
         })
         .await;
@@ -34,7 +37,7 @@ async fn another_host_is_handed_back_and_not_reached() {
         "//other.test/",
     ] {
         let server = redirecting_to(to).await;
-        let resolver = Scripted::new(&[&["127.0.0.1"]]);
+        let resolver = ScriptedResolver::new(&[&["127.0.0.1"]]);
         let egress = Egress::resolving(resolver.clone());
         let reply = egress.send(get(&server.url("open.test", "/")), &opened("open.test")).await.unwrap();
         let Reply::Elsewhere { from, to: target } = reply else { panic!("{reply:?}") };
@@ -47,9 +50,9 @@ async fn another_host_is_handed_back_and_not_reached() {
 #[tokio::test]
 async fn every_hop_is_judged_again() {
     // The same host, but what it leads to has changed, and only the first port was opened.
-    let inner = Server::new(|_| Told::ok("", "secret")).await;
+    let inner = Server::new(|_| ServerReply::ok("", "secret")).await;
     let port = inner.address.port();
-    let outer = Server::new(move |_| Told::redirect(&format!("http://open.test:{port}/"))).await;
+    let outer = Server::new(move |_| ServerReply::redirect(&format!("http://open.test:{port}/"))).await;
     let open_port = outer.address.port();
     let openings = Openings::by(move |target| target.port() == open_port);
     let done = here().send(get(&outer.url("open.test", "/")), &openings).await;
@@ -75,7 +78,11 @@ async fn another_scheme_is_not_followed() {
 async fn countdown() -> Server {
     Server::new(|line| {
         let number: u32 = line.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
-        if number == 0 { Told::ok("", "end") } else { Told::redirect(&format!("/{}", number - 1)) }
+        if number == 0 {
+            ServerReply::ok("", "end")
+        } else {
+            ServerReply::redirect(&format!("/{}", number - 1))
+        }
     })
     .await
 }
@@ -96,7 +103,7 @@ async fn five_are_followed_and_six_are_not() {
 
 #[tokio::test]
 async fn a_loop_ends() {
-    let server = Server::new(|_| Told::redirect("/again")).await;
+    let server = Server::new(|_| ServerReply::redirect("/again")).await;
     let error = here().send(get(&server.url("open.test", "/")), &opened("open.test")).await.unwrap_err();
     assert!(
         error.to_string().starts_with("more than 5 redirects; the last one leads to http://open.test"),

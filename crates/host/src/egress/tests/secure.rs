@@ -16,7 +16,7 @@ const ROOT: &[u8] = include_bytes!("certificates/root.der");
 const LEAF: &[u8] = include_bytes!("certificates/leaf.der");
 const LEAF_KEY: &[u8] = include_bytes!("certificates/leaf-key.der");
 
-async fn secure_server(says: fn(&str) -> Told) -> (u16, Arc<Mutex<Vec<String>>>) {
+async fn secure_server(says: fn(&str) -> ServerReply) -> (u16, Arc<Mutex<Vec<String>>>) {
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(LEAF_KEY));
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -42,12 +42,12 @@ async fn secure_server(says: fn(&str) -> Told) -> (u16, Arc<Mutex<Vec<String>>>)
 fn trusting() -> Egress {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(ROOT)).unwrap();
-    Egress::trusting(Scripted::new(&[&["127.0.0.1"]]), roots)
+    Egress::trusting(ScriptedResolver::new(&[&["127.0.0.1"]]), roots)
 }
 
 #[tokio::test]
 async fn a_server_that_proves_its_name_is_heard() {
-    let (port, heads) = secure_server(|_| Told::ok("Content-Length: 6\r\n", "secure")).await;
+    let (port, heads) = secure_server(|_| ServerReply::ok("Content-Length: 6\r\n", "secure")).await;
     let url = format!("https://secure.test:{port}/");
     assert_eq!(answer(trusting().send(get(&url), &opened("secure.test")).await).body, b"secure");
     assert!(heads.lock().unwrap()[0].contains(&format!("host: secure.test:{port}")));
@@ -55,11 +55,11 @@ async fn a_server_that_proves_its_name_is_heard() {
 
 #[tokio::test]
 async fn another_name_and_an_unknown_root_are_refused() {
-    let (port, heads) = secure_server(|_| Told::ok("", "secure")).await;
+    let (port, heads) = secure_server(|_| ServerReply::ok("", "secure")).await;
     for (egress, host) in [
         (trusting(), "other.test"),
         (trusting(), "127.0.0.1"),
-        (Egress::trusting(Scripted::new(&[&["127.0.0.1"]]), RootCertStore::empty()), "secure.test"),
+        (Egress::trusting(ScriptedResolver::new(&[&["127.0.0.1"]]), RootCertStore::empty()), "secure.test"),
     ] {
         let done = egress.send(get(&format!("https://{host}:{port}/")), &opened(host)).await;
         assert!(matches!(done, Err(EgressError::Tls { .. })), "{host}: {done:?}");
@@ -69,7 +69,7 @@ async fn another_name_and_an_unknown_root_are_refused() {
 
 #[tokio::test]
 async fn a_server_without_tls_is_said() {
-    let server = Server::new(|_| Told::ok("", "plain")).await;
+    let server = Server::new(|_| ServerReply::ok("", "plain")).await;
     let url = format!("https://secure.test:{}/", server.address.port());
     let done = trusting().send(brief(&url), &opened("secure.test")).await;
     assert!(matches!(done, Err(EgressError::Tls { .. } | EgressError::Timeout { .. })), "{done:?}");
@@ -79,10 +79,10 @@ async fn a_server_without_tls_is_said() {
 async fn from_https_there_is_no_way_back_to_http() {
     let (port, _) = secure_server(|line| {
         let to = line.split(['/', ' ']).nth(2).unwrap();
-        Told::redirect(&format!("http://secure.test:{to}/"))
+        ServerReply::redirect(&format!("http://secure.test:{to}/"))
     })
     .await;
-    let plain = Server::new(|_| Told::ok("", "plain")).await;
+    let plain = Server::new(|_| ServerReply::ok("", "plain")).await;
     let url = format!("https://secure.test:{port}/{}", plain.address.port());
     let error = trusting().send(get(&url), &opened("secure.test")).await.unwrap_err();
     assert!(matches!(error, EgressError::Downgrade { .. }), "{error}");

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 /// What a server says to a request.
-pub(super) enum Told {
+pub(super) enum ServerReply {
     /// These bytes, and the end.
     Bytes(Vec<u8>),
     /// These bytes, and then nothing, but the connection stays open.
@@ -18,7 +18,7 @@ pub(super) enum Told {
     Endless(Vec<u8>, Vec<u8>),
 }
 
-impl Told {
+impl ServerReply {
     pub(super) fn ok(headers: &str, body: impl AsRef<[u8]>) -> Self {
         let mut bytes = format!("HTTP/1.1 200 OK\r\n{headers}\r\n").into_bytes();
         bytes.extend_from_slice(body.as_ref());
@@ -30,7 +30,7 @@ impl Told {
     }
 }
 
-type Speech = Arc<dyn Fn(&str) -> Told + Send + Sync>;
+type Speech = Arc<dyn Fn(&str) -> ServerReply + Send + Sync>;
 
 /// A server on a port of its own.
 pub(super) struct Server {
@@ -43,11 +43,14 @@ pub(super) struct Server {
 
 impl Server {
     /// Says to each request, by its first line, what the function says.
-    pub(super) async fn new(says: impl Fn(&str) -> Told + Send + Sync + 'static) -> Self {
+    pub(super) async fn new(says: impl Fn(&str) -> ServerReply + Send + Sync + 'static) -> Self {
         Self::on("127.0.0.1", says).await
     }
 
-    pub(super) async fn on(address: &str, says: impl Fn(&str) -> Told + Send + Sync + 'static) -> Self {
+    pub(super) async fn on(
+        address: &str,
+        says: impl Fn(&str) -> ServerReply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let server = Self {
             address: listener.local_addr().unwrap(),
@@ -98,15 +101,15 @@ pub(super) async fn serve(
     let head = String::from_utf8_lossy(&head).into_owned();
     heads.lock().unwrap().push(head.clone());
     match says(head.lines().next().unwrap_or_default()) {
-        Told::Bytes(bytes) => {
+        ServerReply::Bytes(bytes) => {
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;
         }
-        Told::Stall(bytes) => {
+        ServerReply::Stall(bytes) => {
             let _ = stream.write_all(&bytes).await;
             let _ = stream.read(&mut [0; 16]).await;
         }
-        Told::Endless(bytes, more) => {
+        ServerReply::Endless(bytes, more) => {
             let mut written = stream.write_all(&bytes).await;
             while written.is_ok() {
                 written = stream.write_all(&more).await;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{GREP_OUTPUT_MAX_BYTES, GrepFile, Grepped};
+use super::{GREP_OUTPUT_MAX_BYTES, GrepFile, GrepResult};
 use crate::files::FileError;
 
 /// Hands out chunks until the first ones together have given enough.
@@ -16,7 +16,7 @@ pub(super) struct Board {
 }
 
 struct Done {
-    parts: Vec<Option<Result<Grepped, FileError>>>,
+    parts: Vec<Option<Result<GrepResult, FileError>>>,
     /// How many parts from the first on are there, and what they hold.
     settled: usize,
     results: usize,
@@ -40,7 +40,7 @@ impl Board {
         (index < self.chunks).then_some(index)
     }
 
-    pub(super) fn put(&self, index: usize, part: Result<Grepped, FileError>) {
+    pub(super) fn put(&self, index: usize, part: Result<GrepResult, FileError>) {
         let mut done = self.lock();
         if part.is_err() {
             self.enough.store(true, Ordering::Relaxed);
@@ -59,9 +59,9 @@ impl Board {
     }
 
     /// Puts the parts together, in order, up to the limits.
-    pub(super) fn gather(self) -> Result<Grepped, FileError> {
-        let mut whole = Grepped::default();
-        let mut left = Left { results: self.limit, bytes: GREP_OUTPUT_MAX_BYTES };
+    pub(super) fn gather(self) -> Result<GrepResult, FileError> {
+        let mut whole = GrepResult::default();
+        let mut left = RemainingRoom { results: self.limit, bytes: GREP_OUTPUT_MAX_BYTES };
         let done = self.done.into_inner().unwrap_or_else(PoisonError::into_inner);
         for part in done.parts {
             // Chunks are handed out in order, so after a gap there is nothing that counts.
@@ -90,12 +90,12 @@ impl Board {
 }
 
 /// What still fits into the answer.
-struct Left {
+struct RemainingRoom {
     results: usize,
     bytes: usize,
 }
 
-impl Left {
+impl RemainingRoom {
     /// As much of a file as fits, and whether that is all of it.
     fn take(&mut self, mut file: GrepFile) -> (Option<GrepFile>, bool) {
         let name = file.path.as_path().as_os_str().len();
@@ -126,11 +126,11 @@ impl Left {
 }
 
 /// How much of the limit a part uses: its lines, or its files where no lines were asked for.
-fn results(part: &Grepped) -> usize {
+fn results(part: &GrepResult) -> usize {
     part.files.iter().map(|file| if file.lines.is_empty() { 1 } else { file.matches }).sum()
 }
 
-fn bytes(part: &Grepped) -> usize {
+fn bytes(part: &GrepResult) -> usize {
     let text = |file: &GrepFile| file.lines.iter().map(|line| line.text.len()).sum::<usize>();
     part.files.iter().map(|file| file.path.as_path().as_os_str().len() + text(file)).sum()
 }

@@ -22,10 +22,10 @@ use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use self::board::Board;
 use self::sink::{Collector, Outcome};
 use super::beneath::Links;
-use super::ignored::Ignored;
+use super::ignored::IgnoreRules;
 use super::read::size;
 use super::walk::walk;
-use super::{Beneath, FileError, GLOB_PATTERN_MAX_BYTES, RelPath, Stop};
+use super::{DirHandle, FileError, GLOB_PATTERN_MAX_BYTES, RelPath, Stop};
 
 /// Longest regular expression taken.
 pub const GREP_PATTERN_MAX_BYTES: usize = 4 * 1024;
@@ -107,7 +107,7 @@ pub struct GrepFile {
 
 /// What a search found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Grepped {
+pub struct GrepResult {
     /// The files with results, in the order of their paths.
     pub files: Vec<GrepFile>,
     /// Whether there are more results than are given back.
@@ -124,9 +124,9 @@ pub struct Grepped {
     pub cut: bool,
 }
 
-impl Beneath {
+impl DirHandle {
     /// Searches files, without those that ignore files leave out, links, and what is not text.
-    pub fn grep(&self, query: &GrepQuery, stop: &Stop) -> Result<Grepped, FileError> {
+    pub fn grep(&self, query: &GrepQuery, stop: &Stop) -> Result<GrepResult, FileError> {
         let expression = Expression::compile(query)?;
         let filter = query.glob.as_deref().map(Filter::parse).transpose()?;
         let targets = self.targets(query, filter.as_ref(), stop)?;
@@ -149,7 +149,7 @@ impl Beneath {
             opened => opened?,
         };
         let mut files = Vec::new();
-        let walked = walk(&tree, Ignored::above(self, &query.path), stop, |path| {
+        let walked = walk(&tree, IgnoreRules::above(self, &query.path), stop, |path| {
             if filter.is_none_or(|filter| filter.admits(&path)) {
                 files.push(path);
             }
@@ -161,7 +161,7 @@ impl Beneath {
 
 /// The files of one search, relative to `tree`, or to the workspace without one.
 struct Targets {
-    tree: Option<Beneath>,
+    tree: Option<DirHandle>,
     files: Vec<RelPath>,
     links: Links,
     cut: bool,
@@ -254,7 +254,7 @@ impl Read for Stoppable<'_> {
 
 /// What the threads of one search share.
 struct Search<'a> {
-    tree: &'a Beneath,
+    tree: &'a DirHandle,
     targets: &'a Targets,
     query: &'a GrepQuery,
     expression: Expression,
@@ -262,7 +262,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&self) -> Result<Grepped, FileError> {
+    fn run(&self) -> Result<GrepResult, FileError> {
         let chunks: Vec<&[RelPath]> = self.targets.files.chunks(CHUNK_FILES).collect();
         let board = Board::new(chunks.len(), self.limit());
         let helpers = if chunks.len() < PARALLEL_FROM_CHUNKS { 0 } else { threads() - 1 };
@@ -288,8 +288,8 @@ impl Search<'_> {
         }
     }
 
-    fn search_chunk(&self, searcher: &mut Searcher, files: &[RelPath]) -> Result<Grepped, FileError> {
-        let mut part = Grepped::default();
+    fn search_chunk(&self, searcher: &mut Searcher, files: &[RelPath]) -> Result<GrepResult, FileError> {
+        let mut part = GrepResult::default();
         for path in files {
             self.stop.check()?;
             part.searched += 1;

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn grep(scene: &Scene, query: GrepQuery) -> Grepped {
+fn grep(scene: &Scene, query: GrepQuery) -> GrepResult {
     let max_results = if query.max_results == 0 { 100 } else { query.max_results };
     scene.beneath.grep(&GrepQuery { max_results, ..query }, &Stop::new()).unwrap()
 }
 
 /// Results as `path:number:text`, with `-` for context.
-fn shown(found: &Grepped) -> Vec<String> {
+fn shown(found: &GrepResult) -> Vec<String> {
     let line = |file: &GrepFile, line: &GrepLine| {
         let mark = if line.matched { ':' } else { '-' };
         format!("{}{mark}{}{mark}{}", file.path, line.number, line.text)

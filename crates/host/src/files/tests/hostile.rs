@@ -18,7 +18,7 @@ fn leads_nowhere(scene: &Scene, path: &str) {
     assert!(scene.beneath.list(&at).is_err(), "{path}");
     let look = scene.beneath.look(&at).unwrap_err();
     assert!(matches!(look, FileError::Link { .. } | FileError::Outside { .. }), "{path}: {look}");
-    for expected in [Expected::Absent, hash(&format!("{SECRET}\n"))] {
+    for expected in [ExpectedFile::Absent, hash(&format!("{SECRET}\n"))] {
         assert!(scene.write(path, "overwritten", expected).is_err(), "{path}");
     }
     let query = GrepQuery { pattern: SECRET.into(), path: at, max_results: 9, ..Default::default() };
@@ -70,7 +70,7 @@ fn links_are_neither_walked_nor_searched() {
 
 #[test]
 fn magic_links_of_proc_are_not_followed() {
-    let proc = Beneath::open(Path::new("/proc/self")).unwrap();
+    let proc = DirHandle::open(Path::new("/proc/self")).unwrap();
     for path in ["root/etc/passwd", "cwd", "exe", "fd/0", "root"] {
         let error = proc.read(&at(path)).unwrap_err();
         assert!(matches!(error, FileError::BadLink { .. } | FileError::Outside { .. }), "{path}: {error}");
@@ -91,7 +91,7 @@ fn special_files_are_refused_at_once() {
         let error = scene.read(path).unwrap_err();
         assert!(matches!(error, FileError::NotRegular { .. }), "{path}: {error}");
         assert!(matches!(scene.beneath.look(&at(path)), Err(FileError::NotRegular { .. })), "{path}");
-        assert!(scene.write(path, "x", Expected::Absent).is_err());
+        assert!(scene.write(path, "x", ExpectedFile::Absent).is_err());
         let query = GrepQuery { pattern: "x".into(), path: at(path), max_results: 9, ..Default::default() };
         assert!(scene.beneath.grep(&query, &Stop::new()).is_err());
     }
@@ -101,7 +101,7 @@ fn special_files_are_refused_at_once() {
     assert_eq!(kinds, [FileKind::Pipe, FileKind::Socket]);
     assert_eq!(FileKind::of_type(FileType::Unknown), None);
 
-    let devices = Beneath::open(Path::new("/dev")).unwrap();
+    let devices = DirHandle::open(Path::new("/dev")).unwrap();
     for path in ["null", "zero", "tty"] {
         let error = devices.read(&at(path)).unwrap_err();
         assert!(matches!(error, FileError::NotRegular { kind: FileKind::Device, .. }), "{path}: {error}");

@@ -21,7 +21,7 @@ const SECRET: &str = "SECRET";
 /// A workspace `ws`, beside it a twin `ws-evil` with a secret.
 struct Scene {
     top: TempDir,
-    beneath: Beneath,
+    beneath: DirHandle,
 }
 
 impl Scene {
@@ -33,7 +33,7 @@ impl Scene {
         fs::create_dir_all(evil.join("SECRET-dir")).unwrap();
         fs::write(evil.join("secret.txt"), format!("{SECRET}\n")).unwrap();
         fs::write(evil.join("SECRET-dir/SECRET-name.txt"), format!("{SECRET}\n")).unwrap();
-        let beneath = Beneath::open(&ws).unwrap();
+        let beneath = DirHandle::open(&ws).unwrap();
         Self { top, beneath }
     }
 
@@ -73,7 +73,7 @@ impl Scene {
         listing.entries.iter().map(|entry| entry.path.to_string()).collect()
     }
 
-    fn write(&self, path: &str, content: &str, expected: Expected) -> Result<(), FileError> {
+    fn write(&self, path: &str, content: &str, expected: ExpectedFile) -> Result<(), FileError> {
         self.beneath.replace(&at(path), content.as_bytes(), expected, &Stop::new())
     }
 
@@ -92,6 +92,6 @@ fn at(path: &str) -> RelPath {
     if path.is_empty() { RelPath::root() } else { RelPath::parse(path).unwrap() }
 }
 
-fn hash(content: &str) -> Expected {
-    Expected::Hash(*blake3::hash(content.as_bytes()).as_bytes())
+fn hash(content: &str) -> ExpectedFile {
+    ExpectedFile::Hash(*blake3::hash(content.as_bytes()).as_bytes())
 }

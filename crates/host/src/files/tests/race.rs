@@ -9,7 +9,7 @@ use std::thread;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::super::ignored::Ignored;
+use super::super::ignored::IgnoreRules;
 use super::super::walk::walk;
 use super::*;
 
@@ -128,11 +128,11 @@ fn writes_never_reach_the_outside() {
             let bytes = format!("written {round}\n");
             let new = at(&format!("dir/new/{round}/x.txt"));
             // Both may fail, when they meet the link; neither may follow it.
-            let _ = scene.beneath.replace(&new, bytes.as_bytes(), Expected::Absent, &stop);
+            let _ = scene.beneath.replace(&new, bytes.as_bytes(), ExpectedFile::Absent, &stop);
             let path = at("dir/secret.txt");
             if let Ok(Some(now)) = scene.beneath.look(&path) {
                 assert!(!now.starts_with(SECRET.as_bytes()));
-                let expected = Expected::Hash(*blake3::hash(&now).as_bytes());
+                let expected = ExpectedFile::Hash(*blake3::hash(&now).as_bytes());
                 let _ = scene.beneath.replace(&path, bytes.as_bytes(), expected, &stop);
             }
             let _ = scene.beneath.sweep(&path);
@@ -147,7 +147,7 @@ fn a_walk_does_not_enter_a_directory_that_became_a_link() {
     let tree = scene.beneath.descend(&RelPath::root()).unwrap();
     let mut seen = Vec::new();
     // `a.txt` is visited after the names were read and before `dir` is opened.
-    walk(&tree, Ignored::default(), &Stop::new(), |path| {
+    walk(&tree, IgnoreRules::default(), &Stop::new(), |path| {
         seen.push(path.to_string());
         swap(&scene);
         ControlFlow::Continue(())
@@ -162,7 +162,7 @@ fn what_is_deleted_during_a_walk_is_left_out() {
     scene.file("a.txt", "x").file("dir/b.txt", "x").file("z.txt", "x");
     let tree = scene.beneath.descend(&RelPath::root()).unwrap();
     let mut seen = Vec::new();
-    walk(&tree, Ignored::default(), &Stop::new(), |path| {
+    walk(&tree, IgnoreRules::default(), &Stop::new(), |path| {
         let _ = fs::remove_dir_all(scene.ws("dir"));
         seen.push(path.to_string());
         ControlFlow::Continue(())
@@ -196,7 +196,7 @@ fn of_two_who_make_the_same_file_one_does() {
     let scene = Scene::new();
     for round in 0..DEAR {
         let path = format!("{round}");
-        let create = |text: &'static str| scene.write(&path, text, Expected::Absent).is_ok();
+        let create = |text: &'static str| scene.write(&path, text, ExpectedFile::Absent).is_ok();
         let made = thread::scope(|scope| {
             let other = scope.spawn(|| create("theirs"));
             (create("ours"), other.join().unwrap())
@@ -213,7 +213,7 @@ fn a_walk_ends_when_asked() {
     scene.file("a.txt", "x").file("b.txt", "x");
     let tree = scene.beneath.descend(&RelPath::root()).unwrap();
     let stop = Stop::new();
-    let walked = walk(&tree, Ignored::default(), &stop, |_| {
+    let walked = walk(&tree, IgnoreRules::default(), &stop, |_| {
         stop.stop();
         ControlFlow::Continue(())
     });

@@ -60,8 +60,8 @@ fn a_huge_file_is_refused_without_being_read() {
 fn a_missing_workspace_is_an_error_of_its_own() {
     let scene = Scene::new();
     fs::remove_dir_all(scene.ws("")).unwrap();
-    assert!(matches!(Beneath::open(&scene.ws("")), Err(FileError::Workspace { .. })));
-    assert!(matches!(Beneath::open_cached(&scene.ws("")), Err(FileError::Workspace { .. }) | Ok(None)));
+    assert!(matches!(DirHandle::open(&scene.ws("")), Err(FileError::Workspace { .. })));
+    assert!(matches!(DirHandle::open_cached(&scene.ws("")), Err(FileError::Workspace { .. }) | Ok(None)));
     // Who holds it open keeps it: it is empty, and nothing else is in its place.
     fs::create_dir(scene.ws("")).unwrap();
     scene.file("a.txt", SECRET);

@@ -7,10 +7,10 @@ use super::*;
 #[test]
 fn a_file_is_made_with_its_directories() {
     let scene = Scene::new();
-    scene.write("a/b/c.txt", "new", Expected::Absent).unwrap();
+    scene.write("a/b/c.txt", "new", ExpectedFile::Absent).unwrap();
     assert_eq!(fs::read_to_string(scene.ws("a/b/c.txt")).unwrap(), "new");
     assert_eq!(scene.names("a/b"), ["c.txt"]);
-    scene.write("日本/ü.txt", "", Expected::Absent).unwrap();
+    scene.write("日本/ü.txt", "", ExpectedFile::Absent).unwrap();
     assert_eq!(scene.read("日本/ü.txt").unwrap(), b"");
 }
 
@@ -30,7 +30,7 @@ fn a_file_is_replaced_and_keeps_its_mode() {
 fn a_new_file_has_the_mode_of_new_files() {
     let scene = Scene::new();
     scene.file("by-others", "x");
-    scene.write("by-us", "x", Expected::Absent).unwrap();
+    scene.write("by-us", "x", ExpectedFile::Absent).unwrap();
     let mode = |path: &str| fs::metadata(scene.ws(path)).unwrap().mode();
     assert_eq!(mode("by-us"), mode("by-others"));
 }
@@ -39,7 +39,7 @@ fn a_new_file_has_the_mode_of_new_files() {
 fn a_changed_file_is_not_replaced() {
     let scene = Scene::new();
     scene.file("a.txt", "theirs");
-    for expected in [hash("old"), Expected::Absent] {
+    for expected in [hash("old"), ExpectedFile::Absent] {
         assert!(matches!(scene.write("a.txt", "ours", expected), Err(FileError::Changed { .. })));
         assert_eq!(scene.read("a.txt").unwrap(), b"theirs");
     }
@@ -61,7 +61,7 @@ fn links_are_not_written_through_even_inside() {
     let scene = Scene::new();
     scene.file("dir/a.txt", "a").link("dir", "link").link("dir/a.txt", "file").link("nowhere", "dangling");
     for path in ["link/a.txt", "link/new.txt", "file", "dangling", "link/new/x.txt"] {
-        for expected in [hash("a"), Expected::Absent] {
+        for expected in [hash("a"), ExpectedFile::Absent] {
             let error = scene.write(path, "b", expected).unwrap_err();
             assert!(matches!(error, FileError::Link { .. }), "{path}: {error}");
         }
@@ -75,13 +75,16 @@ fn links_are_not_written_through_even_inside() {
 fn what_is_no_file_is_not_replaced() {
     let scene = Scene::new();
     scene.file("dir/a.txt", "a");
-    assert!(matches!(scene.write("dir", "x", Expected::Absent), Err(FileError::NotRegular { .. })));
-    assert!(matches!(scene.write("dir/a.txt/b", "x", Expected::Absent), Err(FileError::NotDirectory { .. })));
-    assert!(matches!(scene.write(".", "x", Expected::Absent), Err(FileError::NotRegular { .. })));
+    assert!(matches!(scene.write("dir", "x", ExpectedFile::Absent), Err(FileError::NotRegular { .. })));
+    assert!(matches!(
+        scene.write("dir/a.txt/b", "x", ExpectedFile::Absent),
+        Err(FileError::NotDirectory { .. })
+    ));
+    assert!(matches!(scene.write(".", "x", ExpectedFile::Absent), Err(FileError::NotRegular { .. })));
     let long = "x".repeat(300);
-    assert!(matches!(scene.write(&long, "x", Expected::Absent), Err(FileError::NameTooLong { .. })));
+    assert!(matches!(scene.write(&long, "x", ExpectedFile::Absent), Err(FileError::NameTooLong { .. })));
     let longest = "x".repeat(255);
-    scene.write(&longest, "x", Expected::Absent).unwrap();
+    scene.write(&longest, "x", ExpectedFile::Absent).unwrap();
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn what_is_read_only_stays() {
 fn too_much_is_refused_before_anything_happens() {
     let scene = Scene::new();
     let much = "x".repeat(usize::try_from(WRITE_MAX_BYTES).unwrap() + 1);
-    let error = scene.write("dir/a.txt", &much, Expected::Absent).unwrap_err();
+    let error = scene.write("dir/a.txt", &much, ExpectedFile::Absent).unwrap_err();
     assert!(matches!(error, FileError::TooLarge { .. }));
     assert!(scene.names("").is_empty());
 }

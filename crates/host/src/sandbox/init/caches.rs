@@ -40,11 +40,11 @@ impl Caches {
 
 /// The caches of a call, taken from the machine and mounted nowhere yet.
 pub(super) struct TakenCaches {
-    all: Vec<Result<Taken, String>>,
+    all: Vec<Result<CacheMount, String>>,
     locked: Vec<OwnedFd>,
 }
 
-struct Taken {
+struct CacheMount {
     tree: OwnedFd,
     /// Where it appears, relative to the workspace.
     at: String,
@@ -61,14 +61,14 @@ impl TakenCaches {
         taken
     }
 
-    fn take(&mut self, cache: &CacheSpec) -> Result<Taken, String> {
+    fn take(&mut self, cache: &CacheSpec) -> Result<CacheMount, String> {
         let lower = reached::open_dir(&cache.lower)
             .map_err(|error| format!("the directory it would show cannot be opened: {error}"))?;
         let at = cache.at.clone();
         let why = match &cache.layer {
             None => "changes to it are not kept".to_owned(),
             Some(layer) => match self.overlay(&lower, cache.below.as_deref(), layer) {
-                Ok(tree) => return Ok(Taken { tree, at, shown: CacheShown::Overlay }),
+                Ok(tree) => return Ok(CacheMount { tree, at, shown: CacheShown::Overlay }),
                 Err(why) => why,
             },
         };
@@ -78,7 +78,7 @@ impl TakenCaches {
             Ok(tree)
         };
         let tree = tree().map_err(|error| format!("it cannot be mounted: {error}"))?;
-        Ok(Taken { tree, at, shown: CacheShown::ReadOnly(why) })
+        Ok(CacheMount { tree, at, shown: CacheShown::ReadOnly(why) })
     }
 
     fn overlay(&mut self, lower: &OwnedFd, below: Option<&str>, layer: &str) -> Result<OwnedFd, String> {
@@ -101,7 +101,7 @@ impl TakenCaches {
     pub(super) fn put(self, workspace: &OwnedFd) -> Caches {
         let mut caches = Caches { _locked: self.locked, ..Caches::default() };
         for taken in self.all {
-            let put = taken.and_then(|Taken { tree, at, shown }| {
+            let put = taken.and_then(|CacheMount { tree, at, shown }| {
                 let place = place(workspace, Path::new(&at))?;
                 mounting::put(&tree, place).map_err(|error| format!("it cannot be mounted: {error}"))?;
                 caches.overlays.extend(Some(tree).filter(|_| shown == CacheShown::Overlay));

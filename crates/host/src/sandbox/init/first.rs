@@ -12,15 +12,15 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions, WaitStatus};
 
 use super::super::command::CacheShown;
-use super::super::spec::{Broken, CONTINUE, CallSpec, Layers, Mode, PAUSE, TERMINATE, Told};
+use super::super::spec::{CONTINUE, CallSpec, InitMessage, Layers, Mode, PAUSE, SetupFailure, TERMINATE};
 use super::super::wire;
 use super::caches::Caches;
 use super::guard::Guard;
 use super::landlock::Reach;
-use super::mounts::{Built, ProcClosed};
-use super::others::Others;
+use super::mounts::{ProcClosed, SandboxRoot};
+use super::others::ForeignMounts;
 use super::scratch::Scratch;
-use super::seccomp::Shared;
+use super::seccomp::SharedResources;
 use super::{Streams, broken, is_open, landlock, limits, mounts, reached, seccomp, tree};
 
 /// How long programs have to end after they were asked to.
@@ -33,7 +33,7 @@ const LEFT: i32 = 0;
 pub(super) fn become_first(
     spec: &CallSpec,
     guard: &Guard,
-    others: Others,
+    others: ForeignMounts,
     ids: (Uid, Gid),
     call: &UnixStream,
     streams: Streams,
@@ -43,10 +43,10 @@ pub(super) fn become_first(
     match build(spec, guard, others, ids) {
         Ok((layers, built)) if is_open(call) => {
             let shown = built.caches.shown.clone();
-            carry(spec, layers, shown, &Place::OwnRoot(built), call, streams);
+            carry(spec, layers, shown, &ProgramRoot::OwnRoot(built), call, streams);
         }
         Ok(_) => {}
-        Err(broken) => drop(wire::send(call, &Told::Broken(broken), &[])),
+        Err(broken) => drop(wire::send(call, &InitMessage::Broken(broken), &[])),
     }
     leave();
 }
@@ -65,17 +65,17 @@ pub(super) fn become_keeper(
     match landlock::abi() {
         Some(_) if spec.changes.is_some() => {
             let none = io::Error::from(io::ErrorKind::Unsupported);
-            drop(wire::send(call, &Told::Broken(broken("showing the workspace", &none)), &[]));
+            drop(wire::send(call, &InitMessage::Broken(broken("showing the workspace", &none)), &[]));
         }
         Some(version) if hidden && is_open(call) => {
             let layers = Layers { namespaces: false, landlock: Some(version), seccomp: true };
             let shown = Caches::none(&spec.caches).shown;
-            carry(spec, layers, shown, &Place::TheMachines(scratch, guard), call, streams);
+            carry(spec, layers, shown, &ProgramRoot::TheMachines(scratch, guard), call, streams);
         }
         Some(_) => {}
         None => {
             let none = io::Error::from(io::ErrorKind::Unsupported);
-            drop(wire::send(call, &Told::Broken(broken("applying Landlock", &none)), &[]));
+            drop(wire::send(call, &InitMessage::Broken(broken("applying Landlock", &none)), &[]));
         }
     }
     tree::end_all();
@@ -83,26 +83,26 @@ pub(super) fn become_keeper(
 }
 
 /// Which root the program is in.
-enum Place<'a> {
+enum ProgramRoot<'a> {
     /// One of its own.
-    OwnRoot(Built),
+    OwnRoot(SandboxRoot),
     /// The machine's, with a private directory and the workspace that is guarded.
     TheMachines(&'a Scratch, &'a Guard),
 }
 
-impl Place<'_> {
+impl ProgramRoot<'_> {
     fn mode(&self) -> Mode {
         match self {
-            Place::OwnRoot(_) => Mode::Namespaces,
-            Place::TheMachines(..) => Mode::Landlock,
+            ProgramRoot::OwnRoot(_) => Mode::Namespaces,
+            ProgramRoot::TheMachines(..) => Mode::Landlock,
         }
     }
 
     /// The workspace as programs see it.
     fn workspace(&self) -> BorrowedFd<'_> {
         match self {
-            Place::OwnRoot(built) => built.workspace.as_fd(),
-            Place::TheMachines(_, guard) => guard.dir().as_fd(),
+            ProgramRoot::OwnRoot(built) => built.workspace.as_fd(),
+            ProgramRoot::TheMachines(_, guard) => guard.dir().as_fd(),
         }
     }
 
@@ -117,8 +117,8 @@ impl Place<'_> {
 
     fn signal_all(&self, signal: Signal) {
         match self {
-            Place::OwnRoot(_) => signal_all(signal),
-            Place::TheMachines(..) => tree::signal_all(signal),
+            ProgramRoot::OwnRoot(_) => signal_all(signal),
+            ProgramRoot::TheMachines(..) => tree::signal_all(signal),
         }
     }
 }
@@ -134,9 +134,9 @@ pub(super) fn leave() -> ! {
 fn build(
     spec: &CallSpec,
     guard: &Guard,
-    others: Others,
+    others: ForeignMounts,
     (uid, gid): (Uid, Gid),
-) -> Result<(Layers, Built), Broken> {
+) -> Result<(Layers, SandboxRoot), SetupFailure> {
     let step = |step: &'static str| move |error: io::Error| broken(step, &error);
     limits::map_ids(uid, gid).map_err(step("mapping the user"))?;
     // Others in the namespaces belong to the same user; none of them may look into this process.
@@ -159,15 +159,15 @@ fn carry(
     spec: &CallSpec,
     layers: Layers,
     caches: Vec<CacheShown>,
-    place: &Place<'_>,
+    place: &ProgramRoot<'_>,
     call: &UnixStream,
     streams: Streams,
 ) {
     let Ok(children) = signals_of_children() else { return };
-    if wire::send(call, &Told::Caches(caches), &[]).is_err() {
+    if wire::send(call, &InitMessage::Caches(caches), &[]).is_err() {
         return;
     }
-    if wire::send(call, &Told::Ready(layers), &[]).is_err() || spec.argv.is_empty() {
+    if wire::send(call, &InitMessage::Ready(layers), &[]).is_err() || spec.argv.is_empty() {
         return;
     }
     let main = match fork() {
@@ -178,7 +178,7 @@ fn carry(
             leave();
         }
         Err(error) => {
-            return drop(wire::send(call, &Told::Broken(broken("starting a process", &error)), &[]));
+            return drop(wire::send(call, &InitMessage::Broken(broken("starting a process", &error)), &[]));
         }
     };
     drop(streams);
@@ -190,12 +190,12 @@ fn carry(
 }
 
 /// Becomes the program; returns only why it could not.
-fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
+fn start(spec: &CallSpec, place: &ProgramRoot<'_>, streams: Streams) -> InitMessage {
     let (scratch, environment) = match place {
-        Place::OwnRoot(_) => (Path::new(""), spec.env.clone()),
-        Place::TheMachines(scratch, _) => (scratch.path(), scratch.environment(&spec.env)),
+        ProgramRoot::OwnRoot(_) => (Path::new(""), spec.env.clone()),
+        ProgramRoot::TheMachines(scratch, _) => (scratch.path(), scratch.environment(&spec.env)),
     };
-    let inner = || -> Result<(), Broken> {
+    let inner = || -> Result<(), SetupFailure> {
         let step = |step: &'static str| move |error: io::Error| broken(step, &error);
         rustix::process::setsid().map_err(|error| broken("leaving the terminal", &error.into()))?;
         // What follows is no secret, and a process that hides owns none of its own settings.
@@ -205,11 +205,13 @@ fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
         limits::apply(&spec.limits, place.mode()).map_err(step("setting limits"))?;
         limits::drop_privileges(place.mode()).map_err(step("dropping privileges"))?;
         let (reach, shared) = match place {
-            Place::OwnRoot(built) => (Reach::in_namespaces(spec, built), Shared::Nothing),
-            Place::TheMachines(_, guard) => (Reach::alone(spec, guard.dir(), scratch), Shared::Machine),
+            ProgramRoot::OwnRoot(built) => (Reach::in_namespaces(spec, built), SharedResources::Nothing),
+            ProgramRoot::TheMachines(_, guard) => {
+                (Reach::alone(spec, guard.dir(), scratch), SharedResources::Machine)
+            }
         };
         let reach = reach.map_err(step("applying Landlock"))?;
-        landlock::apply(reach).map_err(|error| Broken {
+        landlock::apply(reach).map_err(|error| SetupFailure {
             step: "applying Landlock".to_owned(),
             errno: None,
             error,
@@ -219,16 +221,16 @@ fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
     let program = spec.argv.first().map_or("", String::as_str);
     // Before the filter, which has no way to open a directory beneath another one.
     if let Err(error) = place.enter(spec) {
-        return Told::NoProgram(format!("{program} in {}: {error}", spec.workdir));
+        return InitMessage::NoProgram(format!("{program} in {}: {error}", spec.workdir));
     }
     if let Err(broken) = inner() {
-        return Told::Broken(broken);
+        return InitMessage::Broken(broken);
     }
     let (program, arguments) = spec.argv.split_first().map_or(("", &[][..]), |(p, a)| (p.as_str(), a));
     let Streams { input, output, errors } = streams;
     let errors = match errors.map_or_else(|| output.try_clone(), Ok) {
         Ok(errors) => errors,
-        Err(error) => return Told::Broken(broken("sharing the output", &error)),
+        Err(error) => return InitMessage::Broken(broken("sharing the output", &error)),
     };
     let error = Command::new(program)
         .args(arguments)
@@ -238,11 +240,16 @@ fn start(spec: &CallSpec, place: &Place<'_>, streams: Streams) -> Told {
         .stdout(Stdio::from(output))
         .stderr(Stdio::from(errors))
         .exec();
-    Told::NoProgram(format!("{program} in {}: {error}", spec.workdir))
+    InitMessage::NoProgram(format!("{program} in {}: {error}", spec.workdir))
 }
 
 /// Waits for the program; none if the runtime is gone, or had enough.
-fn wait(main: Pid, place: &Place<'_>, mut call: &UnixStream, children: &OwnedFd) -> Option<Told> {
+fn wait(
+    main: Pid,
+    place: &ProgramRoot<'_>,
+    mut call: &UnixStream,
+    children: &OwnedFd,
+) -> Option<InitMessage> {
     let mut end: Option<Instant> = None;
     loop {
         let left = end.map(|end| {
@@ -253,7 +260,7 @@ fn wait(main: Pid, place: &Place<'_>, mut call: &UnixStream, children: &OwnedFd)
             }
         });
         if left.is_some_and(|left| left.tv_sec == 0 && left.tv_nsec == 0) {
-            return Some(Told::Signalled(Signal::KILL.as_raw()));
+            return Some(InitMessage::Signalled(Signal::KILL.as_raw()));
         }
         let mut fds = [PollFd::new(call, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
         match poll(&mut fds, left.as_ref()) {
@@ -288,7 +295,7 @@ fn wait(main: Pid, place: &Place<'_>, mut call: &UnixStream, children: &OwnedFd)
 }
 
 /// Collects whoever has died; how the program ended, if it was among them.
-fn reap(main: Pid) -> Option<Told> {
+fn reap(main: Pid) -> Option<InitMessage> {
     let mut ended = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
         if pid == main {
@@ -298,10 +305,10 @@ fn reap(main: Pid) -> Option<Told> {
     ended
 }
 
-fn told(status: WaitStatus) -> Told {
+fn told(status: WaitStatus) -> InitMessage {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Told::Exited(code),
-        (None, signal) => Told::Signalled(signal.unwrap_or_default()),
+        (Some(code), _) => InitMessage::Exited(code),
+        (None, signal) => InitMessage::Signalled(signal.unwrap_or_default()),
     }
 }
 

@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::super::command::Isolation;
-use super::super::spec::Refused;
+use super::super::spec::ProtectedChange;
 use super::neighbours::Neighbours;
 use super::reached;
 
@@ -40,7 +40,7 @@ const NUMBERED_MAX: u32 = 100;
 
 /// The protected names of one call.
 pub(super) struct Guard {
-    names: Vec<(PathBuf, Before)>,
+    names: Vec<(PathBuf, EntryBefore)>,
     /// The workspace. Every name is looked for from here.
     dir: OwnedFd,
     neighbours: Neighbours,
@@ -50,15 +50,15 @@ pub(super) struct Guard {
 }
 
 /// Puts aside what has appeared under names that were missing, for an init that was lost.
-pub(in super::super) fn close_for(workspace: &str, missing: &[String]) -> Vec<Refused> {
+pub(in super::super) fn close_for(workspace: &str, missing: &[String]) -> Vec<ProtectedChange> {
     let Ok(dir) = reached::open_dir(workspace) else { return Vec::new() };
-    let names = missing.iter().map(|name| (PathBuf::from(name), Before::Nothing)).collect();
+    let names = missing.iter().map(|name| (PathBuf::from(name), EntryBefore::Nothing)).collect();
     let neighbours = Neighbours::join(&dir);
     Guard { names, dir, neighbours, standing: Vec::new(), isolation: Isolation::InPlace }.close()
 }
 
 /// What was there before the call.
-enum Before {
+enum EntryBefore {
     Nothing,
     /// What has this number.
     Something(u64),
@@ -81,11 +81,11 @@ impl Guard {
                 standing.extend(stand_for(&dir, name)?.map(|stands| (name.clone(), stands)));
             }
             let before = match find(&dir, Path::new(name))? {
-                Found::Nothing => Before::Nothing,
-                Found::Something(_, number) => Before::Something(number),
-                Found::Link(place, target) => Before::Link(place.path, target),
+                EntryType::Nothing => EntryBefore::Nothing,
+                EntryType::Something(_, number) => EntryBefore::Something(number),
+                EntryType::Link(place, target) => EntryBefore::Link(place.path, target),
             };
-            if in_place || matches!(before, Before::Something(_)) {
+            if in_place || matches!(before, EntryBefore::Something(_)) {
                 names.push((PathBuf::from(name), before));
             }
         }
@@ -99,18 +99,18 @@ impl Guard {
 
     /// The names that are not there, relative to the workspace.
     pub(super) fn missing(&self) -> Vec<String> {
-        let nothing = self.names.iter().filter(|(_, before)| matches!(before, Before::Nothing));
+        let nothing = self.names.iter().filter(|(_, before)| matches!(before, EntryBefore::Nothing));
         nothing.map(|(name, _)| name.display().to_string()).collect()
     }
 
     /// What there is to mount over itself, relative to the workspace.
     pub(super) fn existing(&self) -> impl Iterator<Item = &Path> {
-        let there = self.names.iter().filter(|(_, before)| matches!(before, Before::Something(_)));
+        let there = self.names.iter().filter(|(_, before)| matches!(before, EntryBefore::Something(_)));
         there.map(|(name, _)| name.as_path())
     }
 
     /// Puts aside what has appeared, once nobody is left who could make more; the names, relative to the workspace.
-    pub(super) fn close(self) -> Vec<Refused> {
+    pub(super) fn close(self) -> Vec<ProtectedChange> {
         let mut refused = Vec::new();
         if self.isolation == Isolation::Own {
             return refused;
@@ -119,13 +119,13 @@ impl Guard {
             // What cannot be looked at is being changed by another call in the workspace, which has its own guard.
             let aside = match before {
                 // Only beside another call: alone, whoever replaced it is a person at work.
-                Before::Something(_) if self.neighbours.alone => None,
-                Before::Something(number) => match find(&self.dir, name) {
-                    Ok(Found::Something(_, now)) if now == *number => None,
-                    found => found.ok().and_then(Found::put_aside),
+                EntryBefore::Something(_) if self.neighbours.alone => None,
+                EntryBefore::Something(number) => match find(&self.dir, name) {
+                    Ok(EntryType::Something(_, now)) if now == *number => None,
+                    found => found.ok().and_then(EntryType::put_aside),
                 },
-                Before::Nothing => find(&self.dir, name).ok().and_then(Found::put_aside),
-                Before::Link(link, target) => self.put_back(link, target),
+                EntryBefore::Nothing => find(&self.dir, name).ok().and_then(EntryType::put_aside),
+                EntryBefore::Link(link, target) => self.put_back(link, target),
             };
             refused.extend(aside);
         }
@@ -140,9 +140,9 @@ impl Guard {
     }
 
     /// Puts a link back that was changed, and aside what is there now.
-    fn put_back(&self, link: &Path, target: &Path) -> Option<Refused> {
+    fn put_back(&self, link: &Path, target: &Path) -> Option<ProtectedChange> {
         let found = find(&self.dir, link).ok()?;
-        if matches!(&found, Found::Link(place, now) if place.path == link && now == target) {
+        if matches!(&found, EntryType::Link(place, now) if place.path == link && now == target) {
             return None;
         }
         let refused = found.put_aside();
@@ -155,26 +155,26 @@ impl Guard {
 }
 
 /// What is under a name. Links are never followed: they are made by programs, and lead anywhere.
-enum Found {
+enum EntryType {
     Nothing,
-    Something(Place, u64),
+    Something(GuardedEntry, u64),
     /// A link, under the name or above it, and what it says.
-    Link(Place, PathBuf),
+    Link(GuardedEntry, PathBuf),
 }
 
 /// An entry of a directory.
-struct Place {
+struct GuardedEntry {
     dir: OwnedFd,
     /// Relative to the workspace.
     path: PathBuf,
 }
 
-impl Found {
+impl EntryType {
     /// Renames what was found; its name, if it was there to be renamed.
-    fn put_aside(self) -> Option<Refused> {
+    fn put_aside(self) -> Option<ProtectedChange> {
         match self {
-            Found::Nothing => None,
-            Found::Something(place, _) | Found::Link(place, _) => Some(Refused {
+            EntryType::Nothing => None,
+            EntryType::Something(place, _) | EntryType::Link(place, _) => Some(ProtectedChange {
                 name: place.path.display().to_string(),
                 now: place.put_aside().map(|name| place.path.with_file_name(name).display().to_string()),
             }),
@@ -182,7 +182,7 @@ impl Found {
     }
 }
 
-impl Place {
+impl GuardedEntry {
     /// The new name; none if it could not be renamed.
     fn put_aside(&self) -> Option<String> {
         let name = self.path.file_name().and_then(OsStr::to_str)?;
@@ -231,14 +231,14 @@ fn open_up(dir: &OwnedFd) {
 }
 
 /// Looks for a name beneath a directory.
-fn find(dir: &OwnedFd, name: &Path) -> io::Result<Found> {
+fn find(dir: &OwnedFd, name: &Path) -> io::Result<EntryType> {
     let (dir, left) = enter(dir, name.parent())?;
     // Where it did not get through, the part that stopped it is looked at instead.
     let path = match left {
         None => name.to_owned(),
         Some(stopped) => stopped,
     };
-    let Some(last) = path.file_name() else { return Ok(Found::Nothing) };
+    let Some(last) = path.file_name() else { return Ok(EntryType::Nothing) };
     let looked = match rustix::fs::statat(&dir, last, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::ACCESS) => {
             open_up(&dir);
@@ -250,12 +250,12 @@ fn find(dir: &OwnedFd, name: &Path) -> io::Result<Found> {
         Ok((FileType::Symlink, _)) => {
             let target = rustix::fs::readlinkat(&dir, last, Vec::new())?.into_bytes();
             let target = PathBuf::from(std::ffi::OsString::from_vec(target));
-            Ok(Found::Link(Place { dir, path }, target))
+            Ok(EntryType::Link(GuardedEntry { dir, path }, target))
         }
         // Something that is no directory has nothing beneath it.
-        Ok(_) if path != name => Ok(Found::Nothing),
-        Ok((_, number)) => Ok(Found::Something(Place { dir, path }, number)),
-        Err(Errno::NOENT) => Ok(Found::Nothing),
+        Ok(_) if path != name => Ok(EntryType::Nothing),
+        Ok((_, number)) => Ok(EntryType::Something(GuardedEntry { dir, path }, number)),
+        Err(Errno::NOENT) => Ok(EntryType::Nothing),
         Err(error) => Err(error.into()),
     }
 }

@@ -11,7 +11,7 @@ use landlock::{
 };
 
 use super::super::spec::CallSpec;
-use super::mounts::Built;
+use super::mounts::SandboxRoot;
 use super::reached;
 
 /// The newest version that the rules below were written for.
@@ -38,7 +38,7 @@ pub(super) struct Reach {
 
 impl Reach {
     /// In a root of our own everything visible can be read.
-    pub(super) fn in_namespaces(spec: &CallSpec, built: &Built) -> io::Result<Self> {
+    pub(super) fn in_namespaces(spec: &CallSpec, built: &SandboxRoot) -> io::Result<Self> {
         let own = (!spec.read_only).then_some(&built.workspace);
         let layered = built.caches.overlays.iter().filter(|_| spec.read_only);
         let write = built.scratch.iter().chain(own).chain(layered);

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::spec::{Broken, CallSpec, Further, Mode, Over, Told};
+use super::spec::{CallEnded, CallSpec, ExtraStreams, InitMessage, Mode, SetupFailure};
 use super::wire;
 use guard::Guard;
 use record::Record;
@@ -103,7 +103,7 @@ fn serve(socket: &UnixStream) -> io::Result<()> {
             Some((call, streams)) => carry_out(socket, &spec, call, streams),
             None => Err(broken("receiving the call", &io::Error::from(io::ErrorKind::InvalidInput))),
         };
-        let over = over.unwrap_or_else(|broken| Over { broken: Some(broken), refused: Vec::new() });
+        let over = over.unwrap_or_else(|broken| CallEnded { broken: Some(broken), refused: Vec::new() });
         wire::send(socket, &over, &[])?;
     }
     Ok(())
@@ -119,7 +119,7 @@ struct Streams {
 impl Streams {
     /// The call's socket and its streams, of what came with it.
     fn of(spec: &CallSpec, fds: Vec<OwnedFd>) -> Option<(UnixStream, Self)> {
-        let Further { input, errors } = spec.further;
+        let ExtraStreams { input, errors } = spec.further;
         let expected = 2 + usize::from(input) + usize::from(errors);
         let mut fds = Some(fds).filter(|fds| fds.len() == expected)?.into_iter();
         let (call, output) = (fds.next()?, fds.next()?);
@@ -128,8 +128,8 @@ impl Streams {
     }
 }
 
-fn broken(step: &str, error: &io::Error) -> Broken {
-    Broken { step: step.to_owned(), errno: error.raw_os_error(), error: error.to_string() }
+fn broken(step: &str, error: &io::Error) -> SetupFailure {
+    SetupFailure { step: step.to_owned(), errno: error.raw_os_error(), error: error.to_string() }
 }
 
 /// Carries one call out; returns when nothing of it is left.
@@ -138,7 +138,7 @@ fn carry_out(
     spec: &CallSpec,
     call: UnixStream,
     streams: Streams,
-) -> Result<Over, Broken> {
+) -> Result<CallEnded, SetupFailure> {
     let record = match &spec.record {
         Some(path) => Some(Record::open(path).map_err(|error| broken("writing the record", &error))?),
         None => None,
@@ -151,7 +151,7 @@ fn carry_out(
     if let Some(record) = record {
         record.close();
     }
-    carried.map(|()| Over { broken: None, refused })
+    carried.map(|()| CallEnded { broken: None, refused })
 }
 
 fn carry_guarded(
@@ -161,8 +161,8 @@ fn carry_guarded(
     record: Option<&Record>,
     call: UnixStream,
     streams: Streams,
-) -> Result<(), Broken> {
-    wire::send(&call, &Told::Missing(guard.missing()), &[])
+) -> Result<(), SetupFailure> {
+    wire::send(&call, &InitMessage::Missing(guard.missing()), &[])
         .map_err(|error| broken("telling the runtime", &error))?;
     let scratch = match spec.mode {
         Mode::Namespaces => None,
@@ -172,7 +172,7 @@ fn carry_guarded(
     };
     let others = match spec.mode {
         Mode::Namespaces => others::take(spec),
-        Mode::Landlock => others::Others::new(),
+        Mode::Landlock => others::ForeignMounts::new(),
     };
     let ids = (rustix::process::geteuid(), rustix::process::getegid());
     // Born like this, no process of the call can be less likely than the init to be ended when memory runs out: what an

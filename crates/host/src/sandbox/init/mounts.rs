@@ -19,7 +19,7 @@ use super::super::spec::CallSpec;
 use super::caches::{Caches, Layer, TakenCaches};
 use super::guard::Guard;
 use super::mounting::{self, Attributes};
-use super::others::Others;
+use super::others::ForeignMounts;
 use super::reached;
 
 /// Where scratch is while it is handed out.
@@ -33,10 +33,10 @@ const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 const ROOT_SIZE: &str = "1m";
 
 /// The step that failed, and how.
-type Failed = (String, io::Error);
+type FailedStep = (String, io::Error);
 
 /// A box that stands.
-pub(super) struct Built {
+pub(super) struct SandboxRoot {
     /// How the caches appear.
     pub(super) caches: Caches,
     /// The workspace as programs see it.
@@ -46,22 +46,26 @@ pub(super) struct Built {
 }
 
 /// Builds the new root and leaves the old one.
-pub(super) fn build(spec: &CallSpec, guard: &Guard, others: Others) -> Result<Built, Failed> {
+pub(super) fn build(
+    spec: &CallSpec,
+    guard: &Guard,
+    others: ForeignMounts,
+) -> Result<SandboxRoot, FailedStep> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(step("separating mounts"))?;
-    let taken = Taken::of(spec, guard, others)?;
+    let taken = CollectedMounts::of(spec, guard, others)?;
     let root = enter_new_root().map_err(step("making a new root"))?;
     let built = furnish(spec, guard, taken, &root)?;
     mounting::set_alone(&root, Attributes::ReadOnly).map_err(step("closing the root"))?;
     Ok(built)
 }
 
-fn step<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Failed {
+fn step<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> FailedStep {
     move |error| (what.into(), error.into())
 }
 
 /// What was taken from the machine, mounted nowhere yet.
-struct Taken {
+struct CollectedMounts {
     workspace: OwnedFd,
     read: Vec<Source>,
     shown: Vec<Source>,
@@ -80,10 +84,10 @@ struct Source {
     target: PathBuf,
 }
 
-impl Taken {
-    fn of(spec: &CallSpec, guard: &Guard, mut others: Others) -> Result<Self, Failed> {
+impl CollectedMounts {
+    fn of(spec: &CallSpec, guard: &Guard, mut others: ForeignMounts) -> Result<Self, FailedStep> {
         let mounts = MountTable::read().map_err(step("reading the table of mounts"))?;
-        let mut all = |pairs: &[(String, String)]| -> Result<Vec<Source>, Failed> {
+        let mut all = |pairs: &[(String, String)]| -> Result<Vec<Source>, FailedStep> {
             let sources = pairs.iter().map(|(source, target)| {
                 let shares_locks = spec.as_others.contains(source) || mounts.has_beneath(source);
                 match others.remove(source) {
@@ -112,7 +116,7 @@ impl Taken {
 
 impl Source {
     /// What is not there is not shown, nor what a link has come to be on the way to.
-    fn take(source: &str, shares_locks: bool, target: &str) -> Result<Option<Self>, Failed> {
+    fn take(source: &str, shares_locks: bool, target: &str) -> Result<Option<Self>, FailedStep> {
         let Ok(reached) = reached::open(source) else { return Ok(None) };
         let taken = || -> io::Result<Self> {
             let is_dir = reached::kind(&reached)? == FileType::Directory;
@@ -123,7 +127,7 @@ impl Source {
         taken().map(Some).map_err(step(format!("showing {target}")))
     }
 
-    fn put(self, root: &OwnedFd, covers: &Covers) -> Result<(), Failed> {
+    fn put(self, root: &OwnedFd, covers: &Covers) -> Result<(), FailedStep> {
         let put = || -> io::Result<()> {
             mounting::put(&self.tree, reached::make(root, &self.target, self.is_dir)?)?;
             if self.is_dir && !self.shares_locks {
@@ -190,7 +194,12 @@ fn enter_new_root() -> io::Result<OwnedFd> {
     Ok(root)
 }
 
-fn furnish(spec: &CallSpec, guard: &Guard, taken: Taken, root: &OwnedFd) -> Result<Built, Failed> {
+fn furnish(
+    spec: &CallSpec,
+    guard: &Guard,
+    taken: CollectedMounts,
+    root: &OwnedFd,
+) -> Result<SandboxRoot, FailedStep> {
     let covers = Covers::make(root).map_err(step("making an empty file"))?;
     let beneath_scratch = |path: &Path| spec.scratch.iter().any(|scratch| path.starts_with(scratch));
     // What lies beneath scratch is mounted after it, or it would be covered.
@@ -212,7 +221,7 @@ fn furnish(spec: &CallSpec, guard: &Guard, taken: Taken, root: &OwnedFd) -> Resu
     reached::make(root, Path::new(&spec.shown_as), true)
         .and_then(|place| mounting::put(&workspace, place))
         .map_err(step("showing the workspace"))?;
-    let mut pinned = Pinned { workspace, dirs: HashMap::new() };
+    let mut pinned = PinnedWorkspace { workspace, dirs: HashMap::new() };
     for name in guard.existing().filter(|_| !spec.read_only) {
         pinned.protect(name).map_err(step(format!("protecting {}", name.display())))?;
     }
@@ -226,10 +235,10 @@ fn furnish(spec: &CallSpec, guard: &Guard, taken: Taken, root: &OwnedFd) -> Resu
         };
         hidden.map_err(step(format!("hiding {}", path.display())))?;
     }
-    Ok(Built { caches, workspace: pinned.workspace, scratch })
+    Ok(SandboxRoot { caches, workspace: pinned.workspace, scratch })
 }
 
-fn links(root: &OwnedFd, links: &[&(String, String)]) -> Result<(), Failed> {
+fn links(root: &OwnedFd, links: &[&(String, String)]) -> Result<(), FailedStep> {
     for (link, target) in links {
         let path = Path::new(link);
         let made = || -> io::Result<()> {
@@ -274,13 +283,13 @@ fn devices(root: &OwnedFd, devices: Vec<OwnedFd>) -> io::Result<()> {
 
 /// The workspace, and those of its directories that are mounted over themselves: such a directory cannot be renamed,
 /// with what it holds. Each is held by its descriptor; another call may be swapping names.
-struct Pinned {
+struct PinnedWorkspace {
     workspace: OwnedFd,
     /// By their paths in the workspace.
     dirs: HashMap<PathBuf, OwnedFd>,
 }
 
-impl Pinned {
+impl PinnedWorkspace {
     /// Mounts the directories above a name over themselves; the last of them. What is no directory is an error.
     fn pin(&mut self, above: &Path) -> io::Result<&OwnedFd> {
         let mut path = PathBuf::new();
@@ -396,7 +405,7 @@ pub(super) struct ProcClosed(Vec<(OwnedFd, OwnedFd)>);
 impl ProcClosed {
     /// The kernel asks only for the user's number there, and root's is the same inside: it could set which program
     /// handles crashes of the whole machine. No mount can be copied any more once no namespace can be made.
-    pub(super) fn prepare() -> Result<Self, Failed> {
+    pub(super) fn prepare() -> Result<Self, FailedStep> {
         let prepared = || -> io::Result<Self> {
             let proc = reached::open_dir("/proc")?;
             let nothing = reached::open(Path::new("/").join(EMPTY_FILE))?;
@@ -428,7 +437,7 @@ impl ProcClosed {
         prepared().map_err(step("closing /proc"))
     }
 
-    pub(super) fn put(self) -> Result<(), Failed> {
+    pub(super) fn put(self) -> Result<(), FailedStep> {
         let mut covers = self.0.into_iter();
         covers.try_for_each(|(cover, reached)| mounting::put(cover, reached)).map_err(step("closing /proc"))
     }

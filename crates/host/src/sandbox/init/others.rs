@@ -20,17 +20,17 @@ use super::{mounting, reached, wire};
 const NOBODY: u32 = 65_534;
 
 /// Mounts that are nowhere yet, by their sources.
-pub(super) type Others = HashMap<String, OwnedFd>;
+pub(super) type ForeignMounts = HashMap<String, OwnedFd>;
 
 /// Takes what root sees as others do. Needs the machine's own root; where that or a filesystem does not allow it, it is not
 /// among what is returned, and the list of what is hidden is all there is.
-pub(super) fn take(spec: &CallSpec) -> Others {
+pub(super) fn take(spec: &CallSpec) -> ForeignMounts {
     // One for all calls of this init.
     static NUMBERS: OnceLock<Option<OwnedFd>> = OnceLock::new();
     if !rustix::process::geteuid().is_root() || spec.as_others.is_empty() {
-        return Others::new();
+        return ForeignMounts::new();
     }
-    let Some(numbers) = NUMBERS.get_or_init(|| nobodys_numbers().ok()) else { return Others::new() };
+    let Some(numbers) = NUMBERS.get_or_init(|| nobodys_numbers().ok()) else { return ForeignMounts::new() };
     let taken = spec.as_others.iter().filter_map(|source| {
         let tree = mounting::copy_of(reached::open(source).ok()?).ok()?;
         mounting::set_numbers(&tree, numbers.as_fd()).ok()?;

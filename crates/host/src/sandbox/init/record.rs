@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rustix::fs::FlockOperation;
 use rustix::process::Pid;
 
-use super::super::recorded::{Recorded, Running};
+use super::super::recorded::{CallProcesses, ProcessIdentity};
 
 /// A record, locked for as long as anything of the call is alive.
 pub(super) struct Record {
@@ -31,10 +31,10 @@ impl Record {
 
     /// Notes who is alive. Without it a new owner waits for the lock alone, which is slower and no less safe.
     pub(super) fn note(&self, first: Option<Pid>) {
-        let recorded = Recorded {
+        let recorded = CallProcesses {
             boot: super::super::recorded::boot_id(),
-            init: Running::of(rustix::process::getpid()),
-            first: first.and_then(Running::of),
+            init: ProcessIdentity::of(rustix::process::getpid()),
+            first: first.and_then(ProcessIdentity::of),
         };
         if let Ok(text) = serde_json::to_vec(&recorded) {
             // Whoever reads half of it reads again.

@@ -156,18 +156,18 @@ const ARGUMENTS: u32 = 16;
 
 /// What programs share with the rest of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shared {
+pub(super) enum SharedResources {
     /// Nothing that namespaces of their own hold.
     Nothing,
     /// Its network, its shared memory and its processes: there is no namespace that would hold others.
     Machine,
 }
 
-impl Shared {
+impl SharedResources {
     fn families(self) -> &'static [i32] {
         match self {
-            Shared::Nothing => &FAMILIES,
-            Shared::Machine => &[],
+            SharedResources::Nothing => &FAMILIES,
+            SharedResources::Machine => &[],
         }
     }
 }
@@ -204,7 +204,7 @@ const ALL_OF_A_USER: &[(c_long, u32)] = &[(libc::SYS_setpriority, 2), (libc::SYS
 
 /// Installs the filter, for this process and all that it starts.
 #[expect(unsafe_code, reason = "installing a filter has no safe form")]
-pub(super) fn apply(shared: Shared) -> io::Result<()> {
+pub(super) fn apply(shared: SharedResources) -> io::Result<()> {
     const SET_MODE_FILTER: c_long = 1;
     let mut filter = filter(shared);
     let length = u16::try_from(filter.len()).map_err(io::Error::other)?;
@@ -214,7 +214,7 @@ pub(super) fn apply(shared: Shared) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn filter(shared: Shared) -> Vec<sock_filter> {
+fn filter(shared: SharedResources) -> Vec<sock_filter> {
     let mut code = vec![
         load(ARCH),
         jump(BPF_JEQ, ARCHITECTURE, 1, 0),
@@ -263,7 +263,7 @@ fn filter(shared: Shared) -> Vec<sock_filter> {
     }
     released.push(allow());
     on(&mut code, libc::SYS_fcntl, &released);
-    if shared == Shared::Machine {
+    if shared == SharedResources::Machine {
         leave_others_alone(&mut code);
     }
     code.push(allow());
@@ -342,10 +342,10 @@ mod tests {
 
     /// Runs the filter as the kernel would.
     fn decide(arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
-        decide_with(Shared::Nothing, arch, number, arguments)
+        decide_with(SharedResources::Nothing, arch, number, arguments)
     }
 
-    fn decide_with(shared: Shared, arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
+    fn decide_with(shared: SharedResources, arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
         let mut data = Vec::new();
         data.extend(number.to_le_bytes());
         data.extend(arch.to_le_bytes());
@@ -479,7 +479,7 @@ mod tests {
     fn alone(call: c_long, arguments: &[u64]) -> u32 {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        decide_with(Shared::Machine, ARCHITECTURE, u32::try_from(call).expect("a number"), all)
+        decide_with(SharedResources::Machine, ARCHITECTURE, u32::try_from(call).expect("a number"), all)
     }
 
     #[test]

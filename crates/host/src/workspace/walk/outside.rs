@@ -6,23 +6,23 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use super::{Held, Here, MAX_DEPTH, Scan, Task};
+use super::{CurrentDirectory, MAX_DEPTH, OpenDirectory, Scan, Task};
 use crate::workspace::WorkspaceError;
-use crate::workspace::scan::Walked;
+use crate::workspace::scan::ScanResult;
 
 /// Why the workspace's own `.git` is not looked at.
 const NOT_A_DIRECTORY: &str = "not a directory";
 
 /// Why something can be in no tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outside {
+pub(super) enum UntrackableReason {
     /// The `.git` of a repository beneath the top.
     Nested,
     /// A filesystem could take its name for `.git`.
     GitLike,
 }
 
-impl Outside {
+impl UntrackableReason {
     const fn why(self) -> &'static str {
         match self {
             Self::Nested => "a repository in the workspace",
@@ -35,10 +35,10 @@ impl Scan<'_> {
     /// An entry that is `.git` or could become it. The folder's own is somebody else's part, if it is a directory.
     pub(super) fn git_like(
         &self,
-        here: &Here<'_>,
+        here: &CurrentDirectory<'_>,
         name: Vec<u8>,
         mut path: Vec<u8>,
-        walked: &mut Walked,
+        walked: &mut ScanResult,
     ) -> Result<(), WorkspaceError> {
         let own = path == b".git" && !self.request.everything;
         if !own {
@@ -56,7 +56,7 @@ impl Scan<'_> {
             return Ok(());
         }
         let ignored = here.is_ignored(&path, is_dir);
-        let outside = if name == b".git" { Outside::Nested } else { Outside::GitLike };
+        let outside = if name == b".git" { UntrackableReason::Nested } else { UntrackableReason::GitLike };
         if is_dir {
             path.push(b'/');
         }
@@ -74,13 +74,13 @@ impl Scan<'_> {
     pub(super) fn outside(
         &self,
         task: &Task,
-        dir: &Arc<Held>,
+        dir: &Arc<OpenDirectory>,
         names: Vec<(Vec<u8>, FileType)>,
-        outside: Outside,
-        walked: &mut Walked,
+        outside: UntrackableReason,
+        walked: &mut ScanResult,
     ) -> Result<(), WorkspaceError> {
         // Its objects would fill the list, and say nothing.
-        if outside == Outside::Nested {
+        if outside == UntrackableReason::Nested {
             if !names.is_empty() {
                 walked.left_out.work(&task.path, outside.why());
             }
@@ -103,11 +103,11 @@ impl Scan<'_> {
     fn look_outside(
         &self,
         above: &Task,
-        parent: &Arc<Held>,
+        parent: &Arc<OpenDirectory>,
         name: Vec<u8>,
         path: Vec<u8>,
-        outside: Outside,
-        walked: &mut Walked,
+        outside: UntrackableReason,
+        walked: &mut ScanResult,
     ) {
         if above.depth >= MAX_DEPTH {
             walked.left_out.work(&path, outside.why());

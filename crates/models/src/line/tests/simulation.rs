@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::endpoint::Limits;
 use crate::line::breaker::FAILURES_TO_OPEN;
-use crate::line::gate::{Cause, Gate, Grant, Next, PauseReason, Ticket};
+use crate::line::gate::{Cause, Gate, PauseReason, PermitGrant, QueueStep, Ticket};
 use crate::line::pace::{Pace, SLOW_START_PER_SECOND};
 use crate::line::retry::retry;
 use crate::wire::ProblemKind;
@@ -50,14 +50,14 @@ enum End {
 
 /// What one agent wants.
 #[derive(Debug, Clone)]
-struct Wish {
+struct SimulatedCall {
     at: Duration,
     tokens: u64,
     /// Gives up after so long in the queue.
     patience: Option<Duration>,
 }
 
-impl Wish {
+impl SimulatedCall {
     fn at(at: Duration) -> Self {
         Self { at, tokens: 100, patience: None }
     }
@@ -98,15 +98,15 @@ struct Simulation<F> {
     dice: Dice,
     events: BinaryHeap<Reverse<(Duration, usize, Event)>>,
     count: usize,
-    wishes: Vec<Wish>,
+    wishes: Vec<SimulatedCall>,
     calls: Vec<u32>,
     waiting: BTreeMap<Ticket, usize>,
-    out: BTreeMap<usize, (Grant, End)>,
+    out: BTreeMap<usize, (PermitGrant, End)>,
     log: Log,
 }
 
 impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
-    fn run(limits: Limits, wishes: Vec<Wish>, provider: F) -> (Log, Gate) {
+    fn run(limits: Limits, wishes: Vec<SimulatedCall>, provider: F) -> (Log, Gate) {
         let mut simulation = Self {
             gate: Gate::new(limits),
             provider,
@@ -137,17 +137,17 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
         loop {
             let timer = loop {
                 match self.gate.next(now) {
-                    Next::Go(ticket, grant) => {
+                    QueueStep::Go(ticket, grant) => {
                         let agent = self.waiting.remove(&ticket).expect("it waits");
                         assert!(self.waiting.keys().all(|other| *other > ticket), "first come, first served");
                         self.send(now, agent, grant);
                     }
-                    Next::At(at) => break Some(at),
-                    Next::WhenOneEnds => {
+                    QueueStep::At(at) => break Some(at),
+                    QueueStep::WhenOneEnds => {
                         assert!(!self.out.is_empty(), "waits for a call, and none is under way");
                         break None;
                     }
-                    Next::Empty => break None,
+                    QueueStep::Empty => break None,
                 }
             };
             let event = self.events.peek().map(|Reverse((at, ..))| *at);
@@ -193,7 +193,7 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
         }
     }
 
-    fn send(&mut self, now: Duration, agent: usize, grant: Grant) {
+    fn send(&mut self, now: Duration, agent: usize, grant: PermitGrant) {
         self.log.sent.push((now, agent));
         let (takes, end) = (self.provider)(now);
         self.out.insert(agent, (grant, end));
@@ -241,7 +241,7 @@ fn most_within(times: &[Duration], window: Duration) -> usize {
 #[test]
 fn fifty_agents_that_are_told_to_come_back_in_two_seconds_do_so_one_by_one() {
     let limit = ms(2_000);
-    let wishes = (0..50).map(|agent| Wish::at(ms(agent))).collect();
+    let wishes = (0..50).map(|agent| SimulatedCall::at(ms(agent))).collect();
     let (log, _) = Simulation::run(Limits::default(), wishes, |now| {
         if now < limit {
             (ms(20), End::Failed(ProblemKind::RateLimit { after: Some(ms(2_000)) }))
@@ -263,7 +263,7 @@ fn fifty_agents_that_are_told_to_come_back_in_two_seconds_do_so_one_by_one() {
 fn a_limit_that_nobody_told_us_is_found() {
     // The provider takes two calls a second and asks for a second's pause otherwise.
     let mut taken: Vec<Duration> = Vec::new();
-    let wishes = (0..100).map(|_| Wish::at(Duration::ZERO)).collect();
+    let wishes = (0..100).map(|_| SimulatedCall::at(Duration::ZERO)).collect();
     let (log, _) = Simulation::run(Limits::default(), wishes, move |now| {
         if most_within(&[taken.as_slice(), &[now]].concat(), Duration::from_secs(1)) > 2 {
             return (ms(50), End::Failed(ProblemKind::RateLimit { after: Some(ms(1_000)) }));
@@ -280,7 +280,7 @@ fn a_limit_that_nobody_told_us_is_found() {
 #[test]
 fn an_outage_costs_few_calls_and_everybody_completes_after_it() {
     let recovery = Duration::from_mins(3);
-    let wishes = (0..200).map(|agent| Wish::at(ms(agent * 500))).collect();
+    let wishes = (0..200).map(|agent| SimulatedCall::at(ms(agent * 500))).collect();
     let (log, gate) = Simulation::run(Limits::default(), wishes, |now| {
         if now < recovery {
             (ms(100), End::Failed(ProblemKind::Unreachable))
@@ -303,7 +303,7 @@ fn an_outage_costs_few_calls_and_everybody_completes_after_it() {
 
 #[test]
 fn the_failures_of_calls_that_were_under_way_open_the_breaker_once() {
-    let wishes = (0..50).map(|_| Wish::at(Duration::ZERO)).collect();
+    let wishes = (0..50).map(|_| SimulatedCall::at(Duration::ZERO)).collect();
     let (log, _) = Simulation::run(Limits::default(), wishes, |now| {
         let end =
             if now.is_zero() { End::Failed(ProblemKind::Unwell { after: None }) } else { End::Answered };
@@ -315,7 +315,7 @@ fn the_failures_of_calls_that_were_under_way_open_the_breaker_once() {
 #[test]
 fn a_call_that_tries_and_is_given_up_is_followed_by_another() {
     let mut calls = 0;
-    let wishes = (0..20).map(|agent| Wish::at(ms(agent))).collect();
+    let wishes = (0..20).map(|agent| SimulatedCall::at(ms(agent))).collect();
     let (log, _) = Simulation::run(Limits::default(), wishes, move |_| {
         calls += 1;
         match calls {
@@ -373,10 +373,10 @@ fn a_pause_of_more_than_a_day_stops_nobody() {
     assert!(gate.ask(Duration::ZERO, 1).is_ok(), "others are to be refused too, not to wait for days");
 }
 
-fn wishes() -> impl Strategy<Value = Vec<Wish>> {
+fn wishes() -> impl Strategy<Value = Vec<SimulatedCall>> {
     let wish = (0_u64..20_000, 1_u64..3_000, proptest::option::weighted(0.2, 0_u64..30_000));
     proptest::collection::vec(wish, 1..120).prop_map(|wishes| {
-        let wish = |(at, tokens, patience): (_, _, Option<u64>)| Wish {
+        let wish = |(at, tokens, patience): (_, _, Option<u64>)| SimulatedCall {
             at: ms(at),
             tokens,
             patience: patience.map(ms),
@@ -480,7 +480,7 @@ proptest! {
             end = end.max(at + after);
             let asked = gate.ask(at, 1);
             prop_assert!(asked.is_err() || end <= at);
-            if let Next::At(next) = gate.next(at) {
+            if let QueueStep::At(next) = gate.next(at) {
                 prop_assert!(next >= end);
             }
         }
@@ -496,10 +496,10 @@ proptest! {
         let (mut now, mut times) = (Duration::ZERO, Vec::new());
         loop {
             match gate.next(now) {
-                Next::Go(..) => times.push(now),
-                Next::At(at) => now = at,
-                Next::Empty => break,
-                Next::WhenOneEnds => prop_assert!(false, "nothing is limited at once"),
+                QueueStep::Go(..) => times.push(now),
+                QueueStep::At(at) => now = at,
+                QueueStep::Empty => break,
+                QueueStep::WhenOneEnds => prop_assert!(false, "nothing is limited at once"),
             }
         }
         // Ten a second at first, doubling every two seconds.

@@ -9,39 +9,39 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use posse_domain::budget::Usage;
-use posse_engine::ports::{Admission, CallSize, Permit, Waiting};
+use posse_engine::ports::{Admission, CallSize, Permit, QueuedCall};
 use tokio::time::{Instant, timeout};
 
 use crate::endpoint::Limits;
-use crate::line::Line;
+use crate::line::ProviderQueue;
 use crate::wire::{Problem, ProblemKind};
 
 const SMALL: CallSize = CallSize { input_tokens: 60, output_tokens: 40 };
 const NEVER: Duration = Duration::from_secs(100_000);
 
-fn line(limits: Limits) -> Arc<Line> {
-    Line::new("acme".into(), limits)
+fn line(limits: Limits) -> Arc<ProviderQueue> {
+    ProviderQueue::new("acme".into(), limits)
 }
 
-fn at_once(most: u32) -> Arc<Line> {
+fn at_once(most: u32) -> Arc<ProviderQueue> {
     line(Limits { concurrent: Some(most), ..Limits::default() })
 }
 
-fn go(line: &Arc<Line>) -> Permit {
+fn go(line: &Arc<ProviderQueue>) -> Permit {
     match line.admit(SMALL) {
         Admission::Go(permit) => permit,
         Admission::Wait(_) => panic!("it may go"),
     }
 }
 
-fn wait(line: &Arc<Line>) -> Waiting {
+fn wait(line: &Arc<ProviderQueue>) -> QueuedCall {
     match line.admit(SMALL) {
         Admission::Go(_) => panic!("it has to wait"),
         Admission::Wait(waiting) => waiting,
     }
 }
 
-async fn turn(line: &Arc<Line>) -> Permit {
+async fn turn(line: &Arc<ProviderQueue>) -> Permit {
     match line.admit(SMALL) {
         Admission::Go(permit) => permit,
         Admission::Wait(waiting) => waiting.turn.await,

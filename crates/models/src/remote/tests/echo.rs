@@ -82,9 +82,9 @@ async fn a_key_that_is_echoed_in_any_field_is_in_no_reply_error_or_piece() {
     let lowest =
         |text: &str| STANDARD.encode(text).trim_end_matches('=').get(4..20).unwrap_or_default().to_owned();
     for (name, response) in echoes() {
-        let server = Server::start(move |_| (response.clone(), Then::Close)).await;
+        let server = Server::start(move |_| (response.clone(), AfterReply::Close)).await;
         let model = remote(&endpoint(Format::Chat, &server.base_url), "m", FACTS, &Http::new());
-        let shown = Arc::new(Shown::default());
+        let shown = Arc::new(ShownParts::default());
         let result = tokio::time::timeout(PATIENCE, model.call(go(), shown.clone())).await.expect("an end");
         let parts = shown.0.lock().unwrap();
         // As a person sees them: one after the other.

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 /// What the server does once it has answered.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Then {
+pub(super) enum AfterReply {
     /// Waits for the next request.
     Stay,
     /// Closes the connection.
@@ -18,14 +18,14 @@ pub(super) enum Then {
     Wait,
 }
 
-type Says = Box<dyn Fn(&str) -> (Vec<u8>, Then) + Send + Sync>;
+type Says = Box<dyn Fn(&str) -> (Vec<u8>, AfterReply) + Send + Sync>;
 
 pub(super) struct Server {
     pub(super) base_url: String,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
-struct Shared {
+struct ServerState {
     says: Says,
     heads: Mutex<Vec<String>>,
     connections: AtomicUsize,
@@ -36,10 +36,10 @@ struct Shared {
 }
 
 impl Server {
-    pub(super) async fn start(says: impl Fn(&str) -> (Vec<u8>, Then) + Send + Sync + 'static) -> Self {
+    pub(super) async fn start(says: impl Fn(&str) -> (Vec<u8>, AfterReply) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             says: Box::new(says),
             heads: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -90,7 +90,7 @@ impl Server {
     }
 }
 
-impl Shared {
+impl ServerState {
     async fn serve(self: Arc<Self>, mut stream: TcpStream) {
         loop {
             self.waiting.send_modify(|waiting| *waiting += 1);
@@ -104,9 +104,9 @@ impl Shared {
             }
             self.written.send_replace(true);
             match then {
-                Then::Stay => {}
-                Then::Close => return,
-                Then::Wait => {
+                AfterReply::Stay => {}
+                AfterReply::Close => return,
+                AfterReply::Wait => {
                     let mut rest = [0; 64];
                     while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}
                     break;

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::{error_of, kind_of};
 use crate::wire::text::{Str, arguments, is_whole_object};
 use crate::wire::{
-    Answer, Flow, Kept, MAX_ARGUMENT_BYTES, Problem, ProblemKind, ReplyReader, StopReason, StreamEvent,
-    Target, short,
+    Answer, BufferedValues, Flow, MAX_ARGUMENT_BYTES, Problem, ProblemKind, ReplyReader, StopReason,
+    StreamEvent, Target, short,
 };
 
 /// Blocks of one reply.
@@ -26,7 +26,7 @@ pub(super) struct Reader {
     stop: Option<StopReason>,
     blocks: Vec<Block>,
     argument_bytes: usize,
-    kept: Kept,
+    kept: BufferedValues,
     usage: UsageIn,
 }
 
@@ -51,18 +51,18 @@ enum BlockKind {
 }
 
 #[derive(Deserialize)]
-struct Kinded<'a> {
+struct TypedEvent<'a> {
     #[serde(borrow)]
     r#type: Str<'a>,
 }
 
 #[derive(Deserialize)]
 struct MessageStart {
-    message: Started,
+    message: StartedMessage,
 }
 
 #[derive(Deserialize)]
-struct Started {
+struct StartedMessage {
     #[serde(default)]
     usage: UsageIn,
 }
@@ -101,22 +101,22 @@ struct BlockStop {
 
 #[derive(Deserialize)]
 struct MessageDelta {
-    delta: Stopped,
+    delta: MessageStop,
     #[serde(default)]
     usage: UsageIn,
 }
 
 #[derive(Deserialize)]
-struct Stopped {
+struct MessageStop {
     stop_reason: Option<String>,
     stop_details: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Whole {
+struct CompleteReply {
     content: Vec<Map<String, Value>>,
     #[serde(flatten)]
-    stopped: Stopped,
+    stopped: MessageStop,
     #[serde(default)]
     usage: UsageIn,
 }
@@ -172,7 +172,7 @@ impl Reader {
             stop: None,
             blocks: Vec::new(),
             argument_bytes: 0,
-            kept: Kept::default(),
+            kept: BufferedValues::default(),
             usage: UsageIn::default(),
         }
     }
@@ -257,7 +257,7 @@ impl Reader {
         Ok(())
     }
 
-    fn stopped(&mut self, stopped: Stopped) {
+    fn stopped(&mut self, stopped: MessageStop) {
         let Some(reason) = stopped.stop_reason else { return };
         self.stop = Some(match reason.as_str() {
             "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
@@ -288,7 +288,7 @@ fn read<'de, T: Deserialize<'de>>(data: &'de str) -> Result<T, Problem> {
 
 impl ReplyReader for Reader {
     fn event(&mut self, event: StreamEvent<'_>, show: &mut dyn FnMut(StreamPart)) -> Result<Flow, Problem> {
-        let kinded: Kinded<'_>;
+        let kinded: TypedEvent<'_>;
         let kind = if event.event.is_empty() {
             kinded = read(event.data)?;
             &*kinded.r#type.0
@@ -334,10 +334,10 @@ impl ReplyReader for Reader {
 
     fn whole(&mut self, body: &[u8], show: &mut dyn FnMut(StreamPart)) -> Result<(), Problem> {
         let text = String::from_utf8_lossy(body);
-        if read::<Kinded<'_>>(&text)?.r#type.0 == "error" {
+        if read::<TypedEvent<'_>>(&text)?.r#type.0 == "error" {
             return Err(self.error(&text));
         }
-        let Whole { content, stopped, usage } = read(&text)?;
+        let CompleteReply { content, stopped, usage } = read(&text)?;
         self.begun = true;
         self.usage.update(usage);
         for (index, block) in content.into_iter().enumerate() {

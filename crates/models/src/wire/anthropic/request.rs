@@ -34,7 +34,7 @@ struct Body<'a> {
     messages: Vec<Turn<'a>>,
     max_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Kind>,
+    tool_choice: Option<TypeOnly>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,12 +43,12 @@ struct Body<'a> {
 
 /// An object with nothing but its kind.
 #[derive(Clone, Copy, Serialize)]
-struct Kind {
+struct TypeOnly {
     r#type: &'static str,
 }
 
-const CACHE: Kind = Kind { r#type: "ephemeral" };
-const NO_TOOL: Kind = Kind { r#type: "none" };
+const CACHE: TypeOnly = TypeOnly { r#type: "ephemeral" };
+const NO_TOOL: TypeOnly = TypeOnly { r#type: "none" };
 
 #[derive(Serialize)]
 struct Tool<'a> {
@@ -57,7 +57,7 @@ struct Tool<'a> {
     description: &'a str,
     input_schema: Cow<'a, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Kind>,
+    cache_control: Option<TypeOnly>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -87,7 +87,7 @@ enum OwnBlock<'a> {
     Text {
         text: Cow<'a, str>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Kind>,
+        cache_control: Option<TypeOnly>,
     },
     Image {
         source: Source<'a>,
@@ -104,7 +104,7 @@ enum OwnBlock<'a> {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         content: Vec<OwnBlock<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Kind>,
+        cache_control: Option<TypeOnly>,
     },
 }
 

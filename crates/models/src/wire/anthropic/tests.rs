@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::wire::fixture::{self, assistant, request, result, target};
-use crate::wire::{Abilities, Answer, StopReason, StreamEvent};
+use crate::wire::{Answer, ModelFeatures, StopReason, StreamEvent};
 
 const MODEL: &str = "anthropic/claude-sonnet-4-5";
 
@@ -188,7 +188,7 @@ fn pictures_are_in_results_or_told_of() {
     let source = json!({ "type": "base64", "media_type": "image/png", "data": "iVBORw0=" });
     let content = &body(messages.clone())["messages"][2]["content"][0]["content"];
     assert_eq!(*content, json!([{ "type": "image", "source": source }]));
-    let blind = Target { abilities: Abilities { images: false, sampling: true }, ..target(MODEL) };
+    let blind = Target { abilities: ModelFeatures { images: false, sampling: true }, ..target(MODEL) };
     let content =
         &fixture::body(&Anthropic, &blind, &request(messages))["messages"][2]["content"][0]["content"];
     assert_eq!(
@@ -214,7 +214,7 @@ fn a_temperature_is_sent_alone_and_only_to_who_takes_one() {
     (warm.temperature, warm.top_p) = (Some(0.5), Some(0.9));
     let sent = fixture::body(&Anthropic, &target(MODEL), &warm);
     assert_eq!((&sent["temperature"], sent.get("top_p")), (&json!(0.5), None));
-    let thinker = Target { abilities: Abilities { images: true, sampling: false }, ..target(MODEL) };
+    let thinker = Target { abilities: ModelFeatures { images: true, sampling: false }, ..target(MODEL) };
     let sent = fixture::body(&Anthropic, &thinker, &warm);
     assert_eq!((sent.get("temperature"), sent.get("top_p")), (None, None));
 }
@@ -314,7 +314,7 @@ fn refused(status: u16, headers: &[(&'static str, &str)], kind: &str, message: &
         .collect();
     let body = json!({ "type": "error", "error": { "type": kind, "message": message } }).to_string();
     let now = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
-    Anthropic.refusal(&Refused { status, headers: &headers, body: body.as_bytes(), now })
+    Anthropic.refusal(&ErrorResponse { status, headers: &headers, body: body.as_bytes(), now })
 }
 
 #[test]

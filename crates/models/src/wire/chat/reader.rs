@@ -13,8 +13,8 @@ use super::Dialect;
 use super::chunk::{CallDelta, Choice, Chunk, Delta};
 use crate::wire::text::{Str, arguments, as_object, is_whole_object};
 use crate::wire::{
-    Answer, Flow, Kept, MAX_ARGUMENT_BYTES, MAX_CALLS, Problem, Refused, ReplyReader, StopReason,
-    StreamEvent, Target, short,
+    Answer, BufferedValues, ErrorResponse, Flow, MAX_ARGUMENT_BYTES, MAX_CALLS, Problem, ReplyReader,
+    StopReason, StreamEvent, Target, short,
 };
 
 /// The data of the last event.
@@ -28,7 +28,7 @@ pub(super) struct Reader {
     text: String,
     thinking: String,
     details: Vec<Value>,
-    kept: Kept,
+    kept: BufferedValues,
     refusal: String,
     calls: Vec<Call>,
     argument_bytes: usize,
@@ -55,7 +55,7 @@ impl Reader {
             text: String::new(),
             thinking: String::new(),
             details: Vec::new(),
-            kept: Kept::default(),
+            kept: BufferedValues::default(),
             refusal: String::new(),
             calls: Vec::new(),
             argument_bytes: 0,
@@ -223,7 +223,7 @@ impl Reader {
         let headers = HeaderMap::new();
         let status = status_of(json.get("error").unwrap_or(&json));
         let refused =
-            Refused { status, headers: &headers, body: data.as_bytes(), now: SystemTime::UNIX_EPOCH };
+            ErrorResponse { status, headers: &headers, body: data.as_bytes(), now: SystemTime::UNIX_EPOCH };
         Problem { usage, ..refused.problem() }
     }
 }
@@ -327,7 +327,7 @@ impl Call {
 }
 
 /// Keeps a piece of thinking; those of one kind and place that come one by one are one.
-fn keep(details: &mut Vec<Value>, kept: &mut Kept, detail: Value) -> Result<(), Problem> {
+fn keep(details: &mut Vec<Value>, kept: &mut BufferedValues, detail: Value) -> Result<(), Problem> {
     let same =
         |other: &Value| ["type", "index", "id"].iter().all(|field| other.get(field) == detail.get(field));
     match (details.last_mut().filter(|last| same(last)), detail) {

@@ -122,11 +122,11 @@ impl Serialize for DataUrl<'_> {
 struct Call<'a> {
     id: &'a str,
     r#type: &'static str,
-    function: Called<'a>,
+    function: FunctionCall<'a>,
 }
 
 #[derive(Serialize)]
-struct Called<'a> {
+struct FunctionCall<'a> {
     name: &'a str,
     /// JSON in a string.
     arguments: String,
@@ -223,7 +223,7 @@ fn said<'a>(
         .map(|call| Call {
             id: &call.id,
             r#type: "function",
-            function: Called { name: &call.name, arguments: as_object(&call.input).to_string() },
+            function: FunctionCall { name: &call.name, arguments: as_object(&call.input).to_string() },
         })
         .collect();
     Some(Turn::Own(OwnTurn::Assistant { content, tool_calls }))

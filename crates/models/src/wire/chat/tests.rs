@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::wire::fixture::{self, assistant, request, result, target};
-use crate::wire::{Abilities, Answer, ProblemKind, StopReason, StreamEvent};
+use crate::wire::{Answer, ModelFeatures, ProblemKind, StopReason, StreamEvent};
 
 const MODEL: &str = "openai/gpt-4o";
 
@@ -144,7 +144,7 @@ fn pictures_follow_the_results_or_are_told_of() {
     assert_eq!(sent["messages"][3]["content"], "a.png");
     let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/jpeg;base64,AAAA" } });
     assert_eq!(sent["messages"][4]["content"][1], picture);
-    let blind = Target { abilities: Abilities { images: false, sampling: true }, ..target(MODEL) };
+    let blind = Target { abilities: ModelFeatures { images: false, sampling: true }, ..target(MODEL) };
     let sent = fixture::body(&openai(), &blind, &request(messages));
     assert_eq!(sent["messages"].as_array().map(Vec::len), Some(4));
     assert_eq!(sent["messages"][3]["content"], "a.png\n[a picture (image/jpeg) that you cannot be shown]");
@@ -274,7 +274,7 @@ fn refused(status: u16, headers: &[(&'static str, &str)], body: &str) -> Problem
         .collect();
     // Sat, 01 Jan 2000 00:00:00 GMT.
     let now = SystemTime::UNIX_EPOCH + Duration::from_hours(262_968);
-    openai().refusal(&Refused { status, headers: &headers, body: body.as_bytes(), now })
+    openai().refusal(&ErrorResponse { status, headers: &headers, body: body.as_bytes(), now })
 }
 
 fn said(status: u16, message: &str, code: &str) -> ProblemKind {

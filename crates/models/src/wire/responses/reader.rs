@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::wire::text::arguments;
 use crate::wire::{
-    Answer, Flow, Kept, Problem, ProblemKind, Refused, ReplyReader, StopReason, StreamEvent, Target,
+    Answer, BufferedValues, ErrorResponse, Flow, Problem, ProblemKind, ReplyReader, StopReason, StreamEvent,
+    Target,
 };
 
 /// Most items of one answer: a sane one has a handful.
@@ -25,7 +26,7 @@ pub(super) struct Reader {
     model: String,
     /// What was said so far, by its place in the answer.
     items: BTreeMap<u64, Item>,
-    kept: Kept,
+    kept: BufferedValues,
     end: Option<End>,
 }
 
@@ -70,7 +71,12 @@ struct Event {
 
 impl Reader {
     pub(super) fn new(target: &Target) -> Self {
-        Self { model: target.full_name.clone(), items: BTreeMap::new(), kept: Kept::default(), end: None }
+        Self {
+            model: target.full_name.clone(),
+            items: BTreeMap::new(),
+            kept: BufferedValues::default(),
+            end: None,
+        }
     }
 
     fn item(&mut self, at: u64) -> Result<&mut Item, Problem> {
@@ -321,7 +327,8 @@ fn problem(error: &Value, usage: Option<Usage>) -> Problem {
     };
     let body = json!({ "error": error }).to_string();
     let headers = HeaderMap::new();
-    let refused = Refused { status, headers: &headers, body: body.as_bytes(), now: SystemTime::UNIX_EPOCH };
+    let refused =
+        ErrorResponse { status, headers: &headers, body: body.as_bytes(), now: SystemTime::UNIX_EPOCH };
     let problem = refused.problem();
     // Whoever is turned away pays nothing; what a provider did before it broke, nobody knows.
     let free = !matches!(problem.kind, ProblemKind::Unwell { .. } | ProblemKind::Foreign);

@@ -275,7 +275,7 @@ fn a_refused_request_is_read_as_openai_writes_it() {
     let refuse = |status, body: &str| {
         let headers = HeaderMap::new();
         let now = std::time::SystemTime::UNIX_EPOCH;
-        Responses.refusal(&Refused { status, headers: &headers, body: body.as_bytes(), now }).kind
+        Responses.refusal(&ErrorResponse { status, headers: &headers, body: body.as_bytes(), now }).kind
     };
     let error = |code: &str, message: &str| json!({"error": {"code": code, "message": message}}).to_string();
     assert_eq!(refuse(401, &error("invalid_api_key", "Incorrect API key provided")), ProblemKind::Key);

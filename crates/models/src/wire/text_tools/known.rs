@@ -8,16 +8,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// process to the next.
 #[derive(Clone, Default)]
 pub struct TextModels {
-    shared: Arc<Shared>,
+    shared: Arc<KnownModels>,
 }
 
 /// Hears of a model that was found out.
-type Tell = Box<dyn Fn(&str) + Send + Sync>;
+type NotifyFn = Box<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Default)]
-struct Shared {
+struct KnownModels {
     names: RwLock<BTreeSet<String>>,
-    tell: Option<Tell>,
+    tell: Option<NotifyFn>,
 }
 
 impl TextModels {
@@ -25,7 +25,7 @@ impl TextModels {
     /// within a model call and must be quick.
     pub fn new(names: impl IntoIterator<Item = String>, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let names = RwLock::new(names.into_iter().collect());
-        Self { shared: Arc::new(Shared { names, tell: Some(Box::new(tell)) }) }
+        Self { shared: Arc::new(KnownModels { names, tell: Some(Box::new(tell)) }) }
     }
 
     /// All that are known now.

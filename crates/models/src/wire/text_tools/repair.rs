@@ -3,7 +3,7 @@
 use posse_domain::json_values::has_too_many_values;
 use serde_json::{Map, Value};
 
-use super::Written;
+use super::WrittenCall;
 
 /// What stands for the name of a tool that cannot be found.
 const NAMELESS: &str = "unknown";
@@ -14,7 +14,7 @@ const ARGUMENTS: [&str; 5] = ["arguments", "input", "parameters", "args", "param
 
 /// The calls of a block: one object, a list of them, or one after the other. What is no JSON is one call whose input is
 /// the text: it is answered, and never run.
-pub(super) fn calls(body: &str) -> Vec<Written> {
+pub(super) fn calls(body: &str) -> Vec<WrittenCall> {
     let body = body.trim();
     if body.is_empty() {
         return Vec::new();
@@ -22,7 +22,7 @@ pub(super) fn calls(body: &str) -> Vec<Written> {
     let values = parse(body).or_else(|| parse(&mended(body)));
     match values {
         Some(values) => values.into_iter().flat_map(written).collect(),
-        None => vec![Written { name: name_in(body), input: Value::String(body.to_owned()) }],
+        None => vec![WrittenCall { name: name_in(body), input: Value::String(body.to_owned()) }],
     }
 }
 
@@ -40,16 +40,16 @@ fn parse(text: &str) -> Option<Vec<Value>> {
 }
 
 /// The calls that a value is.
-pub(super) fn written(value: Value) -> Vec<Written> {
+pub(super) fn written(value: Value) -> Vec<WrittenCall> {
     match value {
         Value::Array(values) => values.into_iter().flat_map(written).collect(),
         Value::Object(fields) => vec![call(fields)],
         // Nobody can tell what it was to be.
-        other => vec![Written { name: NAMELESS.to_owned(), input: Value::String(other.to_string()) }],
+        other => vec![WrittenCall { name: NAMELESS.to_owned(), input: Value::String(other.to_string()) }],
     }
 }
 
-fn call(mut fields: Map<String, Value>) -> Written {
+fn call(mut fields: Map<String, Value>) -> WrittenCall {
     // As the format of OpenAI has it.
     if let Some(Value::Object(function)) = fields.get_mut("function") {
         fields = std::mem::take(function);
@@ -58,7 +58,7 @@ fn call(mut fields: Map<String, Value>) -> Written {
     let name = NAMES.iter().find_map(|name| fields.remove(*name)).or(function);
     let Some(Value::String(name)) = name else {
         let input = Value::String(Value::Object(fields).to_string());
-        return Written { name: NAMELESS.to_owned(), input };
+        return WrittenCall { name: NAMELESS.to_owned(), input };
     };
     let given = ARGUMENTS.iter().find_map(|name| fields.remove(*name));
     let input = match given {
@@ -71,7 +71,7 @@ fn call(mut fields: Map<String, Value>) -> Written {
             Value::Object(fields)
         }
     };
-    Written { name, input }
+    WrittenCall { name, input }
 }
 
 /// Arguments that are JSON in a string.

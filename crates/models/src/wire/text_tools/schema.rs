@@ -7,7 +7,7 @@ use posse_domain::canonical_json;
 use posse_domain::json_values::has_too_many_values;
 use serde_json::{Value, json};
 
-use super::{Written, repair};
+use super::{WrittenCall, repair};
 
 /// Adds the schema to a request of Chat Completions, behind all that stays the same from call to call.
 pub(super) fn constrain(body: &mut Vec<u8>, tools: &[Arc<ToolSpec>]) {
@@ -37,7 +37,7 @@ fn object(properties: &Value) -> Value {
 }
 
 /// Text and calls of such an answer; none if it is another.
-pub(super) fn read(said: &str) -> Option<(String, Vec<Written>)> {
+pub(super) fn read(said: &str) -> Option<(String, Vec<WrittenCall>)> {
     if has_too_many_values(said.as_bytes()) {
         return None;
     }

@@ -257,7 +257,7 @@ fn endpoint(tools: ToolCalls) -> Endpoint {
 fn refuse(wire: &dyn Wire, status: u16, message: &str) -> ProblemKind {
     let body = json!({"error": {"message": message, "type": "api_error"}}).to_string();
     let (headers, now) = (HeaderMap::new(), std::time::SystemTime::UNIX_EPOCH);
-    wire.refusal(&Refused { status, headers: &headers, body: body.as_bytes(), now }).kind
+    wire.refusal(&ErrorResponse { status, headers: &headers, body: body.as_bytes(), now }).kind
 }
 
 #[test]

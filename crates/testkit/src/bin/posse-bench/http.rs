@@ -27,9 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Finds one model, whatever it is called.
-struct Only(Arc<dyn Model>);
+struct OneModel(Arc<dyn Model>);
 
-impl Models for Only {
+impl Models for OneModel {
     fn resolve(&self, _: &str) -> Result<Arc<dyn Model>, String> {
         Ok(self.0.clone())
     }
@@ -45,7 +45,7 @@ fn models(server: &Server, format: Format) -> Arc<dyn Models> {
         tools: ToolCalls::Native,
     };
     let facts = ModelFacts { context_tokens: 1_000_000, max_output_tokens: 8_192, price: None };
-    Arc::new(Only(remote(&endpoint, "fanout", facts, &Http::new())))
+    Arc::new(OneModel(remote(&endpoint, "fanout", facts, &Http::new())))
 }
 
 /// Measured in a process of its own: what others leave behind would hide what this takes, and the other way round.
@@ -101,14 +101,14 @@ pub(crate) async fn children(plan: &Plan, report: &mut Report) {
 
 /// What one run took.
 #[derive(Debug, Clone, Copy)]
-struct Once {
+struct RunCost {
     took: Duration,
     server_cpu: Duration,
     connections: f64,
 }
 
-async fn best(plan: &Plan, width: usize, latency: Duration, format: Format) -> Once {
-    let mut best: Option<Once> = None;
+async fn best(plan: &Plan, width: usize, latency: Duration, format: Format) -> RunCost {
+    let mut best: Option<RunCost> = None;
     for _ in 0..ROUNDS {
         let once = once(&plan.dir, width, latency, format).await;
         best = Some(best.filter(|best| best.took <= once.took).unwrap_or(once));
@@ -116,7 +116,7 @@ async fn best(plan: &Plan, width: usize, latency: Duration, format: Format) -> O
     best.expect("there are rounds")
 }
 
-async fn once(dir: &Path, width: usize, latency: Duration, format: Format) -> Once {
+async fn once(dir: &Path, width: usize, latency: Duration, format: Format) -> RunCost {
     let server = Server::start(Scene::Fanout { width, latency });
     let home = Home::new(dir);
     let posse = home.posse(models(&server, format));
@@ -131,7 +131,7 @@ async fn once(dir: &Path, width: usize, latency: Duration, format: Format) -> On
     assert_eq!((finished.status, finished.agents), ("completed", width as u64 + 1));
     let made = after.connections - before.connections;
     let connections = f64::from(u32::try_from(made).expect("a small number"));
-    Once { took, server_cpu: after.cpu.saturating_sub(before.cpu), connections }
+    RunCost { took, server_cpu: after.cpu.saturating_sub(before.cpu), connections }
 }
 
 /// Where a measured run works.

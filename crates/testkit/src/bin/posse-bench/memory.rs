@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posse::Posse;
 use posse_testkit::fanout;
-use posse_testkit::gate::{Gate, Gated};
+use posse_testkit::gate::{Gate, GatedModel};
 
 use crate::Plan;
 use crate::report::{Report, resident_kib};
@@ -17,7 +17,7 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
         Gate::new(fanout::model(width, Duration::ZERO), |request| request.depth == 1 && request.turn == 2);
     let posse = Posse::builder()
         .state_dir(home.path().join("state"))
-        .model("mock/fanout", Gated(gate.clone()))
+        .model("mock/fanout", GatedModel(gate.clone()))
         .open()
         .expect("a store");
     let before = resident_kib();

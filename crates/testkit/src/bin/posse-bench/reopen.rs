@@ -5,7 +5,7 @@ use std::time::Instant;
 use posse::scripted::{FnModel, ScriptedAnswer, ScriptedCall};
 use posse::{Posse, Resume};
 use posse_testkit::fanout;
-use posse_testkit::gate::{Gate, Gated};
+use posse_testkit::gate::{Gate, GatedModel};
 
 use crate::Plan;
 use crate::report::Report;
@@ -19,8 +19,11 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
     std::fs::write(home.path().join("hello.txt"), "hello\n").expect("a file");
     let state = home.path().join("state");
     let gate = gate(width);
-    let posse =
-        Posse::builder().state_dir(&state).model("mock/fanout", Gated(gate.clone())).open().expect("a store");
+    let posse = Posse::builder()
+        .state_dir(&state)
+        .model("mock/fanout", GatedModel(gate.clone()))
+        .open()
+        .expect("a store");
     let agents = r#"{"digger": {"description": "digs", "prompt": "Dig.", "tools": ["read"]},
                      "lead": {"description": "leads", "prompt": "Lead.", "tools": ["read"], "spawns": ["digger"]}}"#;
     let agents = posse::parse_agents(agents, "bench", &posse.tool_names()).expect("definitions");
@@ -34,8 +37,11 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
 
     let began = Instant::now();
     let gate = self::gate(width);
-    let posse =
-        Posse::builder().state_dir(&state).model("mock/fanout", Gated(gate.clone())).open().expect("a store");
+    let posse = Posse::builder()
+        .state_dir(&state)
+        .model("mock/fanout", GatedModel(gate.clone()))
+        .open()
+        .expect("a store");
     let events = posse.runs(id.as_str(), 1).await.expect("the run").remove(0).events;
     let Ok(Resume::Going(run)) = posse.resume(&id).await else { panic!("the run goes on") };
     gate.until_waiting(width).await;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use posse::scripted::Scripted;
+use posse::scripted::ScriptedModel;
 use posse::{NewRun, Posse};
 use posse_testkit::fanout;
 
@@ -55,7 +55,7 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
 async fn write(home: &Path) -> String {
     const SCRIPT: &str = "- {when: {turn: 1}, reply: {tool_calls: [{name: write, input: {path: b.txt, content: b}}]}}\n\
         - reply: {text: done}\n";
-    let script = Scripted::from_yaml(SCRIPT, "script.yaml").expect("a script");
+    let script = ScriptedModel::from_yaml(SCRIPT, "script.yaml").expect("a script");
     let posse = Posse::builder()
         .state_dir(home.join("state"))
         .model("scripted/writer", script)

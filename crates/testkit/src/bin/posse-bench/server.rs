@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use posse_testkit::mock::{Answer, Asked, Mock, Options, Say, fanout};
+use posse_testkit::mock::{Answer, Mock, MockReply, MockRequest, Options, fanout};
 use serde_json::{Value, json};
 
 /// The word that makes this program the server.
@@ -55,7 +55,7 @@ pub(crate) fn serve(words: impl Iterator<Item = String>) {
         Scene::Held { width } => {
             let brain = fanout(width, Duration::ZERO);
             Mock::with(
-                move |asked: &Asked| {
+                move |asked: &MockRequest| {
                     let answer = posse_testkit::mock::Brain::answer(&brain, asked);
                     let held = results(asked) > 0 && !asked.contains(posse_testkit::mock::FANOUT);
                     if held { answer.gap(Duration::from_millis(HELD_MS)) } else { answer }
@@ -63,23 +63,23 @@ pub(crate) fn serve(words: impl Iterator<Item = String>) {
                 options,
             )
         }
-        Scene::Turns(count) => Mock::with(move |asked: &Asked| turn(asked, count), options),
+        Scene::Turns(count) => Mock::with(move |asked: &MockRequest| turn(asked, count), options),
     };
     let mock = mock.expect("a port on loopback");
     println!("{}", mock.url());
     mock.run();
 }
 
-fn turn(asked: &Asked, count: usize) -> Answer {
+fn turn(asked: &MockRequest, count: usize) -> Answer {
     if results(asked) + 1 < count {
-        Say::text("Looking.").call("read", &json!({"path": "hello.txt"})).into()
+        MockReply::text("Looking.").call("read", &json!({"path": "hello.txt"})).into()
     } else {
         Answer::text("Found it in hello.txt.")
     }
 }
 
 /// How many tools have answered, without reading the request as JSON: this time would be taken for Posse's.
-fn results(asked: &Asked) -> usize {
+fn results(asked: &MockRequest) -> usize {
     const MARK: &[u8] = b"\"tool_call_id\"";
     asked.body.windows(MARK.len()).filter(|window| *window == MARK).count()
 }

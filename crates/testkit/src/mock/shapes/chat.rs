@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{CREATED, Frames, arguments, id_of, pieces, woven};
-use crate::mock::answer::{Call, Say, Stop, Tokens, Weave};
-use crate::mock::asked::Asked;
+use crate::mock::answer::{Call, CallOrder, MockReply, Stop, Tokens};
+use crate::mock::asked::MockRequest;
 
 fn usage(tokens: Option<Tokens>) -> Value {
     let Some(tokens) = tokens else { return Value::Null };
@@ -24,7 +24,7 @@ fn usage(tokens: Option<Tokens>) -> Value {
     })
 }
 
-fn finish_reason(say: &Say) -> &'static str {
+fn finish_reason(say: &MockReply) -> &'static str {
     match say.stop {
         Stop::Length => "length",
         Stop::Refused => "content_filter",
@@ -33,7 +33,7 @@ fn finish_reason(say: &Say) -> &'static str {
     }
 }
 
-pub(super) fn whole(number: u64, model: &str, say: &Say) -> Value {
+pub(super) fn whole(number: u64, model: &str, say: &MockReply) -> Value {
     let mut message = json!({"role": "assistant", "content": null, "refusal": null, "annotations": []});
     if !say.text.is_empty() {
         message["content"] = say.text.as_str().into();
@@ -104,7 +104,7 @@ pub(super) fn text_chunk(text: &str) -> Value {
     chunk(0, "mock", &json!([choice]))
 }
 
-pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
+pub(super) fn stream(asked: &MockRequest, say: &MockReply) -> Frames {
     let mut chunks = Chunks { frames: Frames::default(), number: asked.number, model: &asked.model };
     chunks.delta(&json!({"role": "assistant", "content": "", "refusal": null}), None);
     for piece in say.thinking.iter().flat_map(|thinking| pieces(&thinking.text)) {
@@ -121,7 +121,7 @@ pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
             chunks.delta(&json!({"tool_calls": [call]}), None);
         }
     };
-    if say.weave == Weave::Interleaved {
+    if say.weave == CallOrder::Interleaved {
         for at in 0..say.calls.len() {
             open(&mut chunks, at, &mut begun);
         }
@@ -129,7 +129,7 @@ pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
     for (at, piece) in woven(say) {
         open(&mut chunks, at, &mut begun);
         let mut call = json!({"index": at, "function": {"arguments": piece}});
-        if say.weave == Weave::Repeated {
+        if say.weave == CallOrder::Repeated {
             call = tool_call(asked.number, at, &say.calls[at], piece);
             call["index"] = at.into();
         }

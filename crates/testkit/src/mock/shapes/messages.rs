@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Frames, arguments, id_of, pieces, woven};
-use crate::mock::answer::{Say, Stop, Tokens, Weave};
-use crate::mock::asked::Asked;
+use crate::mock::answer::{CallOrder, MockReply, Stop, Tokens};
+use crate::mock::asked::MockRequest;
 
 /// Counts as the format has them: its input is what was neither read from the cache nor written to it.
 fn usage(tokens: Option<Tokens>, output: u64) -> Value {
@@ -20,7 +20,7 @@ fn usage(tokens: Option<Tokens>, output: u64) -> Value {
     })
 }
 
-fn stop_reason(say: &Say) -> &'static str {
+fn stop_reason(say: &MockReply) -> &'static str {
     match say.stop {
         Stop::Length => "max_tokens",
         Stop::Refused => "refusal",
@@ -42,7 +42,7 @@ fn message(number: u64, model: &str, content: &[Value], stop: Option<&str>, usag
     })
 }
 
-pub(super) fn whole(number: u64, model: &str, say: &Say) -> Value {
+pub(super) fn whole(number: u64, model: &str, say: &MockReply) -> Value {
     let mut content = Vec::new();
     if let Some(thinking) = &say.thinking {
         content.push(json!({"type": "thinking", "thinking": thinking.text, "signature": thinking.signature}));
@@ -63,7 +63,7 @@ pub(super) fn text_delta(index: usize, text: &str) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": text}})
 }
 
-pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
+pub(super) fn stream(asked: &MockRequest, say: &MockReply) -> Frames {
     let mut frames = Frames::default();
     // What the first event counts as output is only what was there by then.
     let begun = message(asked.number, &asked.model, &[], None, &usage(say.tokens, 1));
@@ -100,7 +100,7 @@ pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
     frames
 }
 
-fn calls(frames: &mut Frames, asked: &Asked, say: &Say, first: usize) {
+fn calls(frames: &mut Frames, asked: &MockRequest, say: &MockReply, first: usize) {
     let open = |frames: &mut Frames, at: usize| {
         let call = &say.calls[at];
         let id = id_of(call, "toolu", asked.number, at);
@@ -110,7 +110,7 @@ fn calls(frames: &mut Frames, asked: &Asked, say: &Say, first: usize) {
     let piece = |frames: &mut Frames, at: usize, piece: &str| {
         delta(frames, first + at, &json!({"type": "input_json_delta", "partial_json": piece}));
     };
-    if say.weave == Weave::Interleaved {
+    if say.weave == CallOrder::Interleaved {
         for at in 0..say.calls.len() {
             open(frames, at);
         }
@@ -128,7 +128,7 @@ fn calls(frames: &mut Frames, asked: &Asked, say: &Say, first: usize) {
             piece(frames, at, text);
         }
         stop(frames, first + at);
-        if say.weave == Weave::Repeated {
+        if say.weave == CallOrder::Repeated {
             stop(frames, first + at);
         }
     }

@@ -8,8 +8,8 @@ mod responses;
 
 use serde_json::{Value, json};
 
-use super::answer::{Call, Refusal, Say, Stop, Weave};
-use super::asked::{Asked, Dialect};
+use super::answer::{Call, CallOrder, MockReply, Refusal, Stop};
+use super::asked::{Dialect, MockRequest};
 
 /// Characters of text in one event; providers send a token or a few.
 const PIECE_CHARS: usize = 16;
@@ -55,7 +55,7 @@ impl Frames {
 }
 
 /// A reply as a stream.
-pub(super) fn stream(dialect: Dialect, asked: &Asked, say: &Say) -> Frames {
+pub(super) fn stream(dialect: Dialect, asked: &MockRequest, say: &MockReply) -> Frames {
     match dialect {
         Dialect::Messages => messages::stream(asked, say),
         Dialect::Responses => responses::stream(asked, say),
@@ -64,7 +64,7 @@ pub(super) fn stream(dialect: Dialect, asked: &Asked, say: &Say) -> Frames {
 }
 
 /// A reply as one object.
-pub(super) fn whole(dialect: Dialect, asked: Option<&Asked>, say: &Say) -> Value {
+pub(super) fn whole(dialect: Dialect, asked: Option<&MockRequest>, say: &MockReply) -> Value {
     let (number, model) = asked.map_or((0, "mock"), |asked| (asked.number, asked.model.as_str()));
     match dialect {
         Dialect::Messages => messages::whole(number, model, say),
@@ -197,7 +197,7 @@ fn pieces(text: &str) -> Vec<&str> {
 }
 
 /// The arguments of a call as far as they are sent: of a reply that is too long the last one only in part.
-fn arguments<'a>(say: &Say, at: usize, call: &'a Call) -> &'a str {
+fn arguments<'a>(say: &MockReply, at: usize, call: &'a Call) -> &'a str {
     let cut = say.stop == Stop::Length && at + 1 == say.calls.len();
     let half = call.arguments.len() / 2;
     let half = (0..=half).rev().find(|at| call.arguments.is_char_boundary(*at)).unwrap_or(0);
@@ -205,10 +205,10 @@ fn arguments<'a>(say: &Say, at: usize, call: &'a Call) -> &'a str {
 }
 
 /// The order in which pieces of calls are sent: each a call and the piece of its arguments.
-fn woven<'a>(say: &'a Say) -> Vec<(usize, &'a str)> {
+fn woven<'a>(say: &'a MockReply) -> Vec<(usize, &'a str)> {
     let lists: Vec<Vec<&'a str>> =
         say.calls.iter().enumerate().map(|(at, call)| pieces(arguments(say, at, call))).collect();
-    if say.weave != Weave::Interleaved {
+    if say.weave != CallOrder::Interleaved {
         let one = |(at, list): (usize, Vec<&'a str>)| list.into_iter().map(move |piece| (at, piece));
         return lists.into_iter().enumerate().flat_map(one).collect();
     }

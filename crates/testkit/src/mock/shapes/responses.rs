@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{CREATED, Frames, arguments, id_of, pieces, woven};
-use crate::mock::answer::{Call, Say, Stop, Thinking, Tokens, Weave};
-use crate::mock::asked::Asked;
+use crate::mock::answer::{Call, CallOrder, MockReply, Stop, Thinking, Tokens};
+use crate::mock::asked::MockRequest;
 
 fn usage(tokens: Option<Tokens>) -> Value {
     let Some(tokens) = tokens else { return Value::Null };
@@ -17,7 +17,7 @@ fn usage(tokens: Option<Tokens>) -> Value {
     })
 }
 
-fn status(say: &Say) -> &'static str {
+fn status(say: &MockReply) -> &'static str {
     if say.stop == Stop::Done { "completed" } else { "incomplete" }
 }
 
@@ -51,7 +51,7 @@ fn response(number: u64, model: &str, status: &str, output: &[Value], usage: &Va
     })
 }
 
-fn ended(number: u64, model: &str, say: &Say) -> Value {
+fn ended(number: u64, model: &str, say: &MockReply) -> Value {
     let output: Vec<Value> = items(number, say).into_iter().map(|item| item.done).collect();
     let mut response = response(number, model, status(say), &output, &usage(say.tokens));
     let reason = match say.stop {
@@ -63,7 +63,7 @@ fn ended(number: u64, model: &str, say: &Say) -> Value {
     response
 }
 
-pub(super) fn whole(number: u64, model: &str, say: &Say) -> Value {
+pub(super) fn whole(number: u64, model: &str, say: &MockReply) -> Value {
     ended(number, model, say)
 }
 
@@ -72,16 +72,16 @@ struct Item<'a> {
     id: String,
     begun: Value,
     done: Value,
-    of: Of<'a>,
+    of: ItemType<'a>,
 }
 
-enum Of<'a> {
+enum ItemType<'a> {
     Thinking(&'a Thinking),
     Text(&'a str),
     Call(usize),
 }
 
-fn items(number: u64, say: &Say) -> Vec<Item<'_>> {
+fn items(number: u64, say: &MockReply) -> Vec<Item<'_>> {
     let mut items = Vec::new();
     if let Some(thinking) = &say.thinking {
         let id = format!("rs_mock_{number}");
@@ -92,7 +92,7 @@ fn items(number: u64, say: &Say) -> Vec<Item<'_>> {
                 "id": id, "type": "reasoning", "summary": summary, "encrypted_content": thinking.signature,
             }),
             id,
-            of: Of::Thinking(thinking),
+            of: ItemType::Thinking(thinking),
         });
     }
     if !say.text.is_empty() {
@@ -100,7 +100,7 @@ fn items(number: u64, say: &Say) -> Vec<Item<'_>> {
         let part = json!({"type": "output_text", "text": say.text, "annotations": [], "logprobs": []});
         let item = |status: &str, content: Value| json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content});
         let (begun, done) = (item("in_progress", json!([])), item("completed", json!([part])));
-        items.push(Item { id, begun, done, of: Of::Text(&say.text) });
+        items.push(Item { id, begun, done, of: ItemType::Text(&say.text) });
     }
     for (at, call) in say.calls.iter().enumerate() {
         let id = format!("fc_mock_{number}_{at}");
@@ -110,7 +110,7 @@ fn items(number: u64, say: &Say) -> Vec<Item<'_>> {
             begun: function_call(&id, number, at, call, "in_progress", ""),
             done: function_call(&id, number, at, call, done, arguments(say, at, call)),
             id,
-            of: Of::Call(at),
+            of: ItemType::Call(at),
         });
     }
     items
@@ -136,12 +136,12 @@ pub(super) fn text_delta(text: &str) -> Value {
 
 /// A stream whose events are numbered.
 #[derive(Default)]
-struct Numbered {
+struct NumberedStream {
     frames: Frames,
     next: u64,
 }
 
-impl Numbered {
+impl NumberedStream {
     fn event(&mut self, kind: &str, mut event: Value) {
         event["type"] = kind.into();
         event["sequence_number"] = self.next.into();
@@ -150,8 +150,8 @@ impl Numbered {
     }
 }
 
-pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
-    let mut out = Numbered::default();
+pub(super) fn stream(asked: &MockRequest, say: &MockReply) -> Frames {
+    let mut out = NumberedStream::default();
     let begun = response(asked.number, &asked.model, "in_progress", &[], &Value::Null);
     out.event("response.created", json!({"response": begun}));
     out.event("response.in_progress", json!({"response": begun}));
@@ -159,17 +159,17 @@ pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
     let mut calls = Vec::new();
     for (index, item) in items.iter().enumerate() {
         match &item.of {
-            Of::Thinking(thinking) => {
+            ItemType::Thinking(thinking) => {
                 added(&mut out, index, item);
                 summary(&mut out, index, item, thinking);
                 done(&mut out, index, item);
             }
-            Of::Text(text) => {
+            ItemType::Text(text) => {
                 added(&mut out, index, item);
                 message(&mut out, index, item, text);
                 done(&mut out, index, item);
             }
-            Of::Call(at) => calls.push((index, item, arguments(say, *at, &say.calls[*at]))),
+            ItemType::Call(at) => calls.push((index, item, arguments(say, *at, &say.calls[*at]))),
         }
     }
     function_calls(&mut out, say, &calls);
@@ -179,15 +179,15 @@ pub(super) fn stream(asked: &Asked, say: &Say) -> Frames {
     out.frames
 }
 
-fn added(out: &mut Numbered, index: usize, item: &Item<'_>) {
+fn added(out: &mut NumberedStream, index: usize, item: &Item<'_>) {
     out.event("response.output_item.added", json!({"output_index": index, "item": item.begun}));
 }
 
-fn done(out: &mut Numbered, index: usize, item: &Item<'_>) {
+fn done(out: &mut NumberedStream, index: usize, item: &Item<'_>) {
     out.event("response.output_item.done", json!({"output_index": index, "item": item.done}));
 }
 
-fn summary(out: &mut Numbered, index: usize, item: &Item<'_>, thinking: &Thinking) {
+fn summary(out: &mut NumberedStream, index: usize, item: &Item<'_>, thinking: &Thinking) {
     let at = |more: Value| {
         let mut event = more;
         event["item_id"] = item.id.as_str().into();
@@ -205,7 +205,7 @@ fn summary(out: &mut Numbered, index: usize, item: &Item<'_>, thinking: &Thinkin
     out.event("response.reasoning_summary_part.done", at(json!({"part": part})));
 }
 
-fn message(out: &mut Numbered, index: usize, item: &Item<'_>, text: &str) {
+fn message(out: &mut NumberedStream, index: usize, item: &Item<'_>, text: &str) {
     let at = |more: Value| {
         let mut event = more;
         event["item_id"] = item.id.as_str().into();
@@ -222,12 +222,12 @@ fn message(out: &mut Numbered, index: usize, item: &Item<'_>, text: &str) {
     out.event("response.content_part.done", at(json!({"part": part(text)})));
 }
 
-fn function_calls(out: &mut Numbered, say: &Say, calls: &[(usize, &Item<'_>, &str)]) {
-    let piece = |out: &mut Numbered, (index, item, _): &(usize, &Item<'_>, &str), text: &str| {
+fn function_calls(out: &mut NumberedStream, say: &MockReply, calls: &[(usize, &Item<'_>, &str)]) {
+    let piece = |out: &mut NumberedStream, (index, item, _): &(usize, &Item<'_>, &str), text: &str| {
         let event = json!({"item_id": item.id, "output_index": index, "delta": text});
         out.event("response.function_call_arguments.delta", event);
     };
-    let close = |out: &mut Numbered, (index, item, arguments): &(usize, &Item<'_>, &str)| {
+    let close = |out: &mut NumberedStream, (index, item, arguments): &(usize, &Item<'_>, &str)| {
         let event = json!({"item_id": item.id, "output_index": index, "arguments": arguments});
         // A call that was cut off gets no such word.
         if item.done["status"] == "completed" {
@@ -235,7 +235,7 @@ fn function_calls(out: &mut Numbered, say: &Say, calls: &[(usize, &Item<'_>, &st
         }
         done(out, *index, item);
     };
-    if say.weave == Weave::Interleaved {
+    if say.weave == CallOrder::Interleaved {
         for (index, item, _) in calls {
             added(out, *index, item);
         }
@@ -253,7 +253,7 @@ fn function_calls(out: &mut Numbered, say: &Say, calls: &[(usize, &Item<'_>, &st
             piece(out, call, text);
         }
         close(out, call);
-        if say.weave == Weave::Repeated {
+        if say.weave == CallOrder::Repeated {
             close(out, call);
         }
     }
