@@ -18,7 +18,7 @@ fn a_reader_with_random_disconnects_sees_every_event_once_and_in_order() {
     let launch = Launch::new(std::path::Path::new(PROGRAM), dir.path(), &scenario.state())
         .with(variables::LEDGER, scenario.ledger());
     let mut owner = Some(launch.start(scenario.run_args()).unwrap());
-    let ProcessOutput::Line(first) = owner.as_ref().unwrap().hear(Instant::now() + PATIENCE) else {
+    let ProcessOutput::Line(first) = owner.as_ref().unwrap().read_line(Instant::now() + PATIENCE) else {
         panic!("no line")
     };
     let run = run_of(&first);
@@ -32,7 +32,7 @@ fn a_reader_with_random_disconnects_sees_every_event_once_and_in_order() {
         let after = seen.last().map_or(0, |event| event["seq"].as_u64().unwrap()).to_string();
         let reader = launch.start(["logs", "-f", "--json", "--after", &after, &run]).unwrap();
         for _ in 0..dice.roll(30) {
-            match reader.hear(Instant::now() + PATIENCE) {
+            match reader.read_line(Instant::now() + PATIENCE) {
                 ProcessOutput::Line(line) => seen.extend(events([line.as_str()].into_iter())),
                 ProcessOutput::End => break,
                 ProcessOutput::Nothing => panic!("nothing is heard any more after event {after}"),

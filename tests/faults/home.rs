@@ -82,7 +82,7 @@ pub(crate) fn hear_event(running: &RunningProcess, agent: &str, kind: &str) -> V
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         event["kind"] == kind && event["agent_id"].as_str().is_some_and(|id| id.ends_with(agent))
     };
-    running.hear_until(PATIENCE, wanted).unwrap_or_else(|heard| panic!("no {kind} of {agent} in {heard:#?}"))
+    running.read_until(PATIENCE, wanted).unwrap_or_else(|heard| panic!("no {kind} of {agent} in {heard:#?}"))
 }
 
 /// The run of an event line or of a result.

@@ -21,7 +21,7 @@ fn every_named_point_is_passed_by_the_scenario() {
 
 #[test]
 fn a_few_random_kills_lose_and_double_nothing() {
-    let summary = campaign::carry_out(&order(None, 6), &|_| {}).unwrap();
+    let summary = campaign::run(&order(None, 6), &|_| {}).unwrap();
     assert!(summary.holds(), "{:#}", summary.to_json());
 }
 
@@ -43,7 +43,7 @@ fn helpers_that_are_killed_lose_and_double_nothing() {
         helpers.sort_unstable();
         let dir = tempfile::tempdir().unwrap();
         let plan = TrialPlan { helpers, ..TrialPlan::default() };
-        let report = trial::carry_out(Path::new(PROGRAM), dir.path(), &plan).unwrap();
+        let report = trial::run(Path::new(PROGRAM), dir.path(), &plan).unwrap();
         assert_eq!(report.breaches, [], "run {run}: {plan:?}");
         killed += report.helpers;
     }

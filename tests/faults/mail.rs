@@ -33,7 +33,7 @@ fn script(latency_ms: u32) -> String {
 /// Lets a process go on for a moment, and kills it.
 fn kill_after(running: RunningProcess, moment: Duration) {
     let until = Instant::now() + moment;
-    while matches!(running.hear(until), ProcessOutput::Line(_)) {}
+    while matches!(running.read_line(until), ProcessOutput::Line(_)) {}
     running.kill().unwrap();
 }
 
@@ -78,7 +78,7 @@ fn a_cancel_outlives_the_process_that_was_to_carry_it_out() {
         let running = launch.start(scenario.run_args()).unwrap();
         let mut told = AcknowledgedEvents::default();
         for _ in 0..=dice.roll(250) {
-            let ProcessOutput::Line(line) = running.hear(Instant::now() + PATIENCE) else {
+            let ProcessOutput::Line(line) = running.read_line(Instant::now() + PATIENCE) else {
                 panic!("it ended")
             };
             told.take(&line).unwrap();

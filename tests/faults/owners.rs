@@ -4,9 +4,9 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use posse_testkit::aftermath::{EndedRun, no_locks};
 use posse_testkit::check::AcknowledgedEvents;
 use posse_testkit::dice::Dice;
+use posse_testkit::ended_run::{EndedRun, no_locks};
 use posse_testkit::process::{Launch, ProcessOutput, RunningProcess, last_words};
 use posse_testkit::scenario::Scenario;
 use posse_testkit::variables;
@@ -55,7 +55,9 @@ fn of_many_that_resume_at_once_one_owns_the_run_and_the_others_say_who() {
         let until = Instant::now() + PATIENCE;
         let owner = loop {
             let next = Instant::now() + Duration::from_millis(5);
-            if let Some(at) = many.iter().position(|one| matches!(one.hear(next), ProcessOutput::Line(_))) {
+            if let Some(at) =
+                many.iter().position(|one| matches!(one.read_line(next), ProcessOutput::Line(_)))
+            {
                 break many.remove(at);
             }
             assert!(Instant::now() < until, "nobody owns the run");
@@ -121,7 +123,7 @@ fn take_over(launch: &Launch, run: &str) -> (RunningProcess, usize) {
     let mut refused = 0;
     while Instant::now() < until {
         let running = launch.start(["resume", "--json", run]).unwrap();
-        match running.hear(until) {
+        match running.read_line(until) {
             ProcessOutput::Line(_) => return (running, refused),
             ProcessOutput::End => {
                 let (_, status) = running.finish().unwrap();
@@ -216,7 +218,7 @@ fn owners_stopped_at_random_moments_are_fenced() {
             hear_out(owner, &mut told);
         }
         let aftermath = EndedRun { launch: &launch, scenario: &scenario, run: &run, told: &told };
-        let mut findings = aftermath.look().unwrap().findings;
+        let mut findings = aftermath.examine().unwrap().findings;
         no_locks(&scenario.state(), &mut findings);
         assert_eq!(findings.into_breaches(), [], "part {part}: {}", last_words(&launch.errors()));
     }
@@ -224,7 +226,7 @@ fn owners_stopped_at_random_moments_are_fenced() {
 }
 
 fn hear_one(running: &RunningProcess, told: &mut AcknowledgedEvents) {
-    match running.hear(Instant::now() + PATIENCE) {
+    match running.read_line(Instant::now() + PATIENCE) {
         ProcessOutput::Line(line) => told.take(&line).unwrap(),
         heard => panic!("{heard:?} after {} events", told.len()),
     }

@@ -11,7 +11,7 @@ use posse_domain::permission::APPROVALS_MAX;
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
-use crate::kept::KeptFile;
+use crate::user_file::KeptFile;
 
 const FILE: KeptFile =
     KeptFile { name: "approvals.json", lock: "approvals.lock", without: "every question is asked again" };

@@ -8,9 +8,9 @@ use posse::{ModelRegistry, Posse, PosseBuilder, WorkspaceOptions, WorkspaceSetti
 use posse_domain::event::EffectClass;
 
 use crate::Extras;
+use crate::discovery::SkillFolder;
 use crate::env::Environment;
 use crate::error::CliError;
-use crate::found::SkillFolder;
 use crate::settings::Settings;
 
 /// The composition root's own part.
@@ -96,8 +96,8 @@ impl Context {
     }
 
     /// Opens the state directory to look only.
-    pub(crate) fn look(&self) -> Result<Posse, CliError> {
-        Ok(self.builder().look_at(self.state_dir()?).workspaces(self.usual_workspaces()).open()?)
+    pub(crate) fn open_read_only(&self) -> Result<Posse, CliError> {
+        Ok(self.builder().open_read_only(self.state_dir()?).workspaces(self.usual_workspaces()).open()?)
     }
 
     /// Workspaces for verbs that make none: a mistake in the settings keeps nobody from looking.

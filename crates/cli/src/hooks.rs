@@ -1,7 +1,7 @@
 //! The hooks of the settings, ready to be run.
 
-mod reached;
-mod unheard;
+mod reached_files;
+mod unused_matchers;
 mod words;
 
 use std::path::Path;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use posse::hooks::{HOOK_TIMEOUT_DEFAULT, HOOK_TIMEOUT_MAX, HOOKS_MAX, Hook, Matcher};
 use posse_domain::permission::protected;
 
-use self::reached::beneath;
-pub(crate) use self::reached::{ReachedFiles, reached};
-pub(crate) use self::unheard::{unheard, unheard_in};
+use self::reached_files::beneath;
+pub(crate) use self::reached_files::{ReachedFiles, reached};
+pub(crate) use self::unused_matchers::{unheard, unheard_in};
 use self::words::{files, words};
 use crate::error::CliError;
 use crate::settings::Settings;
@@ -47,7 +47,7 @@ fn checked(written: &Written, home: Option<&Path>) -> Result<Hook, CliError> {
     Ok(Hook {
         moment: *moment,
         matcher: Matcher::parse(*moment, matcher.as_deref())
-            .map_err(|problem| wrong(format!("{problem}{}", unheard::instead(matcher.as_deref()))))?,
+            .map_err(|problem| wrong(format!("{problem}{}", unused_matchers::instead(matcher.as_deref()))))?,
         command: command.clone(),
         timeout,
         files: home.map(|home| files(command, home)).unwrap_or_default(),

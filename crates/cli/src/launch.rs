@@ -17,17 +17,17 @@ use posse_domain::plan::{Plan, UnownedWriters};
 use posse_domain::skill::{DEFAULT_SKILL_AGENT, DiscoveredDefinitions, Skill};
 use serde::{Deserialize, Serialize};
 
+use crate::agents_flag;
 use crate::approvals;
 use crate::context::Context;
+use crate::discovery::{DiscoveryResult, SkillCall, SkillFolder, folders_outside};
 use crate::error::CliError;
-use crate::found::{Discovered, SkillCall, SkillFolder, folders_outside};
-use crate::given;
+use crate::hide_state_dir;
 use crate::hooks;
 use crate::limit::Limit;
 use crate::models;
 use crate::money;
 use crate::output::note;
-use crate::own_files;
 use crate::permissions::PermissionArgs;
 use crate::settings::{Origin, Settings, WithOrigin};
 
@@ -48,7 +48,7 @@ pub(crate) struct TypedRequest {
     /// More definitions: a file, or JSON itself.
     pub(crate) agents: Option<String>,
     /// What was found on the machine.
-    pub(crate) found: Arc<Discovered>,
+    pub(crate) found: Arc<DiscoveryResult>,
     /// The skill that the request names.
     pub(crate) called: Option<SkillCall>,
     /// The project's instructions for agents.
@@ -152,8 +152,8 @@ impl Launch {
             })?;
         }
         let catalogue = found.catalogue(&known, &definitions, root, skill);
-        if !catalogue.is_empty() || Discovered::concerns(root) {
-            found.tell(root, skill, &catalogue);
+        if !catalogue.is_empty() || DiscoveryResult::concerns(root) {
+            found.print_notes(root, skill, &catalogue);
         }
         let model = match own_model.map(str::to_owned).or_else(|| root.model.clone()) {
             Some(model) => model,
@@ -172,13 +172,13 @@ impl Launch {
         let max_usd = money::held(&settings, &sure, models, context, Path::new(&dir))?;
         if let Some(limit) = &max_usd {
             let others = catalogue.definitions.iter().chain(&definitions).filter(|own| own.name != root.name);
-            money::tell_unpriced(&limit.origin, others, &catalogue.skills, models);
+            money::print_unpriced(&limit.origin, others, &catalogue.skills, models);
         }
         permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
-        let max_depth = depth_told(max_depth, skill, settings.max_orchestration_depth.as_ref());
+        let max_depth = print_depth(max_depth, skill, settings.max_orchestration_depth.as_ref());
         let project_rules = settings.project_rules();
-        let operator_rules = own_files::closed(settings.rules(), Path::new(&dir), context.state_dir()?);
+        let operator_rules = hide_state_dir::closed(settings.rules(), Path::new(&dir), context.state_dir()?);
         let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));
         Ok(Self {
             request,
@@ -356,7 +356,7 @@ fn limit<const LEAST: u64>(limit: Option<WithOrigin<Limit<LEAST>>>, default: Opt
 
 /// The depth that the run or its root skill says. The operator's ceiling binds either way; a person who asked for more
 /// should know.
-fn depth_told(typed: Option<u32>, skill: Option<&Skill>, ceiling: Option<&WithOrigin<u32>>) -> Option<u32> {
+fn print_depth(typed: Option<u32>, skill: Option<&Skill>, ceiling: Option<&WithOrigin<u32>>) -> Option<u32> {
     let typed = typed.map(|depth| ("--max-depth".to_owned(), depth));
     let of_skill = || {
         skill.and_then(|skill| Some((format!("max-depth of the skill `{}`", skill.name), skill.max_depth?)))
@@ -376,18 +376,18 @@ fn depth_told(typed: Option<u32>, skill: Option<&Skill>, ceiling: Option<&WithOr
 /// The definitions of `--agents`, with their models found.
 fn given_definitions(
     agents: Option<&str>,
-    found: &Discovered,
+    found: &DiscoveryResult,
     context: &Context,
     models: &ModelRegistry,
 ) -> Result<Vec<Definition>, CliError> {
     let Some(agents) = agents else { return Ok(Vec::new()) };
-    let given = given::read(agents, found, context)?;
-    given::tell(&given.notes);
+    let given = agents_flag::read(agents, found, context)?;
+    agents_flag::print_notes(&given.notes);
     let mut definitions = given.definitions;
     for own in &mut definitions {
         if let Some(name) = &own.model {
             let wrong = |problem| CliError::usage(format!("--agents: {}.model: {problem}", own.name));
-            own.model = Some(settle_model(name, &context.environment.cwd, models).map_err(wrong)?);
+            own.model = Some(canonical_model(name, &context.environment.cwd, models).map_err(wrong)?);
         }
     }
     Ok(definitions)
@@ -397,7 +397,7 @@ fn model_of(settings: &Settings, context: &Context, models: &ModelRegistry) -> R
     let cwd = &context.environment.cwd;
     let Some(WithOrigin { value, origin }) = &settings.model else {
         let chosen = models::choose(settings, context)?;
-        return models.settle(&chosen).map_err(|error| models::problem("", &error));
+        return models.canonical_name(&chosen).map_err(|error| models::problem("", &error));
     };
     // A path in the settings file means the same wherever the command is typed.
     let base = match origin {
@@ -405,13 +405,13 @@ fn model_of(settings: &Settings, context: &Context, models: &ModelRegistry) -> R
         Origin::Variable(_) | Origin::Flag(_) => cwd,
     };
     let origin = origin.to_string();
-    let named = models.settle(value).map_err(|error| models::problem(&origin, &error))?;
-    settle_model(&named, base, models).map_err(|problem| CliError::usage(format!("{origin}: {problem}")))
+    let named = models.canonical_name(value).map_err(|error| models::problem(&origin, &error))?;
+    canonical_model(&named, base, models).map_err(|problem| CliError::usage(format!("{origin}: {problem}")))
 }
 
 /// Finds a model, and gives the name under which any process finds it again: that of a provider's model is full, and a
 /// script's path is made whole.
-pub(crate) fn settle_model(name: &str, base: &Path, models: &ModelRegistry) -> Result<String, String> {
+pub(crate) fn canonical_model(name: &str, base: &Path, models: &ModelRegistry) -> Result<String, String> {
     let script = name.strip_prefix(SCRIPTED).filter(|file| !file.is_empty());
     let Some(file) = script else {
         models.resolve(name)?;

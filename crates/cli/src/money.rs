@@ -69,7 +69,7 @@ fn unpriced<'a>(names: &'a [String], models: &ModelRegistry) -> Result<Option<&'
 }
 
 /// Says what agents of the run may come upon and will be refused, because the price of its model is unknown.
-pub(crate) fn tell_unpriced<'a>(
+pub(crate) fn print_unpriced<'a>(
     limit: &Origin,
     definitions: impl Iterator<Item = &'a Definition>,
     skills: &'a [Skill],

@@ -10,10 +10,10 @@ use posse_agent::plan::{PLAN_MAX_BYTES, PlanProblem, context as plan_context, pa
 use posse_domain::contract::Criterion;
 use posse_domain::plan::{Plan, PlanContext};
 
+use crate::agents_flag;
 use crate::context::Context;
+use crate::discovery::DiscoveryResult;
 use crate::error::CliError;
-use crate::found::Discovered;
-use crate::given;
 use crate::launch::{self, DEFAULT_ROOT};
 use crate::term;
 use crate::text::plural;
@@ -40,9 +40,13 @@ pub(crate) struct Judge {
 
 impl Judge {
     /// Finds the definitions and the tools.
-    pub(crate) fn new(args: &KnownArgs, found: &Discovered, context: &Context) -> Result<Self, CliError> {
+    pub(crate) fn new(
+        args: &KnownArgs,
+        found: &DiscoveryResult,
+        context: &Context,
+    ) -> Result<Self, CliError> {
         let own = match &args.agents {
-            Some(agents) => given::read(agents, found, context)?.definitions,
+            Some(agents) => agents_flag::read(agents, found, context)?.definitions,
             None => Vec::new(),
         };
         let definitions = Definitions::builtin_and(found.and_given(&own));
@@ -65,7 +69,7 @@ impl Judge {
         let mut known = self.known.clone();
         let mut settled = Vec::new();
         for name in parsed.models() {
-            match launch::settle_model(name, base, models) {
+            match launch::canonical_model(name, base, models) {
                 Ok(whole) => settled.push((name.to_owned(), whole)),
                 Err(why) => drop(known.unusable_models.insert(name.to_owned(), why)),
             }

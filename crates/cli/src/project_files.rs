@@ -14,13 +14,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::context::Context;
+use crate::discovery::{DiscoveryResult, Origin};
 use crate::error::CliError;
-use crate::found::{Discovered, Origin};
-use crate::places::{self, PROJECT_SERVERS};
+use crate::project_dirs::{self, PROJECT_SERVERS};
 use crate::settings::keys::{InProject, in_project};
 use crate::settings::project::ProjectFile;
 use crate::trust::{Trust, TrustState};
-use crate::trusted;
+use crate::trust_scope;
 
 /// What kind of file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -67,8 +67,8 @@ pub(crate) struct ProjectFiles {
 impl ProjectFiles {
     /// Those of the project that `dir`, a canonical path, is in.
     pub(crate) fn find(dir: &Path, context: &Context) -> Result<Self, CliError> {
-        let dirs = places::project_dirs(dir, context.environment.home.as_deref());
-        let own = OwnNames::of(&Discovered::strictly(dir, context)?);
+        let dirs = project_dirs::project_dirs(dir, context.environment.home.as_deref());
+        let own = OwnNames::of(&DiscoveryResult::strictly(dir, context)?);
         let Some(root) = dirs.last().cloned() else {
             return Err(CliError::usage(format!("{}: this is your home, not a project", dir.display()))
                 .hint("name the directory of a project"));
@@ -112,12 +112,12 @@ impl ProjectFiles {
     }
 
     fn add_discovered(&mut self, dirs: &[PathBuf], trust: &Trust, tools: &[&str], own: &OwnNames) {
-        let found = discovery::discover(&places::project_places(dirs), DEFINITION_MAX_BYTES, |file| {
+        let found = discovery::discover(&project_dirs::project_places(dirs), DEFINITION_MAX_BYTES, |file| {
             let kind = if file.form == Form::Agent { ProjectFileType::Agent } else { ProjectFileType::Skill };
             let mut does = described(&file, tools, own);
             let covered = match (file.form, file.real.parent()) {
-                (Form::SkillFolder, Some(folder)) => trusted::of_skill(&file.content, folder),
-                _ => Ok(trusted::TrustScope { hash: Hash::of(&file.content), further: Vec::new() }),
+                (Form::SkillFolder, Some(folder)) => trust_scope::of_skill(&file.content, folder),
+                _ => Ok(trust_scope::TrustScope { hash: Hash::of(&file.content), further: Vec::new() }),
             };
             let covered =
                 covered.map_err(|why| format!("{}: it cannot be trusted: {why}", file.real.display()))?;
@@ -144,7 +144,7 @@ impl ProjectFiles {
     fn add_servers(&mut self, dir: &Path, trust: &Trust) {
         for name in PROJECT_SERVERS {
             let path = dir.join(name);
-            match places::read(&path) {
+            match project_dirs::read(&path) {
                 Ok(None) => {}
                 Ok(Some(content)) => {
                     let path = path.canonicalize().unwrap_or(path);
@@ -178,7 +178,7 @@ struct OwnNames {
 }
 
 impl OwnNames {
-    fn of(found: &Discovered) -> Self {
+    fn of(found: &DiscoveryResult) -> Self {
         let is_own = |place: usize| found.origin(place) == Origin::User;
         let agents = found.agents.iter().filter(|entry| is_own(entry.place));
         let skills = found.skills.iter().filter(|entry| is_own(entry.place));

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 use posse::{ModelRegistry, RecordedRun};
 
-use crate::asking::{self, QuestionPrompter};
-use crate::background;
-use crate::carry::carry_and_tell;
 use crate::context::Context;
+use crate::detach;
+use crate::discovery::folders_outside;
+use crate::drive::drive_and_print;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::folders_outside;
+use crate::hide_state_dir;
 use crate::launch::{Launch, working_dir};
 use crate::output::{Output, note};
-use crate::own_files;
 use crate::permissions::PermissionArgs;
+use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
 use crate::settings::Settings;
 use crate::signals::Signals;
@@ -41,8 +41,8 @@ pub(crate) struct ReplayRun {
 pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliError> {
     let cwd = &context.environment.cwd;
     replay.permissions.are_about(&context.tool_names())?;
-    let name = settled(posse::replayed(&replay.model).unwrap_or_default(), cwd);
-    let looking = context.look()?;
+    let name = canonical(posse::replayed(&replay.model).unwrap_or_default(), cwd);
+    let looking = context.open_read_only()?;
     let (recorded, folders) = runtime::looking(async {
         let recorded = looking.recorded(&name).await?;
         // Only a run of one's own has a folder; what a bundle names is nothing here.
@@ -55,9 +55,9 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     drop(looking);
     let dir = dir_of(replay, &recorded, cwd)?;
     let place = dir.as_deref().or(recorded.dir()).map(Path::new);
-    let settings = Settings::resolve_and_tell(context, place.unwrap_or(cwd))?;
+    let settings = Settings::resolve_and_print(context, place.unwrap_or(cwd))?;
     let operator_rules = match place {
-        Some(place) => own_files::closed(settings.rules(), place, context.state_dir()?),
+        Some(place) => hide_state_dir::closed(settings.rules(), place, context.state_dir()?),
         None => settings.rules(),
     };
     let said = (operator_rules, replay.permissions.clone());
@@ -71,22 +71,23 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
         return detach(replay, &launch, context);
     }
     let state_dir = context.state_dir()?.to_owned();
-    runtime::carrying(async {
+    runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open_with_skills(ModelRegistry::new(cwd), &settings, &launch.skill_folders)?;
-        let attended = asking::attended(replay.json);
+        let attended = questions::attended(replay.json);
         let starting = posse.replay(&recorded, launch.into_new_run().attended(attended));
         let handle = match signals.unless_one_comes(starting).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let asking = if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::nobody() };
-        carry_and_tell(&posse, &handle, 0, &mut signals, View::new(replay.json, context), asking).await
+        let asking =
+            if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::without_terminal() };
+        drive_and_print(&posse, &handle, 0, &mut signals, View::new(replay.json, context), asking).await
     })
 }
 
 /// A bundle is named relative to where the command was typed; a run's id stays as it is.
-fn settled(name: &str, cwd: &Path) -> String {
+fn canonical(name: &str, cwd: &Path) -> String {
     let is_path =
         name.contains('/') || Path::new(name).extension().is_some_and(|e| e == posse::BUNDLE_EXTENSION);
     if is_path { cwd.join(name).to_string_lossy().into_owned() } else { name.to_owned() }
@@ -102,7 +103,7 @@ fn dir_of(replay: &ReplayRun, recorded: &RecordedRun, cwd: &Path) -> Result<Opti
 }
 
 fn detach(replay: &ReplayRun, launch: &Launch, context: &Context) -> Result<Exit, CliError> {
-    let run = background::detach(launch, context)?;
+    let run = detach::detach(launch, context)?;
     let mut output = Output::new();
     if replay.json {
         output.json(&serde_json::json!({"run": run}))?;

@@ -16,7 +16,7 @@ pub(crate) fn looking<T>(verb: impl Future<Output = Result<T, CliError>>) -> Res
 }
 
 /// Waits for a verb that carries a run.
-pub(crate) fn carrying<T>(verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+pub(crate) fn driving<T>(verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     wait(Builder::new_multi_thread(), verb)
 }
 

@@ -76,15 +76,15 @@ pub(crate) fn plural(n: u64, one: &str) -> String {
 
 /// Tokens and money in a few words; an unknown price is said, never shown as zero.
 pub(crate) fn spent(usage: &Usage) -> String {
-    told(usage, "")
+    one_line(usage, "")
 }
 
 /// The same of a run. What a replay tells was spent when it was recorded, and not again.
 pub(crate) fn spent_by_run(usage: &Usage, is_replay: bool) -> String {
-    if is_replay { format!("nothing spent ({})", told(usage, "recorded: ")) } else { spent(usage) }
+    if is_replay { format!("nothing spent ({})", one_line(usage, "recorded: ")) } else { spent(usage) }
 }
 
-fn told(usage: &Usage, what: &str) -> String {
+fn one_line(usage: &Usage, what: &str) -> String {
     let cached = match usage.cached_tokens {
         0 => String::new(),
         cached => format!(" ({} cached)", count(cached)),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::kept::KeptFile;
+use crate::user_file::KeptFile;
 
 const FILE: KeptFile =
     KeptFile { name: "trust.json", lock: "trust.lock", without: "no file of a project is trusted" };

@@ -21,8 +21,8 @@ pub mod object_id;
 pub mod ownership;
 pub mod permission;
 pub mod plan;
+pub mod printable;
 pub mod scrub;
-pub mod shown;
 pub mod skill;
 pub mod text;
 

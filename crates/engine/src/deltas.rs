@@ -83,12 +83,12 @@ impl DeltaHub {
     }
 
     /// Whether anybody listens; nothing is gathered otherwise.
-    pub(crate) fn is_heard(&self) -> bool {
+    pub(crate) fn has_listener(&self) -> bool {
         self.sender.receiver_count() > 0
     }
 
     pub(crate) fn push(&self, delta: Delta) {
-        if !self.is_heard() {
+        if !self.has_listener() {
             return;
         }
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +129,7 @@ pub(crate) struct CallSink {
 impl StreamSink for CallSink {
     fn part(&self, part: StreamPart) {
         self.alive.notify_one();
-        if !self.hub.is_heard() {
+        if !self.hub.has_listener() {
             return;
         }
         let (part, content) = match part {

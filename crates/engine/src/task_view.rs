@@ -123,7 +123,7 @@ impl TaskView {
         if self.forked.is_empty() && self.below.is_empty() {
             return events;
         }
-        events.extend(self.told_of(agent, body));
+        events.extend(self.is_included(agent, body));
         events.extend(self.forked_event(agent, body));
         events
     }
@@ -140,7 +140,7 @@ impl TaskView {
     }
 
     /// The event as one of the agents below, if those are told of.
-    fn told_of(&mut self, agent: &AgentId, body: &EventBody) -> Vec<TaskEvent> {
+    fn is_included(&mut self, agent: &AgentId, body: &EventBody) -> Vec<TaskEvent> {
         let mut child = agent.clone();
         while let Some(parent) = child.parent().filter(|parent| *parent != self.agent) {
             child = parent;

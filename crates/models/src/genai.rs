@@ -29,7 +29,7 @@ use serde_json::Value;
 use crate::endpoint::{Endpoint, Key};
 use crate::http::Http;
 use crate::wire::text::arguments;
-use crate::wire::text_tools::told_in_text;
+use crate::wire::text_tools::as_text;
 use crate::wire::{Answer, Problem, ProblemKind, StopReason, Target};
 
 /// Our names of vendors that `genai` has under others.
@@ -85,10 +85,10 @@ impl Genai {
         if !WITHOUT_TOOLS.contains(&kind) {
             return self.ask(service, target, request, http, show).await;
         }
-        let (told, mut listener) = told_in_text(request);
+        let (told, mut listener) = as_text(request);
         let mut hear = |part| listener.show(part, show);
         let answer = self.ask(service, target, &told, http, &mut hear).await?;
-        listener.heard(answer)
+        listener.calls_in(answer)
     }
 
     /// A complete target: nothing is resolved, and no variable is looked at.

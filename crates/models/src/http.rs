@@ -108,7 +108,7 @@ impl Http {
         mut headers: HeaderMap,
         body: Vec<u8>,
     ) -> Result<ResponseHead, Problem> {
-        let place = place(&url);
+        let place = origin(&url);
         let (client, under_way) = self.client(&url).await?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         // Packing would hold events back until there is enough to pack. What is packed all the same is unpacked.
@@ -324,7 +324,7 @@ fn unanswered(place: &str, error: &reqwest::Error) -> Problem {
 }
 
 /// Host and port, for people.
-fn place(url: &Url) -> String {
+fn origin(url: &Url) -> String {
     let host = url.host_str().unwrap_or("it");
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }

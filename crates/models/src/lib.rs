@@ -8,22 +8,22 @@
 pub mod replay;
 pub mod scripted;
 
-mod catalog;
 mod endpoint;
 mod genai;
 mod http;
-mod line;
 mod prices;
 mod provider;
+mod provider_queue;
+mod registry;
 mod remote;
 mod scrub;
 mod sse;
 mod wire;
 
-pub use catalog::ModelRegistry;
 pub use endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
 pub use http::{Http, Proxy};
 pub use prices::{PriceTag, Prices, prices_taken};
 pub use provider::{BaseUrl, KeyNeed, Provider, ProviderError, ProviderWords, Providers, ollama_models};
+pub use registry::ModelRegistry;
 pub use remote::remote;
 pub use wire::text_tools::TextModels;

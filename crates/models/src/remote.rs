@@ -18,8 +18,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use crate::endpoint::{Endpoint, Format, Key};
 use crate::genai::Genai;
 use crate::http::{Http, ResponseHead};
-use crate::line::ProviderQueue;
 use crate::prices::nearest_model;
+use crate::provider_queue::ProviderQueue;
 use crate::scrub::{Scrub, ScrubbedParts};
 use crate::sse::Decoder;
 use crate::wire::anthropic::Anthropic;
@@ -266,12 +266,12 @@ impl RemoteState {
     fn failure(&self, problem: &Problem, call: u32) -> ModelFailure {
         let retry = self.line.failed(problem, call);
         let error =
-            CallError { status: problem.status, ..CallError::new(problem.code(), self.told(problem)) };
+            CallError { status: problem.status, ..CallError::new(problem.code(), self.error_text(problem)) };
         ModelFailure { error: Box::new(error), usage: problem.usage, tag: None, retry }
     }
 
     /// A problem in words.
-    fn told(&self, problem: &Problem) -> String {
+    fn error_text(&self, problem: &Problem) -> String {
         let (provider, message) = (&self.provider, &problem.message);
         match (problem.kind, &self.key) {
             (ProblemKind::Key, Some(key)) => {

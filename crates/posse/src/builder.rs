@@ -12,7 +12,7 @@ use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 use posse_tools::hooks::{CommandHooks, Hook};
 use posse_tools::{Outputs, Search, ToolServices};
 
-use crate::replaying::ReplayHome;
+use crate::replay::ReplayHome;
 use crate::system::ProcessSystem;
 use crate::workspaces::{HostWorkspaces, WorkspaceSettings};
 use crate::{Error, Posse};
@@ -79,7 +79,7 @@ impl PosseBuilder {
 
     /// Looks at the journal in this directory and writes nothing, not even a missing directory: then there are no
     /// runs.
-    pub fn look_at(mut self, dir: impl AsRef<Path>) -> Self {
+    pub fn open_read_only(mut self, dir: impl AsRef<Path>) -> Self {
         self.place = StoreLocation::Existing(dir.as_ref().to_owned());
         self
     }

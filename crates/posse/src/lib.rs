@@ -34,15 +34,15 @@
 mod base;
 mod builder;
 mod bundle;
-mod cleaning;
 mod error;
 mod events;
-mod explaining;
+mod explain;
 mod export;
+mod gc;
 mod info;
 mod names;
 mod new_run;
-mod replaying;
+mod replay;
 mod reports;
 mod requests;
 mod secrets;
@@ -56,10 +56,10 @@ use std::sync::Arc;
 
 pub use builder::PosseBuilder;
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
-pub use cleaning::{GcRequest, GcSummary};
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
 pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
+pub use gc::{GcRequest, GcSummary};
 pub use info::{AgentInfo, DepthInfo, RunInfo, RunOutcome, RunSummary};
 pub use new_run::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, NewRun};
 pub use posse_agent::definition::{Definitions, builtin, parse_agents};
@@ -90,7 +90,7 @@ pub use posse_models::{
     scripted,
 };
 pub use posse_tools::{Search, hooks};
-pub use replaying::{RecordedRun, replayed};
+pub use replay::{RecordedRun, replayed};
 pub use requests::Request;
 pub use secrets::{names_a_secret, url_passwords};
 pub use waits::ProviderWait;
@@ -131,7 +131,7 @@ pub struct Posse {
     /// The workspaces beneath the state directory, if there is one.
     files: Option<posse_host::workspace::Workspaces>,
     /// Where the files of replays are laid out.
-    replays: Option<replaying::ReplayHome>,
+    replays: Option<replay::ReplayHome>,
     hook_failures: Option<hooks::HookFailures>,
 }
 
@@ -146,7 +146,7 @@ impl Posse {
         tenant: TenantId,
         tools: Arc<[Tool]>,
         files: Option<posse_host::workspace::Workspaces>,
-        replays: Option<replaying::ReplayHome>,
+        replays: Option<replay::ReplayHome>,
     ) -> Self {
         Self { store: runtime.store().clone(), runtime, tenant, tools, files, replays, hook_failures: None }
     }
@@ -403,7 +403,7 @@ impl Posse {
         let found = info.agents.iter().find(|known| known.id == *agent);
         let found = found.ok_or_else(|| Error::NoAgent(agent.clone()))?;
         let approvals = self.runtime.load(&agent.run()).await?.terms.approvals;
-        let asked = explaining::ExplainQuery::read(operation, &self.tools)?;
+        let asked = explain::ExplainQuery::read(operation, &self.tools)?;
         Ok(asked.explain(&found.authority()?, &found.contract_json, &approvals))
     }
 

@@ -16,7 +16,7 @@ use posse_engine::RunSpec;
 use posse_engine::ports::WORKSPACE_SHOWN_AT;
 
 use crate::Error;
-use crate::replaying::ReplayOverrides;
+use crate::replay::ReplayOverrides;
 
 /// Calls that may run at once in a tree, unless the run says otherwise.
 pub const DEFAULT_PARALLEL: u32 = 32;

@@ -82,7 +82,7 @@ impl Report {
             made.insert(folder.to_owned());
         }
         // A person opens it with whatever they have: it must not steer that.
-        std::fs::write(&file, posse_domain::shown::clean(text).as_bytes()).map_err(failed)
+        std::fs::write(&file, posse_domain::printable::clean(text).as_bytes()).map_err(failed)
     }
 }
 

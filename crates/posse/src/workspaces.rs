@@ -10,7 +10,7 @@ use posse_domain::event::{BaseSnapshot, CheckRecord, RunResult};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::{Approvals, PROTECTED, instructs};
-use posse_domain::shown;
+use posse_domain::printable;
 use posse_engine::ports::{
     CallContext, CheckRequest, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, UpdateOutcome,
     Urgency, WORKSPACE_SHOWN_AT, WorkspaceId, WorkspaceProblem, WorkspaceResult, Workspaces,
@@ -424,7 +424,7 @@ impl Workspaces for HostWorkspaces {
     fn merge(&self, request: MergeRequest) -> WorkspaceResult<Merge> {
         self.with(&request.child.run(), move |_, at_hand| {
             let Names { protected, opened } = Names::of(&request.approvals);
-            let message = format!("posse: {} ({})\n", shown::line(&request.title), request.child);
+            let message = format!("posse: {} ({})\n", printable::line(&request.title), request.child);
             let asked = host::MergeRequest {
                 ours: oid(&request.ours),
                 base: oid(&request.base),
@@ -479,11 +479,11 @@ impl Workspaces for HostWorkspaces {
         })
     }
 
-    fn deliver(&self, run: &RunId, approvals: Approvals) -> WorkspaceResult<Option<RunResult>> {
+    fn publish(&self, run: &RunId, approvals: Approvals) -> WorkspaceResult<Option<RunResult>> {
         self.with(run, move |_, at_hand| {
             let Names { protected, opened } = Names::of(&approvals);
             let left_out = at_hand.space.leave_out(&protected, &opened).map_err(|error| problem(&error))?;
-            let (delivered, undelivered) = match at_hand.space.deliver() {
+            let (delivered, undelivered) = match at_hand.space.publish() {
                 Ok(delivered) => (delivered, None),
                 Err(error) if error.is_passing() => return Err(problem(&error)),
                 // The work itself is kept; how much it is can be told without a branch.

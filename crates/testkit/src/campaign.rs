@@ -92,7 +92,7 @@ pub struct Summary {
 }
 
 /// Carries a campaign out. An error is about the campaign itself, not about what it found.
-pub fn carry_out(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary, String> {
+pub fn run(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary, String> {
     let began = Instant::now();
     let mut rows = Vec::new();
     let mut never_passed = Vec::new();
@@ -200,7 +200,7 @@ fn pace(order: &Order) -> Result<Duration, String> {
     let mut times = Vec::new();
     for _ in 0..PACE_RUNS {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let report = trial::carry_out(&order.program, dir.path(), &TrialPlan::default())?;
+        let report = trial::run(&order.program, dir.path(), &TrialPlan::default())?;
         if let Some(breach) = report.breaches.first() {
             return Err(format!("the scenario does not hold without any fault: {breach}"));
         }
@@ -282,7 +282,7 @@ fn side_by_side(order: &Order, queue: &Queue<'_>, tell: &(dyn Fn(&Row) + Sync)) 
     let problems: Mutex<Vec<String>> = Mutex::default();
     let work = || {
         while let Some(part) = queue.next() {
-            match carry_out_part(order, &part) {
+            match run_part(order, &part) {
                 Ok(done) => {
                     for row in done {
                         queue.done(&row.report);
@@ -309,9 +309,9 @@ fn side_by_side(order: &Order, queue: &Queue<'_>, tell: &(dyn Fn(&Row) + Sync)) 
     }
 }
 
-fn carry_out_part(order: &Order, part: &Part) -> Result<Vec<Row>, String> {
+fn run_part(order: &Order, part: &Part) -> Result<Vec<Row>, String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let reports = trial::carry_out_together(&order.program, dir.path(), &part.plans)?;
+    let reports = trial::run_together(&order.program, dir.path(), &part.plans)?;
     let breaches: Vec<String> =
         reports.iter().flat_map(|report| &report.breaches).map(ToString::to_string).collect();
     let mut kept = None;

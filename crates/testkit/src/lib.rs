@@ -1,9 +1,9 @@
 //! Fault points, scenarios and checkers for Posse's own tests and benches.
 
-pub mod aftermath;
 pub mod campaign;
 pub mod check;
 pub mod dice;
+pub mod ended_run;
 pub mod fanout;
 pub mod faults;
 pub mod gate;

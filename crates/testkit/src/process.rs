@@ -146,7 +146,7 @@ impl RunningProcess {
     }
 
     /// The next line, or that there was none until `until`.
-    pub fn hear(&self, until: Instant) -> ProcessOutput {
+    pub fn read_line(&self, until: Instant) -> ProcessOutput {
         match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => ProcessOutput::Line(line),
             Err(RecvTimeoutError::Disconnected) => ProcessOutput::End,
@@ -155,7 +155,7 @@ impl RunningProcess {
     }
 
     /// Waits for the first line that satisfies `wanted`, and gives all up to it.
-    pub fn hear_until(
+    pub fn read_until(
         &self,
         patience: Duration,
         wanted: impl Fn(&str) -> bool,
@@ -163,7 +163,7 @@ impl RunningProcess {
         let until = Instant::now() + patience;
         let mut lines = Vec::new();
         loop {
-            match self.hear(until) {
+            match self.read_line(until) {
                 ProcessOutput::Line(line) => {
                     let found = wanted(&line);
                     lines.push(line);
@@ -259,7 +259,7 @@ mod tests {
         let script = "echo one; printf half; read never < /dev/zero";
         let running = launch.start(["-c", script]).unwrap();
         let soon = Instant::now() + Duration::from_secs(10);
-        assert_eq!(running.hear(soon), ProcessOutput::Line("one".to_owned()));
+        assert_eq!(running.read_line(soon), ProcessOutput::Line("one".to_owned()));
         assert_eq!(launch.left_behind(), [running.id()]);
         let (rest, status) = running.kill().unwrap();
         assert_eq!(rest, [""; 0], "half a line was never said");

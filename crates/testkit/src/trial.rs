@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use posse::RunId;
 use serde_json::Value;
 
-use crate::aftermath::{self, EndedRun};
 use crate::check::{AcknowledgedEvents, Breach, Findings, Harm};
+use crate::ended_run::{self, EndedRun};
 use crate::faults::CrashPoint;
 use crate::helpers;
 use crate::process::{Launch, ProcessOutput, RunningProcess, last_words, threads};
@@ -80,13 +80,13 @@ pub struct Report {
 }
 
 /// Carries the plan out beneath `dir`, which must be empty.
-pub fn carry_out(program: &Path, dir: &Path, plan: &TrialPlan) -> Result<Report, String> {
-    let mut reports = carry_out_together(program, dir, std::slice::from_ref(plan))?;
+pub fn run(program: &Path, dir: &Path, plan: &TrialPlan) -> Result<Report, String> {
+    let mut reports = run_together(program, dir, std::slice::from_ref(plan))?;
     reports.pop().ok_or_else(|| "no run was started".to_owned())
 }
 
 /// Carries the plans out beneath `dir` side by side, each with a run of its own, all in one store.
-pub fn carry_out_together(program: &Path, dir: &Path, plans: &[TrialPlan]) -> Result<Vec<Report>, String> {
+pub fn run_together(program: &Path, dir: &Path, plans: &[TrialPlan]) -> Result<Vec<Report>, String> {
     let state = dir.join("state");
     let mut trials = Vec::new();
     for number in 1..=plans.len() {
@@ -108,7 +108,7 @@ pub fn carry_out_together(program: &Path, dir: &Path, plans: &[TrialPlan]) -> Re
     })?;
     if let Some(last) = reports.last_mut() {
         let mut findings = Findings::default();
-        aftermath::no_locks(&state, &mut findings);
+        ended_run::no_locks(&state, &mut findings);
         last.breaches.extend(findings.into_breaches());
     }
     Ok(reports)
@@ -155,13 +155,13 @@ impl Trial {
         self.report.took = began.elapsed();
         self.report.missed.extend(blows.cloned());
         if let Some(follower) = self.follower.take() {
-            self.hear_out(follower, ended)?;
+            self.read_to_end(follower, ended)?;
         }
         self.findings.expect(ended, Harm::Broken, || {
             format!("the run did not end; last words: {}", last_words(&self.launch.errors()))
         });
         if ended {
-            self.look()?;
+            self.examine()?;
         }
         let left = self.launch.left_behind();
         self.findings.expect(left.is_empty(), Harm::Orphan, || format!("processes {left:?} are left"));
@@ -189,7 +189,7 @@ impl Trial {
         let mut helpers = plan.helpers.iter().map(|after| began + *after).peekable();
         let struck = loop {
             let next = helpers.peek().map_or(until, |moment| (*moment).min(until));
-            match running.hear(next) {
+            match running.read_line(next) {
                 ProcessOutput::Nothing if next < until => {
                     helpers.next();
                     self.report.helpers += usize::from(helpers::kill_one(running.id(), self.report.helpers));
@@ -235,10 +235,10 @@ impl Trial {
     }
 
     /// All that a follower still tells. It ends by itself when the run has ended.
-    fn hear_out(&mut self, follower: RunningProcess, ended: bool) -> std::io::Result<()> {
+    fn read_to_end(&mut self, follower: RunningProcess, ended: bool) -> std::io::Result<()> {
         let until = Instant::now() + if ended { PATIENCE } else { Duration::ZERO };
         let hangs = loop {
-            match follower.hear(until) {
+            match follower.read_line(until) {
                 ProcessOutput::Line(line) => self.take(&line),
                 ProcessOutput::End => break false,
                 ProcessOutput::Nothing => break true,
@@ -285,13 +285,13 @@ impl Trial {
         Ok(())
     }
 
-    fn look(&mut self) -> std::io::Result<()> {
+    fn examine(&mut self) -> std::io::Result<()> {
         let Some(run) = &self.run else {
             self.findings.add(Harm::Lost, "the run ended and nobody knows its name");
             return Ok(());
         };
-        let aftermath = EndedRun { launch: &self.launch, scenario: &self.scenario, run, told: &self.told };
-        let looked = aftermath.look()?;
+        let ended_run = EndedRun { launch: &self.launch, scenario: &self.scenario, run, told: &self.told };
+        let looked = ended_run.examine()?;
         self.report.acknowledged = self.told.len();
         self.report.interrupted = looked.interrupted;
         self.report.asked_again = looked.asked_again;

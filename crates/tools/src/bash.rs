@@ -101,7 +101,7 @@ impl EffectTool for Bash {
             let wanted = wanted(&call, &view, input)?;
             let level = hands.sandbox.level().await.map_err(|error| unavailable(&error))?;
             let network = if call.network { "network" } else { "no-network" };
-            let turn = hands.sandbox.turn_with(&view.caches).await;
+            let turn = hands.sandbox.acquire(&view.caches).await;
             let run = run(hands, call, view, wanted, turn);
             Ok(PreparedEffect {
                 write: None,

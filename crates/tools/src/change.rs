@@ -66,7 +66,7 @@ pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<Prepar
     }
     let context = call.clone();
     blocking(&call, plan.tool(), move |beneath, _| {
-        let before = look(beneath, plan.path())?;
+        let before = inspect(beneath, plan.path())?;
         let trust = trust(&context, plan.path(), before.as_deref())?;
         let change = plan.change(before.as_deref(), trust)?;
         Ok(ready(context, &plan, before.as_deref(), change))
@@ -83,7 +83,7 @@ pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteInt
     let recovered = blocking(&call, plan.tool(), move |beneath, _| {
         // What the crash left behind is nobody's any more. If it stays, it is in nobody's way.
         let _ = beneath.sweep(plan.path());
-        let now = look(beneath, plan.path())?;
+        let now = inspect(beneath, plan.path())?;
         let hash = now.as_deref().map(Hash::of);
         if hash == Some(intent.after) {
             context.seen.note(&intent.path, intent.after);
@@ -102,8 +102,8 @@ pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteInt
     recovered.await.unwrap_or(RecoveredEffect::Unknown)
 }
 
-fn look(beneath: &DirHandle, path: &RelPath) -> Result<Option<Vec<u8>>, ToolFailure> {
-    beneath.look(path).map_err(|error| failure(&error))
+fn inspect(beneath: &DirHandle, path: &RelPath) -> Result<Option<Vec<u8>>, ToolFailure> {
+    beneath.inspect(path).map_err(|error| failure(&error))
 }
 
 /// Compares what is there with what the agent last saw.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse};
 use crate::skill_files::not_of_skill;
-use crate::space::{LOOK_TIMEOUT, blocking, failure, look, optional_path, optional_path_specifier};
+use crate::space::{LOOK_TIMEOUT, blocking, failure, inspect, optional_path, optional_path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "glob";
@@ -54,7 +54,7 @@ impl EffectTool for Glob {
             let path = optional_path(Check::of(NAME), &call, input.path.as_deref())?;
             not_of_skill("pattern", Check::of(NAME), &input.pattern)?;
             let pattern = GlobPattern::parse(&path, &input.pattern).map_err(|error| failure(&error))?;
-            Ok(look(async move {
+            Ok(inspect(async move {
                 blocking(&call, NAME, move |beneath, stop| {
                     let found = search(beneath, &path, &pattern, stop).map_err(|error| failure(&error))?;
                     Ok(answer(&input.pattern, &found))

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse};
-use crate::space::{LOOK_TIMEOUT, blocking, failure, look, optional_path, optional_path_specifier};
+use crate::space::{LOOK_TIMEOUT, blocking, failure, inspect, optional_path, optional_path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "grep";
@@ -72,7 +72,7 @@ impl EffectTool for Grep {
     ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
         Box::pin(async move {
             let query = query(&call, input)?;
-            Ok(look(async move {
+            Ok(inspect(async move {
                 blocking(&call, NAME, move |beneath, stop| {
                     let found = beneath.grep(&query, stop).map_err(|error| failure(&error))?;
                     Ok(answer(&query, &found))

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse};
 use crate::skill_files::{OF_SKILL, OfSkill, failure_in, of_skill};
-use crate::space::{LOOK_TIMEOUT, blocking, failure, look, optional_path, optional_path_specifier};
+use crate::space::{LOOK_TIMEOUT, blocking, failure, inspect, optional_path, optional_path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "list";
@@ -53,7 +53,7 @@ impl EffectTool for List {
                 let path = optional_path(check, &call, wanted)?;
                 (call, ListRoot::Workspace(path))
             };
-            Ok(look(async move {
+            Ok(inspect(async move {
                 let dir = call.workspace.clone();
                 blocking(&call, NAME, move |beneath, _| {
                     let listing = match &place {

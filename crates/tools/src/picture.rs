@@ -34,7 +34,7 @@ impl Picture {
     }
 
     /// The kind's name for people.
-    pub(crate) fn kind(self) -> &'static str {
+    pub(crate) fn media_type(self) -> &'static str {
         match self.media_type {
             MediaType::Png => "PNG",
             MediaType::Jpeg => "JPEG",

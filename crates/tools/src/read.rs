@@ -22,7 +22,7 @@ use crate::input::{Check, parse, shorten};
 use crate::outputs::{self, OUTPUTS_SHOWN_AT, Outputs, PREFIX};
 use crate::picture::{PICTURE_MAX_BYTES, PICTURE_MAX_SIDE, Picture};
 use crate::skill_files::{OF_SKILL, failure_in, of_skill};
-use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, look, path, path_specifier};
+use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, inspect, path, path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "read";
@@ -102,7 +102,7 @@ impl EffectTool for Read {
             if let Some(name) = text.strip_prefix(PREFIX) {
                 let file = outputs.and_then(|outputs| outputs.find(&call.agent, name));
                 let file = file.ok_or_else(|| no_such_output(name))?;
-                return Ok(look(read_output(file, name.to_owned(), first, lines)));
+                return Ok(inspect(read_output(file, name.to_owned(), first, lines)));
             }
             if let Some(rest) = text.strip_prefix(OF_SKILL) {
                 let (call, skill) = of_skill(check, &call, rest)?;
@@ -114,11 +114,11 @@ impl EffectTool for Read {
                     return Err(check.field("path", problem));
                 }
                 let whose = FileOwner::Skill { name: skill.name, project: skill.project };
-                return Ok(look(read_file(call, ReadRequest { path: skill.path, first, lines, whose })));
+                return Ok(inspect(read_file(call, ReadRequest { path: skill.path, first, lines, whose })));
             }
             let wanted =
                 ReadRequest { path: path(check, &call, &text)?, first, lines, whose: FileOwner::Workspace };
-            Ok(look(read_file(call, wanted)))
+            Ok(inspect(read_file(call, wanted)))
         })
     }
 
@@ -201,8 +201,11 @@ fn answer(call: &CallContext, wanted: &ReadRequest, bytes: &[u8]) -> ToolResult 
 /// A picture, and what it is in words.
 fn shown(path: &RelPath, picture: Picture, bytes: &[u8]) -> ToolResult {
     let Picture { media_type, width, height } = picture;
-    let what =
-        format!("`{path}` is a picture: {}, {width} x {height}, {} bytes.", picture.kind(), bytes.len());
+    let what = format!(
+        "`{path}` is a picture: {}, {width} x {height}, {} bytes.",
+        picture.media_type(),
+        bytes.len()
+    );
     if bytes.len() > PICTURE_MAX_BYTES {
         let problem = format!(
             "{what} Only pictures of at most {PICTURE_MAX_BYTES} bytes can be shown: make it smaller."

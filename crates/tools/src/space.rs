@@ -179,7 +179,7 @@ impl Drop for StopOnDrop {
 }
 
 /// A call that only looks, ready to run.
-pub(crate) fn look(run: impl Future<Output = ToolResult> + Send + 'static) -> PreparedEffect {
+pub(crate) fn inspect(run: impl Future<Output = ToolResult> + Send + 'static) -> PreparedEffect {
     PreparedEffect { write: None, sandbox: None, run: Box::new(|| Box::pin(run)) }
 }
 

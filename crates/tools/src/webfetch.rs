@@ -26,7 +26,7 @@ use self::page::Page;
 pub(crate) use self::page::clean;
 use crate::answer::ANSWER_MAX_BYTES;
 use crate::input::{Check, parse, shorten};
-use crate::space::look;
+use crate::space::inspect;
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "webfetch";
@@ -84,7 +84,7 @@ impl EffectTool for WebFetch {
             let Input { url, start } = parse(NAME, input)?;
             let target =
                 Target::parse(&url).map_err(|problem| Check::of(NAME).field("url", problem.to_string()))?;
-            Ok(look(async move { fetch(&egress, &converter, call, target, start.unwrap_or(0)).await }))
+            Ok(inspect(async move { fetch(&egress, &converter, call, target, start.unwrap_or(0)).await }))
         })
     }
 

@@ -20,7 +20,7 @@ use self::provider::{ConfiguredProvider, RESULTS_MAX};
 use self::results::SearchResult;
 use crate::answer::{Answer as Lines, count};
 use crate::input::{Check, parse};
-use crate::space::look;
+use crate::space::inspect;
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "websearch";
@@ -79,7 +79,7 @@ impl EffectTool for WebSearch {
             let query = one_line(&check.text("query", query, QUERY_MAX_BYTES)?);
             let most = check.at_least_one("max_results", max_results)?;
             let most = most.unwrap_or(RESULTS_DEFAULT).min(RESULTS_MAX);
-            Ok(look(async move {
+            Ok(inspect(async move {
                 let provider = search.configured().map_err(unconfigured)?;
                 provider.scrubbed(run(&egress, &call, provider, &query, most).await)
             }))

@@ -25,6 +25,7 @@ const NOUNS: &[&str] = &[
     "Recording",
     "Seed",
     "Setting",
+    "Spending",
     "Token",
     "Thinking",
     "Warning",

@@ -18,11 +18,11 @@ use thiserror::Error;
 
 use super::agent_markdown::{AGENT, Texts, definition, is_disabled};
 use super::builtin::{LOOK, builtin, tools};
-use super::catalogue::known_as;
+use super::definitions::known_as;
 use super::fields::{Fields, same_key};
 use super::names::is_name;
 use super::notes::{Notes, quoted};
-use super::reading::{Mention, ParseOptions, ParsedFile, Role, Severity, Warning};
+use super::parse_options::{Mention, ParseOptions, ParsedFile, Role, Severity, Warning};
 use crate::yaml::{Key, Node, Value};
 
 /// Largest text of definitions.

@@ -6,7 +6,7 @@ use posse_domain::text::first_line;
 use super::fields::Field;
 use super::names::{NAMES_MAX, reference, without_doubles};
 use super::notes::{Notes, quoted};
-use super::reading::{ParseOptions, Role};
+use super::parse_options::{ParseOptions, Role};
 use super::tool_list::EVERY;
 
 /// Highest sampling temperature that a provider takes.

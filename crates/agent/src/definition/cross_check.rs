@@ -6,9 +6,9 @@ use posse_domain::definition::Mode;
 use posse_domain::nearest::{hint, nearest};
 
 use super::builtin::builtin;
-use super::catalogue::known_as;
+use super::definitions::known_as;
 use super::notes::quoted;
-use super::reading::{Mention, Role, Severity, Warning};
+use super::parse_options::{Mention, Role, Severity, Warning};
 use super::tool_list::EVERY;
 
 /// Longest circle of skills that is looked for.

@@ -4,20 +4,20 @@
 mod agent_markdown;
 mod agents_json;
 mod builtin;
-mod catalogue;
 mod common;
 mod cross_check;
 mod default_rules;
+mod definitions;
 mod fields;
 mod front_matter;
 mod listing;
 mod names;
 mod notes;
+mod parse_options;
 mod permission;
 mod plain_lines;
 #[cfg(test)]
 mod properties;
-mod reading;
 mod render;
 mod schema;
 mod skill_file;
@@ -32,15 +32,15 @@ pub use agents_json::{
     AGENTS_JSON_MAX_BYTES, DefinitionError, GivenDefinitions, parse_agents, parse_agents_among,
 };
 pub use builtin::builtin;
-pub use catalogue::{Definitions, UnknownDefinition, builtin_names};
 pub use cross_check::{CheckedFile, CheckedType, cross_check};
 pub use default_rules::{default_rules, with_default_asks};
+pub use definitions::{Definitions, UnknownDefinition, builtin_names};
 pub use front_matter::DEFINITION_MAX_BYTES;
 pub use listing::{LIST_MAX_BYTES, ListEntry, SkillTools, list, skills_section};
-pub use posse_domain::nearest::nearest;
-pub use reading::{
+pub use parse_options::{
     Mention, ModelCheck, ParseOptions, ParsedFile, Role, Severity, UnusedModel, WARNINGS_MAX, Warning,
 };
+pub use posse_domain::nearest::nearest;
 pub use render::{render, taken_in};
 pub use schema::{agent_schema, skill_schema, yaml_skill_schema};
 pub use skill_file::{read_skill, read_yaml_skill};

@@ -2,7 +2,7 @@
 
 use posse_domain::text::first_line;
 
-use super::reading::{Mention, ParsedFile, Role, Severity, UnusedModel, WARNINGS_MAX, Warning};
+use super::parse_options::{Mention, ParsedFile, Role, Severity, UnusedModel, WARNINGS_MAX, Warning};
 
 /// Characters of a foreign text that a warning quotes.
 const QUOTED_MAX_CHARS: usize = 64;

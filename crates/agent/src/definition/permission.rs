@@ -2,11 +2,11 @@
 
 use posse_domain::permission::{Decision, Rule};
 
-use super::catalogue::fits;
+use super::definitions::fits;
 use super::fields::Field;
 use super::names::reference;
 use super::notes::{Notes, quoted};
-use super::reading::{ParseOptions, Role};
+use super::parse_options::{ParseOptions, Role};
 use super::specifier::{Stars, patterns};
 use super::tool_list::{EVERY, ToolList, all_of, resolve};
 use crate::yaml::{Key, Node, Value};

@@ -10,7 +10,7 @@ use super::fields::{Field, Fields, Format};
 use super::front_matter::{Document, document, yaml_document};
 use super::names::{name, reference};
 use super::notes::{Notes, quoted};
-use super::reading::{ParseOptions, ParsedFile, Role};
+use super::parse_options::{ParseOptions, ParsedFile, Role};
 use super::tool_list::{self, EVERY, ToolList};
 
 /// What may stand in the front matter of a `SKILL.md`.

@@ -4,11 +4,11 @@ use posse_domain::lifecycle::DELEGATE_TO_AGENT;
 use posse_domain::permission::{Decision, Pattern, Rule};
 
 use super::builtin::{DELEGATE, coder_tools};
-use super::catalogue::fits;
+use super::definitions::fits;
 use super::fields::{Field, plain_text};
 use super::names::{NAMES_MAX, reference, without_doubles};
 use super::notes::{Notes, quoted};
-use super::reading::{ParseOptions, Role};
+use super::parse_options::{ParseOptions, Role};
 use super::specifier::{Stars, patterns};
 use super::tool_names::{ToolName, tool, unknown};
 use crate::yaml::Value;

@@ -6,11 +6,11 @@ use posse::Definitions;
 use posse::discovery::Holds;
 use serde_json::json;
 
-use super::shown::{self, DefinitionOrigin};
+use super::definition_page::{self, DefinitionOrigin};
 use crate::context::Context;
+use crate::discovery::{self, DiscoveryResult, List, Origin, validate};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{self, Discovered, List, Origin, validate};
 use crate::launch::working_dir;
 use crate::models;
 use crate::output::Output;
@@ -79,9 +79,9 @@ pub(crate) fn agents(args: &AgentsArgs, context: &Context) -> Result<Exit, CliEr
 }
 
 /// What a run in this directory would find.
-pub(crate) fn load(args: &ListArgs, context: &Context) -> Result<Discovered, CliError> {
+pub(crate) fn load(args: &ListArgs, context: &Context) -> Result<DiscoveryResult, CliError> {
     let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
-    Discovered::load(Path::new(&dir), Some(&models::usual(context)?), context)
+    DiscoveryResult::load(Path::new(&dir), Some(&models::usual(context)?), context)
 }
 
 fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
@@ -92,10 +92,10 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
         CliError::usage(problem).hint("`posse agents` lists them, and where they are from")
     })?;
     let entry = found.agents.iter().find(|entry| entry.counts() && entry.value.name == definition.name);
-    let mut definition = shown::as_in_runs(definition, entry.is_some());
-    shown::only_its_rules(&mut definition);
+    let mut definition = definition_page::as_in_runs(definition, entry.is_some());
+    definition_page::only_its_rules(&mut definition);
     let origin = entry.map_or(Origin::BuiltIn, |entry| found.origin(entry.place));
-    let agents_md = found::agents_md_file(args.listing.dir.as_ref(), context)?;
+    let agents_md = discovery::agents_md_file(args.listing.dir.as_ref(), context)?;
     let mut output = Output::new();
     if args.listing.json {
         output.json(&json!({
@@ -104,7 +104,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
             "path": entry.map(|entry| &entry.path),
             "trusted": entry.is_none_or(|entry| entry.trusted),
             "unused_model": entry.and_then(|entry| Some(&entry.unused_model.as_ref()?.name)),
-            "warnings": entry.map(|entry| found::warnings(&entry.warnings)).unwrap_or_default(),
+            "warnings": entry.map(|entry| discovery::warnings(&entry.warnings)).unwrap_or_default(),
             "agents_md": agents_md,
         }))?;
         return Ok(Exit::DONE);
@@ -113,12 +113,12 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let from = format!("{}{place}", origin.words());
     let built_in = DefinitionOrigin { from: &from, trusted: true, unused: None, warnings: &[] };
     let about = entry.map_or(built_in, |entry| DefinitionOrigin::entry(entry, &from));
-    let mut lines = shown::described(&definition, &about);
-    lines.push(shown::used_as(&definition));
+    let mut lines = definition_page::described(&definition, &about);
+    lines.push(definition_page::used_as(&definition));
     let agents_md = agents_md.map(|file| found.shown.path(&file));
-    lines.push(shown::in_a_run(&definition, agents_md.as_deref()));
+    lines.push(definition_page::in_a_run(&definition, agents_md.as_deref()));
     lines.extend(about.last());
-    output.paragraph(&format!("{}\n{}", shown::text(&lines), definition.prompt.trim_end()))?;
+    output.paragraph(&format!("{}\n{}", definition_page::text(&lines), definition.prompt.trim_end()))?;
     output.flush()?;
     Ok(Exit::DONE)
 }

@@ -29,7 +29,7 @@ pub(crate) struct ApplyArgs {
 
 /// Applies a run.
 pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let which = if args.unfinished { ApplyWhich::Ended } else { ApplyWhich::Completed };
     let (run, applied) = runtime::looking(async {
         let run = args.run.find(&posse).await?;
@@ -45,14 +45,14 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliErro
     if args.json {
         output.json(&AppliedLine::new(&run, applied.as_ref()))?;
     } else {
-        output.text(&format!("{}\n", said(&run, applied.as_ref())))?;
+        output.text(&format!("{}\n", summary(&run, applied.as_ref())))?;
     }
     output.flush()?;
     Ok(Exit::DONE)
 }
 
 /// What came of applying, in words.
-fn said(run: &RunId, applied: Option<&AppliedRun>) -> String {
+fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
     let Some(AppliedRun { dir, applied: Some(applied) }) = applied else {
         return format!("run {run} changed no files: there is nothing to apply");
     };
@@ -85,7 +85,7 @@ pub(crate) async fn apply_finished(posse: &Posse, finished: &RunOutcome) -> Opti
         Err(posse::Error::InPlace(_)) => Ok(None),
         applied => applied.map(Some),
     };
-    Some(applied.map(|applied| said(&finished.run, applied.as_ref())).map_err(CliError::from))
+    Some(applied.map(|applied| summary(&finished.run, applied.as_ref())).map_err(CliError::from))
 }
 
 /// The error of a run that was not applied.

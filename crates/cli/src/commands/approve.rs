@@ -2,7 +2,7 @@
 
 use posse::Answer;
 
-use super::answering::{CallSelector, answer};
+use super::answer::{CallSelector, answer};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;

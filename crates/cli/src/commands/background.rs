@@ -3,15 +3,15 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use crate::asking::QuestionPrompter;
-use crate::background::{Answer, name_log};
-use crate::carry::carry_and_apply;
 use crate::context::Context;
+use crate::detach::{Answer, name_log};
+use crate::drive::drive_and_apply;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::launch::Launch;
 use crate::models;
 use crate::output::Output;
+use crate::questions::QuestionPrompter;
 use crate::runtime;
 use crate::settings::Settings;
 use crate::signals::Signals;
@@ -33,7 +33,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
     // this can only fail if somebody typed the verb; then it stays where it is.
     let _ = rustix::process::setsid();
     let mut output = Output::new();
-    runtime::carrying(async {
+    runtime::driving(async {
         let started = async {
             let mut signals = Signals::listen()?;
             let launch = read_launch()?;
@@ -57,8 +57,16 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
         name_log(&args.log, handle.id().as_str());
         // Whoever asked may be gone; the run is not.
         drop(output.plain_json(&Answer::Started { run: handle.id().to_string() }));
-        carry_and_apply(&posse, &handle, 0, &mut signals, View::plain(), QuestionPrompter::nobody(), apply)
-            .await
+        drive_and_apply(
+            &posse,
+            &handle,
+            0,
+            &mut signals,
+            View::plain(),
+            QuestionPrompter::without_terminal(),
+            apply,
+        )
+        .await
     })
 }
 

@@ -3,8 +3,8 @@
 use posse::{AgentId, Posse, Resume, RunId};
 
 use super::wait::abandoned;
-use crate::carry::{carry_quietly, is_end};
 use crate::context::Context;
+use crate::drive::{drive_quietly, is_end};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
@@ -33,7 +33,7 @@ pub(crate) struct CancelArgs {
 
 /// Cancels a run or an agent.
 pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliError> {
-    let looking = context.look()?;
+    let looking = context.open_read_only()?;
     let (agent, is_closed) = runtime::looking(async {
         let agent = args.agent.find(&looking).await?;
         let info = looking.get(&agent.run()).await?;
@@ -45,7 +45,7 @@ pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliEr
         note(&format!("agent {agent} had ended already"));
         return Ok(Exit::DONE);
     }
-    runtime::carrying(async {
+    runtime::driving(async {
         let posse = context.open(models::usual(context)?, &Settings::own(&context.environment)?)?;
         posse.cancel(&agent, &args.reason).await?;
         if args.no_wait {
@@ -95,7 +95,7 @@ async fn closed(posse: &Posse, agent: &AgentId) -> Result<String, CliError> {
 async fn take_over(posse: &Posse, run: &RunId) -> Result<bool, CliError> {
     let mut signals = Signals::listen()?;
     match posse.resume(run).await? {
-        Resume::Going(handle) => carry_quietly(posse, &handle, &mut signals).await.map(|()| true),
+        Resume::Going(handle) => drive_quietly(posse, &handle, &mut signals).await.map(|()| true),
         Resume::Held(_) => Ok(false),
         Resume::Ended => Ok(true),
     }

@@ -13,15 +13,15 @@ use posse::workspace::{Git, WorkspaceError};
 use posse_domain::contract::Criterion;
 use posse_domain::plan::Plan;
 
-use crate::asking::QuestionPrompter;
-use crate::carry::carry_and_tell;
 use crate::context::Context;
+use crate::discovery::DiscoveryResult;
+use crate::drive::drive_and_print;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::Discovered;
 use crate::launch::{Launch, TypedRequest};
 use crate::output::note;
 use crate::plan_file::{Judge, KnownArgs};
+use crate::questions::QuestionPrompter;
 use crate::runtime;
 use crate::settings::Settings;
 use crate::signals::Signals;
@@ -70,20 +70,20 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
         ..TypedRequest::default()
     };
     let launch = Launch::new(wanted, context, &models)?;
-    runtime::carrying(async {
+    runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models, &Settings::own(&context.environment)?)?;
         let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let exit = carry_and_tell(
+        let exit = drive_and_print(
             &posse,
             &handle,
             0,
             &mut signals,
             View::new(false, context),
-            QuestionPrompter::nobody(),
+            QuestionPrompter::without_terminal(),
         )
         .await?;
         if exit == Exit::DONE {
@@ -95,7 +95,7 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
 
 /// The demo's plan. Where nothing can be run in a sandbox, nothing is checked either, and that is said.
 fn plan(context: &Context, models: &posse::ModelRegistry) -> Result<Plan, CliError> {
-    let judge = Judge::new(&KnownArgs::default(), &Discovered::default(), context)?;
+    let judge = Judge::new(&KnownArgs::default(), &DiscoveryResult::default(), context)?;
     let mut plan = judge.judge(PLAN, &context.environment.cwd, models).map_err(|problems| {
         CliError::failed(format!("the demo's plan: {problems:?}")).hint("this is a mistake in Posse")
     })?;

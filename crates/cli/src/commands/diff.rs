@@ -29,7 +29,7 @@ pub(crate) struct DiffArgs {
 
 /// Shows what changed.
 pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let form = match (args.stat, args.name_status) {
         (true, _) => DiffForm::Stat,
         (_, true) => DiffForm::NameStatus,

@@ -103,7 +103,7 @@ pub(crate) fn doctor(args: &DoctorArgs, context: &Context) -> Result<Exit, CliEr
 
 impl Report {
     async fn of(context: &Context) -> Self {
-        let machine = Machine::look();
+        let machine = Machine::probe();
         // Settings that cannot be read have a line of their own below; the box is looked at without them.
         let resolved = Settings::own(&context.environment).unwrap_or_default();
         let options = context.sandbox(&resolved).unwrap_or_default();
@@ -300,7 +300,7 @@ fn state(context: &Context) -> Row {
             let value = format!("{} cannot be made", dir.display());
             Row::short(name, Status::Missing, value, "set POSSE_HOME to a directory of your own")
         }
-        Ok(dir) => match context.look().map(drop) {
+        Ok(dir) => match context.open_read_only().map(drop) {
             Ok(()) if writable(dir) => Row::ok(name, dir.display().to_string()),
             Ok(()) => {
                 let value = format!("{} cannot be written", dir.display());

@@ -34,7 +34,7 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
             CliError::usage("the operation names no tool").hint("write it as `tool` or `tool:specifier`")
         );
     }
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let explanation = runtime::looking(async {
         let agent = args.agent.find_known(&posse).await?;
         Ok(posse.explain(&agent, &args.operation).await?)

@@ -38,7 +38,7 @@ pub(crate) struct ExportArgs {
 
 /// Exports a run.
 pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let secrets = secrets(context)?;
     let exported = runtime::looking(async {
         let run = args.run.find(&posse).await?;
@@ -56,7 +56,7 @@ pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliEr
     }
     output.flush()?;
     if !args.json {
-        tell(&exported);
+        print_summary(&exported);
     }
     Ok(Exit::DONE)
 }
@@ -110,7 +110,7 @@ fn keys_in(settings: &Value, keys: &mut Vec<String>, names: &mut Vec<String>) {
     }
 }
 
-fn tell(exported: &ExportSummary) {
+fn print_summary(exported: &ExportSummary) {
     let ExportSummary { run, events, blobs, files, file_bytes, .. } = exported;
     let base = if exported.has_base {
         format!("{} it began with ({})", plural(*files, "file"), bytes(*file_bytes))

@@ -40,7 +40,7 @@ pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
     };
     // A state directory that is not there is not made to be cleaned.
     let writes = args.runs.is_some() && !args.dry_run && context.state_dir()?.exists();
-    let posse = if writes { context.open_to_post()? } else { context.look()? };
+    let posse = if writes { context.open_to_post()? } else { context.open_read_only()? };
     let cleaned = runtime::looking(async { Ok(posse.clean(cleaning).await?) })?;
     let mut output = Output::new();
     if args.json {

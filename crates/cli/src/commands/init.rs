@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Output, note};
-use crate::places::{OWN_FOLDER, PROJECT_AGENTS, PROJECT_SETTINGS, project_dirs};
+use crate::project_dirs::{OWN_FOLDER, PROJECT_AGENTS, PROJECT_SETTINGS, project_dirs};
 
 /// The settings file that is written.
 const SETTINGS: &str = include_str!("init/settings.yaml");
@@ -37,7 +37,7 @@ pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError>
     if !dir.is_dir() {
         return Err(CliError::usage(format!("{}: is not a directory", dir.display())).hint("make it first"));
     }
-    let note_above = check_place(&dir, context)?;
+    let note_above = check_target(&dir, context)?;
     let files =
         [(dir.join(PROJECT_SETTINGS), SETTINGS), (dir.join(PROJECT_AGENTS[0]).join(EXAMPLE_FILE), EXAMPLE)];
     let mut output = Output::new();
@@ -68,7 +68,7 @@ pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError>
 }
 
 /// Whether files of a project can be here; and, if the project has some above, what to know about that.
-fn check_place(dir: &Path, context: &Context) -> Result<Option<String>, CliError> {
+fn check_target(dir: &Path, context: &Context) -> Result<Option<String>, CliError> {
     let whole = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let home = context.environment.home.as_deref();
     if home.is_some_and(|home| home.canonicalize().is_ok_and(|home| home == whole)) {

@@ -3,8 +3,8 @@
 use posse::{AgentId, JournalEvent, Posse};
 
 use super::wait::{abandoned, interrupted};
-use crate::carry::is_end;
 use crate::context::Context;
+use crate::drive::is_end;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::{AgentArg, PartArg, check_known};
@@ -37,7 +37,7 @@ pub(crate) struct LogsArgs {
 
 /// Prints the events of a run.
 pub(crate) fn logs(args: &LogsArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     runtime::looking(async {
         tokio::select! {
             printed = print(args, &posse) => printed,

@@ -1,12 +1,13 @@
 //! One file for each verb: its arguments, whose doc comments are its help, and one function.
 
 pub(crate) mod agents;
-mod answering;
+mod answer;
 pub(crate) mod apply;
 pub(crate) mod approve;
 pub(crate) mod background;
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod definition_page;
 pub(crate) mod demo;
 pub(crate) mod deny;
 pub(crate) mod diff;
@@ -25,7 +26,6 @@ pub(crate) mod salvage;
 pub(crate) mod send;
 pub(crate) mod settings;
 pub(crate) mod show;
-pub(crate) mod shown;
 pub(crate) mod skills;
 pub(crate) mod stats;
 pub(crate) mod trace;

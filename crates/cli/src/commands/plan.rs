@@ -1,8 +1,8 @@
 //! `posse plan`: the planner writes a plan, or a plan is checked.
 
-mod making;
+mod write;
 
-pub(crate) use making::{MakeArgs, plan_for};
+pub(crate) use write::{MakeArgs, plan_for};
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use posse_domain::plan::Plan;
 use serde_json::{Value, json};
 
 use crate::context::Context;
+use crate::discovery::DiscoveryResult;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::Discovered;
 use crate::launch::working_dir;
 use crate::models;
 use crate::output::Output;
@@ -32,7 +32,7 @@ pub(crate) struct PlanArgs {
     #[command(subcommand)]
     verb: Option<PlanVerb>,
     #[command(flatten)]
-    making: making::MakeArgs,
+    making: write::MakeArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -64,7 +64,7 @@ struct SchemaArgs {}
 /// Makes or checks a plan.
 pub(crate) fn plan(args: PlanArgs, context: &Context) -> Result<Exit, CliError> {
     match args.verb {
-        None => making::make(args.making, context),
+        None => write::make(args.making, context),
         Some(PlanVerb::Check(args)) => check(&args, context),
         Some(PlanVerb::Schema(SchemaArgs {})) => schema(),
     }
@@ -79,8 +79,11 @@ fn schema() -> Result<Exit, CliError> {
 
 fn check(args: &CheckArgs, context: &Context) -> Result<Exit, CliError> {
     let models = models::usual(context)?;
-    let found =
-        Discovered::load(Path::new(&working_dir(None, &context.environment.cwd)?), Some(&models), context)?;
+    let found = DiscoveryResult::load(
+        Path::new(&working_dir(None, &context.environment.cwd)?),
+        Some(&models),
+        context,
+    )?;
     let judge = Judge::new(&args.known, &found, context)?;
     let mut output = Output::new();
     if args.json {

@@ -35,7 +35,7 @@ pub(crate) struct PsArgs {
 
 /// Lists the runs.
 pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let limit = if args.all { u32::MAX } else { args.number };
     let (runs, blocked, limited) = runtime::looking(async {
         let runs = posse.runs("", limit).await?;

@@ -21,7 +21,7 @@ pub(crate) struct ReportArgs {
 
 /// Prints a report.
 pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let (agent, report, turn_limited) = runtime::looking(async {
         let agent = args.work.find(&posse).await?;
         let report = posse.report(&agent).await?;

@@ -5,14 +5,14 @@ use std::path::Path;
 use posse::ports::Models;
 use posse::{ModelRegistry, Posse, Resume, RunId, RunSummary};
 
-use crate::asking::{self, QuestionPrompter};
-use crate::carry::{carry_and_apply, tell};
 use crate::context::Context;
+use crate::discovery::folders_outside;
+use crate::drive::{drive_and_apply, print_end};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::folders_outside;
 use crate::ids::RunArg;
 use crate::models;
+use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
 use crate::settings::Settings;
 use crate::signals::Signals;
@@ -42,7 +42,7 @@ pub(crate) struct ResumeArgs {
 
 /// Goes on with a run.
 pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
-    let looking = context.look()?;
+    let looking = context.open_read_only()?;
     let (found, given, folders) = runtime::looking(async {
         let found = find(&looking, args).await?;
         let given = looking.base_url(&found.run).await?;
@@ -50,16 +50,16 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         Ok((found, given, folders))
     })?;
     drop(looking);
-    let settings = Settings::resolve_and_tell(context, Path::new(&found.dir))?;
+    let settings = Settings::resolve_and_print(context, Path::new(&found.dir))?;
     let models = models::catalog(&settings, given.as_ref(), context)?;
     check_model(&found, &models)?;
     let (run, known) = (found.run, found.events);
     let state_dir = context.state_dir()?.to_owned();
-    runtime::carrying(async {
+    runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open_with_skills(models, &settings, &folders)?;
         let mut view = View::new(args.json, context);
-        let attended = asking::attended(args.json);
+        let attended = questions::attended(args.json);
         let resuming =
             async { if attended { posse.resume_attended(&run).await } else { posse.resume(&run).await } };
         let resumed = match signals.unless_one_comes(Box::pin(resuming)).await {
@@ -68,14 +68,17 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         };
         match resumed {
             Resume::Going(handle) => {
-                let asking =
-                    if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::nobody() };
-                carry_and_apply(&posse, &handle, known, &mut signals, view, asking, args.apply).await
+                let asking = if attended {
+                    QuestionPrompter::here(state_dir)
+                } else {
+                    QuestionPrompter::without_terminal()
+                };
+                drive_and_apply(&posse, &handle, known, &mut signals, view, asking, args.apply).await
             }
             Resume::Held(holder) => Err(held(&run, holder.pid)),
             Resume::Ended => {
                 let finished = posse.wait(&run).await?;
-                tell(&posse, &finished, &mut view, args.apply).await
+                print_end(&posse, &finished, &mut view, args.apply).await
             }
         }
     })
@@ -96,7 +99,7 @@ fn check_model(found: &RunSummary, models: &ModelRegistry) -> Result<(), CliErro
     let left = "bring it back, and resume again; the run is left as it is";
     let unusable = |problem: &str| format!("the model of run {} cannot be used: {problem}", found.run);
     // A key that is missing has an exit code of its own.
-    models.settle(&found.model).map_err(|error| {
+    models.canonical_name(&found.model).map_err(|error| {
         let message = unusable(&error.to_string());
         let made = if error.is_about_key() { CliError::unauthenticated } else { CliError::usage };
         made(message).hint(left)

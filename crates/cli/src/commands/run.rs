@@ -7,20 +7,20 @@ use std::sync::Arc;
 use posse::{ModelRegistry, OnAsk, REQUEST_MAX_BYTES};
 use posse_domain::plan::{Plan, UnownedWriters};
 
-use crate::asking::{self, QuestionPrompter};
-use crate::background;
-use crate::carry::carry_and_apply;
 use crate::commands::plan::{MakeArgs, plan_for};
 use crate::context::Context;
+use crate::detach;
+use crate::discovery::{self, DiscoveryResult, SkillCall, named_skill};
+use crate::drive::drive_and_apply;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{self, Discovered, SkillCall, named_skill};
 use crate::launch::{Launch, TypedRequest, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
 use crate::output::Output;
 use crate::permissions::PermissionArgs;
 use crate::plan_file::{Judge, KnownArgs};
+use crate::questions::{self, QuestionPrompter};
 use crate::replay::{self, ReplayRun};
 use crate::runtime;
 use crate::settings::{Settings, WithOrigin, on_ask};
@@ -115,9 +115,9 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         return replay::run(&replay, context);
     }
     let dir = PathBuf::from(working_dir(args.dir.clone(), &context.environment.cwd)?);
-    let settings = args.settings().or(Settings::resolve_and_tell(context, &dir)?);
+    let settings = args.settings().or(Settings::resolve_and_print(context, &dir)?);
     let models = models::catalog(&settings, models::given(&settings, context)?.as_ref(), context)?;
-    let found = Arc::new(Discovered::load(&dir, Some(&models), context)?);
+    let found = Arc::new(DiscoveryResult::load(&dir, Some(&models), context)?);
     let plan = match args.planned(&found, &models, context)? {
         PlanOutcome::Nothing => None,
         PlanOutcome::Plan(plan) => Some(*plan),
@@ -126,7 +126,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
     let opened = settings.clone();
     let launch = Launch::new(args.wanted(plan, settings, found, context)?, context, &models)?;
     if detach {
-        let run = background::detach(&launch, context)?;
+        let run = detach::detach(&launch, context)?;
         let mut output = Output::new();
         if json {
             output.json(&serde_json::json!({"run": run}))?;
@@ -137,18 +137,19 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         return Ok(Exit::DONE);
     }
     let state_dir = context.state_dir()?.to_owned();
-    runtime::carrying(async {
+    runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open_with_skills(models, &opened, &launch.skill_folders)?;
-        let attended = asking::attended(json);
+        let attended = questions::attended(json);
         let apply = launch.apply;
         let starting = posse.start(launch.into_new_run().attended(attended));
         let handle = match signals.unless_one_comes(starting).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let asking = if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::nobody() };
-        carry_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, apply).await
+        let asking =
+            if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::without_terminal() };
+        drive_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, apply).await
     })
 }
 
@@ -168,7 +169,7 @@ enum PlanOutcome {
 impl RunArgs {
     fn planned(
         &mut self,
-        found: &Arc<Discovered>,
+        found: &Arc<DiscoveryResult>,
         models: &ModelRegistry,
         context: &Context,
     ) -> Result<PlanOutcome, CliError> {
@@ -263,7 +264,7 @@ impl RunArgs {
         self,
         plan: Option<Plan>,
         settings: Settings,
-        found: Arc<Discovered>,
+        found: Arc<DiscoveryResult>,
         context: &Context,
     ) -> Result<TypedRequest, CliError> {
         let request = match (&plan, &self.skill, self.request.is_empty()) {
@@ -284,7 +285,7 @@ impl RunArgs {
             request,
             found,
             called,
-            agents_md: found::agents_md(self.dir.as_ref(), context)?,
+            agents_md: discovery::agents_md(self.dir.as_ref(), context)?,
             definition: self.agent,
             agents: self.agents,
             dir: self.dir,

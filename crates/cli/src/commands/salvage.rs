@@ -39,7 +39,7 @@ pub(crate) struct SalvageArgs {
 
 /// Lists or restores salvaged work.
 pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let mut output = Output::new();
     if let Some(dir) = &args.restore {
         let target = context.environment.cwd.join(dir);

@@ -20,7 +20,7 @@ pub(crate) struct SendArgs {
 /// Sends a message.
 pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError> {
     let message = super::run::typed("message", &args.message)?;
-    let looking = context.look()?;
+    let looking = context.open_read_only()?;
     let (agent, info) = runtime::looking(async {
         let agent = args.agent.find_known(&looking).await?;
         let info = looking.get(&agent.run()).await?;

@@ -28,7 +28,7 @@ pub(crate) struct ShowArgs {
 
 /// Shows a run.
 pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let (info, blocked, result, disk_bytes) = runtime::looking(async {
         let run = args.run.find(&posse).await?;
         let info = posse.get(&run).await?;

@@ -11,11 +11,11 @@ use posse_domain::skill::{DEFAULT_SKILL_AGENT, SKILL_TOOL, Skill};
 use serde_json::json;
 
 use super::agents::{ListArgs, ShowArgs, ValidateArgs, load};
-use super::shown::{self, DefinitionOrigin, PageLine, names, one_line};
+use super::definition_page::{self, DefinitionOrigin, PageLine, names, one_line};
 use crate::context::Context;
+use crate::discovery::{self, DiscoveryResult, Entry, List, Origin, SKILL_FILE, validate};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::found::{self, Discovered, Entry, List, Origin, SKILL_FILE, validate};
 use crate::launch::working_dir;
 use crate::output::Output;
 use crate::settings::Settings;
@@ -65,7 +65,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
         return Err(CliError::usage(problem).hint("`posse skills` lists them, and where they are from"));
     };
     let (skill, origin) = (&entry.value, found.origin(entry.place));
-    let agents_md = found::agents_md_file(args.listing.dir.as_ref(), context)?;
+    let agents_md = discovery::agents_md_file(args.listing.dir.as_ref(), context)?;
     let kind = kind(skill, &found);
     let ruling = ruling(skill, args, context)?;
     let mut output = Output::new();
@@ -73,7 +73,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
         output.json(&json!({
             "skill": skill, "origin": origin, "path": entry.path, "trusted": entry.trusted,
             "unused_model": entry.unused_model.as_ref().map(|unused| &unused.name),
-            "warnings": found::warnings(&entry.warnings), "definition": kind, "agents_md": agents_md,
+            "warnings": discovery::warnings(&entry.warnings), "definition": kind, "agents_md": agents_md,
             "decision": ruling.as_ref().map(|verdict| verdict.decision.to_string()),
             "because": ruling.as_ref().map(ToString::to_string),
         }))?;
@@ -105,12 +105,12 @@ fn ruling(skill: &Skill, args: &ShowArgs, context: &Context) -> Result<Option<Ve
 }
 
 /// What the sub-agent of a forked skill is in a run; none if there is none.
-fn kind(skill: &Skill, found: &Discovered) -> Option<Definition> {
+fn kind(skill: &Skill, found: &DiscoveryResult) -> Option<Definition> {
     let known = Definitions::builtin_and(found.and_given(&[]));
     let base = known.get(skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT)).filter(|_| skill.fork)?;
     let is_found = found.definitions().any(|definition| definition.name == base.name);
-    let mut kind = skill.definition(&shown::as_in_runs(base, is_found));
-    shown::only_its_rules(&mut kind);
+    let mut kind = skill.definition(&definition_page::as_in_runs(base, is_found));
+    definition_page::only_its_rules(&mut kind);
     Some(kind)
 }
 
@@ -128,8 +128,8 @@ fn forked(
         description: skill.description.clone(),
         ..kind.clone()
     };
-    let mut lines = shown::described(&named, about);
-    lines.extend(shown::rules("and rules", &skill.rules));
+    let mut lines = definition_page::described(&named, about);
+    lines.extend(definition_page::rules("and rules", &skill.rules));
     let delegates = skill.sub_agents.as_deref().map_or_else(|| "every skill it may use".to_owned(), names);
     let more = [
         Some(("context", format!("a sub-agent of its own, as `{}`", kind.name))),
@@ -139,11 +139,11 @@ fn forked(
         skill.max_retries_per_tool.map(|retries| ("retries", format!("{retries} for each tool"))),
         skill.turn_timeout_ms.map(|ms| ("turn timeout", format!("{ms} ms"))),
         Some(who_may(skill)),
-        Some(shown::in_a_run(kind, agents_md)),
+        Some(definition_page::in_a_run(kind, agents_md)),
     ];
     lines.extend(more.into_iter().flatten());
     lines.extend(about.last());
-    format!("{}\n{}", shown::text(&lines), kind.prompt.trim_end())
+    format!("{}\n{}", definition_page::text(&lines), kind.prompt.trim_end())
 }
 
 /// A skill that enters the conversation of whoever uses it, or cannot be carried out.
@@ -165,7 +165,7 @@ fn inline(skill: &Skill, about: &DefinitionOrigin<'_>, files: Option<PageLine>) 
         Some(if skill.fork { ("used by", "nobody".to_owned()) } else { who_may(skill) }),
     ];
     let lines: Vec<PageLine> = lines.into_iter().flatten().chain(about.last()).collect();
-    format!("{}\n{}", shown::text(&lines), skill.instructions.trim_end())
+    format!("{}\n{}", definition_page::text(&lines), skill.instructions.trim_end())
 }
 
 /// Where its files are, and whether somebody gets to see them.

@@ -39,7 +39,7 @@ pub(crate) struct StatsArgs {
 
 /// Shows what was spent.
 pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let mut output = Output::new();
     if let Some(run) = &args.run {
         let info = runtime::looking(async { Ok(posse.get(&run.find(&posse).await?).await?) })?;

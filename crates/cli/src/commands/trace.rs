@@ -8,8 +8,8 @@ use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{ToolCall, pictures};
 
 use crate::blocked::BlockedAgents;
-use crate::carry::is_end;
 use crate::context::Context;
+use crate::drive::is_end;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
@@ -33,7 +33,7 @@ pub(crate) struct TraceArgs {
 
 /// Shows one agent.
 pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     runtime::looking(async {
         let agent = args.agent.find(&posse).await?;
         let info = posse.get(&agent.run()).await?.agents.into_iter().find(|known| known.id == agent);

@@ -8,12 +8,12 @@ use posse_domain::hash::Hash;
 use rustix::termios::{QueueSelector, tcflush};
 use serde::Serialize;
 
-use crate::asking::write_out;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::project_files::{ProjectFileType, ProjectFiles, ShownFile};
+use crate::questions::write_out;
 use crate::term;
 use crate::text::plural;
 use crate::trust::{Trust, TrustState};
@@ -117,7 +117,7 @@ pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliErro
 }
 
 fn revoke(dir: &Path, context: &Context) -> Result<Exit, CliError> {
-    let dirs = crate::places::project_dirs(dir, context.environment.home.as_deref());
+    let dirs = crate::project_dirs::project_dirs(dir, context.environment.home.as_deref());
     let root = dirs.last().map_or(dir, PathBuf::as_path);
     let taken = Trust::revoke(context.state_dir()?, root)?;
     let mut output = Output::new();

@@ -28,7 +28,7 @@ pub(crate) struct VerifyArgs {
 
 /// Checks journals.
 pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let mut output = Output::new();
     runtime::looking(async {
         let (runs, mut problems) = match &args.run {

@@ -30,7 +30,7 @@ pub(crate) struct WaitArgs {
 
 /// Waits for a run.
 pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError> {
-    let posse = context.look()?;
+    let posse = context.open_read_only()?;
     let finished = runtime::looking(async {
         let run = args.run.find(&posse).await?;
         end_of(&posse, &run).await
@@ -39,7 +39,7 @@ pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError>
     if args.json {
         output.json(&ResultLine::new(&finished))?;
     } else {
-        view::tell(&mut output, &finished, true)?;
+        view::print(&mut output, &finished, true)?;
     }
     Ok(Exit::of(&finished))
 }

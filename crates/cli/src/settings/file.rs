@@ -8,15 +8,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::hooks::RawHooks;
+use super::located::{WithLine, sourced};
 use super::providers::{PriceShape, ProviderName, ProviderSettings, RawProvider};
-use super::said::{Located, sourced};
 use super::sandbox::RawSandbox;
 use super::search::RawSearch;
 use super::workspace::{RawGc, RawWorkspace};
 use super::{Settings, problem};
 use crate::error::CliError;
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
-use crate::places;
+use crate::project_dirs;
 
 /// Settings of a person (`~/.config/posse/settings.yaml`) or of a project (`.posse/settings.yaml`), which may only
 /// narrow until the person trusts it.
@@ -26,18 +26,18 @@ use crate::places;
 #[schemars(title = "Settings of Posse")]
 pub(super) struct RawSettings {
     /// The model of a run that names none, as `provider/name`.
-    model: Option<Located<String>>,
+    model: Option<WithLine<String>>,
     /// Limits and defaults of runs.
     agent: Option<RawAgent>,
     /// What becomes of a question that nobody answers at once.
-    on_ask: Option<Located<OnAsk>>,
+    on_ask: Option<WithLine<OnAsk>>,
     /// Where models are, by the first part of their names. Only in a person's own file.
-    providers: Option<BTreeMap<ProviderName, Located<RawProvider>>>,
+    providers: Option<BTreeMap<ProviderName, WithLine<RawProvider>>>,
     /// What models cost, by their names, in dollars for a million tokens. Only in a person's own file.
     #[schemars(with = "Option<BTreeMap<String, PriceShape>>")]
-    prices: Option<BTreeMap<String, Located<PriceTag>>>,
+    prices: Option<BTreeMap<String, WithLine<PriceTag>>>,
     /// What model traffic goes through. Only in a person's own file.
-    proxy: Option<Located<String>>,
+    proxy: Option<WithLine<String>>,
     /// Who is asked when an agent searches the web.
     search: Option<RawSearch>,
     /// What commands of agents see and may use.
@@ -49,7 +49,7 @@ pub(super) struct RawSettings {
     /// Commands that hear of what agents do, and may object.
     hooks: Option<RawHooks>,
     /// What agents may do: of the rules that match an operation the last counts.
-    rules: Option<Located<Rules>>,
+    rules: Option<WithLine<Rules>>,
 }
 
 /// Limits and defaults of runs.
@@ -58,32 +58,32 @@ pub(super) struct RawSettings {
 #[schemars(rename = "agent")]
 struct RawAgent {
     /// Deepest level of sub-agents of a run that says none; 0 allows none.
-    max_depth: Option<Located<u32>>,
+    max_depth: Option<WithLine<u32>>,
     /// The depth that no run exceeds, whatever it says.
-    max_orchestration_depth: Option<Located<u32>>,
+    max_orchestration_depth: Option<WithLine<u32>>,
     /// Turns of the root, halved with every level below it.
-    max_turns: Option<Located<Limit<1>>>,
+    max_turns: Option<WithLine<Limit<1>>>,
     /// Agents in the tree of a run.
-    max_agents: Option<Located<Limit<1>>>,
+    max_agents: Option<WithLine<Limit<1>>>,
     /// Tokens of the tree of a run.
-    max_tokens: Option<Located<Limit<0>>>,
+    max_tokens: Option<WithLine<Limit<0>>>,
     /// Dollars of the tree of a run.
-    max_usd: Option<Located<MoneyLimit>>,
+    max_usd: Option<WithLine<MoneyLimit>>,
     /// Wall time of a run.
-    max_time: Option<Located<TimeLimit>>,
+    max_time: Option<WithLine<TimeLimit>>,
     /// How long a model or a tool may be silent.
-    idle_timeout: Option<Located<TimeLimit>>,
+    idle_timeout: Option<WithLine<TimeLimit>>,
     /// Calls that run at once.
-    parallel: Option<Located<Limit<1>>>,
+    parallel: Option<WithLine<Limit<1>>>,
     /// Whether an agent may hand its conversation on to a child.
-    may_share_history: Option<Located<bool>>,
+    may_share_history: Option<WithLine<bool>>,
     /// Whether the events of sub-agents are streamed to whoever follows their parent.
-    include_sub_agent_events: Option<Located<bool>>,
+    include_sub_agent_events: Option<WithLine<bool>>,
 }
 
 /// Reads the settings file; one that does not exist says nothing.
 pub(super) fn read(path: &Path) -> Result<Settings, CliError> {
-    match places::read(path) {
+    match project_dirs::read(path) {
         Ok(Some(bytes)) => parse_bytes(bytes, path),
         Ok(None) => Ok(Settings::default()),
         Err(problem) => Err(unreadable(path, &problem)),

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Origin;
-use super::said::Located;
+use super::located::WithLine;
 
 /// Commands that hear of what agents do, and may object.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -17,16 +17,16 @@ use super::said::Located;
 pub(super) struct RawHooks {
     /// Before a tool is used; a hook may refuse the call.
     #[serde(rename = "PreToolUse", default)]
-    pre_tool_use: Vec<Located<RawMatcher>>,
+    pre_tool_use: Vec<WithLine<RawMatcher>>,
     /// After a tool was used; what a hook objects to is told to the model.
     #[serde(rename = "PostToolUse", default)]
-    post_tool_use: Vec<Located<RawMatcher>>,
+    post_tool_use: Vec<WithLine<RawMatcher>>,
     /// Before a sub-agent starts; a hook may keep it from starting.
     #[serde(rename = "SubagentStart", default)]
-    subagent_start: Vec<Located<RawMatcher>>,
+    subagent_start: Vec<WithLine<RawMatcher>>,
     /// When a sub-agent has ended its work; a hook may keep the work from being integrated.
     #[serde(rename = "SubagentStop", default)]
-    subagent_stop: Vec<Located<RawMatcher>>,
+    subagent_stop: Vec<WithLine<RawMatcher>>,
 }
 
 /// Hooks for some tools or sub-agents.

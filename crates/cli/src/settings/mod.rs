@@ -8,10 +8,10 @@ pub(crate) mod entries;
 mod file;
 pub(crate) mod hooks;
 pub(crate) mod keys;
+mod located;
 mod problem;
 pub(crate) mod project;
 mod providers;
-mod said;
 mod sandbox;
 mod search;
 mod variables;
@@ -33,7 +33,7 @@ use crate::env::Environment;
 use crate::error::CliError;
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::output::note;
-use crate::places;
+use crate::project_dirs;
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl ResolvedSettings {
         settings.check(context)?;
         notes.extend(check::project_rules(&settings.project_rules, &project, context)?);
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-        let dirs = places::project_dirs(&dir, context.environment.home.as_deref());
+        let dirs = project_dirs::project_dirs(&dir, context.environment.home.as_deref());
         notes.extend(crate::hooks::warnings(&settings.hooks, &dir, dirs.last().unwrap_or(&dir)));
         Ok(Self { settings, file, variables, project, notes })
     }
@@ -194,7 +194,7 @@ impl Settings {
     }
 
     /// The same as [`Settings::resolve`]; what the person should know about the project's is told to them.
-    pub(crate) fn resolve_and_tell(context: &Context, dir: &Path) -> Result<Settings, CliError> {
+    pub(crate) fn resolve_and_print(context: &Context, dir: &Path) -> Result<Settings, CliError> {
         let resolved = ResolvedSettings::of(context, dir)?;
         for line in &resolved.notes {
             note(line);

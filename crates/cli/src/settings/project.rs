@@ -21,9 +21,9 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::hooks::ReachedFiles;
 use crate::limit::LimitAmount;
-use crate::places;
+use crate::project_dirs;
 use crate::trust::{Trust, TrustState};
-use crate::trusted;
+use crate::trust_scope;
 
 /// Most warnings about keys that never count; a project may write any number of them.
 const WARNINGS_MAX: usize = 10;
@@ -51,7 +51,7 @@ impl ProjectFile {
     /// The settings files of the project that a directory is in, the nearest first.
     pub(crate) fn find(context: &Context, dir: &Path) -> Result<Vec<Self>, CliError> {
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-        let dirs = places::project_dirs(&dir, context.environment.home.as_deref());
+        let dirs = project_dirs::project_dirs(&dir, context.environment.home.as_deref());
         let having: Vec<&PathBuf> = dirs.iter().filter(|dir| Self::is_in(dir)).collect();
         let (Some(root), false) = (dirs.last(), having.is_empty()) else { return Ok(Vec::new()) };
         let trust = Trust::load(context)?;
@@ -68,16 +68,16 @@ impl ProjectFile {
 
     /// Whether a directory has one.
     pub(crate) fn is_in(dir: &Path) -> bool {
-        dir.join(places::PROJECT_SETTINGS).symlink_metadata().is_ok()
+        dir.join(project_dirs::PROJECT_SETTINGS).symlink_metadata().is_ok()
     }
 
     /// That of a directory of the project with this root.
     pub(crate) fn read(dir: &Path, root: &Path, trust: &Trust) -> Self {
-        let path = dir.join(places::PROJECT_SETTINGS);
+        let path = dir.join(project_dirs::PROJECT_SETTINGS);
         let path = path.canonicalize().unwrap_or(path);
         // A link to a file of the person's would have its lines shown as mistakes of this one.
         let read = if path.starts_with(root) {
-            places::read(&path)
+            project_dirs::read(&path)
         } else {
             Err("it leads out of the project".to_owned())
         };
@@ -88,7 +88,7 @@ impl ProjectFile {
                 let commands = said.as_ref().map(Settings::commands).unwrap_or_default();
                 let ReachedFiles { files, undetermined } =
                     crate::hooks::reached(&commands, &[dir, root], root);
-                match trusted::of_settings(&bytes, &files, root) {
+                match trust_scope::of_settings(&bytes, &files, root) {
                     Ok(covered) => {
                         let standing = trust.standing(&path, Some(covered.hash));
                         let (hash, further) = (Some(covered.hash), covered.line());

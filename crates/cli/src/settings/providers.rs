@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::entries::{Entries, Secret, secret_of, without_secrets};
+use super::located::{WithLine, sourced};
 use super::problem::shown;
-use super::said::{Located, sourced};
 use super::{Origin, WithOrigin};
 use crate::error::CliError;
 
@@ -56,9 +56,9 @@ pub(super) struct RawProvider {
     /// The wire format that it speaks.
     format: Option<RawFormat>,
     /// Where it is.
-    base_url: Option<Located<String>>,
+    base_url: Option<WithLine<String>>,
     /// Its key.
-    key: Option<Located<Secret>>,
+    key: Option<WithLine<Secret>>,
     /// The environment variable that has its key.
     key_env: Option<String>,
     /// Calls a minute.
@@ -122,12 +122,12 @@ pub(crate) struct ProviderSettings {
 impl ProviderSettings {
     /// What the file says, with where it says so.
     pub(super) fn sourced(
-        providers: BTreeMap<ProviderName, Located<RawProvider>>,
-        prices: BTreeMap<String, Located<PriceTag>>,
+        providers: BTreeMap<ProviderName, WithLine<RawProvider>>,
+        prices: BTreeMap<String, WithLine<PriceTag>>,
         path: &Path,
     ) -> Result<Self, CliError> {
-        let tagged = |(name, tag): (String, Located<PriceTag>)| (name, tag.sourced(path));
-        let words = |(ProviderName(name), raw): (ProviderName, Located<RawProvider>)| {
+        let tagged = |(name, tag): (String, WithLine<PriceTag>)| (name, tag.sourced(path));
+        let words = |(ProviderName(name), raw): (ProviderName, WithLine<RawProvider>)| {
             let WithOrigin { value: raw, origin } = raw.sourced(path);
             let words = raw.words(path);
             match &words.key {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::WithOrigin;
 use super::entries::Entries;
-use super::said::{Located, sourced};
+use super::located::{WithLine, sourced};
 use crate::error::CliError;
 
 /// Names that end like this hold secrets, whoever writes them into a list of variables.
@@ -21,17 +21,17 @@ const SECRET_ENDINGS: [&str; 8] =
 #[schemars(rename = "sandbox")]
 pub(super) struct RawSandbox {
     /// What a box must at least be made of.
-    level: Option<Located<LevelWanted>>,
+    level: Option<WithLine<LevelWanted>>,
     /// Further files and directories that commands may read.
-    read: Option<Located<Vec<String>>>,
+    read: Option<WithLine<Vec<String>>>,
     /// Further variables that commands get, by name.
-    env: Option<Located<Vec<String>>>,
+    env: Option<WithLine<Vec<String>>>,
     /// How many commands run at once.
-    concurrent: Option<Located<u32>>,
+    concurrent: Option<WithLine<u32>>,
     /// Memory of one command with all it starts, in MiB.
-    memory_mb: Option<Located<u64>>,
+    memory_mb: Option<WithLine<u64>>,
     /// Processes of one command.
-    processes: Option<Located<u64>>,
+    processes: Option<WithLine<u64>>,
 }
 
 /// What a box must at least be made of.

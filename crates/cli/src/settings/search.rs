@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::entries::{Entries, Secret, without_secrets};
-use super::said::{Located, sourced};
+use super::located::{WithLine, sourced};
 use super::{Origin, WithOrigin};
 use crate::error::CliError;
 
@@ -21,13 +21,13 @@ const TAVILY_KEY: &str = "TAVILY_API_KEY";
 #[schemars(rename = "search")]
 pub(super) struct RawSearch {
     /// Who is asked.
-    provider: Option<Located<Provider>>,
+    provider: Option<WithLine<Provider>>,
     /// Where the provider is. Only in a person's own file.
-    url: Option<Located<String>>,
+    url: Option<WithLine<String>>,
     /// The provider's key. Only in a person's own file.
-    key: Option<Located<Secret>>,
+    key: Option<WithLine<Secret>>,
     /// The environment variable that has the key. Only in a person's own file.
-    key_env: Option<Located<String>>,
+    key_env: Option<WithLine<String>>,
 }
 
 /// What the settings say of `search`.

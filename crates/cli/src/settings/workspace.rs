@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::entries::Entries;
-use super::said::{Located, sourced};
+use super::located::{WithLine, sourced};
 use super::{Origin, WithOrigin};
 use crate::age::Age;
 use crate::error::CliError;
@@ -21,17 +21,17 @@ const MB: u64 = 1 << 20;
 #[schemars(rename = "workspace")]
 pub(super) struct RawWorkspace {
     /// Globs of ignored files to bring along.
-    copy: Option<Located<Vec<String>>>,
+    copy: Option<WithLine<Vec<String>>>,
     /// A command that is run once in each new workspace, in the sandbox.
-    setup: Option<Located<String>>,
+    setup: Option<WithLine<String>>,
     /// Names of ignored directories that programs find without a copy.
-    caches: Option<Located<Vec<String>>>,
+    caches: Option<WithLine<Vec<String>>>,
     /// What the workspaces of a run may take together, in MiB.
-    max_run_mb: Option<Located<u64>>,
+    max_run_mb: Option<WithLine<u64>>,
     /// Most files of a project.
-    max_files: Option<Located<u64>>,
+    max_files: Option<WithLine<u64>>,
     /// The largest file of a project, in MiB.
-    max_file_mb: Option<Located<u64>>,
+    max_file_mb: Option<WithLine<u64>>,
 }
 
 /// When workspaces and salvaged work go.
@@ -40,9 +40,9 @@ pub(super) struct RawWorkspace {
 #[schemars(rename = "gc")]
 pub(super) struct RawGc {
     /// How old the workspaces of a run that has ended must be to go.
-    workspaces: Option<Located<Age>>,
+    workspaces: Option<WithLine<Age>>,
     /// How old salvaged work must be to go.
-    salvage: Option<Located<Age>>,
+    salvage: Option<WithLine<Age>>,
 }
 
 /// What the settings say of `workspace`.

@@ -69,9 +69,9 @@ impl Live {
     }
 
     /// Takes in what models are saying, and shows it at once: it was gathered for a moment already.
-    pub(super) fn hear(&mut self, deltas: &[Delta]) {
+    pub(super) fn on_event(&mut self, deltas: &[Delta]) {
         for delta in deltas {
-            self.tree.hear(delta);
+            self.tree.on_event(delta);
         }
         if self.is_drawn() {
             self.redraw();

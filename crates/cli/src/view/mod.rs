@@ -12,11 +12,11 @@ use posse::{Delta, EventBody, JournalEvent, RunOutcome, RunResult};
 use posse_domain::code::Code;
 use posse_domain::lifecycle::FailKind;
 
-use crate::asking::write_out;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::json::{EventLine, ResultLine};
 use crate::output::{Output, note};
+use crate::questions::write_out;
 use crate::term;
 use crate::text::{bytes, plural, spent_by_run};
 use live::Live;
@@ -91,14 +91,14 @@ impl View {
     }
 
     /// Whether it shows what models are saying while they say it.
-    pub(crate) fn hears(&self) -> bool {
+    pub(crate) fn wants(&self) -> bool {
         matches!(self.kind, ViewType::Live(_))
     }
 
     /// Shows what models are saying.
-    pub(crate) fn hear(&mut self, deltas: &[Delta]) {
+    pub(crate) fn on_event(&mut self, deltas: &[Delta]) {
         if let ViewType::Live(live) = &mut self.kind {
-            live.hear(deltas);
+            live.on_event(deltas);
         }
     }
 
@@ -155,7 +155,7 @@ impl View {
             self.output.json(&ResultLine::applied(finished, applied))
         } else {
             let with_figures = self.shows_figures();
-            tell(&mut self.output, finished, with_figures)
+            print(&mut self.output, finished, with_figures)
         };
         self.unless_gone(written)
     }
@@ -178,8 +178,8 @@ impl View {
 }
 
 /// Tells how a run ended, to people; with what it spent, unless they have seen that.
-pub(crate) fn tell(output: &mut Output, finished: &RunOutcome, with_figures: bool) -> Result<(), CliError> {
-    tell_end(finished, with_figures);
+pub(crate) fn print(output: &mut Output, finished: &RunOutcome, with_figures: bool) -> Result<(), CliError> {
+    print_end(finished, with_figures);
     if !finished.text.is_empty() {
         output.paragraph(&finished.text)?;
     }
@@ -192,7 +192,7 @@ fn indented(reason: &str) -> String {
 }
 
 /// Tells how a run ended, but not what it reported.
-pub(crate) fn tell_end(finished: &RunOutcome, with_figures: bool) {
+pub(crate) fn print_end(finished: &RunOutcome, with_figures: bool) {
     let figures = if with_figures {
         let (agents, turns) = (plural(finished.agents, "agent"), plural(finished.turns, "turn"));
         format!(": {agents}, {turns}, {}", spent_by_run(&finished.usage, finished.is_replay))

@@ -12,14 +12,14 @@ pub(super) fn event(event: &JournalEvent) {
         EventBody::ProviderWaitStarted(e) => {
             note(&format!("{} {}", event.agent_id, on_provider(&e.provider, &e.reason, e.until_ms)));
         }
-        body if is_told(body) => note(&format!("{} {}", event.agent_id, term::line(&event.summary))),
+        body if is_printed(body) => note(&format!("{} {}", event.agent_id, term::line(&event.summary))),
         _ => {}
     }
 }
 
 /// Turns and tool calls are not told, `posse logs` has them; nor is the run's end, because what follows it says
 /// more.
-fn is_told(body: &EventBody) -> bool {
+fn is_printed(body: &EventBody) -> bool {
     match body {
         EventBody::RunStarted(_)
         | EventBody::RunPlanned(_)

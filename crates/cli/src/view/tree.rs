@@ -200,7 +200,7 @@ impl Tree {
     }
 
     /// Takes in a piece of what a model is saying. A piece that comes after the reply it is of is late, and left out.
-    pub(crate) fn hear(&mut self, delta: &Delta) {
+    pub(crate) fn on_event(&mut self, delta: &Delta) {
         if let Some(agent) = self.agents.get_mut(&delta.agent_id) {
             agent.hear(delta);
         }
@@ -268,7 +268,7 @@ impl Agent {
             EventBody::ModelCalled(e) => {
                 self.turn = e.turn;
                 self.asking = true;
-                self.says_in(DeltaCall { attempt: e.attempt, turn: e.turn, call: e.call });
+                self.show_text(DeltaCall { attempt: e.attempt, turn: e.turn, call: e.call });
             }
             EventBody::ProviderWaitStarted(e) => {
                 self.provider_wait = Some(on_provider(&e.provider, &e.reason, e.until_ms));
@@ -281,7 +281,7 @@ impl Agent {
                     self.saying.clear();
                 }
                 self.usage += e.usage;
-                self.activity = said(e);
+                self.activity = on_text(e);
             }
             EventBody::SubagentRefused(e) => {
                 self.refused_count += 1;
@@ -311,9 +311,9 @@ impl Agent {
                 let operation: String = e.operation.chars().take(ACTIVITY_MAX).collect();
                 self.waiting.push((e.call_id.clone(), term::visible_line(&operation)));
             }
-            EventBody::InputAnswered(e) => self.settled(&e.call_id, event),
+            EventBody::InputAnswered(e) => self.on_ended(&e.call_id, event),
             EventBody::ToolFinished(ToolFinished { call_id, .. })
-            | EventBody::ToolInterrupted(ToolInterrupted { call_id, .. }) => self.settled(call_id, event),
+            | EventBody::ToolInterrupted(ToolInterrupted { call_id, .. }) => self.on_ended(call_id, event),
             EventBody::ToolIntended(_)
             | EventBody::TodoChanged(_)
             | EventBody::MessageReceived(_)
@@ -323,7 +323,7 @@ impl Agent {
     }
 
     /// What is said from now on is of this call; what was said before is of another.
-    fn says_in(&mut self, call: DeltaCall) {
+    fn show_text(&mut self, call: DeltaCall) {
         if self.saying_in < call {
             self.saying_in = call;
             self.saying.clear();
@@ -336,7 +336,7 @@ impl Agent {
         if delta.call <= self.replied_in || delta.call < self.saying_in {
             return;
         }
-        self.says_in(delta.call);
+        self.show_text(delta.call);
         match delta.part {
             DeltaPart::Text | DeltaPart::Other => self.saying.push_str(&delta.content),
             DeltaPart::Tool => {
@@ -362,7 +362,7 @@ impl Agent {
     }
 
     /// A call has its answer or its result.
-    fn settled(&mut self, call_id: &str, event: &JournalEvent) {
+    fn on_ended(&mut self, call_id: &str, event: &JournalEvent) {
         self.waiting.retain(|(waiting, _)| waiting != call_id);
         self.activity = term::line(&event.summary);
     }
@@ -380,7 +380,7 @@ const SAYING_MAX_BYTES: usize = 4_096;
 const ACTIVITY_MAX: usize = 200;
 
 /// What a reply says, in a few words.
-fn said(replied: &ModelReplied) -> String {
+fn on_text(replied: &ModelReplied) -> String {
     if let Some(error) = &replied.error {
         return term::line(&format!("model failed: {}", error.message));
     }

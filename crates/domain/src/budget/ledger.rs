@@ -115,12 +115,12 @@ impl Ledger {
 
     /// Whether the child may be created: every cap on agents from its own up to the root's must have room.
     pub fn check_spawn(&self, child: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
-        self.place_for(child, budget).map(|_| ())
+        self.slot_for(child, budget).map(|_| ())
     }
 
     /// Opens a child; its id names its parent. Refused when [`check_spawn`](Self::check_spawn) says so.
     pub fn open_child(&mut self, child: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
-        let parent = self.place_for(child, budget)?;
+        let parent = self.slot_for(child, budget)?;
         self.add(child, Some(parent), budget);
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Ledger {
         budget: &Budget,
         price: Option<Price>,
     ) -> Result<(), LedgerError> {
-        let parent = self.open_place(parent)?;
+        let parent = self.open_slot(parent)?;
         let more = report_sums(price);
         let own = Node::new(child.clone(), None, 0, *budget);
         let mut nodes = std::iter::once(&own).chain(self.upwards(parent).map(|at| &self.nodes[at]));
@@ -143,7 +143,7 @@ impl Ledger {
 
     /// Whether the agent could write another report: one that a new attempt would write.
     pub fn has_room_for_report(&self, agent: &AgentId) -> bool {
-        let Ok(at) = self.open_place(agent) else { return false };
+        let Ok(at) = self.open_slot(agent) else { return false };
         let more =
             if self.nodes[at].owes == ReportDue::Yes { CapTotals::default() } else { self.nodes[at].report };
         self.upwards(at).all(|at| self.nodes[at].lacks_room(more).is_none())
@@ -151,7 +151,7 @@ impl Ledger {
 
     /// What the model of an agent costs. It is not in the journal: whoever asks for calls says it when the agent opens.
     pub fn set_price(&mut self, agent: &AgentId, price: Option<Price>) {
-        let Ok(at) = self.open_place(agent) else { return };
+        let Ok(at) = self.open_slot(agent) else { return };
         let owes = self.nodes[at].owes;
         self.set_owes(at, ReportDue::No);
         self.nodes[at].report = report_sums(price);
@@ -160,14 +160,14 @@ impl Ledger {
 
     /// The agent has no report to write any more: its work has ended.
     pub fn report_over(&mut self, agent: &AgentId) {
-        if let Ok(at) = self.open_place(agent) {
+        if let Ok(at) = self.open_slot(agent) {
             self.set_owes(at, ReportDue::No);
         }
     }
 
     /// The agent begins anew, and has a report to write again.
     pub fn report_again(&mut self, agent: &AgentId) {
-        if let Ok(at) = self.open_place(agent) {
+        if let Ok(at) = self.open_slot(agent) {
             self.set_owes(at, ReportDue::Yes);
         }
     }
@@ -189,7 +189,7 @@ impl Ledger {
         want: &CallEstimate,
         purpose: Purpose,
     ) -> Result<Reservation, LedgerError> {
-        let at = self.open_place(agent)?;
+        let at = self.open_slot(agent)?;
         let own = match (purpose, self.nodes[at].owes) {
             (Purpose::Report, ReportDue::Yes) => self.nodes[at].report,
             _ => CapTotals::default(),
@@ -200,12 +200,12 @@ impl Ledger {
 
     /// Whether a cap on money binds what is beneath the agent. No model of unknown price passes one.
     pub fn limits_money(&self, agent: &AgentId) -> bool {
-        self.open_place(agent).is_ok_and(|at| self.upwards(at).any(|at| self.nodes[at].budget.usd.is_some()))
+        self.open_slot(agent).is_ok_and(|at| self.upwards(at).any(|at| self.nodes[at].budget.usd.is_some()))
     }
 
     /// The nearest budget above the agent of which most is spent, its own included.
     pub fn low(&self, agent: &AgentId) -> Option<LowBudget> {
-        let at = self.open_place(agent).ok()?;
+        let at = self.open_slot(agent).ok()?;
         self.upwards(at).find_map(|at| self.nodes[at].low())
     }
 
@@ -226,7 +226,7 @@ impl Ledger {
     /// Takes note of a reservation that was granted before, as the journal tells it: it is a fact, not a
     /// question, and counts even beyond a cap.
     pub fn hold(&mut self, agent: &AgentId, amount: Amount, purpose: Purpose) -> Result<(), LedgerError> {
-        let at = self.open_place(agent)?;
+        let at = self.open_slot(agent)?;
         if purpose == Purpose::Report {
             self.set_owes(at, ReportDue::Now);
         }
@@ -236,8 +236,8 @@ impl Ledger {
     }
 
     /// Turns what a call had reserved into what it took.
-    pub fn settle(&mut self, agent: &AgentId, reserved: Amount, actual: Usage) -> Result<(), LedgerError> {
-        let at = self.open_place(agent)?;
+    pub fn charge(&mut self, agent: &AgentId, reserved: Amount, actual: Usage) -> Result<(), LedgerError> {
+        let at = self.open_slot(agent)?;
         let released = CapTotals::from(reserved);
         let left = self.nodes[at].in_flight.minus(released);
         self.nodes[at].in_flight = left.ok_or_else(|| LedgerError::NotReserved(agent.clone()))?;
@@ -260,13 +260,13 @@ impl Ledger {
 
     /// Settles a call whose usage nobody knows, as after a crash: it took all it had reserved.
     pub fn forfeit(&mut self, agent: &AgentId, reserved: Amount) -> Result<(), LedgerError> {
-        self.settle(agent, reserved, reserved.as_usage())
+        self.charge(agent, reserved, reserved.as_usage())
     }
 
     /// Counts turns, tool calls and wall time. Usage is counted by [`settle`](Self::settle); any that is
     /// given here was not reserved, and counts too.
     pub fn record(&mut self, agent: &AgentId, figures: Figures) -> Result<(), LedgerError> {
-        let at = self.open_place(agent)?;
+        let at = self.open_slot(agent)?;
         let usage = figures.usage;
         let spent = CapTotals { tokens: usage.tokens(), micro_usd: usage.micro_usd.unwrap_or(0) };
         self.each_upwards(at, |node| node.spent = node.spent.plus(spent));
@@ -276,7 +276,7 @@ impl Ledger {
 
     /// Closes an agent: nothing in flight, no open child.
     pub fn close(&mut self, agent: &AgentId) -> Result<(), LedgerError> {
-        let at = self.open_place(agent)?;
+        let at = self.open_slot(agent)?;
         let node = &self.nodes[at];
         if node.open > 1 {
             return Err(LedgerError::OpenChildren(agent.clone()));
@@ -321,12 +321,12 @@ impl Ledger {
     }
 
     /// The parent's place, if the child may be created.
-    fn place_for(&self, child: &AgentId, budget: &Budget) -> Result<usize, LedgerError> {
+    fn slot_for(&self, child: &AgentId, budget: &Budget) -> Result<usize, LedgerError> {
         if self.places.contains_key(child) {
             return Err(LedgerError::Doubled(child.clone()));
         }
         let parent = child.parent().ok_or_else(|| LedgerError::Doubled(child.clone()))?;
-        let parent = self.open_place(&parent)?;
+        let parent = self.open_slot(&parent)?;
         check_itself(child, budget)?;
         let full = self.upwards(parent).find_map(|at| self.nodes[at].full());
         full.map_or(Ok(parent), |exhausted| Err(exhausted.into()))
@@ -359,7 +359,7 @@ impl Ledger {
         self.places.get(agent).map(|&at| &self.nodes[at])
     }
 
-    fn open_place(&self, agent: &AgentId) -> Result<usize, LedgerError> {
+    fn open_slot(&self, agent: &AgentId) -> Result<usize, LedgerError> {
         let at = *self.places.get(agent).ok_or_else(|| LedgerError::Unknown(agent.clone()))?;
         if self.nodes[at].closed { Err(LedgerError::Closed(agent.clone())) } else { Ok(at) }
     }
@@ -551,7 +551,7 @@ mod tests {
         let first = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
         let second = ledger.reserve(&root(), &want(2000, 4000), Purpose::Work);
         assert_eq!(second, Ok(Reservation::Wait { owner: root() }));
-        ledger.settle(&root(), first, usage(2000, 500)).expect("settled");
+        ledger.charge(&root(), first, usage(2000, 500)).expect("settled");
         let second = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
         assert_eq!((second.input_tokens, second.output_tokens), (2000, 4000));
     }
@@ -562,7 +562,7 @@ mod tests {
         let mut ledger = Ledger::open_root(&root(), &tokens(cap)).expect("ledger");
         let lowered = granted(ledger.reserve(&root(), &want(2000, 8000), Purpose::Work));
         assert_eq!(lowered.output_tokens, 3000, "as much as fits");
-        ledger.settle(&root(), lowered, usage(2000, 1000)).expect("settled");
+        ledger.charge(&root(), lowered, usage(2000, 1000)).expect("settled");
         let least = want(2000 - MIN_OUTPUT_TOKENS, 8000);
         assert_eq!(granted(ledger.quote(&root(), &least, Purpose::Work)).output_tokens, MIN_OUTPUT_TOKENS);
         let more = CallEstimate { input_tokens: least.input_tokens + 1, ..least };
@@ -578,7 +578,7 @@ mod tests {
         let first = granted(ledger.reserve(&root(), &want(500, 500), Purpose::Work));
         let waiting = ledger.reserve(&root(), &want(2000, 8000), Purpose::Work);
         assert_eq!(waiting, Ok(Reservation::Wait { owner: root() }));
-        ledger.settle(&root(), first, Usage::ZERO).expect("settled");
+        ledger.charge(&root(), first, Usage::ZERO).expect("settled");
         assert_eq!(granted(ledger.reserve(&root(), &want(2000, 8000), Purpose::Work)).output_tokens, 3000);
     }
 
@@ -654,12 +654,12 @@ mod tests {
         ledger.open_child(&child, &Budget::NONE).expect("child");
         for _ in 0..3 {
             let amount = granted(ledger.reserve(&child, &report(), Purpose::Report));
-            ledger.settle(&child, amount, Usage::ZERO).expect("settled");
+            ledger.charge(&child, amount, Usage::ZERO).expect("settled");
         }
         let refused = ledger.quote(&root(), &want(0, 300), Purpose::Work).expect("an answer");
         assert!(matches!(refused, Reservation::Exhausted(_)), "the child's is kept again");
         let amount = granted(ledger.reserve(&child, &report(), Purpose::Report));
-        ledger.settle(&child, amount, usage(100, 100)).expect("settled");
+        ledger.charge(&child, amount, usage(100, 100)).expect("settled");
         granted(ledger.quote(&root(), &want(0, 300), Purpose::Work));
         let over =
             ledger.quote(&child, &want(REPORT_INPUT_TOKENS, 64_000), Purpose::Report).expect("an answer");
@@ -674,12 +674,12 @@ mod tests {
         let child = agent("k3f9ab2c.1");
         ledger.open_child(&child, &Budget::NONE).expect("child");
         let amount = granted(ledger.reserve(&root(), &want(500, 500), Purpose::Work));
-        ledger.settle(&root(), amount, usage(500_000, 400)).expect("settled");
+        ledger.charge(&root(), amount, usage(500_000, 400)).expect("settled");
         for who in [&child, &root()] {
             let work = ledger.quote(who, &want(10, 300), Purpose::Work).expect("an answer");
             assert!(matches!(work, Reservation::Exhausted(_)), "{work:?}");
             let amount = granted(ledger.reserve(who, &report(), Purpose::Report));
-            ledger.settle(who, amount, usage(REPORT_INPUT_TOKENS, 900)).expect("settled");
+            ledger.charge(who, amount, usage(REPORT_INPUT_TOKENS, 900)).expect("settled");
         }
     }
 
@@ -724,7 +724,7 @@ mod tests {
         assert_eq!(first.micro_usd, Some(6000));
         let waiting = ledger.reserve(&root(), &want(2000, 4000), Purpose::Work);
         assert_eq!(waiting, Ok(Reservation::Wait { owner: root() }));
-        ledger.settle(&root(), first, Usage { micro_usd: None, ..usage(2000, 100) }).expect("settled");
+        ledger.charge(&root(), first, Usage { micro_usd: None, ..usage(2000, 100) }).expect("settled");
         let left = granted(ledger.reserve(&root(), &want(2000, 4000), Purpose::Work));
         assert_eq!(left.output_tokens, 2000, "a cost that came back unknown counts as reserved");
         assert_eq!(ledger.own(&root()).expect("root").usage.micro_usd, None, "and is shown as unknown");
@@ -787,7 +787,7 @@ mod tests {
         ledger.open_child(&child, &Budget::NONE).expect("child");
         for (who, input) in [(&root(), 100), (&child, 10), (&child, 1)] {
             let amount = granted(ledger.reserve(who, &want(input, 50), Purpose::Work));
-            ledger.settle(who, amount, usage(input, 5)).expect("settled");
+            ledger.charge(who, amount, usage(input, 5)).expect("settled");
             ledger
                 .record(who, Figures { turns: 1, tool_calls: 2, wall_ms: 30, ..Figures::default() })
                 .expect("counted");
@@ -814,10 +814,10 @@ mod tests {
         let amount = granted(ledger.reserve(&child, &want(10, 10), Purpose::Work));
         let too_much = Amount { input_tokens: 11, ..amount };
         assert_eq!(
-            ledger.settle(&child, too_much, Usage::ZERO),
+            ledger.charge(&child, too_much, Usage::ZERO),
             Err(LedgerError::NotReserved(child.clone()))
         );
-        assert_eq!(ledger.settle(&root(), amount, Usage::ZERO), Err(LedgerError::NotReserved(root())));
+        assert_eq!(ledger.charge(&root(), amount, Usage::ZERO), Err(LedgerError::NotReserved(root())));
         assert_eq!(ledger.close(&root()), Err(LedgerError::OpenChildren(root())));
         assert_eq!(ledger.close(&child), Err(LedgerError::InFlight(child.clone())));
         ledger.forfeit(&child, amount).expect("settled");

@@ -229,7 +229,7 @@ impl Model {
                 };
                 // One in eleven comes back without a cost.
                 usage.micro_usd = reserved.micro_usd.filter(|_| percent % 11 > 0).map(|_| PRICE.cost(&usage));
-                self.ledger.settle(&id, reserved, usage).expect("reserved");
+                self.ledger.charge(&id, reserved, usage).expect("reserved");
                 usage
             }
         };
@@ -304,7 +304,7 @@ impl Model {
     fn with_nothing_in_flight(&self) -> Ledger {
         let mut ledger = self.ledger.clone();
         for (id, amount, purpose) in &self.in_flight {
-            ledger.settle(id, *amount, Usage::ZERO).expect("reserved");
+            ledger.charge(id, *amount, Usage::ZERO).expect("reserved");
             if *purpose == Purpose::Report {
                 ledger.report_over(id);
             }

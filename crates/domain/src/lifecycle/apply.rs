@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::close::wall_since;
-use super::kinds::PreparedDefinitions;
+use super::definitions::PreparedDefinitions;
 use super::{
     Cancel, ClosedAgent, FailKind, Failure, Files, Node, OpenAgent, OpenState, Outcome, PreparedDefinition,
     ProviderWait, Run,
@@ -204,7 +204,7 @@ impl Run {
                 if id.is_root() {
                     self.step_refused(e);
                 }
-                self.commands_settled(id, &e.call_id, event.at_ms);
+                self.commands_decided(id, &e.call_id, event.at_ms);
             }
             EventBody::PermissionDecided(_)
             | EventBody::MessageReceived(_)
@@ -296,7 +296,7 @@ impl Run {
         }
         let parent_id = id.parent().ok_or_else(|| illegal(event, "the root is not created by a parent"))?;
         let number = id.number().unwrap_or(0);
-        let kind = self.kind_of(contract).cloned();
+        let kind = self.definition_of(contract).cloned();
         let kind = kind.ok_or_else(|| illegal(event, format!("no definition `{}`", created.definition)))?;
         let Some(Node::Open(parent)) = self.agents.get_mut(&parent_id) else {
             return Err(illegal(event, "its parent is not open"));
@@ -328,7 +328,7 @@ impl Run {
         };
         parent.children = number;
         parent.open_children.insert(number);
-        self.commands_settled(&parent_id, &created.call_id, event.at_ms);
+        self.commands_decided(&parent_id, &created.call_id, event.at_ms);
         if let (Some(step), Some(planned)) = (step, &mut self.planned) {
             planned.children[step] = Some(id.clone());
         }
@@ -440,7 +440,7 @@ impl Run {
         let reserved = reserved.ok_or_else(|| illegal(event, "no call is under way"))?;
         // A call that failed is a call retry, not a turn; its cost counts all the same.
         let turn = Figures { turns: u64::from(replied.error.is_none()), ..Figures::default() };
-        let settled = self.ledger.settle(&event.agent, reserved, replied.usage);
+        let settled = self.ledger.charge(&event.agent, reserved, replied.usage);
         settled
             .and_then(|()| self.ledger.record(&event.agent, turn))
             .map_err(|error| illegal(event, error.to_string()))

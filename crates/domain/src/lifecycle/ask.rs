@@ -114,7 +114,7 @@ impl Run {
     }
 
     /// Whether the agent, or one above it, waits for a person: then its deadline moves on with the clock.
-    pub fn stands_still(&self, id: &AgentId) -> bool {
+    pub fn is_stopped(&self, id: &AgentId) -> bool {
         let mut at = Some(id.clone());
         while let Some(id) = at {
             if self.asking.contains(&id) {
@@ -189,7 +189,7 @@ impl Run {
 
     /// The child that a call or a step asked for is there, or never will be: questions about its commands are of the
     /// past.
-    pub(super) fn commands_settled(&mut self, id: &AgentId, call_id: &str, at_ms: i64) {
+    pub(super) fn commands_decided(&mut self, id: &AgentId, call_id: &str, at_ms: i64) {
         if let Some(Node::Open(agent)) = self.agents.get_mut(id)
             && !agent.requests.is_empty()
         {

@@ -39,7 +39,7 @@ impl Run {
             change,
         };
         let mut decided = vec![(id.clone(), waiting.into())];
-        if self.is_settled_by(agent, change) {
+        if self.is_satisfied_by(agent, change) {
             decided.push((id.clone(), passed(self.change_of(agent), Vec::new()).into()));
         }
         Some(decided)
@@ -47,10 +47,10 @@ impl Run {
 
     /// Whether a child that waits for its merge has nothing to integrate, and so is accepted as it is.
     pub fn has_nothing_to_merge(&self, id: &AgentId) -> bool {
-        self.open(id).is_some_and(|agent| self.is_settled_by(agent, agent.files.change))
+        self.open(id).is_some_and(|agent| self.is_satisfied_by(agent, agent.files.change))
     }
 
-    fn is_settled_by(&self, agent: &OpenAgent, change: Option<ObjectId>) -> bool {
+    fn is_satisfied_by(&self, agent: &OpenAgent, change: Option<ObjectId>) -> bool {
         // In an ordered plan also a step without a change waits for its place: what depends on it starts from what is
         // merged by then, and that is to be the same every time.
         let terms = &agent.contract.parent;

@@ -179,10 +179,10 @@ impl Run {
     }
 
     /// The kind that a contract names: its skill's, or its definition.
-    pub(super) fn kind_of(&self, contract: &Contract) -> Option<&Arc<PreparedDefinition>> {
+    pub(super) fn definition_of(&self, contract: &Contract) -> Option<&Arc<PreparedDefinition>> {
         match &contract.execution.skill {
             Some(skill) => self.skills.get(skill)?.kind.as_ref(),
-            None => self.kind(&contract.execution.definition),
+            None => self.prepared_definition(&contract.execution.definition),
         }
     }
 

@@ -214,7 +214,7 @@ impl Run {
     }
 
     fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<PreparedDefinition>, Refusal> {
-        let kind = self.kind(name).ok_or_else(|| {
+        let kind = self.prepared_definition(name).ok_or_else(|| {
             if let Some(known) = self.out_of_reach.iter().find(|known| known.eq_ignore_ascii_case(name)) {
                 let asker = &parent.kind.definition.name;
                 let reason = format!(

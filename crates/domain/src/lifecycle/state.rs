@@ -14,7 +14,7 @@ use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, Grant};
 use crate::text::Text;
 
-use super::kinds::{PreparedDefinition, SkillKind};
+use super::definitions::{PreparedDefinition, SkillKind};
 use super::{Files, PlanProgress};
 
 /// The names of the lifecycle's states.
@@ -406,7 +406,7 @@ impl Run {
     }
 
     /// The definition of that name, whatever its case.
-    pub fn kind(&self, name: &str) -> Option<&Arc<PreparedDefinition>> {
+    pub fn prepared_definition(&self, name: &str) -> Option<&Arc<PreparedDefinition>> {
         self.kinds.get(name).or_else(|| self.kinds.get(&name.to_ascii_lowercase()))
     }
 

@@ -162,7 +162,7 @@ pub fn decide<'l>(
 ) -> Verdict {
     match undecidable(approvals, operation) {
         Some(because) => Verdict::deny(because),
-        None => meet(layers.into_iter().filter_map(|layer| layer.say(approvals, operation))),
+        None => meet(layers.into_iter().filter_map(|layer| layer.decide(approvals, operation))),
     }
 }
 

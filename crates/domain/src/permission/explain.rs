@@ -33,7 +33,8 @@ pub fn explain<'l>(
     approvals: &Approvals,
     operation: &Operation<'_>,
 ) -> Explanation {
-    let listed = |layer: &Layer| LayerSay { layer: layer.name.clone(), say: layer.say(approvals, operation) };
+    let listed =
+        |layer: &Layer| LayerSay { layer: layer.name.clone(), say: layer.decide(approvals, operation) };
     let layers: Vec<LayerSay> = layers.into_iter().map(listed).collect();
     let verdict = match undecidable(approvals, operation) {
         Some(because) => Verdict::deny(because),

@@ -86,7 +86,7 @@ impl Layer {
     }
 
     /// What this layer says, or nothing.
-    pub fn say(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<LayerDecision> {
+    pub fn decide(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<LayerDecision> {
         let (decision, source) = match self.rules.last_match(operation) {
             Some(rule) => (rule.decision, Source::Rule(rule.clone())),
             // What no definition speaks of is not given away with its tools, and nobody is asked about it while a command

@@ -75,7 +75,7 @@ impl PathRules {
         let answered = |say: &LayerDecision| {
             consented.as_deref().is_some_and(|at| answers(at, operation.specifier().unwrap_or("."), say))
         };
-        let says = layers.iter().filter_map(|layer| layer.say(approvals, &operation));
+        let says = layers.iter().filter_map(|layer| layer.decide(approvals, &operation));
         let mut says = says.filter(|say| !answered(say)).peekable();
         // Whoever was left out allows it.
         says.peek()?;

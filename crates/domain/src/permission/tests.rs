@@ -235,7 +235,7 @@ proptest! {
                 prop_assert_eq!(after.by(), before.by());
                 // Whoever would deny it is asked first: a yes never reaches past a layer that says no.
                 let denied = agent.layers().iter().any(|layer| {
-                    layer.say(&approvals, &operation).is_some_and(|say| say.decision == Decision::Deny)
+                    layer.decide(&approvals, &operation).is_some_and(|say| say.decision == Decision::Deny)
                 });
                 prop_assert!(!denied || after.decision == Decision::Deny);
             }
@@ -269,7 +269,7 @@ proptest! {
         for layer in agents.iter().flat_map(Authority::layers) {
             let lifts = layer.default.is_some();
             for operation in OPERATIONS.map(Operation::parse) {
-                let say = |given| layer.say(given, &operation).map(|say| say.decision);
+                let say = |given| layer.decide(given, &operation).map(|say| say.decision);
                 let (before, after) = (say(&Approvals::none()), say(&approvals));
                 prop_assert!(before == after || (lifts && before == Some(Decision::Ask)));
             }
@@ -285,7 +285,7 @@ proptest! {
                 // A project has a layer for each of its files.
                 let said_by = |name: &LayerName| {
                     let named = layers.iter().filter(|layer| layer.name == *name);
-                    let mut said = named.filter_map(|layer| layer.say(&Approvals::none(), &operation));
+                    let mut said = named.filter_map(|layer| layer.decide(&Approvals::none(), &operation));
                     said.any(|say| say.decision == verdict.decision)
                 };
                 prop_assert!(verdict.by().is_none_or(said_by));

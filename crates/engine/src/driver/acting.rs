@@ -27,7 +27,7 @@ pub(super) struct Limit {
     pub(super) class: EffectClass,
 }
 
-pub(super) async fn look(
+pub(super) async fn prepare_read(
     call: CallContext,
     tool: Arc<dyn EffectTool>,
     input: Value,

@@ -45,10 +45,10 @@ impl Driver {
         operation: &Operation<'_>,
         verdict: &Verdict,
     ) -> Result<Admission, ToolFailure> {
-        self.say_decided(id, of, operation, verdict);
+        self.emit_decision(id, of, operation, verdict);
         if !self.run.may_ask(id, self.attended) {
             let by_hook = verdict.by() == Some(&LayerName::Hook);
-            return Err(self.nobody_to_ask(id, operation, verdict, by_hook));
+            return Err(self.no_person_to_ask(id, operation, verdict, by_hook));
         }
         let question = Question {
             call_id: &call.id,
@@ -64,7 +64,7 @@ impl Driver {
     }
 
     /// A call that a person was asked about: goes on with their answer, or waits for it.
-    pub(super) fn settle(
+    pub(super) fn resolve_answer(
         &mut self,
         id: &AgentId,
         call: &ToolCall,
@@ -80,7 +80,7 @@ impl Driver {
         }
         match (request.state, verdict.decision) {
             (RequestState::Denied { by: AnsweredBy::Host, .. }, _) => {
-                Err(self.nobody_to_ask(id, operation, verdict, request.by_hook))
+                Err(self.no_person_to_ask(id, operation, verdict, request.by_hook))
             }
             (RequestState::Denied { by: AnsweredBy::Person, reason }, _) => {
                 let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -100,7 +100,7 @@ impl Driver {
             (RequestState::Open, _) => {
                 let reason = Some("there is nobody to ask".to_owned());
                 self.answer_as_host(id, &call.id, &approval, Answer::Deny { reason });
-                Err(self.nobody_to_ask(id, operation, verdict, request.by_hook))
+                Err(self.no_person_to_ask(id, operation, verdict, request.by_hook))
             }
         }
     }
@@ -150,7 +150,7 @@ impl Driver {
         let call_id = call_of_command(call_id).unwrap_or(call_id);
         if id.is_root() && self.run.step_called(call_id).is_some() {
             self.advance_plan();
-            return self.pump(id);
+            return self.advance(id);
         }
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.ending.is_none()) else {
             return;
@@ -160,7 +160,7 @@ impl Driver {
         session.calls.remove(call_id);
         self.dispatch_one(id, &call);
         // What had to come after it may come now.
-        self.pump(id);
+        self.advance(id);
     }
 
     /// Questions that an "always" has answered along with its own.
@@ -181,7 +181,7 @@ impl Driver {
     /// Watches the deadlines that stood still.
     fn watch_deadlines_below(&mut self, id: &AgentId) {
         for id in self.run.subtree(id) {
-            if !self.run.stands_still(&id) {
+            if !self.run.is_stopped(&id) {
                 self.watch_deadline(&id);
             }
         }
@@ -195,7 +195,7 @@ impl Driver {
     }
 
     /// Why an `ask` is a no, and what a person could have done about it.
-    fn nobody_to_ask(
+    fn no_person_to_ask(
         &self,
         id: &AgentId,
         operation: &Operation<'_>,

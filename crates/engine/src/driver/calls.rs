@@ -66,21 +66,21 @@ impl Driver {
     pub(super) fn dispatch_one(&mut self, id: &AgentId, call: &ToolCall) {
         if self.winds_up(id) {
             self.answer(id, &call.id, &call.name, Err(too_late()));
-            return self.pump_if_turn_over(id);
+            return self.advance_if_turn_over(id);
         }
-        if !self.waits_for_hooks(id, call) {
-            self.dispatch_heard(id, call, HookVerdicts::default());
+        if !self.hold_for_hooks(id, call) {
+            self.dispatch_hooked(id, call, HookVerdicts::default());
         }
     }
 
     /// Dispatches a call whose hooks have answered.
-    pub(super) fn dispatch_heard(&mut self, id: &AgentId, call: &ToolCall, heard: HookVerdicts) {
+    pub(super) fn dispatch_hooked(&mut self, id: &AgentId, call: &ToolCall, heard: HookVerdicts) {
         self.dispatching += 1;
         self.dispatch(id, call, heard);
         self.dispatching -= 1;
         // A call can lead to another agent's calls; only after the outermost has its answer may it be cut.
         if self.dispatching == 0 {
-            self.cut();
+            self.submit_if_full();
         }
     }
 
@@ -88,7 +88,7 @@ impl Driver {
         let admitted = self.admit(id, call, heard.call.take());
         if let Err(failure) = admitted {
             self.answer(id, &call.id, &call.name, Err(failure));
-            return self.pump_if_turn_over(id);
+            return self.advance_if_turn_over(id);
         }
         let Some(tool) = self.tool(&call.name).cloned() else { return };
         if let Ok(Admission::Asks) = admitted {
@@ -102,14 +102,14 @@ impl Driver {
             },
             Handler::Effect(_) => self.queue_call(id, call, tool.class),
         }
-        self.pump_if_turn_over(id);
+        self.advance_if_turn_over(id);
     }
 
     /// The last call of a reply was answered on the spot: the turn is over, so the machine goes on.
-    fn pump_if_turn_over(&mut self, id: &AgentId) {
+    fn advance_if_turn_over(&mut self, id: &AgentId) {
         let over = self.sessions.get(id).is_some_and(|session| session.machine.shared_calls().is_none());
         if over {
-            self.pump(id);
+            self.advance(id);
         }
     }
 
@@ -176,7 +176,7 @@ impl Driver {
             return Err(ToolFailure { code: Code::OwnershipViolation, text });
         }
         if !agent.requests.is_empty() && agent.requests.contains_key(&call.id) {
-            return self.settle(id, call, &operation, &verdict);
+            return self.resolve_answer(id, call, &operation, &verdict);
         }
         match verdict.decision {
             Decision::Allow => return Ok(Admission::Goes),
@@ -191,12 +191,12 @@ impl Driver {
                 let _ = write!(text, "; write it as `{}`", inside.display());
             }
         }
-        self.say_decided(id, &call.id, &operation, &verdict);
+        self.emit_decision(id, &call.id, &operation, &verdict);
         Err(ToolFailure { code: Code::PermissionDenied, text })
     }
 
     /// Journals what the rules said, where that was not simply yes.
-    pub(super) fn say_decided(
+    pub(super) fn emit_decision(
         &mut self,
         id: &AgentId,
         call_id: &str,
@@ -279,7 +279,7 @@ impl Driver {
             agent: id.clone(),
             context: Arc::new(agent.contract.context.clone()),
             call_id: call_id.clone(),
-            workspace: self.place_of(id),
+            workspace: self.call_dir(id),
             isolated: self.run.is_isolated(),
             seen: flight.seen.clone(),
             rules: agent.authority.path_rules(approvals, consented(agent, call_id).as_ref()),
@@ -319,7 +319,7 @@ impl Driver {
     }
 
     /// Where an agent's calls run; a call that touches no file may run before that is known.
-    fn place_of(&self, id: &AgentId) -> Arc<PathBuf> {
+    fn call_dir(&self, id: &AgentId) -> Arc<PathBuf> {
         match self.sessions.get(id).map(|session| &session.place) {
             Some(WorkspaceState::At(dir)) => dir.clone(),
             _ => self.run_dir.clone(),
@@ -328,7 +328,7 @@ impl Driver {
 
     /// The part of a whole path that is beneath the agent's workspace, by any name that an agent can know it by.
     fn inside(&self, id: &AgentId, path: &Path) -> Option<PathBuf> {
-        let place = self.place_of(id);
+        let place = self.call_dir(id);
         let beneath = |dir: &Path| path.strip_prefix(dir).ok().map(Path::to_owned);
         beneath(&place).or_else(|| beneath(Path::new(WORKSPACE_SHOWN_AT))).or_else(|| beneath(&self.run_dir))
     }

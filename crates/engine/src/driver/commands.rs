@@ -127,7 +127,7 @@ impl Driver {
         }
         // One that a person answered has its decision in the journal.
         for judged in judged.iter().filter(|judged| judged.verdict.decision == Decision::Allow) {
-            self.say_decided(id, call_id, &judged.operation(), &judged.verdict);
+            self.emit_decision(id, call_id, &judged.operation(), &judged.verdict);
         }
         Ok(Admission::Goes)
     }
@@ -142,7 +142,7 @@ impl Driver {
         let JudgedCommand { command, verdict, .. } = judged;
         let was_asked = self.run.open(id).is_some_and(|agent| agent.requests.contains_key(&command.id));
         let admission = if was_asked {
-            self.settle(id, command, &judged.operation(), verdict)
+            self.resolve_answer(id, command, &judged.operation(), verdict)
         } else if verdict.decision == Decision::Allow {
             return Ok(Admission::Goes);
         } else {
@@ -173,7 +173,7 @@ impl Driver {
         operation: &Operation<'_>,
         verdict: &Verdict,
     ) -> Refusal {
-        self.say_decided(id, call_id, operation, verdict);
+        self.emit_decision(id, call_id, operation, verdict);
         let reason = format!("`{}` is not allowed ({verdict}); {WHAT_IT_IS}", brief(operation));
         Refusal { code: posse_domain::code::Code::PermissionDenied, reason }
     }
@@ -219,7 +219,7 @@ impl Driver {
         if !was_asked && self.wants(Moment::PreToolUse, BASH) {
             let Some(hooks) = self.step_hooks.get(&call_id) else {
                 self.step_hooks.insert(call_id, StepHooks::default());
-                self.tell_command(&root, &commands[0]);
+                self.start_command_hooks(&root, &commands[0]);
                 return StepAdmission::Waits;
             };
             if let Some(refusal) = &hooks.denied {
@@ -238,7 +238,7 @@ impl Driver {
     }
 
     /// The hooks of a step's command have answered.
-    pub(super) fn heard_step_command(&mut self, id: &AgentId, command_id: &str, answer: HookAnswer) {
+    pub(super) fn step_command_hooked(&mut self, id: &AgentId, command_id: &str, answer: HookAnswer) {
         let Some(call_id) = call_of_command(command_id).map(str::to_owned) else { return };
         let Some((_, request)) = self.run.step_called(&call_id).and_then(|step| self.run.step_request(step))
         else {
@@ -256,7 +256,7 @@ impl Driver {
             hooks.heard.commands.extend(verdict.map(|verdict| (command_id.to_owned(), verdict)));
             hooks.done = at + 1 == commands.len();
             if let Some(next) = commands.get(at + 1) {
-                self.tell_command(id, next);
+                self.start_command_hooks(id, next);
             }
         }
         self.advance_plan();

@@ -57,7 +57,7 @@ impl Driver {
 
     /// Hands over what was decided once it is much. Only called between things that belong together: a child that
     /// is closed in one commit and delivered in the next would, after a crash between the two, be spawned again.
-    pub(super) fn cut(&mut self) {
+    pub(super) fn submit_if_full(&mut self) {
         if self.batch.events.len() >= COMMIT_TARGET_EVENTS {
             self.submit();
         }
@@ -76,7 +76,7 @@ impl Driver {
             let effects = std::mem::take(&mut self.batch.effects);
             match self.flight.back_mut() {
                 Some(last) => last.effects.extend(effects),
-                None => self.carry_out(effects),
+                None => self.execute(effects),
             }
             return;
         }
@@ -115,7 +115,7 @@ impl Driver {
         if !self.progress.borrow().durable {
             self.progress.send_modify(|progress| progress.durable = true);
         }
-        self.carry_out(effects);
+        self.execute(effects);
         Ok(())
     }
 }

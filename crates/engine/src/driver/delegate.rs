@@ -160,7 +160,7 @@ impl Driver {
         let invalid = |reason| Refusal { code: Code::InvalidInput, reason };
         let kind = match self.run.wanted_skill_of(parent, request) {
             Some(skill) => self.run.skill(skill).and_then(|skill| skill.kind.as_ref()),
-            None => self.run.kind(&request.definition),
+            None => self.run.prepared_definition(&request.definition),
         };
         let definition = kind.and_then(|kind| kind.definition.model.as_deref());
         let named = request.model.as_deref().or(definition);
@@ -215,7 +215,7 @@ impl Driver {
     }
 
     /// Opens the session of a child that was just created.
-    pub(super) fn seat_child(&mut self, child: &AgentId) -> bool {
+    pub(super) fn open_child(&mut self, child: &AgentId) -> bool {
         let opened =
             self.shared_now(child).and_then(|shared| self.open_session(child, shared.unwrap_or_default()));
         if let Err(reason) = opened {
@@ -224,12 +224,12 @@ impl Driver {
         }
         self.fresh.push(child.clone());
         self.watch_deadline(child);
-        self.take_seat(child);
+        self.enqueue_for_merge(child);
         true
     }
 
     fn child_created(&mut self, id: &AgentId, call: &ToolCall, child: &AgentId, request: &SpawnRequest) {
-        if !self.seat_child(child) {
+        if !self.open_child(child) {
             return;
         }
         if self.run.open(child).is_some_and(|agent| agent.background) {
@@ -258,14 +258,14 @@ impl Driver {
             session.needs_history = true;
             return self.after_commit(Effect::History { agent: child.clone(), of });
         }
-        if writer { self.begin_writer(child) } else { self.pump(child) }
+        if writer { self.begin_writer(child) } else { self.advance(child) }
     }
 
     /// Starts a writer, or lets it wait for the one that runs.
     pub(super) fn begin_writer(&mut self, id: &AgentId) {
         if self.may_write(id) {
             self.writers.insert(id.clone());
-            return self.pump(id);
+            return self.advance(id);
         }
         if let Some(session) = self.sessions.get_mut(id) {
             session.held = true;
@@ -288,7 +288,7 @@ impl Driver {
                 session.machine = posse_agent::machine::Machine::new(&contract, prior);
                 session.machine.put_inbox(waiting);
                 let writer = self.run.open(id).is_some_and(|agent| agent.writer);
-                if writer { self.begin_writer(id) } else { self.pump(id) }
+                if writer { self.begin_writer(id) } else { self.advance(id) }
             }
             Err(reason) => {
                 let failure = posse_domain::lifecycle::Failure {
@@ -336,7 +336,7 @@ impl Driver {
             if let Some(session) = self.sessions.get_mut(&next) {
                 session.held = false;
             }
-            self.pump(&next);
+            self.advance(&next);
         }
     }
 
@@ -355,7 +355,7 @@ impl Driver {
     }
 
     /// A child has ended: its parent hears of it, exactly once.
-    pub(super) fn deliver(&mut self, child: &AgentId, mut ended: ChildResult) {
+    pub(super) fn answer_parent(&mut self, child: &AgentId, mut ended: ChildResult) {
         let Some(parent) = child.parent() else { return };
         if let Some(files) = self.in_the_way.remove(child) {
             ended.result = ended.result.map(|report| {
@@ -417,7 +417,7 @@ impl Driver {
     pub(super) fn receive(&mut self, id: &AgentId, from: Sender, text: Text) {
         let Some(received) = self.in_turn(id, from, text) else { return };
         self.emit(id.clone(), received);
-        self.pump(id);
+        self.advance(id);
     }
 
     fn cancel_child(&mut self, id: &AgentId, task_id: &str, reason: String) -> ToolResult {

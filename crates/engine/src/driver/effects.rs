@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::Driver;
-use super::acting::{Limit, PrepareTask, act, look, prepare, recover};
+use super::acting::{Limit, PrepareTask, act, prepare, prepare_read, recover};
 use super::hooking::HookedMoment;
 use super::insisting::{insist, insist_unless};
 use super::session::CallStage;
@@ -165,12 +165,14 @@ pub(super) struct ModelDone {
 }
 
 impl Driver {
-    pub(super) fn carry_out(&mut self, effects: Vec<Effect>) {
+    pub(super) fn execute(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Model(effect) => self.start_model(*effect),
                 Effect::Look { call, tool, input, limit } => {
-                    self.start_call(call, true, move |call, faults| look(call, tool, input, limit, faults));
+                    self.start_call(call, true, move |call, faults| {
+                        prepare_read(call, tool, input, limit, faults)
+                    });
                 }
                 Effect::Prepare { call, tool, input, limit } => {
                     let workspaces = self.rt.parts.workspaces.clone();
@@ -253,7 +255,7 @@ impl Driver {
                 }
                 Effect::Deliver { approvals } => {
                     faults.hit("engine.deliver.before");
-                    let result = insist(|| workspaces.deliver(&run, approvals.clone())).await;
+                    let result = insist(|| workspaces.publish(&run, approvals.clone())).await;
                     faults.hit("engine.deliver.after");
                     Input::Delivered(result)
                 }

@@ -187,7 +187,7 @@ impl Driver {
             let reason = "the run ended before it could start".to_owned();
             self.withdraw_steps(&Refusal { code: Code::Cancelled, reason });
         }
-        if !self.files_are_kept(id) {
+        if !self.ensure_salvaged(id) {
             return;
         }
         if id.is_root() {
@@ -204,16 +204,16 @@ impl Driver {
                     // A fresh workspace from the same snapshot.
                     (session.tip, session.change) = (None, None);
                 }
-                let place = self.known_place(&id);
+                let place = self.known_workspace(&id);
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.place = place;
                 }
                 self.lanes.remove(&id);
-                self.pump(&id);
+                self.advance(&id);
             }
             Some(Attempt::Over((id, body))) => {
                 self.emit(id.clone(), body);
-                self.settled(&id);
+                self.child_ended(&id);
             }
             None => {}
         }
@@ -244,7 +244,7 @@ impl Driver {
     }
 
     /// A child is completed or failed: close it if that is its contract, and tell its parent.
-    pub(super) fn settled(&mut self, id: &AgentId) {
+    pub(super) fn child_ended(&mut self, id: &AgentId) {
         let Some(agent) = self.run.open(id) else { return };
         let definition = agent.kind.definition.name.clone();
         let idx = agent.contract.parent.step_idx.to_string();
@@ -270,9 +270,9 @@ impl Driver {
             self.unclosed.insert(id.clone());
         }
         self.sessions.remove(id);
-        self.leave_seat(id);
+        self.leave_merge_queue(id);
         self.write_report(id, &path, &ended);
-        self.deliver(id, ended);
+        self.answer_parent(id, ended);
         if writer {
             self.writer_closed(id);
         }
@@ -280,8 +280,8 @@ impl Driver {
             if parent.is_root() {
                 self.advance_plan();
             }
-            self.pump_lane(&parent);
-            self.pump(&parent);
+            self.advance_merge_queue(&parent);
+            self.advance(&parent);
         }
     }
 

@@ -97,7 +97,7 @@ impl Driver {
 
     /// Lets a call wait for the hooks that hear of it first; whether it does. Those of a call that a person was asked
     /// about have answered.
-    pub(super) fn waits_for_hooks(&mut self, id: &AgentId, call: &ToolCall) -> bool {
+    pub(super) fn hold_for_hooks(&mut self, id: &AgentId, call: &ToolCall) -> bool {
         if self.rt.parts.hooks.is_none() || !call.input.is_object() {
             return false;
         }
@@ -115,27 +115,27 @@ impl Driver {
         let flight = CallInFlight::new(class, CallStage::Hooking, Arc::default());
         session.calls.insert(call_id.clone(), flight);
         match commands.first() {
-            Some(command) if !hears_call => self.tell_command(id, command),
-            _ => self.tell_before(id, &call_id),
+            Some(command) if !hears_call => self.start_command_hooks(id, command),
+            _ => self.start_pre_tool_hooks(id, &call_id),
         }
         true
     }
 
     /// Tells the hooks of a command that somebody wants run as a criterion.
-    pub(super) fn tell_command(&mut self, id: &AgentId, command: &ToolCall) {
+    pub(super) fn start_command_hooks(&mut self, id: &AgentId, command: &ToolCall) {
         let about = HookedMoment::Command(command.id.as_str().into());
-        self.tell_hooks(id, about, Some(Self::hooked_command(command)), None);
+        self.notify_hooks(id, about, Some(Self::hooked_command(command)), None);
     }
 
     /// Tells the hooks of a call, once the files are there that it is about.
-    pub(super) fn tell_before(&mut self, id: &AgentId, call_id: &Arc<str>) {
+    pub(super) fn start_pre_tool_hooks(&mut self, id: &AgentId, call_id: &Arc<str>) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(class) = session.calls.get(call_id).map(|call| call.class) else { return };
         let placed = |driver: &Self| {
             driver.sessions.get(id).is_some_and(|session| matches!(session.place, WorkspaceState::At(_)))
         };
         if class.touches_files() && !placed(self) {
-            self.want_place(id);
+            self.request_workspace(id);
             if !placed(self) {
                 if let Some(session) = self.sessions.get_mut(id) {
                     session.parked.push(call_id.clone());
@@ -145,11 +145,11 @@ impl Driver {
         }
         let call = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id));
         let Some(call) = call.map(|call| self.hooked_call(id, call, None)) else { return };
-        self.tell_hooks(id, HookedMoment::Before(call_id.clone()), Some(call), None);
+        self.notify_hooks(id, HookedMoment::Before(call_id.clone()), Some(call), None);
     }
 
     /// The call whose result hooks want to hear of: one that went well, of an agent that goes on.
-    pub(super) fn heard_after(&self, id: &AgentId, answer: &Answer<'_>) -> Option<HookedCall> {
+    pub(super) fn post_tool_hooks_answered(&self, id: &AgentId, answer: &Answer<'_>) -> Option<HookedCall> {
         let output = self.rt.parts.hooks.as_ref().and(answer.result.as_ref().ok())?;
         let session = self.sessions.get(id).filter(|session| session.ending.is_none())?;
         let call = session.machine.call_of(answer.call_id)?;
@@ -158,13 +158,13 @@ impl Driver {
     }
 
     /// Tells the hooks of a result that is in the journal. The call keeps its place, and its files, until they answer.
-    pub(super) fn tell_after(&mut self, id: &AgentId, call: HookedCall) {
+    pub(super) fn start_post_tool_hooks(&mut self, id: &AgentId, call: HookedCall) {
         let Some(class) = self.tool(&call.tool).map(|tool| tool.class) else { return };
         let Some(session) = self.sessions.get_mut(id) else { return };
         let call_id: Arc<str> = call.id.as_str().into();
         let flight = CallInFlight::new(class, CallStage::Hooking, Arc::default());
         session.calls.insert(call_id.clone(), flight);
-        self.tell_hooks(id, HookedMoment::After(call_id), Some(call), None);
+        self.notify_hooks(id, HookedMoment::After(call_id), Some(call), None);
     }
 
     /// A call that has its result gives its files back, unless its hooks still have them.
@@ -176,7 +176,7 @@ impl Driver {
     }
 
     /// Tells the hooks that a child is about to have its first turn; whether that waits for them.
-    pub(super) fn tell_start(&mut self, id: &AgentId) -> bool {
+    pub(super) fn start_agent_hooks(&mut self, id: &AgentId) -> bool {
         if self.rt.parts.hooks.is_none() || id.is_root() {
             return false;
         }
@@ -187,11 +187,11 @@ impl Driver {
         }
         let Some(session) = self.sessions.get_mut(id) else { return false };
         let told = std::mem::replace(&mut session.start, Start::Told);
-        told == Start::Untold && self.tell_hooks(id, HookedMoment::Start, None, None)
+        told == Start::Untold && self.notify_hooks(id, HookedMoment::Start, None, None)
     }
 
     /// Whether hooks hear of a child's end before it is integrated.
-    pub(super) fn hears_stop(&self, id: &AgentId) -> bool {
+    pub(super) fn wants_stop_hook(&self, id: &AgentId) -> bool {
         if self.rt.parts.hooks.is_none() || id.is_root() {
             return false;
         }
@@ -204,9 +204,9 @@ impl Driver {
         let Some(agent) = self.run.open(id) else { return };
         let OpenState::WaitingForMerge { report, .. } = &agent.state else { return };
         // One whose merge is journalled was heard of before that.
-        let told = agent.files.merging.is_none() && self.hears_stop(id);
+        let told = agent.files.merging.is_none() && self.wants_stop_hook(id);
         let report = told.then(|| report.to_shared().to_string());
-        if report.is_none() || !self.tell_hooks(id, HookedMoment::Stop, None, report) {
+        if report.is_none() || !self.notify_hooks(id, HookedMoment::Stop, None, report) {
             self.integrate_child(id);
         }
     }
@@ -229,9 +229,9 @@ impl Driver {
     }
 
     /// After a crash: whether a child that waits for its merge waits for hooks first, or did and has nothing to merge.
-    pub(super) fn hears_stop_again(&self, id: &AgentId) -> bool {
+    pub(super) fn wants_stop_hook_again(&self, id: &AgentId) -> bool {
         let merging = self.run.open(id).is_some_and(|agent| agent.files.merging.is_some());
-        !merging && (self.run.has_nothing_to_merge(id) || self.hears_stop(id))
+        !merging && (self.run.has_nothing_to_merge(id) || self.wants_stop_hook(id))
     }
 
     fn integrate_child(&mut self, id: &AgentId) {
@@ -240,7 +240,7 @@ impl Driver {
     }
 
     /// Tells hooks; whether they were told.
-    fn tell_hooks(
+    fn notify_hooks(
         &mut self,
         id: &AgentId,
         about: HookedMoment,
@@ -273,7 +273,7 @@ impl Driver {
             HookedMoment::Start => (Moment::SubagentStart, "start".into()),
             HookedMoment::Stop => (Moment::SubagentStop, "stop".into()),
         };
-        let (workspace, isolated, own) = self.place_for_hooks(id);
+        let (workspace, isolated, own) = self.workspace_for_hooks(id);
         let class = call.as_ref().and_then(|call| self.tool(&call.tool)).map(|tool| tool.class);
         let changes = moment == Moment::PostToolUse && class.is_some_and(EffectClass::changes_workspace);
         let reach = match (own, changes) {
@@ -312,7 +312,7 @@ impl Driver {
 
     /// Where the hooks of an agent run, whether that is a workspace of Posse's, and whether it is the agent's own. One
     /// without files has those of the nearest agent above it, or else the person's folder.
-    fn place_for_hooks(&self, id: &AgentId) -> (Arc<PathBuf>, bool, bool) {
+    fn workspace_for_hooks(&self, id: &AgentId) -> (Arc<PathBuf>, bool, bool) {
         let isolated = self.run.is_isolated();
         let mut at = Some(id.clone());
         while let Some(agent) = at {
@@ -340,7 +340,7 @@ impl Driver {
             let answer = match made_ready(workspaces.as_deref(), &call.at).await {
                 Err(problem) if problem.passing && call.at.stop.now() == Urgency::None => Err(problem),
                 // Whatever else is wrong is told by the hooks themselves: they cannot be heard.
-                _ => Ok(hooks.tell(call).await),
+                _ => Ok(hooks.run(call).await),
             };
             drop(sender.send(Input::Hooked { agent, about, answer }));
         });
@@ -354,8 +354,8 @@ impl Driver {
         session.hooks.swap_remove(at);
         let ending = session.ending.is_some();
         match about {
-            HookedMoment::Before(call_id) if !ending => self.heard_before(id, call_id, answer),
-            HookedMoment::Command(command) if !ending => self.heard_command(id, command, answer),
+            HookedMoment::Before(call_id) if !ending => self.pre_tool_hooks_answered(id, call_id, answer),
+            HookedMoment::Command(command) if !ending => self.command_hooks_answered(id, command, answer),
             HookedMoment::Command(command) => {
                 if let Some(call_id) = call_of_command(command) {
                     session.calls.remove(call_id);
@@ -384,12 +384,12 @@ impl Driver {
             }
         }
         // What is ending is concluded there.
-        self.pump(id);
+        self.advance(id);
     }
 
     /// The hooks of a call have answered: those of its commands are next, or it goes on as if for the first time, or it
     /// is refused.
-    fn heard_before(&mut self, id: &AgentId, call_id: &Arc<str>, answer: HookAnswer) {
+    fn pre_tool_hooks_answered(&mut self, id: &AgentId, call_id: &Arc<str>, answer: HookAnswer) {
         let Some(call) = self.sessions.get(id).and_then(|session| session.machine.call_of(call_id)) else {
             return;
         };
@@ -399,7 +399,7 @@ impl Driver {
             self.forget_hooking(id, call_id);
             let specifier = self.tool(&call.name).and_then(|tool| (tool.specifier)(&call.input));
             let operation = Operation::new(&call.name, specifier.as_deref());
-            self.say_decided(id, &call.id, &operation, verdict);
+            self.emit_decision(id, &call.id, &operation, verdict);
             let text = format!("`{}` is not allowed ({verdict})", super::calls::brief(&operation));
             let failure = ToolFailure { code: Code::PermissionDenied, text };
             return self.answer(id, &call.id, &call.name, Err(failure));
@@ -408,15 +408,15 @@ impl Driver {
         if let Some(flight) = self.sessions.get_mut(id).and_then(|session| session.calls.get_mut(call_id)) {
             flight.heard.get_or_insert_default().call = verdict;
         }
-        self.hear_next(id, &call, commands.first());
+        self.next_hook(id, &call, commands.first());
     }
 
     /// The hooks of a command have answered: the next command, or what it belongs to, goes on; or that is refused.
-    fn heard_command(&mut self, id: &AgentId, command_id: &Arc<str>, answer: HookAnswer) {
+    fn command_hooks_answered(&mut self, id: &AgentId, command_id: &Arc<str>, answer: HookAnswer) {
         let Some(call_id) = call_of_command(command_id) else { return };
         let session = self.sessions.get(id);
         let Some(call) = session.and_then(|session| session.machine.call_of(call_id)).cloned() else {
-            return self.heard_step_command(id, command_id, answer);
+            return self.step_command_hooked(id, command_id, answer);
         };
         let commands = self.commands_for_hooks(&call);
         let Some(at) = commands.iter().position(|command| *command.id == **command_id) else { return };
@@ -433,15 +433,15 @@ impl Driver {
             let heard = flight.heard.get_or_insert_default();
             heard.commands.extend(verdict.map(|verdict| (command_id.to_string(), verdict)));
         }
-        self.hear_next(id, &call, commands.get(at + 1));
+        self.next_hook(id, &call, commands.get(at + 1));
     }
 
-    fn hear_next(&mut self, id: &AgentId, call: &ToolCall, command: Option<&ToolCall>) {
+    fn next_hook(&mut self, id: &AgentId, call: &ToolCall, command: Option<&ToolCall>) {
         if let Some(command) = command {
-            return self.tell_command(id, command);
+            return self.start_command_hooks(id, command);
         }
         let heard = self.forget_hooking(id, &call.id);
-        self.dispatch_heard(id, call, heard);
+        self.dispatch_hooked(id, call, heard);
     }
 
     /// A call waits for no hook any more; what they said of it.
@@ -455,7 +455,7 @@ impl Driver {
         let results = self.sessions.get(id).map(|session| session.machine.unread_results());
         let tool = results.into_iter().flatten().find(|(call, _)| call.id == call_id);
         let Some(tool) = tool.map(|(call, _)| call.name.clone()) else { return };
-        self.tell(id, HostNote::Hook, format!("{}{reason}", notes::hook_objects(&tool, call_id)));
+        self.notify_budget(id, HostNote::Hook, format!("{}{reason}", notes::hook_objects(&tool, call_id)));
     }
 
     /// After a crash: the hooks whose objection would be in the journal are asked again.
@@ -473,12 +473,12 @@ impl Driver {
             unread.map(|(call, result)| self.hooked_call(id, call, Some(result.text.to_string()))).collect();
         for call in unread {
             let call_id = call.id.clone();
-            self.tell_after(id, call);
+            self.start_post_tool_hooks(id, call);
             let Some(session) = self.sessions.get_mut(id) else { return };
             let Some(flight) = session.calls.get_mut(&call_id) else { continue };
             flight.holds = flight.class.changes_workspace() && self.run.is_isolated();
             if flight.holds {
-                self.lane(id).apply(Fact::ChangeBegan);
+                self.merge_queue(id).apply(Fact::ChangeBegan);
             }
         }
     }

@@ -40,7 +40,7 @@ pub(super) struct MergeResult {
 
 impl Driver {
     /// A child that may come to be integrated takes its place in the order.
-    pub(super) fn take_seat(&mut self, child: &AgentId) {
+    pub(super) fn enqueue_for_merge(&mut self, child: &AgentId) {
         let Some(agent) = self.run.open(child).filter(|_| self.run.is_isolated()) else { return };
         // A step that only looks has a place too: what depends on it starts when it ends, and from what is merged by
         // then, which is the same every time only if nobody behind it was merged before.
@@ -59,11 +59,11 @@ impl Driver {
                 None => QueuePosition { group: Group::Alone(number), rank: 0, foreground: true },
             },
         };
-        self.lane(&parent).apply(Fact::Joined(number, seat));
+        self.merge_queue(&parent).apply(Fact::Joined(number, seat));
     }
 
     /// A child will not be integrated any more, or is.
-    pub(super) fn leave_seat(&mut self, child: &AgentId) {
+    pub(super) fn leave_merge_queue(&mut self, child: &AgentId) {
         let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
         self.merges.remove(child);
         if let Some(stop) = self.checks.remove(child) {
@@ -85,12 +85,12 @@ impl Driver {
         };
         let checks = agent.contract.checks().next().is_some();
         let merged = agent.files.merging.is_some();
-        self.lane(&parent).apply(Fact::Ready { child: number, checks, merged });
-        self.pump_lane(&parent);
+        self.merge_queue(&parent).apply(Fact::Ready { child: number, checks, merged });
+        self.advance_merge_queue(&parent);
     }
 
     /// Does whatever the lane of an agent's files says is next.
-    pub(super) fn pump_lane(&mut self, id: &AgentId) {
+    pub(super) fn advance_merge_queue(&mut self, id: &AgentId) {
         if self.resuming {
             return;
         }
@@ -99,7 +99,7 @@ impl Driver {
             return;
         }
         while let Some(action) = self.lanes.get(id).and_then(crate::integrate::MergeQueue::decide) {
-            self.lane(id).apply(Fact::Began(action));
+            self.merge_queue(id).apply(Fact::Began(action));
             self.integrate(id, action);
             if self.poisoned.is_some() {
                 return;
@@ -107,7 +107,7 @@ impl Driver {
         }
         let waits = self.sessions.get(id).is_some_and(|session| !session.parked.is_empty());
         if waits {
-            self.want_place(id);
+            self.request_workspace(id);
             self.unpark(id);
         }
     }
@@ -154,7 +154,7 @@ impl Driver {
             // Nothing to merge; its checks run on the parent's files as they are.
             self.merges.insert(child.clone(), MergeResult { ours, commit: ours, tree: ours, paths: 0 });
             let number = child.number().unwrap_or(0);
-            return self.lane(parent).apply(Fact::Merged { child: number, same: true });
+            return self.merge_queue(parent).apply(Fact::Merged { child: number, same: true });
         };
         let request = MergeRequest {
             child: child.clone(),
@@ -177,7 +177,7 @@ impl Driver {
                 Ok(Merge::Merged { commit, tree, paths }) => {
                     self.merges
                         .insert(child.clone(), MergeResult { ours: request.ours, commit, tree, paths });
-                    self.lane(&parent).apply(Fact::Merged { child: number, same: paths == 0 });
+                    self.merge_queue(&parent).apply(Fact::Merged { child: number, same: paths == 0 });
                 }
                 Ok(Merge::Conflict { files }) => {
                     let reason =
@@ -201,9 +201,9 @@ impl Driver {
                 }
             }
         } else {
-            self.lane(&parent).apply(Fact::Left(number));
+            self.merge_queue(&parent).apply(Fact::Left(number));
         }
-        self.pump_lane(&parent);
+        self.advance_merge_queue(&parent);
         self.after_files(&parent);
     }
 
@@ -238,7 +238,7 @@ impl Driver {
         match (self.waits_for_merge(child) && !stopped, tree, checks) {
             (true, Some(tree), Ok(checks)) if checks.iter().all(|check| check.ok) => {
                 self.emit(child.clone(), ChecksPassed { tree, checks });
-                self.lane(&parent).apply(Fact::Checked(number));
+                self.merge_queue(&parent).apply(Fact::Checked(number));
             }
             (true, Some(tree), Ok(checks)) => {
                 let reason = failed_check(&checks);
@@ -249,9 +249,9 @@ impl Driver {
                 let reason = format!("its command criteria could not be run: {problem}");
                 self.reject(child, Code::ChecksFailed, reason);
             }
-            _ => self.lane(&parent).apply(Fact::CheckStopped(number)),
+            _ => self.merge_queue(&parent).apply(Fact::CheckStopped(number)),
         }
-        self.pump_lane(&parent);
+        self.advance_merge_queue(&parent);
         self.after_files(&parent);
     }
 
@@ -293,9 +293,9 @@ impl Driver {
             session.tip = Some(new);
         }
         let number = child.number().unwrap_or(0);
-        self.lane(&of.agent).apply(Fact::Updated(number));
+        self.merge_queue(&of.agent).apply(Fact::Updated(number));
         self.accept(child, kept);
-        self.pump_lane(&of.agent);
+        self.advance_merge_queue(&of.agent);
         self.after_files(&of.agent);
     }
 
@@ -306,7 +306,7 @@ impl Driver {
             if !told.is_empty() {
                 self.in_the_way.insert(child.clone(), told);
             }
-            self.settled(child);
+            self.child_ended(child);
         }
     }
 
@@ -321,7 +321,7 @@ impl Driver {
         }
         let Some((id, body)) = self.run.reject(child, kind, code, reason) else { return false };
         self.emit(id, body);
-        self.settled(child);
+        self.child_ended(child);
         true
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Mailbox {
 
 impl Driver {
     /// Looks into the mailbox if something may have been posted since the last look.
-    pub(super) fn look_for_mail(&mut self) {
+    pub(super) fn check_mailbox(&mut self) {
         let posts = self.pulse.borrow_and_update().posts;
         if posts == self.mail.posts_seen {
             return;
@@ -59,7 +59,7 @@ impl Driver {
                 MailCommand::Cancel { agent, reason, kill } => {
                     self.cancel(&agent, Cancel { by: "user".to_owned(), reason, kill });
                 }
-                MailCommand::Send { agent, text } => self.deliver_mail(&agent, text),
+                MailCommand::Send { agent, text } => self.route_messages(&agent, text),
                 MailCommand::Answer { agent, call_id, approval, answer } => {
                     self.take_answer(&agent, &call_id, &approval, answer);
                 }
@@ -71,7 +71,7 @@ impl Driver {
     }
 
     /// A root that only runs a skill asks no model, and would never read a message: the one who works does.
-    fn deliver_mail(&mut self, agent: &AgentId, text: String) {
+    fn route_messages(&mut self, agent: &AgentId, text: String) {
         let worker = agent.child(1);
         let agent = if agent.is_root() && self.run.is_run_skill(&worker) { &worker } else { agent };
         if self.takes_messages(agent) {

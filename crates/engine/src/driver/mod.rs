@@ -13,7 +13,6 @@ mod calls;
 mod commands;
 mod committing;
 mod delegate;
-mod delivering;
 mod effects;
 mod ending;
 mod hooking;
@@ -25,6 +24,7 @@ mod opening;
 mod place;
 mod planning;
 mod preamble;
+mod publishing;
 mod pumping;
 mod recover;
 mod replaying;
@@ -135,7 +135,7 @@ pub(crate) struct Driver {
     /// Ends the checks under way, by the child they are for.
     checks: HashMap<AgentId, watch::Sender<Urgency>>,
     /// What the run made of the files it started from, once it is delivered.
-    delivery: delivering::Delivery,
+    delivery: publishing::Delivery,
     /// Completed children that their contract leaves open for the parent to close.
     unclosed: BTreeSet<AgentId>,
     /// Agents whose call did not fit into a budget now.
@@ -214,7 +214,7 @@ impl Driver {
             merges: HashMap::new(),
             in_the_way: HashMap::new(),
             checks: HashMap::new(),
-            delivery: delivering::Delivery::Due,
+            delivery: publishing::Delivery::Due,
             unclosed: BTreeSet::new(),
             budget_line: VecDeque::new(),
             resuming: false,
@@ -255,7 +255,7 @@ impl Driver {
             self.advance_plan();
         }
         self.begin_run_skill();
-        self.pump(&root);
+        self.advance(&root);
         self.drive().await;
     }
 
@@ -287,9 +287,9 @@ impl Driver {
                 () = sleep_until(wake), if wake.is_some() => self.on_time(),
                 _ = heartbeat.tick() => self.beat(),
                 () = self.deltas.joined() => {}
-                _ = flush.tick(), if self.deltas.is_heard() => self.deltas.flush(),
+                _ = flush.tick(), if self.deltas.has_listener() => self.deltas.flush(),
                 changed = self.pulse.changed(), if !self.deaf => match changed {
-                    Ok(()) => self.look_for_mail(),
+                    Ok(()) => self.check_mailbox(),
                     // The store gives no more hints. Asked again it would say so at once, for ever.
                     Err(_) => self.deaf = true,
                 },
@@ -353,7 +353,7 @@ impl Driver {
             return;
         }
         self.take(input);
-        self.cut();
+        self.submit_if_full();
     }
 
     fn take(&mut self, input: Input) {
@@ -376,7 +376,7 @@ impl Driver {
             Input::Merged { request, merge } => self.merge_made(&request, merge),
             Input::Checked { child, checks } => self.checks_run(&child, checks),
             Input::Updated { child, of, new, updated } => self.updated(&child, &of, new, updated),
-            Input::Delivered(result) => self.result_delivered(result),
+            Input::Delivered(result) => self.result_published(result),
             Input::Hooked { agent, about, answer } => {
                 let answer = answer.unwrap_or_else(|problem| HookAnswer::Denied(problem.text));
                 self.hooked(&agent, &about, answer);
@@ -393,14 +393,14 @@ impl Driver {
         while let Some(want) = self.scheduler.take() {
             self.grant(want);
         }
-        self.say_what_waits();
+        self.log_waits();
         self.answer_status_waits();
         if self.flight.len() < COMMITS_IN_FLIGHT_MAX || self.run.outcome.is_some() {
             self.submit();
         }
     }
 
-    fn say_what_waits(&mut self) {
+    fn log_waits(&mut self) {
         for id in std::mem::take(&mut self.fresh) {
             let Some(session) = self.sessions.get(&id) else { continue };
             let waits_for = if session.held {

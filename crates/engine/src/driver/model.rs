@@ -94,19 +94,19 @@ impl Driver {
             Quote::Granted(reserved) => {
                 let size =
                     CallSize { input_tokens: reserved.input_tokens, output_tokens: reserved.output_tokens };
-                if self.has_leave(id, size) {
+                if self.acquire_permit(id, size) {
                     self.send(id, PlannedCall { turn, call, asked, reserved });
                 } else {
                     self.scheduler.release(kind);
                 }
             }
             Quote::Wait => {
-                self.give_leave_back(id);
+                self.return_permit(id);
                 self.scheduler.release(kind);
                 self.budget_line.push_back(id.clone());
             }
             Quote::Exhausted(reason) => {
-                self.give_leave_back(id);
+                self.return_permit(id);
                 self.scheduler.release(kind);
                 // It waits for its children, and what they say is added to what it has said: the end of the last
                 // one brings it back here.
@@ -128,7 +128,7 @@ impl Driver {
     }
 
     /// Somebody else may call meanwhile.
-    fn give_leave_back(&mut self, id: &AgentId) {
+    fn return_permit(&mut self, id: &AgentId) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.permit = None;
         }
@@ -142,7 +142,7 @@ impl Driver {
             return;
         }
         if let Some(low) = self.run.low_budget(id, self.rt.parts.system.now_ms()) {
-            self.tell(id, HostNote::BudgetLow, notes::budget_low(&low));
+            self.notify_budget(id, HostNote::BudgetLow, notes::budget_low(&low));
         }
     }
 
@@ -369,7 +369,7 @@ impl Driver {
         let kind = session.kind.clone();
         self.scheduler.release(&kind);
         let next = self.after_failure(done);
-        let (reply, repeated, mut replied) = settle(done, price);
+        let (reply, repeated, mut replied) = charge_call(done, price);
         if let Some(error) = &mut replied.error {
             error.again = !matches!(next, AfterFailure::Over);
         }
@@ -395,7 +395,7 @@ impl Driver {
         }
         self.answer_unrunnable(&done.agent, reply.as_ref(), &repeated, report_turn);
         self.budget_freed();
-        self.pump(&done.agent);
+        self.advance(&done.agent);
     }
 
     /// Calls that are answered and never run: ids given twice, and calls made on a turn without tools.
@@ -449,7 +449,7 @@ impl Driver {
         self.emit(id.clone(), Box::new(replied));
     }
 
-    pub(super) fn tell(&mut self, id: &AgentId, note: HostNote, text: String) {
+    pub(super) fn notify_budget(&mut self, id: &AgentId, note: HostNote, text: String) {
         self.emit(id.clone(), MessageReceived { from: Sender::Host(note), text: text.into() });
     }
 }
@@ -461,7 +461,7 @@ enum Quote {
 }
 
 /// The event of a call that ended, with its reply and the ids that had to be made up.
-fn settle(done: &ModelDone, price: Option<budget::Price>) -> (Option<Reply>, Vec<String>, ModelReplied) {
+fn charge_call(done: &ModelDone, price: Option<budget::Price>) -> (Option<Reply>, Vec<String>, ModelReplied) {
     let mut replied = ModelReplied {
         attempt: done.attempt,
         turn: done.turn,

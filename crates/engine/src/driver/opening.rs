@@ -61,7 +61,7 @@ impl Driver {
             last_activity: "agent.subagent_created",
             ending: None,
             winding: TimeUp::No,
-            place: self.known_place(id),
+            place: self.known_workspace(id),
             parked: Vec::new(),
             base: Base::Unknown,
             tip: None,

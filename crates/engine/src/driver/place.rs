@@ -47,7 +47,7 @@ impl Driver {
     }
 
     /// Where an agent of the state works, as far as that is known without looking.
-    pub(super) fn known_place(&self, id: &AgentId) -> WorkspaceState {
+    pub(super) fn known_workspace(&self, id: &AgentId) -> WorkspaceState {
         let Some(workspaces) = self.rt.parts.workspaces.as_ref().filter(|_| self.run.is_isolated()) else {
             return WorkspaceState::At(self.run_dir.clone());
         };
@@ -69,7 +69,7 @@ impl Driver {
     }
 
     /// The lane of an agent's files.
-    pub(super) fn lane(&mut self, id: &AgentId) -> &mut MergeQueue {
+    pub(super) fn merge_queue(&mut self, id: &AgentId) -> &mut MergeQueue {
         // What is on disk may have changed since anybody looked, if this process did not make it.
         let tip = self.sessions.get(id).is_some_and(|session| session.tip.is_some());
         let unchanged = tip || self.run.open(id).is_none_or(|agent| !agent.files.made);
@@ -77,7 +77,7 @@ impl Driver {
     }
 
     /// Whether a call must wait before it may even queue for a slot: for its place, or for the files.
-    fn must_wait(&mut self, id: &AgentId, class: EffectClass) -> bool {
+    fn hold_call(&mut self, id: &AgentId, class: EffectClass) -> bool {
         if !self.run.is_isolated() || !class.touches_files() {
             return false;
         }
@@ -85,7 +85,7 @@ impl Driver {
             driver.sessions.get(id).is_some_and(|session| matches!(session.place, WorkspaceState::At(_)))
         };
         if !placed(self) {
-            self.want_place(id);
+            self.request_workspace(id);
             return !placed(self);
         }
         class.changes_workspace() && self.lanes.get(id).is_some_and(|lane| !lane.may_change())
@@ -93,10 +93,10 @@ impl Driver {
 
     /// Queues a call for a slot, or parks it until it may.
     pub(super) fn queue_or_park(&mut self, id: &AgentId, call_id: &Arc<str>, class: EffectClass) {
-        let parked = self.must_wait(id, class);
+        let parked = self.hold_call(id, class);
         let holds = !parked && class.changes_workspace() && self.run.is_isolated();
         if holds {
-            self.lane(id).apply(Fact::ChangeBegan);
+            self.merge_queue(id).apply(Fact::ChangeBegan);
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
         let kind = session.kind.clone();
@@ -123,7 +123,7 @@ impl Driver {
         for call_id in std::mem::take(&mut session.parked) {
             let call = self.sessions.get(id).and_then(|session| session.calls.get(&call_id));
             match call.map(|call| (&call.stage, call.class)) {
-                Some((CallStage::Hooking, _)) => self.tell_before(id, &call_id),
+                Some((CallStage::Hooking, _)) => self.start_pre_tool_hooks(id, &call_id),
                 Some((_, class)) => self.queue_or_park(id, &call_id, class),
                 None => {}
             }
@@ -133,13 +133,13 @@ impl Driver {
     /// A call that held the files is over.
     pub(super) fn change_ended(&mut self, id: &AgentId, held: bool) {
         if held {
-            self.lane(id).apply(Fact::ChangeEnded);
-            self.pump_lane(id);
+            self.merge_queue(id).apply(Fact::ChangeEnded);
+            self.advance_merge_queue(id);
         }
     }
 
     /// Makes the agent's workspace, or finds the shared one, unless that is under way or has to wait.
-    pub(super) fn want_place(&mut self, id: &AgentId) {
+    pub(super) fn request_workspace(&mut self, id: &AgentId) {
         let free = self.lanes.get(id).is_none_or(|lane| !lane.is_alone());
         let writer = self.is_writer(id);
         let Some(of) = self.workspace_of(id) else { return };
@@ -180,15 +180,15 @@ impl Driver {
                 session.tip = made.commit;
                 if made.commit.is_none() {
                     // It was there already, and what it holds is not known.
-                    self.lane(id).apply(Fact::ChangeBegan);
-                    self.lane(id).apply(Fact::ChangeEnded);
+                    self.merge_queue(id).apply(Fact::ChangeBegan);
+                    self.merge_queue(id).apply(Fact::ChangeEnded);
                 }
                 self.emit(id.clone(), WorkspaceMade { attempt, base, notes: made.notes });
             }
-            (Err(problem), ..) => return self.not_placed(id, &problem.text),
+            (Err(problem), ..) => return self.workspace_failed(id, &problem.text),
             (Ok(_), ..) => session.place = WorkspaceState::Unmade,
         }
-        self.placed(id);
+        self.workspace_ready(id);
     }
 
     /// The shared files of a snapshot are there, or not.
@@ -207,16 +207,16 @@ impl Driver {
                     if let Some(session) = self.sessions.get_mut(&id) {
                         session.place = WorkspaceState::At(dir.clone());
                     }
-                    self.placed(&id);
+                    self.workspace_ready(&id);
                 }
-                Err(problem) => self.not_placed(&id, &problem.text),
+                Err(problem) => self.workspace_failed(&id, &problem.text),
             }
         }
     }
 
-    fn placed(&mut self, id: &AgentId) {
+    fn workspace_ready(&mut self, id: &AgentId) {
         self.unpark(id);
-        self.pump_lane(id);
+        self.advance_merge_queue(id);
         if self.sessions.get(id).is_some_and(|session| session.ending.is_some()) {
             self.conclude(id);
         }
@@ -224,7 +224,7 @@ impl Driver {
 
     /// There is no workspace, so there is nothing the agent could do: its attempt ends, and says why. Going on without
     /// would only give it a chance to say that all is done.
-    fn not_placed(&mut self, id: &AgentId, problem: &str) {
+    fn workspace_failed(&mut self, id: &AgentId, problem: &str) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.place = WorkspaceState::Unmade;
         if session.ending.is_some() {
@@ -234,7 +234,7 @@ impl Driver {
     }
 
     /// Gives a created child the snapshot it starts from, or asks for one; whether it has it.
-    pub(super) fn has_base(&mut self, child: &AgentId) -> bool {
+    pub(super) fn ensure_base(&mut self, child: &AgentId) -> bool {
         if !self.run.is_isolated() {
             return true;
         }
@@ -251,8 +251,8 @@ impl Driver {
         if let Some(session) = self.sessions.get_mut(child) {
             session.base = Base::Awaited;
         }
-        self.lane(&parent).apply(Fact::SnapshotWanted);
-        self.pump_lane(&parent);
+        self.merge_queue(&parent).apply(Fact::SnapshotWanted);
+        self.advance_merge_queue(&parent);
         false
     }
 
@@ -263,12 +263,12 @@ impl Driver {
             return files.origin();
         }
         let tip = self.sessions.get(id)?.tip;
-        tip.filter(|_| self.lane(id).is_snapshot())
+        tip.filter(|_| self.merge_queue(id).is_snapshot())
     }
 
     /// A snapshot of an agent's files was taken, or could not be.
     pub(super) fn snapshot_taken(&mut self, id: &AgentId, taken: Result<ObjectId, WorkspaceProblem>) {
-        self.lane(id).apply(Fact::SnapshotTaken(taken.is_ok()));
+        self.merge_queue(id).apply(Fact::SnapshotTaken(taken.is_ok()));
         let waiting: Vec<AgentId> = self.run.open(id).map_or_else(Vec::new, |agent| {
             agent.open_children.iter().map(|&number| id.child(number)).collect()
         });
@@ -284,7 +284,7 @@ impl Driver {
             match &taken {
                 Ok(tip) => {
                     session.base = Base::Taken(*tip);
-                    self.pump(&child);
+                    self.advance(&child);
                 }
                 Err(problem) => {
                     let reason = format!("its parent's files cannot be committed: {problem}");
@@ -295,14 +295,14 @@ impl Driver {
         if let Err(problem) = taken {
             self.cannot_integrate(id, &format!("the parent's files cannot be committed: {problem}"));
         }
-        self.pump_lane(id);
+        self.advance_merge_queue(id);
         self.after_files(id);
     }
 
     /// Something that touched an agent's files is over: the agent may have waited for that to end.
     pub(super) fn after_files(&mut self, id: &AgentId) {
         let ending = self.sessions.get(id).is_some_and(|session| session.ending.is_some());
-        if ending { self.conclude(id) } else { self.pump(id) }
+        if ending { self.conclude(id) } else { self.advance(id) }
     }
 
     /// What a child made of its files. One that never had a workspace has what its own children made.
@@ -316,7 +316,7 @@ impl Driver {
     }
 
     /// Whether everything in the agent's workspace is kept; if not, it is being seen to.
-    pub(super) fn files_are_kept(&mut self, id: &AgentId) -> bool {
+    pub(super) fn ensure_salvaged(&mut self, id: &AgentId) -> bool {
         let Some(agent) = self.run.open(id) else { return true };
         if !agent.files.made || agent.files.salvaged {
             return true;

@@ -76,7 +76,7 @@ impl Driver {
         if self.run.planned.is_some() {
             let due = self.run.first_due_rank();
             let root = self.run.id.root();
-            self.lane(&root).apply(Fact::PlanWaitsFrom(due));
+            self.merge_queue(&root).apply(Fact::PlanWaitsFrom(due));
         }
     }
 
@@ -105,7 +105,7 @@ impl Driver {
         self.forget_step_hooks(step);
         let (child, body) = decided;
         self.emit(child.clone(), body);
-        if self.seat_child(&child) { StepOutcome::Child(child) } else { StepOutcome::Refused }
+        if self.open_child(&child) { StepOutcome::Child(child) } else { StepOutcome::Refused }
     }
 
     pub(super) fn refuse_step(&mut self, step: usize, refusal: &Refusal) {
@@ -145,7 +145,7 @@ impl Driver {
             }
             self.sessions.remove(&child);
             self.fresh.retain(|fresh| *fresh != child);
-            self.leave_seat(&child);
+            self.leave_merge_queue(&child);
             self.report_abandoned(&child);
             self.close(&child);
         }

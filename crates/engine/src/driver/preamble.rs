@@ -122,7 +122,7 @@ impl Driver {
         let Some(agent) = self.run.open(id) else { return Vec::new() };
         let names = agent.kind.definition.spawns.iter().flatten();
         names
-            .filter_map(|name| self.run.kind(name))
+            .filter_map(|name| self.run.prepared_definition(name))
             .filter(|kind| kind.definition.mode != posse_domain::definition::Mode::Primary)
             .map(|kind| Spawnable {
                 name: kind.definition.name.clone(),

@@ -12,7 +12,7 @@ use crate::scheduler::{SlotRequest, SlotUse};
 
 impl Driver {
     /// Does whatever the agent's machine says is next.
-    pub(super) fn pump(&mut self, id: &AgentId) {
+    pub(super) fn advance(&mut self, id: &AgentId) {
         if self.resuming {
             return;
         }
@@ -29,19 +29,19 @@ impl Driver {
             {
                 return;
             }
-            if !self.has_base(id) {
+            if !self.ensure_base(id) {
                 return;
             }
             let Some(session) = self.sessions.get(id) else { return };
             let hooked = !session.hooks.is_empty();
             match session.machine.next(self.has_working_children(id) || self.plan_goes_on(id)) {
                 // No result is read, and no first turn taken, before the hooks have answered.
-                Next::CallModel { .. } | Next::Done { .. } if hooked || self.waits_for_recorded(id) => return,
-                Next::CallModel { .. } if self.tell_start(id) => return,
+                Next::CallModel { .. } | Next::Done { .. } if hooked || self.hold_for_recording(id) => return,
+                Next::CallModel { .. } if self.start_agent_hooks(id) => return,
                 Next::CallModel { .. } => return self.want_model(id),
                 Next::CallTools => return self.dispatch_calls(id),
                 Next::Wait | Next::Idle => return,
-                Next::Tell(note, text) => self.tell(id, note, text),
+                Next::Tell(note, text) => self.notify_budget(id, note, text),
                 Next::Done { report, turns_exhausted } => return self.done(id, &report, turns_exhausted),
                 Next::Fail(broken) => return self.end_attempt(id, ending::failure_of(broken)),
             }
@@ -70,7 +70,7 @@ impl Driver {
         if id.is_root() {
             self.abandon_steps();
         }
-        if self.run.attempt_of(id).is_none() || !self.files_are_kept(id) {
+        if self.run.attempt_of(id).is_none() || !self.ensure_salvaged(id) {
             return;
         }
         if id.is_root() {
@@ -81,11 +81,11 @@ impl Driver {
         let finish = Finish { report: report.clone().into(), turns_exhausted, change };
         let Some(mut decided) = self.run.finish(id, finish) else { return };
         // Hooks hear of its end before it is integrated.
-        decided.truncate(if self.hears_stop(id) { 1 } else { decided.len() });
+        decided.truncate(if self.wants_stop_hook(id) { 1 } else { decided.len() });
         let accepted = decided.len() > 1;
         for (id, body) in decided {
             self.emit(id, body);
         }
-        if accepted { self.settled(id) } else { self.work_ended(id) }
+        if accepted { self.child_ended(id) } else { self.work_ended(id) }
     }
 }

@@ -75,7 +75,7 @@ impl Driver {
                     if let Some(replaying) = &mut self.replaying {
                         replaying.observe(&event);
                     }
-                    shared.look(id, &session.machine, &event.body);
+                    shared.find_shared(id, &session.machine, &event.body);
                     session.machine.apply(&event.body);
                     self.projection.recall(&event);
                 }
@@ -99,7 +99,7 @@ impl Driver {
                 self.resume_call(id, begun);
             }
             self.resume_hooks(id);
-            self.cut();
+            self.submit_if_full();
         }
         // A cancel that is durable is honoured before anything starts again.
         let mail = self.rt.parts.store.mail(&self.key);
@@ -107,7 +107,7 @@ impl Driver {
         self.keep_places();
         // Before anybody is merged: one whose merge is journalled comes first, whatever its number.
         for id in &order {
-            if self.waits_for_merge(id) && !self.hears_stop_again(id) {
+            if self.waits_for_merge(id) && !self.wants_stop_hook_again(id) {
                 self.wait_for_merge(id);
             }
         }
@@ -121,12 +121,12 @@ impl Driver {
         }
         for id in &order {
             self.reconcile(id);
-            self.cut();
+            self.submit_if_full();
         }
         self.advance_plan();
         self.begin_run_skill();
         for id in &order {
-            self.pump_lane(id);
+            self.advance_merge_queue(id);
         }
         self.drive().await;
     }
@@ -174,7 +174,7 @@ impl Driver {
             if writer && started && !id.is_root() {
                 self.writers.insert(id.clone());
             }
-            self.take_seat(id);
+            self.enqueue_for_merge(id);
             let Some(parent) = id.parent().filter(|_| !background) else { continue };
             if let Some(session) = self.sessions.get_mut(&parent)
                 && session.machine.call_of(&call_id).is_some()
@@ -195,7 +195,7 @@ impl Driver {
             return self.resume_cancel(id);
         }
         if self.waits_for_merge(id) {
-            if self.hears_stop_again(id) {
+            if self.wants_stop_hook_again(id) {
                 self.work_ended(id);
             }
             return;
@@ -203,7 +203,7 @@ impl Driver {
         let created = self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::Created { .. }));
         let writer = self.run.open(id).is_some_and(|agent| agent.writer);
         // The history of one that continues another is in its machine already.
-        if created && writer { self.begin_writer(id) } else { self.pump(id) }
+        if created && writer { self.begin_writer(id) } else { self.advance(id) }
     }
 
     /// A cancel that was journalled is honoured: nothing of the agent starts again.
@@ -246,7 +246,7 @@ impl Driver {
         match (class, write) {
             // Found again by its call id, or decided again when its turn comes.
             (EffectClass::Delegate | EffectClass::Journal | EffectClass::Read | EffectClass::Net, _) => {}
-            (EffectClass::Write, Some(intent)) => self.look_at_write(id, &call_id, &tool, intent),
+            (EffectClass::Write, Some(intent)) => self.recover_write(id, &call_id, &tool, intent),
             (EffectClass::Write | EffectClass::Exec, _) => {
                 let text = "the process ended during this call; it was not run again";
                 self.interrupt(id, &call_id, &tool, text);
@@ -254,7 +254,7 @@ impl Driver {
         }
     }
 
-    fn look_at_write(&mut self, id: &AgentId, call_id: &Arc<str>, tool: &str, intent: WriteIntent) {
+    fn recover_write(&mut self, id: &AgentId, call_id: &Arc<str>, tool: &str, intent: WriteIntent) {
         let handler = self.tool(tool).map(|tool| tool.handler.clone());
         let Some(Handler::Effect(handler)) = handler else {
             return self.interrupt(id, call_id, tool, "the tool is gone");
@@ -272,7 +272,7 @@ impl Driver {
             self.scheduler.force(&kind);
         }
         if self.run.is_isolated() {
-            self.lane(id).apply(Fact::ChangeBegan);
+            self.merge_queue(id).apply(Fact::ChangeBegan);
         }
         self.after_commit(Effect::Recover { call, tool: handler, input, intent });
     }

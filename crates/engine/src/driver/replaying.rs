@@ -234,7 +234,7 @@ impl Driver {
     }
 
     /// Whether the agent must not go on before a recorded message has come. Notes of the host come by themselves.
-    pub(super) fn waits_for_recorded(&mut self, id: &AgentId) -> bool {
+    pub(super) fn hold_for_recording(&mut self, id: &AgentId) -> bool {
         let Some(replaying) = &mut self.replaying else { return false };
         let follower = replaying.follower(id);
         follower.waits = follower.awaits().is_some_and(|who| !matches!(who, MessageAuthor::Host(_)));

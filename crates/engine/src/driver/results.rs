@@ -57,7 +57,7 @@ impl Driver {
             );
         }
         self.call_over(id, call_id, held);
-        self.pump(id);
+        self.advance(id);
     }
 
     /// What became of a write that a crash cut off.
@@ -85,7 +85,7 @@ impl Driver {
                 let text = "the process ended during this call and the file has changed since; look before you go on";
                 self.interrupt(id, call_id, &name, text);
                 self.change_ended(id, held);
-                self.pump(id);
+                self.advance(id);
             }
         }
     }
@@ -108,7 +108,7 @@ impl Driver {
 
     /// The one place where a call gets its result.
     pub(super) fn finished(&mut self, id: &AgentId, answer: Answer<'_>) {
-        let heard = self.heard_after(id, &answer);
+        let heard = self.post_tool_hooks_answered(id, &answer);
         let (ok, code, text, images) = match answer.result {
             Ok(ToolOutput { text, images }) => (true, None, text, images),
             Err(ToolFailure { code, text }) => {
@@ -131,7 +131,7 @@ impl Driver {
         };
         self.emit(id.clone(), finished);
         if let Some(call) = heard {
-            self.tell_after(id, call);
+            self.start_post_tool_hooks(id, call);
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct SharedInJournal {
 
 impl SharedInJournal {
     /// Looks at an event of an agent before its machine is told of it.
-    pub(super) fn look(&mut self, agent: &AgentId, machine: &Machine, body: &EventBody) {
+    pub(super) fn find_shared(&mut self, agent: &AgentId, machine: &Machine, body: &EventBody) {
         let Some(wanted) = self.wanted.get(agent) else { return };
         if let Some(reply) = reply_id(body).filter(|reply| wanted.contains(reply)) {
             self.found.insert((agent.clone(), reply), machine.conversation().clone());

@@ -143,7 +143,7 @@ impl Driver {
         match decided.and_then(|decided| self.check_room(&decided).map(|()| decided)) {
             Ok((child, body)) => {
                 self.emit(child.clone(), body);
-                if self.seat_child(&child) {
+                if self.open_child(&child) {
                     self.begin_child(&child);
                 }
             }

@@ -55,7 +55,7 @@ pub(super) enum AfterFailure {
 
 impl Driver {
     /// Leave to make the agent's next call. Without it the agent waits, and comes back.
-    pub(super) fn has_leave(&mut self, id: &AgentId, size: CallSize) -> bool {
+    pub(super) fn acquire_permit(&mut self, id: &AgentId, size: CallSize) -> bool {
         let Some(session) = self.sessions.get_mut(id) else { return false };
         if session.permit.is_some() {
             return true;
@@ -66,13 +66,13 @@ impl Driver {
                 true
             }
             Admission::Wait(waiting) => {
-                self.stand_in_line(id, waiting);
+                self.queue_for_provider(id, waiting);
                 false
             }
         }
     }
 
-    fn stand_in_line(&mut self, id: &AgentId, waiting: QueuedCall) {
+    fn queue_for_provider(&mut self, id: &AgentId, waiting: QueuedCall) {
         let QueuedCall { turn, notice } = waiting;
         let Some(session) = self.sessions.get_mut(id) else { return };
         let mut give_up = None;
@@ -81,7 +81,7 @@ impl Driver {
             give_up = Some(since + UNANSWERED_MAX);
         }
         if let Some(notice) = notice {
-            self.tell_of_wait(id, &notice);
+            self.emit_wait(id, &notice);
         }
         self.wait(id, async move {
             match give_up {
@@ -91,7 +91,7 @@ impl Driver {
         });
     }
 
-    fn tell_of_wait(&mut self, id: &AgentId, notice: &Notice) {
+    fn emit_wait(&mut self, id: &AgentId, notice: &Notice) {
         if notice.expected < TOLD_FROM || self.run.open(id).is_none_or(|agent| agent.provider_wait.is_some())
         {
             return;
@@ -135,7 +135,7 @@ impl Driver {
             return;
         }
         let notice = Notice { reason: reason.to_owned(), expected: after, unwell: !limited };
-        self.tell_of_wait(id, &notice);
+        self.emit_wait(id, &notice);
         self.wait(id, async move {
             tokio::time::sleep(after).await;
             WaitEnd::Pause
@@ -159,7 +159,7 @@ impl Driver {
             }
             WaitEnd::InVain => return self.end_attempt(id, unanswered(reason)),
         }
-        self.pump(id);
+        self.advance(id);
     }
 
     /// The journal says that the agent waits no longer; gives what it waited for.

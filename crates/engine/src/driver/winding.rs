@@ -27,7 +27,7 @@ impl Driver {
             OpenState::WaitingForMerge { .. } | OpenState::Completed { .. } | OpenState::Failed(_) => return,
         };
         // It stands still while somebody is asked; it is watched again once they answered.
-        if self.run.stands_still(id) {
+        if self.run.is_stopped(id) {
             return;
         }
         let now_ms = self.rt.parts.system.now_ms();
@@ -107,7 +107,7 @@ impl Driver {
             self.answer(id, &call_id, &tool, Err(too_late()));
         }
         self.end_status_waits(id);
-        self.pump(id);
+        self.advance(id);
     }
 
     /// Whether the agent starts nothing any more because its time is up.

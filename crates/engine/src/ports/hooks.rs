@@ -114,5 +114,5 @@ pub trait Hooks: Send + Sync + 'static {
     /// Tells whoever wants to hear, and waits for what they say; bounded in time, and ended early by the call's stop
     /// signal. When it returns nothing of the hooks is alive. Called again after a crash if what they said was not
     /// journalled.
-    fn tell(&self, call: HookCall) -> BoxFuture<'static, HookAnswer>;
+    fn run(&self, call: HookCall) -> BoxFuture<'static, HookAnswer>;
 }

@@ -202,7 +202,7 @@ pub trait Workspaces: Send + Sync + 'static {
 
     /// Makes the root's line the run's result: a branch in the person's repository, if there is one. What no agent may
     /// change, and no approval opens, is left out of it. None if it has the files that the run started from.
-    fn deliver(&self, run: &RunId, approvals: Approvals) -> WorkspaceResult<Option<RunResult>>;
+    fn publish(&self, run: &RunId, approvals: Approvals) -> WorkspaceResult<Option<RunResult>>;
 
     /// Writes a report where people find it, for `posse report` and for whoever looks into the state directory.
     fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> WorkspaceResult<()>;

@@ -71,7 +71,7 @@ impl Hooks for ScriptedHooks {
         self.moments.contains(&moment)
     }
 
-    fn tell(&self, call: HookCall) -> BoxFuture<'static, HookAnswer> {
+    fn run(&self, call: HookCall) -> BoxFuture<'static, HookAnswer> {
         let about = call.call.as_ref().map_or(call.definition.clone(), |hooked| hooked.tool.clone());
         self.heard.lock().expect("no panic while it is held").push((call.moment, about, call.reach));
         let (gate, say, ended) = (self.gate.clone(), self.say.clone(), self.ended.clone());
@@ -199,8 +199,8 @@ impl Hooks for OneToolHooks {
         about == self.tool && self.hooks.wants(moment, about)
     }
 
-    fn tell(&self, call: HookCall) -> BoxFuture<'static, HookAnswer> {
-        self.hooks.tell(call)
+    fn run(&self, call: HookCall) -> BoxFuture<'static, HookAnswer> {
+        self.hooks.run(call)
     }
 }
 

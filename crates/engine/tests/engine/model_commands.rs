@@ -73,7 +73,7 @@ impl Hooks for OnBash {
         moment == Moment::PreToolUse && about == "bash"
     }
 
-    fn tell(&self, call: HookCall) -> futures::future::BoxFuture<'static, HookAnswer> {
+    fn run(&self, call: HookCall) -> futures::future::BoxFuture<'static, HookAnswer> {
         let hooked = call.call.expect("it is about a call");
         assert_eq!((hooked.tool.as_str(), hooked.spawns), ("bash", false));
         let secret = hooked.input["command"].as_str().is_some_and(|command| command.contains("secret"));

@@ -305,7 +305,7 @@ impl Workspaces for MemoryWorkspaces {
         })
     }
 
-    fn deliver(&self, run: &RunId, _: Approvals) -> WorkspaceResult<Option<RunResult>> {
+    fn publish(&self, run: &RunId, _: Approvals) -> WorkspaceResult<Option<RunResult>> {
         let run = run.clone();
         self.act("deliver", move |disk| {
             let line = disk.line(&WorkspaceId { agent: run.root(), attempt: 1 })?;

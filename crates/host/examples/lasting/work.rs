@@ -115,7 +115,7 @@ impl Work {
         self.once_commit(&format!("salvage {run}"), || {
             Ok(space.salvage(run, 1).map_err(text)?.snapshot.commit)
         })?;
-        self.once_commit(&format!("deliver {run}"), || Ok(space.deliver().map_err(text)?.commit))?;
+        self.once_commit(&format!("deliver {run}"), || Ok(space.publish().map_err(text)?.commit))?;
         self.once(&format!("apply {run}"), || space.apply(&folder).map(|_| String::new()).map_err(text))?;
         Ok(())
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, OFlags, Stat, readlinkat};
 use rustix::io::Errno;
 
-use super::beneath::Links;
+use super::dir_handle::Links;
 use super::{DirHandle, FileError, RelPath};
 
 /// How the system marks where a file was before its name was removed.
@@ -99,8 +99,8 @@ impl DirHandle {
     /// system's answer doubtful is an error.
     pub(super) fn real_path(&self, path: &RelPath, opened: &impl AsFd) -> Result<RelPath, FileError> {
         let failed = |errno| FileError::of(&self.shown(path), errno);
-        let opened = place(opened).map_err(failed)?;
-        let root = place(self.directory()).map_err(failed)?;
+        let opened = resolve(opened).map_err(failed)?;
+        let root = resolve(self.directory()).map_err(failed)?;
         let unsettled = || FileError::Unsettled { path: self.shown(path) };
         // Moved out between the two looks, or its name was removed: nobody can tell any more.
         let inner = opened.strip_prefix(&root).map_err(|_| unsettled())?;
@@ -112,7 +112,7 @@ impl DirHandle {
 }
 
 /// Where the system says that something open is.
-fn place(opened: &impl AsFd) -> Result<PathBuf, Errno> {
+fn resolve(opened: &impl AsFd) -> Result<PathBuf, Errno> {
     let name = format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd());
     let place = readlinkat(CWD, Path::new(&name), Vec::new())?;
     Ok(std::ffi::OsString::from_vec(place.into_bytes()).into())

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::beneath::Links;
+use super::dir_handle::Links;
 use super::glob::is_beyond_nesting;
 use super::read::size;
 use super::{DirHandle, FileError, RelPath};
@@ -67,7 +67,7 @@ impl IgnoreRules {
     }
 
     /// Goes back up one directory.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave_dir(&mut self) {
         self.levels.pop();
     }
 

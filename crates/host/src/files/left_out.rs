@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::beneath::Links;
+use super::dir_handle::Links;
 use super::walk::entries;
 use super::{DirHandle, FileKind, RelPath};
 

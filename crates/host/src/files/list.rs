@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, OFlags, statat};
 
-use super::beneath::Links;
+use super::dir_handle::Links;
 use super::ignored::{IgnoreRules, is_hidden};
 use super::read::size;
 use super::walk::{Entry, entries};

@@ -17,7 +17,7 @@
 //!
 //! Everything blocks; whoever needs otherwise runs it on a thread and can end it through [`Stop`].
 
-mod beneath;
+mod dir_handle;
 mod error;
 mod gate;
 mod glob;
@@ -36,7 +36,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use beneath::DirHandle;
+pub use dir_handle::DirHandle;
 pub use error::FileError;
 pub use gate::Gate;
 pub use glob::{GLOB_PATTERN_MAX_BYTES, GLOB_RESULTS_MAX, GlobPattern, GlobResult};

@@ -119,7 +119,7 @@ impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.as_path().as_os_str().as_bytes().utf8_chunks() {
             for c in chunk.valid().chars() {
-                let is_shown = !c.is_control() && posse_domain::shown::is_plain(c);
+                let is_shown = !c.is_control() && posse_domain::printable::is_plain(c);
                 if is_shown { write!(f, "{c}")? } else { write!(f, "{}", c.escape_default())? }
             }
             for byte in chunk.invalid() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use super::beneath::Links;
+use super::dir_handle::Links;
 use super::{DirHandle, FileError, RelPath};
 
 /// Largest file that is read whole.

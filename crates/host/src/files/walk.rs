@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, OFlags, RawDir, statat};
 
-use super::beneath::Links;
+use super::dir_handle::Links;
 use super::ignored::{IgnoreRules, is_hidden};
 use super::{DirHandle, FileError, FileKind, RelPath, Stop};
 
@@ -68,7 +68,7 @@ pub(super) fn walk(
         stop.check()?;
         let Some(entry) = level.entries.next() else {
             levels.pop();
-            ignored.leave();
+            ignored.leave_dir();
             continue;
         };
         let path = level.path.join(&entry.name);
@@ -130,7 +130,7 @@ pub(super) fn entries(tree: &DirHandle, path: &RelPath, dir: &OwnedFd) -> Result
             break;
         }
         // An entry that is gone by now is no entry.
-        if let Some(kind) = FileKind::of_type(entry.file_type()).or_else(|| look_up(dir, name)) {
+        if let Some(kind) = FileKind::of_type(entry.file_type()).or_else(|| lookup(dir, name)) {
             found.entries.push(Entry { name: name.to_owned(), kind });
         }
     }
@@ -138,7 +138,7 @@ pub(super) fn entries(tree: &DirHandle, path: &RelPath, dir: &OwnedFd) -> Result
     Ok(found)
 }
 
-fn look_up(dir: &OwnedFd, name: &OsStr) -> Option<FileKind> {
+fn lookup(dir: &OwnedFd, name: &OsStr) -> Option<FileKind> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     Some(FileKind::of_mode(stat.st_mode))
 }

@@ -18,7 +18,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::beneath::Links;
+use super::dir_handle::Links;
 use super::read::size;
 use super::walk::entries;
 use super::{DirHandle, FileError, READ_MAX_BYTES, RelPath, Stop};
@@ -54,7 +54,7 @@ impl ExpectedFile {
 impl DirHandle {
     /// Reads a file as one who wants to replace it: none if it does not exist, an error if it could not be
     /// replaced.
-    pub fn look(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FileError> {
+    pub fn inspect(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FileError> {
         check_name(path)?;
         // No link is followed here, so where it is said to be is where it is.
         self.admit(path)?;
@@ -89,7 +89,7 @@ impl DirHandle {
         let mut temporary = Temporary::create(dir.directory(), name, dir.stat_of(&file)?).map_err(failed)?;
         temporary.fill(bytes).map_err(|source| FileError::of_io(&self.shown(path), source))?;
         // As late as can be: what is between this look and the rename is all that can go unnoticed.
-        if !expected.is_met_by(dir.look(&file)?.as_deref()) {
+        if !expected.is_met_by(dir.inspect(&file)?.as_deref()) {
             return Err(FileError::Changed { path: self.shown(path) });
         }
         stop.check()?;

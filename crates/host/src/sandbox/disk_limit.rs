@@ -129,7 +129,7 @@ impl Watch {
     }
 
     /// Says which process carries the command out: what those below it hold open counts too.
-    pub(super) fn carried_by(&mut self, init: Pid) {
+    pub(super) fn held_by(&mut self, init: Pid) {
         self.init = Some(init);
         self.disk_limit.inits.lock().unwrap_or_else(PoisonError::into_inner).push(init);
     }

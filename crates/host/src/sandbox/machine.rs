@@ -33,7 +33,7 @@ pub enum Offer {
 
 impl Machine {
     /// Looks, and changes nothing but for a cgroup that it makes and removes.
-    pub fn look() -> Self {
+    pub fn probe() -> Self {
         let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let root = rustix::process::geteuid().is_root();
         let against = |path: &str, bad: &str| read(path).is_some_and(|value| value == bad);

@@ -19,8 +19,8 @@ mod exclusive;
 mod init;
 mod machine;
 mod probe;
+mod process_record;
 mod project;
-mod recorded;
 mod slot;
 mod spec;
 mod unlinked;
@@ -38,7 +38,7 @@ pub use disk_limit::{DiskLimit, OVERSHOOT_MAX_BYTES};
 pub use error::{SandboxError, Unavailable};
 pub use init::init;
 pub use machine::{Machine, Offer};
-pub use recorded::end_recorded;
+pub use process_record::end_recorded;
 pub use slot::{CallEnd, Exit, RunningCall};
 pub use spec::{Limits, ProtectedChange};
 pub use view::{Environment, PASSED_VARIABLES};
@@ -204,12 +204,12 @@ impl Sandbox {
 
     /// Waits for a turn.
     pub async fn turn(&self) -> ExecPermit {
-        self.turn_with(&[]).await
+        self.acquire(&[]).await
     }
 
     /// Waits for a turn of a call that has these caches. Two calls never change one layer at once: each would miss
     /// what the other does, locks of programs included.
-    pub async fn turn_with(&self, caches: &[Cache]) -> ExecPermit {
+    pub async fn acquire(&self, caches: &[Cache]) -> ExecPermit {
         let wanted = caches.iter().filter_map(|cache| cache.layer.as_deref());
         // A call that waits for another one's layers takes nobody's place.
         let layers = self.0.layers.all(wanted).await;

@@ -112,7 +112,7 @@ impl Slot {
     }
 
     /// Listens to a call until nothing of it is left.
-    fn carry(
+    fn run_call(
         &mut self,
         spec: &CallSpec,
         call: &UnixStream,
@@ -235,7 +235,7 @@ fn listen(
         }
         if spoken {
             match wire::receive::<InitMessage>(call) {
-                Ok(Some((told, _))) => hear(&mut heard, told)?,
+                Ok(Some((told, _))) => receive(&mut heard, told)?,
                 // The box is gone, or was ended from here.
                 Ok(None) | Err(_) => return Ok(heard),
             }
@@ -253,7 +253,7 @@ fn is_over(mut call: &UnixStream, watch: &Watch) -> bool {
     is_over
 }
 
-fn hear(heard: &mut CallReports, told: InitMessage) -> Result<(), SandboxError> {
+fn receive(heard: &mut CallReports, told: InitMessage) -> Result<(), SandboxError> {
     match told {
         InitMessage::Missing(names) => heard.missing = names,
         InitMessage::Caches(caches) => heard.caches = caches,
@@ -289,7 +289,7 @@ impl RunningCall {
         let heard = Arc::new(Notify::new());
         let listening = heard.clone();
         let work = tokio::task::spawn_blocking(move || {
-            let ended = carry_out(&inner, &command, &call, theirs, &ended_by_us, &listening);
+            let ended = start_call(&inner, &command, &call, theirs, &ended_by_us, &listening);
             // Whoever waits has the next turn only now that nothing of this call is left.
             drop(turn);
             ended
@@ -325,7 +325,7 @@ impl Drop for RunningCall {
     }
 }
 
-fn carry_out(
+fn start_call(
     inner: &Inner,
     command: &BoxedCommand,
     call: &UnixStream,
@@ -350,11 +350,11 @@ fn carry_out(
     let mut slot = Slot::taking(inner, &spec, &fds)?;
     drop((theirs, printed, input, complained));
     if let Some(watch) = &mut watch {
-        watch.carried_by(Pid::from_child(&slot.child));
+        watch.held_by(Pid::from_child(&slot.child));
     }
     let kills = slot.memory_kills();
     let prints = std::iter::once(output).chain(errors).collect();
-    let carried = slot.carry(&spec, call, prints, watch.as_ref());
+    let carried = slot.run_call(&spec, call, prints, watch.as_ref());
     let out_of_memory = slot.memory_kills() > kills;
     match &carried {
         // The init is as it was: it tells when a call cannot be carried out.
@@ -425,7 +425,7 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
         let (print, printed) = OutputPipe::new(output, &Arc::default())?;
         let mut slot = Slot::taking(inner, &spec, &[theirs.as_fd(), printed.as_fd()])?;
         drop((theirs, printed));
-        let (heard, ..) = slot.carry(&spec, &call, vec![print], None)?;
+        let (heard, ..) = slot.run_call(&spec, &call, vec![print], None)?;
         inner.keep(slot);
         Ok(heard.ready)
     };

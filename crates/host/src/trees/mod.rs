@@ -82,7 +82,7 @@ impl Drop for LookedInto {
 }
 
 /// Opens a directory of a directory, and no link to one, to look at what it holds.
-fn look_into(above: Option<&OwnedFd>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+fn list(above: Option<&OwnedFd>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let from = above.map_or(rustix::fs::CWD, AsFd::as_fd);
     match openat(from, name, flags, Mode::empty()) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Stat, fstat, statat};
 use rustix::io::Errno;
 
-use super::{LookedInto, OPEN_MAX, is_self_or_above, look_into};
+use super::{LookedInto, OPEN_MAX, is_self_or_above, list};
 
 /// In what the kernel counts.
 pub(crate) const BLOCK_BYTES: u64 = 512;
@@ -18,7 +18,7 @@ pub(crate) const BLOCK_BYTES: u64 = 512;
 pub(crate) fn bytes_beneath(path: &Path) -> io::Result<u64> {
     let mut sum = TreeSize::default();
     let name = CString::new(path.as_os_str().as_encoded_bytes())?;
-    match look_into(None, &name) {
+    match list(None, &name) {
         Ok(dir) => sum.go_down(dir)?,
         Err(Errno::NOENT) => return Ok(0),
         Err(Errno::NOTDIR) => {
@@ -57,7 +57,7 @@ impl TreeSize {
             let next = level.left.pop();
             match (next, &level.dir) {
                 (Some(name), Some(dir)) => {
-                    let entered = look_into(Some(dir), &name);
+                    let entered = list(Some(dir), &name);
                     let listed = entered.and_then(|dir| self.go_down(dir));
                     // One that cannot be listed, or is gone, stops nothing.
                     let short_of = listed.err().filter(|error| SHORTAGES.contains(error));
@@ -99,7 +99,7 @@ impl TreeSize {
     fn go_up(&mut self) {
         let Some(Level { dir: below, .. }) = self.levels.pop() else { return };
         let Some(above) = self.levels.last_mut().filter(|above| above.dir.is_none()) else { return };
-        let found = below.and_then(|below| look_into(Some(&below), c"..").ok());
+        let found = below.and_then(|below| list(Some(&below), c"..").ok());
         let is_same = |dir: &OwnedFd| fstat(dir).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == above.id);
         above.dir = found.filter(is_same);
     }

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::change::{Change, EntryType, Side, becomes_directory, changes, shown};
-use super::onto::{PathState, TreeSwitch};
 use super::text::{LineEnds, three_way};
+use super::tree_switch::{PathState, TreeSwitch};
 use super::update::contents;
 use super::{Git, Oid, WorkspaceError, disk, object};
 
@@ -141,7 +141,7 @@ impl Application<'_> {
         }
         intent.save(self.intent)?;
         (self.hit)("workspace.apply.after_intent");
-        self.carry_out(onto, &steps, &mut applied)?;
+        self.execute(onto, &steps, &mut applied)?;
         intent.done = true;
         intent.save(self.intent)?;
         Ok(applied)
@@ -163,7 +163,7 @@ impl Application<'_> {
             .map(|change| change.path.as_slice())
             .collect();
         for change in changes {
-            let found = self.look(onto, &change.path, change)?;
+            let found = self.inspect(onto, &change.path, change)?;
             let made = found == PathState::Directory && becomes_directory(change, changes);
             if made || found.is(change.new.as_ref()) || is_known(&found, change, known) {
                 applied.already += 1;
@@ -188,8 +188,8 @@ impl Application<'_> {
     }
 
     /// What is there; where the permission to execute does not count, it is as the tree has it.
-    fn look(&self, onto: &TreeSwitch, path: &[u8], change: &Change) -> Result<PathState, WorkspaceError> {
-        let found = onto.look(path)?;
+    fn inspect(&self, onto: &TreeSwitch, path: &[u8], change: &Change) -> Result<PathState, WorkspaceError> {
+        let found = onto.inspect(path)?;
         let is_file = |kind| matches!(kind, EntryType::File | EntryType::Executable);
         match (found, change.old.or(change.new)) {
             (PathState::Thing(side), Some(tree))
@@ -274,7 +274,7 @@ impl Application<'_> {
         }))
     }
 
-    fn carry_out(
+    fn execute(
         &self,
         mut onto: TreeSwitch,
         steps: &[Step<'_>],
@@ -287,14 +287,14 @@ impl Application<'_> {
         let writes = steps.iter().zip(&staged).filter(|(step, _)| !matches!(step.doing, FileAction::Remove));
         for (step, staged) in removals.chain(writes) {
             let path = &step.change.path;
-            let now = self.look(&onto, path, step.change)?;
+            let now = self.inspect(&onto, path, step.change)?;
             // Room was made by the removals before.
             let as_planned =
                 now == step.found || (now == PathState::Absent && step.found == PathState::Directory);
             let placed = as_planned
                 && match staged {
                     None => onto.remove(path).map(|()| true)?,
-                    Some((number, kind)) => onto.place(*number, path, *kind)?,
+                    Some((number, kind)) => onto.put(*number, path, *kind)?,
                 };
             if !placed {
                 return Err(ApplyError::Moved { file: shown(path), written: applied.files });
@@ -342,7 +342,7 @@ fn is_known(found: &PathState, change: &Change, known: &Intent) -> bool {
 fn above_is_free(onto: &TreeSwitch, path: &[u8], removed: &BTreeSet<&[u8]>) -> Result<bool, WorkspaceError> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     for (at, _) in slashes {
-        match onto.look(&path[..at])? {
+        match onto.inspect(&path[..at])? {
             PathState::Directory => {}
             PathState::Absent => return Ok(true),
             _ => return Ok(removed.contains(&path[..at])),

@@ -16,10 +16,10 @@ use super::manifest::{Entry, Manifest, Stat};
 use super::object::{self, Mode, ObjectType};
 use super::objects::Present;
 use super::pack::PackWriter;
-use super::person::{Head, Person};
 use super::project::Project;
 use super::refs::{Refs, base_ref, check_id};
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
+use super::user_repository::{Head, Person};
 use super::{Oid, RunSpace, Snapshot, WorkspaceError, WorkspaceOptions, disk};
 
 /// Workspaces beneath one state directory. Cheap to clone.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use posse_domain::shown::is_plain;
+use posse_domain::printable::is_plain;
 
 use super::{Git, Oid, WorkspaceError};
 

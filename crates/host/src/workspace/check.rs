@@ -132,7 +132,7 @@ pub async fn check(
                     results.push(CheckResult { ended: CheckEnd::Stopped, ..stopped });
                     break 'commands;
                 }
-                turn = sandbox.turn_with(&request.caches) => turn,
+                turn = sandbox.acquire(&request.caches) => turn,
             };
             let apart = request.lay_apart()?;
             let mut running = sandbox.start(turn, request.boxed(command, apart.as_ref()))?;
@@ -158,7 +158,7 @@ pub async fn check(
 impl CheckRequest {
     /// Why a command lost its sandbox: if one that does nothing keeps its own in the same place, the machine works.
     async fn at_fault(&self, sandbox: &Sandbox) -> SandboxError {
-        let turn = sandbox.turn_with(&self.caches).await;
+        let turn = sandbox.acquire(&self.caches).await;
         let harmless = async {
             let apart = self.lay_apart()?;
             sandbox.start(turn, self.boxed("true", apart.as_ref()))?.ended().await

@@ -241,7 +241,7 @@ impl CopyJob<'_> {
             }
             let from = sources.iter().filter_map(|(dir, manifest)| {
                 let entry = manifest.get(&file.path)?;
-                let stat = entry.stat.filter(|stat| stat.settled_before(manifest.looked_ns))?;
+                let stat = entry.stat.filter(|stat| stat.unchanged_since(manifest.looked_ns))?;
                 (entry.raw && entry.oid == file.oid).then_some((dir, stat))
             });
             for (from, stat) in from {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::git_dir::read_at;
 use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
 use super::index::{self, Index, TrackedFile};
-use super::person::{Person, TopOfFolder, is_git_dir};
 use super::project::Project;
+use super::user_repository::{Person, TopOfFolder, is_git_dir};
 use super::{WorkspaceError, WorkspaceOptions};
 
 /// Most ignored files and directories that are told one by one.

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use posse_domain::shown::is_plain;
+use posse_domain::printable::is_plain;
 
 use super::change::{Change, EntryType, shown, unreadable};
 use super::forbidden::{holds, hostile, is_git, is_gitmodules, protected};

@@ -160,17 +160,17 @@ impl Git {
 
     /// Runs git and gives what it said, whatever its exit code.
     pub fn ask<A: AsRef<OsStr>>(&self, args: &[A], input: &[u8]) -> Result<Answer, WorkspaceError> {
-        self.heard(self.command(args), args, input)
+        self.stderr_text(self.command(args), args, input)
     }
 
     /// Runs git with the settings of the person whose home this is. Only for commands that run nothing.
     pub fn ask_as<A: AsRef<OsStr>>(&self, home: &Path, args: &[A]) -> Result<Answer, WorkspaceError> {
         let mut command = self.command(args);
         command.env("HOME", home).env_remove("GIT_CONFIG_GLOBAL").env_remove("GIT_CONFIG_NOSYSTEM");
-        self.heard(command, args, &[])
+        self.stderr_text(command, args, &[])
     }
 
-    fn heard<A: AsRef<OsStr>>(
+    fn stderr_text<A: AsRef<OsStr>>(
         &self,
         command: Command,
         args: &[A],

@@ -26,7 +26,7 @@ pub(super) fn output(mut command: Command, input: &[u8], patience: Duration) -> 
     // Read and written at once, or both sides could wait for the other.
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(input)));
-        let ended = heard(&mut child, until);
+        let ended = stderr_text(&mut child, until);
         if !matches!(ended, Ok(Some(_))) {
             // It ends the writer too. One that is gone already cannot be killed.
             drop(child.kill());
@@ -74,7 +74,7 @@ impl Drop for RunningHelper {
 }
 
 /// Reads all that a program prints and waits for its end; none if that takes too long.
-fn heard(child: &mut Child, until: Instant) -> io::Result<Option<Output>> {
+fn stderr_text(child: &mut Child, until: Instant) -> io::Result<Option<Output>> {
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
     let (mut printed, mut complained) = (Vec::new(), Vec::new());
     let mut buffer = vec![0; CHUNK];

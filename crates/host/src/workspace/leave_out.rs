@@ -46,7 +46,7 @@ impl RunSpace {
         if made != line {
             let git = self.git();
             if objects::tree_of(&git, &cleaned.commit)? == objects::tree_of(&git, &line)? {
-                return Ok(told(&cleaned.taken_back));
+                return Ok(note(&cleaned.taken_back));
             }
             cleaned = self.cleaned(&terms, &line)?;
         }
@@ -54,7 +54,7 @@ impl RunSpace {
             let held = self.lock()?;
             self.swap_ref(&held, &work_ref(&self.run, ROOT_ATTEMPT), Some(&line), &cleaned.commit)?;
         }
-        Ok(told(&cleaned.taken_back))
+        Ok(note(&cleaned.taken_back))
     }
 
     /// What was kept of the root's workspace when it ended.
@@ -136,7 +136,7 @@ fn take_back(now: &mut Files, before: &Files, path: &[u8]) {
     now.insert(path.to_vec(), file.clone());
 }
 
-fn told(problems: &[Problem]) -> Vec<String> {
+fn note(problems: &[Problem]) -> Vec<String> {
     let mut texts: Vec<String> =
         problems.iter().map(Problem::text).collect::<BTreeSet<String>>().into_iter().collect();
     let more = texts.len().saturating_sub(TOLD_MAX);

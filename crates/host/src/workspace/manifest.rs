@@ -48,7 +48,7 @@ impl Stat {
     }
 
     /// Whether a change since `looked_ns` must have shown in the times.
-    pub(crate) fn settled_before(&self, looked_ns: i128) -> bool {
+    pub(crate) fn unchanged_since(&self, looked_ns: i128) -> bool {
         let whole = self.mtime_ns % NS_PER_S == 0 && self.ctime_ns % NS_PER_S == 0;
         let step = if whole { COARSE_CLOCK_STEP } else { CLOCK_STEP };
         let step = i128::try_from(step.as_nanos()).unwrap_or(i128::MAX);
@@ -215,10 +215,10 @@ mod tests {
     #[test]
     fn what_changed_just_now_is_not_settled() {
         let stat = Stat { mtime_ns: 1, ctime_ns: NS_PER_S + 1, ..Stat::default() };
-        assert!(!stat.settled_before(NS_PER_S + 5));
-        assert!(stat.settled_before(NS_PER_S * 2));
+        assert!(!stat.unchanged_since(NS_PER_S + 5));
+        assert!(stat.unchanged_since(NS_PER_S * 2));
         let whole = Stat { mtime_ns: 0, ctime_ns: NS_PER_S, ..Stat::default() };
-        assert!(!whole.settled_before(NS_PER_S * 2));
-        assert!(whole.settled_before(NS_PER_S * 4));
+        assert!(!whole.unchanged_since(NS_PER_S * 2));
+        assert!(whole.unchanged_since(NS_PER_S * 4));
     }
 }

@@ -27,7 +27,7 @@ impl Names {
         self.first.truncate(max);
     }
 
-    fn say(&self, what: &str) -> Option<String> {
+    fn note(&self, what: &str) -> Option<String> {
         let more = self.count.saturating_sub(self.first.len() as u64);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         (self.count > 0).then(|| format!("{what}: {}{more}", self.first.join(", ")))
@@ -37,7 +37,7 @@ impl Names {
 /// A path as text: what is not text or would break a line is escaped.
 pub(crate) fn readable(path: &[u8]) -> String {
     let text = String::from_utf8_lossy(path);
-    let is_shown = |c: char| !c.is_control() && posse_domain::shown::is_plain(c);
+    let is_shown = |c: char| !c.is_control() && posse_domain::printable::is_plain(c);
     text.chars().flat_map(|c| if is_shown(c) { vec![c] } else { c.escape_default().collect() }).collect()
 }
 
@@ -96,12 +96,12 @@ impl Notes {
     pub(crate) fn lines(&self) -> Vec<String> {
         let lfs = "files kept by git LFS are in the snapshot as the pointers that git stores, unless they were changed";
         [
-            self.nested.say("nested repositories are kept as plain files, without their .git"),
-            self.git_like.say("left out, because a filesystem could take the name for .git"),
-            self.special.say("left out, being sockets, pipes or devices"),
+            self.nested.note("nested repositories are kept as plain files, without their .git"),
+            self.git_like.note("left out, because a filesystem could take the name for .git"),
+            self.special.note("left out, being sockets, pipes or devices"),
             self.submodules
-                .say("submodules are kept as the commits they are at; their files are not brought along"),
-            self.identical.say("left out, because the content is that of a file named by workspace.copy"),
+                .note("submodules are kept as the commits they are at; their files are not brought along"),
+            self.identical.note("left out, because the content is that of a file named by workspace.copy"),
             self.lfs.then(|| lfs.to_owned()),
         ]
         .into_iter()

@@ -189,7 +189,7 @@ pub(crate) fn encode_commit(tree: &Oid, parents: &[Oid], seconds: u64, message: 
         let _ = writeln!(out, "parent {parent}");
     }
     // What agents wrote is in it, and git shows it as it is.
-    let message = posse_domain::shown::clean(message);
+    let message = posse_domain::printable::clean(message);
     let _ = write!(out, "author {AUTHOR} {seconds} +0000\ncommitter {AUTHOR} {seconds} +0000\n\n{message}\n");
     out.into_bytes()
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::synced;
+use super::sync;
 
 /// Most files of a project, unless settings say otherwise.
 pub const DEFAULT_MAX_FILES: u64 = 300_000;
@@ -66,7 +66,7 @@ pub struct WorkspaceOptions {
 impl WorkspaceOptions {
     /// What this boot of the machine is called; none if nobody says.
     pub(crate) fn boot(&self) -> Option<String> {
-        self.boot.clone().or_else(synced::boot_id)
+        self.boot.clone().or_else(sync::boot_id)
     }
 
     pub(crate) fn hit(&self, point: &'static str) {

@@ -58,7 +58,7 @@ impl RunSpace {
         attempt: u32,
         left_out: &mut LeftOut,
     ) -> Result<Option<Oid>, WorkspaceError> {
-        let LookedGit { tree, trees, left_out: here, present, pack } = match self.look_git(agent, attempt) {
+        let LookedGit { tree, trees, left_out: here, present, pack } = match self.scan_git(agent, attempt) {
             Ok(Some(looked)) => looked,
             Ok(None) => return Ok(None),
             Err(error) => {
@@ -86,7 +86,7 @@ impl RunSpace {
 
     /// Why a workspace's `.git` has to stay; none if all that its agent did there is kept.
     pub(super) fn unkept_git(&self, agent: &str, attempt: u32) -> Result<Option<String>, WorkspaceError> {
-        let looked = match self.look_git(agent, attempt) {
+        let looked = match self.scan_git(agent, attempt) {
             Ok(Some(looked)) => looked,
             Ok(None) => return Ok(None),
             Err(error) => return Ok(Some(error.to_string())),
@@ -102,7 +102,7 @@ impl RunSpace {
 
     /// Looks at the `.git` of a workspace; none if nobody changed it, or if it is no directory: then there is nothing in
     /// it, and it is never followed.
-    fn look_git(&self, agent: &str, attempt: u32) -> Result<Option<LookedGit>, WorkspaceError> {
+    fn scan_git(&self, agent: &str, attempt: u32) -> Result<Option<LookedGit>, WorkspaceError> {
         let Some(mark) = self.mark(agent, attempt)? else { return Ok(None) };
         let files = self.dir_of(agent, attempt);
         let folder = files.join(DOT_GIT);

@@ -18,8 +18,8 @@ use rustix::fs::FileType;
 
 use super::git_dir::{ALTERNATES_MAX_BYTES, GitDir, odd};
 use super::manifest::now_ns;
-use super::person::Person;
 use super::user::UserSettings;
+use super::user_repository::Person;
 use super::{Git, Lock, Oid, WorkspaceError, disk};
 
 const KEY_CHARS: usize = 16;

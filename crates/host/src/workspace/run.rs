@@ -18,7 +18,7 @@ use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
 use super::torn::Durability;
-use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, synced};
+use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, sync};
 use crate::sandbox::DiskLimit;
 
 /// Where the sandbox shows the objects that the git of a workspace borrows.
@@ -208,9 +208,9 @@ impl RunSpace {
         self.refs().swap(&lock, &name, line.as_ref(), base)?;
         options.hit("workspace.make.after_ref");
         Mark { base: base.to_string(), bytes, boot: options.boot() }.save(&making)?;
-        put_in_place(&making, &home)?;
+        rename_into_place(&making, &home)?;
         drop(lock);
-        synced::soon(&home, base);
+        sync::soon(&home, base);
         Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
     }
 
@@ -244,7 +244,7 @@ impl RunSpace {
         disk::make_dirs(&making)?;
         self.checkout(base, &making, true)?;
         if boot.is_none() {
-            synced::now(&making)?;
+            sync::now(&making)?;
         }
         match fs::rename(&making, &dir) {
             Ok(()) => Ok(dir),
@@ -384,7 +384,7 @@ pub(super) fn forget_others(all: &Path, boot: &str) -> Result<(), WorkspaceError
 }
 
 /// Moves a workspace to where it belongs. What is there has no mark: nobody has worked in it.
-fn put_in_place(making: &Path, home: &Path) -> Result<(), WorkspaceError> {
+fn rename_into_place(making: &Path, home: &Path) -> Result<(), WorkspaceError> {
     disk::remove_tree(home)?;
     let above = home.parent().unwrap_or(home);
     disk::make_dirs(above)?;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::deliver::same_tree;
+use super::publish::same_tree;
 use super::{Oid, RunSpace, WorkspaceError, disk};
 
 /// The number after a parent's id that no child has.

@@ -13,7 +13,7 @@ use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
 use super::torn::Durability;
-use super::{Oid, RunSpace, WorkspaceError, disk, synced};
+use super::{Oid, RunSpace, WorkspaceError, disk, sync};
 
 /// A commit and its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl RunSpace {
             // What the machine kept of it is kept, and then it is as its last snapshot.
             self.make(agent, attempt, &base)?;
         }
-        let looked = self.look(agent, attempt, &salvaged, false)?;
+        let looked = self.scan(agent, attempt, &salvaged, false)?;
         if looked.tree != tree {
             return Err(keep("its files are not those that were salvaged; salvage it again"));
         }
@@ -116,7 +116,7 @@ impl RunSpace {
 
     fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, ScanResult), WorkspaceError> {
         let tip = self.tip(agent, attempt)?;
-        let looked = self.look(agent, attempt, &tip, true)?;
+        let looked = self.scan(agent, attempt, &tip, true)?;
         let WorkspaceScan { entries, trees, tree, walked, present, pack } = looked;
         let tip_tree = self.tree_of(agent, attempt, &tip)?;
         let commit = if tree == tip_tree {
@@ -135,7 +135,7 @@ impl RunSpace {
         let manifest = Manifest { entries, looked_ns: walked.looked_ns, commit, tree };
         let home = self.attempt_dir(agent, attempt);
         manifest.save(&home.join("manifest"))?;
-        synced::soon(&home, &commit);
+        sync::soon(&home, &commit);
         Ok((Snapshot { commit, tree }, walked))
     }
 
@@ -176,7 +176,7 @@ impl RunSpace {
     }
 
     /// Looks at a workspace that stands at `tip`. `known` files are not read again.
-    pub(super) fn look(
+    pub(super) fn scan(
         &self,
         agent: &str,
         attempt: u32,

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 use super::apply::Application;
 use super::change::changes;
-use super::deliver::{Delivery, same_tree};
 use super::forbidden::holds;
 use super::gc::{entries_of, names_in};
-use super::onto::{Permissions, TreeSwitch};
-use super::person::Person;
+use super::publish::{Delivery, same_tree};
 use super::refs::{check_id, work_ref};
 use super::torn::Durability;
+use super::tree_switch::{Permissions, TreeSwitch};
 use super::update::update_files;
+use super::user_repository::Person;
 use super::{
     ApplyError, ApplySummary, DiffOptions, Lock, Merge, MergeRequest, Oid, PublishedResult, RunSpace,
-    UpdateOutcome, WorkspaceError, diff, disk, merge, synced,
+    UpdateOutcome, WorkspaceError, diff, disk, merge, sync,
 };
 
 /// How the names of places begin in which contents wait to be applied.
@@ -85,7 +85,7 @@ impl RunSpace {
         let home = self.attempt_dir(agent, attempt);
         let onto = TreeSwitch::open(&self.dir_of(agent, attempt), &home.join("staging"), Permissions::Fixed)?;
         let updated = update_files(&self.git(), onto, old, new, &|point| options.hit(point))?;
-        synced::soon(&home, new);
+        sync::soon(&home, new);
         Ok(updated)
     }
 
@@ -110,7 +110,7 @@ impl RunSpace {
 
     /// Makes the run's result the branch `posse/<run>` in the person's repository. Nothing is checked out, and nothing
     /// else there is touched. Without a change, or without a repository, there is no branch.
-    pub fn deliver(&self) -> Result<PublishedResult, WorkspaceError> {
+    pub fn publish(&self) -> Result<PublishedResult, WorkspaceError> {
         let made = self.made()?;
         if made.files == 0 {
             return Ok(made);
@@ -126,7 +126,7 @@ impl RunSpace {
             folder: self.folder(),
             program: &options.git,
         };
-        delivery.deliver(&branch, &made.commit, &|point| options.hit(point))?;
+        delivery.publish(&branch, &made.commit, &|point| options.hit(point))?;
         Ok(PublishedResult { branch: Some(branch), ..made })
     }
 

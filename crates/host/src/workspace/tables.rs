@@ -6,11 +6,11 @@ use std::path::Path;
 
 use super::change::unreadable;
 use super::git_dir::{GitDir, PACKED_REFS_MAX_BYTES};
-use super::person::{Person, broken};
 use super::project::Project;
-use super::put::FileLifetime;
 use super::shadow::Shadow;
-use super::their_refs::{Branch, locked};
+use super::unnamed_file::FileLifetime;
+use super::user_refs::{Branch, locked};
+use super::user_repository::{Person, broken};
 use super::{Git, Oid, WorkspaceError, disk};
 
 /// Most files of a reftable that are read; git keeps a handful.

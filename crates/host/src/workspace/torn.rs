@@ -6,7 +6,7 @@ use super::content;
 use super::refs::{torn_ref, work_ref};
 use super::run::Mark;
 use super::snapshot::WorkspaceScan;
-use super::{Oid, RunSpace, WorkspaceError, disk, objects, synced};
+use super::{Oid, RunSpace, WorkspaceError, disk, objects, sync};
 
 /// What the machine kept of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl RunSpace {
             return Ok(Durability::Whole);
         }
         let home = self.attempt_dir(agent, attempt);
-        let Some(synced) = synced::commit(&home) else { return Ok(Durability::Torn) };
+        let Some(synced) = sync::commit(&home) else { return Ok(Durability::Torn) };
         if self.refs().read(&work_ref(agent, attempt))? != Some(synced) {
             return Ok(Durability::Behind);
         }
@@ -70,7 +70,7 @@ impl RunSpace {
         let tip = line.ok_or_else(|| WorkspaceError::Damaged("its line is gone".to_owned()))?;
         // Times vouch for nothing here: files have them that never got their content.
         let WorkspaceScan { trees, tree, present, pack, mut walked, .. } =
-            self.look(agent, attempt, &tip, false)?;
+            self.scan(agent, attempt, &tip, false)?;
         if !Self::is_scratch(agent) {
             self.keep_git(agent, attempt, &mut walked.left_out)?;
             if let Some(unkept) = walked.left_out.unkept() {

@@ -6,7 +6,7 @@
 
 use super::change::{Change, EntryType, becomes_directory, changes, shown};
 use super::objects::Reader;
-use super::onto::{PathState, TreeSwitch};
+use super::tree_switch::{PathState, TreeSwitch};
 use super::{Git, Oid, WorkspaceError, disk};
 
 /// What an update did.
@@ -36,7 +36,7 @@ pub(super) fn update_files(
     let mut updated = UpdateOutcome::default();
     // Removals first: a directory may have to make room for a file.
     for change in removals {
-        match onto.look(&change.path)? {
+        match onto.inspect(&change.path)? {
             PathState::Absent => onto.prune(parent(&change.path)),
             found if found.is(change.old.as_ref()) => {
                 onto.remove(&change.path)?;
@@ -49,10 +49,10 @@ pub(super) fn update_files(
     }
     for (change, number) in writes.iter().zip(staged) {
         let (Some(number), Some(side)) = (number, change.new) else { continue };
-        let found = onto.look(&change.path)?;
+        let found = onto.inspect(&change.path)?;
         // An empty directory is nothing to git; one that holds anything stops the rename.
         let old = found.is(change.old.as_ref()) || (change.old.is_none() && found == PathState::Directory);
-        if old && onto.place(number, &change.path, side.kind)? {
+        if old && onto.put(number, &change.path, side.kind)? {
             updated.written += 1;
             hit("workspace.update.between_paths");
         } else if !found.is(change.new.as_ref()) {
@@ -70,7 +70,7 @@ fn stage(git: &Git, onto: &mut TreeSwitch, writes: &[&Change]) -> Result<Vec<Opt
     let mut wanted = Vec::new();
     for (at, change) in writes.iter().enumerate() {
         if let Some(side) = change.new
-            && !onto.look(&change.path)?.is(Some(&side))
+            && !onto.inspect(&change.path)?.is(Some(&side))
         {
             wanted.push((at, side));
         }

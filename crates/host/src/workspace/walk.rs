@@ -420,12 +420,12 @@ impl Scan<'_> {
         if known.mode.is_file() != mode.is_file() {
             return None;
         }
-        let seen = known.seen.filter(|seen| seen.stat == *stat && stat.settled_before(self.request.seen_ns));
+        let seen = known.seen.filter(|seen| seen.stat == *stat && stat.unchanged_since(self.request.seen_ns));
         if let Some(seen) = seen {
             return Some(Content { oid: seen.oid, raw: seen.raw, indexed: false });
         }
         let indexed = known.indexed.filter(|indexed| indexed.matches(stat));
-        let indexed = indexed.filter(|_| stat.settled_before(self.request.indexed_ns));
+        let indexed = indexed.filter(|_| stat.unchanged_since(self.request.indexed_ns));
         indexed.map(|_| Content { oid: known.oid, raw: true, indexed: true })
     }
 

@@ -64,7 +64,7 @@ fn handle(field: &Field, run: &Run, agent: &str, dir: &Path, base: Oid) {
     drop(space.diff(&base, &theirs.commit, DiffOptions::default()));
     // Also what the gate refused: whatever is written is written beneath the workspace.
     drop(space.update(&run.id, 1, &ours.commit, &theirs.commit));
-    drop(space.deliver());
+    drop(space.publish());
     drop(space.apply(&field.project.dir()));
     drop(space.restore(agent, 1, &dir.join("restored")));
     drop(space.shared(&theirs.commit));

@@ -47,7 +47,7 @@ fn the_result_is_a_branch_and_nothing_else_is_different() {
     write(&run.root, "dir/b", "the run's\n");
     write(&run.root, "new", "new\n");
     let result = run.result();
-    let delivered = run.space.deliver().expect("delivered");
+    let delivered = run.space.publish().expect("delivered");
     assert_eq!(delivered.branch.as_deref(), Some("posse/k3f9ab2c"));
     assert_eq!((delivered.commit, delivered.files), (result, 2));
     assert_eq!(untouched(&project), before);
@@ -56,7 +56,7 @@ fn the_result_is_a_branch_and_nothing_else_is_different() {
     assert_eq!(project.git(&["show", "posse/k3f9ab2c:untracked"]), "untracked\n");
     assert_eq!(project.git(&["rev-parse", "posse/k3f9ab2c~2"]), project.git(&["rev-parse", "HEAD"]));
     project.git(&["-c", "core.hooksPath=/dev/null", "fsck", "--strict"]);
-    assert_eq!(run.space.deliver().expect("delivered again"), delivered);
+    assert_eq!(run.space.publish().expect("delivered again"), delivered);
     assert_eq!(untouched(&project), before);
 }
 
@@ -66,7 +66,7 @@ fn the_branch_stands_without_the_repository_of_posse() {
     let run = project.run("r1");
     write(&run.root, "dir/b", "the run's\n");
     run.result();
-    run.space.deliver().expect("delivered");
+    run.space.publish().expect("delivered");
     drop(run);
     fs::remove_dir_all(project.state()).expect("removed");
     project.git(&["fsck", "--strict", "--full"]);
@@ -77,7 +77,7 @@ fn the_branch_stands_without_the_repository_of_posse() {
 fn nothing_changed_is_no_branch() {
     let project = Project::repository(FILES);
     let run = project.run("r1");
-    let delivered = run.space.deliver().expect("delivered");
+    let delivered = run.space.publish().expect("delivered");
     assert_eq!((delivered.branch, delivered.files), (None, 0));
     assert_eq!(project.git(&["branch", "--list", "posse/*"]), "");
 }
@@ -89,7 +89,7 @@ fn without_a_repository_the_commit_is_kept() {
     let run = project.run("r1");
     write(&run.root, "a", "the run's\n");
     let result = run.result();
-    let delivered = run.space.deliver().expect("delivered");
+    let delivered = run.space.publish().expect("delivered");
     assert_eq!((delivered.commit, delivered.branch, delivered.files), (result, None, 1));
     assert_eq!(listing(&project.dir()), before);
 }
@@ -102,7 +102,7 @@ fn a_branch_of_somebody_else_is_not_overwritten() {
     write(&run.root, "a", "the run's\n");
     run.result();
     let before = project.git(&["for-each-ref"]);
-    let error = run.space.deliver().expect_err("taken");
+    let error = run.space.publish().expect_err("taken");
     assert!(error.to_string().contains("git branch -m"), "{error}");
     assert_eq!(project.git(&["for-each-ref"]), before);
 }
@@ -115,7 +115,7 @@ fn a_branch_called_posse_is_an_error_that_says_so() {
     write(&run.root, "a", "the run's\n");
     run.result();
     let before = project.git(&["for-each-ref"]);
-    let error = run.space.deliver().expect_err("no room");
+    let error = run.space.publish().expect_err("no room");
     assert!(error.to_string().contains("posse"), "{error}");
     assert_eq!(project.git(&["for-each-ref"]), before);
 }
@@ -127,7 +127,7 @@ fn it_works_before_the_first_commit_on_a_detached_head_and_in_a_worktree() {
     let run = empty.run("r1");
     write(&run.root, "a", "the run's\n");
     run.result();
-    assert_eq!(run.space.deliver().expect("delivered").branch.as_deref(), Some("posse/r1"));
+    assert_eq!(run.space.publish().expect("delivered").branch.as_deref(), Some("posse/r1"));
     empty.git(&["fsck", "--strict"]);
 
     let detached = Project::repository(FILES);
@@ -135,7 +135,7 @@ fn it_works_before_the_first_commit_on_a_detached_head_and_in_a_worktree() {
     let run = detached.run("r1");
     write(&run.root, "a", "the run's\n");
     run.result();
-    run.space.deliver().expect("delivered");
+    run.space.publish().expect("delivered");
     assert_eq!(detached.git(&["show", "posse/r1:a"]), "the run's\n");
 
     let main = Project::repository(FILES);
@@ -146,7 +146,7 @@ fn it_works_before_the_first_commit_on_a_detached_head_and_in_a_worktree() {
     let root = space.make("r1", 1, &space.base().expect("a base").commit).expect("made").dir;
     write(&root, "a", "the run's\n");
     space.snapshot("r1", 1).expect("snapshot");
-    space.deliver().expect("delivered");
+    space.publish().expect("delivered");
     assert_eq!(plain(&tree, &["show", "posse/r1:a"], b""), "the run's\n");
 }
 
@@ -170,10 +170,10 @@ fn refs_in_tables_get_the_branch_and_keep_all_others() {
         let run = project.run(name);
         write(&run.root, "a", format!("{name}\n"));
         let result = run.result();
-        let delivered = run.space.deliver().expect("delivered");
+        let delivered = run.space.publish().expect("delivered");
         assert_eq!(delivered.branch, Some(format!("posse/{name}")));
         assert_eq!(project.git(&["rev-parse", &format!("posse/{name}")]).trim(), result.to_string());
-        assert_eq!(run.space.deliver().expect("delivered again"), delivered);
+        assert_eq!(run.space.publish().expect("delivered again"), delivered);
     }
     for name in &names {
         assert_eq!(project.git(&["show", &format!("posse/{name}:a")]), format!("{name}\n"));
@@ -196,7 +196,7 @@ fn refs_in_tables_that_somebody_is_changing_are_left_alone() {
     let run = project.run("taken");
     write(&run.root, "a", "the run's\n");
     run.result();
-    let error = run.space.deliver().expect_err("taken").to_string();
+    let error = run.space.publish().expect_err("taken").to_string();
     assert!(error.contains("git branch -m"), "{error}");
     let run = project.run("r1");
     write(&run.root, "a", "the run's\n");
@@ -204,11 +204,11 @@ fn refs_in_tables_that_somebody_is_changing_are_left_alone() {
     let before = listing(&project.dir().join(".git/reftable"));
     let lock = project.dir().join(".git/reftable/tables.list.lock");
     fs::write(&lock, "").expect("written");
-    let error = run.space.deliver().expect_err("locked").to_string();
+    let error = run.space.publish().expect_err("locked").to_string();
     assert!(error.contains("tables.list.lock"), "{error}");
     fs::remove_file(&lock).expect("removed");
     assert_eq!(listing(&project.dir().join(".git/reftable")), before, "nothing is left there");
-    run.space.deliver().expect("delivered");
+    run.space.publish().expect("delivered");
     assert_eq!(project.git(&["show", "posse/r1:a"]), "the run's\n");
 }
 
@@ -225,7 +225,7 @@ fn a_shared_repository_stays_shared_and_what_a_killed_delivery_left_is_removed()
     let run = project.run("r1");
     write(&run.root, "a", "the run's\n");
     run.result();
-    run.space.deliver().expect("delivered");
+    run.space.publish().expect("delivered");
     let mode = |path: &std::path::Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
     assert_eq!((mode(&heads.join("posse")), mode(&heads.join("posse/r1"))), (0o2770, 0o660));
     assert!(!left.exists());
@@ -247,7 +247,7 @@ fn a_branch_beneath_that_of_the_result_and_one_that_was_removed_are_told_apart()
         let run = project.run(name);
         write(&run.root, "a", "the run's\n");
         run.result();
-        let delivered = run.space.deliver();
+        let delivered = run.space.publish();
         assert_eq!(delivered.is_ok(), works, "{delivered:?}");
         let in_the_way = delivered.err().map_or_else(String::new, |error| error.to_string());
         assert_eq!(in_the_way.contains("in the way"), !works, "{in_the_way}");
@@ -267,7 +267,7 @@ fn a_history_that_was_rewritten_meanwhile_is_brought_along() {
     project.git(&["branch", "-D", "main"]);
     project.git(&["-c", "gc.reflogExpire=now", "reflog", "expire", "--expire=now", "--all"]);
     project.git(&["gc", "-q", "--prune=now"]);
-    run.space.deliver().expect("delivered");
+    run.space.publish().expect("delivered");
     assert_eq!(project.git(&["show", "posse/r1:a"]), "the run's\n");
     assert_eq!(ask(&project.dir(), &["fsck", "--strict", "--connectivity-only"], b"").0, 0);
 }
@@ -341,7 +341,7 @@ fn what_no_agent_may_change_is_left_out_of_the_result_and_kept() {
         assert!(told.contains(path), "{path}: {told}");
     }
     assert!(!told.contains("opened.yml") && !told.contains("a: "), "{told}");
-    let delivered = run.space.deliver().expect("delivered");
+    let delivered = run.space.publish().expect("delivered");
     assert_ne!(delivered.commit, made);
     let shown = |path: &str| project.git(&["show", &format!("posse/r1:{path}")]);
     assert_eq!((shown("a"), shown(".mcp.json")), ("the run's\n".to_owned(), "{}\n".to_owned()));
@@ -356,7 +356,7 @@ fn what_no_agent_may_change_is_left_out_of_the_result_and_kept() {
     assert_eq!(kept, Some(made), "what was made is kept");
     // As after a crash.
     assert_eq!(run.space.leave_out(&protected, &names(&[".github/**"])).expect("again"), left_out);
-    assert_eq!(run.space.deliver().expect("again"), delivered);
+    assert_eq!(run.space.publish().expect("again"), delivered);
 }
 
 #[test]
@@ -366,5 +366,5 @@ fn a_result_with_nothing_to_leave_out_is_as_it_was_made() {
     write(&run.root, "a", "the run's\n");
     let made = run.result();
     assert_eq!(run.space.leave_out(&names(&[".mcp.json"]), &[]).expect("looked at"), [""; 0]);
-    assert_eq!(run.space.deliver().expect("delivered").commit, made);
+    assert_eq!(run.space.publish().expect("delivered").commit, made);
 }

@@ -167,11 +167,11 @@ async fn two_commands_never_change_one_layer_at_once() {
     crate::pipe(&project.state.files().join("up"));
     crate::pipe(&project.state.files().join("go"));
     let first = project.command("echo 1 > target/first; echo > up; read -r x < go; cat target/second");
-    let turn = project.state.sandbox.turn_with(&first.caches).await;
+    let turn = project.state.sandbox.acquire(&first.caches).await;
     let mut first = project.state.sandbox.start(turn, first).expect("started");
     let up = project.state.files().join("up");
     tokio::task::spawn_blocking(move || fs::read(up).expect("up")).await.expect("joined");
-    let waits = futures::FutureExt::now_or_never(project.state.sandbox.turn_with(&project.caches()));
+    let waits = futures::FutureExt::now_or_never(project.state.sandbox.acquire(&project.caches()));
     assert!(waits.is_none(), "the layer is taken");
     // Whoever does not wait can only look.
     let second = project.command("cat target/debug/app; (echo 2 > target/second) 2>/dev/null || echo closed");

@@ -48,7 +48,7 @@ impl State {
     }
 
     pub(crate) async fn run(&self, command: BoxedCommand) -> CallEnd {
-        let turn = self.sandbox.turn_with(&command.caches).await;
+        let turn = self.sandbox.acquire(&command.caches).await;
         self.sandbox.start(turn, command).expect("started").ended().await.expect("a result")
     }
 

@@ -536,7 +536,7 @@ fn handle(world: &World) -> Result<(), WorkspaceError> {
     space.caches(&["node_modules".to_owned()]);
     fs::write(dir.join("a"), "two\n").expect("written");
     space.snapshot(RUN, 1)?;
-    let delivered = space.deliver()?;
+    let delivered = space.publish()?;
     assert_eq!(delivered.branch.as_deref(), Some(BRANCH));
     let applied = space.apply(&world.folder());
     applied.map(drop).map_err(|error| WorkspaceError::Unsupported(error.to_string()))

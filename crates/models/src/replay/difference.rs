@@ -9,7 +9,7 @@ use posse_engine::ports::ModelRequest;
 use posse_engine::{RecordedCall, RecordedRequest, Recording};
 
 use super::lines::differing;
-use super::place;
+use super::position;
 
 /// Names of tools that are listed.
 const NAMES_MAX: usize = 20;
@@ -20,7 +20,7 @@ pub(super) fn describe(recording: &Recording, call: &RecordedCall, request: &Mod
     let recorded = recording.request(request.agent.relative(), call);
     let run = recording.run();
     let head =
-        format!("the replay is not the recorded run {run}: {} asks for something else", place(request));
+        format!("the replay is not the recorded run {run}: {} asks for something else", position(request));
     let what = in_system(&recorded, request)
         .or_else(|| in_tools(&recorded, request))
         .or_else(|| in_messages(&recorded.messages, &request.messages));

@@ -58,7 +58,7 @@ impl Replay {
             None => Answer::Differs(format!(
                 "the recording of run {} ends here: {} had no answer yet",
                 self.recording.run(),
-                place(request)
+                position(request)
             )),
             Some(_) if call.was_dropped() => Answer::Dropped,
             Some(replied) => Answer::Given(given(replied, is_last)),
@@ -68,7 +68,7 @@ impl Replay {
     /// Why there is no recorded call.
     fn not_recorded(&self, request: &ModelRequest) -> String {
         let run = self.recording.run();
-        let place = place(request);
+        let place = position(request);
         if self.recording.has_ended() {
             format!("the replay is not the recorded run {run}: {place} was not recorded")
         } else {
@@ -78,7 +78,7 @@ impl Replay {
 }
 
 /// Which call a request is, for people.
-fn place(request: &ModelRequest) -> String {
+fn position(request: &ModelRequest) -> String {
     let attempt = if request.attempt > 1 { format!(", attempt {}", request.attempt) } else { String::new() };
     format!("turn {} of agent {} ({}){attempt}", request.turn, request.agent.relative(), request.definition)
 }
@@ -147,7 +147,7 @@ impl Model for Replay {
                 }
                 Answer::Dropped => {
                     tokio::time::sleep(DROPPED_AFTER).await;
-                    let place = place(&request);
+                    let place = position(&request);
                     Err(differs(format!("{place} was dropped in the recorded run, and is not now")))
                 }
                 Answer::Differs(text) => Err(differs(text)),

@@ -146,7 +146,7 @@ impl ScriptedAnswer {
 
     /// Waits, streams and answers. What depends on the request is worked out before, so that the future that
     /// waits does not hold it.
-    pub(super) fn deliver(
+    pub(super) fn send_parts(
         self,
         request: &ModelRequest,
         price: Option<Price>,

@@ -53,6 +53,6 @@ impl<F: Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static> Model for F
         request: ModelRequest,
         sink: Arc<dyn StreamSink>,
     ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
-        (self.answer)(&request).deliver(&request, self.facts.price, sink)
+        (self.answer)(&request).send_parts(&request, self.facts.price, sink)
     }
 }

@@ -154,7 +154,7 @@ impl Model for ScriptedModel {
         let answer = self.script.answer(&request);
         let answer =
             answer.unwrap_or_else(|| ScriptedAnswer::no_match(no_match::text(&self.script, &request)));
-        answer.deliver(&request, self.script.facts.price, sink)
+        answer.send_parts(&request, self.script.facts.price, sink)
     }
 }
 

@@ -38,7 +38,7 @@ impl Wire for Anthropic {
     fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem {
         let Some(json) = refused.json() else { return refused.problem() };
         let Some((kind, message)) = error_of(&json) else { return refused.problem() };
-        let kind = match kind_of(kind, message) {
+        let kind = match type_of(kind, message) {
             Some(ProblemKind::RateLimit { .. }) => limited(refused, message),
             Some(ProblemKind::Unwell { .. }) => ProblemKind::Unwell { after: refused.after() },
             Some(kind) => kind,
@@ -58,7 +58,7 @@ fn error_of(json: &Value) -> Option<(&str, &str)> {
 }
 
 /// What an error's kind means, without what headers add.
-fn kind_of(kind: &str, message: &str) -> Option<ProblemKind> {
+fn type_of(kind: &str, message: &str) -> Option<ProblemKind> {
     Some(match kind {
         "authentication_error" | "permission_error" => ProblemKind::Key,
         "not_found_error" => ProblemKind::NoModel,

@@ -3,13 +3,13 @@
 //! Each format is one file that implements [`Wire`]. What all of them need around it is elsewhere and exists once:
 //! `http` sends and reads, `provider` knows who speaks what, and `line` keeps calls within their limits.
 
-mod abilities;
 pub(crate) mod anthropic;
+mod buffered;
 pub(crate) mod chat;
+mod error_response;
+mod features;
 #[cfg(test)]
 pub(crate) mod fixture;
-mod kept;
-mod refused;
 pub(crate) mod responses;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -23,8 +23,8 @@ use posse_domain::code::Code;
 use posse_domain::message::Reply;
 use posse_engine::ports::{ModelRequest, StreamPart};
 
-pub(crate) use kept::{BufferedValues, check_values};
-pub(crate) use refused::{ErrorResponse, short};
+pub(crate) use buffered::{BufferedValues, check_values};
+pub(crate) use error_response::{ErrorResponse, short};
 
 /// Calls of one reply.
 pub(crate) const MAX_CALLS: usize = 1024;

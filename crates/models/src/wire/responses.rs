@@ -141,13 +141,13 @@ enum Part<'a> {
 
 fn items<'a>(target: &Target, message: &'a Message) -> Vec<Item<'a>> {
     match message {
-        Message::User(text) => vec![said("user", Part::InputText { text: Cow::Borrowed(text) })],
+        Message::User(text) => vec![output_items("user", Part::InputText { text: Cow::Borrowed(text) })],
         Message::Assistant { text, calls, raw } => match raw.as_deref() {
             Some(RawReply { model, content: Value::Array(items) }) if *model == target.full_name => {
                 items.iter().map(Item::Raw).collect()
             }
             _ => {
-                let text = (!text.is_empty()).then(|| said("assistant", Part::OutputText { text }));
+                let text = (!text.is_empty()).then(|| output_items("assistant", Part::OutputText { text }));
                 text.into_iter().chain(calls.iter().map(call)).collect()
             }
         },
@@ -155,7 +155,7 @@ fn items<'a>(target: &Target, message: &'a Message) -> Vec<Item<'a>> {
     }
 }
 
-fn said<'a>(role: &'static str, part: Part<'a>) -> Item<'a> {
+fn output_items<'a>(role: &'static str, part: Part<'a>) -> Item<'a> {
     Item::Message { r#type: "message", role, content: [part] }
 }
 

@@ -193,7 +193,7 @@ impl ReplyReader for TextReader {
     }
 
     fn finish(self: Box<Self>) -> Result<Answer, Problem> {
-        self.listener.heard(self.inner.finish()?)
+        self.listener.calls_in(self.inner.finish()?)
     }
 }
 
@@ -236,7 +236,7 @@ impl Listener {
     }
 
     /// The answer with the calls that its text has.
-    pub(crate) fn heard(self, mut answer: Answer) -> Result<Answer, Problem> {
+    pub(crate) fn calls_in(self, mut answer: Answer) -> Result<Answer, Problem> {
         let said = answer.reply.text.to_shared();
         let whole = answer.stop == StopReason::Done;
         let object = if self.form == Form::Schema { schema::read(&said) } else { None };
@@ -258,7 +258,7 @@ impl Listener {
 }
 
 /// A request that tells of tools in text, and one who finds the calls in the answer: for formats that are none of ours.
-pub(crate) fn told_in_text(request: &ModelRequest) -> (ModelRequest, Listener) {
+pub(crate) fn as_text(request: &ModelRequest) -> (ModelRequest, Listener) {
     (prompt::without_tools(request, Form::Fenced), Listener::new(request, Form::Fenced))
 }
 

@@ -10,7 +10,7 @@ use super::blobs;
 use super::context::Context;
 use super::query::{self, NOT_AS_WRITTEN, QueryError};
 use super::rows::RowsOf;
-use super::schema::{place, row_ids};
+use super::schema::{position, row_ids};
 use super::seal::REMOVED_RUNS;
 
 /// Most problems that one look reports.
@@ -56,7 +56,7 @@ pub(super) fn check_run(
 ) -> Result<Health, QueryError> {
     let no = query::run_no(connection, key)?;
     let mut problems =
-        RowsOf { no, run: key.run.as_str(), tenant: key.tenant.as_str() }.look(connection, context)?;
+        RowsOf { no, run: key.run.as_str(), tenant: key.tenant.as_str() }.read_row(connection, context)?;
     problems.truncate(PROBLEMS_MAX);
     Ok(Health { problems })
 }
@@ -71,7 +71,7 @@ fn check_runs(
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let (run, tenant) = (query::text(row, 1)?, query::text(row, 2)?);
-        problems.extend(RowsOf { no: row.get(0)?, run, tenant }.look(connection, context)?);
+        problems.extend(RowsOf { no: row.get(0)?, run, tenant }.read_row(connection, context)?);
         if run.parse::<RunId>().is_err() {
             let no: i64 = row.get(0)?;
             problems.push(format!("`{run}`, the id of run number {no}, is not the id of a run"));
@@ -157,7 +157,7 @@ fn check_heads(connection: &Connection, problems: &mut Vec<String>) -> Result<()
         };
         let (events, end): (i64, Option<i64>) =
             count.query_row(row_ids(no), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let end_seq = end.map_or(0, |id| i64::try_from(place(id)).unwrap_or(i64::MAX));
+        let end_seq = end.map_or(0, |id| i64::try_from(position(id)).unwrap_or(i64::MAX));
         if events != end_seq {
             problems.push(format!("the journal of run {run} has {events} events and ends at {end_seq}"));
         }

@@ -69,14 +69,14 @@ pub(super) struct Group<'w, 'c> {
 
 impl Group<'_, '_> {
     /// Does one request. The reply is for later; an error ends the group.
-    pub(super) fn carry_out(&mut self, request: Request) -> (Reply, rusqlite::Result<()>) {
+    pub(super) fn execute(&mut self, request: Request) -> (Reply, rusqlite::Result<()>) {
         match request {
-            Request::Commit(commit, answer) => settle(answer, self.commit(&commit)),
-            Request::Claim(key, answer) => settle(answer, self.claim(&key)),
-            Request::Heartbeat(key, epoch, answer) => settle(answer, self.heartbeat(&key, epoch)),
-            Request::Release(key, epoch, answer) => settle(answer, self.release(&key, epoch)),
-            Request::Post(key, command, answer) => settle(answer, self.post(&key, &command)),
-            Request::Remove(key, answer) => settle(answer, self.remove(&key)),
+            Request::Commit(commit, answer) => reply(answer, self.commit(&commit)),
+            Request::Claim(key, answer) => reply(answer, self.claim(&key)),
+            Request::Heartbeat(key, epoch, answer) => reply(answer, self.heartbeat(&key, epoch)),
+            Request::Release(key, epoch, answer) => reply(answer, self.release(&key, epoch)),
+            Request::Post(key, command, answer) => reply(answer, self.post(&key, &command)),
+            Request::Remove(key, answer) => reply(answer, self.remove(&key)),
         }
     }
 
@@ -159,7 +159,7 @@ impl Group<'_, '_> {
     }
 }
 
-fn settle<T: 'static>(answer: Answer<T>, outcome: Result<T, RefusedScope>) -> (Reply, rusqlite::Result<()>) {
+fn reply<T: 'static>(answer: Answer<T>, outcome: Result<T, RefusedScope>) -> (Reply, rusqlite::Result<()>) {
     match outcome {
         Ok(done) => (hold_back(answer, Ok(done)), Ok(())),
         Err(RefusedScope::Request(error)) => (hold_back(answer, Err(error)), Ok(())),

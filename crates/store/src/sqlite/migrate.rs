@@ -18,7 +18,7 @@ pub(super) enum SchemaState {
 }
 
 /// Looks without changing anything. Refuses what is not ours and what is newer than `known`.
-pub(super) fn look(connection: &Connection, path: &Path, known: usize) -> Result<SchemaState, StoreError> {
+pub(super) fn inspect(connection: &Connection, path: &Path, known: usize) -> Result<SchemaState, StoreError> {
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let facts = || -> rusqlite::Result<(i64, i64, i64)> {
         let tables = ask("SELECT count(*) FROM sqlite_schema")?;
@@ -45,7 +45,7 @@ pub(super) fn migrate(
     migrations: &[Migration],
     faults: &Faults,
 ) -> Result<(), StoreError> {
-    let taken = match look(connection, path, migrations.len())? {
+    let taken = match inspect(connection, path, migrations.len())? {
         SchemaState::Empty => 0,
         SchemaState::Version(version) => version as usize,
     };
@@ -92,7 +92,7 @@ mod tests {
         run(&mut connection, &MIGRATIONS).unwrap();
         run(&mut connection, &MIGRATIONS).unwrap();
         let known = u32::try_from(MIGRATIONS.len()).unwrap();
-        assert_eq!(look(&connection, Path::new("x"), MIGRATIONS.len()), Ok(SchemaState::Version(known)));
+        assert_eq!(inspect(&connection, Path::new("x"), MIGRATIONS.len()), Ok(SchemaState::Version(known)));
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
             &[Migration::of_sql("CREATE TABLE a (x)"), Migration::of_sql("CREATE TABLE b (x)")],
         )
         .unwrap();
-        assert_eq!(look(&connection, Path::new("x"), 2), Ok(SchemaState::Version(2)));
+        assert_eq!(inspect(&connection, Path::new("x"), 2), Ok(SchemaState::Version(2)));
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
             Migration::of_sql("CREATE TABLE a (x)"),
         ];
         run(&mut connection, &migrations).unwrap_err();
-        assert_eq!(look(&connection, Path::new("x"), 3), Ok(SchemaState::Version(1)));
+        assert_eq!(inspect(&connection, Path::new("x"), 3), Ok(SchemaState::Version(1)));
         let tables: i64 =
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
         assert_eq!(tables, 1);

@@ -157,7 +157,7 @@ impl SqliteStore {
     }
 
     /// Has the lookout see to a new receiver.
-    fn look_out(&self) {
+    fn start_watcher(&self) {
         let mut lookout = self.lookout.lock().unwrap_or_else(PoisonError::into_inner);
         if lookout.is_none() {
             match Lookout::start(self.context.clone(), self.watchers.clone()) {
@@ -166,7 +166,7 @@ impl SqliteStore {
             }
         }
         if let Some(lookout) = &*lookout {
-            lookout.look_now();
+            lookout.check_now();
         }
     }
 }
@@ -196,7 +196,7 @@ impl Store for SqliteStore {
 
     fn watch(&self, key: &RunKey) -> watch::Receiver<Pulse> {
         let receiver = self.watchers.subscribe(key);
-        self.look_out();
+        self.start_watcher();
         receiver
     }
 

@@ -54,7 +54,7 @@ pub(super) fn open_read_only(dir: &Path) -> Result<Option<Arc<Context>>, StoreEr
     }
     refuse_network(dir)?;
     let connection = connect_read_only(path)?;
-    match migrate::look(&connection, path, MIGRATIONS.len())? {
+    match migrate::inspect(&connection, path, MIGRATIONS.len())? {
         SchemaState::Empty => Ok(None),
         SchemaState::Version(version) => {
             context(paths, SqliteOptions::default(), version >= SEALED_SINCE).map(Some)
@@ -65,7 +65,7 @@ pub(super) fn open_read_only(dir: &Path) -> Result<Option<Arc<Context>>, StoreEr
 /// A connection to a store that this process does not write.
 pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
     let look =
-        |connection: Connection| migrate::look(&connection, path, MIGRATIONS.len()).map(|_| connection);
+        |connection: Connection| migrate::inspect(&connection, path, MIGRATIONS.len()).map(|_| connection);
     // On a medium that cannot be written SQLite cannot make the shared memory that WAL needs.
     match connect::reader(path).and_then(look) {
         Err(StoreError::Failed(_) | StoreError::ReadOnly(_)) if wal_is_empty(path) => {
@@ -107,8 +107,8 @@ fn refuse_while_in_use(found: SchemaState, context: &Context) -> Result<(), Stor
 }
 
 /// Refuses what is not ours before anything is changed.
-fn look_at_existing(path: &Path) -> Result<SchemaState, StoreError> {
-    let look = |connection: Connection| migrate::look(&connection, path, MIGRATIONS.len());
+fn open_existing_read_only(path: &Path) -> Result<SchemaState, StoreError> {
+    let look = |connection: Connection| migrate::inspect(&connection, path, MIGRATIONS.len());
     match connect::reader(path).and_then(look) {
         // Only a writer can undo what a crash left of the making of a database. Once made it has a WAL instead.
         Err(StoreError::ReadOnly(_)) if beside(path, "-journal").exists() => {
@@ -128,7 +128,7 @@ fn open_database(context: &Context) -> Result<Connection, StoreError> {
         Err(error) => return Err(from_io(path, &error)),
     };
     if !is_new {
-        refuse_while_in_use(look_at_existing(path)?, context)?;
+        refuse_while_in_use(open_existing_read_only(path)?, context)?;
     }
     let mut connection = connect::writer(path)?;
     connect::prepare_writer(&connection, path)?;

@@ -19,7 +19,7 @@ use super::blobs;
 use super::context::Context;
 use super::error::{corrupt, from_sqlite};
 use super::lease::Lease;
-use super::schema::{place, row_id, row_ids};
+use super::schema::{position, row_id, row_ids};
 use super::seal::MAILBOX;
 
 /// A run without its row in `heads`.
@@ -117,7 +117,7 @@ pub(super) fn read(
     while let Some(row) = rows.next()? {
         let expected = after + events.len() as u64 + 1;
         let damaged = |problem| QueryError::Run(key.run.clone(), problem);
-        if place(row.get(0)?) != expected {
+        if position(row.get(0)?) != expected {
             return Err(damaged(format!("event {expected} is missing")));
         }
         let event = event(row, &mut kinds).map_err(|broken| match broken.of_run(&key.run) {
@@ -130,7 +130,7 @@ pub(super) fn read(
 }
 
 fn event(row: &Row<'_>, kinds: &mut Vec<Arc<str>>) -> Answer<StoredEvent> {
-    let seq = place(row.get(0)?);
+    let seq = position(row.get(0)?);
     let Some(agent) = text(row, 1)?.parse().ok() else { return bad(format!("the agent of event {seq}")) };
     let Some(hash) = hash(row, 6)? else { return bad(format!("the hash of event {seq}")) };
     let kind = intern(kinds, text(row, 2)?);
@@ -392,7 +392,7 @@ pub(super) fn agents(connection: &Connection, key: &RunKey) -> Answer<Vec<AgentR
     let mut rows = select.query((no, key.tenant.as_str()))?;
     let mut agents = Vec::new();
     while let Some(row) = rows.next()? {
-        let number = place(row.get(16)?);
+        let number = position(row.get(16)?);
         agents.push(agent(row).map_err(|broken| match broken.of_run(&key.run) {
             QueryError::Run(run, problem) => {
                 QueryError::Run(run, format!("agent number {number}: {problem}"))

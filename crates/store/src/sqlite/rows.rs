@@ -10,7 +10,7 @@ use super::lease::Lease;
 use super::options::LEASE;
 use super::owner;
 use super::query::{NO_HEAD, NOT_AS_WRITTEN, QueryError};
-use super::schema::{place, row_ids};
+use super::schema::{position, row_ids};
 use super::seal::{HEADS, MAILBOX};
 
 /// The largest number that Linux gives to a process.
@@ -32,7 +32,11 @@ pub(super) struct RowsOf<'a> {
 
 impl RowsOf<'_> {
     /// What is wrong with them.
-    pub(super) fn look(&self, connection: &Connection, context: &Context) -> Result<Vec<String>, QueryError> {
+    pub(super) fn read_row(
+        &self,
+        connection: &Connection,
+        context: &Context,
+    ) -> Result<Vec<String>, QueryError> {
         let mut problems = Vec::new();
         let posts = self.head(connection, context, &mut problems)?;
         self.mail(connection, context, posts, &mut problems)?;
@@ -116,7 +120,7 @@ impl RowsOf<'_> {
             if let Some(row) = rows.next()? {
                 problems.push(format!(
                     "{what} {} of run {} is another tenant's",
-                    place(row.get(0)?),
+                    position(row.get(0)?),
                     self.run
                 ));
             }
@@ -133,7 +137,7 @@ impl RowsOf<'_> {
         let mut select = connection.prepare_cached(strays)?;
         let mut rows = select.query((first, last, self.no))?;
         if let Some(row) = rows.next()? {
-            problems.push(format!("terms {} of run {} belong to no agent", place(row.get(0)?), self.run));
+            problems.push(format!("terms {} of run {} belong to no agent", position(row.get(0)?), self.run));
         }
         Ok(())
     }
@@ -195,7 +199,7 @@ mod tests {
     }
 
     /// What is said of a run with a fresh lease and one command, after a change with whose seal nothing is wrong.
-    fn said(change: &str) -> Vec<String> {
+    fn column_text(change: &str) -> Vec<String> {
         let connection = Connection::open_in_memory().unwrap();
         for migration in &MIGRATIONS {
             connection.execute_batch(migration.sql).unwrap();
@@ -214,13 +218,17 @@ mod tests {
         connection.execute_batch(change).unwrap();
         seal_all(&connection).unwrap();
         let rows = RowsOf { no: 1, run: "k3f9ab2c", tenant: "local" };
-        rows.look(&connection, &context).ok().unwrap()
+        rows.read_row(&connection, &context).ok().unwrap()
     }
 
     #[test]
     fn what_no_process_writes_is_found_though_its_seal_fits() {
-        assert_eq!(said(""), [""; 0]);
-        assert_eq!(said("UPDATE heads SET owner = NULL, owner_pid = NULL, boot = NULL"), [""; 0], "released");
+        assert_eq!(column_text(""), [""; 0]);
+        assert_eq!(
+            column_text("UPDATE heads SET owner = NULL, owner_pid = NULL, boot = NULL"),
+            [""; 0],
+            "released"
+        );
         for (change, problem) in [
             ("UPDATE heads SET owner = '../../etc'", "whose name no process has"),
             ("UPDATE heads SET owner = NULL", "without an owner"),
@@ -238,7 +246,7 @@ mod tests {
             ("UPDATE mailbox SET tenant = 'other'", "another tenant's"),
             ("UPDATE mailbox SET id = 2", "command 2 in the mailbox of run k3f9ab2c was never posted"),
         ] {
-            let said = said(change);
+            let said = column_text(change);
             let named = |line: &String| line.contains("k3f9ab2c") && line.contains(problem);
             assert!(said.iter().any(named), "{change}: {said:?}");
         }

@@ -48,7 +48,7 @@ pub(super) fn row_ids(run_no: i64) -> (i64, i64) {
 }
 
 /// The place that an id gives its row in its run.
-pub(super) fn place(id: i64) -> u64 {
+pub(super) fn position(id: i64) -> u64 {
     u64::try_from(id & ((1 << PLACE_BITS) - 1)).unwrap_or_default()
 }
 
@@ -62,7 +62,7 @@ mod tests {
         assert!(row_id(1, (1 << 40) - 1) < row_id(2, 0));
         assert_eq!(row_id(1, 1 << 40), None);
         assert_eq!(row_id(i64::MAX, 1), None);
-        assert_eq!(place(row_id(7, 42).unwrap()), 42);
+        assert_eq!(position(row_id(7, 42).unwrap()), 42);
         assert_eq!(row_ids(3), (row_id(3, 0).unwrap(), row_id(3, (1 << 40) - 1).unwrap()));
     }
 }

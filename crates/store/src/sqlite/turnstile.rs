@@ -178,7 +178,7 @@ impl Helper {
         let shared = Arc::new(TurnstileState::default());
         let helper = Self(shared.clone());
         std::thread::spawn(move || {
-            while shared.stands_in_line() {
+            while shared.is_queued() {
                 let passed = gates.pass();
                 shared.answer(passed, &gates);
             }
@@ -225,7 +225,7 @@ impl Drop for Helper {
 /// The helper thread's side.
 impl TurnstileState {
     /// Sleeps until there is a reason to line up; false once there never will be.
-    fn stands_in_line(&self) -> bool {
+    fn is_queued(&self) -> bool {
         let wait = self
             .changed
             .wait_while(self.wait(), |wait| !wait.is_closed && !matches!(wait.phase, Phase::Waiting))

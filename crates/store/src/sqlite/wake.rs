@@ -138,7 +138,7 @@ impl Lookout {
     }
 
     /// Makes it look now: somebody new waits.
-    pub(super) fn look_now(&self) {
+    pub(super) fn check_now(&self) {
         let _ = rustix::io::write(&self.signal.event, &1_u64.to_ne_bytes());
     }
 }
@@ -146,7 +146,7 @@ impl Lookout {
 impl Drop for Lookout {
     fn drop(&mut self) {
         self.signal.stop.store(true, Ordering::Release);
-        self.look_now();
+        self.check_now();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -189,7 +189,7 @@ impl Watch {
                 return;
             }
             last_look = Instant::now();
-            self.look(called);
+            self.check(called);
             rest = (last_look.elapsed() * REST_PER_LOOK).clamp(LOOK_INTERVAL, REST_MAX);
         }
     }
@@ -220,14 +220,14 @@ impl Watch {
     }
 
     /// Reads where the watched runs stand. A look that fails is made up for by the next.
-    fn look(&mut self, called: bool) {
-        if let Err(error) = self.try_look(called) {
+    fn check(&mut self, called: bool) {
+        if let Err(error) = self.try_check(called) {
             tracing::debug!(%error, "could not look for news");
             self.connection = None;
         }
     }
 
-    fn try_look(&mut self, called: bool) -> Result<(), Box<dyn std::error::Error>> {
+    fn try_check(&mut self, called: bool) -> Result<(), Box<dyn std::error::Error>> {
         let keys = self.watchers.live();
         if keys.is_empty() {
             return Ok(());
@@ -282,7 +282,7 @@ mod tests {
         let context = opened.unwrap().context;
         for _ in 0..2_000 {
             let lookout = Lookout::start(context.clone(), Arc::default()).unwrap();
-            lookout.look_now();
+            lookout.check_now();
             drop(lookout);
         }
     }

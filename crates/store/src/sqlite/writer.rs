@@ -295,7 +295,7 @@ fn transact(
             replies.push(refused(request));
             continue;
         }
-        let (reply, done) = group.carry_out(request);
+        let (reply, done) = group.execute(request);
         replies.push(reply);
         failure = done.err();
     }

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match campaign::carry_out(&args.order, &tell).and_then(|summary| finish(&args, &summary)) {
+    match campaign::run(&args.order, &print_progress).and_then(|summary| finish(&args, &summary)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(problem) => {
@@ -89,7 +89,7 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 /// A dot for a run that holds, all about one that does not.
-fn tell(row: &Row) {
+fn print_progress(row: &Row) {
     let mut out = std::io::stdout().lock();
     if row.report.breaches.is_empty() {
         let _ = write!(out, ".");

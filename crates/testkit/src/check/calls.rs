@@ -151,13 +151,13 @@ fn readings(journal: &Journal, findings: &mut Findings) {
             }
             EventBody::ToolFinished(finished) => {
                 if let Some(child) = &finished.child {
-                    told_after_its_end(&ended, child, event.seq, findings);
+                    reported_after_its_end(&ended, child, event.seq, findings);
                 }
                 continue;
             }
             EventBody::MessageReceived(received) => {
                 if let Sender::Child(child) = &received.from {
-                    told_after_its_end(&ended, child, event.seq, findings);
+                    reported_after_its_end(&ended, child, event.seq, findings);
                     unread.entry(agent).or_default().push((child, received.text.to_shared().to_string()));
                 }
                 continue;
@@ -183,7 +183,7 @@ fn readings(journal: &Journal, findings: &mut Findings) {
     }
 }
 
-fn told_after_its_end(ended: &BTreeSet<&AgentId>, child: &AgentId, seq: u64, findings: &mut Findings) {
+fn reported_after_its_end(ended: &BTreeSet<&AgentId>, child: &AgentId, seq: u64, findings: &mut Findings) {
     findings.expect(ended.contains(child), Harm::Broken, || {
         format!("event {seq} tells how {child} ended, which it had not")
     });

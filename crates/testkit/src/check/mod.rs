@@ -159,7 +159,7 @@ impl Journal {
     pub fn read(state: &Path, run: &RunId) -> Result<Self, String> {
         let words = |error: posse::Error| error.to_string();
         blocking(async {
-            let posse = Posse::builder().look_at(state).open().map_err(words)?;
+            let posse = Posse::builder().open_read_only(state).open().map_err(words)?;
             posse.verify(run).await.map_err(|error| format!("the journal does not verify: {error}"))?;
             let problems = posse.check().await.map_err(words)?;
             if !problems.is_empty() {
@@ -179,7 +179,7 @@ impl Journal {
 /// The newest run in a state directory, if there is one.
 pub fn newest_run(state: &Path) -> Result<Option<RunId>, String> {
     blocking(async {
-        let posse = Posse::builder().look_at(state).open().map_err(|error| error.to_string())?;
+        let posse = Posse::builder().open_read_only(state).open().map_err(|error| error.to_string())?;
         let runs = posse.runs("", 1).await.map_err(|error| error.to_string())?;
         Ok(runs.into_iter().next().map(|entry| entry.run))
     })

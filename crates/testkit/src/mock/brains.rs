@@ -8,7 +8,7 @@ use super::Brain;
 use super::answer::{
     Answer, CallOrder, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, Stop, Tokens,
 };
-use super::asked::{Dialect, MockRequest};
+use super::request::{Dialect, MockRequest};
 
 /// The request that [`fanout`] knows the root by.
 pub const FANOUT: &str = "Look at every part.";

@@ -8,9 +8,9 @@ use flate2::write::GzEncoder;
 use serde_json::Value;
 
 use super::answer::{Answer, Content, DeliveryStyle, FaultMoment, FaultType, RetryAfter};
-use super::asked::{Dialect, MockRequest};
 use super::http::{ClientGone, Connection, chunk, reason};
 use super::log::Outcome;
+use super::request::{Dialect, MockRequest};
 use super::server::ConnectionFate;
 use super::shapes;
 
@@ -95,7 +95,7 @@ impl Ready {
     }
 
     /// The place in the body that is meant.
-    fn place(&self, when: FaultMoment) -> usize {
+    fn position(&self, when: FaultMoment) -> usize {
         match when {
             FaultMoment::AtOnce | FaultMoment::Event(0) => 0,
             FaultMoment::Event(count) => self.ends.get(count - 1).copied().unwrap_or(self.body.len()),
@@ -140,12 +140,12 @@ pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&MockReques
     ready.manner = manner;
     match &ready.manner.fault {
         Some((when, FaultType::End)) => {
-            let place = ready.place(*when);
+            let place = ready.position(*when);
             ready.body.truncate(place);
             ready.manner.fault = None;
         }
         Some((when, FaultType::Insert(bytes))) => {
-            let place = ready.place(*when);
+            let place = ready.position(*when);
             ready.body.splice(place..place, bytes.iter().copied());
             ready.manner.fault = None;
         }
@@ -195,7 +195,7 @@ fn compress(ready: &mut Ready) {
 }
 
 /// Sends an answer.
-pub(super) async fn deliver(mut connection: Connection, ready: Ready, close: bool) -> ConnectionFate {
+pub(super) async fn send(mut connection: Connection, ready: Ready, close: bool) -> ConnectionFate {
     let Ok(()) = connection.pause(Some(ready.manner.latency)).await else { return (Outcome::Left, None) };
     let manner = &ready.manner;
     let well = manner.head_drip.is_none() && manner.drip.is_none() && manner.gap.is_zero();
@@ -208,7 +208,7 @@ pub(super) async fn deliver(mut connection: Connection, ready: Ready, close: boo
     let fault = manner.fault.clone();
     let end = match &fault {
         Some((FaultMoment::AtOnce, then)) => return fail(connection, &ready, then, true).await,
-        Some((when, _)) => ready.place(*when),
+        Some((when, _)) => ready.position(*when),
         None => ready.body.len(),
     };
     if slowly(&mut connection, &ready, end, close).await.is_err() {
@@ -257,7 +257,7 @@ async fn piece(
 ) -> Result<(), ClientGone> {
     let mut begin = begin;
     for (when, hold) in &ready.manner.holds {
-        let place = ready.place(*when);
+        let place = ready.position(*when);
         if (begin..stop).contains(&place) {
             bytes(connection, ready, &ready.body[begin..place]).await?;
             connection.until(hold.released()).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::asked::Dialect;
+use super::request::Dialect;
 
 /// Requests that are remembered; later ones are only counted.
 const LOG_MAX: usize = 1_000_000;

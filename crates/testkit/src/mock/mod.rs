@@ -7,11 +7,11 @@
 //! The official SDKs read what it says (`cargo xtask sdks`): what passes here is not merely used to its own mistakes.
 
 mod answer;
-mod asked;
 mod brains;
 mod delivery;
 mod http;
 mod log;
+mod request;
 mod script;
 mod server;
 mod shapes;
@@ -20,9 +20,9 @@ pub use answer::{
     Answer, Call, CallOrder, DeliveryStyle, FaultMoment, FaultType, Hold, MockReply, Refusal, RetryAfter,
     Stop, Thinking, Tokens,
 };
-pub use asked::{Dialect, MockRequest, ToolResult};
 pub use brains::{FANOUT, by_name, fanout};
 pub use log::{LogEntry, Outcome};
+pub use request::{Dialect, MockRequest, ToolResult};
 pub use script::{Script, ScriptError};
 pub use server::{Mock, Options, Stats, refused_url};
 

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::Brain;
 use super::answer::{Answer, Call, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, Thinking, Tokens};
-use super::asked::{Dialect, MockRequest};
+use super::request::{Dialect, MockRequest};
 
 /// Rules in their order.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Fits {
 impl Rule {
     fn answer(&self) -> Answer {
         let mut answer = match (&self.say, &self.refuse) {
-            (Some(say), _) => Answer::from(say.say()),
+            (Some(say), _) => Answer::from(say.reply()),
             (None, Some(refuse)) => Answer::from(refuse.refusal()),
             (None, None) => Answer::text(""),
         };
@@ -163,7 +163,7 @@ impl Rule {
 }
 
 impl ScriptedText {
-    fn say(&self) -> MockReply {
+    fn reply(&self) -> MockReply {
         let mut say = MockReply::text(self.text.as_str());
         say.calls = self.calls.iter().map(|call| Call::new(call.name.as_str(), &call.input)).collect();
         let seal = |text: &String| Thinking { text: text.clone(), signature: "bW9jaw==".to_owned() };

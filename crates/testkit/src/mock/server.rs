@@ -14,10 +14,10 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
 
 use super::answer::Answer;
-use super::asked::{Dialect, MockRequest};
 use super::delivery::{self, Ready};
 use super::http::{Connection, Head};
 use super::log::{Log, LogEntry, Outcome};
+use super::request::{Dialect, MockRequest};
 use super::{Brain, shapes};
 
 /// Connections that may wait to be accepted: a thousand clients arrive within one tick.
@@ -239,7 +239,7 @@ async fn connection(mut connection: Connection, shared: Arc<ServerState>) {
         shared.note(number, &head, &body);
         let ready = shared.answer(number, head, body);
         shared.log.answered(number, ready.status);
-        let outcome = delivery::deliver(connection, ready, close).await;
+        let outcome = delivery::send(connection, ready, close).await;
         shared.log.ended(number, outcome.0);
         match outcome.1 {
             Some(kept) if !close => connection = kept,

@@ -7,9 +7,9 @@
 //!
 //! Why it is like this: `docs/decisions/hooks-unreadable-output.md`.
 
+mod decision;
+mod input;
 mod matcher;
-mod said;
-mod told;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use posse_host::process::OutputLimits;
 use posse_host::sandbox::{BoxedCommand, CallEnd, Exit};
 use tokio::sync::watch;
 
+use self::decision::HookDecision;
 pub use self::matcher::Matcher;
-use self::said::HookDecision;
 use crate::ToolServices;
 use crate::bash::{EndReason, Limits, wait};
 use crate::outputs::plain_name;
@@ -96,26 +96,26 @@ impl CommandHooks {
     }
 }
 
-fn hears(hook: &Hook, moment: Moment, about: &str) -> bool {
+fn wants(hook: &Hook, moment: Moment, about: &str) -> bool {
     hook.moment == moment && hook.matcher.matches(about)
 }
 
 impl Hooks for CommandHooks {
     fn wants(&self, moment: Moment, about: &str) -> bool {
-        self.hooks.iter().any(|hook| hears(hook, moment, about))
+        self.hooks.iter().any(|hook| wants(hook, moment, about))
     }
 
-    fn tell(&self, call: HookCall) -> BoxFuture<'static, HookAnswer> {
+    fn run(&self, call: HookCall) -> BoxFuture<'static, HookAnswer> {
         let (hands, hooks, failures) = (self.hands.clone(), self.hooks.clone(), self.failures.clone());
         Box::pin(async move {
             let about = call.call.as_ref().map_or(&call.definition, |hooked| &hooked.tool);
             let spawns = call.call.as_ref().is_some_and(|hooked| hooked.spawns);
             let hears = |hook: &Hook| {
-                hears(hook, call.moment, about) || spawns && hears(hook, call.moment, crate::task::NAME)
+                wants(hook, call.moment, about) || spawns && wants(hook, call.moment, crate::task::NAME)
             };
             let mut asked = None;
             for (number, hook) in hooks.iter().enumerate().filter(|(_, hook)| hears(hook)) {
-                let said = said(&hands, hook, number, &call).await;
+                let said = answer_of(&hands, hook, number, &call).await;
                 if let Some((problem, follows)) = failure(call.moment, &said) {
                     note(&failures, number, hook, &call, problem, follows);
                 }
@@ -193,7 +193,7 @@ fn note(
 }
 
 /// Runs one hook to its end.
-async fn said(hands: &ToolServices, hook: &Hook, number: usize, call: &HookCall) -> HookDecision {
+async fn answer_of(hands: &ToolServices, hook: &Hook, number: usize, call: &HookCall) -> HookDecision {
     if let Err(error) = hands.sandbox.level().await {
         return HookDecision::Unheard(error.to_string());
     }
@@ -208,7 +208,7 @@ async fn said(hands: &ToolServices, hook: &Hook, number: usize, call: &HookCall)
     };
     let mut stop = at.stop.clone();
     let turn = tokio::select! {
-        turn = hands.sandbox.turn_with(&view.caches) => turn,
+        turn = hands.sandbox.acquire(&view.caches) => turn,
         () = stop.at_least(Urgency::Gently) => return HookDecision::CutShort,
     };
     let cwd = view.shown_as(at).display().to_string();
@@ -228,7 +228,7 @@ async fn said(hands: &ToolServices, hook: &Hook, number: usize, call: &HookCall)
         shown: command.shown.iter().cloned().chain(files).collect(),
         record,
         read_only: call.reach != Reach::Change,
-        input: Some(told::input(call, &cwd)),
+        input: Some(input::hook_input(call, &cwd)),
         output: kept(ANSWER_MAX_BYTES),
         errors: Some(kept(ERRORS_MAX_BYTES)),
         ..command
@@ -244,17 +244,17 @@ async fn said(hands: &ToolServices, hook: &Hook, number: usize, call: &HookCall)
             HookDecision::Unheard(format!("it took longer than {} s and was ended", limit.as_secs()))
         }
         (Err(error), None) => HookDecision::Unheard(error.to_string()),
-        (Ok(ended), None) => heard(call.moment, &ended),
+        (Ok(ended), None) => read_answer(call.moment, &ended),
     }
 }
 
 /// What a hook said that ended by itself.
-fn heard(moment: Moment, ended: &CallEnd) -> HookDecision {
+fn read_answer(moment: Moment, ended: &CallEnd) -> HookDecision {
     if ended.out_of_memory {
         return HookDecision::Unheard("its memory limit was reached".to_owned());
     }
     match ended.exit {
-        Exit::Code(code) => said::read(moment, code, &ended.output, ended.errors.as_ref()),
+        Exit::Code(code) => decision::read(moment, code, &ended.output, ended.errors.as_ref()),
         Exit::Signal(signal) => HookDecision::Unheard(format!("it was ended by signal {signal}")),
     }
 }

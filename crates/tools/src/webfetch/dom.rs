@@ -155,7 +155,7 @@ impl MeasuredDocument {
         self.depths.borrow().get(&node).copied().unwrap_or(0)
     }
 
-    fn place(&self, child: &NodeOrText<NodeId>, depth: u32) {
+    fn insert(&self, child: &NodeOrText<NodeId>, depth: u32) {
         if let NodeOrText::AppendNode(node) = child {
             self.depths.borrow_mut().insert(*node, depth);
             self.deepest.set(self.deepest.get().max(depth));
@@ -176,17 +176,17 @@ impl TreeSink for MeasuredDocument {
     fn parse_error(&self, _: Cow<'static, str>) {}
 
     fn append(&self, parent: &NodeId, child: NodeOrText<NodeId>) {
-        self.place(&child, self.depth(*parent) + 1);
+        self.insert(&child, self.depth(*parent) + 1);
         self.document.append(parent, child);
     }
 
     fn append_before_sibling(&self, sibling: &NodeId, child: NodeOrText<NodeId>) {
-        self.place(&child, self.depth(*sibling));
+        self.insert(&child, self.depth(*sibling));
         self.document.append_before_sibling(sibling, child);
     }
 
     fn append_based_on_parent_node(&self, element: &NodeId, before: &NodeId, child: NodeOrText<NodeId>) {
-        self.place(&child, self.depth(*before) + 1);
+        self.insert(&child, self.depth(*before) + 1);
         self.document.append_based_on_parent_node(element, before, child);
     }
 
@@ -196,7 +196,7 @@ impl TreeSink for MeasuredDocument {
 
     fn get_template_contents(&self, target: &NodeId) -> NodeId {
         let contents = self.document.get_template_contents(target);
-        self.place(&NodeOrText::AppendNode(contents), self.depth(*target) + 1);
+        self.insert(&NodeOrText::AppendNode(contents), self.depth(*target) + 1);
         contents
     }
 

@@ -69,7 +69,7 @@ pub(super) fn read(answer: &Answer, stop: &Stop) -> Result<Page, NotShown> {
         kind => clean(&kind.chars().take(KIND_MAX_CHARS).collect::<String>()),
     };
     let not_text = || NotShown::NotText { kind: shown.clone(), bytes: bytes.len() };
-    let kind = match kind_of(&kind_text) {
+    let kind = match type_of(&kind_text) {
         _ if bytes.starts_with(b"%PDF-") => PageType::Pdf,
         PageType::Unsaid if looks_like_html(bytes) => PageType::Html,
         PageType::Unsaid => PageType::Text,
@@ -91,7 +91,7 @@ pub(super) fn read(answer: &Answer, stop: &Stop) -> Result<Page, NotShown> {
     Ok(Page { kind: shown, title: None, text: clean(&text) })
 }
 
-fn kind_of(kind: &str) -> PageType {
+fn type_of(kind: &str) -> PageType {
     match kind {
         "text/html" | "application/xhtml+xml" => PageType::Html,
         "application/pdf" | "application/x-pdf" => PageType::Pdf,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::definition::reading::Severity;
+use crate::definition::parse_options::Severity;
 
 pub(in crate::definition) const KNOWN_TOOLS: &[&str] = &[
     "read",

@@ -2,7 +2,7 @@ use posse_domain::permission::Decision;
 
 use super::*;
 use crate::definition::agent_markdown::tests::reading;
-use crate::definition::reading::Severity;
+use crate::definition::parse_options::Severity;
 
 fn load(text: &str) -> ParsedFile<Skill> {
     read_skill(text.as_bytes(), "folder", Some("/skills/folder"), &reading("SKILL.md"))

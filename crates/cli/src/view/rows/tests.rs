@@ -27,7 +27,7 @@ fn events(script: &str, mut take: impl FnMut(&posse::JournalEvent)) {
         loop {
             let event = events.next().await.expect("an event");
             take(&event);
-            if crate::carry::is_end(event.kind) {
+            if crate::drive::is_end(event.kind) {
                 break;
             }
         }
@@ -59,7 +59,7 @@ fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
                 let requests = posse.requests(handle.id()).await.expect("requests");
                 posse.answer(&requests[0], posse::Answer::Once).await.expect("answered");
             }
-            if crate::carry::is_end(event.kind) {
+            if crate::drive::is_end(event.kind) {
                 break;
             }
         }
@@ -81,7 +81,7 @@ fn what_a_model_is_saying_is_shown_while_it_says_it() {
             let (agent_id, parent_id) = (event.agent_id.clone(), None);
             let turn = tree.root().map_or(0, |root| root.turn);
             let call = posse::DeltaCall { attempt: 1, turn, call: 1 };
-            tree.hear(&posse::Delta { agent_id, parent_id, part, content: content.to_owned(), call });
+            tree.on_event(&posse::Delta { agent_id, parent_id, part, content: content.to_owned(), call });
         };
         if event.kind == "agent.model_called" {
             say(&mut tree, posse::DeltaPart::Text, "First line\nI look\u{1b}[2");
@@ -112,7 +112,7 @@ fn the_words_of_two_turns_are_not_joined() {
         let say = |tree: &mut Tree, turn, content: &str| {
             let call = posse::DeltaCall { attempt: 1, turn, call: 1 };
             let (part, content) = (posse::DeltaPart::Text, content.to_owned());
-            tree.hear(&posse::Delta {
+            tree.on_event(&posse::Delta {
                 agent_id: event.agent_id.clone(),
                 parent_id: None,
                 part,

@@ -248,7 +248,7 @@ fn holds(run: &Run) {
         let Node::Open(agent) = node else { continue };
         let asks = agent.requests.values().any(|request| request.state == RequestState::Open);
         assert_eq!(agent.deadline.waits(), asks, "{id}: its time stands still while it asks");
-        assert!(!asks || run.stands_still(id));
+        assert!(!asks || run.is_stopped(id));
     }
     assert!(
         run.open_requests().all(|(id, call, _)| run.open(id).is_some_and(|a| a.requests.contains_key(call)))

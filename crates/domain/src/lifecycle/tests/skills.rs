@@ -5,7 +5,7 @@ use crate::budget::Budget;
 use crate::code::Code;
 use crate::definition::Definition;
 use crate::event::{Event, EventBody};
-use crate::lifecycle::kinds::PreparedDefinitions;
+use crate::lifecycle::definitions::PreparedDefinitions;
 use crate::lifecycle::{
     DELEGATE_TO_AGENT, FailKind, Outcome, PreparedDefinition, Run, RunEnd, SKILL_TOOL, SkillRights,
     SpawnRequest,

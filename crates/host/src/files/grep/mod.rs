@@ -21,7 +21,7 @@ use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 
 use self::board::Board;
 use self::sink::{Collector, Outcome};
-use super::beneath::Links;
+use super::dir_handle::Links;
 use super::ignored::IgnoreRules;
 use super::read::size;
 use super::walk::walk;

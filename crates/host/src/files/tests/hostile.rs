@@ -16,7 +16,7 @@ fn leads_nowhere(scene: &Scene, path: &str) {
     assert!(matches!(read, FileError::Outside { .. } | FileError::BadLink { .. }), "{path}: {read}");
     assert!(!matches!(scene.beneath.read_cached(&at, 1 << 16), Ok(Some(_))), "{path}");
     assert!(scene.beneath.list(&at).is_err(), "{path}");
-    let look = scene.beneath.look(&at).unwrap_err();
+    let look = scene.beneath.inspect(&at).unwrap_err();
     assert!(matches!(look, FileError::Link { .. } | FileError::Outside { .. }), "{path}: {look}");
     for expected in [ExpectedFile::Absent, hash(&format!("{SECRET}\n"))] {
         assert!(scene.write(path, "overwritten", expected).is_err(), "{path}");
@@ -90,7 +90,7 @@ fn special_files_are_refused_at_once() {
     for path in ["pipe", "socket"] {
         let error = scene.read(path).unwrap_err();
         assert!(matches!(error, FileError::NotRegular { .. }), "{path}: {error}");
-        assert!(matches!(scene.beneath.look(&at(path)), Err(FileError::NotRegular { .. })), "{path}");
+        assert!(matches!(scene.beneath.inspect(&at(path)), Err(FileError::NotRegular { .. })), "{path}");
         assert!(scene.write(path, "x", ExpectedFile::Absent).is_err());
         let query = GrepQuery { pattern: "x".into(), path: at(path), max_results: 9, ..Default::default() };
         assert!(scene.beneath.grep(&query, &Stop::new()).is_err());
@@ -134,7 +134,7 @@ fn git_and_unfinished_files_are_not_written_or_shown() {
     scene.file(".posse-0123456789abcdef-0.tmp", "half");
     for path in [".git/config", ".git", ".GIT/hooks/x", "sub/.git/config", ".posse-0123456789abcdef-0.tmp"] {
         assert!(matches!(scene.write(path, "y", hash("x")), Err(FileError::Protected { .. })), "{path}");
-        assert!(matches!(scene.beneath.look(&at(path)), Err(FileError::Protected { .. })), "{path}");
+        assert!(matches!(scene.beneath.inspect(&at(path)), Err(FileError::Protected { .. })), "{path}");
     }
     assert_eq!(scene.glob("**"), [".github/a.yml"]);
     assert_eq!(scene.list(""), [".github", "sub"]);

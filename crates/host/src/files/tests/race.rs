@@ -130,7 +130,7 @@ fn writes_never_reach_the_outside() {
             // Both may fail, when they meet the link; neither may follow it.
             let _ = scene.beneath.replace(&new, bytes.as_bytes(), ExpectedFile::Absent, &stop);
             let path = at("dir/secret.txt");
-            if let Ok(Some(now)) = scene.beneath.look(&path) {
+            if let Ok(Some(now)) = scene.beneath.inspect(&path) {
                 assert!(!now.starts_with(SECRET.as_bytes()));
                 let expected = ExpectedFile::Hash(*blake3::hash(&now).as_bytes());
                 let _ = scene.beneath.replace(&path, bytes.as_bytes(), expected, &stop);

@@ -65,7 +65,7 @@ fn links_are_not_written_through_even_inside() {
             let error = scene.write(path, "b", expected).unwrap_err();
             assert!(matches!(error, FileError::Link { .. }), "{path}: {error}");
         }
-        assert!(matches!(scene.beneath.look(&at(path)), Err(FileError::Link { .. })), "{path}");
+        assert!(matches!(scene.beneath.inspect(&at(path)), Err(FileError::Link { .. })), "{path}");
     }
     assert_eq!(scene.read("dir/a.txt").unwrap(), b"a");
     assert_eq!(scene.names("dir"), ["a.txt"]);
@@ -93,7 +93,7 @@ fn what_is_read_only_stays() {
     scene.file("a.txt", "a").file("dir/b.txt", "b");
     fs::set_permissions(scene.ws("a.txt"), fs::Permissions::from_mode(0o444)).unwrap();
     assert!(matches!(scene.write("a.txt", "x", hash("a")), Err(FileError::ReadOnly { .. })));
-    assert!(matches!(scene.beneath.look(&at("a.txt")), Err(FileError::ReadOnly { .. })));
+    assert!(matches!(scene.beneath.inspect(&at("a.txt")), Err(FileError::ReadOnly { .. })));
     fs::set_permissions(scene.ws("dir"), fs::Permissions::from_mode(0o555)).unwrap();
     // The superuser may write everywhere.
     if fs::write(scene.ws("dir/probe"), "").is_err() {

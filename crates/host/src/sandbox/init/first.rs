@@ -15,10 +15,10 @@ use super::super::command::CacheShown;
 use super::super::spec::{CONTINUE, CallSpec, InitMessage, Layers, Mode, PAUSE, SetupFailure, TERMINATE};
 use super::super::wire;
 use super::caches::Caches;
+use super::foreign_mounts::ForeignMounts;
 use super::guard::Guard;
 use super::landlock::Reach;
 use super::mounts::{ProcClosed, SandboxRoot};
-use super::others::ForeignMounts;
 use super::scratch::Scratch;
 use super::seccomp::SharedResources;
 use super::{Streams, broken, is_open, landlock, limits, mounts, reached, seccomp, tree};
@@ -43,7 +43,7 @@ pub(super) fn become_first(
     match build(spec, guard, others, ids) {
         Ok((layers, built)) if is_open(call) => {
             let shown = built.caches.shown.clone();
-            carry(spec, layers, shown, &ProgramRoot::OwnRoot(built), call, streams);
+            run_program(spec, layers, shown, &ProgramRoot::OwnRoot(built), call, streams);
         }
         Ok(_) => {}
         Err(broken) => drop(wire::send(call, &InitMessage::Broken(broken), &[])),
@@ -70,7 +70,7 @@ pub(super) fn become_keeper(
         Some(version) if hidden && is_open(call) => {
             let layers = Layers { namespaces: false, landlock: Some(version), seccomp: true };
             let shown = Caches::none(&spec.caches).shown;
-            carry(spec, layers, shown, &ProgramRoot::TheMachines(scratch, guard), call, streams);
+            run_program(spec, layers, shown, &ProgramRoot::TheMachines(scratch, guard), call, streams);
         }
         Some(_) => {}
         None => {
@@ -155,7 +155,7 @@ fn build(
 }
 
 /// Starts the program, and waits for it while it listens to the runtime. The caches stay locked meanwhile.
-fn carry(
+fn run_program(
     spec: &CallSpec,
     layers: Layers,
     caches: Vec<CacheShown>,
@@ -299,13 +299,13 @@ fn reap(main: Pid) -> Option<InitMessage> {
     let mut ended = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
         if pid == main {
-            ended = Some(told(status));
+            ended = Some(report(status));
         }
     }
     ended
 }
 
-fn told(status: WaitStatus) -> InitMessage {
+fn report(status: WaitStatus) -> InitMessage {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => InitMessage::Exited(code),
         (None, signal) => InitMessage::Signalled(signal.unwrap_or_default()),

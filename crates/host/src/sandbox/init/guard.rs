@@ -78,7 +78,7 @@ impl Guard {
                 continue;
             }
             if LOOKED_INTO.contains(&name.as_str()) {
-                standing.extend(stand_for(&dir, name)?.map(|stands| (name.clone(), stands)));
+                standing.extend(cover_git(&dir, name)?.map(|stands| (name.clone(), stands)));
             }
             let before = match find(&dir, Path::new(name))? {
                 EntryType::Nothing => EntryBefore::Nothing,
@@ -283,7 +283,7 @@ fn enter(dir: &OwnedFd, path: Option<&Path>) -> io::Result<(OwnedFd, Option<Path
 
 /// Makes a directory where there is nothing, or shares the one that stands there already. Where this process may not,
 /// there is none.
-fn stand_for(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
+fn cover_git(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     for _ in 0..STAND_TRIES {
         match rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(STANDS_FOR)) {
             Ok(()) | Err(Errno::EXIST) => {}

@@ -12,13 +12,13 @@
 
 mod caches;
 mod first;
+mod foreign_mounts;
 mod guard;
 mod landlock;
 mod limits;
 mod mounting;
 mod mounts;
 mod neighbours;
-mod others;
 mod reached;
 mod record;
 mod scratch;
@@ -100,7 +100,7 @@ fn serve(socket: &UnixStream) -> io::Result<()> {
     tree::keep();
     while let Some((spec, fds)) = wire::receive::<CallSpec>(socket)? {
         let over = match Streams::of(&spec, fds) {
-            Some((call, streams)) => carry_out(socket, &spec, call, streams),
+            Some((call, streams)) => run_call(socket, &spec, call, streams),
             None => Err(broken("receiving the call", &io::Error::from(io::ErrorKind::InvalidInput))),
         };
         let over = over.unwrap_or_else(|broken| CallEnded { broken: Some(broken), refused: Vec::new() });
@@ -133,7 +133,7 @@ fn broken(step: &str, error: &io::Error) -> SetupFailure {
 }
 
 /// Carries one call out; returns when nothing of it is left.
-fn carry_out(
+fn run_call(
     socket: &UnixStream,
     spec: &CallSpec,
     call: UnixStream,
@@ -146,7 +146,7 @@ fn carry_out(
     let guard = Guard::new(&spec.workspace, &spec.protected, spec.isolation)
         .map_err(|error| broken("looking at protected names", &error))?;
     // Whatever happens, the guard is closed, and the record after it.
-    let carried = carry_guarded(socket, spec, &guard, record.as_ref(), call, streams);
+    let carried = run_guarded(socket, spec, &guard, record.as_ref(), call, streams);
     let refused = guard.close();
     if let Some(record) = record {
         record.close();
@@ -154,7 +154,7 @@ fn carry_out(
     carried.map(|()| CallEnded { broken: None, refused })
 }
 
-fn carry_guarded(
+fn run_guarded(
     socket: &UnixStream,
     spec: &CallSpec,
     guard: &Guard,
@@ -171,8 +171,8 @@ fn carry_guarded(
         }
     };
     let others = match spec.mode {
-        Mode::Namespaces => others::take(spec),
-        Mode::Landlock => others::ForeignMounts::new(),
+        Mode::Namespaces => foreign_mounts::take(spec),
+        Mode::Landlock => foreign_mounts::ForeignMounts::new(),
     };
     let ids = (rustix::process::geteuid(), rustix::process::getegid());
     // Born like this, no process of the call can be less likely than the init to be ended when memory runs out: what an

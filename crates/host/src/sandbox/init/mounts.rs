@@ -17,9 +17,9 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
 use super::super::spec::CallSpec;
 use super::caches::{Caches, Layer, TakenCaches};
+use super::foreign_mounts::ForeignMounts;
 use super::guard::Guard;
 use super::mounting::{self, Attributes};
-use super::others::ForeignMounts;
 use super::reached;
 
 /// Where scratch is while it is handed out.
@@ -119,7 +119,7 @@ impl Source {
     fn take(source: &str, shares_locks: bool, target: &str) -> Result<Option<Self>, FailedStep> {
         let Ok(reached) = reached::open(source) else { return Ok(None) };
         let taken = || -> io::Result<Self> {
-            let is_dir = reached::kind(&reached)? == FileType::Directory;
+            let is_dir = reached::file_type(&reached)? == FileType::Directory;
             let tree = mounting::copy_of(&reached)?;
             mounting::set(&tree, Attributes::ReadOnly)?;
             Ok(Self { tree, is_dir, shares_locks, target: PathBuf::from(target) })
@@ -315,7 +315,7 @@ impl PinnedWorkspace {
         let (above, last) = parts_of(name)?;
         let reached = self.pin(above).and_then(|dir| Ok(reached::open_entry(dir, last)?));
         match reached {
-            Ok(reached) if reached::kind(&reached)? != FileType::Symlink => {
+            Ok(reached) if reached::file_type(&reached)? != FileType::Symlink => {
                 mounting::over_itself(&reached, Some(Attributes::ReadOnly)).map(drop)
             }
             Err(error) if !is_of_names(&error) => Err(error),
@@ -375,7 +375,7 @@ impl Covers {
     }
 
     fn cover(&self, hidden: &OwnedFd) -> io::Result<()> {
-        let cover = match reached::kind(hidden)? {
+        let cover = match reached::file_type(hidden)? {
             FileType::Directory => &self.dir,
             FileType::Symlink => return Ok(()),
             _ => &self.file,

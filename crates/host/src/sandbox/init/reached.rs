@@ -55,7 +55,7 @@ pub(super) fn open_subdir(dir: impl AsFd, name: &OsStr) -> rustix::io::Result<Ow
 }
 
 /// What kind of thing was reached.
-pub(super) fn kind(reached: impl AsFd) -> io::Result<FileType> {
+pub(super) fn file_type(reached: impl AsFd) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(fstat(reached)?.st_mode))
 }
 
@@ -96,7 +96,7 @@ fn make_file(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     match open_entry(dir, name) {
         Err(Errno::NOENT) => {}
         // A mount on a link would be one on what it leads to.
-        Ok(entry) if kind(&entry)? == FileType::Symlink => return Err(Errno::LOOP.into()),
+        Ok(entry) if file_type(&entry)? == FileType::Symlink => return Err(Errno::LOOP.into()),
         opened => return Ok(opened?),
     }
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::WRONLY;

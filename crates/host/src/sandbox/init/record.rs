@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rustix::fs::FlockOperation;
 use rustix::process::Pid;
 
-use super::super::recorded::{CallProcesses, ProcessIdentity};
+use super::super::process_record::{CallProcesses, ProcessIdentity};
 
 /// A record, locked for as long as anything of the call is alive.
 pub(super) struct Record {
@@ -32,7 +32,7 @@ impl Record {
     /// Notes who is alive. Without it a new owner waits for the lock alone, which is slower and no less safe.
     pub(super) fn note(&self, first: Option<Pid>) {
         let recorded = CallProcesses {
-            boot: super::super::recorded::boot_id(),
+            boot: super::super::process_record::boot_id(),
             init: ProcessIdentity::of(rustix::process::getpid()),
             first: first.and_then(ProcessIdentity::of),
         };

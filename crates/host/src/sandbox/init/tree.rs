@@ -8,7 +8,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper};
 
-use super::super::recorded::field;
+use super::super::process_record::field;
 use super::super::wire;
 
 /// Makes this process the parent of whoever loses its own, below it.

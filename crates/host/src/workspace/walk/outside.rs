@@ -63,7 +63,7 @@ impl Scan<'_> {
         if ignored {
             walked.left_out.add(&path);
         } else if is_dir {
-            self.look_outside(here.task, here.dir, name, path, outside, walked);
+            self.classify(here.task, here.dir, name, path, outside, walked);
         } else {
             walked.left_out.work(&path, outside.why());
         }
@@ -92,7 +92,7 @@ impl Scan<'_> {
                 None => {}
                 Some(FileType::Directory) => {
                     path.push(b'/');
-                    self.look_outside(task, dir, name, path, outside, walked);
+                    self.classify(task, dir, name, path, outside, walked);
                 }
                 Some(_) => walked.left_out.work(&path, outside.why()),
             }
@@ -100,7 +100,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn look_outside(
+    fn classify(
         &self,
         above: &Task,
         parent: &Arc<OpenDirectory>,

@@ -8,7 +8,7 @@ use posse_engine::ports::StreamPart;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{error_of, kind_of};
+use super::{error_of, type_of};
 use crate::wire::text::{Str, arguments, is_whole_object};
 use crate::wire::{
     Answer, BufferedValues, Flow, MAX_ARGUMENT_BYTES, Problem, ProblemKind, ReplyReader, StopReason,
@@ -276,7 +276,7 @@ impl Reader {
         let usage = if self.begun { None } else { Some(Usage::ZERO) };
         let json: Value = serde_json::from_str(data).unwrap_or_default();
         let (kind, message) = error_of(&json).unwrap_or(("error", data));
-        let kind = kind_of(kind, message).unwrap_or(ProblemKind::Unwell { after: None });
+        let kind = type_of(kind, message).unwrap_or(ProblemKind::Unwell { after: None });
         Problem { usage, ..Problem::free(kind, short(message)) }
     }
 }

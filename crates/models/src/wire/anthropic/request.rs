@@ -193,7 +193,7 @@ fn turns<'a>(target: &Target, messages: &'a [std::sync::Arc<Message>]) -> Vec<Tu
         let (role, blocks) = match &**message {
             Message::User(text) => (Role::User, text_block(text).into_iter().map(Block::Own).collect()),
             Message::Assistant { text, calls, raw } => {
-                (Role::Assistant, said(target, text, calls, raw.as_deref()))
+                (Role::Assistant, assistant_content(target, text, calls, raw.as_deref()))
             }
             Message::Results(results) => {
                 (Role::User, results.iter().map(|result| Block::Own(answer(target, result))).collect())
@@ -212,7 +212,7 @@ fn text_block(text: &str) -> Option<OwnBlock<'_>> {
     (!text.trim().is_empty()).then(|| OwnBlock::Text { text: text.into(), cache_control: None })
 }
 
-fn said<'a>(
+fn assistant_content<'a>(
     target: &Target,
     text: &'a str,
     calls: &'a [ToolCall],

@@ -179,7 +179,7 @@ fn turns<'a>(dialect: Dialect, target: &Target, request: &'a ModelRequest) -> Ve
                 push_user(&mut turns, text);
             }
             Message::Assistant { text, calls, raw } => {
-                turns.extend(said(target, text, calls, raw.as_ref()));
+                turns.extend(assistant_message(target, text, calls, raw.as_ref()));
             }
             Message::Results(results) => push_results(dialect, &mut turns, target, results),
         }
@@ -205,7 +205,7 @@ fn push_user<'a>(turns: &mut Vec<Turn<'a>>, text: &'a str) {
     turns.push(Turn::Own(OwnTurn::User { content: Content::Text(text.into()) }));
 }
 
-fn said<'a>(
+fn assistant_message<'a>(
     target: &Target,
     text: &'a str,
     calls: &'a [ToolCall],

@@ -43,15 +43,15 @@ pub(super) fn without_tools(request: &ModelRequest, form: Form) -> ModelRequest 
     let mut heard = String::new();
     for message in &request.messages {
         match &**message {
-            Message::User(text) => hear(&mut heard, text),
+            Message::User(text) => result_text(&mut heard, text),
             Message::Results(results) => {
                 for (at, result) in results.iter().enumerate() {
-                    hear(&mut heard, &told_result(at + 1, result));
+                    result_text(&mut heard, &result_message(at + 1, result));
                 }
             }
             Message::Assistant { text, calls, .. } => {
                 flush(&mut told.messages, &mut heard);
-                let text = said(text, calls, form).into();
+                let text = call_text(text, calls, form).into();
                 told.messages.push(Arc::new(Message::Assistant { text, calls: Arc::new([]), raw: None }));
             }
         }
@@ -60,7 +60,7 @@ pub(super) fn without_tools(request: &ModelRequest, form: Form) -> ModelRequest 
     told
 }
 
-fn hear(heard: &mut String, text: &str) {
+fn result_text(heard: &mut String, text: &str) {
     if !heard.is_empty() {
         heard.push_str("\n\n");
     }
@@ -90,7 +90,7 @@ fn tools(tools: &[Arc<ToolSpec>], form: Form) -> String {
 }
 
 /// What the model said, as it would have written it.
-fn said(text: &str, calls: &[ToolCall], form: Form) -> String {
+fn call_text(text: &str, calls: &[ToolCall], form: Form) -> String {
     match form {
         Form::Schema => {
             let calls: Vec<Value> =
@@ -116,7 +116,7 @@ fn said(text: &str, calls: &[ToolCall], form: Form) -> String {
     }
 }
 
-fn told_result(number: usize, result: &CallResult) -> String {
+fn result_message(number: usize, result: &CallResult) -> String {
     let how = if result.ok { "Result" } else { "Failure" };
     let mut text = format!("{how} of call {number}, `{}`:\n\n{}", result.tool, result.text);
     for image in &result.images {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Frames, arguments, id_of, pieces, woven};
 use crate::mock::answer::{CallOrder, MockReply, Stop, Tokens};
-use crate::mock::asked::MockRequest;
+use crate::mock::request::MockRequest;
 
 /// Counts as the format has them: its input is what was neither read from the cache nor written to it.
 fn usage(tokens: Option<Tokens>, output: u64) -> Value {

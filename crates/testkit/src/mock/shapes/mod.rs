@@ -9,7 +9,7 @@ mod responses;
 use serde_json::{Value, json};
 
 use super::answer::{Call, CallOrder, MockReply, Refusal, Stop};
-use super::asked::{Dialect, MockRequest};
+use super::request::{Dialect, MockRequest};
 
 /// Characters of text in one event; providers send a token or a few.
 const PIECE_CHARS: usize = 16;

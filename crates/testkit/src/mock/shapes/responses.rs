@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{CREATED, Frames, arguments, id_of, pieces, woven};
 use crate::mock::answer::{Call, CallOrder, MockReply, Stop, Thinking, Tokens};
-use crate::mock::asked::MockRequest;
+use crate::mock::request::MockRequest;
 
 fn usage(tokens: Option<Tokens>) -> Value {
     let Some(tokens) = tokens else { return Value::Null };

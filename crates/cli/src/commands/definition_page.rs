@@ -1,0 +1,144 @@
+//! What `agents show` and `skills show` have in common: a definition as its agents have it in a run.
+
+use std::fmt::Write;
+
+use posse::{Decision, Definition};
+use posse_agent::definition::{UnusedModel, Warning, with_default_asks};
+use posse_domain::definition::Mode;
+use posse_domain::permission::{NETWORK, Rule};
+
+use crate::discovery::{self, Entry};
+
+/// One thing on a line.
+pub(crate) type PageLine = (&'static str, String);
+
+/// What is shown beside the definition itself.
+pub(crate) struct DefinitionOrigin<'a> {
+    /// Where it is from.
+    pub(crate) from: &'a str,
+    /// Whether the person trusts it.
+    pub(crate) trusted: bool,
+    /// The model that its file names and that is not used.
+    pub(crate) unused: Option<&'a UnusedModel>,
+    /// What is odd about its file.
+    pub(crate) warnings: &'a [Warning],
+}
+
+impl<'a> DefinitionOrigin<'a> {
+    /// Of something that was found.
+    pub(crate) fn entry<T>(entry: &'a Entry<T>, from: &'a str) -> Self {
+        let unused = entry.unused_model.as_ref();
+        Self { from, trusted: entry.trusted, unused, warnings: &entry.warnings }
+    }
+
+    /// What comes after everything else that is said of it.
+    pub(crate) fn last(&self) -> Vec<PageLine> {
+        let trust = (!self.trusted).then(|| ("trust", "not trusted yet: `posse trust`".to_owned()));
+        trust
+            .into_iter()
+            .chain(self.warnings.iter().map(|warning| ("warning", warning.to_string())))
+            .collect()
+    }
+}
+
+/// A definition with the rules that a run gives it beside its own: a found one asks as the built-in ones do.
+pub(crate) fn as_in_runs(definition: &Definition, is_found: bool) -> Definition {
+    let mut definition = definition.clone();
+    if is_found {
+        definition.close_network();
+        definition = with_default_asks(definition);
+    }
+    definition
+}
+
+/// Leaves the rules that are about something it has.
+pub(crate) fn only_its_rules(definition: &mut Definition) {
+    let has_shell = definition.has_shell();
+    let Definition { rules, tools, .. } = definition;
+    rules.retain(|rule| {
+        let pattern = rule.pattern.as_str();
+        let tool = pattern.split_once(':').map_or(pattern, |(tool, _)| tool);
+        tool == "*" || (tool == NETWORK && has_shell) || tools.iter().any(|own| own == tool)
+    });
+}
+
+/// Names in one line.
+pub(crate) fn names(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// A text in one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// All but the prompt and what comes last.
+pub(crate) fn described(definition: &Definition, about: &DefinitionOrigin<'_>) -> Vec<PageLine> {
+    let Definition { name, display_name, description, model, .. } = definition;
+    let named = if display_name == name { name.clone() } else { format!("{name} ({display_name})") };
+    let number =
+        |value: Option<u32>, none: &str| value.map_or_else(|| none.to_owned(), |value| value.to_string());
+    let mut lines = vec![
+        ("name", named),
+        ("from", about.from.to_owned()),
+        ("description", one_line(description)),
+        ("tools", names(&definition.tools)),
+        ("spawns", definition.spawns.as_deref().map_or_else(|| "none".to_owned(), names)),
+        ("model", model_line(model.as_deref(), about.unused)),
+        ("turns", number(definition.max_turns, "the run's")),
+        ("at once", number(definition.parallel, "as many as the run allows")),
+    ];
+    if discovery::reaches_skills(&definition.tools) {
+        lines.push(("skills", definition.skills.as_deref().map_or_else(|| "all".to_owned(), names)));
+    }
+    lines.extend(definition.temperature.map(|value| ("temperature", value.to_string())));
+    lines.extend(definition.top_p.map(|value| ("top_p", value.to_string())));
+    lines.extend(definition.background.then(|| ("background", "yes".to_owned())));
+    lines.extend(definition.may_share_history.then(|| ("history", "may be shared with children".to_owned())));
+    if definition.default != Decision::Allow {
+        lines.push(("permissions", "asks for everything".to_owned()));
+    }
+    lines.extend(rules("rules", &definition.rules));
+    lines
+}
+
+/// The model, and the one that the file names if that is another.
+fn model_line(model: Option<&str>, unused: Option<&UnusedModel>) -> String {
+    let model = model.unwrap_or("the parent's, at the root the run's");
+    let unused = unused.map(|unused| format!("; its file names {}, {}", unused.name, unused.why));
+    format!("{model}{}", unused.unwrap_or_default())
+}
+
+/// What it may be used as.
+pub(crate) fn used_as(definition: &Definition) -> PageLine {
+    let words = if definition.mode == Mode::Primary { "root only" } else { "root or child" };
+    ("used as", words.to_owned())
+}
+
+/// Rules in their order, of which the last that matches counts; a line for each stretch that decides alike.
+pub(crate) fn rules(key: &'static str, rules: &[Rule]) -> Vec<PageLine> {
+    let stretches = rules.chunk_by(|one, next| one.decision == next.decision);
+    let line = |stretch: &[Rule]| {
+        let patterns: Vec<&str> = stretch.iter().map(|rule| rule.pattern.as_str()).collect();
+        (key, format!("{} {}", stretch[0].decision, patterns.join(", ")))
+    };
+    stretches.map(line).collect()
+}
+
+/// What a run adds to the prompt.
+pub(crate) fn in_a_run(definition: &Definition, agents_md: Option<&str>) -> PageLine {
+    let mut parts = vec!["its contract".to_owned()];
+    parts.extend(agents_md.map(|file| format!("the text of {file}")));
+    parts.extend(discovery::reaches_skills(&definition.tools).then(|| "the list of its skills".to_owned()));
+    ("prompt", format!("as below; in a run followed by {}", parts.join(", ")))
+}
+
+/// The lines as text.
+pub(crate) fn text(lines: &[PageLine]) -> String {
+    let mut text = String::new();
+    for (key, value) in lines {
+        // A text cannot fail to be written to.
+        let _ = writeln!(text, "{:14}{value}", format!("{key}:"));
+    }
+    text
+}

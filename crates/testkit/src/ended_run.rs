@@ -1,0 +1,157 @@
+//! What must hold once a run of the [`crate::scenario`] has ended, whatever was done to its processes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use posse::{EventBody, RunId};
+use posse_domain::code::Code;
+use posse_domain::hash::Hash;
+
+use crate::check::{self, AcknowledgedEvents, Files, Findings, Harm, Journal, Repositories};
+use crate::process::Launch;
+use crate::scenario::{self, Scenario};
+
+/// A run that has ended, and what is known of it from outside.
+#[derive(Debug, Clone, Copy)]
+pub struct EndedRun<'a> {
+    /// How its processes were started.
+    pub launch: &'a Launch,
+    /// Its files.
+    pub scenario: &'a Scenario,
+    /// Which run.
+    pub run: &'a RunId,
+    /// The events that somebody outside was given.
+    pub told: &'a AcknowledgedEvents,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Examination {
+    /// What does not hold.
+    pub findings: Findings,
+    /// Calls that were reported to their agents as interrupted.
+    pub interrupted: usize,
+    /// Model calls that were cut off and made again.
+    pub asked_again: usize,
+}
+
+impl EndedRun<'_> {
+    /// Checks everything.
+    pub fn examine(&self) -> io::Result<Examination> {
+        let mut looked = Examination::default();
+        let findings = &mut looked.findings;
+        self.logs(findings)?;
+        let said = self.launch.output(["verify", "--json", self.run.as_str()])?;
+        findings.expect(said.status.success(), Harm::Broken, || {
+            format!("`verify` says {}{}", said.out, said.err)
+        });
+        match Journal::read(&self.scenario.state(), self.run) {
+            Ok(journal) => self.journal(&journal, &mut looked),
+            Err(problem) => findings.add(Harm::Broken, problem),
+        }
+        Ok(looked)
+    }
+
+    /// Everything that was told is in the journal, as `logs` tells it.
+    fn logs(&self, findings: &mut Findings) -> io::Result<()> {
+        let said = self.launch.output(["logs", "--json", self.run.as_str()])?;
+        let mut logs = AcknowledgedEvents::default();
+        for line in said.out.lines() {
+            if let Err(problem) = logs.take(line) {
+                findings.add(Harm::Broken, problem);
+            }
+        }
+        findings.expect(said.status.success() && !logs.is_empty(), Harm::Broken, || {
+            format!("`logs` ended with {}: {}", said.status, said.err)
+        });
+        self.told.check(&logs, findings);
+        Ok(())
+    }
+
+    /// The files of the result, and everything about the repositories that they are in.
+    fn files(&self, journal: &Journal, findings: &mut Findings) -> Files {
+        let before = Scenario::folder_files().into_keys().collect();
+        let (state, folder) = (self.scenario.state(), self.scenario.workspace());
+        let looked = Repositories::find(&state, &folder, journal).and_then(|repositories| {
+            repositories.check(journal, &state.join("runs").join(self.run.as_str()), findings);
+            check::result(journal).map_or_else(|| Ok(BTreeMap::new()), |commit| repositories.files(&commit))
+        });
+        match looked {
+            Ok(result) => Files::of(&result, before),
+            Err(problem) => {
+                findings.add(Harm::Broken, problem);
+                Files { before, ..Files::default() }
+            }
+        }
+    }
+
+    /// The person's folder is as it was.
+    fn folder(&self, findings: &mut Findings) {
+        let folder = self.scenario.workspace();
+        let mut found = BTreeMap::new();
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            found.insert(name, std::fs::read_to_string(entry.path()).unwrap_or_default());
+        }
+        found.remove(".git");
+        findings.expect(found == Scenario::folder_files(), Harm::Broken, || {
+            format!("the person's folder was changed: it has {:?}", found.keys())
+        });
+    }
+
+    fn journal(&self, journal: &Journal, looked: &mut Examination) {
+        let files = self.files(journal, &mut looked.findings);
+        looked.findings.append(check::ended_run(journal, &self.scenario.ledger(), &files));
+        outcome(journal, &files, &mut looked.findings);
+        self.folder(&mut looked.findings);
+        for event in &journal.events {
+            match &event.body {
+                EventBody::ToolInterrupted(_) => looked.interrupted += 1,
+                EventBody::ModelReplied(replied) => {
+                    let cut_off = replied.error.as_ref().is_some_and(|error| error.code == Code::Interrupted);
+                    looked.asked_again += usize::from(cut_off);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The outcome is the same as if nothing had been done to it.
+fn outcome(journal: &Journal, files: &Files, findings: &mut Findings) {
+    let info = &journal.info;
+    findings.expect(info.status == "completed", Harm::Broken, || format!("the run is {}", info.status));
+    let root = info.run.root();
+    let children = info.agents.iter().filter(|agent| agent.parent.as_ref() == Some(&root)).count();
+    findings.expect(children == scenario::CHILDREN as usize, Harm::Broken, || format!("{children} children"));
+    let expected = Scenario::expected_failures();
+    for agent in &info.agents {
+        let failed = agent.final_status.as_deref() != Some("completed");
+        findings.expect(failed == expected.contains(&agent.id.relative()), Harm::Broken, || {
+            format!("{} is {:?} ({:?})", agent.id, agent.final_status, agent.error)
+        });
+    }
+    for (path, content) in Scenario::expected_files() {
+        let found = files.result.get(&path);
+        findings.expect(found == Some(&Hash::of(content.as_bytes())), Harm::Lost, || {
+            format!("`{path}` is not as its writer left it ({found:?})")
+        });
+    }
+    for event in &journal.events {
+        if let EventBody::ModelReplied(replied) = &event.body
+            && replied.error.is_none()
+        {
+            let cost = (replied.usage.input_tokens, replied.usage.output_tokens);
+            findings.expect(cost == scenario::TOKENS_PER_REPLY, Harm::Broken, || {
+                format!("the reply at event {} cost {cost:?}", event.seq)
+            });
+        }
+    }
+}
+
+/// Once all processes have ended, no lock of a dead owner is left: whoever came later took it away.
+pub fn no_locks(state: &Path, findings: &mut Findings) {
+    let left = std::fs::read_dir(state.join("owners")).map_or(0, Iterator::count);
+    findings.expect(left == 0, Harm::Orphan, || format!("{left} locks of dead owners are left"));
+}
