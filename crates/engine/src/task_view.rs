@@ -123,7 +123,7 @@ impl TaskView {
         if self.forked.is_empty() && self.below.is_empty() {
             return events;
         }
-        events.extend(self.is_included(agent, body));
+        events.extend(self.include(agent, body));
         events.extend(self.forked_event(agent, body));
         events
     }
@@ -140,7 +140,7 @@ impl TaskView {
     }
 
     /// The event as one of the agents below, if those are told of.
-    fn is_included(&mut self, agent: &AgentId, body: &EventBody) -> Vec<TaskEvent> {
+    fn include(&mut self, agent: &AgentId, body: &EventBody) -> Vec<TaskEvent> {
         let mut child = agent.clone();
         while let Some(parent) = child.parent().filter(|parent| *parent != self.agent) {
             child = parent;
