@@ -487,6 +487,16 @@ const CASES: &[Case] = &[
         Works,
     ),
     (
+        // Standard input may have an end; this has none, wherever the tests are run.
+        "an ignore file is a link to a pipe",
+        |at| {
+            let pipe = at.world.elsewhere("pipe");
+            fifo(&pipe);
+            symlink(&pipe, at.world.folder().join(".gitignore")).expect("linked");
+        },
+        Works,
+    ),
+    (
         "an ignore file is a link to the terminal",
         |at| {
             symlink("/dev/stdin", at.world.folder().join(".gitignore")).expect("linked");
