@@ -5,26 +5,26 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Stat, fstat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Stat, fstat, statat};
 use rustix::io::Errno;
 
-use super::{LookedInto, OPEN_MAX, is_self_or_above, look_into};
+use super::{LookedInto, OPEN_MAX, is_self_or_above, look_into, parts_of};
 
 /// In what the kernel counts.
 pub(crate) const BLOCK_BYTES: u64 = 512;
 
 /// What a directory and all it holds take on disk. What vanishes meanwhile takes nothing, and what is no directory takes
-/// what it takes. Nothing is changed. If the machine is short of something, so that part of it was not seen, that is the error.
+/// what it takes. What is mounted in it is not counted. Nothing is changed. If the machine is short of something, so that part of it was not seen, that is the error.
 pub(crate) fn bytes_beneath(path: &Path) -> io::Result<u64> {
     let mut sum = Sum::default();
-    let name = CString::new(path.as_os_str().as_encoded_bytes())?;
-    match look_into(None, &name) {
+    let (above, name) = match parts_of(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        parts => parts?,
+    };
+    match look_into(&above, &name) {
         Ok(dir) => sum.go_down(dir)?,
         Err(Errno::NOENT) => return Ok(0),
-        Err(Errno::NOTDIR) => {
-            let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
-            sum.add(&stat);
-        }
+        Err(Errno::NOTDIR) => sum.add(&statat(&above, &name, AtFlags::SYMLINK_NOFOLLOW)?),
         Err(error) => return Err(error.into()),
     }
     sum.run();
@@ -57,7 +57,7 @@ impl Sum {
             let next = level.left.pop();
             match (next, &level.dir) {
                 (Some(name), Some(dir)) => {
-                    let entered = look_into(Some(dir), &name);
+                    let entered = look_into(dir, &name);
                     let listed = entered.and_then(|dir| self.go_down(dir));
                     // One that cannot be listed, or is gone, stops nothing.
                     let short_of = listed.err().filter(|error| SHORTAGES.contains(error));
@@ -99,7 +99,7 @@ impl Sum {
     fn go_up(&mut self) {
         let Some(Level { dir: below, .. }) = self.levels.pop() else { return };
         let Some(above) = self.levels.last_mut().filter(|above| above.dir.is_none()) else { return };
-        let found = below.and_then(|below| look_into(Some(&below), c"..").ok());
+        let found = below.and_then(|below| look_into(&below, c"..").ok());
         let is_same = |dir: &OwnedFd| fstat(dir).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == above.id);
         above.dir = found.filter(is_same);
     }
