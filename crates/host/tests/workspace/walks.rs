@@ -408,7 +408,7 @@ fn walk_mounted(name: &str, make: Mount, kept: usize) -> Option<String> {
     (left > 0).then(|| format!("{name}: something is left: {report:?}"))
 }
 
-fn old<'a>(is_open: posse_host::workspace::IsOpen<'a>) -> GcOptions<'a> {
+fn old(is_open: posse_host::workspace::IsOpen<'_>) -> GcOptions<'_> {
     GcOptions {
         dry_run: false,
         workspaces_older_than: Duration::ZERO,

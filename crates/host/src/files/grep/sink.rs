@@ -52,10 +52,9 @@ impl<'a> Collector<'a> {
     fn push(&mut self, number: Option<u64>, line: &[u8], matched: bool) -> io::Result<()> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let around = match matched && line.len() > GREP_LINE_MAX_BYTES {
-            true => self.matcher.find(line).map_err(io::Error::other)?.map_or(0, |found| found.start()),
-            false => 0,
-        };
+        let is_cut = matched && line.len() > GREP_LINE_MAX_BYTES;
+        let found = if is_cut { self.matcher.find(line).map_err(io::Error::other)? } else { None };
+        let around = found.map_or(0, |found| found.start());
         let text = clip(line, around, GREP_LINE_MAX_BYTES);
         self.bytes += text.len();
         self.file.lines.push(GrepLine { number: number.unwrap_or(0), text, matched });
