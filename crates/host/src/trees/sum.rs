@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Stat, fstat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::{LookedInto, OPEN_MAX, is_self_or_above, look_into, parts_of};
@@ -24,6 +24,11 @@ pub(crate) fn bytes_beneath(path: &Path) -> io::Result<u64> {
     match look_into(&above, &name) {
         Ok(dir) => sum.go_down(dir)?,
         Err(Errno::NOENT) => return Ok(0),
+        // It is itself where something is mounted, which then is what was asked about.
+        Err(Errno::XDEV) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            sum.go_down(openat(&above, &name, flags, Mode::empty())?)?;
+        }
         Err(Errno::NOTDIR) => sum.add(&statat(&above, &name, AtFlags::SYMLINK_NOFOLLOW)?),
         Err(error) => return Err(error.into()),
     }
