@@ -12,7 +12,7 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Refusal, RunEnd};
 
 use super::Driver;
-use super::delegate::ChildResult;
+use super::answering::ChildResult;
 use super::effects::Effect;
 use super::session::{CallStage, Calls, Session, TimeUp};
 use crate::ports::{ToolFailure, Urgency};

@@ -334,6 +334,23 @@ impl Driver {
             self.reject(&child, Code::IntegrationConflict, reason.to_owned());
         }
     }
+
+    /// A child's work has ended: its stop hooks are asked first, where there are any, and then it is integrated.
+    pub(super) fn begin_integration(&mut self, child: &AgentId) {
+        if self.waits_for_merge(child) && !self.start_stop_hooks(child) {
+            self.integrate_child(child);
+        }
+    }
+
+    /// Integrates a child whose hooks have answered: at once if it changed nothing and has no checks, or else in its
+    /// turn.
+    pub(super) fn integrate_child(&mut self, child: &AgentId) {
+        if self.run.has_nothing_to_merge(child) {
+            self.accept(child, Vec::new());
+        } else {
+            self.wait_for_merge(child);
+        }
+    }
 }
 
 /// The first few of many.

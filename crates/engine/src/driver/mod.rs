@@ -8,6 +8,7 @@
 //! Why it is like this: `docs/decisions/engine-one-task-per-run.md`.
 
 mod acting;
+mod answering;
 mod asking;
 mod calls;
 mod commands;
@@ -20,7 +21,6 @@ pub(crate) mod insisting;
 mod integrating;
 mod mail;
 mod model;
-mod opening;
 mod place;
 mod planning;
 mod preamble;
@@ -32,9 +32,12 @@ mod results;
 mod session;
 mod sharing;
 mod skills;
+mod spawning;
+mod starting;
 mod status;
 mod waiting;
 mod winding;
+mod writers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;

@@ -21,7 +21,6 @@ use posse_domain::message::Reply;
 
 use super::Driver;
 use super::effects::{Effect, ModelDone, ModelEffect};
-use super::session::Base;
 use super::waiting::AfterFailure;
 use crate::ports::{CallSize, ModelFacts, ModelFailure, ModelReply, ModelRequest};
 
@@ -142,7 +141,7 @@ impl Driver {
             return;
         }
         if let Some(low) = self.run.low_budget(id, self.rt.parts.system.now_ms()) {
-            self.notify_budget(id, HostNote::BudgetLow, notes::budget_low(&low));
+            self.emit_note(id, HostNote::BudgetLow, notes::budget_low(&low));
         }
     }
 
@@ -271,13 +270,7 @@ impl Driver {
 
     fn send(&mut self, id: &AgentId, decided: PlannedCall) {
         self.warn_of_budget(id, decided.asked.purpose);
-        let base = self.sessions.get(id).and_then(|session| match session.base {
-            Base::Taken(base) => Some(base),
-            Base::Unknown | Base::Awaited => None,
-        });
-        if let Some((id, body)) = self.run.start(id, base) {
-            self.emit(id, body);
-        }
+        self.start_agent(id);
         let Some(agent) = self.run.open(id) else { return };
         let contract = agent.contract.clone();
         let Some(session) = self.sessions.get(id) else { return };
@@ -449,7 +442,7 @@ impl Driver {
         self.emit(id.clone(), Box::new(replied));
     }
 
-    pub(super) fn notify_budget(&mut self, id: &AgentId, note: HostNote, text: String) {
+    pub(super) fn emit_note(&mut self, id: &AgentId, note: HostNote, text: String) {
         self.emit(id.clone(), MessageReceived { from: Sender::Host(note), text: text.into() });
     }
 }

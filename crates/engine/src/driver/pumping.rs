@@ -41,7 +41,7 @@ impl Driver {
                 Next::CallModel { .. } => return self.want_model(id),
                 Next::CallTools => return self.dispatch_calls(id),
                 Next::Wait | Next::Idle => return,
-                Next::Tell(note, text) => self.notify_budget(id, note, text),
+                Next::Tell(note, text) => self.emit_note(id, note, text),
                 Next::Done { report, turns_exhausted } => return self.done(id, &report, turns_exhausted),
                 Next::Fail(broken) => return self.end_attempt(id, ending::failure_of(broken)),
             }
@@ -86,6 +86,6 @@ impl Driver {
         for (id, body) in decided {
             self.emit(id, body);
         }
-        if accepted { self.child_ended(id) } else { self.work_ended(id) }
+        if accepted { self.child_ended(id) } else { self.begin_integration(id) }
     }
 }

@@ -196,7 +196,7 @@ impl Driver {
         }
         if self.waits_for_merge(id) {
             if self.wants_stop_hook_again(id) {
-                self.work_ended(id);
+                self.begin_integration(id);
             }
             return;
         }

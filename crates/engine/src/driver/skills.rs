@@ -16,11 +16,11 @@ use posse_domain::skill::{SKILL_FILES, Skill, title_of};
 use serde_json::Value;
 
 use super::Driver;
+use super::answering::ChildResult;
 use super::commands::HookVerdicts;
-use super::delegate::{ChildResult, refused};
-use super::results::OUTPUT_MAX_BYTES;
-use crate::ports::{EngineRequest, Handler, SkillDir, SkillDirs, ToolFailure, ToolOutput, ToolResult};
-use crate::skill_report::{delegated, parts};
+use super::delegate::refused;
+use crate::ports::{EngineRequest, Handler, SkillDir, SkillDirs, ToolOutput};
+use crate::skill_report::parts;
 
 /// What a forked skill is told to do where nothing is said.
 const NO_ARGUMENTS: &str = "Carry out the skill.";
@@ -173,44 +173,6 @@ impl Driver {
         {
             self.emit(root, received);
         }
-    }
-}
-
-/// What the caller of a foreground child is answered; `tool` is what it called.
-pub(super) fn answer_of(tool: &str, child: &AgentId, ended: &ChildResult) -> ToolResult {
-    let id = child.relative();
-    match (tool, &ended.skill, &ended.result) {
-        (DELEGATE_TO_AGENT, Some(skill), Ok(report)) => {
-            Ok(ToolOutput::text(delegated(skill, report, child, OUTPUT_MAX_BYTES)))
-        }
-        (DELEGATE_TO_AGENT, Some(skill), Err((code, reason))) => {
-            let text = format!("the sub-agent for `{skill}` (task_id: {id}) failed: {reason}");
-            Err(ToolFailure { code: *code, text })
-        }
-        (_, Some(_), Ok(_)) => Ok(ToolOutput::text(parts(ended.words(), id).join("\n\n"))),
-        (_, Some(_), Err((code, _))) => {
-            Err(ToolFailure { code: *code, text: parts(ended.words(), id).join("\n\n") })
-        }
-        (_, None, Ok(report)) => {
-            let text = format!("## Subagent Result ({})\n\n{report}\n\n(task_id: {id})", ended.definition);
-            Ok(ToolOutput::text(text))
-        }
-        (_, None, Err((code, reason))) => {
-            let text = format!("sub-agent {} (task_id: {id}) failed: {reason}", ended.definition);
-            Err(ToolFailure { code: *code, text })
-        }
-    }
-}
-
-/// What the parent of a background child is told.
-pub(super) fn message_of(child: &AgentId, ended: &ChildResult) -> String {
-    let (id, definition) = (child.relative(), &ended.definition);
-    match (&ended.skill, &ended.result) {
-        (Some(skill), _) => {
-            format!("Task {id} (skill {skill}) has ended.\n\n{}", parts(ended.words(), id).join("\n\n"))
-        }
-        (None, Ok(report)) => format!("Task {id} ({definition}) has completed.\n\n{report}"),
-        (None, Err((code, reason))) => format!("Task {id} ({definition}) has failed: {code}: {reason}"),
     }
 }
 

@@ -1,15 +1,18 @@
-//! Opening the session of an agent: its model, its machine, and what it is told before its first turn.
+//! The start of an agent: its session is opened, it passes what it has to wait for, and starts with its first model call.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use posse_agent::conversation::Conversation;
+use posse_agent::machine::Machine;
 use posse_domain::code::Code;
 use posse_domain::event::CallError;
 use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{FailKind, Failure};
 
+use super::effects::Effect;
 use super::session::{Base, Calls, SalvageProgress, Session, Start, TimeUp};
-use super::{Driver, preamble};
+use super::{Driver, Stop, preamble};
 use crate::history::machine_of;
 use crate::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
 
@@ -71,6 +74,71 @@ impl Driver {
         self.run.ledger.set_price(id, session.facts.price);
         self.sessions.insert(id.clone(), session);
         Ok(())
+    }
+
+    /// Opens the session of a child that was just created.
+    pub(super) fn open_child(&mut self, child: &AgentId) -> bool {
+        let opened =
+            self.shared_now(child).and_then(|shared| self.open_session(child, shared.unwrap_or_default()));
+        if let Err(reason) = opened {
+            self.poisoned = Some(Stop::Inconsistent(reason));
+            return false;
+        }
+        self.fresh.push(child.clone());
+        self.watch_deadline(child);
+        self.enqueue_for_merge(child);
+        true
+    }
+
+    /// Starts a created child, unless it must first read a conversation or wait for another writer.
+    pub(super) fn begin_child(&mut self, child: &AgentId) {
+        let Some(agent) = self.run.open(child) else { return };
+        let continues = agent.contract.parent.continues.clone();
+        let writer = agent.writer;
+        if let Some(of) = continues
+            && let Some(session) = self.sessions.get_mut(child)
+        {
+            session.needs_history = true;
+            return self.after_commit(Effect::History { agent: child.clone(), of });
+        }
+        if writer { self.begin_writer(child) } else { self.advance(child) }
+    }
+
+    pub(super) fn history_read(&mut self, id: &AgentId, conversation: Result<Conversation, String>) {
+        let Some(contract) = self.run.open(id).map(|agent| agent.contract.clone()) else { return };
+        let Some(session) = self.sessions.get_mut(id).filter(|session| session.needs_history) else { return };
+        session.needs_history = false;
+        match conversation {
+            Ok(prior) => {
+                // Messages may have come meanwhile: they are events, so the new machine is told of them again.
+                let waiting = session.machine.take_inbox();
+                session.machine = Machine::new(&contract, prior);
+                session.machine.put_inbox(waiting);
+                let writer = self.run.open(id).is_some_and(|agent| agent.writer);
+                if writer { self.begin_writer(id) } else { self.advance(id) }
+            }
+            Err(reason) => {
+                let failure = Failure {
+                    kind: FailKind::Execution,
+                    code: Code::StoreError,
+                    reason: format!("the conversation to continue cannot be read: {reason}"),
+                    report: None,
+                };
+                self.end_attempt(id, failure);
+            }
+        }
+    }
+
+    /// An agent starts in the commit of its first model call: until then it can be ended without a trace of work. Does
+    /// nothing for an agent that has started.
+    pub(super) fn start_agent(&mut self, id: &AgentId) {
+        let base = self.sessions.get(id).and_then(|session| match session.base {
+            Base::Taken(base) => Some(base),
+            Base::Unknown | Base::Awaited => None,
+        });
+        if let Some((id, body)) = self.run.start(id, base) {
+            self.emit(id, body);
+        }
     }
 }
 
