@@ -78,7 +78,7 @@ impl Driver {
     pub(super) fn receive(&mut self, id: &AgentId, from: Sender, text: Text) {
         let Some(received) = self.in_turn(id, from, text) else { return };
         self.emit(id.clone(), received);
-        self.advance(id);
+        self.mark_ready(id);
     }
 
     fn cancel_child(&mut self, id: &AgentId, task_id: &str, reason: String) -> ToolResult {

@@ -209,7 +209,7 @@ impl Driver {
                     session.place = place;
                 }
                 self.lanes.remove(&id);
-                self.advance(&id);
+                self.mark_ready(&id);
             }
             Some(Attempt::Over((id, body))) => {
                 self.emit(id.clone(), body);
@@ -278,10 +278,10 @@ impl Driver {
         }
         if let Some(parent) = id.parent() {
             if parent.is_root() {
-                self.advance_plan();
+                self.mark_plan();
             }
-            self.advance_merge_queue(&parent);
-            self.advance(&parent);
+            self.mark_merge_queue(&parent);
+            self.mark_ready(&parent);
         }
     }
 

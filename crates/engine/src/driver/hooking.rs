@@ -367,7 +367,7 @@ impl Driver {
             }
         }
         // What is ending is concluded there.
-        self.advance(id);
+        self.mark_ready(id);
     }
 
     /// The hooks of a call have answered: those of its commands are next, or it goes on as if for the first time, or it

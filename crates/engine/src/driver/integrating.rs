@@ -86,14 +86,11 @@ impl Driver {
         let checks = agent.contract.checks().next().is_some();
         let merged = agent.files.merging.is_some();
         self.merge_queue(&parent).apply(Fact::Ready { child: number, checks, merged });
-        self.advance_merge_queue(&parent);
+        self.mark_merge_queue(&parent);
     }
 
     /// Does whatever the lane of an agent's files says is next.
     pub(super) fn advance_merge_queue(&mut self, id: &AgentId) {
-        if self.resuming {
-            return;
-        }
         // Files that are being laid out cannot be merged into at the same time.
         if self.sessions.get(id).is_some_and(|session| session.place == WorkspaceState::Making) {
             return;
@@ -203,8 +200,8 @@ impl Driver {
         } else {
             self.merge_queue(&parent).apply(Fact::Left(number));
         }
-        self.advance_merge_queue(&parent);
-        self.after_files(&parent);
+        self.mark_merge_queue(&parent);
+        self.mark_ready(&parent);
     }
 
     pub(super) fn waits_for_merge(&self, child: &AgentId) -> bool {
@@ -251,8 +248,8 @@ impl Driver {
             }
             _ => self.merge_queue(&parent).apply(Fact::CheckStopped(number)),
         }
-        self.advance_merge_queue(&parent);
-        self.after_files(&parent);
+        self.mark_merge_queue(&parent);
+        self.mark_ready(&parent);
     }
 
     /// Journals a merge and brings the parent's files up to date; one that is journalled is only carried on.
@@ -295,8 +292,8 @@ impl Driver {
         let number = child.number().unwrap_or(0);
         self.merge_queue(&of.agent).apply(Fact::Updated(number));
         self.accept(child, kept);
-        self.advance_merge_queue(&of.agent);
-        self.after_files(&of.agent);
+        self.mark_merge_queue(&of.agent);
+        self.mark_ready(&of.agent);
     }
 
     pub(super) fn accept(&mut self, child: &AgentId, kept: Vec<String>) {

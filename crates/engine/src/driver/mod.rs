@@ -8,6 +8,7 @@
 //! Why it is like this: `docs/decisions/engine-one-task-per-run.md`.
 
 mod acting;
+mod advancing;
 mod answering;
 mod asking;
 mod calls;
@@ -25,7 +26,7 @@ mod place;
 mod planning;
 mod preamble;
 mod publishing;
-mod pumping;
+mod ready;
 mod recover;
 mod replaying;
 mod results;
@@ -62,7 +63,7 @@ use self::session::{Base, Session};
 use self::status::StatusWait;
 use crate::deltas::{DELTA_BATCH, DeltaHub};
 use crate::integrate::MergeQueue;
-use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, Tool, ToolFailure, Urgency};
+use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, ToolFailure, Urgency};
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
 use crate::scheduler::{Scheduler, SlotRequest, SlotUse};
@@ -143,12 +144,10 @@ pub(crate) struct Driver {
     unclosed: BTreeSet<AgentId>,
     /// Agents whose call did not fit into a budget now.
     budget_line: VecDeque<AgentId>,
-    /// Whether the agents are still being put back on their feet; each is pumped when its turn comes.
-    resuming: bool,
+    /// What may be able to go on.
+    ready: ready::ReadySet,
     /// Hooks that hear of the commands of steps, by what a step is asked for by; asked again after a crash.
     step_hooks: BTreeMap<String, commands::StepHooks>,
-    /// How many calls are being dispatched, one because of the other.
-    dispatching: u32,
     /// Children created in this round; the ones still waiting at its end say so.
     fresh: Vec<AgentId>,
     system_texts: HashMap<String, (Arc<str>, Hash)>,
@@ -220,8 +219,7 @@ impl Driver {
             delivery: publishing::Delivery::Due,
             unclosed: BTreeSet::new(),
             budget_line: VecDeque::new(),
-            resuming: false,
-            dispatching: 0,
+            ready: ready::ReadySet::default(),
             fresh: Vec::new(),
             system_texts: HashMap::new(),
             tool_lists: HashMap::new(),
@@ -255,10 +253,10 @@ impl Driver {
         }
         if let Some(plan) = plan {
             self.emit(root.clone(), Box::new(RunPlanned { plan }));
-            self.advance_plan();
+            self.mark_plan();
         }
         self.begin_run_skill();
-        self.advance(&root);
+        self.mark_ready(&root);
         self.drive().await;
     }
 
@@ -390,14 +388,17 @@ impl Driver {
         }
     }
 
-    /// Hands out slots, says what waits, and hands the round's events to the store.
+    /// Lets what is ready go on, hands out slots, says what waits, and hands the round's events to the store.
     fn end_round(&mut self) {
+        self.drain_ready();
         self.follow();
         while let Some(want) = self.scheduler.take() {
             self.grant(want);
+            self.drain_ready();
         }
         self.log_waits();
         self.answer_status_waits();
+        self.drain_ready();
         if self.flight.len() < COMMITS_IN_FLIGHT_MAX || self.run.outcome.is_some() {
             self.submit();
         }
@@ -427,10 +428,6 @@ impl Driver {
             SlotUse::Model => self.ask_model(&want.agent, &want.kind),
             SlotUse::Call(call_id) => self.run_call(&want.agent, &call_id, &want.kind),
         }
-    }
-
-    fn tool(&self, name: &str) -> Option<&Tool> {
-        self.rt.tools.get(name)
     }
 
     /// When the driver must look at the clock again.

@@ -388,7 +388,7 @@ impl Driver {
         }
         self.answer_unrunnable(&done.agent, reply.as_ref(), &repeated, report_turn);
         self.budget_freed();
-        self.advance(&done.agent);
+        self.mark_ready(&done.agent);
     }
 
     /// Calls that are answered and never run: ids given twice, and calls made on a turn without tools.

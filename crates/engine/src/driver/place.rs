@@ -134,7 +134,7 @@ impl Driver {
     pub(super) fn change_ended(&mut self, id: &AgentId, held: bool) {
         if held {
             self.merge_queue(id).apply(Fact::ChangeEnded);
-            self.advance_merge_queue(id);
+            self.mark_merge_queue(id);
         }
     }
 
@@ -216,10 +216,8 @@ impl Driver {
 
     fn workspace_ready(&mut self, id: &AgentId) {
         self.unpark(id);
-        self.advance_merge_queue(id);
-        if self.sessions.get(id).is_some_and(|session| session.ending.is_some()) {
-            self.conclude(id);
-        }
+        self.mark_merge_queue(id);
+        self.mark_ready(id);
     }
 
     /// There is no workspace, so there is nothing the agent could do: its attempt ends, and says why. Going on without
@@ -228,7 +226,7 @@ impl Driver {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.place = WorkspaceState::Unmade;
         if session.ending.is_some() {
-            return self.conclude(id);
+            return self.mark_ready(id);
         }
         self.end_attempt(id, failure(format!("there is no workspace to work in: {problem}")));
     }
@@ -252,7 +250,7 @@ impl Driver {
             session.base = Base::Awaited;
         }
         self.merge_queue(&parent).apply(Fact::SnapshotWanted);
-        self.advance_merge_queue(&parent);
+        self.mark_merge_queue(&parent);
         false
     }
 
@@ -284,7 +282,7 @@ impl Driver {
             match &taken {
                 Ok(tip) => {
                     session.base = Base::Taken(*tip);
-                    self.advance(&child);
+                    self.mark_ready(&child);
                 }
                 Err(problem) => {
                     let reason = format!("its parent's files cannot be committed: {problem}");
@@ -295,14 +293,8 @@ impl Driver {
         if let Err(problem) = taken {
             self.cannot_integrate(id, &format!("the parent's files cannot be committed: {problem}"));
         }
-        self.advance_merge_queue(id);
-        self.after_files(id);
-    }
-
-    /// Something that touched an agent's files is over: the agent may have waited for that to end.
-    pub(super) fn after_files(&mut self, id: &AgentId) {
-        let ending = self.sessions.get(id).is_some_and(|session| session.ending.is_some());
-        if ending { self.conclude(id) } else { self.advance(id) }
+        self.mark_merge_queue(id);
+        self.mark_ready(id);
     }
 
     /// What a child made of its files. One that never had a workspace has what its own children made.
@@ -365,7 +357,7 @@ impl Driver {
             let reason = format!("its files cannot be committed, they stay where they are: {problem}");
             self.end_attempt(id, failure(reason));
         }
-        self.after_files(id);
+        self.mark_ready(id);
     }
 }
 

@@ -274,7 +274,9 @@ impl Driver {
 
     /// Lets everything happen whose turn has come: held messages, what people said, answered and ended.
     pub(super) fn follow(&mut self) {
-        while self.poisoned.is_none() && self.follow_one() {}
+        while self.poisoned.is_none() && self.follow_one() {
+            self.drain_ready();
+        }
         self.watch_for_stall();
     }
 

@@ -90,18 +90,17 @@ impl Driver {
         true
     }
 
-    /// Starts a created child, unless it must first read a conversation or wait for another writer.
+    /// Starts a created child, unless it must first read a conversation.
     pub(super) fn begin_child(&mut self, child: &AgentId) {
         let Some(agent) = self.run.open(child) else { return };
         let continues = agent.contract.parent.continues.clone();
-        let writer = agent.writer;
         if let Some(of) = continues
             && let Some(session) = self.sessions.get_mut(child)
         {
             session.needs_history = true;
             return self.after_commit(Effect::History { agent: child.clone(), of });
         }
-        if writer { self.begin_writer(child) } else { self.advance(child) }
+        self.mark_ready(child);
     }
 
     pub(super) fn history_read(&mut self, id: &AgentId, conversation: Result<Conversation, String>) {
@@ -114,8 +113,7 @@ impl Driver {
                 let waiting = session.machine.take_inbox();
                 session.machine = Machine::new(&contract, prior);
                 session.machine.put_inbox(waiting);
-                let writer = self.run.open(id).is_some_and(|agent| agent.writer);
-                if writer { self.begin_writer(id) } else { self.advance(id) }
+                self.mark_ready(id);
             }
             Err(reason) => {
                 let failure = Failure {

@@ -1,20 +1,26 @@
 //! The writers' queue: which of the agents that change files may start now, and which wait for another to close.
 
 use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{OpenAgent, OpenState};
 
 use super::Driver;
 
 impl Driver {
-    /// Starts a writer, or lets it wait for the one that runs.
-    pub(super) fn begin_writer(&mut self, id: &AgentId) {
+    /// Lets a created writer start, or wait for those before it; whether it may start. Any other agent may.
+    pub(super) fn admit_writer(&mut self, id: &AgentId) -> bool {
+        let created = |agent: &OpenAgent| agent.writer && matches!(agent.state, OpenState::Created { .. });
+        if id.is_root() || self.writers.contains(id) || !self.run.open(id).is_some_and(created) {
+            return true;
+        }
         if self.may_write(id) {
             self.writers.insert(id.clone());
-            return self.advance(id);
+            return true;
         }
         if let Some(session) = self.sessions.get_mut(id) {
             session.held = true;
         }
         self.held_writers.push_back(id.clone());
+        false
     }
 
     /// Whether a writer may start now.
@@ -40,7 +46,7 @@ impl Driver {
         self.writers.remove(id);
         self.held_writers.retain(|held| held != id);
         loop {
-            // One that is ending is concluded by whoever ends it; starting it here would be one call deeper for each.
+            // An agent that is ending does not start any more.
             let starts = |held: &AgentId| {
                 self.sessions.get(held).is_some_and(|session| session.ending.is_none())
                     && self.may_write(held)
@@ -51,7 +57,7 @@ impl Driver {
             if let Some(session) = self.sessions.get_mut(&next) {
                 session.held = false;
             }
-            self.advance(&next);
+            self.mark_ready(&next);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an agent does next, as its machine says.
+//! Lets what is marked in the ready set go on: an agent does what its machine says is next.
 
 use std::sync::Arc;
 
@@ -6,16 +6,29 @@ use posse_agent::machine::Next;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, RunEnd};
 
+use super::ready::Candidate;
 use super::session::Base;
 use super::{Driver, ending};
 use crate::scheduler::{SlotRequest, SlotUse};
 
 impl Driver {
-    /// Does whatever the agent's machine says is next.
-    pub(super) fn advance(&mut self, id: &AgentId) {
-        if self.resuming {
-            return;
+    /// Lets everything that is marked go on, and what that marks, until nothing is left.
+    pub(super) fn drain_ready(&mut self) {
+        while let Some(candidate) = self.ready.take() {
+            match candidate {
+                Candidate::Agent(id) => self.advance(&id),
+                Candidate::MergeQueue(id) => self.advance_merge_queue(&id),
+                Candidate::Plan => self.advance_plan(),
+            }
+            if self.poisoned.is_some() {
+                return;
+            }
+            self.submit_if_full();
         }
+    }
+
+    /// Does whatever the agent's machine says is next.
+    fn advance(&mut self, id: &AgentId) {
         loop {
             let Some(session) = self.sessions.get(id) else { return };
             if session.ending.is_some() {
@@ -29,7 +42,7 @@ impl Driver {
             {
                 return;
             }
-            if !self.ensure_base(id) {
+            if !self.admit_writer(id) || !self.ensure_base(id) {
                 return;
             }
             let Some(session) = self.sessions.get(id) else { return };
@@ -65,7 +78,7 @@ impl Driver {
     }
 
     /// The agent's work is done: children it left open are closed, then it finishes.
-    pub(super) fn done(&mut self, id: &AgentId, report: &Arc<str>, turns_exhausted: bool) {
+    fn done(&mut self, id: &AgentId, report: &Arc<str>, turns_exhausted: bool) {
         self.close_finished_children(id);
         if id.is_root() {
             self.abandon_steps();
