@@ -35,14 +35,10 @@ impl Driver {
                 self.conclude(id);
                 return;
             }
-            if session.needs_history
-                || session.base == Base::Awaited
-                || session.held
-                || self.run.is_cancelled(id)
-            {
+            if session.needs_history || session.base == Base::Awaited || self.run.is_cancelled(id) {
                 return;
             }
-            if !self.admit_writer(id) || !self.ensure_base(id) {
+            if !self.writers.admit(id, &self.run) || !self.ensure_base(id) {
                 return;
             }
             let Some(session) = self.sessions.get(id) else { return };
@@ -69,7 +65,7 @@ impl Driver {
 
     pub(super) fn want_model(&mut self, id: &AgentId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.wants_model || session.held || session.waiting.is_some() {
+        if session.wants_model || self.writers.is_waiting(id) || session.waiting.is_some() {
             return;
         }
         session.wants_model = true;

@@ -283,7 +283,7 @@ impl Driver {
             limit,
             idle: Duration::from_millis(agent.contract.execution.idle_timeout_ms),
             stop: flight.signal(),
-            skills: self.sessions.get(id)?.skill_dirs.clone(),
+            skills: self.sessions.get(id)?.preamble.skill_dirs.clone(),
         })
     }
 

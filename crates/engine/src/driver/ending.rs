@@ -274,7 +274,10 @@ impl Driver {
         self.write_report(id, &path, &ended);
         self.answer_parent(id, ended);
         if writer {
-            self.writer_closed(id);
+            let ending = |id: &AgentId| self.sessions.get(id).is_none_or(|session| session.ending.is_some());
+            for writer in self.writers.close(id, &self.run, ending) {
+                self.mark_ready(&writer);
+            }
         }
         if let Some(parent) = id.parent() {
             if parent.is_root() {

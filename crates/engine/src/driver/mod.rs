@@ -15,6 +15,7 @@ mod calls;
 mod commands;
 mod committing;
 mod delegate;
+mod desks;
 mod effects;
 mod ending;
 mod hooking;
@@ -24,7 +25,6 @@ mod mail;
 mod model;
 mod place;
 mod planning;
-mod preamble;
 mod publishing;
 mod ready;
 mod recover;
@@ -38,16 +38,14 @@ mod starting;
 mod status;
 mod waiting;
 mod winding;
-mod writers;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use posse_agent::conversation::Conversation;
 use posse_domain::code::Code;
 use posse_domain::event::{Event, QueuedFor, RunPlanned};
-use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::Run;
 use posse_domain::object_id::ObjectId;
@@ -55,6 +53,8 @@ use posse_domain::plan::Plan;
 use tokio::sync::{mpsc, watch};
 
 use self::committing::{Batch, InFlight, next_commit};
+use self::desks::preamble::PreambleDesk;
+use self::desks::writers::WriterQueue;
 use self::effects::Input;
 pub(crate) use self::recover::OpenEvents;
 pub use self::replaying::Replay;
@@ -124,10 +124,7 @@ pub(crate) struct Driver {
     /// When wall times are up, on a clock that does not jump.
     deadlines: BTreeSet<(tokio::time::Instant, AgentId)>,
     status_waits: Vec<StatusWait>,
-    /// Writers that have started and are not closed, but for the root.
-    writers: BTreeSet<AgentId>,
-    /// Writers that wait for another to close, in order.
-    held_writers: VecDeque<AgentId>,
+    writers: WriterQueue,
     /// Who has the files of each agent, and whose work is next to be merged into them.
     lanes: HashMap<AgentId, MergeQueue>,
     /// Files that readers share, by snapshot.
@@ -150,10 +147,7 @@ pub(crate) struct Driver {
     step_hooks: BTreeMap<String, commands::StepHooks>,
     /// Children created in this round; the ones still waiting at its end say so.
     fresh: Vec<AgentId>,
-    system_texts: HashMap<String, (Arc<str>, Hash)>,
-    tool_lists: HashMap<String, Arc<preamble::ToolList>>,
-    /// The system prompts and lists of tools whose text is in the journal.
-    kept_texts: HashSet<Hash>,
+    preambles: PreambleDesk,
     /// The recorded run that this one repeats.
     replaying: Option<ReplayProgress>,
     /// What the run needs and is not there: its directory, or an agent's model.
@@ -209,8 +203,7 @@ impl Driver {
             deadlines: BTreeSet::new(),
             status_waits: Vec::new(),
             step_hooks: BTreeMap::new(),
-            writers: BTreeSet::new(),
-            held_writers: VecDeque::new(),
+            writers: WriterQueue::default(),
             lanes: HashMap::new(),
             shared: HashMap::new(),
             merges: HashMap::new(),
@@ -221,9 +214,7 @@ impl Driver {
             budget_line: VecDeque::new(),
             ready: ready::ReadySet::default(),
             fresh: Vec::new(),
-            system_texts: HashMap::new(),
-            tool_lists: HashMap::new(),
-            kept_texts: HashSet::new(),
+            preambles: PreambleDesk::default(),
             replaying,
             missing: None,
             poisoned: None,
@@ -407,7 +398,7 @@ impl Driver {
     fn log_waits(&mut self) {
         for id in std::mem::take(&mut self.fresh) {
             let Some(session) = self.sessions.get(&id) else { continue };
-            let waits_for = if session.held {
+            let waits_for = if self.writers.is_waiting(&id) {
                 QueuedFor::Ownership
             } else if self.budget_line.contains(&id) {
                 QueuedFor::Budget

@@ -170,7 +170,7 @@ impl Driver {
                 continue;
             }
             if writer && started && !id.is_root() {
-                self.writers.insert(id.clone());
+                self.writers.resume(id);
             }
             self.enqueue_for_merge(id);
             let Some(parent) = id.parent().filter(|_| !background) else { continue };

@@ -12,7 +12,7 @@ use posse_domain::lifecycle::{FailKind, Failure};
 
 use super::effects::Effect;
 use super::session::{Base, Calls, SalvageProgress, Session, Start, TimeUp};
-use super::{Driver, Stop, preamble};
+use super::{Driver, Stop};
 use crate::history::machine_of;
 use crate::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
 
@@ -33,11 +33,9 @@ impl Driver {
             }
         };
         let machine = machine_of(Some(&agent.kind.definition), &contract, prior);
-        let (system, text_hash, tools) = self.preamble_of(id)?;
-        // One that begins with its parent's conversation is offered its parent's tools, which is no right to use them.
-        let own = if contract.execution.share_history { self.tools_of(id) } else { tools.clone() };
-        let skill_dirs = own.skills.dirs.clone();
-        let preamble = preamble::of(&text_hash, &system, &tools);
+        let parent = id.parent().and_then(|parent| self.sessions.get(&parent));
+        let parent = parent.map(|parent| &parent.preamble);
+        let preamble = self.preambles.preamble_of(id, &self.run, &self.rt.tools, parent)?;
         let facts = model.facts();
         let relays = id.is_root() && self.run.terms.skill.is_some();
         let session = Session {
@@ -45,17 +43,12 @@ impl Driver {
             kind,
             model,
             facts,
-            system,
-            system_hash: text_hash,
-            tools,
-            skill_dirs,
             preamble,
             asking: None,
             permit: None,
             waiting: None,
             unanswered: None,
             wants_model: false,
-            held: false,
             needs_history: false,
             cursor: 0,
             calls: Calls::default(),

@@ -149,7 +149,7 @@ impl Driver {
             Some("a hook")
         } else if merging {
             Some("its integration")
-        } else if session.held {
+        } else if self.writers.is_waiting(id) {
             Some("another writer")
         } else if self.budget_line.contains(id) {
             Some("budget")
