@@ -33,7 +33,7 @@ impl Driver {
     /// A child has ended: its parent hears of it, exactly once.
     pub(super) fn answer_parent(&mut self, child: &AgentId, mut ended: ChildResult) {
         let Some(parent) = child.parent() else { return };
-        if let Some(files) = self.in_the_way.remove(child) {
+        if let Some(files) = self.merging.take_note(child) {
             ended.result = ended.result.map(|report| {
                 format!("{report}\n\nFiles of yours were in the way of its work and were kept as they are: {files}").into()
             });

@@ -175,7 +175,7 @@ impl Driver {
             self.reject_as(id, failure.kind, failure.code, failure.reason);
             return;
         }
-        if !session.is_quiet() || self.lanes.get(id).is_some_and(|lane| !lane.is_quiet()) {
+        if !session.is_quiet() || !self.merging.is_quiet(id) {
             return;
         }
         self.close_finished_children(id);
@@ -208,7 +208,7 @@ impl Driver {
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.place = place;
                 }
-                self.lanes.remove(&id);
+                self.merging.forget_queue(&id);
                 self.mark_ready(&id);
             }
             Some(Attempt::Over((id, body))) => {
@@ -270,7 +270,7 @@ impl Driver {
             self.unclosed.insert(id.clone());
         }
         self.sessions.remove(id);
-        self.leave_merge_queue(id);
+        self.merging.leave(id);
         self.write_report(id, &path, &ended);
         self.answer_parent(id, ended);
         if writer {

@@ -48,12 +48,13 @@ use posse_domain::code::Code;
 use posse_domain::event::{Event, QueuedFor, RunPlanned};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::Run;
-use posse_domain::object_id::ObjectId;
 use posse_domain::plan::Plan;
 use tokio::sync::{mpsc, watch};
 
 use self::committing::{Batch, InFlight, next_commit};
+use self::desks::merging::MergeDesk;
 use self::desks::preamble::PreambleDesk;
+use self::desks::shared_files::SharedFilesDesk;
 use self::desks::writers::WriterQueue;
 use self::effects::Input;
 pub(crate) use self::recover::OpenEvents;
@@ -62,8 +63,7 @@ use self::replaying::ReplayProgress;
 use self::session::{Base, Session};
 use self::status::StatusWait;
 use crate::deltas::{DELTA_BATCH, DeltaHub};
-use crate::integrate::MergeQueue;
-use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, ToolFailure, Urgency};
+use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, ToolFailure};
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
 use crate::scheduler::{Scheduler, SlotRequest, SlotUse};
@@ -125,16 +125,8 @@ pub(crate) struct Driver {
     deadlines: BTreeSet<(tokio::time::Instant, AgentId)>,
     status_waits: Vec<StatusWait>,
     writers: WriterQueue,
-    /// Who has the files of each agent, and whose work is next to be merged into them.
-    lanes: HashMap<AgentId, MergeQueue>,
-    /// Files that readers share, by snapshot.
-    shared: HashMap<ObjectId, place::SharedFiles>,
-    /// Merges that were made and are not yet in the journal.
-    merges: HashMap<AgentId, integrating::MergeResult>,
-    /// Files of a parent that were in the way of a child's work and were kept, until the parent is told.
-    in_the_way: HashMap<AgentId, String>,
-    /// Ends the checks under way, by the child they are for.
-    checks: HashMap<AgentId, watch::Sender<Urgency>>,
+    merging: MergeDesk,
+    shared_files: SharedFilesDesk,
     /// What the run made of the files it started from, once it is delivered.
     delivery: publishing::Delivery,
     /// Completed children that their contract leaves open for the parent to close.
@@ -204,11 +196,8 @@ impl Driver {
             status_waits: Vec::new(),
             step_hooks: BTreeMap::new(),
             writers: WriterQueue::default(),
-            lanes: HashMap::new(),
-            shared: HashMap::new(),
-            merges: HashMap::new(),
-            in_the_way: HashMap::new(),
-            checks: HashMap::new(),
+            merging: MergeDesk::default(),
+            shared_files: SharedFilesDesk::default(),
             delivery: publishing::Delivery::Due,
             unclosed: BTreeSet::new(),
             budget_line: VecDeque::new(),

@@ -145,7 +145,7 @@ impl Driver {
             }
             self.sessions.remove(&child);
             self.fresh.retain(|fresh| *fresh != child);
-            self.leave_merge_queue(&child);
+            self.merging.leave(&child);
             self.report_abandoned(&child);
             self.close(&child);
         }

@@ -364,7 +364,7 @@ impl Driver {
         waits
             && self.batch.events.is_empty()
             && self.flight.is_empty()
-            && self.checks.is_empty()
+            && !self.merging.is_checking()
             && self.sessions.values().all(|session| {
                 session.is_quiet()
                     && !session.machine.is_asking()

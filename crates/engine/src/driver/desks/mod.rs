@@ -7,5 +7,7 @@
 //! Why it is like this: `docs/decisions/engine-desks.md`.
 
 pub(super) mod known_skills;
+pub(super) mod merging;
 pub(super) mod preamble;
+pub(super) mod shared_files;
 pub(super) mod writers;
