@@ -12,7 +12,7 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Refusal, RunEnd};
 
 use super::Driver;
-use super::delegate::ChildResult;
+use super::answering::ChildResult;
 use super::effects::Effect;
 use super::session::{CallStage, Calls, Session, TimeUp};
 use crate::ports::{ToolFailure, Urgency};
@@ -175,7 +175,7 @@ impl Driver {
             self.reject_as(id, failure.kind, failure.code, failure.reason);
             return;
         }
-        if !session.is_quiet() || self.lanes.get(id).is_some_and(|lane| !lane.is_quiet()) {
+        if !session.is_quiet() || !self.merging.is_quiet(id) {
             return;
         }
         self.close_finished_children(id);
@@ -208,8 +208,8 @@ impl Driver {
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.place = place;
                 }
-                self.lanes.remove(&id);
-                self.advance(&id);
+                self.merging.forget_queue(&id);
+                self.mark_ready(&id);
             }
             Some(Attempt::Over((id, body))) => {
                 self.emit(id.clone(), body);
@@ -270,18 +270,21 @@ impl Driver {
             self.unclosed.insert(id.clone());
         }
         self.sessions.remove(id);
-        self.leave_merge_queue(id);
+        self.merging.leave(id);
         self.write_report(id, &path, &ended);
         self.answer_parent(id, ended);
         if writer {
-            self.writer_closed(id);
+            let ending = |id: &AgentId| self.sessions.get(id).is_none_or(|session| session.ending.is_some());
+            for writer in self.writers.close(id, &self.run, ending) {
+                self.mark_ready(&writer);
+            }
         }
         if let Some(parent) = id.parent() {
             if parent.is_root() {
-                self.advance_plan();
+                self.mark_plan();
             }
-            self.advance_merge_queue(&parent);
-            self.advance(&parent);
+            self.mark_merge_queue(&parent);
+            self.mark_ready(&parent);
         }
     }
 

@@ -21,7 +21,6 @@ use posse_domain::message::Reply;
 
 use super::Driver;
 use super::effects::{Effect, ModelDone, ModelEffect};
-use super::session::Base;
 use super::waiting::AfterFailure;
 use crate::ports::{CallSize, ModelFacts, ModelFailure, ModelReply, ModelRequest};
 
@@ -142,7 +141,7 @@ impl Driver {
             return;
         }
         if let Some(low) = self.run.low_budget(id, self.rt.parts.system.now_ms()) {
-            self.notify_budget(id, HostNote::BudgetLow, notes::budget_low(&low));
+            self.emit_note(id, HostNote::BudgetLow, notes::budget_low(&low));
         }
     }
 
@@ -199,7 +198,8 @@ impl Driver {
             Purpose::Work => budget::Purpose::Work,
             Purpose::Report => budget::Purpose::Report,
         };
-        let preamble_bytes = if asked.has_tools() { session.preamble.1 } else { session.system.len() as u64 };
+        let preamble_bytes =
+            if asked.has_tools() { session.preamble.bytes } else { session.preamble.system.len() as u64 };
         let input_tokens = if asked.trimmed {
             REPORT_INPUT_TOKENS
         } else {
@@ -229,7 +229,7 @@ impl Driver {
         if limits.wall_ms == Some(0) {
             return Some(("max-time", "must be more than 0: even a report takes some time".to_owned()));
         }
-        let input_tokens = session.preamble.1 / posse_agent::conversation::BYTES_PER_TOKEN
+        let input_tokens = session.preamble.bytes / posse_agent::conversation::BYTES_PER_TOKEN
             + session.machine.upcoming(None).1
             + REPORT_INPUT_TOKENS;
         let output_tokens = MIN_OUTPUT_TOKENS + REPORT_OUTPUT_TOKENS;
@@ -271,13 +271,7 @@ impl Driver {
 
     fn send(&mut self, id: &AgentId, decided: PlannedCall) {
         self.warn_of_budget(id, decided.asked.purpose);
-        let base = self.sessions.get(id).and_then(|session| match session.base {
-            Base::Taken(base) => Some(base),
-            Base::Unknown | Base::Awaited => None,
-        });
-        if let Some((id, body)) = self.run.start(id, base) {
-            self.emit(id, body);
-        }
+        self.start_agent(id);
         let Some(agent) = self.run.open(id) else { return };
         let contract = agent.contract.clone();
         let Some(session) = self.sessions.get(id) else { return };
@@ -285,13 +279,13 @@ impl Driver {
         let PlannedCall { turn, call, asked, reserved } = decided;
         let has_tools = asked.has_tools();
         let CallPurpose { purpose, cause, reason, trimmed } = asked;
-        let (preamble, upcoming) = (session.preamble.0, session.machine.upcoming(cause).0);
+        let (preamble, upcoming) = (session.preamble.hash, session.machine.upcoming(cause).0);
         let parts: [&[u8]; 3] =
             [preamble.as_bytes(), upcoming.as_bytes(), if trimmed { TRIMMED } else { &[] }];
         let request_hash = Hash::of_parts(parts.into_iter().filter(|part| !part.is_empty()));
         let model = contract.execution.model.clone();
         let first = (attempt, turn, call) == (1, 1, 1);
-        let preamble = if first { self.preamble_to_keep(id) } else { None };
+        let preamble = first.then(|| self.preambles.take_unjournalled(&session.preamble));
         let called = ModelCalled {
             attempt,
             turn,
@@ -315,7 +309,7 @@ impl Driver {
                 let message = session.machine.condensed(cause, system.len());
                 (system, vec![std::sync::Arc::new(message)])
             }
-            _ => (session.system.clone(), session.machine.conversation().messages().to_vec()),
+            _ => (session.preamble.system.clone(), session.machine.conversation().messages().to_vec()),
         };
         let request = ModelRequest {
             agent: id.clone(),
@@ -327,7 +321,7 @@ impl Driver {
             hash: request_hash,
             purpose,
             system,
-            tools: if has_tools { session.tools.specs.clone() } else { std::sync::Arc::default() },
+            tools: if has_tools { session.preamble.tools.specs.clone() } else { std::sync::Arc::default() },
             messages,
             max_output_tokens: reserved.output_tokens,
             temperature: contract.execution.temperature,
@@ -395,7 +389,7 @@ impl Driver {
         }
         self.answer_unrunnable(&done.agent, reply.as_ref(), &repeated, report_turn);
         self.budget_freed();
-        self.advance(&done.agent);
+        self.mark_ready(&done.agent);
     }
 
     /// Calls that are answered and never run: ids given twice, and calls made on a turn without tools.
@@ -449,7 +443,7 @@ impl Driver {
         self.emit(id.clone(), Box::new(replied));
     }
 
-    pub(super) fn notify_budget(&mut self, id: &AgentId, note: HostNote, text: String) {
+    pub(super) fn emit_note(&mut self, id: &AgentId, note: HostNote, text: String) {
         self.emit(id.clone(), MessageReceived { from: Sender::Host(note), text: text.into() });
     }
 }

@@ -32,7 +32,7 @@ enum StepOutcome {
 impl Driver {
     /// Starts every step that may start.
     pub(super) fn advance_plan(&mut self) {
-        if self.run.planned.is_none() || self.resuming || self.poisoned.is_some() {
+        if self.run.planned.is_none() || self.poisoned.is_some() {
             return;
         }
         let root = self.run.id.root();
@@ -145,7 +145,7 @@ impl Driver {
             }
             self.sessions.remove(&child);
             self.fresh.retain(|fresh| *fresh != child);
-            self.leave_merge_queue(&child);
+            self.merging.leave(&child);
             self.report_abandoned(&child);
             self.close(&child);
         }

@@ -14,11 +14,11 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::commands::HookVerdicts;
+use super::desks::preamble::AgentPreamble;
 use super::hooking::PendingHooks;
 use super::place::WorkspaceState;
-use super::preamble::ToolList;
 use super::waiting::SilentSince;
-use crate::ports::{Model, ModelFacts, Permit, SeenFiles, SkillDirs, StopSignal, Urgency};
+use crate::ports::{Model, ModelFacts, Permit, SeenFiles, StopSignal, Urgency};
 
 /// A tool call that was dispatched and has no result yet.
 #[derive(Debug)]
@@ -77,13 +77,8 @@ pub(crate) struct Session {
     pub(crate) kind: Arc<str>,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) facts: ModelFacts,
-    pub(crate) system: Arc<str>,
-    pub(crate) system_hash: Hash,
-    pub(crate) tools: Arc<ToolList>,
-    /// Where the files of the skills are that it may use.
-    pub(crate) skill_dirs: Arc<SkillDirs>,
-    /// Hash and size of what every request of this agent begins with.
-    pub(crate) preamble: (Hash, u64),
+    /// What every request of this agent begins with.
+    pub(crate) preamble: AgentPreamble,
     /// The task of the model call under way.
     pub(crate) asking: Option<AbortHandle>,
     /// Leave to make the next model call.
@@ -94,8 +89,6 @@ pub(crate) struct Session {
     pub(crate) unanswered: Option<SilentSince>,
     /// Whether a model call is queued for a slot, a budget or ownership.
     pub(crate) wants_model: bool,
-    /// Whether it waits for another writer before it may start.
-    pub(crate) held: bool,
     /// Whether its conversation still has to be read from a closed child.
     pub(crate) needs_history: bool,
     /// The first call of the reply that was not dispatched.

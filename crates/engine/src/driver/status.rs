@@ -78,7 +78,7 @@ impl Driver {
                     session.machine.call_of(&wait.call_id).map(|call| call.name.clone()).unwrap_or_default();
                 self.answer(&wait.agent, &wait.call_id, &tool, Ok(ToolOutput::text(text)));
             }
-            self.advance(&wait.agent);
+            self.mark_ready(&wait.agent);
         }
     }
 
@@ -149,7 +149,7 @@ impl Driver {
             Some("a hook")
         } else if merging {
             Some("its integration")
-        } else if session.held {
+        } else if self.writers.is_waiting(id) {
             Some("another writer")
         } else if self.budget_line.contains(id) {
             Some("budget")

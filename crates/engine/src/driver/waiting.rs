@@ -159,7 +159,7 @@ impl Driver {
             }
             WaitEnd::InVain => return self.end_attempt(id, unanswered(reason)),
         }
-        self.advance(id);
+        self.mark_ready(id);
     }
 
     /// The journal says that the agent waits no longer; gives what it waited for.

@@ -107,7 +107,7 @@ impl Driver {
             self.answer(id, &call_id, &tool, Err(too_late()));
         }
         self.end_status_waits(id);
-        self.advance(id);
+        self.mark_ready(id);
     }
 
     /// Whether the agent starts nothing any more because its time is up.
