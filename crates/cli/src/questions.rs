@@ -167,7 +167,7 @@ async fn post(
     let Some(literal) = request.always.as_ref().filter(|_| always) else { return Ok(None) };
     let dir = posse.get(&request.agent.run()).await?.dir;
     // The answer counts either way; only the next run would ask again.
-    Ok(approvals::keep(state_dir, &dir, literal).err().map(|error| error.text()))
+    Ok(approvals::keep(state_dir, &dir, literal).err().map(|error| CliError::from(error).text()))
 }
 
 fn is_same(one: &Request, other: &Request) -> bool {

@@ -16,7 +16,6 @@ use crate::output::{Output, note};
 use crate::permissions::PermissionArgs;
 use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
-use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -55,7 +54,7 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     drop(looking);
     let dir = dir_of(replay, &recorded, cwd)?;
     let place = dir.as_deref().or(recorded.dir()).map(Path::new);
-    let settings = Settings::resolve_and_print(context, place.unwrap_or(cwd))?;
+    let settings = context.settings_in(place.unwrap_or(cwd))?;
     let operator_rules = match place {
         Some(place) => hide_state_dir::closed(settings.rules(), place, context.state_dir()?),
         None => settings.rules(),
@@ -98,7 +97,7 @@ fn dir_of(replay: &ReplayRun, recorded: &RecordedRun, cwd: &Path) -> Result<Opti
     let needs_one = recorded.is_bundle() && !recorded.has_base();
     match &replay.dir {
         None if !needs_one => Ok(None),
-        dir => working_dir(dir.clone(), cwd).map(Some),
+        dir => Ok(Some(working_dir(dir.clone(), cwd)?)),
     }
 }
 

@@ -14,7 +14,6 @@ use crate::ids::RunArg;
 use crate::models;
 use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
-use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -50,7 +49,7 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         Ok((found, given, folders))
     })?;
     drop(looking);
-    let settings = Settings::resolve_and_print(context, Path::new(&found.dir))?;
+    let settings = context.settings_in(Path::new(&found.dir))?;
     let models = models::catalog(&settings, given.as_ref(), context)?;
     check_model(&found, &models)?;
     let (run, known) = (found.run, found.events);

@@ -10,6 +10,7 @@ use posse::{Decision, ModelRegistry, Posse, Rule, RunOutcome};
 use posse_agent::plan::{PlanProblem, document, first_request, second_request};
 use posse_domain::plan::{Author, Plan};
 
+use super::KnownArgs;
 use crate::commands::run::typed;
 use crate::context::Context;
 use crate::discovery::{self, DiscoveryResult};
@@ -19,9 +20,9 @@ use crate::exit::Exit;
 use crate::launch::{Launch, TypedRequest, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
-use crate::output::{Output, note};
+use crate::output::{Output, note, print_noted};
 use crate::permissions::PermissionArgs;
-use crate::plan_file::{Judge, KnownArgs, report};
+use crate::plan_file::{Judge, report};
 use crate::questions::QuestionPrompter;
 use crate::runtime;
 use crate::settings::{Settings, WithOrigin};
@@ -90,9 +91,9 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
         None => None,
     };
     let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
-    Settings::resolve_and_print(context, Path::new(&dir))?;
+    context.settings_in(Path::new(&dir))?;
     let found = Arc::new(DiscoveryResult::load(Path::new(&dir), Some(&models::usual(context)?), context)?);
-    let judge = Judge::new(&args.known, &found, context)?;
+    let judge = args.known.judge(&found, context)?;
     match ask_planner(&goal, args, &judge, &found, context)? {
         PlannerOutcome::Ended(exit) => Ok(exit),
         PlannerOutcome::Answer(answer) => {
@@ -110,7 +111,7 @@ pub(crate) fn plan_for(
     models: &ModelRegistry,
     context: &Context,
 ) -> Result<Result<Plan, Exit>, CliError> {
-    let judge = Judge::new(&args.known, found, context)?;
+    let judge = args.known.judge(found, context)?;
     let answer = match ask_planner(goal, args, &judge, found, context)? {
         PlannerOutcome::Ended(exit) => return Ok(Err(exit)),
         PlannerOutcome::Answer(answer) => answer,
@@ -152,7 +153,7 @@ fn ask_planner(
             PlannerOutcome::Answer(answer) => answer,
             ended @ PlannerOutcome::Ended(_) => return Ok((ended, Vec::new())),
         };
-        let problems = judge.problems(&answer, context, &judging);
+        let problems = problems_of(&answer, judge, context, &judging);
         if problems.is_empty() {
             return Ok((PlannerOutcome::Answer(answer), problems));
         }
@@ -160,7 +161,7 @@ fn ask_planner(
         let again = launch.with_prompt(second_request(&request, &answer, &problems));
         let answer = ask(&posse, again, &mut signals, context).await?;
         let problems = match &answer {
-            PlannerOutcome::Answer(answer) => judge.problems(answer, context, &judging),
+            PlannerOutcome::Answer(answer) => problems_of(answer, judge, context, &judging),
             PlannerOutcome::Ended(_) => Vec::new(),
         };
         Ok((answer, problems))
@@ -176,11 +177,9 @@ fn ask_planner(
     }
 }
 
-impl Judge {
-    /// What is wrong with a plan that names files from where the command was typed.
-    fn problems(&self, text: &str, context: &Context, models: &ModelRegistry) -> Vec<PlanProblem> {
-        self.judge(text, &context.environment.cwd, models).err().unwrap_or_default()
-    }
+/// What is wrong with a plan that names files from where the command was typed.
+fn problems_of(text: &str, judge: &Judge, context: &Context, models: &ModelRegistry) -> Vec<PlanProblem> {
+    judge.judge(text, &context.environment.cwd, models).err().unwrap_or_default()
 }
 
 impl MakeArgs {
@@ -209,7 +208,7 @@ impl MakeArgs {
             request,
             definition: Some(PLANNER.to_owned()),
             agents: self.known.agents,
-            agents_md: discovery::agents_md(self.dir.as_ref(), context)?,
+            agents_md: print_noted(discovery::agents_md(self.dir.as_ref(), context)?),
             dir: self.dir,
             max_depth: Some(0),
             permissions: PermissionArgs { rules: only_looking(context)?, ..PermissionArgs::default() },
