@@ -43,9 +43,9 @@ mod tests;
 use std::sync::Arc;
 
 pub use outputs::{Outputs, records};
+use posse_egress::Egress;
 use posse_engine::ports::Tool;
-use posse_host::egress::Egress;
-use posse_host::sandbox::{Sandbox, SandboxOptions};
+use posse_sandbox::{Sandbox, SandboxOptions};
 pub use views::{InPlace, ViewFuture, WorkspaceView, WorkspaceViews};
 pub use webfetch::webfetch;
 pub use websearch::{Search, websearch};
