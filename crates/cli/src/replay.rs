@@ -69,7 +69,6 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     if replay.detach {
         return detach(replay, &launch, context);
     }
-    let state_dir = context.state_dir()?.to_owned();
     runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open_with_skills(ModelRegistry::new(cwd), &settings, &launch.skill_folders)?;
@@ -79,8 +78,7 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let asking =
-            if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::without_terminal() };
+        let asking = if attended { QuestionPrompter::here() } else { QuestionPrompter::without_terminal() };
         drive_and_print(&posse, &handle, 0, &mut signals, View::new(replay.json, context), asking).await
     })
 }

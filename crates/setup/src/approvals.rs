@@ -1,12 +1,15 @@
 //! What a person said "always" to, by the directory they said it in: `approvals.json` in the state directory.
 //!
+//! [`posse::Posse::answer`] stores such an answer through [`FileApprovals`], whichever front end it came from.
+//!
 //! Only exact literals are kept, never a pattern that was typed; they count in the next runs of the same directory
 //! and lift what `--allow` lifts. The file is the person's own: it may be read, and entries may be removed.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::error::Error;
+use std::path::{Path, PathBuf};
 
-use posse::{Approvals, Pattern};
+use posse::{ApprovalStore, Approvals, Pattern};
 use posse_domain::permission::APPROVALS_MAX;
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +31,27 @@ pub fn load(state_dir: &Path, dir: &str) -> Result<Approvals, SetupError> {
     Ok(kept.directories.remove(dir).unwrap_or_default().into_iter().collect())
 }
 
+/// The approvals in a state directory.
+#[derive(Debug)]
+pub struct FileApprovals {
+    state_dir: PathBuf,
+}
+
+impl FileApprovals {
+    /// Those in this state directory.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { state_dir: state_dir.to_owned() }
+    }
+}
+
+impl ApprovalStore for FileApprovals {
+    fn keep(&self, dir: &str, literal: &Pattern) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(keep(&self.state_dir, dir, literal)?)
+    }
+}
+
 /// Keeps a literal for this directory.
-pub fn keep(state_dir: &Path, dir: &str, literal: &Pattern) -> Result<(), SetupError> {
+fn keep(state_dir: &Path, dir: &str, literal: &Pattern) -> Result<(), SetupError> {
     FILE.change(state_dir, |kept: &mut StoredApprovals| {
         let literals = kept.directories.entry(dir.to_owned()).or_default();
         if literals.contains(literal) {

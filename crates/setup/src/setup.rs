@@ -9,6 +9,7 @@ use posse::sandbox::{Environment as Passed, SandboxOptions};
 use posse::{ModelRegistry, Posse, PosseBuilder, WorkspaceOptions, WorkspaceSettings};
 use posse_domain::event::EffectClass;
 
+use crate::approvals::FileApprovals;
 use crate::discovery::SkillFolder;
 use crate::environment::Environment;
 use crate::error::{OpenError, SetupError};
@@ -82,7 +83,7 @@ impl Setup {
         settings: &Settings,
         folders: &[SkillFolder],
     ) -> Result<Posse, OpenError> {
-        let mut builder = self.builder().state_dir(self.state_dir()?).models(Arc::new(models));
+        let mut builder = self.writing_builder()?.models(Arc::new(models));
         let search = settings.search.search(&self.environment.variables)?;
         let mut sandbox = self.sandbox(settings)?;
         show_skills(&mut sandbox, folders);
@@ -114,7 +115,7 @@ impl Setup {
 
     /// Opens the state directory to post commands, if there is one: without runs there is nothing to make.
     pub fn open_to_post(&self) -> Result<Posse, OpenError> {
-        Ok(self.builder().state_dir(self.state_dir()?).workspaces(self.usual_workspaces()).open()?)
+        Ok(self.writing_builder()?.workspaces(self.usual_workspaces()).open()?)
     }
 
     /// Opens the state directory to look only.
@@ -126,6 +127,12 @@ impl Setup {
     fn usual_workspaces(&self) -> WorkspaceSettings {
         let host = WorkspaceOptions { home: self.environment.home.clone(), ..WorkspaceOptions::default() };
         WorkspaceSettings { host, ..WorkspaceSettings::default() }
+    }
+
+    /// The builder of a `Posse` that writes to the state directory, answers of "always" among the rest.
+    fn writing_builder(&self) -> Result<PosseBuilder, SetupError> {
+        let state_dir = self.state_dir()?;
+        Ok(self.builder().state_dir(state_dir).approvals(Arc::new(FileApprovals::new(state_dir))))
     }
 
     fn builder(&self) -> PosseBuilder {

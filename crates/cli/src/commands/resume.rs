@@ -53,7 +53,6 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
     let models = models::catalog(&settings, given.as_ref(), context)?;
     check_model(&found, &models)?;
     let (run, known) = (found.run, found.events);
-    let state_dir = context.state_dir()?.to_owned();
     runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open_with_skills(models, &settings, &folders)?;
@@ -67,11 +66,8 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         };
         match resumed {
             Resume::Going(handle) => {
-                let asking = if attended {
-                    QuestionPrompter::here(state_dir)
-                } else {
-                    QuestionPrompter::without_terminal()
-                };
+                let asking =
+                    if attended { QuestionPrompter::here() } else { QuestionPrompter::without_terminal() };
                 drive_and_apply(&posse, &handle, known, &mut signals, view, asking, args.apply).await
             }
             Resume::Held(holder) => Err(held(&run, holder.pid)),

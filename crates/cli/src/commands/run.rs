@@ -135,7 +135,6 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         output.flush()?;
         return Ok(Exit::DONE);
     }
-    let state_dir = context.state_dir()?.to_owned();
     runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open_with_skills(models, &opened, &launch.skill_folders)?;
@@ -146,8 +145,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let asking =
-            if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::without_terminal() };
+        let asking = if attended { QuestionPrompter::here() } else { QuestionPrompter::without_terminal() };
         drive_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, apply).await
     })
 }
