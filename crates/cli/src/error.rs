@@ -174,6 +174,9 @@ fn remedy_text(remedy: &Remedy) -> String {
             let price = price.unwrap_or_default();
             format!("{price}run without this limit: --max-usd none (--max-tokens limits tokens)")
         }
+        Remedy::ReadPlanFirst => {
+            "write the plan to a file with `posse plan -o`, and read it first".to_owned()
+        }
         Remedy::RevokeTrust => "take some back with `posse trust --revoke DIR`; nothing was kept".to_owned(),
         Remedy::ListSkills => "`posse skills` lists what there is, and where from".to_owned(),
         Remedy::NameFileFor(Holds::Agents) => "name a Markdown file, or a folder of them".to_owned(),

@@ -62,6 +62,8 @@ pub enum Remedy {
     SetKeyOrModel(Vec<&'static str>),
     /// Set the price of a model with this entry of the settings, if it can have one, or do without the limit.
     SetPrice(Option<String>),
+    /// Write the plan to a file and read it before a run carries it out.
+    ReadPlanFirst,
     /// Take trust back from some files.
     RevokeTrust,
     /// Look at the skills that exist.

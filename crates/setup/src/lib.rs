@@ -21,6 +21,7 @@ pub mod models;
 pub mod money;
 mod notes;
 pub mod plan_file;
+pub mod planner;
 pub mod project_dirs;
 pub mod project_files;
 pub mod settings;
