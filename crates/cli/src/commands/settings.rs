@@ -136,7 +136,7 @@ fn rows(resolved: &ResolvedSettings, context: &Context) -> Vec<Row> {
     let usual = usual(resolved, context);
     let unused = unused(resolved, &counting);
     let mut rows = Vec::new();
-    for (key, _) in KEYS {
+    for key in KEYS.iter().map(|key| key.name) {
         let said = counting.iter().filter(|entry| keys::family(&entry.key) == key);
         let before = rows.len();
         rows.extend(said.map(|entry| Row {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::keys::KEYS;
 use super::{Origin, Settings, WithOrigin};
 
 /// What is shown in a secret's place: where it is written.
@@ -39,28 +40,14 @@ pub(super) struct Entries(Vec<Entry>);
 impl Entries {
     /// Adds a key, if it is said.
     pub(super) fn add<T: Serialize>(&mut self, key: &str, said: Option<&WithOrigin<T>>) {
-        self.add_shown(key, said, |value| serde_json::to_value(value).unwrap_or_default());
+        if let Some(WithOrigin { value, origin }) = said {
+            self.push(key, serde_json::to_value(value).unwrap_or_default(), origin);
+        }
     }
 
-    /// Adds a key whose value is a secret, if it is said.
-    pub(super) fn add_secret(&mut self, key: &str, said: Option<&WithOrigin<Secret>>) {
-        let shown = said.map(|said| secret_of(&said.origin.to_string()));
-        self.add_shown(key, said, |_| shown.unwrap_or_default());
-    }
-
-    /// Adds a key, if it is said, in this way.
-    pub(super) fn add_shown<T>(
-        &mut self,
-        key: &str,
-        said: Option<&WithOrigin<T>>,
-        shown: impl FnOnce(&T) -> Value,
-    ) {
-        let entry = |WithOrigin { value, origin }: &WithOrigin<T>| Entry {
-            key: key.to_owned(),
-            value: shown(value),
-            origin: origin.clone(),
-        };
-        self.0.extend(said.map(entry));
+    /// Adds a key with this value.
+    pub(super) fn push(&mut self, key: &str, value: Value, origin: &Origin) {
+        self.0.push(Entry { key: key.to_owned(), value, origin: origin.clone() });
     }
 }
 
@@ -68,34 +55,32 @@ impl Settings {
     /// Everything that is said.
     pub fn entries(&self) -> Vec<Entry> {
         let mut all = Entries::default();
-        all.add("model", self.model.as_ref());
-        all.add("agent.max_depth", self.max_depth.as_ref());
-        all.add("agent.max_orchestration_depth", self.max_orchestration_depth.as_ref());
-        all.add("agent.max_turns", self.max_turns.as_ref());
-        all.add("agent.max_agents", self.max_agents.as_ref());
-        all.add("agent.max_tokens", self.max_tokens.as_ref());
-        all.add("agent.max_usd", self.max_usd.as_ref());
-        all.add("agent.max_time", self.max_time.as_ref());
-        all.add("agent.idle_timeout", self.idle_timeout.as_ref());
-        all.add("agent.parallel", self.parallel.as_ref());
-        all.add("agent.may_share_history", self.may_share_history.as_ref());
-        all.add("agent.include_sub_agent_events", self.include_sub_agent_events.as_ref());
-        all.add("on_ask", self.on_ask.as_ref());
-        self.providers.list(&mut all);
-        all.add_shown("proxy", self.proxy.as_ref(), |url| without_secrets(url).into());
-        self.search.list(&mut all);
-        self.sandbox.list(&mut all);
-        self.workspace.list(&mut all);
-        self.gc.list(&mut all);
-        for hook in &self.hooks {
-            let value = serde_json::to_value(hook.shown()).unwrap_or_default();
-            all.0.push(Entry { key: "hooks".to_owned(), value, origin: hook.origin.clone() });
-        }
-        all.add("rules", self.rules.as_ref());
-        for rules in &self.project_rules {
-            all.add("rules", Some(rules));
+        for key in &KEYS {
+            match key.field {
+                Some(field) => field.list(key.name, self, &mut all),
+                None => self.list_several(key.name, &mut all),
+            }
         }
         all.0
+    }
+
+    /// Adds a key that is not one value.
+    fn list_several(&self, key: &str, all: &mut Entries) {
+        match key {
+            // With their prices.
+            "providers" => self.providers.list(all),
+            "hooks" => {
+                for hook in &self.hooks {
+                    all.push(key, serde_json::to_value(hook.shown()).unwrap_or_default(), &hook.origin);
+                }
+            }
+            "rules" => {
+                for rules in self.rules.iter().chain(&self.project_rules) {
+                    all.add(key, Some(rules));
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -115,9 +100,10 @@ pub fn without_secrets(url: &str) -> String {
 pub(super) struct Secret(String);
 
 impl Secret {
-    /// From what was written.
-    pub(super) fn new(text: &str) -> Self {
-        Self(text.to_owned())
+    /// From the text of a variable.
+    #[expect(clippy::unnecessary_wraps, reason = "one of the readers of a table, and others can fail")]
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self(text.to_owned()))
     }
 
     /// What was written, for whom it is meant.

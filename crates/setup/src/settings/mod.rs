@@ -5,6 +5,7 @@
 
 mod check;
 pub mod entries;
+mod field;
 mod file;
 pub mod hooks;
 pub mod keys;
@@ -204,28 +205,13 @@ impl Settings {
     }
 
     /// These settings, and where they are silent the others.
-    pub fn or(self, other: Settings) -> Settings {
+    pub fn or(mut self, mut other: Settings) -> Settings {
+        for (_, field) in keys::fields() {
+            field.fill(&mut self, &mut other);
+        }
         Settings {
-            model: self.model.or(other.model),
-            max_depth: self.max_depth.or(other.max_depth),
-            max_orchestration_depth: self.max_orchestration_depth.or(other.max_orchestration_depth),
-            max_turns: self.max_turns.or(other.max_turns),
-            max_agents: self.max_agents.or(other.max_agents),
-            max_tokens: self.max_tokens.or(other.max_tokens),
-            max_usd: self.max_usd.or(other.max_usd),
-            max_time: self.max_time.or(other.max_time),
-            idle_timeout: self.idle_timeout.or(other.idle_timeout),
-            parallel: self.parallel.or(other.parallel),
-            may_share_history: self.may_share_history.or(other.may_share_history),
-            include_sub_agent_events: self.include_sub_agent_events.or(other.include_sub_agent_events),
-            on_ask: self.on_ask.or(other.on_ask),
             base_url: self.base_url.or(other.base_url),
             providers: self.providers.or(other.providers),
-            proxy: self.proxy.or(other.proxy),
-            search: self.search.or(other.search),
-            sandbox: self.sandbox.or(other.sandbox),
-            workspace: self.workspace.or(other.workspace),
-            gc: self.gc.or(other.gc),
             hooks: if self.hooks.is_empty() { other.hooks } else { self.hooks },
             rules: self.rules.or(other.rules),
             project_rules: if self.project_rules.is_empty() {
@@ -233,6 +219,7 @@ impl Settings {
             } else {
                 self.project_rules
             },
+            ..self
         }
     }
 }

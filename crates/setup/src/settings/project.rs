@@ -15,7 +15,7 @@ use posse_domain::contract::DEFAULT_IDLE_TIMEOUT_MS;
 use posse_domain::hash::Hash;
 
 use super::entries::Entry;
-use super::keys::{InProject, in_project};
+use super::keys::{self, InProject, in_project};
 use super::{Origin, Settings, WithOrigin, file};
 use crate::Setup;
 use crate::error::SetupError;
@@ -221,18 +221,16 @@ impl Settings {
         let chosen = trusted.clone().fold(Settings::default(), Settings::or);
         let hooks = trusted.rev().flat_map(|said| said.hooks);
         let project = Project { chosen: &chosen, files };
-        let search = variables.search.clone().or(chosen.search.clone().provider_alone());
-        let search = search.or(file.search.clone());
-        let sandbox = variables.sandbox.clone().or(chosen.sandbox.clone()).or(file.sandbox.clone());
-        let workspace = variables.workspace.clone().or(chosen.workspace.clone()).or(file.workspace.clone());
-        let own = variables.or(file);
+        let mut own = variables.or(file);
+        for (_, field) in keys::fields().filter(|(key, _)| key.in_project == InProject::Trusted) {
+            field.choose(&mut own, &chosen);
+        }
         // The ceiling alone is the default of the depth too.
         let depth = own.max_orchestration_depth.as_ref().map_or(DEFAULT_MAX_DEPTH, |ceiling| ceiling.value);
         let ceiling = DEFAULT_MAX_ORCHESTRATION_DEPTH;
         let (turns, parallel) = (DEFAULT_BASE_TURNS.into(), DEFAULT_PARALLEL.into());
         let silence = DEFAULT_IDLE_TIMEOUT_MS / SECOND_MS;
         Settings {
-            model: choose(own.model, chosen.model.as_ref()),
             max_depth: project.depth(own.max_depth, depth, |said| said.max_depth.as_ref()),
             max_orchestration_depth: project
                 .depth(own.max_orchestration_depth, ceiling, |said| said.max_orchestration_depth.as_ref()),
@@ -248,9 +246,6 @@ impl Settings {
             include_sub_agent_events: project
                 .word(own.include_sub_agent_events, &true, |said| said.include_sub_agent_events.as_ref()),
             on_ask: project.word(own.on_ask, &OnAsk::Escalate, |said| said.on_ask.as_ref()),
-            search,
-            sandbox,
-            workspace,
             hooks: own.hooks.into_iter().chain(hooks).collect(),
             project_rules: files.iter().filter_map(|(said, _)| said.rules.clone()).collect(),
             ..own

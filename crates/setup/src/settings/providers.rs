@@ -159,13 +159,12 @@ impl ProviderSettings {
     /// What is said, by key; of keys only where they are.
     pub(super) fn list(&self, entries: &mut Entries) {
         for (name, words) in &self.words {
-            entries.add_shown(&format!("providers.{name}"), Some(words), shown_words);
+            entries.push(&format!("providers.{name}"), shown_words(&words.value), &words.origin);
         }
-        for (name, tag) in &self.prices {
-            entries.add_shown(&format!("prices.{name}"), Some(tag), |tag| {
-                json!({"input": tag.input, "output": tag.output, "cache_read": tag.cache_read,
-                    "cache_write": tag.cache_write, "reasoning": tag.reasoning})
-            });
+        for (name, WithOrigin { value: tag, origin }) in &self.prices {
+            let value = json!({"input": tag.input, "output": tag.output, "cache_read": tag.cache_read,
+                "cache_write": tag.cache_write, "reasoning": tag.reasoning});
+            entries.push(&format!("prices.{name}"), value, origin);
         }
     }
 

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::WithOrigin;
-use super::entries::Entries;
 use super::located::{WithLine, sourced};
 use crate::error::SetupError;
 
@@ -38,7 +37,7 @@ pub(super) struct RawSandbox {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "level")]
-enum LevelWanted {
+pub(super) enum LevelWanted {
     Namespaces,
     Landlock,
 }
@@ -47,17 +46,17 @@ enum LevelWanted {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxSettings {
     /// `sandbox.level`: what a box must at least be made of.
-    level: Option<WithOrigin<LevelWanted>>,
+    pub(super) level: Option<WithOrigin<LevelWanted>>,
     /// `sandbox.read`: further files and directories that commands may read.
-    read: Option<WithOrigin<Vec<String>>>,
+    pub(super) read: Option<WithOrigin<Vec<String>>>,
     /// `sandbox.env`: further variables that they get.
-    env: Option<WithOrigin<Vec<String>>>,
+    pub(super) env: Option<WithOrigin<Vec<String>>>,
     /// `sandbox.concurrent`: how many run at once.
-    concurrent: Option<WithOrigin<u32>>,
+    pub(super) concurrent: Option<WithOrigin<u32>>,
     /// `sandbox.memory_mb`: memory of one command with all it starts.
-    memory_mb: Option<WithOrigin<u64>>,
+    pub(super) memory_mb: Option<WithOrigin<u64>>,
     /// `sandbox.processes`: processes of one command.
-    processes: Option<WithOrigin<u64>>,
+    pub(super) processes: Option<WithOrigin<u64>>,
 }
 
 impl RawSandbox {
@@ -75,28 +74,6 @@ impl RawSandbox {
 }
 
 impl SandboxSettings {
-    /// These settings, and where they are silent the others.
-    pub(super) fn or(self, other: Self) -> Self {
-        Self {
-            level: self.level.or(other.level),
-            read: self.read.or(other.read),
-            env: self.env.or(other.env),
-            concurrent: self.concurrent.or(other.concurrent),
-            memory_mb: self.memory_mb.or(other.memory_mb),
-            processes: self.processes.or(other.processes),
-        }
-    }
-
-    /// What is said, by key.
-    pub(super) fn list(&self, entries: &mut Entries) {
-        entries.add("sandbox.level", self.level.as_ref());
-        entries.add("sandbox.read", self.read.as_ref());
-        entries.add("sandbox.env", self.env.as_ref());
-        entries.add("sandbox.concurrent", self.concurrent.as_ref());
-        entries.add("sandbox.memory_mb", self.memory_mb.as_ref());
-        entries.add("sandbox.processes", self.processes.as_ref());
-    }
-
     /// The variables that are handed on beyond the usual ones.
     pub fn variables(&self) -> Result<&[String], SetupError> {
         let Some(WithOrigin { value, origin }) = &self.env else { return Ok(&[]) };

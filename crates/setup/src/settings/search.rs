@@ -6,9 +6,9 @@ use posse::Search;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::entries::{Entries, Secret, without_secrets};
+use super::WithOrigin;
+use super::entries::Secret;
 use super::located::{WithLine, sourced};
-use super::{Origin, WithOrigin};
 use crate::error::SetupError;
 
 /// The usual variables of keys.
@@ -34,23 +34,35 @@ pub(super) struct RawSearch {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchSettings {
     /// `search.provider`.
-    provider: Option<WithOrigin<Provider>>,
+    pub(super) provider: Option<WithOrigin<Provider>>,
     /// `search.url`: where the provider is.
-    url: Option<WithOrigin<String>>,
+    pub(super) url: Option<WithOrigin<String>>,
     /// `search.key`: the provider's key.
-    key: Option<WithOrigin<Secret>>,
+    pub(super) key: Option<WithOrigin<Secret>>,
     /// `search.key_env`: the variable that has the key.
-    key_env: Option<WithOrigin<String>>,
+    pub(super) key_env: Option<WithOrigin<String>>,
 }
 
 /// A search provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "search_provider")]
-enum Provider {
+pub(super) enum Provider {
     Searxng,
     Brave,
     Tavily,
+}
+
+impl Provider {
+    /// From the text of a variable.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "searxng" => Ok(Provider::Searxng),
+            "brave" => Ok(Provider::Brave),
+            "tavily" => Ok(Provider::Tavily),
+            _ => Err("expected `searxng`, `brave` or `tavily`".to_owned()),
+        }
+    }
 }
 
 impl RawSearch {
@@ -66,49 +78,6 @@ impl RawSearch {
 }
 
 impl SearchSettings {
-    /// Sets one key of `search` from a variable.
-    pub(super) fn set(&mut self, key: &str, value: &str, name: &str) -> Result<(), String> {
-        let origin = Origin::Variable(name.to_owned());
-        match key {
-            "provider" => {
-                let value = match value {
-                    "searxng" => Provider::Searxng,
-                    "brave" => Provider::Brave,
-                    "tavily" => Provider::Tavily,
-                    _ => return Err("expected `searxng`, `brave` or `tavily`".to_owned()),
-                };
-                self.provider = Some(WithOrigin { value, origin });
-            }
-            "url" => self.url = Some(WithOrigin { value: value.to_owned(), origin }),
-            "key" => self.key = Some(WithOrigin { value: Secret::new(value), origin }),
-            _ => self.key_env = Some(WithOrigin { value: value.to_owned(), origin }),
-        }
-        Ok(())
-    }
-
-    /// The provider alone: what a project may say.
-    pub(super) fn provider_alone(self) -> Self {
-        Self { provider: self.provider, ..Self::default() }
-    }
-
-    /// What is said, by key.
-    pub(super) fn list(&self, entries: &mut Entries) {
-        entries.add("search.provider", self.provider.as_ref());
-        entries.add_shown("search.url", self.url.as_ref(), |url| without_secrets(url).into());
-        entries.add_secret("search.key", self.key.as_ref());
-        entries.add("search.key_env", self.key_env.as_ref());
-    }
-
-    /// These settings, and where they are silent the others.
-    pub(super) fn or(self, other: Self) -> Self {
-        Self {
-            provider: self.provider.or(other.provider),
-            url: self.url.or(other.url),
-            key: self.key.or(other.key),
-            key_env: self.key_env.or(other.key_env),
-        }
-    }
-
     /// Whether a provider is named.
     pub fn is_set(&self) -> bool {
         self.provider.is_some()

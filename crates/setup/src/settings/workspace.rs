@@ -6,9 +6,8 @@ use posse::{GcRequest, WorkspaceOptions, WorkspaceSettings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::entries::Entries;
+use super::WithOrigin;
 use super::located::{WithLine, sourced};
-use super::{Origin, WithOrigin};
 use crate::age::Age;
 use crate::error::SetupError;
 
@@ -49,26 +48,26 @@ pub(super) struct RawGc {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkspaceKeys {
     /// `workspace.copy`: globs of ignored files to bring along.
-    copy: Option<WithOrigin<Vec<String>>>,
+    pub(super) copy: Option<WithOrigin<Vec<String>>>,
     /// `workspace.setup`: a command that is run once in each new workspace.
-    setup: Option<WithOrigin<String>>,
+    pub(super) setup: Option<WithOrigin<String>>,
     /// `workspace.caches`: names of ignored directories that programs find without a copy.
-    caches: Option<WithOrigin<Vec<String>>>,
+    pub(super) caches: Option<WithOrigin<Vec<String>>>,
     /// `workspace.max_run_mb`: what the workspaces of a run may take together.
-    max_run_mb: Option<WithOrigin<u64>>,
+    pub(super) max_run_mb: Option<WithOrigin<u64>>,
     /// `workspace.max_files`: files of a project.
-    max_files: Option<WithOrigin<u64>>,
+    pub(super) max_files: Option<WithOrigin<u64>>,
     /// `workspace.max_file_mb`: the largest file of a project.
-    max_file_mb: Option<WithOrigin<u64>>,
+    pub(super) max_file_mb: Option<WithOrigin<u64>>,
 }
 
 /// What the settings say of `gc`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GcKeys {
     /// `gc.workspaces`: how old the workspaces of a run that has ended must be to go.
-    workspaces: Option<WithOrigin<Age>>,
+    pub(super) workspaces: Option<WithOrigin<Age>>,
     /// `gc.salvage`: how old salvaged work must be to go.
-    salvage: Option<WithOrigin<Age>>,
+    pub(super) salvage: Option<WithOrigin<Age>>,
 }
 
 impl RawWorkspace {
@@ -98,45 +97,6 @@ impl WorkspaceKeys {
         self.setup.as_ref().map(|setup| setup.value.as_str())
     }
 
-    /// Sets one key of `workspace` from a variable; the parts of a list stand between commas.
-    pub(super) fn set(&mut self, key: &str, value: &str, name: &str) -> Result<(), String> {
-        let origin = Origin::Variable(name.to_owned());
-        let list = || value.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty());
-        let number =
-            || value.parse().map_err(|_| format!("expected a whole number of at least 1, found `{value}`"));
-        match key {
-            "copy" => self.copy = Some(WithOrigin { value: list().collect(), origin }),
-            "setup" => self.setup = Some(WithOrigin { value: value.to_owned(), origin }),
-            "caches" => self.caches = Some(WithOrigin { value: list().collect(), origin }),
-            "max_run_mb" => self.max_run_mb = Some(WithOrigin { value: number()?, origin }),
-            "max_files" => self.max_files = Some(WithOrigin { value: number()?, origin }),
-            _ => self.max_file_mb = Some(WithOrigin { value: number()?, origin }),
-        }
-        Ok(())
-    }
-
-    /// These settings, and where they are silent the others.
-    pub(super) fn or(self, other: Self) -> Self {
-        Self {
-            copy: self.copy.or(other.copy),
-            setup: self.setup.or(other.setup),
-            caches: self.caches.or(other.caches),
-            max_run_mb: self.max_run_mb.or(other.max_run_mb),
-            max_files: self.max_files.or(other.max_files),
-            max_file_mb: self.max_file_mb.or(other.max_file_mb),
-        }
-    }
-
-    /// What is said, by key.
-    pub(super) fn list(&self, entries: &mut Entries) {
-        entries.add("workspace.copy", self.copy.as_ref());
-        entries.add("workspace.setup", self.setup.as_ref());
-        entries.add("workspace.caches", self.caches.as_ref());
-        entries.add("workspace.max_run_mb", self.max_run_mb.as_ref());
-        entries.add("workspace.max_files", self.max_files.as_ref());
-        entries.add("workspace.max_file_mb", self.max_file_mb.as_ref());
-    }
-
     /// How workspaces are made by these settings.
     pub fn settings(self, home: Option<&Path>) -> Result<WorkspaceSettings, SetupError> {
         let usual = WorkspaceOptions::default();
@@ -156,27 +116,6 @@ impl WorkspaceKeys {
 }
 
 impl GcKeys {
-    /// Sets one key of `gc` from a variable.
-    pub(super) fn set(&mut self, key: &str, value: &str, name: &str) -> Result<(), String> {
-        let age = Some(WithOrigin { value: value.parse()?, origin: Origin::Variable(name.to_owned()) });
-        match key {
-            "workspaces" => self.workspaces = age,
-            _ => self.salvage = age,
-        }
-        Ok(())
-    }
-
-    /// These settings, and where they are silent the others.
-    pub(super) fn or(self, other: Self) -> Self {
-        Self { workspaces: self.workspaces.or(other.workspaces), salvage: self.salvage.or(other.salvage) }
-    }
-
-    /// What is said, by key.
-    pub(super) fn list(&self, entries: &mut Entries) {
-        entries.add("gc.workspaces", self.workspaces.as_ref());
-        entries.add("gc.salvage", self.salvage.as_ref());
-    }
-
     /// The cleaning with what the settings say.
     pub fn apply(&self, usual: GcRequest) -> GcRequest {
         GcRequest {

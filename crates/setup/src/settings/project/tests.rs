@@ -124,7 +124,7 @@ fn before_trust_a_project_that_says_everything_changes_nothing_but_its_own_layer
     let all = parsed(EVERYTHING, PROJECT);
     let said: Vec<String> =
         all.entries().into_iter().map(|entry| keys::family(&entry.key).to_owned()).collect();
-    for (key, _) in keys::KEYS {
+    for key in keys::names() {
         assert!(said.iter().any(|known| known == key), "{key} is not tried");
     }
     let settings = layered("", EVERYTHING, false);
@@ -140,7 +140,8 @@ fn before_trust_a_project_that_says_everything_changes_nothing_but_its_own_layer
 fn after_trust_it_still_does_not_say_where_keys_and_data_go() {
     let settings = layered("", EVERYTHING, true);
     let entries = settings.entries();
-    for (key, class) in keys::KEYS {
+    for keys::Key { name: key, in_project: class, .. } in &keys::KEYS {
+        let key = *key;
         let counts = entries.iter().any(|entry| keys::family(&entry.key) == key);
         let is_counting = match class {
             InProject::Trusted | InProject::Narrows => true,
