@@ -31,6 +31,7 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
 //! ```
 
+mod approvals;
 mod base;
 mod builder;
 mod bundle;
@@ -54,6 +55,7 @@ mod workspaces;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use approvals::{ApprovalStore, StoredApproval};
 pub use builder::PosseBuilder;
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use error::Error;
@@ -134,6 +136,8 @@ pub struct Posse {
     /// Where the files of replays are laid out.
     replays: Option<replay::ReplayHome>,
     hook_failures: Option<hooks::HookFailures>,
+    /// Where answers of "always" are stored.
+    approvals: Option<Arc<dyn ApprovalStore>>,
 }
 
 impl Posse {
@@ -149,11 +153,8 @@ impl Posse {
         files: Option<posse_workspace::Workspaces>,
         replays: Option<replay::ReplayHome>,
     ) -> Self {
-        Self { store: runtime.store().clone(), runtime, tenant, tools, files, replays, hook_failures: None }
-    }
-
-    fn hooked(self, hook_failures: Option<hooks::HookFailures>) -> Self {
-        Self { hook_failures, ..self }
+        let store = runtime.store().clone();
+        Self { store, runtime, tenant, tools, files, replays, hook_failures: None, approvals: None }
     }
 
     /// What of the [command hooks](PosseBuilder::command_hooks) fails while runs are carried; none without such hooks.
