@@ -176,7 +176,7 @@ mod tests {
     fn a_child_that_leaves_takes_its_merge_and_its_check_with_it() {
         let child = RunId::from_random(1).root().child(1);
         let mut desk = MergeDesk::default();
-        let commit = ObjectId::parse(&"1".repeat(40)).expect("an id");
+        let commit = "1".repeat(40).parse::<ObjectId>().expect("an id");
         desk.keep_result(&child, MergeResult { ours: commit, commit, tree: commit, paths: 1 });
         let signal = desk.begin_check(&child);
         desk.leave(&child);

@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn files_that_readers_share_are_laid_out_once() {
         let root = RunId::from_random(1).root();
-        let snapshot = ObjectId::parse(&"1".repeat(40)).expect("an id");
+        let snapshot = "1".repeat(40).parse::<ObjectId>().expect("an id");
         let dir = Arc::new(PathBuf::from("files"));
         let mut desk = SharedFilesDesk::default();
         assert_eq!(desk.request(snapshot, &root.child(1)), SharedFiles::Make);
