@@ -53,6 +53,8 @@ impl Driver {
             }
         }
         self.keep_places();
+        // The root waits as long as a step may start by itself; it may have been looked at before this.
+        self.mark_ready(&root);
     }
 
     /// Asks for leave for the steps that could start, in their order, until one has it. Refuses those that may not run,
@@ -77,6 +79,7 @@ impl Driver {
             let due = self.run.first_due_rank();
             let root = self.run.id.root();
             self.merge_queue(&root).apply(Fact::PlanWaitsFrom(due));
+            self.mark_merge_queue(&root);
         }
     }
 
