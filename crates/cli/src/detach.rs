@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::commands::background::VERB;
 use crate::context::Context;
 use crate::error::CliError;
-use crate::launch::Launch;
+use crate::launch::PreparedRun;
 
 /// The folder of the logs in the state directory.
 const LOGS: &str = "logs";
@@ -37,9 +37,9 @@ pub(crate) enum Answer {
 }
 
 /// Starts the run in the background and gives its id.
-pub(crate) fn detach(launch: &Launch, context: &Context) -> Result<String, CliError> {
+pub(crate) fn detach(prepared: &PreparedRun, context: &Context) -> Result<String, CliError> {
     let (path, log) = log_file(context.state_dir()?)?;
-    let answer = ask(launch, &path, log);
+    let answer = ask(prepared, &path, log);
     match answer {
         Ok(Answer::Started { run }) => Ok(run),
         Ok(Answer::Refused(error)) => {
@@ -51,7 +51,7 @@ pub(crate) fn detach(launch: &Launch, context: &Context) -> Result<String, CliEr
     }
 }
 
-fn ask(launch: &Launch, path: &Path, log: File) -> Result<Answer, CliError> {
+fn ask(prepared: &PreparedRun, path: &Path, log: File) -> Result<Answer, CliError> {
     let failed = |what: &str, error: std::io::Error| CliError::failed(format!("{what}: {error}"));
     let program = std::env::current_exe().map_err(|error| failed("this program cannot be found", error))?;
     let mut child = Command::new(program)
@@ -62,7 +62,7 @@ fn ask(launch: &Launch, path: &Path, log: File) -> Result<Answer, CliError> {
         .stderr(log)
         .spawn()
         .map_err(|error| failed("the background process cannot be started", error))?;
-    let json = serde_json::to_vec(launch).map_err(|error| CliError::failed(error.to_string()))?;
+    let json = serde_json::to_vec(prepared).map_err(|error| CliError::failed(error.to_string()))?;
     if let Some(mut stdin) = child.stdin.take() {
         // A child that ended early says why in its answer, or not at all.
         drop(stdin.write_all(&json));

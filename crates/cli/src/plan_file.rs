@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use posse::{Definition, Definitions, ModelRegistry};
+use posse::{DEFAULT_ROOT, Definition, Definitions, ModelRegistry};
 use posse_agent::plan::{PLAN_MAX_BYTES, PlanProblem, context as plan_context, parse};
 use posse_domain::contract::Criterion;
 use posse_domain::plan::{Plan, PlanContext};
@@ -14,7 +14,7 @@ use crate::agents_flag;
 use crate::context::Context;
 use crate::discovery::DiscoveryResult;
 use crate::error::CliError;
-use crate::launch::{self, DEFAULT_ROOT};
+use crate::launch;
 use crate::term;
 use crate::text::plural;
 
