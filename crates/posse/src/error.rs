@@ -6,7 +6,7 @@ use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_engine::ports::StoreError;
 use posse_engine::{HistoryError, RuntimeError};
-use posse_host::workspace::{ApplyError, WorkspaceError};
+use posse_workspace::{ApplyError, WorkspaceError};
 use thiserror::Error;
 
 use crate::bundle::BundleError;
