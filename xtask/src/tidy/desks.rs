@@ -17,18 +17,18 @@ const WHY_ORDERED: &str = "desks that call each other in a circle are one object
 pub(crate) fn check(sources: &[Source]) -> Vec<Breach> {
     let files: Vec<(&str, &Source)> =
         sources.iter().filter_map(|source| Some((desk_of(source)?, source))).collect();
-    let mut breaches: Vec<Breach> = files.iter().flat_map(|(_, source)| reaches_driver(source)).collect();
+    let mut breaches: Vec<Breach> = files.iter().filter_map(|(_, source)| reaches_driver(source)).collect();
     let desks: BTreeSet<&str> = files.iter().map(|(desk, _)| *desk).filter(|desk| *desk != "mod").collect();
-    let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (desk, source) in &files {
         if *desk == "mod" {
             breaches.extend(re_exports(source));
             continue;
         }
         let used = desks.iter().copied().filter(|other| other != desk && names_module(source, other));
-        uses.entry(desk).or_default().extend(used);
+        edges.entry(desk).or_default().extend(used);
     }
-    breaches.extend(cycle(&uses).map(|cycle| Breach {
+    breaches.extend(cycle(&edges).map(|cycle| Breach {
         place: DIR.to_owned(),
         rule: "desk-cycle",
         found: cycle.join(" uses "),

@@ -7,7 +7,7 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, RunEnd};
 
 use super::ready::Candidate;
-use super::session::Base;
+use super::session::{ModelCallStage, StartPoint};
 use super::{Driver, ending};
 use crate::scheduler::{SlotRequest, SlotUse};
 
@@ -35,7 +35,9 @@ impl Driver {
                 self.conclude(id);
                 return;
             }
-            if session.needs_history || session.base == Base::Awaited || self.run.is_cancelled(id) {
+            if matches!(session.start_point, StartPoint::History | StartPoint::Awaited)
+                || self.run.is_cancelled(id)
+            {
                 return;
             }
             if !self.writers.admit(id, &self.run) || !self.ensure_base(id) {
@@ -65,10 +67,10 @@ impl Driver {
 
     pub(super) fn want_model(&mut self, id: &AgentId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.wants_model || self.writers.is_waiting(id) || session.waiting.is_some() {
+        if !matches!(session.model_call, ModelCallStage::Idle | ModelCallStage::Budget) {
             return;
         }
-        session.wants_model = true;
+        session.model_call = ModelCallStage::Slot;
         let want = SlotRequest { agent: id.clone(), kind: session.kind.clone(), what: SlotUse::Model };
         self.scheduler.request(want);
     }

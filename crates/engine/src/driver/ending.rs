@@ -26,7 +26,7 @@ impl Session {
     /// Drops every task of this agent. For a driver that gives its run up; a write in progress ends by itself.
     pub(super) fn abort_all(&self) {
         let hooks = self.hooks.iter().filter_map(|hooked| hooked.task.as_ref());
-        for task in [&self.asking, &self.waiting].into_iter().flatten().chain(hooks) {
+        for task in self.model_call.task().into_iter().chain(hooks) {
             task.abort();
         }
         for call in self.calls.values() {
@@ -82,15 +82,11 @@ impl Driver {
     /// `at_once`, and is waited for: an agent has ended when its last process has. A write is short, and half a write
     /// is worse than a late one.
     pub(super) fn cut_short(&mut self, id: &AgentId, at_once: bool) {
-        // What it queued for slots is found stale when its turn comes.
-        self.budget_line.retain(|waiting| waiting != id);
+        // What it queued for slots and budgets is found stale when its turn comes.
         self.stop_waiting(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
-        session.wants_model = false;
         let asking = session.machine.is_asking();
-        if let Some(task) = session.asking.take() {
-            task.abort();
-        }
+        session.model_call.abort();
         let urgency = if at_once { Urgency::AtOnce } else { Urgency::Gently };
         for call in session.calls.values() {
             call.hurry(urgency);

@@ -36,6 +36,7 @@ mod skills;
 mod spawning;
 mod starting;
 mod status;
+mod wait;
 mod waiting;
 mod winding;
 
@@ -45,7 +46,7 @@ use std::sync::Arc;
 
 use posse_agent::conversation::Conversation;
 use posse_domain::code::Code;
-use posse_domain::event::{Event, QueuedFor, RunPlanned};
+use posse_domain::event::{Event, RunPlanned};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::Run;
 use posse_domain::plan::Plan;
@@ -60,7 +61,7 @@ use self::effects::Input;
 pub(crate) use self::recover::OpenEvents;
 pub use self::replaying::Replay;
 use self::replaying::ReplayProgress;
-use self::session::{Base, Session};
+use self::session::Session;
 use self::status::StatusWait;
 use crate::deltas::{DELTA_BATCH, DeltaHub};
 use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, ToolFailure};
@@ -131,8 +132,8 @@ pub(crate) struct Driver {
     delivery: publishing::Delivery,
     /// Completed children that their contract leaves open for the parent to close.
     unclosed: BTreeSet<AgentId>,
-    /// Agents whose call did not fit into a budget now.
-    budget_line: VecDeque<AgentId>,
+    /// Agents whose call did not fit into a budget. One whose call waits for something else meanwhile is passed over.
+    budget_queue: VecDeque<AgentId>,
     /// What may be able to go on.
     ready: ready::ReadySet,
     /// Hooks that hear of the commands of steps, by what a step is asked for by; asked again after a crash.
@@ -200,7 +201,7 @@ impl Driver {
             shared_files: SharedFilesDesk::default(),
             delivery: publishing::Delivery::Due,
             unclosed: BTreeSet::new(),
-            budget_line: VecDeque::new(),
+            budget_queue: VecDeque::new(),
             ready: ready::ReadySet::default(),
             fresh: Vec::new(),
             preambles: PreambleDesk::default(),
@@ -381,25 +382,6 @@ impl Driver {
         self.drain_ready();
         if self.flight.len() < COMMITS_IN_FLIGHT_MAX || self.run.outcome.is_some() {
             self.submit();
-        }
-    }
-
-    fn log_waits(&mut self) {
-        for id in std::mem::take(&mut self.fresh) {
-            let Some(session) = self.sessions.get(&id) else { continue };
-            let waits_for = if self.writers.is_waiting(&id) {
-                QueuedFor::Ownership
-            } else if self.budget_line.contains(&id) {
-                QueuedFor::Budget
-            } else {
-                QueuedFor::Slot
-            };
-            if session.needs_history || session.base == Base::Awaited || !session.hooks.is_empty() {
-                continue;
-            }
-            if let Some((id, body)) = self.run.queue(&id, waits_for) {
-                self.emit(id, body);
-            }
         }
     }
 

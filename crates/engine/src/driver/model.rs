@@ -21,6 +21,7 @@ use posse_domain::message::Reply;
 
 use super::Driver;
 use super::effects::{Effect, ModelDone, ModelEffect};
+use super::session::ModelCallStage;
 use super::waiting::AfterFailure;
 use crate::ports::{CallSize, ModelFacts, ModelFailure, ModelReply, ModelRequest};
 
@@ -66,8 +67,10 @@ impl Driver {
     pub(super) fn ask_model(&mut self, id: &AgentId, kind: &std::sync::Arc<str>) {
         let step = match self.sessions.get_mut(id) {
             // A wish whose agent has ended meanwhile, or that was granted before, is stale.
-            Some(session) if session.ending.is_none() && session.wants_model => {
-                session.wants_model = false;
+            Some(session)
+                if session.ending.is_none() && matches!(session.model_call, ModelCallStage::Slot) =>
+            {
+                session.model_call = ModelCallStage::Idle;
                 session.machine.next(false)
             }
             _ => return self.scheduler.release(kind),
@@ -102,7 +105,7 @@ impl Driver {
             Quote::Wait => {
                 self.return_permit(id);
                 self.scheduler.release(kind);
-                self.budget_line.push_back(id.clone());
+                self.wait_for_budget(id);
             }
             Quote::Exhausted(reason) => {
                 self.return_permit(id);
@@ -354,11 +357,11 @@ impl Driver {
         let machine = &session.machine;
         let current = machine.is_asking()
             && (machine.attempt(), machine.turn(), machine.call()) == (done.attempt, done.turn, done.call)
-            && session.asking.is_some();
+            && matches!(session.model_call, ModelCallStage::Reply(_));
         if !current {
             return;
         }
-        session.asking = None;
+        session.model_call = ModelCallStage::Idle;
         let price = session.facts.price;
         let kind = session.kind.clone();
         self.scheduler.release(&kind);
@@ -415,10 +418,20 @@ impl Driver {
         }
     }
 
-    /// Something was settled: whoever stands in line for a budget may try again.
+    fn wait_for_budget(&mut self, id: &AgentId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.model_call = ModelCallStage::Budget;
+            self.budget_queue.push_back(id.clone());
+        }
+    }
+
+    /// A call was charged: the calls that did not fit into a budget are tried again, in their order.
     pub(super) fn budget_freed(&mut self) {
-        for id in std::mem::take(&mut self.budget_line) {
-            self.want_model(&id);
+        for id in std::mem::take(&mut self.budget_queue) {
+            let session = self.sessions.get(&id);
+            if session.is_some_and(|session| matches!(session.model_call, ModelCallStage::Budget)) {
+                self.want_model(&id);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use posse_domain::object_id::ObjectId;
 use super::Driver;
 use super::desks::shared_files::SharedFiles;
 use super::effects::Effect;
-use super::session::{Base, CallStage, SalvageProgress};
+use super::session::{CallStage, SalvageProgress, StartPoint};
 use crate::integrate::{Fact, MergeQueue};
 use crate::ports::{MadeWorkspace, Salvage, WorkspaceId, WorkspaceProblem};
 use crate::scheduler::{SlotRequest, SlotUse};
@@ -217,16 +217,19 @@ impl Driver {
         }
         let created =
             self.run.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Created { .. }));
-        let has = self.sessions.get(child).is_none_or(|session| matches!(session.base, Base::Taken(_)));
+        let has = self
+            .sessions
+            .get(child)
+            .is_none_or(|session| matches!(session.start_point, StartPoint::Snapshot(_)));
         let Some(parent) = child.parent().filter(|_| created && !has) else { return true };
         if let Some(tip) = self.tip(&parent) {
             if let Some(session) = self.sessions.get_mut(child) {
-                session.base = Base::Taken(tip);
+                session.start_point = StartPoint::Snapshot(tip);
             }
             return true;
         }
         if let Some(session) = self.sessions.get_mut(child) {
-            session.base = Base::Awaited;
+            session.start_point = StartPoint::Awaited;
         }
         self.merge_queue(&parent).apply(Fact::SnapshotWanted);
         self.mark_merge_queue(&parent);
@@ -253,14 +256,15 @@ impl Driver {
             session.tip = Some(*tip);
         }
         for child in waiting {
-            let Some(session) = self.sessions.get_mut(&child).filter(|session| session.base == Base::Awaited)
+            let Some(session) =
+                self.sessions.get_mut(&child).filter(|session| session.start_point == StartPoint::Awaited)
             else {
                 continue;
             };
-            session.base = Base::Unknown;
+            session.start_point = StartPoint::Unknown;
             match &taken {
                 Ok(tip) => {
-                    session.base = Base::Taken(*tip);
+                    session.start_point = StartPoint::Snapshot(*tip);
                     self.mark_ready(&child);
                 }
                 Err(problem) => {

@@ -11,7 +11,7 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{FailKind, Failure};
 
 use super::effects::Effect;
-use super::session::{Base, Calls, SalvageProgress, Session, Start, TimeUp};
+use super::session::{Calls, ModelCallStage, SalvageProgress, Session, Start, StartPoint, TimeUp};
 use super::{Driver, Stop};
 use crate::history::machine_of;
 use crate::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
@@ -44,12 +44,10 @@ impl Driver {
             model,
             facts,
             preamble,
-            asking: None,
+            model_call: ModelCallStage::Idle,
             permit: None,
-            waiting: None,
             unanswered: None,
-            wants_model: false,
-            needs_history: false,
+            start_point: StartPoint::Unknown,
             cursor: 0,
             calls: Calls::default(),
             hooks: Vec::new(),
@@ -59,7 +57,6 @@ impl Driver {
             winding: TimeUp::No,
             place: self.known_workspace(id),
             parked: Vec::new(),
-            base: Base::Unknown,
             tip: None,
             change: None,
             keeping: SalvageProgress::No,
@@ -90,7 +87,7 @@ impl Driver {
         if let Some(of) = continues
             && let Some(session) = self.sessions.get_mut(child)
         {
-            session.needs_history = true;
+            session.start_point = StartPoint::History;
             return self.after_commit(Effect::History { agent: child.clone(), of });
         }
         self.mark_ready(child);
@@ -98,8 +95,9 @@ impl Driver {
 
     pub(super) fn history_read(&mut self, id: &AgentId, conversation: Result<Conversation, String>) {
         let Some(contract) = self.run.open(id).map(|agent| agent.contract.clone()) else { return };
-        let Some(session) = self.sessions.get_mut(id).filter(|session| session.needs_history) else { return };
-        session.needs_history = false;
+        let reading = |session: &&mut Session| session.start_point == StartPoint::History;
+        let Some(session) = self.sessions.get_mut(id).filter(reading) else { return };
+        session.start_point = StartPoint::Unknown;
         match conversation {
             Ok(prior) => {
                 // Messages may have come meanwhile: they are events, so the new machine is told of them again.
@@ -123,9 +121,9 @@ impl Driver {
     /// An agent starts in the commit of its first model call: until then it can be ended without a trace of work. Does
     /// nothing for an agent that has started.
     pub(super) fn start_agent(&mut self, id: &AgentId) {
-        let base = self.sessions.get(id).and_then(|session| match session.base {
-            Base::Taken(base) => Some(base),
-            Base::Unknown | Base::Awaited => None,
+        let base = self.sessions.get(id).and_then(|session| match session.start_point {
+            StartPoint::Snapshot(base) => Some(base),
+            StartPoint::History | StartPoint::Unknown | StartPoint::Awaited => None,
         });
         if let Some((id, body)) = self.run.start(id, base) {
             self.emit(id, body);
