@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use posse::api::timestamp;
 use posse::{AgentId, Posse, ProviderWait, Request, RunId};
 
 use crate::error::CliError;
 use crate::term;
-use crate::text::{clock, now_ms, timestamp};
+use crate::text::{clock, now_ms};
 
 /// Characters of an operation or a reason that a list shows.
 const SHOWN_MAX_CHARS: usize = 120;

@@ -106,7 +106,7 @@ fn detach(replay: &ReplayRun, launch: &Launch, context: &Context) -> Result<Exit
     let run = detach::detach(launch, context)?;
     let mut output = Output::new();
     if replay.json {
-        output.json(&serde_json::json!({"run": run}))?;
+        output.json(&posse::api::RunReference::new(&run))?;
     } else {
         output.own(&format!("{run}\n"))?;
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use posse_domain::code::Code;
 use posse_domain::event::{Event, EventBody, RunStarted};
 use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::{FailureReason, RunStatus};
 use posse_domain::object_id::ObjectId;
 use posse_engine::ports::READ_MAX_EVENTS;
 use posse_host::workspace::{
@@ -115,9 +116,9 @@ impl Posse {
     /// do it again changes nothing.
     pub async fn apply(&self, run: &RunId, which: ApplyWhich) -> Result<AppliedRun, Error> {
         let info = self.get(run).await?;
-        match (info.status.as_str(), which) {
-            ("completed", _) | ("failed" | "cancelled", ApplyWhich::Ended) => {}
-            ("running", _) => return Err(Error::StillRunning(run.clone())),
+        match (info.status, which) {
+            (RunStatus::Completed, _) | (RunStatus::Failed | RunStatus::Cancelled, ApplyWhich::Ended) => {}
+            (RunStatus::Running, _) => return Err(Error::StillRunning(run.clone())),
             _ => return Err(Error::NotCompleted { run: run.clone(), status: info.status }),
         }
         let space = self.space(run).await?;
@@ -215,17 +216,12 @@ impl Posse {
     /// What an agent reported, as Markdown; of one that failed why, and what it still said. None if it has not ended.
     pub async fn report(&self, agent: &AgentId) -> Result<Option<String>, Error> {
         let agent = self.agent_of(agent).await?;
-        Ok(match (agent.error, agent.result) {
+        Ok(match (agent.failure, agent.result) {
             (None, report) => report.filter(|_| agent.final_status.is_some() || agent.depth == 0),
-            (Some(why), report) => {
-                // A code, if there is one, and words for people.
-                let failed = match why.split_once(": ") {
-                    Some((code, reason)) if code == Code::Cancelled.as_str() => {
-                        format!("Cancelled: {reason}")
-                    }
-                    Some((code, reason)) if is_code(code) => format!("Failed ({code}): {reason}"),
-                    _ if agent.close_reason.as_deref() == Some("cancelled") => format!("Cancelled: {why}"),
-                    _ => format!("Failed: {why}"),
+            (Some(FailureReason { code, reason }), report) => {
+                let failed = match code {
+                    Code::Cancelled => format!("Cancelled: {reason}"),
+                    code => format!("Failed ({code}): {reason}"),
                 };
                 Some(match report {
                     Some(report) => format!("{failed}\n\nIts report:\n\n{report}"),
@@ -310,11 +306,6 @@ fn started_from(body: &EventBody) -> Option<ObjectId> {
     let EventBody::RunStarted(started) = body else { return None };
     let RunStarted { base, .. } = &**started;
     base.as_ref().map(|base| base.commit)
-}
-
-/// Whether a word is a code of an error and not the beginning of a sentence.
-fn is_code(word: &str) -> bool {
-    !word.is_empty() && word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
 }
 
 fn oid(id: &ObjectId) -> Oid {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse::{Decision, ModelRegistry, Posse, Rule, RunOutcome};
+use posse::{Decision, ModelRegistry, Posse, Rule, RunOutcome, RunStatus};
 use posse_agent::plan::{PlanProblem, document, first_request, second_request};
 use posse_domain::plan::{Author, Plan};
 
@@ -248,7 +248,7 @@ async fn ask(
         DriveOutcome::Ended(finished) => {
             print_end(&finished, view.shows_figures());
             let RunOutcome { status, text, .. } = &*finished;
-            if *status == "completed" {
+            if *status == RunStatus::Completed {
                 Ok(PlannerOutcome::Answer(document(&term::clean(text)).to_owned()))
             } else {
                 Ok(PlannerOutcome::Ended(Exit::of(&finished)))
