@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Done, Home};
+use crate::support::{Done, Home, run_of};
 
 const PLAN: &str = r#"goal: The service greets in German.
 steps:
@@ -179,6 +179,44 @@ fn no_command_of_a_planners_file_passes_for_another() {
     let done = plan(&home, &["greet in German"]).exits(0);
     let listed = r"#   echo ok # fine,\ntouch PWNED\r\u{1b}[8m; exit 0";
     assert!(done.stdout.contains(listed), "{}", done.stdout);
+}
+
+/// A plan whose only command passes.
+const CHECKED: &str = r#"goal: There is a file.
+steps:
+  - title: write
+    description: Write it.
+    owns: [a.txt]
+    success_criteria: [{command: "test -f a.txt"}]
+"#;
+
+/// Whether the command of a plan was run, and whether its step was refused.
+fn judged(home: &Home, args: &[&str]) -> (bool, bool) {
+    let done = home.posse(&[&["run", "--json", "--model", "scripted/script.yaml"], args].concat());
+    let run = run_of(done.json_lines().last().expect("an event"));
+    let logged = home.posse(&["logs", &run, "--json"]).exits(0).json_lines();
+    let has = |kind: &str| logged.iter().any(|event| event["kind"] == kind);
+    (has("agent.checks_passed"), has("agent.subagent_refused"))
+}
+
+/// The commands of a file are the person's, who read it or could have; those of `--plan auto` are the planner's.
+#[test]
+fn rules_bind_the_commands_of_a_plan_that_no_person_has_read() {
+    let home = Home::new();
+    home.write("README.md", "# a project\n");
+    home.write("plan.yaml", CHECKED);
+    let planned = serde_json::to_string(CHECKED).expect("json");
+    home.write(
+        "script.yaml",
+        &format!(
+            "- when: {{definition: planner}}\n  reply: {{text: {planned}}}\n- when: {{definition: general, turn: 1}}\n  \
+             reply: {{tool_calls: [{{name: write, input: {{path: a.txt, content: x}}}}]}}\n- reply: {{text: done}}\n"
+        ),
+    );
+    let (run, refused) = ((true, false), (false, true));
+    assert_eq!(judged(&home, &["--plan", "auto", "write a file"]), run);
+    assert_eq!(judged(&home, &["--plan", "plan.yaml", "--deny", "bash"]), run);
+    assert_eq!(judged(&home, &["--plan", "auto", "--deny", "bash", "write a file"]), refused);
 }
 
 #[test]

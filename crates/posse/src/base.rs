@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use posse_host::workspace::{Git, RunSpace, WorkspaceError};
+use posse_workspace::{Git, RunSpace, WorkspaceError};
 
 use crate::bundle::{BaseFile, FileKind};
 

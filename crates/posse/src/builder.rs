@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use posse_engine::ports::{Faults, Hooks, Model, Models, Store, System, TenantId, Tool};
 use posse_engine::{Parts, Runtime, RuntimeOptions};
-use posse_host::sandbox::{Sandbox, SandboxOptions};
 use posse_models::{ModelRegistry, Prices, Providers};
+use posse_sandbox::{Sandbox, SandboxOptions};
 use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 use posse_tools::hooks::{CommandHooks, Hook};
 use posse_tools::{Outputs, Search, ToolServices};
@@ -217,7 +217,7 @@ impl PosseBuilder {
         };
         let files = match (&self.place, &self.workspaces) {
             (StoreLocation::Directory(dir) | StoreLocation::Existing(dir), Some(settings)) => {
-                Some(posse_host::workspace::Workspaces::new(dir, settings.host.clone()))
+                Some(posse_workspace::Workspaces::new(dir, settings.host.clone()))
             }
             _ => None,
         };

@@ -7,7 +7,7 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::RunStatus;
 use posse_engine::ports::StoreError;
 use posse_engine::{HistoryError, RuntimeError};
-use posse_host::workspace::{ApplyError, WorkspaceError};
+use posse_workspace::{ApplyError, WorkspaceError};
 use thiserror::Error;
 
 use crate::bundle::BundleError;

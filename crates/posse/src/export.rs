@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 use posse_domain::event::{EventBody, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
-use posse_host::workspace::{RunSpace, WorkspaceError};
+use posse_workspace::{RunSpace, WorkspaceError};
 use serde_json::Value;
 
 use crate::base;

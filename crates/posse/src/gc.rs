@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use posse_engine::ports::{RunEntry, StoreError};
-use posse_host::workspace::{GcOptions, GcReport, WorkspaceError, Workspaces};
+use posse_workspace::{GcOptions, GcReport, WorkspaceError, Workspaces};
 
 use crate::{Error, Posse};
 

@@ -38,7 +38,7 @@ pub struct RunSummary {
     pub created_at_ms: i64,
     /// When it ended.
     pub ended_at_ms: Option<i64>,
-    /// Who carries it, if somebody alive does.
+    /// The process that executes it, if one does.
     pub holder: Option<Holder>,
     /// Why its head cannot be relied on, if it cannot; [`Posse::verify`](crate::Posse::verify) tells more.
     pub damage: Option<String>,
@@ -186,7 +186,7 @@ pub struct RunInfo {
     pub status: RunStatus,
     /// The request's first line.
     pub title: String,
-    /// Who carries it, if somebody alive does.
+    /// The process that executes it, if one does.
     pub holder: Option<Holder>,
     /// When it started, in milliseconds since 1970.
     pub created_at_ms: i64,
@@ -419,46 +419,66 @@ fn result_of(body: &EventBody) -> Option<&RunResult> {
 
 #[cfg(test)]
 mod tests {
+    use posse_engine::ports::{AgentTerms, Head, RunRow};
+
     use super::*;
 
-    fn agent(id: &str, created_at_ms: i64, completed_at_ms: Option<i64>, wall_ms: u64) -> AgentInfo {
+    fn agent(id: &str, created_at_ms: i64, completed_at_ms: Option<i64>, wall_ms: u64) -> AgentRow {
         let id: AgentId = id.parse().expect("an id");
-        let figures = Figures::default().with_wall_ms(wall_ms);
-        AgentInfo {
+        let figures = serde_json::to_string(&Figures::default().with_wall_ms(wall_ms)).expect("JSON");
+        let terms = AgentTerms {
             parent: id.parent(),
+            parent_message_id: None,
             depth: id.depth(),
-            id,
             definition: "coder".to_owned(),
-            skill: None,
-            title: String::new(),
-            model: String::new(),
-            state: AgentState::Running,
+            contract_json: "{}".to_owned(),
+            permissions_json: "{}".to_owned(),
+            created_at_ms,
+        };
+        AgentRow {
+            id,
+            terms: Some(terms),
+            state: "running".to_owned(),
             final_status: None,
             close_reason: None,
             result: None,
-            failure: None,
-            own: figures,
-            subtree: figures,
-            created_at_ms,
+            error: None,
+            usage_json: figures.clone(),
+            subtree_usage_json: figures,
             completed_at_ms,
-            contract_json: String::new(),
-            permissions_json: String::new(),
         }
+    }
+
+    fn entry(run: &str) -> RunEntry {
+        let row = RunRow {
+            status: "running".to_owned(),
+            title: String::new(),
+            definition: "coder".to_owned(),
+            model: String::new(),
+            dir: String::new(),
+            session_id: None,
+            created_at_ms: 1_000,
+            ended_at_ms: None,
+        };
+        let head = Head { seq: 1, hash: posse_domain::hash::Hash::ZERO };
+        RunEntry { run: run.parse().expect("an id"), row, agents: 4, head, holder: None, damage: None }
     }
 
     #[test]
     fn the_wall_time_of_an_open_agent_is_the_time_since_it_was_created() {
-        let mut agents = [
+        let rows = vec![
             agent("k3f9ab2c", 1_000, None, 0),
             agent("k3f9ab2c.1", 2_000, Some(2_500), 500),
             agent("k3f9ab2c.2", 3_000, None, 0),
             // A clock that jumped back gives none.
             agent("k3f9ab2c.2.1", 9_000, None, 0),
         ];
-        count_open(&mut agents, 4_000);
-        let own: Vec<u64> = agents.iter().map(|agent| agent.own.wall_ms).collect();
+        let info = RunInfo::new(entry("k3f9ab2c"), rows, 4_000).expect("a run");
+        let own: Vec<u64> = info.agents.iter().map(|agent| agent.own.wall_ms).collect();
         assert_eq!(own, [3_000, 500, 1_000, 0]);
-        let subtrees: Vec<u64> = agents.iter().map(|agent| agent.subtree.wall_ms).collect();
+        let subtrees: Vec<u64> = info.agents.iter().map(|agent| agent.subtree.wall_ms).collect();
         assert_eq!(subtrees, [4_000, 500, 1_000, 0]);
+        let depths: Vec<u64> = info.by_depth.iter().map(|depth| depth.figures.wall_ms).collect();
+        assert_eq!(depths, [3_000, 1_500, 0]);
     }
 }

@@ -79,19 +79,20 @@ pub use posse_engine::{
     Delta, DeltaCall, DeltaPart, REQUEST_MAX_BYTES, RunHandle, TaskEvent, TaskState, VerifiedJournal,
     VerifyError,
 };
-pub use posse_host::discovery;
-pub use posse_host::sandbox::{self, init};
-pub use posse_host::workspace;
-pub use posse_host::workspace::{
-    ApplyError, ApplySummary, DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, DiffForm,
-    DiffOptions, GIT_PATH, WorkspaceError, WorkspaceOptions,
-};
+pub use posse_files::discovery;
 pub use posse_models::{
     BaseUrl, Endpoint, Format, Http, Key, KeyNeed, Limits, ModelRegistry, PriceTag, Prices, Provider,
     ProviderError, ProviderWords, Providers, Proxy, TextModels, ToolCalls, ollama_models, prices_taken,
     scripted,
 };
+pub use posse_sandbox as sandbox;
+pub use posse_sandbox::init;
 pub use posse_tools::{Search, hooks};
+pub use posse_workspace as workspace;
+pub use posse_workspace::{
+    ApplyError, ApplySummary, DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, DiffForm,
+    DiffOptions, GIT_PATH, WorkspaceError, WorkspaceOptions,
+};
 pub use replay::{RecordedRun, replayed};
 pub use requests::Request;
 pub use secrets::{names_a_secret, url_passwords};
@@ -131,7 +132,7 @@ pub struct Posse {
     tenant: TenantId,
     tools: Arc<[Tool]>,
     /// The workspaces beneath the state directory, if there is one.
-    files: Option<posse_host::workspace::Workspaces>,
+    files: Option<posse_workspace::Workspaces>,
     /// Where the files of replays are laid out.
     replays: Option<replay::ReplayHome>,
     hook_failures: Option<hooks::HookFailures>,
@@ -147,7 +148,7 @@ impl Posse {
         runtime: Runtime,
         tenant: TenantId,
         tools: Arc<[Tool]>,
-        files: Option<posse_host::workspace::Workspaces>,
+        files: Option<posse_workspace::Workspaces>,
         replays: Option<replay::ReplayHome>,
     ) -> Self {
         Self { store: runtime.store().clone(), runtime, tenant, tools, files, replays, hook_failures: None }
@@ -247,7 +248,7 @@ impl Posse {
         RunInfo::new(entry, rows, until_ms)
     }
 
-    /// Until when the agents of a run that are open have been at it: until now if somebody carries it, else until its
+    /// Until when the agents of a run that are open have been at it: until now if a process is running it, else until its
     /// last event.
     async fn last_known_ms(&self, entry: &RunEntry) -> Result<i64, Error> {
         if let Some(ended_at_ms) = entry.row.ended_at_ms {
@@ -340,7 +341,7 @@ impl Posse {
         Ok(Arc::unwrap_or_clone(catalogue).skills)
     }
 
-    /// Waits until a run has ended, whichever process carries it.
+    /// Waits until a run has ended, whichever process executes it.
     pub async fn wait(&self, run: &RunId) -> Result<RunOutcome, Error> {
         // The summary is enough to know that it has not ended; only the end itself is read from the journal.
         let head = self.sound(run).await?.head.seq;

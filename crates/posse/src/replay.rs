@@ -10,8 +10,8 @@ use posse_domain::id::RunId;
 use posse_domain::lifecycle::RunStatus;
 use posse_domain::permission::{Approvals, Rules};
 use posse_engine::{Recording, Replay, RunHandle, RunSpec};
-use posse_host::workspace::WorkspaceError;
 use posse_models::replay::{REPLAY, Replay as ReplayModel};
+use posse_workspace::WorkspaceError;
 
 use crate::base::{self, Layout};
 use crate::bundle::{self, BUNDLE_EXTENSION, BundleError};
@@ -237,7 +237,7 @@ impl Posse {
         let started = self.start_replay(recorded, told, laid_out.as_deref()).await;
         if let (Err(_), Some(dir)) = (&started, &laid_out) {
             // Nobody uses it, and nobody will.
-            drop(posse_host::trees::remove(dir));
+            drop(posse_files::trees::remove(dir));
         }
         started
     }
@@ -320,7 +320,7 @@ impl Posse {
             });
             if is_old && !used.iter().any(|dir| Path::new(dir) == path) {
                 // What cannot be removed now is found again by the next replay.
-                drop(posse_host::trees::remove(&path));
+                drop(posse_files::trees::remove(&path));
             }
         }
         Ok(())

@@ -109,7 +109,7 @@ impl Posse {
         Ok(open)
     }
 
-    /// Answers a question. Durable: it is acted on by whoever carries the run, now or after a resume. An answer is
+    /// Answers a question. Durable: it is acted on by the process that executes the run, now or after a resume. An answer is
     /// bound to what was asked and is used once.
     ///
     /// ```

@@ -53,7 +53,7 @@ impl System for ProcessSystem {
         let Some(runs) = &self.runs else { return Box::pin(async { Ok(()) }) };
         let records = posse_tools::records(runs, &run.to_string());
         Box::pin(async move {
-            let ended = tokio::task::spawn_blocking(move || posse_host::sandbox::end_recorded(&records));
+            let ended = tokio::task::spawn_blocking(move || posse_sandbox::end_recorded(&records));
             let ended = ended.await.map_err(|error| error.to_string())?;
             ended
                 .map(drop)
@@ -62,6 +62,6 @@ impl System for ProcessSystem {
     }
 
     fn freed(&self) {
-        posse_host::memory::give_back();
+        posse_sandbox::memory::give_back();
     }
 }

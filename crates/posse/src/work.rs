@@ -9,7 +9,7 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::{FailureReason, RunStatus};
 use posse_domain::object_id::ObjectId;
 use posse_engine::ports::READ_MAX_EVENTS;
-use posse_host::workspace::{
+use posse_workspace::{
     ApplySummary, DiffForm, DiffOptions, Oid, RunSpace, WorkspaceError, Workspaces, work_ref,
 };
 
@@ -167,10 +167,10 @@ impl Posse {
         }
         looking(run.clone(), move || {
             for work in &mut found {
-                let git = posse_host::workspace::salvaged_git_ref(&work.agent.to_string(), work.attempt);
+                let git = posse_workspace::salvaged_git_ref(&work.agent.to_string(), work.attempt);
                 work.git = space.read_ref(&git)?.map(|commit| ObjectId::from_bytes(*commit.as_bytes()));
                 let (Some(commit), Some(base)) = (work.commit, bases.get(&work.agent)) else { continue };
-                let name = posse_host::workspace::salvage_ref(&work.agent.to_string(), work.attempt);
+                let name = posse_workspace::salvage_ref(&work.agent.to_string(), work.attempt);
                 if space.read_ref(&name)?.is_some() {
                     let options = DiffOptions { form: DiffForm::NameStatus, colour: false };
                     let lines = space.diff(&oid(base), &oid(&commit), options)?;

@@ -15,9 +15,9 @@ use posse_engine::ports::{
     CallContext, CheckRequest, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, UpdateOutcome,
     Urgency, WORKSPACE_SHOWN_AT, WorkspaceId, WorkspaceProblem, WorkspaceResult, Workspaces,
 };
-use posse_host::sandbox::{Cache, CacheShown, DiskLimit, Isolation, OBJECTS_SHOWN_AT, Sandbox, SandboxError};
-use posse_host::workspace::{self as host, Oid, RefusedCode, RunSpace, WorkspaceError};
+use posse_sandbox::{Cache, CacheShown, DiskLimit, Isolation, OBJECTS_SHOWN_AT, Sandbox, SandboxError};
 use posse_tools::{ViewFuture, WorkspaceView, WorkspaceViews};
+use posse_workspace::{self as host, Oid, RefusedCode, RunSpace, WorkspaceError};
 
 use crate::names::Names;
 use crate::reports::Reports;

@@ -26,7 +26,7 @@ pub fn points() -> Vec<&'static str> {
         .iter()
         .chain(&posse_store::FAULT_POINTS)
         .chain(crate::ledger::FAULT_POINTS)
-        .chain(posse_host::workspace::FAULT_POINTS.iter().filter(in_a_run));
+        .chain(posse_workspace::FAULT_POINTS.iter().filter(in_a_run));
     all.copied().collect()
 }
 

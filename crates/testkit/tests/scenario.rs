@@ -7,7 +7,7 @@ use std::path::Path;
 use posse::{EventBody, JournalEvent, NewRun, Posse, parse_agents};
 use posse_domain::event::Sender;
 use posse_domain::hash::Hash;
-use posse_host::sandbox::{InitBinary, SandboxOptions};
+use posse_sandbox::{InitBinary, SandboxOptions};
 use posse_testkit::check::{
     AcknowledgedEvents, Breach, Files, Findings, Harm, Journal, Repositories, ended_run,
 };

@@ -15,9 +15,9 @@ use posse_domain::skill::Skill;
 use posse_engine::ports::{
     CallContext, EffectTool, PreparedEffect, StopSignal, Tool, ToolFailure, ToolOutput, ToolResult, Urgency,
 };
-use posse_host::files::DirHandle;
-use posse_host::process::{CapturedOutput, OutputLimits};
-use posse_host::sandbox::{
+use posse_files::DirHandle;
+use posse_sandbox::process::{CapturedOutput, OutputLimits};
+use posse_sandbox::{
     BoxedCommand, CacheShown, CallEnd, ExecPermit, Exit, Isolation, ProtectedChange, RunningCall,
     SandboxError,
 };

@@ -14,7 +14,7 @@ use posse_domain::permission::write_refusal;
 use posse_engine::ports::{
     CallContext, PreparedEffect, RecoveredEffect, ToolFailure, ToolOutput, ToolResult,
 };
-use posse_host::files::{DirHandle, ExpectedFile, RelPath};
+use posse_files::{DirHandle, ExpectedFile, RelPath};
 
 use crate::space::{blocking, failure};
 

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use posse_domain::event::{EffectClass, WriteIntent};
 use posse_domain::hash::Hash;
 use posse_engine::ports::{CallContext, EffectTool, PreparedEffect, RecoveredEffect, Tool, ToolFailure};
-use posse_host::files::{RelPath, WRITE_MAX_BYTES};
+use posse_files::{RelPath, WRITE_MAX_BYTES};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use posse_domain::event::EffectClass;
 use posse_engine::ports::{CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput};
-use posse_host::files::{DirHandle, FileError, GlobPattern, GlobResult, RelPath, Stop, spelled};
+use posse_files::{DirHandle, FileError, GlobPattern, GlobResult, RelPath, Stop, spelled};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

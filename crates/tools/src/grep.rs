@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use posse_domain::event::EffectClass;
 use posse_engine::ports::{CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput};
-use posse_host::files::{
+use posse_files::{
     GLOB_PATTERN_MAX_BYTES, GREP_CONTEXT_MAX_LINES, GREP_PATTERN_MAX_BYTES, GREP_RESULTS_MAX, GrepFile,
     GrepLine, GrepOutput, GrepQuery, GrepResult,
 };

@@ -6,7 +6,7 @@
 //! arguments, `space` reaches the workspace, `answer` keeps results within limits, `change` is what
 //! `write` and `edit` share.
 //!
-//! A tool knows only what its call hands it, and the [`Hands`] of its process. It holds no state of an agent, so all
+//! A tool knows only what its call hands it, and the [`ToolServices`] of its process. It holds no state of an agent, so all
 //! agents of a process share one set.
 
 mod answer;
@@ -43,9 +43,9 @@ mod tests;
 use std::sync::Arc;
 
 pub use outputs::{Outputs, records};
+use posse_egress::Egress;
 use posse_engine::ports::Tool;
-use posse_host::egress::Egress;
-use posse_host::sandbox::{Sandbox, SandboxOptions};
+use posse_sandbox::{Sandbox, SandboxOptions};
 pub use views::{InPlace, ViewFuture, WorkspaceView, WorkspaceViews};
 pub use webfetch::webfetch;
 pub use websearch::{Search, websearch};

@@ -10,7 +10,7 @@ use posse_domain::message::Image;
 use posse_engine::ports::{
     CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
 };
-use posse_host::files::{DirHandle, FileError, RelPath, is_binary, line_range};
+use posse_files::{DirHandle, FileError, RelPath, is_binary, line_range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

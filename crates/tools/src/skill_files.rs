@@ -7,7 +7,7 @@ use posse_domain::code::Code;
 use posse_domain::nearest::some_of;
 use posse_domain::skill::SKILL_NAME_MAX;
 use posse_engine::ports::{CallContext, ToolFailure};
-use posse_host::files::{FileError, PathProblem, RelPath};
+use posse_files::{FileError, PathProblem, RelPath};
 
 use crate::input::{Check, shorten};
 use crate::space::{SHOWN_PATH_MAX_CHARS, failure};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use posse_domain::code::Code;
 use posse_domain::permission::PathRules;
 use posse_engine::ports::{CallContext, PreparedEffect, ToolFailure, ToolResult, WORKSPACE_SHOWN_AT};
-use posse_host::files::{DirHandle, FileError, FileKind, Gate, PathProblem, RelPath, Stop, spelled};
+use posse_files::{DirHandle, FileError, FileKind, Gate, PathProblem, RelPath, Stop, spelled};
 use serde_json::Value;
 
 use crate::input::{Check, shorten};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use posse_engine::ports::CallContext;
-use posse_host::sandbox::{BoxedCommand, Cache, DiskLimit, Isolation, OBJECTS_SHOWN_AT, WORKSPACE_SHOWN_AT};
+use posse_sandbox::{BoxedCommand, Cache, DiskLimit, Isolation, OBJECTS_SHOWN_AT, WORKSPACE_SHOWN_AT};
 
 /// Says how programs see workspaces.
 pub trait WorkspaceViews: fmt::Debug + Send + Sync {

@@ -12,10 +12,10 @@ use futures::future::BoxFuture;
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::permission::{Approvals, Operation, Pattern};
+use posse_egress::{Answer, Egress, EgressError, Limits, Openings, Reply, Request, Target};
 use posse_engine::ports::{
     CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
 };
-use posse_host::egress::{Answer, Egress, EgressError, Limits, Openings, Reply, Request, Target};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -6,10 +6,10 @@ mod results;
 use futures::future::BoxFuture;
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
+use posse_egress::{Answer, Egress, EgressError, Openings, Reply};
 use posse_engine::ports::{
     CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
 };
-use posse_host::egress::{Answer, Egress, EgressError, Openings, Reply};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -21,8 +21,6 @@ struct Rule {
 enum Crates {
     In(&'static [&'static str]),
     Outside(&'static [&'static str]),
-    /// Everywhere but in these crates and beneath this folder.
-    Beside(&'static [&'static str], &'static str),
 }
 
 /// What a rule says about test code.
@@ -49,7 +47,7 @@ use SearchIn::{Code, Letters, Name, Text};
 /// Crates that speak to a person or a machine on purpose.
 const OUTER: &[&str] = &["cli", "testkit", "tests", "xtask"];
 /// The same, and the crate whose init is started with an argument.
-const OUTER_AND_INIT: &[&str] = &["cli", "testkit", "tests", "xtask", "host"];
+const OUTER_AND_INIT: &[&str] = &["cli", "testkit", "tests", "xtask", "sandbox"];
 
 const RULES: &[Rule] = &[
     Rule {
@@ -181,15 +179,15 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "process",
-        why: "processes are started by host, which can box and end them, and by cli for itself",
-        crates: Crates::Outside(&["cli", "host", "testkit", "tests", "xtask"]),
+        why: "processes are started by sandbox, which confines and ends them, by workspace for git, and by cli for itself",
+        crates: Crates::Outside(&["cli", "sandbox", "workspace", "testkit", "tests", "xtask"]),
         tests: Tests::Exempt,
         looks: &[Code("process::Command"), Code("process::exit"), Code("process::abort")],
     },
     Rule {
         name: "network",
-        why: "host::egress is the one way of tools, engine and cli to the network: it judges every address; a second client would be one that does not",
-        crates: Crates::Beside(&["models", "testkit", "tests", "xtask"], "crates/host/src/egress/"),
+        why: "posse-egress is the one way of tools, engine and cli to the network: it judges every address; a second client would be one that does not",
+        crates: Crates::Outside(&["egress", "models", "testkit", "tests", "xtask"]),
         tests: Tests::Exempt,
         looks: &[
             Code("TcpStream"),
@@ -212,9 +210,16 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "unsafe",
-        why: "only host talks to the kernel, so only host may need unsafe",
-        crates: Crates::Outside(&["host"]),
-        tests: Tests::Too,
+        why: "only sandbox makes processes and talks to the kernel below its safe wrappers, so only sandbox may need unsafe",
+        crates: Crates::Outside(&["sandbox"]),
+        tests: Tests::Exempt,
+        looks: &[Code("unsafe")],
+    },
+    Rule {
+        name: "unsafe-in-test",
+        why: "only tests of files and workspaces take privileges from a thread or cut a disk off, which has no safe form",
+        crates: Crates::Outside(&["sandbox", "files", "workspace"]),
+        tests: Tests::Only,
         looks: &[Code("unsafe")],
     },
     Rule {
@@ -250,7 +255,6 @@ impl Crates {
         match self {
             Self::In(names) => names.contains(&owner),
             Self::Outside(names) => !names.contains(&owner),
-            Self::Beside(names, folder) => !names.contains(&owner) && !source.path.starts_with(folder),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Who may depend on whom, read from the manifests.
 //!
-//! `domain <- agent <- engine <- {store, models, tools, host, protocols} <- posse <- cli`: a crate may use
+//! `domain <- agent <- engine <- {store, models, files, sandbox, workspace, egress, tools, protocols} <- posse <- cli`: a crate may use
 //! what lies in a lower layer, and never its neighbours. Dev-dependencies are free: a test of a lower crate
 //! may well be told with a real store, and nothing of it reaches the product.
 
@@ -16,7 +16,10 @@ const LAYERS: &[(&str, u8)] = &[
     ("posse-store", 3),
     ("posse-models", 3),
     ("posse-tools", 3),
-    ("posse-host", 3),
+    ("posse-files", 3),
+    ("posse-sandbox", 3),
+    ("posse-workspace", 3),
+    ("posse-egress", 3),
     ("posse-protocols", 3),
     ("posse", 4),
     ("posse-cli", 5),
@@ -24,9 +27,16 @@ const LAYERS: &[(&str, u8)] = &[
     ("xtask", 7),
 ];
 
-/// Neighbours that may use each other all the same: file tools must stay beneath the workspace even against
-/// symlinks swapped in while they run, and only `host` may ask the kernel for that.
-const EXCEPTIONS: &[(&str, &str)] = &[("posse-tools", "posse-host")];
+/// Neighbours that may use each other all the same, in this direction: tools and workspaces are made of files beneath a
+/// handle, programs in a sandbox and, for tools, the one client to the network.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("posse-sandbox", "posse-files"),
+    ("posse-workspace", "posse-files"),
+    ("posse-workspace", "posse-sandbox"),
+    ("posse-tools", "posse-files"),
+    ("posse-tools", "posse-sandbox"),
+    ("posse-tools", "posse-egress"),
+];
 
 /// Foreign crates that would bring in what a crate must not know.
 struct Foreign {
@@ -70,10 +80,10 @@ const FOREIGN: &[Foreign] = &[
         why: "all access to SQLite is in one crate, so that its guarantees are stated and tested in one place",
     },
     Foreign {
-        crates: &["posse-host", "posse-models", "posse-testkit", "xtask"],
+        crates: &["posse-egress", "posse-models", "posse-testkit", "xtask"],
         only: true,
         names: &["reqwest", "hyper", "hyper-util", "ureq", "isahc", "curl", "tokio-rustls", "native-tls"],
-        why: "tools, engine and cli have no HTTP client but host::egress, which judges every address; models have their own",
+        why: "tools, engine and cli have no HTTP client but posse-egress, which judges every address; models have their own",
     },
 ];
 
@@ -143,8 +153,8 @@ mod tests {
     #[test]
     fn adapters_do_not_know_each_other_but_for_files() {
         assert_eq!(found("posse-models", "posse-store", None).len(), 1);
-        assert_eq!(found("posse-tools", "posse-host", None), [""; 0]);
-        assert_eq!(found("posse-host", "posse-tools", None).len(), 1);
+        assert_eq!(found("posse-tools", "posse-sandbox", None), [""; 0]);
+        assert_eq!(found("posse-sandbox", "posse-tools", None).len(), 1);
     }
 
     #[test]
@@ -170,6 +180,6 @@ mod tests {
         assert_eq!(found("posse-store", "rusqlite", None), [""; 0]);
         assert_eq!(found("posse-tools", "reqwest", None).len(), 1);
         assert_eq!(found("posse-cli", "hyper", None).len(), 1);
-        assert_eq!(found("posse-host", "hyper", None), [""; 0]);
+        assert_eq!(found("posse-egress", "hyper", None), [""; 0]);
     }
 }

@@ -1,5 +1,8 @@
 //! What an agent may not do: denied by a rule, asked with nobody to answer, outside what it owns.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
 use posse_domain::event::EventBody;
 use posse_domain::permission::{Decision, Rule, Rules};
 use posse_models::scripted::ScriptedAnswer;
@@ -46,6 +49,30 @@ async fn a_denied_call_is_answered_with_the_layer_that_denied_it() {
         assert_eq!(decided(&ended, agent)[0].2.as_deref(), Some("operator"));
     }
     assert_eq!(world.outside.count("strike"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_settings_and_flags_deny_is_in_the_prompt_of_every_agent() {
+    let prompts = Arc::new(Mutex::new(BTreeMap::new()));
+    let seen = prompts.clone();
+    let world = World::new(move |request| {
+        seen.lock().expect("no panic").insert(request.depth, request.system.to_string());
+        match (request.depth, request.turn) {
+            (0, 1) => text("").call("task", child("builder", "x")),
+            _ => text("done"),
+        }
+    });
+    let mut spec = world.spec();
+    spec.operator_rules = rules(&[("strike:a", Decision::Deny)]);
+    spec.run_rules = rules(&[("strike:b", Decision::Deny)]);
+    world.run(spec).await;
+    let prompts = prompts.lock().expect("no panic").clone();
+    assert_eq!(prompts.len(), 2, "a parent and its child");
+    for (depth, prompt) in &prompts {
+        for denied in ["`strike:a`", "`strike:b`"] {
+            assert!(prompt.contains(denied), "depth {depth}: {denied} is not in\n{prompt}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

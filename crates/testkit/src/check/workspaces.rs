@@ -7,7 +7,7 @@ use std::process::Command;
 use posse::{AgentId, EventBody};
 use posse_domain::hash::Hash;
 use posse_domain::object_id::ObjectId;
-use posse_host::workspace::{base_ref, salvage_ref, work_ref};
+use posse_workspace::{base_ref, salvage_ref, work_ref};
 
 use super::{Findings, Harm, Journal};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use posse_host::files::{DirHandle, Gate, GlobPattern, GrepOutput, GrepQuery, RelPath, Stop};
+use posse_files::{DirHandle, Gate, GlobPattern, GrepOutput, GrepQuery, RelPath, Stop};
 
 use crate::bounded::rows;
 

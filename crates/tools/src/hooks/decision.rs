@@ -1,7 +1,7 @@
 //! What a hook says: by its exit code, and as JSON on its standard output.
 
 use posse_engine::ports::Moment;
-use posse_host::process::CapturedOutput;
+use posse_sandbox::process::CapturedOutput;
 use serde::Deserialize;
 use serde_json::Value;
 

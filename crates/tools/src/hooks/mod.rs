@@ -19,8 +19,8 @@ use futures::future::BoxFuture;
 use posse_domain::id::RunId;
 use posse_domain::permission::still_protected;
 use posse_engine::ports::{HookAnswer, HookCall, Hooks, Moment, Reach, Urgency};
-use posse_host::process::OutputLimits;
-use posse_host::sandbox::{BoxedCommand, CallEnd, Exit};
+use posse_sandbox::process::OutputLimits;
+use posse_sandbox::{BoxedCommand, CallEnd, Exit};
 use tokio::sync::watch;
 
 use self::decision::HookDecision;

@@ -5,7 +5,7 @@ use posse_domain::permission::{Operation, Pattern};
 use super::web::{FixedResolver, Server, answer, approve, call, here, redirect};
 use super::*;
 use crate::webfetch;
-use posse_host::egress::Egress;
+use posse_egress::Egress;
 
 /// Hosts that are, or lead to, something that is not public.
 const HOSTS: &[&str] = &[

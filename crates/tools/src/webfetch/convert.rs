@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse_domain::code::Code;
+use posse_egress::Answer;
 use posse_engine::ports::ToolFailure;
-use posse_host::egress::Answer;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::limits::{Stop, StopOnDrop};

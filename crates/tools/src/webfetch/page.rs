@@ -2,8 +2,8 @@
 //!
 //! Why it is like this: `docs/decisions/webfetch-html.md`.
 
-use posse_host::egress::Answer;
-use posse_host::files::is_binary;
+use posse_egress::Answer;
+use posse_files::is_binary;
 use thiserror::Error;
 
 use super::charset;
@@ -131,7 +131,7 @@ pub(crate) fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use posse_host::egress::Target;
+    use posse_egress::Target;
 
     use super::*;
 

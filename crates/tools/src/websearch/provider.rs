@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use posse_domain::json_values::has_too_many_values;
 use posse_domain::scrub::Scrubber;
+use posse_egress::{Limits, Redirects, Request, Target, UrlProblem};
 use posse_engine::ports::{ToolFailure, ToolOutput, ToolResult};
-use posse_host::egress::{Limits, Redirects, Request, Target, UrlProblem};
 use serde_json::{Value, json};
 
 use super::results::{self, SearchResult};

@@ -1,6 +1,6 @@
 //! Results as a model reads them.
 
-use posse_host::egress::Target;
+use posse_egress::Target;
 use serde_json::Value;
 
 use super::one_line;

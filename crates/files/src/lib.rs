@@ -1,0 +1,58 @@
+//! Files of a workspace.
+//!
+//! The question that shaped this module: how does one keep a path inside a directory while somebody else
+//! moves things around in it? Checking a path and then opening it cannot work, because a directory can become
+//! a symbolic link between the two. So nothing here is checked by path. [`DirHandle`] holds the workspace as an
+//! open directory, every name is resolved by the kernel (`openat2` with `RESOLVE_BENEATH`), and whatever was
+//! opened is used through its descriptor. A link that leaves the workspace fails at the moment it would be
+//! followed.
+//!
+//! - Reading follows links that stay inside. Writing follows none: permission rules and intents name the path
+//!   that is written, and a link would make them speak of another file.
+//! - What may be seen at all is up to a [`Gate`], which is asked about the file that was opened, not only about
+//!   the path that was given.
+//! - Walking ([`DirHandle::glob`], [`DirHandle::grep`]) follows no link below its start.
+//! - Paths are normalised by their letters alone ([`RelPath`]), before the kernel sees them, so that a
+//!   permission rule and the kernel judge the same path.
+//!
+//! Everything blocks; whoever needs otherwise runs it on a thread and can end it through [`Stop`].
+
+mod dir_handle;
+pub mod discovery;
+mod error;
+mod gate;
+mod glob;
+mod grep;
+mod ignored;
+mod kind;
+mod left_out;
+mod lines;
+mod list;
+pub mod parallel;
+mod path;
+mod read;
+mod stop;
+pub mod trees;
+mod walk;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use dir_handle::DirHandle;
+pub use error::FileError;
+pub use gate::Gate;
+pub use glob::{GLOB_PATTERN_MAX_BYTES, GLOB_RESULTS_MAX, GlobPattern, GlobResult};
+pub use grep::{
+    GREP_CONTEXT_MAX_LINES, GREP_FILE_MAX_BYTES, GREP_LINE_MAX_BYTES, GREP_OUTPUT_MAX_BYTES,
+    GREP_PATTERN_MAX_BYTES, GREP_RESULTS_MAX, GrepFile, GrepLine, GrepOutput, GrepQuery, GrepResult,
+};
+pub(crate) use ignored::GitRules;
+pub use kind::FileKind;
+pub use lines::{LineRange, line_range};
+pub use list::{DirEntry, LIST_MAX_ENTRIES, Listing};
+pub use path::{PATH_MAX_BYTES, PathProblem, RelPath, spelled};
+pub use read::{READ_MAX_BYTES, is_binary};
+pub use stop::Stop;
+pub use walk::{DIR_MAX_ENTRIES, WALK_MAX_DEPTH, WALK_MAX_FILES};
+pub use write::{ExpectedFile, WRITE_MAX_BYTES};

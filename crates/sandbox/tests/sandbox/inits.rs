@@ -1,0 +1,145 @@
+//! Inits and first processes are killed at any moment: no command counts as done that never ran, and no check as passed.
+
+use std::fs;
+use std::future::pending;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use posse_sandbox::{Exit, Sandbox, SandboxError, SandboxOptions};
+use posse_workspace::{CheckRequest, check};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Bench, PATIENCE, checks_in, init, overlays, pipe, tagged, until};
+
+/// How many calls are hit at some moment.
+const ROUNDS: u32 = 40;
+/// Until when, from the start of a call.
+const SOON_MAX: Duration = Duration::from_millis(40);
+
+/// Whom a kill hits.
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Init,
+    First,
+}
+
+/// The processes that a process started.
+fn children_of(pid: u32) -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// All processes below this one that are inits, by whichever thread they were started.
+pub(crate) fn inits() -> Vec<u32> {
+    let threads = fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let listed = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    listed
+        .flat_map(|pids| pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn hit(victim: Victim) -> usize {
+    let hit: Vec<u32> = match victim {
+        Victim::Init => inits(),
+        Victim::First => inits().into_iter().flat_map(children_of).collect(),
+    };
+    let pids = hit.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed()));
+    pids.filter(|pid| kill_process(*pid, Signal::KILL).is_ok()).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_init_or_first_process_is_killed_has_no_result() {
+    for victim in [Victim::Init, Victim::First] {
+        let bench = Bench::new();
+        pipe(&bench.path("up"));
+        let turn = bench.sandbox.turn().await;
+        let running = bench.sandbox.start(turn, bench.command("echo > up; sleep 1000 & wait"));
+        let mut running = running.expect("started");
+        fs::read(bench.path("up")).expect("up");
+        assert!(hit(victim) > 0, "{victim:?}");
+        let lost = running.ended().await;
+        match (victim, &lost) {
+            (Victim::Init, Err(SandboxError::Lost)) | (Victim::First, Err(SandboxError::BroughtDown)) => {}
+            _ => panic!("{victim:?}: {lost:?}"),
+        }
+        until("nothing alive", PATIENCE, || bench.alive().is_empty());
+        assert_eq!(bench.say("echo again").await, "again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_counts_as_done_that_never_ran_whenever_it_is_hit() {
+    let bench = Bench::new();
+    bench.run("true").await;
+    for round in 0..ROUNDS {
+        let name = format!("ran-{round}");
+        let turn = bench.sandbox.turn().await;
+        let script = format!("echo done > {name}");
+        let mut running = bench.sandbox.start(turn, bench.command(&script)).expect("started");
+        let (began, delay) = (Instant::now(), SOON_MAX * round / ROUNDS);
+        while began.elapsed() < delay {
+            std::hint::spin_loop();
+        }
+        hit(if round % 2 == 0 { Victim::Init } else { Victim::First });
+        if let Ok(ended) = running.ended().await {
+            assert_eq!(ended.exit, Exit::Code(0), "round {round}");
+            assert!(bench.path(&name).exists(), "round {round}: it is said to be done");
+        }
+        until("nothing alive", PATIENCE, || bench.alive().is_empty());
+    }
+}
+
+fn request(top: &Path, script: &str) -> CheckRequest {
+    CheckRequest {
+        apart: Some(top.join("checks")),
+        shown: vec![(top.join("shown"), PathBuf::from("/run/shown"))],
+        ..checks_in(top.join("files"), &[script])
+    }
+}
+
+/// Where checks run, and a pipe by which each try says that it runs.
+fn checked() -> (tempfile::TempDir, Sandbox) {
+    let top = tempfile::tempdir().expect("a directory");
+    fs::create_dir_all(top.path().join("files")).expect("made");
+    fs::create_dir_all(top.path().join("shown")).expect("made");
+    let environment = tagged(&top.path().display().to_string());
+    let options = SandboxOptions { init: init(), environment, ..SandboxOptions::default() };
+    (top, Sandbox::new(options))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_whose_init_is_killed_runs_again_and_one_that_is_killed_each_time_has_not_passed() {
+    let (top, sandbox) = checked();
+    if !overlays(top.path(), &sandbox).await {
+        return;
+    }
+    // It waits for somebody who never comes, or does not if there is a word for it.
+    let script = "test -e /run/shown/go || { sleep 1000 & wait; }; echo passed";
+    for go_after in [1, u32::MAX] {
+        let _ = fs::remove_file(top.path().join("shown/go"));
+        let (request, sandbox) = (request(top.path(), script), sandbox.clone());
+        let checking = tokio::spawn(async move { check(request, &sandbox, pending()).await });
+        let tag = top.path().display().to_string();
+        let mut hits = 0;
+        until("the check is over", PATIENCE, || {
+            // Only one that really runs is hit, and whoever follows is another.
+            let running = crate::alive(&tag);
+            if hits < go_after && !running.is_empty() {
+                // The word is there before the next try can look for it.
+                if hits + 1 >= go_after {
+                    fs::write(top.path().join("shown/go"), "").expect("written");
+                }
+                hits += u32::from(hit(Victim::Init) > 0);
+                until("it is gone", PATIENCE, || crate::alive(&tag).iter().all(|pid| !running.contains(pid)));
+            }
+            checking.is_finished()
+        });
+        match (checking.await.expect("joined"), go_after) {
+            (Ok(results), 1) => {
+                assert!(results[0].ok() && results[0].output.contains("passed"), "{results:?}");
+            }
+            (Err(SandboxError::Lost), u32::MAX) => assert_eq!(hits, 3, "it is not tried for ever"),
+            (other, _) => panic!("{go_after}: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What is done over and over: everything that a run does with workspaces. Each step that returned is told; what was
+//! told is not done again, everything else is, with the same arguments.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use posse_workspace::{Faults, GcOptions, Merge, MergeRequest, Oid, RunSpace, WorkspaceOptions, Workspaces};
+
+/// Runs of one piece of work.
+pub(crate) const RUNS: u32 = 2;
+/// Children of each run.
+pub(crate) const CHILDREN: u32 = 2;
+/// Long enough that nothing salvaged goes while it is looked for.
+const KEEP: Duration = Duration::from_hours(24);
+
+/// Where it happens, and what has been told.
+pub(crate) struct Work {
+    root: PathBuf,
+    acks: PathBuf,
+    told: BTreeMap<String, String>,
+    options: WorkspaceOptions,
+}
+
+/// Anything that goes wrong, in words.
+pub(crate) type Done<T> = Result<T, String>;
+
+fn text(error: impl Into<Box<dyn std::error::Error>>) -> String {
+    error.into().to_string()
+}
+
+/// The person's folder beneath `root`.
+pub(crate) fn folder(root: &Path) -> PathBuf {
+    root.join("folder")
+}
+
+/// What the agent of this name writes.
+pub(crate) fn content(name: &str) -> String {
+    format!("work of {name}\n").repeat(200)
+}
+
+/// What has been told.
+pub(crate) fn told(acks: &Path) -> Done<BTreeMap<String, String>> {
+    let lines = if acks.exists() { fs::read_to_string(acks).map_err(text)? } else { String::new() };
+    // A line without its end was never told.
+    let whole = lines.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    Ok(whole
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect())
+}
+
+impl Work {
+    /// Work beneath `root` in a boot of this name.
+    pub(crate) fn new(root: &Path, acks: &Path, boot: &str, faults: Option<Faults>) -> Done<Self> {
+        let options = WorkspaceOptions { boot: Some(boot.to_owned()), faults, ..WorkspaceOptions::default() };
+        Ok(Self { root: root.to_owned(), acks: acks.to_owned(), told: told(acks)?, options })
+    }
+
+    /// The workspaces.
+    pub(crate) fn spaces(&self) -> Workspaces {
+        Workspaces::new(&self.root.join("state"), self.options.clone())
+    }
+
+    fn once(&mut self, key: &str, act: impl FnOnce() -> Done<String>) -> Done<String> {
+        if let Some(value) = self.told.get(key) {
+            return Ok(value.clone());
+        }
+        let value = act().map_err(|error| format!("{key}: {error}"))?;
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&self.acks).map_err(text)?;
+        file.write_all(format!("{key}={value}\n").as_bytes()).map_err(text)?;
+        self.told.insert(key.to_owned(), value.clone());
+        Ok(value)
+    }
+
+    fn once_commit(&mut self, key: &str, act: impl FnOnce() -> Done<Oid>) -> Done<Oid> {
+        self.once(key, || act().map(|oid| oid.to_string()))?
+            .parse()
+            .map_err(|_| format!("{key} told no object"))
+    }
+
+    /// All of it.
+    pub(crate) fn carry_out(&mut self) -> Done<()> {
+        for number in 1..=RUNS {
+            let run = format!("r{number}");
+            if !self.told.contains_key(&format!("apply {run}")) {
+                self.run(&run)?;
+            }
+            if number > 1 {
+                self.clean(&run, &format!("r{}", number - 1))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, run: &str) -> Done<()> {
+        let spaces = self.spaces();
+        let folder = folder(&self.root);
+        let base = self.once_commit(&format!("begin {run}"), || {
+            Ok(spaces.begin(run, &folder).map_err(text)?.snapshot.commit)
+        })?;
+        let space = spaces.open(run).map_err(text)?;
+        let dir = space.make(run, 1, &base).map_err(text)?.dir;
+        space.shared(&base).map_err(text)?;
+        let from = self.snapshot(&space, &dir, run, "first")?;
+        let mut tip = from;
+        for number in 1..=CHILDREN {
+            tip = self.child(&space, &format!("{run}.{number}"), from, tip)?;
+        }
+        self.snapshot(&space, &dir, run, "last")?;
+        self.once_commit(&format!("salvage {run}"), || {
+            Ok(space.salvage(run, 1).map_err(text)?.snapshot.commit)
+        })?;
+        self.once_commit(&format!("deliver {run}"), || Ok(space.publish().map_err(text)?.commit))?;
+        self.once(&format!("apply {run}"), || space.apply(&folder).map(|_| String::new()).map_err(text))?;
+        Ok(())
+    }
+
+    fn snapshot(&mut self, space: &RunSpace, dir: &Path, agent: &str, when: &str) -> Done<Oid> {
+        self.once_commit(&format!("{when} {agent}"), || {
+            let name = format!("{when}-{agent}");
+            fs::write(dir.join(&name), content(&name)).map_err(text)?;
+            Ok(space.snapshot(agent, 1).map_err(text)?.commit)
+        })
+    }
+
+    /// One child, from its beginning to its end; gives where its parent stands then.
+    fn child(&mut self, space: &RunSpace, name: &str, from: Oid, ours: Oid) -> Done<Oid> {
+        let removing = format!("removing {name}");
+        if !self.told.contains_key(&removing) {
+            let dir = space.make(name, 1, &from).map_err(text)?.dir;
+            self.snapshot(space, &dir, name, "child")?;
+            self.once_commit(&format!("salvage {name}"), || {
+                Ok(space.salvage(name, 1).map_err(text)?.snapshot.commit)
+            })?;
+        }
+        let theirs =
+            self.once_commit(&format!("salvage {name}"), || Err("it is being removed".to_owned()))?;
+        let merged = self.once_commit(&format!("merge {name}"), || merge(space, name, ours, from, theirs))?;
+        let parent = space.run().to_owned();
+        self.once(&format!("update {name}"), || {
+            let updated = space.update(&parent, 1, &ours, &merged).map_err(text)?;
+            if updated.kept.is_empty() {
+                Ok(merged.to_string())
+            } else {
+                Err(format!("kept {:?}", updated.kept))
+            }
+        })?;
+        self.once(&removing, || Ok(String::new()))?;
+        self.once(&format!("removed {name}"), || {
+            space.remove(name, 1).map(|()| String::new()).map_err(text)
+        })?;
+        Ok(merged)
+    }
+
+    fn clean(&mut self, open: &str, old: &str) -> Done<()> {
+        let spaces = self.spaces();
+        self.once(&format!("gc {open}"), || {
+            let is_open = |run: &str| Some(run == open);
+            let options = GcOptions {
+                dry_run: false,
+                workspaces_older_than: Duration::ZERO,
+                salvage_older_than: KEEP,
+                is_open: &is_open,
+                now: SystemTime::now(),
+            };
+            spaces.gc(options).map(|_| String::new()).map_err(text)
+        })?;
+        self.once(&format!("forgetting {old}"), || Ok(String::new()))?;
+        self.once(&format!("forgotten {old}"), || match spaces.open(old) {
+            Ok(_) => spaces.remove_run(old).map(|_| String::new()).map_err(text),
+            // Its state goes last.
+            Err(_) => Ok(String::new()),
+        })?;
+        Ok(())
+    }
+}
+
+fn merge(space: &RunSpace, name: &str, ours: Oid, base: Oid, theirs: Oid) -> Done<Oid> {
+    let request = MergeRequest {
+        ours,
+        base,
+        theirs,
+        owns: Vec::new(),
+        protected: Vec::new(),
+        opened: Vec::new(),
+        message: format!("merged {name}"),
+    };
+    match space.merge(&request).map_err(text)? {
+        Merge::Merged { commit, .. } => Ok(commit),
+        other => Err(format!("{other:?}")),
+    }
+}

@@ -1,0 +1,365 @@
+//! Writes the files of a tree into a new directory.
+//!
+//! A file that is still on disk as it was when its snapshot was made is copied from there, shared where the filesystem
+//! can; only the rest comes out of git's objects. The directory is new and beneath the state directory; still every
+//! file is made new, beneath the directory's own handle and never through a symlink, because the tree may be hostile.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
+
+use super::content::open_beneath;
+use super::manifest::{Entry, Manifest, Stat};
+use super::object::Mode;
+use super::objects::{Reader, TreeFile};
+use super::{Git, Oid, WorkspaceError, disk, names, notes, scan};
+use posse_files::parallel;
+
+/// Files up to this size are read and written; larger ones are copied by the kernel.
+const READ_BYTES: u64 = 256 * 1024;
+/// How many git processes give out objects at once.
+const READERS: usize = 2;
+/// Longest target of a symlink.
+const MAX_TARGET_BYTES: u64 = 4096;
+/// How many files of one directory are handed to a thread at once.
+const GROUP_FILES: usize = 256;
+
+/// A folder that has files of the tree, as they were when its snapshot was made.
+pub(crate) struct Source {
+    pub(crate) folder: PathBuf,
+    pub(crate) manifest: Manifest,
+}
+
+/// A tree to be written.
+pub(crate) struct Checkout<'a> {
+    pub(crate) git: &'a Git,
+    /// A directory that is there and empty.
+    pub(crate) into: &'a Path,
+    /// Sorted by path.
+    pub(crate) files: &'a [TreeFile],
+    pub(crate) sources: &'a [Source],
+    /// Paths that are part of the tree and not written.
+    pub(crate) absent: &'a HashSet<Vec<u8>>,
+    /// Without permission to write.
+    pub(crate) read_only: bool,
+}
+
+impl Checkout<'_> {
+    /// Writes the files and gives what they look like on disk.
+    pub(crate) fn write(&self) -> Result<Vec<Entry>, WorkspaceError> {
+        if let Some(bad) = self.files.iter().find(|file| !names::is_plain(&file.path)) {
+            let path = notes::readable(&bad.path);
+            return Err(WorkspaceError::Damaged(format!("a tree holds `{path}`, which is never written")));
+        }
+        let root = scan::open_root(self.into)?;
+        let dirs = self.make_dirs(&root)?;
+        let groups = self.groups();
+        let sources: Result<Vec<(OwnedFd, &Manifest)>, WorkspaceError> = self
+            .sources
+            .iter()
+            .map(|source| Ok((scan::open_root(&source.folder)?, &source.manifest)))
+            .collect();
+        // A source that is gone is none.
+        let sources = sources.unwrap_or_default();
+        let clones = AtomicBool::new(true);
+        let copying = CopyJob { checkout: self, root: &root, sources: &sources, clones: &clones };
+        let written = parallel::map(groups.len(), |at| copying.group(groups[at].clone()))?;
+        let mut stats: Vec<Option<Stat>> = written.into_iter().flatten().collect();
+        self.write_objects(&root, &mut stats)?;
+        if self.read_only {
+            for dir in dirs.iter().rev() {
+                set_mode(&root, dir, 0o555).map_err(|error| self.failed(dir, &error))?;
+            }
+        }
+        let entry = |(file, stat): (&TreeFile, Option<Stat>)| Entry {
+            path: file.path.clone(),
+            mode: file.mode,
+            oid: file.oid,
+            stat,
+            raw: true,
+        };
+        Ok(self.files.iter().zip(stats).map(entry).collect())
+    }
+
+    /// Whether an entry has a file of its own.
+    fn is_written(&self, file: &TreeFile) -> bool {
+        file.mode != Mode::Gitlink && !self.absent.contains(&file.path)
+    }
+
+    fn make_dirs(&self, root: &OwnedFd) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+        let mut dirs: Vec<Vec<u8>> = Vec::new();
+        let mut last: &[u8] = b"";
+        for file in self.files.iter().filter(|file| !self.absent.contains(&file.path)) {
+            let dir = if file.mode == Mode::Gitlink { &file.path } else { parent(&file.path) };
+            if dir == last {
+                continue;
+            }
+            last = dir;
+            let ends = dir.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+            for end in ends.chain([dir.len()]).filter(|end| *end > 0) {
+                let dir = &dir[..end];
+                match rustix::fs::mkdirat(root, dir, Permissions::from_raw_mode(0o755)) {
+                    Ok(()) => {
+                        // Whatever the umask says.
+                        set_mode(root, dir, 0o755).map_err(|error| self.failed(dir, &error))?;
+                        dirs.push(dir.to_vec());
+                    }
+                    Err(rustix::io::Errno::EXIST) => {}
+                    Err(error) => return Err(self.failed(dir, &error.into())),
+                }
+            }
+        }
+        Ok(dirs)
+    }
+
+    /// Neighbours of one directory, which are written together.
+    fn groups(&self) -> Vec<Range<usize>> {
+        let mut groups: Vec<Range<usize>> = Vec::new();
+        for (at, file) in self.files.iter().enumerate() {
+            match groups.last_mut() {
+                Some(group)
+                    if group.len() < GROUP_FILES
+                        && parent(&self.files[group.start].path) == parent(&file.path) =>
+                {
+                    group.end = at + 1;
+                }
+                _ => groups.push(at..at + 1),
+            }
+        }
+        groups
+    }
+
+    /// Writes what could not be copied.
+    fn write_objects(&self, root: &OwnedFd, stats: &mut [Option<Stat>]) -> Result<(), WorkspaceError> {
+        let missing: Vec<usize> = (0..self.files.len())
+            .filter(|at| stats[*at].is_none() && self.is_written(&self.files[*at]))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let share = missing.len().div_ceil(READERS);
+        let parts: Vec<&[usize]> = missing.chunks(share).collect();
+        let written = std::thread::scope(|scope| {
+            let workers: Vec<_> =
+                parts.iter().map(|part| scope.spawn(move || self.write_some_objects(root, part))).collect();
+            let join = |worker: std::thread::ScopedJoinHandle<'_, _>| match worker.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            workers.into_iter().map(join).collect::<Result<Vec<Vec<Stat>>, WorkspaceError>>()
+        })?;
+        for (at, stat) in missing.iter().zip(written.into_iter().flatten()) {
+            stats[*at] = Some(stat);
+        }
+        Ok(())
+    }
+
+    fn write_some_objects(&self, root: &OwnedFd, part: &[usize]) -> Result<Vec<Stat>, WorkspaceError> {
+        let wanted: Vec<Oid> = part.iter().map(|at| self.files[*at].oid).collect();
+        let mut stats = Vec::with_capacity(part.len());
+        Reader::start(self.git)?.each(&wanted, |place, size, content| {
+            let file = &self.files[part[place]];
+            let written = self.one_from_object(root, file, size, content);
+            stats.push(written.map_err(|error| self.failed(&file.path, &error))?);
+            Ok(())
+        })?;
+        Ok(stats)
+    }
+
+    fn one_from_object(
+        &self,
+        root: &OwnedFd,
+        file: &TreeFile,
+        size: u64,
+        content: &mut dyn Read,
+    ) -> io::Result<Stat> {
+        let dir = open_dir(root, parent(&file.path))?;
+        let name = base(&file.path);
+        if file.mode == Mode::Symlink {
+            let mut target = Vec::new();
+            content.take(size.min(MAX_TARGET_BYTES)).read_to_end(&mut target)?;
+            return link(&dir, name, &target);
+        }
+        let mut out = create(&dir, name)?;
+        io::copy(content, &mut out)?;
+        self.finish(&out, file.mode)
+    }
+
+    /// Sets the permissions of a written file and gives what it looks like.
+    fn finish(&self, out: &File, mode: Mode) -> io::Result<Stat> {
+        let stat = rustix::fs::fstat(out)?;
+        let wanted = match (mode, self.read_only) {
+            (Mode::Executable, false) => 0o755,
+            (Mode::Executable, true) => 0o555,
+            (_, false) => 0o644,
+            (_, true) => 0o444,
+        };
+        if stat.st_mode & 0o7777 == wanted {
+            return Ok(Stat::of(&stat));
+        }
+        rustix::fs::fchmod(out, Permissions::from_raw_mode(wanted))?;
+        Ok(Stat::of(&rustix::fs::fstat(out)?))
+    }
+
+    fn failed(&self, path: &[u8], error: &io::Error) -> WorkspaceError {
+        use std::os::unix::ffi::OsStrExt;
+        WorkspaceError::io("writing", &self.into.join(std::ffi::OsStr::from_bytes(path)), error)
+    }
+}
+
+struct CopyJob<'a> {
+    checkout: &'a Checkout<'a>,
+    root: &'a OwnedFd,
+    sources: &'a [(OwnedFd, &'a Manifest)],
+    /// Whether the filesystem shares content between files, as far as is known.
+    clones: &'a AtomicBool,
+}
+
+impl CopyJob<'_> {
+    /// Copies what can be copied; none for the others.
+    fn group(&self, group: Range<usize>) -> Result<Vec<Option<Stat>>, WorkspaceError> {
+        let files = &self.checkout.files[group];
+        let Some(dir) = files.first().map(|file| parent(&file.path)) else { return Ok(Vec::new()) };
+        if !files.iter().any(|file| self.checkout.is_written(file)) {
+            return Ok(vec![None; files.len()]);
+        }
+        let into = open_dir(self.root, dir).map_err(|error| self.checkout.failed(dir, &error))?;
+        let sources: Vec<(OwnedFd, &Manifest)> = self
+            .sources
+            .iter()
+            .filter_map(|(root, manifest)| Some((open_dir(root, dir).ok()?, *manifest)))
+            .collect();
+        let mut buffer = Vec::new();
+        let copied = files.iter().map(|file| {
+            if !self.checkout.is_written(file) {
+                return Ok(None);
+            }
+            let from = sources.iter().filter_map(|(dir, manifest)| {
+                let entry = manifest.get(&file.path)?;
+                let stat = entry.stat.filter(|stat| stat.unchanged_since(manifest.looked_ns))?;
+                (entry.raw && entry.oid == file.oid).then_some((dir, stat))
+            });
+            for (from, stat) in from {
+                if let Some(stat) = self.file(from, &stat, &into, file, &mut buffer)? {
+                    return Ok(Some(stat));
+                }
+            }
+            Ok(None)
+        });
+        copied.collect()
+    }
+
+    /// Copies one file, if it still looks like `stat`, before and after.
+    fn file(
+        &self,
+        from: &OwnedFd,
+        stat: &Stat,
+        into: &OwnedFd,
+        file: &TreeFile,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Stat>, WorkspaceError> {
+        let name = base(&file.path);
+        let failed = |error: io::Error| self.checkout.failed(&file.path, &error);
+        if file.mode == Mode::Symlink {
+            let Ok(target) = rustix::fs::readlinkat(from, name, Vec::new()) else { return Ok(None) };
+            let now = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW);
+            if !now.is_ok_and(|now| Stat::of(&now) == *stat) {
+                return Ok(None);
+            }
+            return link(into, name, target.to_bytes()).map(Some).map_err(failed);
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(from) = rustix::fs::openat(from, name, flags, Permissions::empty()) else { return Ok(None) };
+        let unchanged = |from: &OwnedFd| rustix::fs::fstat(from).is_ok_and(|now| Stat::of(&now) == *stat);
+        if !unchanged(&from) {
+            return Ok(None);
+        }
+        let out = create(into, name).map_err(failed)?;
+        let copied = self.content(&from, &out, stat.size, buffer);
+        // A source that cannot be read or changed meanwhile is none; an output that cannot be written would be
+        // missed again, and then told.
+        if copied.is_err() || !unchanged(&from) {
+            drop(out);
+            rustix::fs::unlinkat(into, name, AtFlags::empty()).map_err(|error| failed(error.into()))?;
+            return Ok(None);
+        }
+        self.checkout.finish(&out, file.mode).map(Some).map_err(failed)
+    }
+
+    fn content(&self, from: &OwnedFd, mut out: &File, size: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
+        if size > 0 && self.clones.load(Ordering::Relaxed) {
+            if rustix::fs::ioctl_ficlone(out, from).is_ok() {
+                return Ok(());
+            }
+            self.clones.store(false, Ordering::Relaxed);
+        }
+        if size > READ_BYTES {
+            let mut left = size;
+            while left > 0 {
+                let chunk = usize::try_from(left).unwrap_or(usize::MAX);
+                let copied = rustix::fs::copy_file_range(from, None, out, None, chunk)?;
+                if copied == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                left -= copied as u64;
+            }
+            return Ok(());
+        }
+        buffer.resize(usize::try_from(size).unwrap_or_default(), 0);
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let read = rustix::io::read(from, &mut buffer[filled..])?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += read;
+        }
+        out.write_all(buffer)
+    }
+}
+
+/// The directory part of a path; empty at the top.
+pub(crate) fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
+}
+
+fn base(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(path, |slash| &path[slash + 1..])
+}
+
+fn open_dir(root: &OwnedFd, dir: &[u8]) -> io::Result<OwnedFd> {
+    let dir = if dir.is_empty() { b"." } else { dir };
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    Ok(open_beneath(root, dir, flags, Permissions::empty())?)
+}
+
+fn create(dir: &OwnedFd, name: &[u8]) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(dir, name, flags, Permissions::from_raw_mode(0o644))?))
+}
+
+fn link(dir: &OwnedFd, name: &[u8], target: &[u8]) -> io::Result<Stat> {
+    rustix::fs::symlinkat(target, dir, name)?;
+    Ok(Stat::of(&rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+fn set_mode(root: &OwnedFd, path: &[u8], mode: u32) -> io::Result<()> {
+    let dir = open_beneath(root, path, OFlags::RDONLY | OFlags::DIRECTORY, Permissions::empty())?;
+    Ok(rustix::fs::fchmod(&dir, Permissions::from_raw_mode(mode))?)
+}
+
+/// Writes a small file that must not be there into a directory of a new workspace.
+pub(crate) fn plant(path: &Path, content: &[u8], executable: bool) -> Result<(), WorkspaceError> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut file = disk::create_new(path)?;
+    let mode = if executable { 0o700 } else { 0o600 };
+    file.write_all(content)
+        .and_then(|()| file.set_permissions(std::fs::Permissions::from_mode(mode)))
+        .map_err(disk::failed("writing", path))
+}

@@ -1,0 +1,351 @@
+//! From what a scan found to a tree: reads the files that are not known, and writes what is new as one pack.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{Mode as Permissions, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::copies::{SECRET, SECRET_MIN_BYTES};
+use super::manifest::{Entry, Stat};
+use super::object::{self, DIRECTORY_BITS, Mode, ObjectType, TreeEntry};
+use super::objects::Present;
+use super::pack::{PackWriter, STREAM_BYTES};
+use super::quarantine::Quarantine;
+use super::scan::{Content, KnownFile, ScanResult, ScannedFile};
+use super::{Git, Oid, WorkspaceError, closed};
+use posse_files::parallel;
+
+/// How often a file that changes while it is read is read again.
+const MAX_READS: u32 = 4;
+
+/// Opens something beneath a folder; no symlink on the way is followed.
+pub(crate) fn open_beneath(
+    root: &OwnedFd,
+    path: &[u8],
+    flags: OFlags,
+    permissions: Permissions,
+) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, permissions, resolve) {
+            // The kernel asks to try again when something was renamed meanwhile.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            opened => return opened,
+        }
+    }
+}
+
+/// How content becomes objects.
+pub(crate) struct ContentWriter<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) root: &'a OwnedFd,
+    pub(crate) known: &'a [KnownFile],
+    pub(crate) present: &'a Present,
+    pub(crate) pack: &'a PackWriter,
+    /// Whether the folder is a workspace, whose files are Posse's to open.
+    pub(crate) owned: bool,
+    /// What must not become an object.
+    pub(crate) secrets: &'a HashSet<Oid>,
+    /// Git, for files whose line endings it converts.
+    pub(crate) convert: Option<&'a Git>,
+    pub(crate) max_file_bytes: u64,
+    pub(crate) max_new_bytes: u64,
+}
+
+/// What reading a file gave.
+enum Read1 {
+    /// It is gone.
+    Gone,
+    /// It is what must not become an object.
+    Secret,
+    /// It is there.
+    Is(Oid, Stat),
+}
+
+impl ContentWriter<'_> {
+    /// The entries of what was found. All that is new is in the pack then.
+    pub(crate) fn entries(&self, walked: &mut ScanResult) -> Result<Vec<Entry>, WorkspaceError> {
+        for found in &mut walked.found {
+            self.doubt(found, walked.converting);
+        }
+        let unread: Vec<usize> =
+            (0..walked.found.len()).filter(|at| walked.found[*at].content.is_none()).collect();
+        let read = parallel::map(unread.len(), |at| self.read(&walked.found[unread[at]]))?;
+        let mut gone = HashSet::new();
+        for (at, read) in unread.iter().zip(&read) {
+            let found = &mut walked.found[*at];
+            match read {
+                Read1::Gone => {
+                    gone.insert(*at);
+                }
+                Read1::Secret => {
+                    walked.notes.identical(&found.path);
+                    walked.left_out.work(&found.path, SECRET);
+                    // A tracked file stays as it was; an untracked one is not there.
+                    match self.tracked(&found.path).filter(|known| self.present.has(&known.oid)) {
+                        Some(known) => {
+                            found.content = Some(Content { oid: known.oid, raw: false, indexed: false });
+                            // So that the next look reads it, and tells of it again.
+                            found.stat = None;
+                        }
+                        None => {
+                            gone.insert(*at);
+                        }
+                    }
+                }
+                Read1::Is(oid, stat) => {
+                    found.content = Some(Content { oid: *oid, raw: true, indexed: false });
+                    found.stat = Some(*stat);
+                }
+            }
+        }
+        if let Some(git) = self.convert {
+            let files = unread.iter().filter(|at| !gone.contains(at)).copied();
+            convert(git, self.pack, walked, &files.collect::<Vec<_>>())?;
+        }
+        let found = std::mem::take(&mut walked.found).into_iter().enumerate();
+        let found = found.filter(|(at, _)| !gone.contains(at)).map(|(_, found)| found);
+        Ok(found.filter_map(entry).collect())
+    }
+
+    /// Forgets what is known of a file if it cannot be relied on, so that it is read.
+    fn doubt(&self, found: &mut ScannedFile, converting: bool) {
+        let (Some(content), Some(_)) = (&mut found.content, &found.stat) else { return };
+        // The bytes on disk may be others than those of the object, and nobody knows which.
+        content.raw &= !(content.indexed && (converting || self.convert.is_some()));
+        let oid = content.oid;
+        let secret =
+            self.secrets.contains(&oid) && self.tracked(&found.path).is_none_or(|known| known.oid != oid);
+        if secret || !self.present.has(&oid) {
+            found.content = None;
+        }
+    }
+
+    fn is_secret(&self, oid: &Oid, bytes: u64) -> bool {
+        bytes >= SECRET_MIN_BYTES && self.secrets.contains(oid)
+    }
+
+    fn tracked(&self, path: &[u8]) -> Option<&KnownFile> {
+        let at = self.known.binary_search_by(|known| known.path.as_slice().cmp(path)).ok()?;
+        Some(&self.known[at]).filter(|known| known.tracked && known.mode != Mode::Gitlink)
+    }
+
+    fn read(&self, found: &ScannedFile) -> Result<Read1, WorkspaceError> {
+        let mut result = Err(object::changed());
+        for _ in 0..MAX_READS {
+            result = if found.mode == Mode::Symlink { self.symlink(found) } else { self.file(found)? };
+            match &result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+        if self.pack.bytes() > self.max_new_bytes {
+            return Err(WorkspaceError::Unsupported(format!(
+                "the new content of {} is larger than {} bytes; ignore what is not needed in .gitignore, or raise \
+                 workspace.max_run_mb",
+                self.folder.display(),
+                self.max_new_bytes
+            )));
+        }
+        result.map_err(|error| self.failed(&found.path, &error))
+    }
+
+    fn symlink(&self, found: &ScannedFile) -> io::Result<Read1> {
+        let link =
+            match open_beneath(self.root, &found.path, OFlags::PATH | OFlags::NOFOLLOW, Permissions::empty())
+            {
+                Ok(link) => link,
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Read1::Gone),
+                Err(error) => return Err(error.into()),
+            };
+        let stat = Stat::of(&rustix::fs::fstat(&link)?);
+        let target = match rustix::fs::readlinkat(&link, "", Vec::new()) {
+            Ok(target) => target,
+            // No symlink any more: the next scan sees what it is now.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(Read1::Gone),
+            Err(error) => return Err(error.into()),
+        };
+        self.keep(target.to_bytes(), stat)
+    }
+
+    fn file(&self, found: &ScannedFile) -> Result<io::Result<Read1>, WorkspaceError> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let open = || open_beneath(self.root, &found.path, flags, Permissions::empty());
+        let opened = if self.owned { closed::opened_up(self.root, &found.path, open) } else { open() };
+        let file = match opened {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(Ok(Read1::Gone)),
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let stat = match rustix::fs::fstat(&file) {
+            Ok(stat) => Stat::of(&stat),
+            Err(error) => return Ok(Err(error.into())),
+        };
+        if stat.size > self.max_file_bytes {
+            return Err(WorkspaceError::Unsupported(format!(
+                "{} has {} bytes, more than the {} that a file may have; ignore it in .gitignore, or raise \
+                 workspace.max_file_mb",
+                super::notes::readable(&found.path),
+                stat.size,
+                self.max_file_bytes
+            )));
+        }
+        Ok(if stat.size > STREAM_BYTES { self.large(file, stat) } else { self.small(file, stat) })
+    }
+
+    fn small(&self, file: File, stat: Stat) -> io::Result<Read1> {
+        let mut content = Vec::with_capacity(usize::try_from(stat.size).unwrap_or_default() + 1);
+        file.take(stat.size + 1).read_to_end(&mut content)?;
+        if content.len() as u64 != stat.size {
+            return Err(object::changed());
+        }
+        self.keep(&content, stat)
+    }
+
+    fn keep(&self, content: &[u8], stat: Stat) -> io::Result<Read1> {
+        let oid = object::name(ObjectType::Blob, content);
+        if self.is_secret(&oid, stat.size) {
+            return Ok(Read1::Secret);
+        }
+        let symlink = stat.mode & 0o170_000 == 0o120_000;
+        if (self.convert.is_none() || symlink) && !self.present.has(&oid) {
+            self.pack.add(ObjectType::Blob, oid, content).map_err(io::Error::other)?;
+        }
+        Ok(Read1::Is(oid, stat))
+    }
+
+    fn large(&self, mut file: File, stat: Stat) -> io::Result<Read1> {
+        let oid = object::name_of_reader(&mut file, stat.size)?;
+        if self.is_secret(&oid, stat.size) {
+            return Ok(Read1::Secret);
+        }
+        if self.convert.is_some() || self.present.has(&oid) || self.pack.holds(&oid) {
+            return Ok(Read1::Is(oid, stat));
+        }
+        file.rewind()?;
+        let written = self.pack.add_stream(&mut file, stat.size).map_err(io::Error::other)?;
+        if written == oid { Ok(Read1::Is(oid, stat)) } else { Err(object::changed()) }
+    }
+
+    fn failed(&self, path: &[u8], error: &io::Error) -> WorkspaceError {
+        use std::os::unix::ffi::OsStrExt;
+        let path = self.folder.join(std::ffi::OsStr::from_bytes(path));
+        WorkspaceError::io("reading", &path, error)
+    }
+}
+
+fn entry(found: ScannedFile) -> Option<Entry> {
+    let Content { oid, raw, .. } = found.content?;
+    Some(Entry { path: found.path, mode: found.mode, oid, stat: found.stat, raw })
+}
+
+/// Lets git store the files whose line endings it converts. It knows the person's attributes and settings for line
+/// endings; filters are off, so that nothing of theirs runs.
+fn convert(
+    git: &Git,
+    pack: &PackWriter,
+    walked: &mut ScanResult,
+    files: &[usize],
+) -> Result<(), WorkspaceError> {
+    let files: Vec<usize> = files.iter().copied().filter(|at| walked.found[*at].mode.is_file()).collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let mut input = Vec::new();
+    for at in &files {
+        quote(&walked.found[*at].path, &mut input);
+    }
+    let quarantine = Quarantine::new(git)?;
+    let out = quarantine.git().run_with(&["hash-object", "-w", "--stdin-paths"], &input)?;
+    quarantine.pour_into(pack)?;
+    let out = String::from_utf8_lossy(&out);
+    let oids: Vec<Oid> = out.lines().filter_map(|line| line.parse().ok()).collect();
+    if oids.len() != files.len() {
+        return Err(WorkspaceError::Damaged(format!(
+            "git hash-object named {} of {} files; try again when nothing writes in the folder",
+            oids.len(),
+            files.len()
+        )));
+    }
+    for (at, oid) in files.into_iter().zip(oids) {
+        if let Some(content) = &mut walked.found[at].content {
+            content.raw = content.oid == oid;
+            content.oid = oid;
+        }
+    }
+    Ok(())
+}
+
+/// A path in quotes as git reads it from a line.
+fn quote(path: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for byte in path {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            0x20..=0x7e => out.push(*byte),
+            _ => out.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+        }
+    }
+    out.extend_from_slice(b"\"\n");
+}
+
+/// A tree object that may have to be written.
+pub(crate) type NewTree = (Oid, Vec<u8>);
+
+/// A directory whose entries are being gathered.
+struct DirectoryEntries<'a> {
+    /// Its path, with a slash at its end; empty at the top.
+    path: &'a [u8],
+    items: Vec<TreeEntry<'a>>,
+}
+
+/// All trees of these entries, which are sorted by path; the last is the top. Paths of a repository may be as deep as
+/// somebody likes, so this does not call itself for each directory.
+pub(crate) fn trees(entries: &[Entry]) -> Vec<NewTree> {
+    let mut out = Vec::new();
+    let mut open = vec![DirectoryEntries { path: &[], items: Vec::new() }];
+    for entry in entries {
+        while open.len() > 1 && open.last().is_some_and(|dir| !entry.path.starts_with(dir.path)) {
+            close(&mut open, &mut out);
+        }
+        let mut from = open.last().map_or(0, |dir| dir.path.len());
+        while let Some(slash) = entry.path[from..].iter().position(|byte| *byte == b'/') {
+            from += slash + 1;
+            open.push(DirectoryEntries { path: &entry.path[..from], items: Vec::new() });
+        }
+        let item = TreeEntry { name: &entry.path[from..], bits: entry.mode.bits(), oid: entry.oid };
+        if let Some(dir) = open.last_mut() {
+            dir.items.push(item);
+        }
+    }
+    while !open.is_empty() {
+        close(&mut open, &mut out);
+    }
+    out
+}
+
+/// Writes the last directory that is open, and puts it into the one above.
+fn close(open: &mut Vec<DirectoryEntries<'_>>, out: &mut Vec<NewTree>) {
+    let Some(DirectoryEntries { path, mut items }) = open.pop() else { return };
+    let content = object::encode_tree(&mut items);
+    let oid = object::name(ObjectType::Tree, &content);
+    out.push((oid, content));
+    if let Some(above) = open.last_mut() {
+        let name = &path[above.path.len()..path.len() - 1];
+        above.items.push(TreeEntry { name, bits: DIRECTORY_BITS, oid });
+    }
+}
+
+/// Adds the trees that are not there yet.
+pub(crate) fn add_trees(
+    trees: &[NewTree],
+    present: &Present,
+    pack: &PackWriter,
+) -> Result<(), WorkspaceError> {
+    let new = trees.iter().filter(|(oid, _)| !present.has(oid));
+    new.into_iter().try_for_each(|(oid, content)| pack.add(ObjectType::Tree, *oid, content))
+}

@@ -1,0 +1,214 @@
+//! Whatever a child plants in its workspace, no code of it runs when the host works, and no path leads outside.
+//!
+//! Each case plants something that would start a program which touches a file, the canary, or that would lead a read
+//! or a write outside. Then the host does everything it ever does with a workspace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use posse_workspace::{DiffOptions, Oid};
+
+use crate::corpus::{Ground, Plant, cases};
+use crate::plumbing::{listing, plain, request};
+use crate::project::{Project, Run, set_executable, write};
+
+/// How long one case may take before a test gives up: something planted made the host wait.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The cases at work at once.
+const THREADS: usize = 2;
+
+const FILES: &[(&str, &str)] = &[("a", "a\n"), ("dir/b", "b\n"), ("dir/c", "c\n"), ("keep", "keep\n")];
+
+/// A project with a directory beside it that must stay as it is.
+struct Field {
+    project: Project,
+    outside: PathBuf,
+    canary: PathBuf,
+}
+
+impl Field {
+    fn new() -> Self {
+        let project = Project::repository(FILES);
+        let outside = project.state().with_file_name("outside");
+        let canary = project.state().with_file_name("canary");
+        write(&outside, "victim", "untouched\n");
+        write(&outside, "b", "b\n");
+        write(&outside, "c", "c\n");
+        let program = outside.join("program");
+        write(&outside, "program", format!("#!/bin/sh\ntouch '{}'\ncat\n", canary.display()));
+        set_executable(&outside, "program");
+        write(&outside, "evil/file", "evil\n");
+        let evil = outside.join("evil");
+        plain(&evil, &["init", "-q"], b"");
+        plain(&evil, &["add", "-A"], b"");
+        plain(&evil, &["commit", "-q", "-m", "evil"], b"");
+        let fsmonitor = format!("[core]\nfsmonitor = {0}\n[diff]\nexternal = {0}\n", program.display());
+        write(&evil, ".git/config", fsmonitor);
+        Self { project, outside, canary }
+    }
+
+    fn ground<'a>(&'a self, dir: &'a Path) -> Ground<'a> {
+        Ground { dir, program: self.outside.join("program").display().to_string(), outside: &self.outside }
+    }
+}
+
+/// Everything the host does with a workspace; what it answers does not matter here.
+fn handle(field: &Field, run: &Run, agent: &str, dir: &Path, base: Oid) {
+    let space = &run.space;
+    drop(space.salvage(agent, 1));
+    let (Ok(theirs), Ok(ours)) = (space.snapshot(agent, 1), space.snapshot(&run.id, 1)) else { return };
+    drop(space.merge(&request(ours.commit, base, theirs.commit)));
+    drop(space.diff(&base, &theirs.commit, DiffOptions::default()));
+    // Also what the gate refused: whatever is written is written beneath the workspace.
+    drop(space.update(&run.id, 1, &ours.commit, &theirs.commit));
+    drop(space.publish());
+    drop(space.apply(&field.project.dir()));
+    drop(space.restore(agent, 1, &dir.join("restored")));
+    drop(space.shared(&theirs.commit));
+    drop(space.make(&format!("{agent}.1"), 1, &theirs.commit));
+    drop(space.remove(agent, 1));
+}
+
+/// Plants in a child's workspace and in its parent's, and lets the host work.
+fn survives(name: &str, plant: &Plant) {
+    let field = Field::new();
+    let run = field.project.run("r1");
+    let (agent, dir, base) = run.child(1);
+    plant(&field.ground(&dir));
+    write(&dir, "keep", "the child's\n");
+    plant(&field.ground(&run.root));
+    // What the agents' own git ran in their sandbox is not the host's.
+    drop(fs::remove_file(&field.canary));
+    let outside = listing(&field.outside);
+    let git = |path: &Path| !path.starts_with(".git/objects") && !path.starts_with(".git/refs/heads/posse");
+    let person: Vec<_> = listing(&field.project.dir().join(".git"))
+        .into_iter()
+        .filter(|(path, _)| git(&Path::new(".git").join(path)))
+        .collect();
+    handle(&field, &run, &agent, &dir, base);
+    assert!(!field.canary.exists(), "{name}: the canary fired");
+    assert_eq!(listing(&field.outside), outside, "{name}: something outside changed");
+    let after: Vec<_> = listing(&field.project.dir().join(".git"))
+        .into_iter()
+        .filter(|(path, _)| git(&Path::new(".git").join(path)))
+        .collect();
+    assert_eq!(after, person, "{name}: the person's repository changed");
+}
+
+#[test]
+fn no_canary_fires_and_nothing_outside_changes() {
+    let cases = cases();
+    assert!(cases.len() >= 60, "{} cases", cases.len());
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let (done, waiting) = sync_channel(cases.len());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let done = done.clone();
+            let (cases, next) = (&cases, &next);
+            scope.spawn(move || {
+                while let Some((name, plant)) =
+                    cases.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                {
+                    survives(name, plant);
+                    done.send(name.clone()).expect("somebody waits");
+                }
+            });
+        }
+        drop(done);
+        let mut last = String::new();
+        for _ in 0..cases.len() {
+            match waiting.recv_timeout(PATIENCE) {
+                Ok(name) => last = name,
+                Err(error) => panic!("after `{last}`: {error}"),
+            }
+        }
+    });
+}
+
+/// Cases that a few everyday commands of a careless git set off.
+const EVERYDAY: &[&str] = &[
+    "fsmonitor",
+    "external diff",
+    "signing",
+    "include",
+    "clean filter",
+    "diff command",
+    "text conversion",
+    "hooks",
+    "hooks in the work tree",
+    "attributes of the repository",
+    "attributes elsewhere",
+    "configuration of the work tree",
+];
+
+/// The corpus is worth something only if its canaries fire where nobody takes care.
+#[test]
+fn the_canaries_fire_for_a_git_without_care() {
+    for (name, plant) in cases().iter().filter(|(name, _)| EVERYDAY.contains(&name.as_str())) {
+        let field = Field::new();
+        let dir = field.project.dir();
+        plant(&field.ground(&dir));
+        write(&dir, "a", "changed\n");
+        for args in [&["status"][..], &["diff"], &["add", "-A"], &["commit", "-m", "x"]] {
+            careless(&dir, args);
+        }
+        assert!(field.canary.exists(), "{name}");
+    }
+}
+
+/// Runs git without care, but not for long: some of what is planted waits for ever.
+fn careless(dir: &Path, args: &[&str]) {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "1", "5", "git", "-c", "user.name=T", "-c", "user.email=t@example.com"]).args(args);
+    command.env("HOME", "/nonexistent").env("GIT_PAGER", "cat").current_dir(dir);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // What it answers does not matter; what it ran does.
+    let _ = command.status().expect("started");
+}
+
+/// Trees that no workspace gives, because the host's scan leaves such names out.
+#[test]
+fn hostile_trees_are_never_written() {
+    let field = Field::new();
+    let run = field.project.run("r1");
+    let git_dir = run.space.git().git_dir().to_owned();
+    let outside = listing(&field.outside);
+    let git = listing(&run.root.join(".git"));
+    let blob = plain(&git_dir, &["hash-object", "-w", "--stdin"], b"evil");
+    let blob: Oid = blob.trim().parse().expect("a name");
+    for name in [
+        "../../escape",
+        "..",
+        ".git/config",
+        ".git",
+        ".GIT",
+        "/escape",
+        "a/../../escape",
+        "git~1",
+        ".git ",
+        "./x",
+    ] {
+        let mut content = format!("100644 {name}\0").into_bytes();
+        content.extend_from_slice(blob.as_bytes());
+        let tree = plain(&git_dir, &["hash-object", "-t", "tree", "-w", "--literally", "--stdin"], &content);
+        let commit =
+            plain(&git_dir, &["commit-tree", tree.trim(), "-p", &run.base.to_string(), "-m", "x"], b"");
+        let commit: Oid = commit.trim().parse().expect("a name");
+        let merged = run.space.merge(&request(run.base, run.base, commit));
+        assert!(!matches!(merged, Ok(posse_workspace::Merge::Merged { .. })), "{name}: {merged:?}");
+        let work = posse_workspace::work_ref("r1", 1);
+        let at = run.space.read_ref(&work).expect("read").expect("there");
+        assert!(run.space.update("r1", 1, &at, &commit).is_err(), "{name}");
+        assert!(run.space.apply(&field.project.dir()).is_err(), "{name}");
+        assert!(run.space.make("r1.9", 1, &commit).is_err(), "{name}");
+        assert_eq!(listing(&run.root.join(".git")), git, "{name}");
+    }
+    assert_eq!(listing(&field.outside), outside);
+    let state = field.project.state();
+    let top = state.parent().expect("a parent");
+    assert!(!top.join("escape").exists() && !run.root.with_file_name("escape").exists());
+    assert!(!field.canary.exists());
+}

@@ -1,0 +1,114 @@
+//! A person's project, with runs on it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use posse_workspace::{Merge, Oid, RunSpace, WorkspaceOptions, Workspaces};
+use tempfile::TempDir;
+
+use crate::plumbing::{plain, request};
+
+/// A folder and a state directory beneath one temporary directory.
+pub(crate) struct Project {
+    top: TempDir,
+    pub(crate) options: WorkspaceOptions,
+}
+
+impl Project {
+    /// A repository with these files committed.
+    pub(crate) fn repository(files: &[(&str, &str)]) -> Self {
+        let project = Self::folder(files);
+        project.git(&["init", "-q"]);
+        project.git(&["add", "-A"]);
+        project.git(&["commit", "-q", "--allow-empty", "-m", "first"]);
+        project
+    }
+
+    /// A folder that is not a repository.
+    pub(crate) fn folder(files: &[(&str, &str)]) -> Self {
+        let project =
+            Self { top: tempfile::tempdir().expect("a directory"), options: WorkspaceOptions::default() };
+        fs::create_dir(project.dir()).expect("made");
+        for (path, content) in files {
+            write(&project.dir(), path, content);
+        }
+        project
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.top.path().join("folder")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.top.path().join("state")
+    }
+
+    /// Git as the person runs it.
+    pub(crate) fn git(&self, args: &[&str]) -> String {
+        plain(&self.dir(), args, b"")
+    }
+
+    pub(crate) fn spaces(&self) -> Workspaces {
+        Workspaces::new(&self.state(), self.options.clone())
+    }
+
+    /// A run that has begun, with a workspace for its root.
+    pub(crate) fn run(&self, run: &str) -> Run {
+        let begun = self.spaces().begin(run, &self.dir()).expect("begun");
+        let space = self.spaces().open(run).expect("open");
+        let base = begun.snapshot.commit;
+        let root = space.make(run, 1, &base).expect("made").dir;
+        Run { id: run.to_owned(), space, base, root }
+    }
+}
+
+/// A run with its root's workspace.
+pub(crate) struct Run {
+    pub(crate) id: String,
+    pub(crate) space: RunSpace,
+    pub(crate) base: Oid,
+    pub(crate) root: PathBuf,
+}
+
+impl Run {
+    /// A child that starts from where the root stands.
+    pub(crate) fn child(&self, number: u32) -> (String, PathBuf, Oid) {
+        let base = self.space.snapshot(&self.id, 1).expect("snapshot").commit;
+        let agent = format!("{}.{number}", self.id);
+        let dir = self.space.make(&agent, 1, &base).expect("made").dir;
+        (agent, dir, base)
+    }
+
+    /// Merges a child's work into the root's workspace.
+    pub(crate) fn integrate(&self, agent: &str, base: Oid) -> Merge {
+        let theirs = self.space.snapshot(agent, 1).expect("snapshot").commit;
+        let ours = self.space.snapshot(&self.id, 1).expect("snapshot").commit;
+        let merge = self.space.merge(&request(ours, base, theirs)).expect("answered");
+        if let Merge::Merged { commit, .. } = &merge {
+            let updated = self.space.update(&self.id, 1, &ours, commit).expect("updated");
+            assert_eq!(updated.kept, Vec::<String>::new());
+        }
+        merge
+    }
+
+    /// Commits what is in the root's workspace, as the run's result.
+    pub(crate) fn result(&self) -> Oid {
+        self.space.snapshot(&self.id, 1).expect("snapshot").commit
+    }
+}
+
+/// Writes a file and the directories above it.
+pub(crate) fn write(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
+    let path = dir.join(path);
+    fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+    fs::write(path, content).expect("written");
+}
+
+pub(crate) fn read(dir: &Path, path: &str) -> String {
+    fs::read_to_string(dir.join(path)).unwrap_or_else(|error| format!("({error})"))
+}
+
+pub(crate) fn set_executable(dir: &Path, path: &str) {
+    fs::set_permissions(dir.join(path), fs::Permissions::from_mode(0o755)).expect("set");
+}
