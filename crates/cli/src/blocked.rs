@@ -27,7 +27,8 @@ pub(crate) struct BlockedAgents {
 impl BlockedAgents {
     /// What the agents of a run that goes on wait for.
     pub(crate) async fn of(posse: &Posse, run: &RunId) -> Result<Self, CliError> {
-        Ok(Self { requests: posse.requests(run).await?, waits: posse.provider_waits(run).await? })
+        let (requests, waits) = posse.blocked(run).await?;
+        Ok(Self { requests, waits })
     }
 
     /// These, and those of another run.

@@ -109,7 +109,7 @@ pub struct AgentInfo {
 }
 
 impl AgentInfo {
-    fn from_row(row: AgentRow) -> Result<Self, Error> {
+    pub(crate) fn from_row(row: AgentRow) -> Result<Self, Error> {
         let bad = |what: &str| StoreError::Damaged {
             run: row.id.run(),
             problem: format!("the {what} of agent {} cannot be read", row.id),

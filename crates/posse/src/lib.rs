@@ -48,7 +48,7 @@ mod reports;
 mod requests;
 mod secrets;
 mod system;
-mod waits;
+pub mod view;
 mod work;
 mod workspaces;
 
@@ -96,7 +96,7 @@ pub use posse_workspace::{
 pub use replay::{RecordedRun, replayed};
 pub use requests::Request;
 pub use secrets::{names_a_secret, url_passwords};
-pub use waits::ProviderWait;
+pub use view::{ProviderWait, RunView};
 pub use work::{AppliedRun, ApplyWhich, RestoredWork, SalvagedWork};
 pub use workspaces::WorkspaceSettings;
 

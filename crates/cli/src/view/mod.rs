@@ -4,7 +4,6 @@
 mod live;
 mod plain;
 pub(crate) mod rows;
-pub(crate) mod tree;
 
 use std::io::IsTerminal;
 
