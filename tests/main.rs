@@ -1,5 +1,6 @@
 //! End-to-end stories: one binary, one file for each.
 
+mod api_schema;
 mod cli_asking;
 mod cli_bad_input;
 mod cli_bash;

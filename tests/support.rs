@@ -284,7 +284,10 @@ impl Done {
     /// Runs a command to its end.
     pub(crate) fn of(mut command: Command) -> Self {
         let output = command.output().expect("the command runs");
-        Self::new(output.status, &output.stdout, &output.stderr)
+        let args: Vec<String> = command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        let done = Self::new(output.status, &output.stdout, &output.stderr);
+        crate::api_schema::check(&args, &done.stdout);
+        done
     }
 
     fn new(status: ExitStatus, stdout: &[u8], stderr: &[u8]) -> Self {

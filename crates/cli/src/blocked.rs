@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use posse::api::timestamp;
 use posse::{AgentId, Posse, ProviderWait, Request, RunId};
 
 use crate::error::CliError;
 use crate::term;
-use crate::text::{clock, now_ms, timestamp};
+use crate::text::{clock, now_ms};
 
 /// Characters of an operation or a reason that a list shows.
 const SHOWN_MAX_CHARS: usize = 120;
@@ -26,7 +27,8 @@ pub(crate) struct BlockedAgents {
 impl BlockedAgents {
     /// What the agents of a run that goes on wait for.
     pub(crate) async fn of(posse: &Posse, run: &RunId) -> Result<Self, CliError> {
-        Ok(Self { requests: posse.requests(run).await?, waits: posse.provider_waits(run).await? })
+        let (requests, waits) = posse.blocked(run).await?;
+        Ok(Self { requests, waits })
     }
 
     /// These, and those of another run.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse::hooks::HookFailures;
+pub(crate) use posse::view::is_end;
 use posse::{Delta, Posse, RunHandle, RunId, RunOutcome};
 
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -110,11 +111,6 @@ async fn drive(
     let finished = posse.wait(run).await?;
     view.close();
     Ok(DriveOutcome::Ended(Box::new(finished)))
-}
-
-/// Whether an event of this kind is the run's last.
-pub(crate) fn is_end(kind: &str) -> bool {
-    matches!(kind, "run.completed" | "run.failed" | "run.cancelled")
 }
 
 /// What models said in the last moment; none once nobody says anything any more. What came too fast to be shown is

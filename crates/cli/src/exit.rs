@@ -4,9 +4,8 @@
 
 use std::process::ExitCode;
 
-use posse::RunOutcome;
+use posse::{FailKind, RunOutcome, RunStatus};
 use posse_domain::code::Code;
-use posse_domain::lifecycle::FailKind;
 
 /// How the command ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +29,13 @@ impl Exit {
 
     /// The code of a run that has ended.
     pub(crate) fn of(finished: &RunOutcome) -> Exit {
-        match (finished.status, &finished.failure) {
-            ("completed", _) if finished.is_turn_limited() => Exit::EXHAUSTED,
-            ("completed", _) => Exit::DONE,
-            (_, Some((_, reason))) if is_about_key(reason) => Exit::UNAUTHENTICATED,
-            ("cancelled", _) | (_, Some((FailKind::Cancelled, _))) => Exit::CANCELLED,
-            (_, Some((FailKind::Budget | FailKind::Timeout, _))) => Exit::EXHAUSTED,
+        let code = finished.failure.as_ref().map(|failure| failure.code);
+        match (finished.status, finished.fail_kind) {
+            (RunStatus::Completed, _) if finished.is_turn_limited() => Exit::EXHAUSTED,
+            (RunStatus::Completed, _) => Exit::DONE,
+            _ if code == Some(Code::Unauthenticated) => Exit::UNAUTHENTICATED,
+            (RunStatus::Cancelled, _) | (_, Some(FailKind::Cancelled)) => Exit::CANCELLED,
+            (_, Some(FailKind::Budget | FailKind::Timeout)) => Exit::EXHAUSTED,
             _ => Exit::FAILED,
         }
     }
@@ -44,11 +44,6 @@ impl Exit {
     pub(crate) fn of_applied(finished: &RunOutcome, applied: Option<bool>) -> Exit {
         if applied == Some(false) { Exit::FAILED } else { Exit::of(finished) }
     }
-}
-
-/// Whether a run failed because of a key: its reason begins with the code.
-fn is_about_key(reason: &str) -> bool {
-    reason.strip_prefix(Code::Unauthenticated.as_str()).is_some_and(|rest| rest.starts_with(':'))
 }
 
 impl From<Exit> for ExitCode {

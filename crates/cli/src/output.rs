@@ -45,7 +45,7 @@ impl Output {
     /// Writes one object as a line of JSON with its version, and flushes: a reader that follows does not wait for a full
     /// buffer.
     pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), CliError> {
-        self.plain_json(&json::VersionedObject::new(object))
+        self.plain_json(&posse::api::VersionedObject::new(object))
     }
 
     /// The same without a version: for another process of the same program.

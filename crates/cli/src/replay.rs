@@ -104,7 +104,7 @@ fn detach(replay: &ReplayRun, prepared: &PreparedRun, context: &Context) -> Resu
     let run = detach::detach(prepared, context)?;
     let mut output = Output::new();
     if replay.json {
-        output.json(&serde_json::json!({"run": run}))?;
+        output.json(&posse::api::RunReference::new(&run))?;
     } else {
         output.own(&format!("{run}\n"))?;
     }

@@ -3,19 +3,12 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use posse::Usage;
-use posse::ports::Holder;
 use posse_domain::budget::Usd;
 pub(crate) use posse_setup::text::{count, plural};
 
 /// The time, in milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
-}
-
-/// A time as machines read it: RFC 3339, UTC, with milliseconds.
-pub(crate) fn timestamp(at_ms: i64) -> String {
-    let at = Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
-    at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
 /// A time of day as people read it, where they are.
@@ -84,21 +77,9 @@ fn one_line(usage: &Usage, what: &str) -> String {
     }
 }
 
-/// The status of a run for people: one that no process is running is interrupted.
-pub(crate) fn status<'a>(status: &'a str, holder: Option<&Holder>) -> &'a str {
-    if status == "running" && holder.is_none() { "interrupted" } else { status }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_rfc_3339_with_milliseconds() {
-        assert_eq!(timestamp(0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(timestamp(1_700_000_000_050), "2023-11-14T22:13:20.050Z");
-        assert_eq!(timestamp(i64::MAX), "1970-01-01T00:00:00.000Z");
-    }
 
     #[test]
     fn durations_and_counts_are_short() {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 macro_rules! codes {
     ($(#[doc = $doc:literal] $variant:ident => $text:literal,)*) => {
         /// A stable error code.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
         pub enum Code {
             $(#[doc = $doc] #[serde(rename = $text)] $variant,)*
         }
@@ -19,6 +19,11 @@ macro_rules! codes {
             /// The code as it is written everywhere.
             pub fn as_str(self) -> &'static str {
                 match self { $(Code::$variant => $text,)* }
+            }
+
+            /// Reads what [`as_str`](Self::as_str) writes.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some(Code::$variant),)* _ => None }
             }
         }
     };

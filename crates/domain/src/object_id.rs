@@ -69,6 +69,16 @@ impl<'de> Deserialize<'de> for ObjectId {
     }
 }
 
+impl schemars::JsonSchema for ObjectId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ObjectId".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]{40}$" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

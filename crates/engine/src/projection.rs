@@ -3,9 +3,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use posse_domain::code::Code;
 use posse_domain::event::{Event, EventBody, FinalStatus};
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Node, OpenAgent, Outcome, Run, StateName};
+use posse_domain::lifecycle::{
+    AgentState, CloseReason, FailKind, FailureReason, Node, OpenAgent, Outcome, Run, RunStatus,
+};
 use posse_domain::text::first_line;
 
 use crate::ports::{AgentRow, AgentTerms, RunRow};
@@ -18,7 +21,7 @@ const TITLE_MAX_CHARS: usize = 120;
 struct AgentEnd {
     result: Option<String>,
     error: Option<String>,
-    final_status: Option<&'static str>,
+    final_status: Option<FinalStatus>,
     close_reason: Option<String>,
     at_ms: Option<i64>,
 }
@@ -56,39 +59,37 @@ impl Projection {
             }
             EventBody::SubagentFailed(e) => {
                 let ending = self.ending(event);
-                ending.error = Some(format!("{}: {}", e.code, e.reason));
+                ending.error = Some(column(e.code, &e.reason));
                 ending.result = e.report.as_ref().map(|report| report.to_shared().to_string());
             }
             EventBody::IntegrationFailed(e) => {
-                self.ending(event).error = Some(format!("{}: {}", e.code, e.reason));
+                self.ending(event).error = Some(column(e.code, &e.reason));
             }
             EventBody::SubagentClosed(e) => {
                 let ending = self.ending(event);
                 ending.close_reason = Some(e.close_reason.clone());
                 ending.at_ms = Some(event.at_ms);
-                ending.final_status = Some(match e.final_status {
-                    FinalStatus::Completed => "completed",
-                    FinalStatus::Failed => "failed",
-                });
+                ending.final_status = Some(e.final_status);
             }
             EventBody::RunCompleted(e) => {
                 let ending = self.run_ended(event);
-                ending.final_status = Some("completed");
-                ending.close_reason = Some("integrated".to_owned());
+                ending.final_status = Some(FinalStatus::Completed);
+                ending.close_reason = Some(CloseReason::Integrated.as_str().to_owned());
                 ending.result = Some(e.text.to_shared().to_string());
             }
             EventBody::RunFailed(e) => {
                 let ending = self.run_ended(event);
-                ending.final_status = Some("failed");
+                ending.final_status = Some(FinalStatus::Failed);
                 ending.close_reason = Some(e.kind.as_str().to_owned());
-                ending.error = Some(format!("{}: {}", e.code, e.reason));
+                ending.error = Some(column(e.code, &e.reason));
                 ending.result = e.text.as_ref().map(|text| text.to_shared().to_string());
             }
             EventBody::RunCancelled(e) => {
                 let ending = self.run_ended(event);
-                ending.final_status = Some("failed");
-                ending.close_reason = Some("cancelled".to_owned());
-                ending.error = Some(e.reason.clone());
+                ending.final_status = Some(FinalStatus::Failed);
+                ending.close_reason = Some(FailKind::Cancelled.as_str().to_owned());
+                let failure = FailureReason { code: Code::Cancelled, reason: e.reason.clone() };
+                ending.error = Some(failure.to_column(true));
             }
             _ => {}
         }
@@ -116,7 +117,7 @@ impl Projection {
         let terms = self.fresh.remove(&id);
         let state = match node {
             Node::Open(agent) if !closed => agent.state.name(),
-            _ => StateName::Closed,
+            _ => AgentState::Closed,
         };
         let ending =
             if closed && !self.keep { self.endings.remove(&id) } else { self.endings.get(&id).cloned() };
@@ -127,7 +128,7 @@ impl Projection {
         Some(AgentRow {
             terms,
             state: state.as_str().to_owned(),
-            final_status: ending.final_status.map(ToOwned::to_owned),
+            final_status: ending.final_status.map(|status| status.as_str().to_owned()),
             close_reason: ending.close_reason,
             result: ending.result,
             error: ending.error,
@@ -142,7 +143,7 @@ impl Projection {
     pub(crate) fn run_row(&self, run: &Run) -> RunRow {
         let root = run.open(&run.id.root());
         RunRow {
-            status: run.outcome.as_ref().map_or("running", Outcome::status).to_owned(),
+            status: run.outcome.as_ref().map_or(RunStatus::Running, Outcome::status).as_str().to_owned(),
             title: first_line(&run.request.to_shared(), TITLE_MAX_CHARS),
             definition: root.map(|agent| agent.contract.execution.definition.clone()).unwrap_or_default(),
             model: root.map(|agent| agent.contract.execution.model.clone()).unwrap_or_default(),
@@ -152,6 +153,11 @@ impl Projection {
             ended_at_ms: self.ended_at_ms,
         }
     }
+}
+
+/// The column `error` of an agent whose failure has a code.
+fn column(code: Code, reason: &str) -> String {
+    FailureReason { code, reason: reason.to_owned() }.to_column(false)
 }
 
 fn terms(id: &AgentId, agent: &OpenAgent) -> AgentTerms {

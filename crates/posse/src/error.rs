@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::RunStatus;
 use posse_engine::ports::StoreError;
 use posse_engine::{HistoryError, RuntimeError};
 use posse_workspace::{ApplyError, WorkspaceError};
@@ -50,7 +51,7 @@ pub enum Error {
         /// The run.
         run: RunId,
         /// How.
-        status: String,
+        status: RunStatus,
     },
     /// The run has not ended.
     #[error("run {0} has not ended")]
@@ -61,7 +62,7 @@ pub enum Error {
         /// The run.
         run: RunId,
         /// How it ended.
-        status: String,
+        status: RunStatus,
     },
     /// The run has no files of its own.
     #[error(

@@ -1,11 +1,12 @@
 //! Runs and agents as embedders and the command line see them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use posse_domain::budget::{Figures, Usage};
-use posse_domain::event::{EventBody, FailedChild, RunResult, TurnLimited};
+use posse_domain::code::Code;
+use posse_domain::event::{EventBody, FailedChild, FinalStatus, RunResult, TurnLimited};
 use posse_domain::id::{AgentId, RunId};
-use posse_domain::lifecycle::FailKind;
+use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
 use posse_domain::permission::Authority;
 use posse_engine::ports::{AgentRow, Holder, RunEntry, StoreError};
 use serde::Serialize;
@@ -17,8 +18,8 @@ use crate::Error;
 pub struct RunSummary {
     /// The run.
     pub run: RunId,
-    /// `running`, `completed`, `failed` or `cancelled`.
-    pub status: String,
+    /// Where it stands.
+    pub status: RunStatus,
     /// The request's first line.
     pub title: String,
     /// The root's definition.
@@ -45,9 +46,13 @@ pub struct RunSummary {
 
 impl From<RunEntry> for RunSummary {
     fn from(entry: RunEntry) -> Self {
+        let status = RunStatus::parse(&entry.row.status);
+        // A list shows every other run, whatever is wrong with this one.
+        let unknown = || format!("its row has the status `{}`", entry.row.status);
         Self {
+            status: status.unwrap_or(RunStatus::Failed),
+            damage: entry.damage.or_else(|| status.is_none().then(unknown)),
             run: entry.run,
-            status: entry.row.status,
             title: entry.row.title,
             definition: entry.row.definition,
             model: entry.row.model,
@@ -58,7 +63,6 @@ impl From<RunEntry> for RunSummary {
             created_at_ms: entry.row.created_at_ms,
             ended_at_ms: entry.row.ended_at_ms,
             holder: entry.holder,
-            damage: entry.damage,
         }
     }
 }
@@ -81,15 +85,15 @@ pub struct AgentInfo {
     /// Its model, `provider/model`.
     pub model: String,
     /// Lifecycle state.
-    pub state: String,
-    /// `completed` or `failed` once known.
-    pub final_status: Option<String>,
+    pub state: AgentState,
+    /// How it ended, once that is known.
+    pub final_status: Option<FinalStatus>,
     /// Why it closed.
-    pub close_reason: Option<String>,
+    pub close_reason: Option<CloseReason>,
     /// Its report.
     pub result: Option<String>,
     /// Why it failed.
-    pub error: Option<String>,
+    pub failure: Option<FailureReason>,
     /// What it spent itself.
     pub own: Figures,
     /// What it and all below it spent.
@@ -105,7 +109,7 @@ pub struct AgentInfo {
 }
 
 impl AgentInfo {
-    fn from_row(row: AgentRow) -> Result<Self, Error> {
+    pub(crate) fn from_row(row: AgentRow) -> Result<Self, Error> {
         let bad = |what: &str| StoreError::Damaged {
             run: row.id.run(),
             problem: format!("the {what} of agent {} cannot be read", row.id),
@@ -115,6 +119,17 @@ impl AgentInfo {
         if terms.depth != row.id.depth() {
             return Err(bad("depth").into());
         }
+        let state = AgentState::parse(&row.state).ok_or_else(|| bad("state"))?;
+        let final_status = row.final_status.as_deref();
+        let final_status =
+            final_status.map(|text| FinalStatus::parse(text).ok_or_else(|| bad("final status")));
+        let final_status = final_status.transpose()?;
+        let close_reason = row.close_reason.as_deref();
+        let close_reason =
+            close_reason.map(|text| CloseReason::parse(text).ok_or_else(|| bad("close reason")));
+        let close_reason = close_reason.transpose()?;
+        let failure = row.error.as_deref();
+        let failure = failure.map(|text| FailureReason::from_column(text, close_reason, row.id.is_root()));
         let figures = |json: &str| serde_json::from_str(json).map_err(|_| bad("figures"));
         let contract: serde_json::Value =
             serde_json::from_str(&terms.contract_json).map_err(|_| bad("contract"))?;
@@ -130,11 +145,11 @@ impl AgentInfo {
             created_at_ms: terms.created_at_ms,
             contract_json: terms.contract_json,
             permissions_json: terms.permissions_json,
-            state: row.state,
-            final_status: row.final_status,
-            close_reason: row.close_reason,
+            state,
+            final_status,
+            close_reason,
+            failure,
             result: row.result,
-            error: row.error,
             completed_at_ms: row.completed_at_ms,
             id: row.id,
         })
@@ -167,8 +182,8 @@ pub struct DepthInfo {
 pub struct RunInfo {
     /// The run.
     pub run: RunId,
-    /// `running`, `completed`, `failed` or `cancelled`.
-    pub status: String,
+    /// Where it stands.
+    pub status: RunStatus,
     /// The request's first line.
     pub title: String,
     /// The process that executes it, if one does.
@@ -203,9 +218,13 @@ impl RunInfo {
             by_depth[at].agents += 1;
             by_depth[at].figures += agent.own;
         }
+        let status = RunStatus::parse(&entry.row.status).ok_or_else(|| StoreError::Damaged {
+            run: entry.run.clone(),
+            problem: format!("its row has the status `{}`", entry.row.status),
+        })?;
         Ok(Self {
             run: entry.run,
-            status: entry.row.status,
+            status,
             title: entry.row.title,
             holder: entry.holder,
             created_at_ms: entry.row.created_at_ms,
@@ -218,17 +237,62 @@ impl RunInfo {
     }
 }
 
+impl RunInfo {
+    /// What all agents spent together.
+    pub fn total(&self) -> SpendingTotal {
+        let mut total = SpendingTotal::default();
+        self.agents.iter().for_each(|agent| total += agent.spending());
+        total
+    }
+
+    /// What the agents of each model spent together.
+    pub fn by_model(&self) -> TotalsByName {
+        let mut totals = TotalsByName::new();
+        for agent in &self.agents {
+            *totals.entry(agent.model.clone()).or_default() += agent.spending();
+        }
+        totals
+    }
+}
+
+impl AgentInfo {
+    fn spending(&self) -> SpendingTotal {
+        SpendingTotal { agents: 1, figures: self.own }
+    }
+}
+
+/// What some agents spent together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpendingTotal {
+    /// How many agents.
+    pub agents: u64,
+    /// What they spent.
+    pub figures: Figures,
+}
+
+impl std::ops::AddAssign for SpendingTotal {
+    fn add_assign(&mut self, other: Self) {
+        self.agents += other.agents;
+        self.figures += other.figures;
+    }
+}
+
+/// What agents spent, by the name of something that they have in common.
+pub type TotalsByName = BTreeMap<String, SpendingTotal>;
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunOutcome {
     /// The run.
     pub run: RunId,
-    /// `completed`, `failed` or `cancelled`.
-    pub status: &'static str,
+    /// How it ended.
+    pub status: RunStatus,
     /// The root's report, or why there is none.
     pub text: String,
     /// Why it failed.
-    pub failure: Option<(FailKind, String)>,
+    pub failure: Option<FailureReason>,
+    /// In which way it failed.
+    pub fail_kind: Option<FailKind>,
     /// What the tree spent; a replay, what was spent when it was recorded.
     pub usage: Usage,
     /// Whether it is a recorded run, run again.
@@ -251,11 +315,12 @@ pub struct RunOutcome {
 
 impl RunOutcome {
     pub(crate) fn from_event(run: &RunId, body: &EventBody) -> Option<Self> {
-        let finished = |status, text, failure, figures: Figures, failed: &[FailedChild]| RunOutcome {
+        let finished = |status, text, figures: Figures, failed: &[FailedChild]| RunOutcome {
             run: run.clone(),
             status,
             text,
-            failure,
+            failure: failure_of(body),
+            fail_kind: fail_kind_of(body),
             usage: figures.usage,
             is_replay: false,
             turns: figures.turns,
@@ -271,23 +336,25 @@ impl RunOutcome {
         };
         Some(match body {
             EventBody::RunCompleted(e) => {
-                finished("completed", e.text.to_shared().to_string(), None, e.figures, &e.failed)
+                finished(RunStatus::Completed, e.text.to_shared().to_string(), e.figures, &e.failed)
             }
             EventBody::RunFailed(e) => {
                 let text = e.text.as_ref().map_or_else(String::new, |text| text.to_shared().to_string());
-                let reason = format!("{}: {}", e.code, e.reason);
-                finished("failed", text, Some((e.kind, reason)), e.figures, &e.failed)
+                finished(RunStatus::Failed, text, e.figures, &e.failed)
             }
-            EventBody::RunCancelled(e) => {
-                let failure = Some((FailKind::Cancelled, e.reason.clone()));
-                finished("cancelled", String::new(), failure, e.figures, &e.failed)
-            }
+            EventBody::RunCancelled(e) => finished(RunStatus::Cancelled, String::new(), e.figures, &e.failed),
             _ => return None,
         })
     }
 }
 
 impl RunOutcome {
+    /// Why it failed, in words; of a cancelled run what the person said.
+    pub fn why(&self) -> Option<String> {
+        let failure = self.failure.as_ref()?;
+        Some(failure.to_column(self.status == RunStatus::Cancelled))
+    }
+
     /// Whether a turn limit ended the run: the root's, or that of a sub-agent that it needed.
     pub fn is_turn_limited(&self) -> bool {
         self.turns_exhausted || self.turn_limited.iter().any(|child| child.required)
@@ -318,6 +385,25 @@ fn count_open(agents: &mut [AgentInfo], until_ms: i64) {
     }
     for agent in agents {
         agent.subtree.wall_ms += open.get(&agent.id).copied().unwrap_or(0);
+    }
+}
+
+/// Why a run failed, by its last event.
+fn failure_of(body: &EventBody) -> Option<FailureReason> {
+    let (code, reason) = match body {
+        EventBody::RunFailed(e) => (e.code, &e.reason),
+        EventBody::RunCancelled(e) => (Code::Cancelled, &e.reason),
+        _ => return None,
+    };
+    Some(FailureReason { code, reason: reason.clone() })
+}
+
+/// In which way a run failed, by its last event.
+fn fail_kind_of(body: &EventBody) -> Option<FailKind> {
+    match body {
+        EventBody::RunFailed(e) => Some(e.kind),
+        EventBody::RunCancelled(_) => Some(FailKind::Cancelled),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@
 //! of agents; everything that happens is in a durable journal that any process can read while it grows.
 //!
 //! ```
-//! use posse::{NewRun, Posse};
+//! use posse::{NewRun, Posse, RunStatus};
 //!
 //! # async fn example() -> Result<(), posse::Error> {
 //! // A model that needs nothing: its replies are in the script.
@@ -23,7 +23,7 @@
 //! let posse = Posse::builder().model("scripted/demo", script).in_memory().open()?;
 //! let run = posse.start(NewRun::new("Where is main?").model("scripted/demo").dir(".")).await?;
 //! let finished = posse.wait(run.id()).await?;
-//! assert_eq!(finished.status, "completed");
+//! assert_eq!(finished.status, RunStatus::Completed);
 //! assert_eq!(finished.text, "It is in src/main.rs.");
 //! assert_eq!(posse.children(&run.id().root()).await?.len(), 1);
 //! # Ok(())
@@ -31,6 +31,7 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
 //! ```
 
+pub mod api;
 mod approvals;
 mod base;
 mod builder;
@@ -48,7 +49,7 @@ mod reports;
 mod requests;
 mod secrets;
 mod system;
-mod waits;
+pub mod view;
 mod work;
 mod workspaces;
 
@@ -62,13 +63,14 @@ pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
 pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
 pub use gc::{GcRequest, GcSummary};
-pub use info::{AgentInfo, DepthInfo, RunInfo, RunOutcome, RunSummary};
+pub use info::{AgentInfo, DepthInfo, RunInfo, RunOutcome, RunSummary, SpendingTotal, TotalsByName};
 pub use new_run::NewRun;
 pub use posse_agent::definition::{Definitions, builtin, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, effective_max_depth};
 pub use posse_domain::definition::Definition;
-pub use posse_domain::event::{EventBody, OrderChecker, RunResult};
+pub use posse_domain::event::{EventBody, FinalStatus, OrderChecker, RunResult};
 pub use posse_domain::id::{AgentId, RunId};
+pub use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
 pub use posse_domain::permission::{
     Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, ProjectRules, Rule, Rules,
 };
@@ -99,7 +101,7 @@ pub use posse_workspace::{
 pub use replay::{RecordedRun, replayed};
 pub use requests::Request;
 pub use secrets::{names_a_secret, url_passwords};
-pub use waits::ProviderWait;
+pub use view::{ProviderWait, RunView};
 pub use work::{AppliedRun, ApplyWhich, RestoredWork, SalvagedWork};
 pub use workspaces::WorkspaceSettings;
 
@@ -275,7 +277,7 @@ impl Posse {
 
     /// Whether the root of a run that completed ran out of turns, or a sub-agent that it needed.
     pub async fn is_turn_limited(&self, run: &RunSummary) -> Result<bool, Error> {
-        if run.status != "completed" {
+        if run.status != RunStatus::Completed {
             return Ok(false);
         }
         let last = self.store.read(&self.key(&run.run), run.events.saturating_sub(1), 1).await?;
@@ -310,7 +312,7 @@ impl Posse {
     async fn post(&self, agent: &AgentId, command: MailCommand) -> Result<(), Error> {
         let run = agent.run();
         let info = self.get(&run).await?;
-        if info.status != "running" {
+        if !info.status.is_running() {
             return Err(Error::Ended { run, status: info.status });
         }
         if !info.agents.iter().any(|known| known.id == *agent) {
@@ -369,7 +371,7 @@ impl Posse {
                         format!("it has no event {head}, where its head says that it ends"),
                     ));
                 }
-                None if self.get(run).await?.status == "running" => events.next().await?,
+                None if self.get(run).await?.status.is_running() => events.next().await?,
                 // The end may have been written just now, in one commit with the row that says so.
                 None => events.try_next().await?.ok_or_else(|| {
                     damaged(run, "its last event is not the end of a run, and its row says that it has ended")
@@ -395,7 +397,7 @@ impl Posse {
 
     /// How a run ended, if it has.
     pub async fn finished(&self, run: &RunId) -> Result<Option<RunOutcome>, Error> {
-        if self.get(run).await?.status == "running" {
+        if self.get(run).await?.status.is_running() {
             return Ok(None);
         }
         self.wait(run).await.map(Some)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use posse_domain::id::RunId;
+use posse_domain::lifecycle::RunStatus;
 use posse_domain::permission::Approvals;
 use posse_domain::request::RunRequest;
 use posse_engine::{Recording, Replay, RunHandle};
@@ -225,7 +226,9 @@ impl Posse {
     /// What a run that is resumed repeats, if it is a replay.
     pub(crate) async fn replay_of(&self, run: &RunId) -> Result<Option<RecordedRun>, Error> {
         let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
-        let Some(entry) = entry.filter(|entry| entry.row.status == "running") else { return Ok(None) };
+        let Some(entry) = entry.filter(|entry| entry.row.status == RunStatus::Running.as_str()) else {
+            return Ok(None);
+        };
         match replayed(&entry.row.model) {
             Some(name) => Ok(Some(self.recorded(name).await?)),
             None => Ok(None),
@@ -272,8 +275,11 @@ impl Posse {
     async fn sweep(&self, home: &ReplayHome) -> Result<(), Error> {
         let Ok(entries) = std::fs::read_dir(home.state.join(REPLAYS)) else { return Ok(()) };
         let runs = self.store.runs(&self.tenant, "", LOOKED_THROUGH).await?;
-        let used: Vec<&str> =
-            runs.iter().filter(|run| run.row.status == "running").map(|run| run.row.dir.as_str()).collect();
+        let used: Vec<&str> = runs
+            .iter()
+            .filter(|run| run.row.status == RunStatus::Running.as_str())
+            .map(|run| run.row.dir.as_str())
+            .collect();
         for entry in entries.flatten() {
             let path = entry.path();
             let is_old = entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|modified| {

@@ -1,27 +1,14 @@
 //! Questions that wait for a person, and their answers.
 
-use std::collections::BTreeMap;
-
-use posse_domain::event::{Event, EventBody, InputRequested};
+use posse_domain::event::{Event, EventBody};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
-use posse_domain::lifecycle::call_of_command;
 use posse_domain::permission::{Answer, LayerName, Operation, Pattern};
-use posse_engine::ports::MailCommand;
+use posse_engine::ports::{Mail, MailCommand};
 
 use crate::approvals::StoredApproval;
+use crate::view::{OpenQuestion, OpenQuestions};
 use crate::{Error, Posse};
-
-/// The events that open a question, answer it or end its call. Almost every event is about something else; those
-/// are not even decoded.
-const ABOUT: [&str; 6] = [
-    "agent.input_requested",
-    "agent.input_answered",
-    "agent.tool_finished",
-    "agent.tool_interrupted",
-    "agent.subagent_refused",
-    "agent.subagent_created",
-];
 
 /// A call that waits for a person.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,9 +51,10 @@ impl Request {
         }
     }
 
-    fn new(event: Event, e: InputRequested) -> Self {
+    fn new(question: OpenQuestion) -> Self {
+        let OpenQuestion { agent, at_ms, asked: e } = question;
         Self {
-            agent: event.agent,
+            agent,
             call_id: e.call_id,
             operation: e.operation,
             tool: e.tool,
@@ -75,7 +63,7 @@ impl Request {
             rule: e.rule.map(|rule| rule.pattern.to_string()),
             reason: e.reason,
             approval: e.approval,
-            asked_at_ms: event.at_ms,
+            asked_at_ms: at_ms,
             always: None,
             is_answered: false,
         }
@@ -85,12 +73,23 @@ impl Request {
 impl Posse {
     /// The calls of a run that wait for a person, oldest first.
     pub async fn requests(&self, run: &RunId) -> Result<Vec<Request>, Error> {
-        // In this order: an answer leaves the mailbox in the commit that puts it into the journal, so read the other
-        // way round one that is on its way could be in neither.
-        let mail = self.store.mail(&self.key(run)).await?;
-        let mut open = self.asked(run).await?;
-        if open.is_empty() {
-            return Ok(open);
+        Ok(self.blocked(run).await?.0)
+    }
+
+    /// Open questions as requests: with their long texts, whether their answer waits in the mailbox, and what "always"
+    /// would store.
+    pub(crate) async fn requests_of(
+        &self,
+        run: &RunId,
+        questions: OpenQuestions,
+        mail: &[Mail],
+    ) -> Result<Vec<Request>, Error> {
+        if questions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut open = Vec::new();
+        for question in questions.into_vec() {
+            open.push(Request::new(self.fill(run, question).await?));
         }
         let approvals = self.runtime.load(run).await?.terms.approvals;
         let agents = self.get(run).await?.agents;
@@ -172,52 +171,14 @@ impl Posse {
         })
     }
 
-    /// The questions that the journal leaves open.
-    async fn asked(&self, run: &RunId) -> Result<Vec<Request>, Error> {
-        let key = self.key(run);
-        let mut open: BTreeMap<u64, Event> = BTreeMap::new();
-        let mut ended = false;
-        posse_engine::read_events(&*self.store, &key, 0, |stored| {
-            let seq = stored.seq;
-            ended |= matches!(&*stored.kind, "run.completed" | "run.failed" | "run.cancelled");
-            let closes = !open.is_empty() || &*stored.kind == ABOUT[0];
-            if !closes || !ABOUT.contains(&&*stored.kind) {
-                return Ok(());
-            }
-            let event = posse_engine::decode(&key, &stored)?;
-            let call_id = match &event.body {
-                EventBody::InputRequested(_) => {
-                    open.insert(seq, event);
-                    return Ok(());
-                }
-                EventBody::InputAnswered(e) => &e.call_id,
-                EventBody::ToolFinished(e) => &e.call_id,
-                EventBody::ToolInterrupted(e) => &e.call_id,
-                EventBody::SubagentRefused(e) => &e.call_id,
-                EventBody::SubagentCreated(e) => &e.call_id,
-                _ => return Ok(()),
-            };
-            // A child is created on behalf of its parent, whose questions those were.
-            let of = match &event.body {
-                EventBody::SubagentCreated(e) => &e.parent_id,
-                _ => &event.agent,
-            };
-            let answered = matches!(event.body, EventBody::InputAnswered(_));
-            open.retain(|_, asked| {
-                let EventBody::InputRequested(e) = &asked.body else { return false };
-                // An answer is to one question; the end of a call is the end of all about it.
-                let is_of_call = !answered && call_of_command(&e.call_id) == Some(call_id);
-                asked.agent != *of || (e.call_id != *call_id && !is_of_call)
-            });
-            Ok(())
-        })
-        .await?;
-        let mut requests = Vec::new();
-        for mut event in open.into_values().filter(|_| !ended) {
-            posse_engine::fill(&*self.store, &key, &mut event).await?;
-            let EventBody::InputRequested(e) = event.body.clone() else { continue };
-            requests.push(Request::new(event, *e));
-        }
-        Ok(requests)
+    /// A question with its long texts.
+    async fn fill(&self, run: &RunId, question: OpenQuestion) -> Result<OpenQuestion, Error> {
+        let OpenQuestion { agent, at_ms, asked } = question;
+        let mut event = Event { agent, at_ms, body: EventBody::InputRequested(asked) };
+        posse_engine::fill(&*self.store, &self.key(run), &mut event).await?;
+        let EventBody::InputRequested(asked) = event.body else {
+            unreachable!("the event of a question is one");
+        };
+        Ok(OpenQuestion { agent: event.agent, at_ms, asked })
     }
 }

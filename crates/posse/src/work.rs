@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use posse_domain::code::Code;
-use posse_domain::event::{Event, EventBody, RunStarted};
 use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::{FailureReason, RunStatus};
 use posse_domain::object_id::ObjectId;
-use posse_engine::ports::READ_MAX_EVENTS;
 use posse_workspace::{
     ApplySummary, DiffForm, DiffOptions, Oid, RunSpace, WorkspaceError, Workspaces, work_ref,
 };
 
 use crate::info::AgentInfo;
+use crate::view::{RunFiles, started_from};
 use crate::{Error, Posse};
 
 /// Which runs may be applied.
@@ -66,27 +66,6 @@ pub struct RestoredWork {
     pub files: u64,
 }
 
-/// What the journal says of the files of one agent.
-#[derive(Debug, Default)]
-struct Files {
-    /// What it began with.
-    base: Option<ObjectId>,
-    /// What it came to; none if only its line tells.
-    last: Option<ObjectId>,
-    /// The attempt whose line that is; 0 before a second one.
-    attempt: u32,
-}
-
-/// The kinds of events that are about files.
-const KINDS: [&str; 6] = [
-    "run.started",
-    "agent.subagent_started",
-    "agent.subagent_attempt",
-    "agent.subagent_waiting_for_merge",
-    "agent.workspace_made",
-    "agent.workspace_salvaged",
-];
-
 impl Posse {
     /// What a run made of the files it began with, or what one of its agents did; the root stands for the run. While
     /// it goes on this is what has been committed so far.
@@ -94,7 +73,7 @@ impl Posse {
         let run = agent.run();
         self.agent_of(agent).await?;
         let space = self.space(&run).await?;
-        let files = self.files_of(agent).await?;
+        let files = self.fold::<RunFiles>(&run).await?.of(agent);
         let (agent, is_root) = (agent.to_string(), agent.number().is_none());
         looking(run, move || {
             let Some(base) = files.base else { return Ok(Vec::new()) };
@@ -115,9 +94,9 @@ impl Posse {
     /// do it again changes nothing.
     pub async fn apply(&self, run: &RunId, which: ApplyWhich) -> Result<AppliedRun, Error> {
         let info = self.get(run).await?;
-        match (info.status.as_str(), which) {
-            ("completed", _) | ("failed" | "cancelled", ApplyWhich::Ended) => {}
-            ("running", _) => return Err(Error::StillRunning(run.clone())),
+        match (info.status, which) {
+            (RunStatus::Completed, _) | (RunStatus::Failed | RunStatus::Cancelled, ApplyWhich::Ended) => {}
+            (RunStatus::Running, _) => return Err(Error::StillRunning(run.clone())),
             _ => return Err(Error::NotCompleted { run: run.clone(), status: info.status }),
         }
         let space = self.space(run).await?;
@@ -146,33 +125,17 @@ impl Posse {
     /// What was kept of the workspaces of a run, oldest first.
     pub async fn salvages(&self, run: &RunId) -> Result<Vec<SalvagedWork>, Error> {
         let space = self.space(run).await?;
-        let events = self.file_events(run, None).await?;
-        let bases = bases(&events);
-        let mut found: Vec<SalvagedWork> = Vec::new();
-        for event in events {
-            let EventBody::WorkspaceSalvaged(salvaged) = event.body else { continue };
-            found.retain(|known| (&known.agent, known.attempt) != (&event.agent, salvaged.attempt));
-            found.push(SalvagedWork {
-                agent: event.agent,
-                attempt: salvaged.attempt,
-                at_ms: event.at_ms,
-                commit: salvaged.commit,
-                files: None,
-                git: None,
-                left_out: salvaged.left_out,
-                left_out_count: salvaged.left_out_count,
-                problem: salvaged.problem,
-            });
-        }
+        let files: RunFiles = self.fold(run).await?;
+        let mut found = files.salvages().to_vec();
         looking(run.clone(), move || {
             for work in &mut found {
                 let git = posse_workspace::salvaged_git_ref(&work.agent.to_string(), work.attempt);
                 work.git = space.read_ref(&git)?.map(|commit| ObjectId::from_bytes(*commit.as_bytes()));
-                let (Some(commit), Some(base)) = (work.commit, bases.get(&work.agent)) else { continue };
+                let (Some(commit), Some(base)) = (work.commit, files.of(&work.agent).base) else { continue };
                 let name = posse_workspace::salvage_ref(&work.agent.to_string(), work.attempt);
                 if space.read_ref(&name)?.is_some() {
                     let options = DiffOptions { form: DiffForm::NameStatus, colour: false };
-                    let lines = space.diff(&oid(base), &oid(&commit), options)?;
+                    let lines = space.diff(&oid(&base), &oid(&commit), options)?;
                     work.files = Some(
                         lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() as u64,
                     );
@@ -215,17 +178,12 @@ impl Posse {
     /// What an agent reported, as Markdown; of one that failed why, and what it still said. None if it has not ended.
     pub async fn report(&self, agent: &AgentId) -> Result<Option<String>, Error> {
         let agent = self.agent_of(agent).await?;
-        Ok(match (agent.error, agent.result) {
+        Ok(match (agent.failure, agent.result) {
             (None, report) => report.filter(|_| agent.final_status.is_some() || agent.depth == 0),
-            (Some(why), report) => {
-                // A code, if there is one, and words for people.
-                let failed = match why.split_once(": ") {
-                    Some((code, reason)) if code == Code::Cancelled.as_str() => {
-                        format!("Cancelled: {reason}")
-                    }
-                    Some((code, reason)) if is_code(code) => format!("Failed ({code}): {reason}"),
-                    _ if agent.close_reason.as_deref() == Some("cancelled") => format!("Cancelled: {why}"),
-                    _ => format!("Failed: {why}"),
+            (Some(FailureReason { code, reason }), report) => {
+                let failed = match code {
+                    Code::Cancelled => format!("Cancelled: {reason}"),
+                    code => format!("Failed ({code}): {reason}"),
                 };
                 Some(match report {
                     Some(report) => format!("{failed}\n\nIts report:\n\n{report}"),
@@ -250,71 +208,15 @@ impl Posse {
 
     /// The workspaces of a run; an error if it worked in place.
     async fn space(&self, run: &RunId) -> Result<RunSpace, Error> {
-        let started = self.file_events(run, Some(1)).await?;
-        let isolated = started.iter().any(|event| started_from(&event.body).is_some());
+        let key = self.key(run);
+        let first = self.store.read(&key, 0, 1).await?.into_iter().next();
+        let first = first.map(|stored| posse_engine::decode(&key, &stored)).transpose()?;
+        let isolated = first.is_some_and(|event| started_from(&event.body).is_some());
         let files: Option<Workspaces> = self.files.clone().filter(|_| isolated);
         let files = files.ok_or_else(|| Error::InPlace(run.clone()))?;
         let name = run.to_string();
         looking(run.clone(), move || files.open(&name)).await
     }
-
-    /// What the journal says of an agent's files.
-    async fn files_of(&self, agent: &AgentId) -> Result<Files, Error> {
-        let mut files = Files::default();
-        for event in self.file_events(&agent.run(), None).await? {
-            if event.agent != *agent {
-                continue;
-            }
-            match event.body {
-                EventBody::RunStarted(e) => files.base = e.base.map(|base| base.commit),
-                EventBody::SubagentStarted(e) => files.base = e.base,
-                EventBody::SubagentAttempt(e) => files = Files { attempt: e.n, last: None, ..files },
-                EventBody::WorkspaceMade(_) => files.last = None,
-                EventBody::WorkspaceSalvaged(e) => files.last = e.commit,
-                EventBody::SubagentWaitingForMerge(e) => files.last = e.change.or(files.last),
-                _ => {}
-            }
-        }
-        Ok(files)
-    }
-
-    /// The events of a run that are about files, without their long texts; those among the first `limit`.
-    async fn file_events(&self, run: &RunId, limit: Option<u32>) -> Result<Vec<Event>, Error> {
-        let key = self.key(run);
-        let (mut found, mut after) = (Vec::new(), 0);
-        loop {
-            let page = self.store.read(&key, after, limit.unwrap_or(READ_MAX_EVENTS)).await?;
-            let Some(last) = page.last() else { return Ok(found) };
-            after = last.seq;
-            for stored in page.iter().filter(|stored| KINDS.contains(&&*stored.kind)) {
-                found.push(posse_engine::decode(&key, stored)?);
-            }
-            if limit.is_some() {
-                return Ok(found);
-            }
-        }
-    }
-}
-
-/// What each agent began with.
-fn bases(events: &[Event]) -> std::collections::HashMap<AgentId, ObjectId> {
-    let base = |event: &Event| match &event.body {
-        EventBody::SubagentStarted(e) => Some((event.agent.clone(), e.base?)),
-        body => Some((event.agent.clone(), started_from(body)?)),
-    };
-    events.iter().filter_map(base).collect()
-}
-
-/// The commit that a run began with.
-fn started_from(body: &EventBody) -> Option<ObjectId> {
-    let EventBody::RunStarted(started) = body else { return None };
-    let RunStarted { base, .. } = &**started;
-    base.as_ref().map(|base| base.commit)
-}
-
-/// Whether a word is a code of an error and not the beginning of a sentence.
-fn is_code(word: &str) -> bool {
-    !word.is_empty() && word.chars().all(|c| c.is_ascii_uppercase() || c == '_')
 }
 
 fn oid(id: &ObjectId) -> Oid {

@@ -67,7 +67,7 @@ async fn a_cancel_that_is_durable_is_honoured_before_anything_starts_again() {
     let before = posse.runs(run.as_str(), 1).await.unwrap()[0].events;
     posse.cancel(&run.root(), "enough").await.unwrap();
     assert!(matches!(posse.resume(&run).await.unwrap(), Resume::Going(_)));
-    assert_eq!(posse.wait(&run).await.unwrap().status, "cancelled");
+    assert_eq!(posse.wait(&run).await.unwrap().status, posse::RunStatus::Cancelled);
     let started: Vec<_> = events_after(&posse, &run, before)
         .await
         .into_iter()
@@ -91,7 +91,7 @@ async fn a_run_whose_model_is_gone_waits_for_it_or_is_cancelled() {
 
     posse.cancel(&run.root(), "it is gone").await.unwrap();
     assert!(matches!(posse.resume(&run).await.unwrap(), Resume::Going(_)));
-    assert_eq!(posse.wait(&run).await.unwrap().status, "cancelled");
+    assert_eq!(posse.wait(&run).await.unwrap().status, posse::RunStatus::Cancelled);
     posse.verify(&run).await.unwrap();
 }
 
@@ -118,7 +118,7 @@ async fn a_crowd_of_writers_that_wait_for_each_other_is_cancelled() {
     until(&posse, run.id(), |event| event.agent_id == run.id().root().child(2_000)).await;
     posse.cancel(&run.id().root(), "enough").await.unwrap();
     let finished = posse.wait(run.id()).await.unwrap();
-    assert_eq!((finished.status, finished.failed.len()), ("cancelled", 2_000));
+    assert_eq!((finished.status, finished.failed.len()), (posse::RunStatus::Cancelled, 2_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]

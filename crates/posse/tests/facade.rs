@@ -48,7 +48,7 @@ async fn one_child(place: TestHome) {
     let run = posse.start(place.run()).await.unwrap();
     let mut deltas = run.deltas();
     let finished = posse.wait(run.id()).await.unwrap();
-    assert_eq!((finished.status, finished.agents), ("completed", 2));
+    assert_eq!((finished.status, finished.agents), (posse::RunStatus::Completed, 2));
     assert_eq!(finished.text, "It is in src/main.rs.");
 
     let child = run.id().root().child(1);

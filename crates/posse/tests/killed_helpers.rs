@@ -83,7 +83,11 @@ async fn finished_work_survives(command: &'static str, when: &'static str) -> us
     let run = posse.start(new).await.unwrap();
     let finished = posse.wait(run.id()).await.unwrap();
     let what = format!("{command}, killed {when}");
-    assert_eq!((finished.status, finished.failed.len()), ("completed", 0), "{what}: {finished:?}");
+    assert_eq!(
+        (finished.status, finished.failed.len()),
+        (posse::RunStatus::Completed, 0),
+        "{what}: {finished:?}"
+    );
     let result = finished.result.unwrap_or_else(|| panic!("{what}: no result"));
     assert_eq!(result.problem, None, "{what}");
     assert_eq!(git(&project, &["show", &format!("posse/{}:b", run.id())]), "two\n", "{what}");

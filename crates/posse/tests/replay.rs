@@ -37,18 +37,18 @@ async fn a_changed_tool_text_is_caught_and_shown() {
     std::fs::create_dir(&dir).expect("a project");
     let posse = Posse::builder().state_dir(&state).model("scripted/own", script()).open().expect("open");
     let run = posse.start(NewRun::new("look").model("scripted/own").dir(&dir)).await.expect("started");
-    assert_eq!(posse.wait(run.id()).await.expect("ended").status, "completed");
+    assert_eq!(posse.wait(run.id()).await.expect("ended").status, posse::RunStatus::Completed);
     let model = format!("replay/{}", run.id());
 
     let same = posse.start(NewRun::new("").model(&model)).await.expect("started");
-    assert_eq!(posse.wait(same.id()).await.expect("ended").status, "completed");
+    assert_eq!(posse.wait(same.id()).await.expect("ended").status, posse::RunStatus::Completed);
     drop(posse);
 
     let other = Posse::builder().state_dir(&state).tool(altered()).open().expect("open");
     let differs = other.start(NewRun::new("look").model(&model)).await.expect("started");
     let finished = other.wait(differs.id()).await.expect("ended");
-    assert_eq!(finished.status, "failed");
-    let (_, reason) = finished.failure.expect("why");
+    assert_eq!(finished.status, posse::RunStatus::Failed);
+    let reason = finished.why().expect("why");
     let head = format!(
         "REPLAY_DIFFERS: the replay is not the recorded run {}: turn 1 of agent 0 (coder) asks for something else\n\
          the text of tool `grep` differs (- recorded, + now):\n+ Finds lines, and more.",
@@ -74,5 +74,5 @@ async fn a_replay_that_was_stopped_goes_on() {
         handle.ended().await.expect("ended");
     }
     let finished = later.wait(again.id()).await.expect("ended");
-    assert_eq!((finished.status, &*finished.text), ("completed", "done"));
+    assert_eq!((finished.status, &*finished.text), (posse::RunStatus::Completed, "done"));
 }

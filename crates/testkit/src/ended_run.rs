@@ -121,15 +121,17 @@ impl EndedRun<'_> {
 /// The outcome is the same as if nothing had been done to it.
 fn outcome(journal: &Journal, files: &Files, findings: &mut Findings) {
     let info = &journal.info;
-    findings.expect(info.status == "completed", Harm::Broken, || format!("the run is {}", info.status));
+    findings.expect(info.status == posse::RunStatus::Completed, Harm::Broken, || {
+        format!("the run is {}", info.status)
+    });
     let root = info.run.root();
     let children = info.agents.iter().filter(|agent| agent.parent.as_ref() == Some(&root)).count();
     findings.expect(children == scenario::CHILDREN as usize, Harm::Broken, || format!("{children} children"));
     let expected = Scenario::expected_failures();
     for agent in &info.agents {
-        let failed = agent.final_status.as_deref() != Some("completed");
+        let failed = agent.final_status != Some(posse::FinalStatus::Completed);
         findings.expect(failed == expected.contains(&agent.id.relative()), Harm::Broken, || {
-            format!("{} is {:?} ({:?})", agent.id, agent.final_status, agent.error)
+            format!("{} is {:?} ({:?})", agent.id, agent.final_status, agent.failure)
         });
     }
     for (path, content) in Scenario::expected_files() {

@@ -149,7 +149,7 @@ const CHANGES: &[(&str, Harm, Change)] = &[
         });
     }),
     ("an agent is still open in the table", Harm::Orphan, |journal| {
-        "running".clone_into(&mut journal.info.agents[3].state);
+        journal.info.agents[3].state = posse::AgentState::Running;
     }),
     ("an agent spent something else", Harm::Broken, |journal| {
         journal.info.agents[3].own.usage.output_tokens += 1;
@@ -166,7 +166,7 @@ fn undisturbed_it_does_everything_it_is_for_and_every_change_of_it_is_found() {
     let files = result(&scenario, &journal);
     assert_eq!(breaches(&scenario, &journal, &files), []);
     assert_eq!(torn(&scenario, &journal), []);
-    assert_eq!(journal.info.status, "completed");
+    assert_eq!(journal.info.status, posse::RunStatus::Completed);
     assert_eq!(journal.info.agents.len() as u64, scenario::AGENTS);
     for (path, content) in Scenario::expected_files() {
         assert_eq!(files.result.get(&path), Some(&Hash::of(content.as_bytes())), "{path}");

@@ -1,7 +1,6 @@
 //! What `approve` and `deny` share: finding the call that is meant, showing it, answering.
 
-use posse::{Answer, Posse, Request, RunInfo, StoredApproval};
-use serde_json::{Value, json};
+use posse::{Answer, Posse, Request, RunInfo, StoredApproval, api};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -11,7 +10,6 @@ use crate::output::{Output, note};
 use crate::questions::{describe, not_stored};
 use crate::runtime;
 use crate::term;
-use crate::text::timestamp;
 
 /// Runs that are looked through for calls that wait.
 const LOOKED_THROUGH: u32 = 1_000;
@@ -76,11 +74,7 @@ pub(super) fn answer(
         note(said);
     }
     if json {
-        let mut line = to_json(&request);
-        line["decision"] = json!(if answer.allows() { "allow" } else { "deny" });
-        line["always"] = json!(always);
-        line["carried"] = json!(info.holder.is_some());
-        output.json(&line)?;
+        output.json(&api::Answer::new(&request, answer, info.holder.is_some()))?;
     }
     Ok(Exit::DONE)
 }
@@ -93,7 +87,7 @@ async fn find(posse: &Posse, which: &CallSelector<'_>) -> Result<(Vec<(RunInfo, 
         ((!agent.is_run()).then_some(found), vec![run])
     } else {
         let all = posse.runs("", LOOKED_THROUGH).await?;
-        (None, all.into_iter().filter(|run| run.status == "running").map(|run| run.run).collect())
+        (None, all.into_iter().filter(|run| run.status.is_running()).map(|run| run.run).collect())
     };
     let mut waiting = Vec::new();
     let mut answered = false;
@@ -104,7 +98,7 @@ async fn find(posse: &Posse, which: &CallSelector<'_>) -> Result<(Vec<(RunInfo, 
         {
             return Err(posse::Error::NoAgent(agent.clone()).into());
         }
-        if which.agent.is_some() && info.status != "running" {
+        if which.agent.is_some() && !info.status.is_running() {
             return Err(posse::Error::Ended { run, status: info.status }.into());
         }
         for request in posse.requests(&run).await? {
@@ -123,27 +117,13 @@ async fn find(posse: &Posse, which: &CallSelector<'_>) -> Result<(Vec<(RunInfo, 
 fn list(waiting: &[(RunInfo, Request)], json: bool, output: &mut Output) -> Result<(), CliError> {
     for (_, request) in waiting {
         if json {
-            output.json(&to_json(request))?;
+            output.json(&api::Question::new(request))?;
         } else {
             let operation = term::visible_line(&request.operation);
             output.own(&format!("{}  {}  {operation}\n", request.agent, term::line(&request.call_id)))?;
         }
     }
     output.flush()
-}
-
-fn to_json(request: &Request) -> Value {
-    json!({
-        "agent": request.agent.as_str(),
-        "call_id": request.call_id,
-        "operation": request.operation,
-        "tool": request.tool,
-        "arguments": serde_json::from_str::<Value>(&request.arguments).unwrap_or_default(),
-        "because": request.why(),
-        "approval": request.approval.to_string(),
-        "asked_at": timestamp(request.asked_at_ms),
-        "literal": request.always.as_ref().map(posse::Pattern::as_str),
-    })
 }
 
 /// Writes a text in which everything was made visible.

@@ -1,12 +1,11 @@
 //! `posse apply`, and `--apply` at the end of a run.
 
-use posse::{AppliedRun, ApplyError, ApplySummary, ApplyWhich, Posse, RunId, RunOutcome};
+use posse::{AppliedRun, ApplyError, ApplySummary, ApplyWhich, Posse, RunId, RunOutcome, RunStatus, api};
 
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
-use crate::json::AppliedLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::text::plural;
@@ -43,7 +42,7 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliErro
     };
     let mut output = Output::new();
     if args.json {
-        output.json(&AppliedLine::new(&run, applied.as_ref()))?;
+        output.json(&api::ApplyResult::new(&run, applied.as_ref()))?;
     } else {
         output.text(&format!("{}\n", summary(&run, applied.as_ref())))?;
     }
@@ -78,7 +77,7 @@ fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
 /// Applies a run that has just completed; what came of it in words, or why it was not. One that did not complete is
 /// left alone.
 pub(crate) async fn apply_finished(posse: &Posse, finished: &RunOutcome) -> Option<Result<String, CliError>> {
-    if finished.status != "completed" {
+    if finished.status != RunStatus::Completed {
         return None;
     }
     let applied = match posse.apply(&finished.run, ApplyWhich::Completed).await {

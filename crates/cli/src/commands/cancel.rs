@@ -37,8 +37,9 @@ pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliEr
     let (agent, is_closed) = runtime::looking(async {
         let agent = args.agent.find(&looking).await?;
         let info = looking.get(&agent.run()).await?;
-        let is_closed = info.agents.iter().any(|known| known.id == agent && known.state == "closed");
-        Ok((agent, is_closed && info.status == "running"))
+        let is_closed =
+            info.agents.iter().any(|known| known.id == agent && known.state == posse::AgentState::Closed);
+        Ok((agent, is_closed && info.status.is_running()))
     })?;
     drop(looking);
     if is_closed {

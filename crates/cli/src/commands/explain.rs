@@ -1,7 +1,6 @@
 //! `posse explain`.
 
-use posse::{Decision, Explanation};
-use serde_json::{Value, json};
+use posse::{Decision, Explanation, api};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -41,7 +40,7 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
     })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&to_json(&explanation))?;
+        output.json(&api::Explanation::new(&explanation, beyond_rules(tool, &explanation)))?;
     } else {
         output.paragraph(&explanation.to_string())?;
         if let Some(note) = beyond_rules(tool, &explanation) {
@@ -65,28 +64,4 @@ fn beyond_rules(tool: &str, explanation: &Explanation) -> Option<&'static str> {
         "bash" if allowed => Some("beyond the rules: what the command does is bounded by the sandbox"),
         _ => None,
     }
-}
-
-fn to_json(explanation: &Explanation) -> Value {
-    let layers: Vec<Value> = explanation
-        .layers
-        .iter()
-        .map(|layer| {
-            let say = layer.say.as_ref();
-            json!({
-                "layer": layer.layer.to_string(),
-                "decision": say.map(|say| say.decision.to_string()),
-                "source": say.map(|say| say.source.to_string()),
-            })
-        })
-        .collect();
-    json!({
-        "operation": explanation.operation,
-        "decision": explanation.verdict.decision.to_string(),
-        "because": explanation.verdict.to_string(),
-        "layer": explanation.verdict.by().map(ToString::to_string),
-        "rule": explanation.verdict.rule(),
-        "layers": layers,
-        "note": beyond_rules(explanation.operation.split(':').next().unwrap_or_default(), explanation),
-    })
 }

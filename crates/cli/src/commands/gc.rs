@@ -1,12 +1,11 @@
 //! `posse gc`.
 
-use posse::{GcRequest, GcSummary};
+use posse::{GcRequest, GcSummary, api};
 
 use crate::age::Age;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::json::GcLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::settings::Settings;
@@ -44,7 +43,7 @@ pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
     let cleaned = runtime::looking(async { Ok(posse.clean(cleaning).await?) })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&GcLine::new(&cleaned, args.dry_run))?;
+        output.json(&api::GcResult::new(&cleaned, args.dry_run))?;
     } else {
         output.text(&page(&cleaned, args.dry_run))?;
     }

@@ -1,6 +1,6 @@
 //! `posse logs`.
 
-use posse::{AgentId, JournalEvent, Posse};
+use posse::{AgentId, JournalEvent, Posse, api};
 
 use super::wait::{abandoned, interrupted};
 use crate::context::Context;
@@ -8,7 +8,6 @@ use crate::drive::is_end;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::{AgentArg, PartArg, check_known};
-use crate::json::EventLine;
 use crate::output::{Output, reader_gone};
 use crate::runtime;
 use crate::term;
@@ -62,7 +61,7 @@ async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
         }
     };
     let summary = posse.runs(run.as_str(), 1).await?.into_iter().next();
-    let (ended, head) = summary.map_or((true, 0), |run| (run.status != "running", run.events));
+    let (ended, head) = summary.map_or((true, 0), |run| (!run.status.is_running(), run.events));
     // A number from the future would wait for an end that it skips.
     let mut events = posse.events(&run, args.after.min(head));
     let mut output = Output::new();
@@ -102,7 +101,7 @@ fn print_event(
         return Ok(());
     }
     if json {
-        return output.json(&EventLine::new(event));
+        return output.json(&api::Event::new(event));
     }
     let kind = event.kind.strip_prefix("agent.").unwrap_or(event.kind);
     let summary = term::line(&event.summary);

@@ -3,17 +3,16 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
-use posse::{RunId, RunSummary};
+use posse::{RunId, RunSummary, api};
 
 use crate::blocked::BlockedAgents;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::json::PsLine;
 use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
-use crate::text::{ago, now_ms, status};
+use crate::text::{ago, now_ms};
 
 /// Runs listed unless more are asked for.
 const SHOWN: u32 = 20;
@@ -41,7 +40,7 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
         let runs = posse.runs("", limit).await?;
         let mut blocked = BlockedAgents::default();
         // Only a run that goes on can wait for somebody, and few do at once.
-        for run in runs.iter().filter(|run| run.status == "running" && run.damage.is_none()) {
+        for run in runs.iter().filter(|run| run.status.is_running() && run.damage.is_none()) {
             blocked.add(BlockedAgents::of(&posse, &run.run).await?);
         }
         let mut limited = HashSet::new();
@@ -57,14 +56,14 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     let mut output = Output::new();
     if args.json {
         for run in &runs {
-            output.json(&PsLine::new(run, waiting(run), limited.contains(&run.run)))?;
+            output.json(&api::RunSummary::new(run, waiting(run), limited.contains(&run.run)))?;
         }
     } else if runs.is_empty() {
         note("no runs yet; `posse demo` shows one");
     } else {
         output.own(&table(&runs, &limited, now_ms()))?;
         let is_interrupted = |run: &&RunSummary| {
-            run.damage.is_none() && status(&run.status, run.holder.as_ref()) == "interrupted"
+            run.damage.is_none() && api::status_word(run.status, run.holder.as_ref()) == "interrupted"
         };
         if let Some(run) = runs.iter().find(is_interrupted) {
             output.flush()?;
@@ -101,7 +100,7 @@ fn table(runs: &[RunSummary], limited: &HashSet<RunId>, now_ms: i64) -> String {
             match (&run.damage, limited.contains(&run.run)) {
                 (Some(_), _) => "damaged",
                 (None, true) => "turn limit",
-                (None, false) => status(&run.status, run.holder.as_ref()),
+                (None, false) => api::status_word(run.status, run.holder.as_ref()),
             },
             run.agents,
             ago(run.created_at_ms, now_ms),

@@ -88,7 +88,7 @@ pub(crate) fn held(run: &RunId, pid: u32) -> CliError {
 /// A run cannot go on without its model; better to say so before it is taken over.
 fn check_model(found: &RunSummary, models: &ModelRegistry) -> Result<(), CliError> {
     // A recorded run is looked for when it is needed.
-    if found.status != "running" || posse::replayed(&found.model).is_some() {
+    if !found.status.is_running() || posse::replayed(&found.model).is_some() {
         return Ok(());
     }
     let left = "bring it back, and resume again; the run is left as it is";
@@ -109,7 +109,7 @@ async fn find(posse: &Posse, args: &ResumeArgs) -> Result<RunSummary, CliError> 
         Some(run) => posse.runs(run.find(posse).await?.as_str(), 1).await?,
         None => posse.runs("", LOOKED_THROUGH).await?,
     };
-    let is_meant = |run: &RunSummary| !args.last || (run.status == "running" && run.holder.is_none());
+    let is_meant = |run: &RunSummary| !args.last || (run.status.is_running() && run.holder.is_none());
     let nothing = || CliError::usage("no run was interrupted").hint("`posse ps` lists the runs");
     candidates.into_iter().find(is_meant).ok_or_else(nothing)
 }

@@ -128,7 +128,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         let run = detach::detach(&prepared, context)?;
         let mut output = Output::new();
         if json {
-            output.json(&serde_json::json!({"run": run}))?;
+            output.json(&posse::api::RunReference::new(&run))?;
         } else {
             output.own(&format!("{run}\n"))?;
         }

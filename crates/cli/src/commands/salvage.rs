@@ -3,17 +3,17 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use posse::api::{self, timestamp};
 use posse::{AgentId, SalvagedWork};
 
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
-use crate::json::SalvageLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{plural, timestamp};
+use crate::text::plural;
 
 /// Files left out that are named for each workspace.
 const LEFT_OUT_SHOWN: usize = 5;
@@ -63,7 +63,7 @@ pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, Cli
     found.retain(|work| args.agent.is_run() || work.agent == agent);
     if args.json {
         for work in &found {
-            output.json(&SalvageLine::new(work))?;
+            output.json(&api::Salvage::new(work))?;
         }
     } else {
         output.text(&page(&agent, &found))?;

@@ -27,7 +27,7 @@ pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError>
         Ok((agent, info))
     })?;
     drop(looking);
-    if info.agents.iter().any(|known| known.id == agent && known.state == "closed") {
+    if info.agents.iter().any(|known| known.id == agent && known.state == posse::AgentState::Closed) {
         return Err(CliError::failed(format!("agent {agent} has ended and reads no more messages")));
     }
     let posse = context.open_to_post()?;

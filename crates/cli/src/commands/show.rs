@@ -2,18 +2,17 @@
 
 use std::fmt::Write;
 
-use posse::{AgentInfo, Figures, RunInfo, RunResult};
+use posse::{AgentInfo, CloseReason, FailKind, Figures, RunInfo, RunResult, api};
 
 use crate::blocked::BlockedAgents;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
-use crate::json::ShowLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{bytes, count, duration, plural, status, timestamp};
+use crate::text::{bytes, count, duration, plural};
 use crate::view::work;
 
 /// Show a run with its agents, and what each of them spent
@@ -32,7 +31,7 @@ pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError>
     let (info, blocked, result, disk_bytes) = runtime::looking(async {
         let run = args.run.find(&posse).await?;
         let info = posse.get(&run).await?;
-        let running = info.status == "running";
+        let running = info.status.is_running();
         let blocked = if running { BlockedAgents::of(&posse, &run).await? } else { BlockedAgents::default() };
         let result = posse.finished(&run).await?.and_then(|finished| finished.result);
         // Only told: files that cannot be looked at keep nobody from seeing the rest.
@@ -41,7 +40,7 @@ pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError>
     })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&ShowLine::new(&info, &blocked, result.as_ref(), disk_bytes))?;
+        output.json(&api::RunDetail::new(&info, |agent| blocked.on(agent), result.as_ref(), disk_bytes))?;
     } else {
         output.text(&page(&info, &blocked, &files(&info, result.as_ref(), disk_bytes)))?;
     }
@@ -92,7 +91,7 @@ fn page(info: &RunInfo, waits: &BlockedAgents, files: &str) -> String {
 
 fn heading(info: &RunInfo) -> String {
     let run = &info.run;
-    let word = status(&info.status, info.holder.as_ref());
+    let word = api::status_word(info.status, info.holder.as_ref());
     let carried = match (&info.holder, word) {
         (Some(holder), _) => format!("{word}, run by process {}", holder.pid),
         (None, "interrupted") => format!("{word}, no process is running it: `posse resume {run}`"),
@@ -105,7 +104,7 @@ fn heading(info: &RunInfo) -> String {
         let _ = write!(text, " after {}", duration(took));
     }
     let _ = writeln!(text, ", {}", plural(info.agents.len() as u64, "agent"));
-    let _ = writeln!(text, "started {} in {}", timestamp(info.created_at_ms), term::line(&info.dir));
+    let _ = writeln!(text, "started {} in {}", api::timestamp(info.created_at_ms), term::line(&info.dir));
     text
 }
 
@@ -145,20 +144,20 @@ fn figures_row(width: usize, names: [&str; 3], figures: &[impl AsRef<str>; 6], t
     format!("{}\n", row.trim_end())
 }
 
-fn stage(agent: &AgentInfo) -> &str {
-    match (agent.close_reason.as_deref(), agent.final_status.as_deref()) {
-        (Some("cancelled"), _) => "cancelled",
+fn stage(agent: &AgentInfo) -> &'static str {
+    match (agent.close_reason, agent.final_status) {
+        (Some(CloseReason::Failed(FailKind::Cancelled)), _) => "cancelled",
         (_, Some(_)) if agent.own.turn_limited > 0 => "turn limit",
-        (_, Some(status)) => status,
-        (_, None) => &agent.state,
+        (_, Some(status)) => status.as_str(),
+        (_, None) => agent.state.as_str(),
     }
 }
 
 fn title(agent: &AgentInfo, waits: &BlockedAgents) -> String {
     let skill = agent.skill.as_ref().map(|skill| format!("[skill {skill}] ")).unwrap_or_default();
     let title = term::line(&format!("{skill}{}", agent.title));
-    match (&agent.error, waits.on(&agent.id)) {
-        (Some(error), _) => format!("{title} {}", term::line(&format!("[{error}]"))),
+    match (&agent.failure, waits.on(&agent.id)) {
+        (Some(failure), _) => format!("{title} {}", term::line(&format!("[{failure}]"))),
         (None, Some(blocked)) => format!("{title} [blocked: {blocked}]"),
         (None, None) => title,
     }

@@ -1,23 +1,20 @@
 //! `posse stats`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use posse::{AgentInfo, DepthInfo, Figures, Posse, RunInfo};
+use posse::{AgentInfo, DepthInfo, Figures, Posse, RunInfo, SpendingTotal, TotalsByName, api};
 use posse_domain::budget::Usd;
-use serde::Serialize;
 
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
-use crate::json::Spending;
 use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
-use crate::text::{count, duration, plural, status};
+use crate::text::{count, duration, plural};
 
 /// Runs that are added up without a run; of more only the newest.
 const RUNS_MAX: u32 = 10_000;
@@ -44,14 +41,14 @@ pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliErro
     if let Some(run) = &args.run {
         let info = runtime::looking(async { Ok(posse.get(&run.find(&posse).await?).await?) })?;
         if args.json {
-            output.json(&RunStats::new(&info))?;
+            output.json(&api::RunStats::new(&info))?;
         } else {
             output.own(&run_page(&info))?;
         }
     } else {
         let all = runtime::looking(AllRuns::of(&posse))?;
         if args.json {
-            output.json(&all.json())?;
+            output.json(&all.to_api())?;
         } else if all.runs + all.replays == 0 {
             note("no runs yet; `posse demo` shows one");
         } else {
@@ -60,46 +57,6 @@ pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliErro
     }
     output.flush()?;
     Ok(Exit::DONE)
-}
-
-/// What some agents spent together.
-#[derive(Debug, Clone, Copy, Default)]
-struct SpendingTotal {
-    agents: u64,
-    figures: Figures,
-}
-
-impl SpendingTotal {
-    fn add(&mut self, agent: &AgentInfo) {
-        self.agents += 1;
-        self.figures += agent.own;
-    }
-}
-
-impl std::ops::AddAssign for SpendingTotal {
-    fn add_assign(&mut self, other: Self) {
-        self.agents += other.agents;
-        self.figures += other.figures;
-    }
-}
-
-/// Sums by a name.
-type TotalsByName = BTreeMap<String, SpendingTotal>;
-
-fn by_model(agents: &[AgentInfo]) -> TotalsByName {
-    let mut sums = TotalsByName::new();
-    for agent in agents {
-        sums.entry(agent.model.clone()).or_default().add(agent);
-    }
-    sums
-}
-
-fn total(agents: &[AgentInfo]) -> SpendingTotal {
-    let mut sum = SpendingTotal::default();
-    for agent in agents {
-        sum.add(agent);
-    }
-    sum
 }
 
 /// All runs together.
@@ -148,113 +105,8 @@ impl AllRuns {
         page
     }
 
-    fn json(&self) -> impl Serialize {
-        #[derive(Serialize)]
-        struct StatsLine {
-            runs: u64,
-            replays_left_out: u64,
-            total: SumLine,
-            by_model: Vec<SumLine>,
-            by_day: Vec<SumLine>,
-        }
-        StatsLine {
-            runs: self.runs,
-            replays_left_out: self.replays,
-            total: SumLine::new(None, None, &self.total),
-            by_model: self.by_model.iter().map(|(name, sum)| SumLine::new(Some(name), None, sum)).collect(),
-            by_day: self.by_day.iter().map(|(day, sum)| SumLine::new(None, Some(day), sum)).collect(),
-        }
-    }
-}
-
-/// A sum in JSON.
-#[derive(Serialize)]
-struct SumLine {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    day: Option<String>,
-    agents: u64,
-    #[serde(flatten)]
-    figures: FiguresLine,
-}
-
-impl SumLine {
-    fn new(model: Option<&String>, day: Option<&String>, sum: &SpendingTotal) -> Self {
-        Self { model: model.cloned(), day: day.cloned(), agents: sum.agents, figures: (&sum.figures).into() }
-    }
-}
-
-#[derive(Serialize)]
-struct FiguresLine {
-    turns: u64,
-    tool_calls: u64,
-    wall_ms: u64,
-    usage: Spending,
-}
-
-impl From<&Figures> for FiguresLine {
-    fn from(figures: &Figures) -> Self {
-        let Figures { turns, tool_calls, wall_ms, usage, .. } = figures;
-        Self { turns: *turns, tool_calls: *tool_calls, wall_ms: *wall_ms, usage: usage.into() }
-    }
-}
-
-/// One run in JSON.
-#[derive(Serialize)]
-struct RunStats<'a> {
-    run: &'a str,
-    status: &'a str,
-    /// Whether it is a recorded run, run again: nothing was spent, and the sums are those of the recording.
-    replay: bool,
-    total: SumLine,
-    by_model: Vec<SumLine>,
-    by_depth: Vec<DepthStats>,
-    agents: Vec<AgentStats<'a>>,
-}
-
-#[derive(Serialize)]
-struct DepthStats {
-    depth: u32,
-    agents: u64,
-    #[serde(flatten)]
-    figures: FiguresLine,
-}
-
-#[derive(Serialize)]
-struct AgentStats<'a> {
-    id: &'a str,
-    model: &'a str,
-    depth: u32,
-    /// What it spent itself.
-    own: FiguresLine,
-    /// What it and all below it spent.
-    subtree: FiguresLine,
-}
-
-impl<'a> RunStats<'a> {
-    fn new(info: &'a RunInfo) -> Self {
-        let depth =
-            |at: &DepthInfo| DepthStats { depth: at.depth, agents: at.agents, figures: (&at.figures).into() };
-        let agent = |agent: &'a AgentInfo| AgentStats {
-            id: agent.id.as_str(),
-            model: &agent.model,
-            depth: agent.depth,
-            own: (&agent.own).into(),
-            subtree: (&agent.subtree).into(),
-        };
-        Self {
-            run: info.run.as_str(),
-            status: status(&info.status, info.holder.as_ref()),
-            replay: info.is_replay,
-            total: SumLine::new(None, None, &total(&info.agents)),
-            by_model: by_model(&info.agents)
-                .iter()
-                .map(|(name, sum)| SumLine::new(Some(name), None, sum))
-                .collect(),
-            by_depth: info.by_depth.iter().map(depth).collect(),
-            agents: info.agents.iter().map(agent).collect(),
-        }
+    fn to_api(&self) -> api::AllStats {
+        api::AllStats::new(self.runs, self.replays, &self.total, &self.by_model, &self.by_day)
     }
 }
 
@@ -263,7 +115,7 @@ fn run_page(info: &RunInfo) -> String {
     let mut page = format!(
         "run {} {}: {}\n\n",
         info.run,
-        status(&info.status, info.holder.as_ref()),
+        api::status_word(info.status, info.holder.as_ref()),
         term::line(&info.title)
     );
     if info.is_replay {
@@ -280,7 +132,7 @@ fn run_page(info: &RunInfo) -> String {
         |at: &DepthInfo| (at.depth.to_string(), SpendingTotal { agents: at.agents, figures: at.figures });
     page.push_str(&table("DEPTH", info.by_depth.iter().map(depth)));
     page.push('\n');
-    page.push_str(&table("MODEL", by_model(&info.agents).into_iter()));
+    page.push_str(&table("MODEL", info.by_model().into_iter()));
     page
 }
 

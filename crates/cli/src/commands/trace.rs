@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use posse::{AgentInfo, EventBody, JournalEvent, Posse};
+use posse::{AgentInfo, EventBody, JournalEvent, Posse, api};
 use posse_domain::event::{ModelReplied, Sender};
 use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{ToolCall, pictures};
@@ -13,7 +13,6 @@ use crate::drive::is_end;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
-use crate::json::EventLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
@@ -59,7 +58,7 @@ async fn print(
     while let Some(event) = events.try_next().await? {
         if event.agent_id == agent.id {
             if json {
-                output.json(&EventLine::in_full(&event))?;
+                output.json(&api::Event::in_full(&event))?;
             } else {
                 output.own(&entry(&event))?;
             }
@@ -82,7 +81,7 @@ fn heading(agent: &AgentInfo, waits: &BlockedAgents) -> String {
         .collect();
     let limit = contract["execution"]["max_turns"].as_u64();
     let limit = limit.map_or_else(|| "no limit".to_owned(), |turns| turns.to_string());
-    let state = agent.final_status.as_deref().unwrap_or(&agent.state);
+    let state = agent.final_status.map_or(agent.state.as_str(), posse::FinalStatus::as_str);
     let blocked = waits.on(&agent.id).map(|on| format!("\nblocked: {on}")).unwrap_or_default();
     format!(
         "agent {}: {}, depth {}, {state}{blocked}\ntitle: {}\nmodel: {}\ntools: {}\nturns: {} of {limit}, {}\n\n",

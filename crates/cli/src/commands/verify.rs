@@ -1,7 +1,6 @@
 //! `posse verify`.
 
-use posse::{Posse, RunId, VerifiedJournal, VerifyError};
-use serde_json::{Value, json};
+use posse::{Posse, RunId, VerifiedJournal, VerifyError, api};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -42,7 +41,7 @@ pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
                 exit = Exit::FAILED;
             }
             if args.json {
-                output.json(&verdict.json(run, args.all))?;
+                output.json(&verdict.to_api(run, args.all))?;
             } else {
                 output.paragraph(&verdict.text(run))?;
             }
@@ -52,7 +51,7 @@ pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
             for problem in problems {
                 exit = Exit::FAILED;
                 if args.json {
-                    output.json(&json!({"ok": false, "run": null, "problem": problem}))?;
+                    output.json(&api::Verification::store_problem(&problem))?;
                 } else {
                     output.paragraph(&format!("database: {problem}"))?;
                 }
@@ -95,19 +94,12 @@ impl Verdict {
         matches!(self, Verdict::Whole(_))
     }
 
-    fn json(&self, run: &RunId, named: bool) -> Value {
-        let mut value = match self {
-            Verdict::Whole(VerifiedJournal { events, head }) => {
-                json!({"ok": true, "events": events, "head": head.hash.to_string()})
-            }
-            Verdict::Broken { seq, problem } => {
-                json!({"ok": false, "events": null, "head": null, "first_bad_seq": seq, "problem": problem})
-            }
+    fn to_api<'a>(&'a self, run: &'a RunId, is_named: bool) -> api::Verification<'a> {
+        let found = match self {
+            Verdict::Whole(journal) => api::Verification::whole(journal),
+            Verdict::Broken { seq, problem } => api::Verification::damaged(*seq, problem),
         };
-        if named {
-            value["run"] = json!(run);
-        }
-        value
+        if is_named { found.of_run(run) } else { found }
     }
 
     fn text(&self, run: &RunId) -> String {

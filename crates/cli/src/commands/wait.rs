@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use posse::{Posse, RunId, RunOutcome};
+use posse::{Posse, RunId, RunOutcome, api};
 
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
-use crate::json::ResultLine;
 use crate::output::Output;
 use crate::runtime;
 use crate::view;
@@ -37,7 +36,7 @@ pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError>
     })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&ResultLine::new(&finished))?;
+        output.json(&api::Outcome::new(&finished, None, Exit::of(&finished).0))?;
     } else {
         view::print(&mut output, &finished, true)?;
     }
@@ -69,7 +68,7 @@ pub(crate) async fn abandoned(posse: &Posse, run: &RunId) -> Result<(), CliError
     loop {
         looks.tick().await;
         let summary = posse.runs(run.as_str(), 1).await?.into_iter().next();
-        let is_alone = summary.is_some_and(|run| run.status == "running" && run.holder.is_none());
+        let is_alone = summary.is_some_and(|run| run.status.is_running() && run.holder.is_none());
         alone = if is_alone { alone + 1 } else { 0 };
         if alone >= OWNER_CHECKS {
             return Ok(());

@@ -7,11 +7,10 @@ use crossterm::cursor::MoveToPreviousLine;
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{Clear, ClearType};
 use crossterm::{queue, terminal};
-use posse::{Delta, JournalEvent};
+use posse::{Delta, JournalEvent, RunView};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::rows::{Moment, Row, Tint, rows};
-use super::tree::Tree;
 use crate::text::now_ms;
 
 /// Time between two drawings.
@@ -26,7 +25,7 @@ const DEFAULT_SIZE: (u16, u16) = (80, 24);
 /// A tree that is drawn while it changes.
 #[derive(Default)]
 pub(super) struct Live {
-    tree: Tree,
+    run: RunView,
     note: Option<String>,
     ticks: Option<Interval>,
     frame: usize,
@@ -65,13 +64,13 @@ impl Live {
 
     /// Takes in an event; the next drawing shows it.
     pub(super) fn event(&mut self, event: &JournalEvent) {
-        self.tree.event(event);
+        self.run.apply(event);
     }
 
     /// Takes in what models are saying, and shows it at once: it was gathered for a moment already.
     pub(super) fn on_event(&mut self, deltas: &[Delta]) {
         for delta in deltas {
-            self.tree.on_event(delta);
+            self.run.apply_delta(delta);
         }
         if self.is_drawn() {
             self.redraw();
@@ -121,8 +120,8 @@ impl Live {
 
     fn paint(&mut self, room: usize) {
         let (width, _) = size();
-        let mut lines = rows(&self.tree, room, Moment { frame: self.frame, now_ms: now_ms() });
-        if let Some(root) = self.tree.root().filter(|root| root.asking && !self.closing) {
+        let mut lines = rows(&self.run, room, Moment { frame: self.frame, now_ms: now_ms() });
+        if let Some(root) = self.run.agents().root().filter(|root| root.asking && !self.closing) {
             let said = root.last_lines(SAID_LINES);
             // One line is in the root's own row.
             if said.len() > 1 {

@@ -4,17 +4,16 @@
 mod live;
 mod plain;
 pub(crate) mod rows;
-pub(crate) mod tree;
 
 use std::io::IsTerminal;
 
-use posse::{Delta, EventBody, JournalEvent, RunOutcome, RunResult};
+use posse::{Delta, EventBody, JournalEvent, RunOutcome, RunResult, api};
 use posse_domain::code::Code;
 use posse_domain::lifecycle::FailKind;
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::json::{EventLine, ResultLine};
+use crate::exit::Exit;
 use crate::output::{Output, note};
 use crate::questions::write_out;
 use crate::term;
@@ -83,7 +82,7 @@ impl View {
             ViewType::Live(live) => live.event(event),
             ViewType::Plain => plain::event(event),
             ViewType::Json => {
-                let written = self.output.json(&EventLine::new(event));
+                let written = self.output.json(&api::Event::new(event));
                 return self.unless_gone(written);
             }
         }
@@ -152,7 +151,7 @@ impl View {
     /// applied, if it was to be.
     pub(crate) fn result(&mut self, finished: &RunOutcome, applied: Option<bool>) -> Result<(), CliError> {
         let written = if matches!(self.kind, ViewType::Json) {
-            self.output.json(&ResultLine::applied(finished, applied))
+            self.output.json(&api::Outcome::new(finished, applied, Exit::of_applied(finished, applied).0))
         } else {
             let with_figures = self.shows_figures();
             print(&mut self.output, finished, with_figures)
@@ -219,9 +218,9 @@ pub(crate) fn print_end(finished: &RunOutcome, with_figures: bool) {
     if finished.is_turn_limited() {
         note("  the work may be unfinished: --max-turns gives more turns");
     }
-    if let Some((kind, reason)) = &finished.failure {
-        note(&format!("  {}", indented(reason)));
-        if *kind == FailKind::Budget {
+    if let Some(reason) = finished.why() {
+        note(&format!("  {}", indented(&reason)));
+        if finished.fail_kind == Some(FailKind::Budget) {
             note(
                 "  a new run with a higher limit has more room: --max-tokens, --max-usd, --max-time, --max-agents",
             );

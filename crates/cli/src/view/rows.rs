@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
-use posse::AgentId;
+use posse::view::{AgentView, Stage};
+use posse::{AgentId, RunView};
 use posse_domain::text::first_line;
 
-use super::tree::{Agent, Stage, Tree};
+use crate::blocked::on_provider;
+use crate::term;
 use crate::text::{count, duration, plural};
 
 /// What colours a piece of a row.
@@ -45,6 +47,9 @@ impl Row {
 /// Characters of a title that are shown: what an agent does now needs room too.
 const TITLE_MAX_CHARS: usize = 40;
 
+/// Characters of an operation that are shown.
+const OPERATION_MAX_CHARS: usize = 200;
+
 /// When a tree is drawn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
@@ -55,21 +60,21 @@ pub(crate) struct Moment {
 }
 
 /// The tree in about `max` rows, and the line below it.
-pub(crate) fn rows(tree: &Tree, max: usize, moment: Moment) -> Vec<Row> {
-    let Some(root) = tree.root() else { return vec![] };
-    let shown = shown(tree, max.saturating_sub(1));
+pub(crate) fn rows(run: &RunView, max: usize, moment: Moment) -> Vec<Row> {
+    let Some(root) = run.agents().root() else { return vec![] };
+    let shown = shown(run, max.saturating_sub(1));
     let mut rows = Vec::new();
-    let drawing = TreeDrawing { tree, shown: &shown, frame: moment.frame };
+    let drawing = TreeDrawing { run, shown: &shown, frame: moment.frame };
     drawing.agent(root, "", "", &mut rows);
-    rows.push(totals(tree, moment.now_ms));
+    rows.push(totals(run, moment.now_ms));
     rows
 }
 
 /// The agents to show: all if there is room, else the most interesting and those that changed last, each with the
 /// agents above it.
-fn shown(tree: &Tree, max: usize) -> HashSet<AgentId> {
-    let mut by_interest: Vec<&Agent> = tree.agents().collect();
-    by_interest.sort_by_key(|agent| (interest(agent.stage), std::cmp::Reverse(agent.last_seq)));
+fn shown(run: &RunView, max: usize) -> HashSet<AgentId> {
+    let mut by_interest: Vec<&AgentView> = run.agents().iter().collect();
+    by_interest.sort_by_key(|agent| (interest(agent.stage()), std::cmp::Reverse(agent.last_seq)));
     let mut shown = HashSet::new();
     let mut used = 0;
     for agent in by_interest {
@@ -80,7 +85,7 @@ fn shown(tree: &Tree, max: usize) -> HashSet<AgentId> {
             fresh.push(id);
         }
         // Each with its refusals, and a row for what a parent does not show.
-        let rows: usize = fresh.iter().filter_map(|id| tree.get(id)).map(height).sum();
+        let rows: usize = fresh.iter().filter_map(|id| run.agents().get(id)).map(height).sum();
         if used + rows > max && !shown.is_empty() {
             continue;
         }
@@ -101,25 +106,25 @@ fn interest(stage: Stage) -> u8 {
 }
 
 /// Rows an agent takes without its children.
-fn height(agent: &Agent) -> usize {
+fn height(agent: &AgentView) -> usize {
     let refusals = agent.refused.len() + usize::from(agent.refused_count > agent.refused.len());
     1 + refusals + usize::from(!agent.children.is_empty())
 }
 
 struct TreeDrawing<'a> {
-    tree: &'a Tree,
+    run: &'a RunView,
     shown: &'a HashSet<AgentId>,
     frame: usize,
 }
 
 impl TreeDrawing<'_> {
     /// Draws an agent and what is below it. `lead` stands before its own row, `below` before those beneath.
-    fn agent(&self, agent: &Agent, lead: &str, below: &str, rows: &mut Vec<Row>) {
+    fn agent(&self, agent: &AgentView, lead: &str, below: &str, rows: &mut Vec<Row>) {
         rows.push(self.row(agent, lead));
         let (shown, hidden): (Vec<&AgentId>, Vec<&AgentId>) =
             agent.children.iter().partition(|id| self.shown.contains(*id));
         let mut beneath: Vec<RowContent<'_>> =
-            shown.into_iter().filter_map(|id| self.tree.get(id)).map(RowContent::Child).collect();
+            shown.into_iter().filter_map(|id| self.run.agents().get(id)).map(RowContent::Child).collect();
         beneath.extend(agent.refused.iter().map(|refusal| {
             RowContent::Text(Stage::Cancelled, format!("{} refused: {}", refusal.definition, refusal.code))
         }));
@@ -130,7 +135,7 @@ impl TreeDrawing<'_> {
         if !hidden.is_empty() {
             let over = hidden
                 .iter()
-                .filter(|id| self.tree.get(id).is_some_and(|agent| agent.stage.is_over()))
+                .filter(|id| self.run.agents().get(id).is_some_and(|agent| agent.stage().is_over()))
                 .count();
             let text = format!("{} more, {over} of them done", plural(hidden.len() as u64, "agent"));
             beneath.push(RowContent::Text(Stage::Queued, text));
@@ -152,11 +157,11 @@ impl TreeDrawing<'_> {
         }
     }
 
-    fn row(&self, agent: &Agent, lead: &str) -> Row {
+    fn row(&self, agent: &AgentView, lead: &str) -> Row {
         let mut row = Row::default();
-        let (sign, tint) = match agent.stage {
+        let (sign, tint) = match agent.stage() {
             // Done as far as its turns went.
-            Stage::Completed if agent.turn_limited => ("!", Tint::Busy),
+            Stage::Completed if agent.is_turn_limited() => ("!", Tint::Busy),
             stage => sign(stage, self.frame),
         };
         row.push(Tint::Dim, lead).push(tint, format!("{sign} "));
@@ -179,43 +184,47 @@ impl TreeDrawing<'_> {
             let limit = agent.turn_limit.map(|limit| format!("/{limit}")).unwrap_or_default();
             facts.push(format!("turn {}{limit}", agent.turn));
         }
-        if agent.usage.tokens() > 0 {
-            facts.push(format!("{} tokens", count(agent.usage.tokens())));
+        if agent.own.usage.tokens() > 0 {
+            facts.push(format!("{} tokens", count(agent.own.usage.tokens())));
         }
         if !facts.is_empty() {
             row.push(Tint::Dim, format!("  {}", facts.join(", ")));
         }
-        let waits_for = self.tree.open_children(agent);
-        let activity = match agent.stage {
-            Stage::Completed if agent.turn_limited => "completed at its turn limit".to_owned(),
-            Stage::Completed => String::new(),
-            Stage::Running if !agent.waiting.is_empty() => {
-                format!("blocked: waits for a person: {}", agent.waiting[0].1)
-            }
-            Stage::Running if agent.provider_wait.is_some() => {
-                agent.provider_wait.clone().unwrap_or_default()
-            }
-            Stage::Running if agent.asking && !agent.saying.is_empty() => {
-                agent.last_lines(1).pop().unwrap_or_default()
-            }
-            Stage::Running if !agent.asking && waits_for > 0 => {
-                format!(
-                    "waits for {}",
-                    if waits_for == 1 { "1 child".to_owned() } else { format!("{waits_for} children") }
-                )
-            }
-            _ => agent.activity.clone(),
-        };
+        let activity = self.activity(agent);
         if !activity.is_empty() {
-            let tint = if agent.stage == Stage::Failed { Tint::Bad } else { Tint::Dim };
+            let tint = if agent.stage() == Stage::Failed { Tint::Bad } else { Tint::Dim };
             row.push(tint, format!("  {activity}"));
         }
         row
     }
+
+    /// What an agent does now, or what it waits for.
+    fn activity(&self, agent: &AgentView) -> String {
+        let question = self.run.questions().of(&agent.id).next();
+        match (agent.stage(), question, self.run.waits().of(&agent.id)) {
+            (Stage::Completed, ..) if agent.is_turn_limited() => "completed at its turn limit".to_owned(),
+            (Stage::Completed, ..) => String::new(),
+            (Stage::Running, Some(question), _) => {
+                let operation: String = question.asked.operation.chars().take(OPERATION_MAX_CHARS).collect();
+                format!("blocked: waits for a person: {}", term::visible_line(&operation))
+            }
+            (Stage::Running, None, Some(wait)) => on_provider(&wait.provider, &wait.reason, wait.until_ms),
+            (Stage::Running, None, None) if agent.is_saying() => {
+                agent.last_lines(1).pop().unwrap_or_default()
+            }
+            (Stage::Running, None, None) if !agent.asking && agent.open_children > 0 => {
+                match agent.open_children {
+                    1 => "waits for 1 child".to_owned(),
+                    open => format!("waits for {open} children"),
+                }
+            }
+            _ => agent.activity.clone(),
+        }
+    }
 }
 
 enum RowContent<'a> {
-    Child(&'a Agent),
+    Child(&'a AgentView),
     Text(Stage, String),
 }
 
@@ -234,8 +243,8 @@ fn sign(stage: Stage, frame: usize) -> (&'static str, Tint) {
 }
 
 /// The running totals.
-fn totals(tree: &Tree, now_ms: i64) -> Row {
-    let counts = tree.counts();
+fn totals(run: &RunView, now_ms: i64) -> Row {
+    let counts = run.agents().counts();
     let mut parts = vec![plural(counts.all(), "agent")];
     for (number, word) in [
         (counts.running, "running"),
@@ -248,11 +257,11 @@ fn totals(tree: &Tree, now_ms: i64) -> Row {
             parts.push(format!("{number} {word}"));
         }
     }
-    parts.push(plural(tree.turns, "turn"));
-    parts.push(crate::text::spent_by_run(&tree.usage, tree.is_replay));
-    let is_over = tree.root().is_some_and(|root| root.stage.is_over());
-    let until = if is_over { tree.last_at_ms } else { now_ms };
-    let elapsed = until.saturating_sub(tree.started_at_ms).max(0).cast_unsigned();
+    parts.push(plural(run.turns(), "turn"));
+    parts.push(crate::text::spent_by_run(&run.usage(), run.is_replay()));
+    let is_over = !run.status().is_running();
+    let until = if is_over { run.last_at_ms() } else { now_ms };
+    let elapsed = until.saturating_sub(run.started_at_ms()).max(0).cast_unsigned();
     parts.push(duration(elapsed));
     let mut row = Row::default();
     row.push(Tint::Dim, parts.join(" · "));

@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::contract::Contract;
 use crate::hash::Hash;
 use crate::id::AgentId;
-use crate::lifecycle::{FailKind, StateName};
+use crate::lifecycle::{AgentState, FailKind};
 use crate::object_id::ObjectId;
 use crate::text::Text;
 
@@ -16,7 +16,7 @@ use crate::text::Text;
 #[serde(deny_unknown_fields)]
 pub struct SubagentCreated {
     /// Always `created`.
-    pub to: StateName,
+    pub to: AgentState,
     /// The definition's name.
     pub definition: String,
     /// The skill it was forked with.
@@ -66,9 +66,9 @@ pub struct SubagentQueued {
 #[serde(deny_unknown_fields)]
 pub struct SubagentStarted {
     /// `created`.
-    pub from: StateName,
+    pub from: AgentState,
     /// `running`.
-    pub to: StateName,
+    pub to: AgentState,
     /// The snapshot of its parent's files that it starts from; none if the run works in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<ObjectId>,
@@ -96,9 +96,9 @@ pub struct SubagentAttempt {
 #[serde(deny_unknown_fields)]
 pub struct SubagentWaitingForMerge {
     /// `running`.
-    pub from: StateName,
+    pub from: AgentState,
     /// `waiting_for_merge`.
-    pub to: StateName,
+    pub to: AgentState,
     /// The report.
     pub report: Text,
     /// Whether it ran out of turns before it was done.
@@ -114,9 +114,9 @@ pub struct SubagentWaitingForMerge {
 #[serde(deny_unknown_fields)]
 pub struct SubagentFailed {
     /// The state it was in.
-    pub from: StateName,
+    pub from: AgentState,
     /// `failed`.
-    pub to: StateName,
+    pub to: AgentState,
     /// The kind of failure.
     pub kind: FailKind,
     /// Why, as a word.
@@ -128,7 +128,7 @@ pub struct SubagentFailed {
 }
 
 /// How an agent ended, in the words of the closed event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FinalStatus {
     /// Integration passed.
@@ -146,9 +146,9 @@ pub struct SubagentClosed {
     /// Its number minus one; in a plan the step's position.
     pub step_idx: u32,
     /// `completed` or `failed`.
-    pub from: StateName,
+    pub from: AgentState,
     /// `closed`.
-    pub to: StateName,
+    pub to: AgentState,
     /// How it ended.
     pub final_status: FinalStatus,
     /// `integrated`, or the failed kind.
@@ -190,9 +190,9 @@ pub enum Change {
 #[serde(deny_unknown_fields)]
 pub struct IntegrationPassed {
     /// `waiting_for_merge`.
-    pub from: StateName,
+    pub from: AgentState,
     /// `completed`.
-    pub to: StateName,
+    pub to: AgentState,
     /// What it changed.
     pub change: Change,
     /// Files of the parent that were found with a content of neither side, and were kept as they are.
@@ -205,9 +205,9 @@ pub struct IntegrationPassed {
 #[serde(deny_unknown_fields)]
 pub struct IntegrationFailed {
     /// `waiting_for_merge`.
-    pub from: StateName,
+    pub from: AgentState,
     /// `failed`.
-    pub to: StateName,
+    pub to: AgentState,
     /// `integration` or `cancelled`.
     pub kind: FailKind,
     /// Why, as a word.

@@ -23,7 +23,7 @@ pub struct BaseSnapshot {
 }
 
 /// What a run made of the files it started from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunResult {
     /// The commit.

@@ -1,6 +1,6 @@
 //! Closing: exactly once, after the children, by the parent side.
 
-use super::{NewEvent, OpenState, Run, StateName};
+use super::{AgentState, CloseReason, NewEvent, OpenState, Run};
 use crate::budget::Figures;
 use crate::event::{FinalStatus, SubagentClosed};
 use crate::id::AgentId;
@@ -13,8 +13,8 @@ impl Run {
             return None;
         }
         let (final_status, close_reason) = match &agent.state {
-            OpenState::Completed { .. } => (FinalStatus::Completed, "integrated"),
-            OpenState::Failed(failure) => (FinalStatus::Failed, failure.kind.as_str()),
+            OpenState::Completed { .. } => (FinalStatus::Completed, CloseReason::Integrated),
+            OpenState::Failed(failure) => (FinalStatus::Failed, CloseReason::Failed(failure.kind)),
             _ => return None,
         };
         let wall = wall_since(agent.created_at_ms, now_ms);
@@ -22,9 +22,9 @@ impl Run {
             sub_agent_id: id.clone(),
             step_idx: agent.contract.parent.step_idx,
             from: agent.state.name(),
-            to: StateName::Closed,
+            to: AgentState::Closed,
             final_status,
-            close_reason: close_reason.to_owned(),
+            close_reason: close_reason.as_str().to_owned(),
             usage: self.ledger.own(id).copied().unwrap_or_default() + wall,
             subtree_usage: self.ledger.subtree(id).copied().unwrap_or_default() + wall,
         };

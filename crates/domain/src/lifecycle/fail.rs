@@ -1,6 +1,6 @@
 //! An attempt has ended badly: another one, or failed.
 
-use super::{Failure, NewEvent, OpenState, Run, StateName};
+use super::{AgentState, Failure, NewEvent, OpenState, Run};
 use crate::code::Code;
 use crate::event::{SubagentAttempt, SubagentFailed};
 use crate::id::AgentId;
@@ -51,7 +51,7 @@ impl Run {
             return None;
         }
         let Failure { kind, code, reason, report } = failure;
-        let failed = SubagentFailed { from, to: StateName::Failed, kind, code, reason, report };
+        let failed = SubagentFailed { from, to: AgentState::Failed, kind, code, reason, report };
         Some(Attempt::Over((id.clone(), failed.into())))
     }
 }

@@ -1,6 +1,6 @@
 //! A child's work has ended well: waiting for merge, integration, close.
 
-use super::{FailKind, NewEvent, OpenAgent, OpenState, Run, StateName};
+use super::{AgentState, FailKind, NewEvent, OpenAgent, OpenState, Run};
 use crate::code::Code;
 use crate::event::{Change, IntegrationFailed, IntegrationPassed, SubagentWaitingForMerge};
 use crate::id::AgentId;
@@ -32,8 +32,8 @@ impl Run {
         }
         let Finish { report, turns_exhausted, change } = finish;
         let waiting = SubagentWaitingForMerge {
-            from: StateName::Running,
-            to: StateName::WaitingForMerge,
+            from: AgentState::Running,
+            to: AgentState::WaitingForMerge,
             report,
             turns_exhausted,
             change,
@@ -82,11 +82,11 @@ impl Run {
         if !matches!(agent.state, OpenState::WaitingForMerge { .. }) || agent.files.merging.is_some() {
             return None;
         }
-        let (from, to) = (StateName::WaitingForMerge, StateName::Failed);
+        let (from, to) = (AgentState::WaitingForMerge, AgentState::Failed);
         Some((id.clone(), IntegrationFailed { from, to, kind, code, reason }.into()))
     }
 }
 
 fn passed(change: Change, kept: Vec<String>) -> IntegrationPassed {
-    IntegrationPassed { from: StateName::WaitingForMerge, to: StateName::Completed, change, kept }
+    IntegrationPassed { from: AgentState::WaitingForMerge, to: AgentState::Completed, change, kept }
 }

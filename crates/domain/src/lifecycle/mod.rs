@@ -19,6 +19,7 @@ mod skills;
 mod spawn;
 mod start;
 mod state;
+mod status;
 mod workspace;
 
 pub use apply::Illegal;
@@ -28,13 +29,14 @@ pub use definitions::{DELEGATE_TOOLS, PreparedDefinition, SkillKind, tools_of};
 pub use end::{EndBlocked, RunEnd};
 pub use fail::Attempt;
 pub use finish::Finish;
-pub use plan::{FailedStep, PlanProgress};
+pub use plan::{FailedStep, PlanProgress, step_number};
 pub use skills::{DELEGATE_TO_AGENT, SKILL_TOOL, SkillRights};
 pub use spawn::{Refusal, SpawnFrom, SpawnRequest, TASK_PROMPT_MAX_BYTES};
 pub use state::{
     Cancel, ClosedAgent, FailKind, Failure, Node, OpenAgent, OpenState, Outcome, ProviderWait, Request,
-    RequestState, Run, StateName,
+    RequestState, Run,
 };
+pub use status::{AgentState, CloseReason, FailureReason, RunStatus};
 pub use workspace::Files;
 
 use crate::event::EventBody;

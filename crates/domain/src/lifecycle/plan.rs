@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::apply::illegal;
-use super::{FailKind, Illegal, NewEvent, OpenState, Refusal, Run, SpawnFrom, SpawnRequest, StateName};
+use super::{AgentState, FailKind, Illegal, NewEvent, OpenState, Refusal, Run, SpawnFrom, SpawnRequest};
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::event::{EffectClass, Event, SubagentFailed, SubagentRefused};
@@ -61,7 +61,7 @@ fn step_call(step: usize) -> String {
 }
 
 /// The number in the id of a step's call, which counts from one.
-pub(super) fn step_number(call_id: &str) -> Option<usize> {
+pub fn step_number(call_id: &str) -> Option<usize> {
     call_id.strip_prefix(STEP_CALL)?.parse().ok()
 }
 
@@ -261,8 +261,8 @@ impl Run {
         self.open(child)?;
         let kind = FailKind::Cancelled;
         let failed = SubagentFailed {
-            from: StateName::Created,
-            to: StateName::Failed,
+            from: AgentState::Created,
+            to: AgentState::Failed,
             kind,
             code: kind.code(),
             reason: self.why_abandoned(child).to_owned(),

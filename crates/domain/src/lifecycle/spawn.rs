@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::skills::{ChildRequest, SkillRights};
-use super::{NewEvent, OpenAgent, OpenState, PreparedDefinition, Run, StateName};
+use super::{AgentState, NewEvent, OpenAgent, OpenState, PreparedDefinition, Run};
 use crate::budget::{Budget, turn_limit};
 use crate::code::Code;
 use crate::contract::{
@@ -137,7 +137,7 @@ impl Run {
             .iter()
             .any(|tool| class_of(tool.as_str()).is_some_and(EffectClass::changes_workspace));
         let created = SubagentCreated {
-            to: StateName::Created,
+            to: AgentState::Created,
             definition: contract.execution.definition.clone(),
             skill: contract.execution.skill.clone(),
             depth: contract.context.depth,

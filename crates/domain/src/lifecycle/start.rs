@@ -1,6 +1,6 @@
 //! Waiting to start, and starting.
 
-use super::{NewEvent, OpenState, Run, StateName};
+use super::{AgentState, NewEvent, OpenState, Run};
 use crate::event::{QueuedFor, SubagentQueued, SubagentStarted};
 use crate::id::AgentId;
 use crate::object_id::ObjectId;
@@ -22,7 +22,7 @@ impl Run {
     pub fn start(&self, id: &AgentId, base: Option<ObjectId>) -> Option<NewEvent> {
         match self.open(id)?.state {
             OpenState::Created { .. } if !self.is_cancelled(id) => {
-                let started = SubagentStarted { from: StateName::Created, to: StateName::Running, base };
+                let started = SubagentStarted { from: AgentState::Created, to: AgentState::Running, base };
                 Some((id.clone(), started.into()))
             }
             _ => None,

@@ -16,39 +16,7 @@ use crate::request::RunTerms;
 use crate::text::Text;
 
 use super::definitions::{PreparedDefinition, SkillKind};
-use super::{Files, PlanProgress};
-
-/// The names of the lifecycle's states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StateName {
-    /// Row and contract committed.
-    Created,
-    /// An attempt is under way.
-    Running,
-    /// The work ended, nothing is accepted yet.
-    WaitingForMerge,
-    /// Integration passed.
-    Completed,
-    /// It failed.
-    Failed,
-    /// No further activity, ever.
-    Closed,
-}
-
-impl StateName {
-    /// The name as it is written everywhere.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            StateName::Created => "created",
-            StateName::Running => "running",
-            StateName::WaitingForMerge => "waiting_for_merge",
-            StateName::Completed => "completed",
-            StateName::Failed => "failed",
-            StateName::Closed => "closed",
-        }
-    }
-}
+use super::{AgentState, Files, PlanProgress, RunStatus};
 
 /// Why an agent failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -152,13 +120,13 @@ pub enum OpenState {
 
 impl OpenState {
     /// The state's name.
-    pub fn name(&self) -> StateName {
+    pub fn name(&self) -> AgentState {
         match self {
-            OpenState::Created { .. } => StateName::Created,
-            OpenState::Running { .. } => StateName::Running,
-            OpenState::WaitingForMerge { .. } => StateName::WaitingForMerge,
-            OpenState::Completed { .. } => StateName::Completed,
-            OpenState::Failed(_) => StateName::Failed,
+            OpenState::Created { .. } => AgentState::Created,
+            OpenState::Running { .. } => AgentState::Running,
+            OpenState::WaitingForMerge { .. } => AgentState::WaitingForMerge,
+            OpenState::Completed { .. } => AgentState::Completed,
+            OpenState::Failed(_) => AgentState::Failed,
         }
     }
 }
@@ -303,12 +271,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The run's status in one word.
-    pub fn status(&self) -> &'static str {
+    /// The status that the run has from now on.
+    pub fn status(&self) -> RunStatus {
         match self {
-            Outcome::Completed { .. } => "completed",
-            Outcome::Failed { .. } => "failed",
-            Outcome::Cancelled { .. } => "cancelled",
+            Outcome::Completed { .. } => RunStatus::Completed,
+            Outcome::Failed { .. } => RunStatus::Failed,
+            Outcome::Cancelled { .. } => RunStatus::Cancelled,
         }
     }
 }

@@ -38,7 +38,10 @@ pub(crate) async fn check(store: &dyn Store, key: &RunKey) -> (Vec<Event>, Run) 
     let outcome = run.outcome.as_ref();
     assert!(outcome.is_some(), "the run has not ended:\n{}", listing(&events));
     let entry = store.runs(&key.tenant, key.run.as_str(), 1).await.expect("runs").remove(0);
-    assert_eq!(Some(entry.row.status.as_str()), outcome.map(posse_domain::lifecycle::Outcome::status));
+    assert_eq!(
+        Some(entry.row.status.as_str()),
+        outcome.map(posse_domain::lifecycle::Outcome::status).map(|status| status.as_str())
+    );
     if let Err(error) = verify(store, key).await {
         panic!("{error}, in:\n{}", listing(&events));
     }
@@ -165,7 +168,8 @@ fn delivered_once(events: &[Event]) {
                 deliveries.remove(&event.agent);
             }
             EventBody::SubagentFailed(e)
-                if silent.contains(&event.agent) && e.from == posse_domain::lifecycle::StateName::Created =>
+                if silent.contains(&event.agent)
+                    && e.from == posse_domain::lifecycle::AgentState::Created =>
             {
                 deliveries.remove(&event.agent);
             }

@@ -399,7 +399,7 @@ impl EndedRun {
     }
 
     pub(crate) fn status(&self) -> &'static str {
-        self.run.outcome.as_ref().expect("ended").status()
+        self.run.outcome.as_ref().expect("ended").status().as_str()
     }
 
     /// The text of the run's result.

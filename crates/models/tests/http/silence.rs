@@ -58,7 +58,11 @@ async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec
         }
     }
     tokio::time::timeout(PATIENCE, handle.ended()).await.expect("the run ends").expect("an end");
-    assert_eq!(posse.wait(handle.id()).await.expect("an outcome").status, "completed", "{dialect:?}");
+    assert_eq!(
+        posse.wait(handle.id()).await.expect("an outcome").status,
+        posse::RunStatus::Completed,
+        "{dialect:?}"
+    );
     let log = mock.requests();
     assert_eq!(log.len(), 2, "{dialect:?}: one more call and no third");
     assert_eq!(log[0].ended.map(|(_, how)| how), Some(Outcome::Left), "{dialect:?}: its stream was closed");

@@ -107,7 +107,7 @@ pub(super) fn check_commands(journal: &Journal, files: &Files, findings: &mut Fi
     let ends = ends(journal);
     let completed = |agent: &AgentId| {
         let of = journal.info.agents.iter().find(|known| known.id == *agent);
-        of.is_some_and(|known| known.final_status.as_deref() == Some("completed"))
+        of.is_some_and(|known| known.final_status == Some(posse::FinalStatus::Completed))
     };
     let mut intended: BTreeMap<&str, Option<End>> = BTreeMap::new();
     for event in &journal.events {
@@ -163,7 +163,7 @@ pub(super) fn check_files(journal: &Journal, files: &Files, findings: &mut Findi
     for (path, possible) in contents {
         let now = files.result.get(path).copied();
         // Work that was under way when the run was stopped is not in the result.
-        if now.is_none() && journal.info.status != "completed" {
+        if now.is_none() && journal.info.status != posse::RunStatus::Completed {
             continue;
         }
         findings.expect(possible.contains(&now), Harm::Lost, || {

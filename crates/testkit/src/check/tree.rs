@@ -51,7 +51,7 @@ fn ending(journal: &Journal, findings: &mut Findings) {
         format!("the run must end once, with its last event ({last:?}); it ends at {ends:?}")
     });
     for agent in &journal.info.agents {
-        findings.expect(agent.state == "closed", Harm::Orphan, || {
+        findings.expect(agent.state == posse::AgentState::Closed, Harm::Orphan, || {
             format!("the table says {} is {}", agent.id, agent.state)
         });
     }

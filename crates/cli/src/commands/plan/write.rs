@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse::{ModelRegistry, Posse, RunOutcome, RunRequest};
+use posse::{ModelRegistry, Posse, RunOutcome, RunRequest, RunStatus};
 use posse_domain::plan::Plan;
 use posse_setup::planner::{PLANNER, Planner, answer_in, read_only_rules};
 
@@ -217,7 +217,7 @@ async fn ask(
         DriveOutcome::Ended(finished) => {
             print_end(&finished, view.shows_figures());
             let RunOutcome { status, text, .. } = &*finished;
-            if *status == "completed" {
+            if *status == RunStatus::Completed {
                 Ok(PlannerOutcome::Answer(answer_in(text)))
             } else {
                 Ok(PlannerOutcome::Ended(Exit::of(&finished)))

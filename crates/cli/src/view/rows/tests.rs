@@ -6,10 +6,10 @@ use posse::{NewRun, Posse};
 use super::*;
 
 /// Carries a run with this script in memory, and gives its tree after every event.
-fn trees(script: &str, mut look: impl FnMut(&Tree)) {
-    let mut tree = Tree::default();
+fn trees(script: &str, mut look: impl FnMut(&RunView)) {
+    let mut tree = RunView::default();
     events(script, |event| {
-        tree.event(event);
+        tree.apply(event);
         look(&tree);
     });
 }
@@ -49,11 +49,11 @@ fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
         let run = NewRun::new("Look at it").model("scripted/test").dir(".").run_rules(vec![ask].into());
         let handle = posse.start(run.attended(true)).await.expect("started");
         let mut events = posse.events(handle.id(), 0);
-        let mut tree = Tree::default();
+        let mut tree = RunView::default();
         let mut saw = Vec::new();
         loop {
             let event = events.next().await.expect("an event");
-            tree.event(&event);
+            tree.apply(&event);
             saw.push(drawn(&tree, 10).remove(0));
             if event.kind == "agent.input_requested" {
                 let requests = posse.requests(handle.id()).await.expect("requests");
@@ -71,27 +71,29 @@ fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
 
 #[test]
 fn what_a_model_is_saying_is_shown_while_it_says_it() {
-    let mut tree = Tree::default();
+    let mut tree = RunView::default();
     let mut saw = Vec::new();
     let script =
         "- when: {turn: 1}\n  reply: {tool_calls: [{name: list, input: {path: .}}]}\n- reply: {text: done}\n";
     events(script, |event| {
-        tree.event(event);
-        let say = |tree: &mut Tree, part, content: &str| {
+        tree.apply(event);
+        let say = |tree: &mut RunView, part, content: &str| {
             let (agent_id, parent_id) = (event.agent_id.clone(), None);
-            let turn = tree.root().map_or(0, |root| root.turn);
+            let turn = tree.agents().root().map_or(0, |root| root.turn);
             let call = posse::DeltaCall { attempt: 1, turn, call: 1 };
-            tree.on_event(&posse::Delta { agent_id, parent_id, part, content: content.to_owned(), call });
+            tree.apply_delta(&posse::Delta { agent_id, parent_id, part, content: content.to_owned(), call });
         };
         if event.kind == "agent.model_called" {
             say(&mut tree, posse::DeltaPart::Text, "First line\nI look\u{1b}[2");
             say(&mut tree, posse::DeltaPart::Text, "J around");
             saw.push(drawn(&tree, 10).remove(0));
-            assert_eq!(tree.root().expect("root").last_lines(5), ["First line", "I look around"]);
+            assert_eq!(tree.agents().root().expect("root").last_lines(5), ["First line", "I look around"]);
             say(&mut tree, posse::DeltaPart::Tool, "list");
             saw.push(drawn(&tree, 10).remove(0));
             say(&mut tree, posse::DeltaPart::Text, &"long ".repeat(100_000));
-            assert!(tree.root().expect("root").saying.len() < 10_000);
+            let kept: usize =
+                tree.agents().root().expect("root").last_lines(usize::MAX).iter().map(String::len).sum();
+            assert!(kept < 10_000);
         } else {
             say(&mut tree, posse::DeltaPart::Text, "too late");
             assert!(!drawn(&tree, 10).concat().contains("too late"));
@@ -105,14 +107,14 @@ fn what_a_model_is_saying_is_shown_while_it_says_it() {
 fn the_words_of_two_turns_are_not_joined() {
     let script =
         "- when: {turn: 1}\n  reply: {tool_calls: [{name: list, input: {path: .}}]}\n- reply: {text: done}\n";
-    let mut tree = Tree::default();
+    let mut tree = RunView::default();
     let mut saw = Vec::new();
     events(script, |event| {
-        tree.event(event);
-        let say = |tree: &mut Tree, turn, content: &str| {
+        tree.apply(event);
+        let say = |tree: &mut RunView, turn, content: &str| {
             let call = posse::DeltaCall { attempt: 1, turn, call: 1 };
             let (part, content) = (posse::DeltaPart::Text, content.to_owned());
-            tree.on_event(&posse::Delta {
+            tree.apply_delta(&posse::Delta {
                 agent_id: event.agent_id.clone(),
                 parent_id: None,
                 part,
@@ -120,7 +122,7 @@ fn the_words_of_two_turns_are_not_joined() {
                 call,
             });
         };
-        let turn = tree.root().map_or(0, |root| root.turn);
+        let turn = tree.agents().root().map_or(0, |root| root.turn);
         if event.kind == "agent.model_called" && turn == 1 {
             say(&mut tree, 1, "fin red");
             // The second turn speaks before the end of the first is read.
@@ -128,7 +130,7 @@ fn the_words_of_two_turns_are_not_joined() {
             say(&mut tree, 1, "too late");
         } else if event.kind == "agent.model_called" {
             say(&mut tree, 2, "blue");
-            saw = tree.root().expect("root").last_lines(5);
+            saw = tree.agents().root().expect("root").last_lines(5);
         }
     });
     assert_eq!(saw, ["fin blue"]);
@@ -144,9 +146,9 @@ fn who_waits_for_a_provider_is_shown_with_until_when() {
     assert_eq!(waits.len(), 1, "{saw:?}");
 }
 
-fn drawn(tree: &Tree, max: usize) -> Vec<String> {
-    let run = tree.root().expect("a root").id.as_str().to_owned();
-    let moment = Moment { frame: 0, now_ms: tree.last_at_ms };
+fn drawn(tree: &RunView, max: usize) -> Vec<String> {
+    let run = tree.agents().root().expect("a root").id.as_str().to_owned();
+    let moment = Moment { frame: 0, now_ms: tree.last_at_ms() };
     let mut texts: Vec<String> =
         rows(tree, max, moment).iter().map(|row| row.text().replace(&run, "k3f9ab2c")).collect();
     // The last part is a time.
@@ -190,7 +192,7 @@ fn a_wide_tree_never_takes_more_rows_than_there_are() {
     trees(&fan_out(300), |tree| {
         let rows = drawn(tree, 12);
         assert!(rows.len() <= 13, "{rows:#?}");
-        widest = widest.max(tree.counts().all());
+        widest = widest.max(tree.agents().counts().all());
         last = rows;
     });
     assert_eq!(widest, 301);
@@ -202,9 +204,12 @@ fn a_wide_tree_never_takes_more_rows_than_there_are() {
 fn those_at_work_are_shown_before_those_that_have_ended() {
     let mut seen = false;
     trees(&fan_out(100), |tree| {
-        let at_work: Vec<&Agent> =
-            tree.agents().filter(|agent| !agent.id.is_root() && agent.stage == Stage::Running).collect();
-        let over = tree.counts().completed;
+        let at_work: Vec<&AgentView> = tree
+            .agents()
+            .iter()
+            .filter(|agent| !agent.id.is_root() && agent.stage() == Stage::Running)
+            .collect();
+        let over = tree.agents().counts().completed;
         if at_work.len() < 6 && !at_work.is_empty() && over > 20 {
             seen = true;
             let text = drawn(tree, 12).join("\n");

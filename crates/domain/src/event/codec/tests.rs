@@ -24,7 +24,7 @@ use crate::event::{
 };
 use crate::hash::Hash;
 use crate::id::AgentId;
-use crate::lifecycle::{FailKind, StateName};
+use crate::lifecycle::{AgentState, FailKind};
 use crate::message::{Image, MediaType, RawReply, Reply, ToolCall};
 use crate::object_id::ObjectId;
 use crate::permission::{Decision, Rule};
@@ -216,9 +216,9 @@ fn check(text: &str, ok: bool) -> CheckRecord {
 
 fn child_samples(text: &str) -> Vec<EventBody> {
     let contract = contract(text);
-    let (from, to) = (StateName::Created, StateName::Running);
+    let (from, to) = (AgentState::Created, AgentState::Running);
     let created = SubagentCreated {
-        to: StateName::Created,
+        to: AgentState::Created,
         definition: "general".to_owned(),
         skill: None,
         depth: 1,
@@ -540,8 +540,8 @@ fn what_is_long_leaves_a_short_payload() {
         }
         .into(),
         SubagentWaitingForMerge {
-            from: StateName::Running,
-            to: StateName::WaitingForMerge,
+            from: AgentState::Running,
+            to: AgentState::WaitingForMerge,
             report: long.as_str().into(),
             turns_exhausted: false,
             change: None,

@@ -60,7 +60,7 @@ fn the_story_itself_is_legal() {
     let events = story();
     assert!(in_order(&events));
     let run = fold(&events).expect("legal");
-    assert_eq!(run.outcome.map(|outcome| outcome.status()), Some("completed"));
+    assert_eq!(run.outcome.map(|outcome| outcome.status()), Some(crate::lifecycle::RunStatus::Completed));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn attempts_beyond_the_contract_are_refused() {
 #[test]
 fn an_integration_that_failed_ends_the_child_without_a_second_failure() {
     use crate::event::{IntegrationFailed, SubagentWaitingForMerge};
-    use crate::lifecycle::StateName;
+    use crate::lifecycle::AgentState;
     let mut played = PlayedRun::new(2, Budget::NONE);
     let child = played.spawn("0", "scout");
     played.start(&child);
@@ -227,8 +227,8 @@ fn an_integration_that_failed_ends_the_child_without_a_second_failure() {
     let refused = |kind: FailKind| {
         event(
             IntegrationFailed {
-                from: StateName::WaitingForMerge,
-                to: StateName::Failed,
+                from: AgentState::WaitingForMerge,
+                to: AgentState::Failed,
                 kind,
                 code: kind.code(),
                 reason: "it does not merge".to_owned(),
@@ -238,8 +238,8 @@ fn an_integration_that_failed_ends_the_child_without_a_second_failure() {
     };
     assert!(played.run.apply(&refused(FailKind::Integration)).is_err(), "there is nothing to integrate yet");
     let waiting = SubagentWaitingForMerge {
-        from: StateName::Running,
-        to: StateName::WaitingForMerge,
+        from: AgentState::Running,
+        to: AgentState::WaitingForMerge,
         report: "found".into(),
         turns_exhausted: false,
         change: None,

@@ -167,7 +167,11 @@ fn a_failed_required_child_fails_the_run_unless_a_later_child_repaired_it() {
         let decided = played.run.end(done(), None, played.now_ms()).expect("it can end");
         played.put(decided);
         let outcome = played.run.outcome.clone().expect("ended");
-        assert_eq!(outcome.status() == "completed", completes, "{required} {repaired}: {outcome:?}");
+        assert_eq!(
+            outcome.status() == crate::lifecycle::RunStatus::Completed,
+            completes,
+            "{required} {repaired}: {outcome:?}"
+        );
         assert_eq!(played.run.failed.len(), 1, "the result lists every failed child");
     }
 }
@@ -196,7 +200,7 @@ fn a_required_child_deep_in_the_tree_counts_too() {
     assert!(played.finish(&lead) && played.close(&lead));
     let decided = played.run.end(done(), None, played.now_ms()).expect("it can end");
     played.put(decided);
-    assert_eq!(played.run.outcome.as_ref().map(Outcome::status), Some("failed"));
+    assert_eq!(played.run.outcome.as_ref().map(Outcome::status), Some(crate::lifecycle::RunStatus::Failed));
 }
 
 #[test]
@@ -207,7 +211,11 @@ fn a_run_ends_as_its_root_ended() {
             played.run.end(RunEnd::Failed(failure(kind)), None, played.now_ms()).expect("it can end");
         played.put(decided);
         let expected = if kind == FailKind::Cancelled { "cancelled" } else { "failed" };
-        assert_eq!(played.run.outcome.as_ref().map(Outcome::status), Some(expected), "{kind:?}");
+        assert_eq!(
+            played.run.outcome.as_ref().map(|outcome| outcome.status().as_str()),
+            Some(expected),
+            "{kind:?}"
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::contract::{CommandCriterion, Criterion};
 use crate::definition::Definition;
 use crate::event::EventBody;
-use crate::lifecycle::{Cancel, FailKind, OpenState, SpawnFrom, SpawnRequest, StateName};
+use crate::lifecycle::{AgentState, Cancel, FailKind, OpenState, SpawnFrom, SpawnRequest};
 
 fn refusal(played: &mut PlayedRun, parent: &str, request: &SpawnRequest) -> (Code, String) {
     let before = played.run.open(&id(parent)).map(|agent| agent.children);
@@ -22,7 +22,7 @@ fn a_child_begins_as_created_with_its_parent_and_the_depth_of_its_caller() {
     assert_eq!(child, id("1"));
     let agent = played.run.open(&child).expect("open");
     assert_eq!(agent.state, OpenState::Created { queued: false });
-    assert_eq!(agent.state.name(), StateName::Created);
+    assert_eq!(agent.state.name(), AgentState::Created);
     let context = &agent.contract.context;
     assert_eq!((context.depth, context.max_depth), (1, 2));
     assert_eq!(context.parent_task_id, Some(id("0")));

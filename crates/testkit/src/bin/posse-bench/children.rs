@@ -78,7 +78,7 @@ async fn once(dir: &Path, width: usize, latency: Duration, root: Root) -> Durati
     run.ended().await.expect("the run ends");
     let took = began.elapsed();
     let finished = posse.wait(run.id()).await.expect("an outcome");
-    assert_eq!((finished.status, finished.agents), ("completed", width as u64 + 1));
+    assert_eq!((finished.status, finished.agents), (posse::RunStatus::Completed, width as u64 + 1));
     took
 }
 

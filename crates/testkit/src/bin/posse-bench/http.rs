@@ -128,7 +128,7 @@ async fn once(dir: &Path, width: usize, latency: Duration, format: Format) -> Ru
     let took = began.elapsed();
     let after = server.stats();
     let finished = posse.wait(run.id()).await.expect("an outcome");
-    assert_eq!((finished.status, finished.agents), ("completed", width as u64 + 1));
+    assert_eq!((finished.status, finished.agents), (posse::RunStatus::Completed, width as u64 + 1));
     let made = after.connections - before.connections;
     let connections = f64::from(u32::try_from(made).expect("a small number"));
     RunCost { took, server_cpu: after.cpu.saturating_sub(before.cpu), connections }

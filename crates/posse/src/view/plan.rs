@@ -1,0 +1,65 @@
+//! How far the plan of a run is.
+
+use posse_domain::code::Code;
+use posse_domain::event::EventBody;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::step_number;
+
+use super::{ViewEvent, ViewPart};
+
+/// One step of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepView {
+    /// Its title.
+    pub title: String,
+    /// The sub-agent that carries it out, once there is one.
+    pub agent: Option<AgentId>,
+    /// Why no sub-agent could be created for it.
+    pub refused: Option<Code>,
+}
+
+/// The plan that a run carries out. A plan has a limited number of steps.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct PlanView {
+    steps: Vec<StepView>,
+}
+
+impl PlanView {
+    /// The steps in the order of the plan; none if the run has no plan.
+    pub fn steps(&self) -> &[StepView] {
+        &self.steps
+    }
+
+    /// The step that a call of the root is for.
+    fn step_of(&mut self, call_id: &str) -> Option<&mut StepView> {
+        let at = step_number(call_id)?.checked_sub(1)?;
+        self.steps.get_mut(at)
+    }
+}
+
+impl ViewPart for PlanView {
+    fn needs(&self, kind: &str) -> bool {
+        kind == "run.planned"
+            || (!self.steps.is_empty() && matches!(kind, "agent.subagent_created" | "agent.subagent_refused"))
+    }
+
+    fn apply(&mut self, event: &ViewEvent<'_>) {
+        match event.body {
+            EventBody::RunPlanned(e) => {
+                let step = |title: &String| StepView { title: title.clone(), agent: None, refused: None };
+                self.steps = e.plan.steps.iter().map(|planned| step(&planned.title)).collect();
+            }
+            EventBody::SubagentCreated(e) if e.parent_id.is_root() => {
+                if let Some(step) = self.step_of(&e.call_id) {
+                    step.agent = Some(event.agent.clone());
+                }
+            }
+            EventBody::SubagentRefused(e) if event.agent.is_root() => {
+                if let Some(step) = self.step_of(&e.call_id) {
+                    step.refused = Some(e.code);
+                }
+            }
+            _ => {}
+        }
+    }
+}
