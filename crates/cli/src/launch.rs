@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse::discovery::Holds;
-use posse::ports::Models as _;
 use posse::{
     Approvals, Budget, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, DEFAULT_ROOT, Definition, Definitions,
     ModelRegistry, NewRun, OnAsk, Rules, RunRequest, RunTerms,
@@ -18,6 +17,7 @@ use posse_domain::event::CatalogueText;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use posse_domain::plan::{Plan, UnownedWriters};
 use posse_domain::skill::{DEFAULT_SKILL_AGENT, Skill};
+pub(crate) use posse_setup::working_dir::working_dir;
 use serde::{Deserialize, Serialize};
 
 use crate::agents_flag;
@@ -28,14 +28,13 @@ use crate::error::CliError;
 use crate::hide_state_dir;
 use crate::hooks;
 use crate::limit::Limit;
-use crate::models;
+use crate::models::{self, canonical_model};
 use crate::money;
-use crate::output::note;
+use crate::output::{note, print_noted, print_notes};
 use crate::permissions::PermissionArgs;
+use crate::runtime;
 use crate::settings::{Origin, Settings, WithOrigin};
 
-/// The provider whose models are script files.
-pub(crate) const SCRIPTED: &str = "scripted/";
 /// Longest that a model or a tool may be silent: a silence has an end.
 const IDLE_MAX: Duration = Duration::from_hours(24);
 
@@ -136,7 +135,7 @@ impl PreparedRun {
         }
         let catalogue = found.catalogue(&known, &definitions, root, skill);
         if !catalogue.is_empty() || DiscoveryResult::concerns(root) {
-            found.print_notes(root, skill, &catalogue);
+            print_notes(&found.run_notes(root, skill, &catalogue));
         }
         let model = match own_model.map(str::to_owned).or_else(|| root.model.clone()) {
             Some(model) => model,
@@ -144,10 +143,10 @@ impl PreparedRun {
         };
         let dir = working_dir(dir, cwd)?;
         let sure = sure_models(&model, plan.as_ref(), skill, &known);
-        let max_usd = money::held(&settings, &sure, models, context, Path::new(&dir))?;
+        let max_usd = print_noted(money::held(&settings, &sure, models, context, Path::new(&dir))?);
         if let Some(limit) = &max_usd {
             let others = catalogue.definitions.iter().chain(&definitions).filter(|own| own.name != root.name);
-            money::print_unpriced(&limit.origin, others, &catalogue.skills, models);
+            print_notes(&money::unpriced_notes(&limit.origin, others, &catalogue.skills, models));
         }
         permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
@@ -298,7 +297,7 @@ fn given_definitions(
 ) -> Result<Vec<Definition>, CliError> {
     let Some(agents) = agents else { return Ok(Vec::new()) };
     let given = agents_flag::read(agents, found, context)?;
-    agents_flag::print_notes(&given.notes);
+    print_notes(&agents_flag::notes(&given.notes));
     let mut definitions = given.definitions;
     for own in &mut definitions {
         if let Some(name) = &own.model {
@@ -312,8 +311,9 @@ fn given_definitions(
 fn model_of(settings: &Settings, context: &Context, models: &ModelRegistry) -> Result<String, CliError> {
     let cwd = &context.environment.cwd;
     let Some(WithOrigin { value, origin }) = &settings.model else {
-        let chosen = models::choose(settings, context)?;
-        return models.canonical_name(&chosen).map_err(|error| models::problem("", &error));
+        let chosen = runtime::looking(async { Ok(models::choose(settings, context).await?) })?;
+        let chosen = print_noted(chosen);
+        return Ok(models.canonical_name(&chosen).map_err(|error| models::problem("", &error))?);
     };
     // A path in the settings file means the same wherever the command is typed.
     let base = match origin {
@@ -323,32 +323,4 @@ fn model_of(settings: &Settings, context: &Context, models: &ModelRegistry) -> R
     let origin = origin.to_string();
     let named = models.canonical_name(value).map_err(|error| models::problem(&origin, &error))?;
     canonical_model(&named, base, models).map_err(|problem| CliError::usage(format!("{origin}: {problem}")))
-}
-
-/// Finds a model, and gives the name under which any process finds it again: that of a provider's model is full, and a
-/// script's path is made whole.
-pub(crate) fn canonical_model(name: &str, base: &Path, models: &ModelRegistry) -> Result<String, String> {
-    let script = name.strip_prefix(SCRIPTED).filter(|file| !file.is_empty());
-    let Some(file) = script else {
-        models.resolve(name)?;
-        return models.full_name(name).map_err(|error| error.to_string());
-    };
-    // Loaded by the name that was typed, because errors call it so.
-    let model = ModelRegistry::new(base).resolve(name)?;
-    let path = base.join(file);
-    let path = path.canonicalize().unwrap_or(path);
-    let path = path.to_str().ok_or_else(|| format!("the path of {file} is not UTF-8 text"))?;
-    let settled = format!("{SCRIPTED}{path}");
-    models.insert(settled.clone(), model);
-    Ok(settled)
-}
-
-pub(crate) fn working_dir(dir: Option<PathBuf>, cwd: &Path) -> Result<String, CliError> {
-    let dir = dir.map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
-    let wrong = |problem: String| CliError::usage(format!("--dir: {}: {problem}", dir.display()));
-    let whole = dir.canonicalize().map_err(|error| wrong(error.to_string()))?;
-    if !whole.is_dir() {
-        return Err(wrong("is not a directory".to_owned()));
-    }
-    whole.into_os_string().into_string().map_err(|_| wrong("is not UTF-8 text".to_owned()))
 }

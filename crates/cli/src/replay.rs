@@ -16,7 +16,6 @@ use crate::output::{Output, note};
 use crate::permissions::PermissionArgs;
 use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
-use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -55,7 +54,7 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     drop(looking);
     let dir = dir_of(replay, &recorded, cwd)?;
     let place = dir.as_deref().or(recorded.dir()).map(Path::new);
-    let settings = Settings::resolve_and_print(context, place.unwrap_or(cwd))?;
+    let settings = context.settings_in(place.unwrap_or(cwd))?;
     let operator_rules = match place {
         Some(place) => hide_state_dir::closed(settings.rules(), place, context.state_dir()?),
         None => settings.rules(),
@@ -70,7 +69,6 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     if replay.detach {
         return detach(replay, &prepared, context);
     }
-    let state_dir = context.state_dir()?.to_owned();
     runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse =
@@ -81,8 +79,7 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let asking =
-            if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::without_terminal() };
+        let asking = if attended { QuestionPrompter::here() } else { QuestionPrompter::without_terminal() };
         drive_and_print(&posse, &handle, 0, &mut signals, View::new(replay.json, context), asking).await
     })
 }
@@ -99,7 +96,7 @@ fn dir_of(replay: &ReplayRun, recorded: &RecordedRun, cwd: &Path) -> Result<Opti
     let needs_one = recorded.is_bundle() && !recorded.has_base();
     match &replay.dir {
         None if !needs_one => Ok(None),
-        dir => working_dir(dir.clone(), cwd).map(Some),
+        dir => Ok(Some(working_dir(dir.clone(), cwd)?)),
     }
 }
 

@@ -31,6 +31,7 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
 //! ```
 
+mod approvals;
 mod base;
 mod builder;
 mod bundle;
@@ -54,6 +55,7 @@ mod workspaces;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use approvals::{ApprovalStore, StoredApproval};
 pub use builder::PosseBuilder;
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use error::Error;
@@ -137,6 +139,8 @@ pub struct Posse {
     /// Where the files of replays are laid out.
     replays: Option<replay::ReplayHome>,
     hook_failures: Option<hooks::HookFailures>,
+    /// Where answers of "always" are stored.
+    approvals: Option<Arc<dyn ApprovalStore>>,
 }
 
 impl Posse {
@@ -152,11 +156,8 @@ impl Posse {
         files: Option<posse_workspace::Workspaces>,
         replays: Option<replay::ReplayHome>,
     ) -> Self {
-        Self { store: runtime.store().clone(), runtime, tenant, tools, files, replays, hook_failures: None }
-    }
-
-    fn hooked(self, hook_failures: Option<hooks::HookFailures>) -> Self {
-        Self { hook_failures, ..self }
+        let store = runtime.store().clone();
+        Self { store, runtime, tenant, tools, files, replays, hook_failures: None, approvals: None }
     }
 
     /// What of the [command hooks](PosseBuilder::command_hooks) fails while runs are carried; none without such hooks.
@@ -261,7 +262,7 @@ impl Posse {
         RunInfo::new(entry, rows, until_ms)
     }
 
-    /// Until when the agents of a run that are open have been at it: until now if somebody carries it, else until its
+    /// Until when the agents of a run that are open have been at it: until now if a process is running it, else until its
     /// last event.
     async fn last_known_ms(&self, entry: &RunEntry) -> Result<i64, Error> {
         if let Some(ended_at_ms) = entry.row.ended_at_ms {
@@ -354,7 +355,7 @@ impl Posse {
         Ok(Arc::unwrap_or_clone(catalogue).skills)
     }
 
-    /// Waits until a run has ended, whichever process carries it.
+    /// Waits until a run has ended, whichever process executes it.
     pub async fn wait(&self, run: &RunId) -> Result<RunOutcome, Error> {
         // The summary is enough to know that it has not ended; only the end itself is read from the journal.
         let head = self.sound(run).await?.head.seq;

@@ -9,6 +9,7 @@ use posse_domain::lifecycle::call_of_command;
 use posse_domain::permission::{Answer, LayerName, Operation, Pattern};
 use posse_engine::ports::MailCommand;
 
+use crate::approvals::StoredApproval;
 use crate::{Error, Posse};
 
 /// The events that open a question, answer it or end its call. Almost every event is about something else; those
@@ -109,8 +110,9 @@ impl Posse {
         Ok(open)
     }
 
-    /// Answers a question. Durable: it is acted on by whoever carries the run, now or after a resume. An answer is
-    /// bound to what was asked and is used once.
+    /// Answers a question. Durable: the process that executes the run acts on it, now or after a resume. An answer is
+    /// bound to what was asked and is used once. [`Answer::Always`] is stored for later runs of the same directory too, if
+    /// the builder was given [a store](crate::PosseBuilder::approvals) and something can be stored ([`Request::always`]).
     ///
     /// ```
     /// # async fn example() -> Result<(), posse::Error> {
@@ -136,7 +138,7 @@ impl Posse {
     /// # }
     /// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
     /// ```
-    pub async fn answer(&self, request: &Request, answer: Answer) -> Result<(), Error> {
+    pub async fn answer(&self, request: &Request, answer: Answer) -> Result<StoredApproval, Error> {
         let run = request.agent.run();
         let asked = self.requests(&run).await?;
         let same = |open: &&Request| {
@@ -151,6 +153,7 @@ impl Posse {
                 operation: request.operation.clone(),
             });
         }
+        let always = answer == Answer::Always;
         let command = MailCommand::Answer {
             agent: request.agent.clone(),
             call_id: request.call_id.clone(),
@@ -158,7 +161,15 @@ impl Posse {
             answer,
         };
         self.store.post(&self.key(&run), command).await?;
-        Ok(())
+        let (Some(literal), Some(approvals)) = (request.always.as_ref().filter(|_| always), &self.approvals)
+        else {
+            return Ok(StoredApproval::None);
+        };
+        let dir = self.get(&run).await?.dir;
+        Ok(match approvals.keep(&dir, literal) {
+            Ok(()) => StoredApproval::Stored { literal: literal.clone(), dir },
+            Err(error) => StoredApproval::Failed(error),
+        })
     }
 
     /// The questions that the journal leaves open.
