@@ -182,10 +182,12 @@ impl Posse {
             let recorded = self.recorded(name).await?;
             return self.replay(&recorded, request, attended).await;
         }
-        Ok(match attended {
-            true => self.runtime.start_attended(request).await?,
-            false => self.runtime.start(request).await?,
-        })
+        let started = if attended {
+            self.runtime.start_attended(request).await
+        } else {
+            self.runtime.start(request).await
+        };
+        Ok(started?)
     }
 
     /// Goes on with a run that nobody alive owns.
