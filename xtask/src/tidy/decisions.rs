@@ -17,7 +17,7 @@ pub(crate) fn check(texts: &[(String, String)]) -> Vec<Breach> {
     let index = texts.iter().find(|(path, _)| path == INDEX).map_or("", |(_, text)| text.as_str());
     let linked: BTreeSet<&str> = texts
         .iter()
-        .filter(|(path, _)| path.ends_with(".rs"))
+        .filter(|(path, _)| super::is_rust(path))
         .flat_map(|(_, text)| text.lines().filter(|line| line.starts_with("//!")).flat_map(pages_named))
         .collect();
     for page in &pages {

@@ -147,7 +147,7 @@ impl Sim {
                 self.lane.apply(Fact::Merged { child, same });
             }
             PendingEffect::Check(child) if self.stopping.remove(&child) => {
-                self.lane.apply(Fact::CheckStopped(child))
+                self.lane.apply(Fact::CheckStopped(child));
             }
             PendingEffect::Check(child) if self.chance.one_in(5) => self.fail(child),
             PendingEffect::Check(child) => {
