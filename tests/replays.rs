@@ -301,7 +301,7 @@ pub(crate) fn all(home: &Home) {
             continue;
         }
         if line["ended_at"].is_null() {
-            // Its story is over and nobody carries it: a cancel is an end that can be repeated.
+            // Its story is over and no process is running it: a cancel is an end that can be repeated.
             home.posse(&["cancel", field("run")]).exits(0);
         }
         let record = Record::of(home, field("run"));

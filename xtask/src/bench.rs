@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::command::{Program, build, capture, cargo, root, run as run_command};
+use crate::command::{Profile, Program, build, capture, cargo, root, run as run_command};
 use crate::{Failure, Outcome};
 
 /// Seconds each measurement of the store takes.
@@ -21,6 +21,13 @@ struct BenchOptions {
     quick: bool,
     smoke: bool,
     json: Option<PathBuf>,
+}
+
+impl BenchOptions {
+    /// Figures are those of what is shipped.
+    fn profile(&self) -> Profile {
+        if self.smoke { Profile::Dev } else { Profile::Dist }
+    }
 }
 
 /// Builds the benches, runs them and prints their tables.
@@ -71,8 +78,8 @@ fn tree(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     let json = scratch.join("tree.json");
     let (json_text, dir) = (json.to_string_lossy(), scratch.to_string_lossy());
     // The bench measures the command too, and looks for it beside itself.
-    build(&Program::Binary("posse"), !asked.smoke)?;
-    let mut bench = Command::new(build(&Program::Binary("posse-bench"), !asked.smoke)?);
+    build(&Program::Binary("posse"), asked.profile())?;
+    let mut bench = Command::new(build(&Program::Binary("posse-bench"), asked.profile())?);
     bench.args(["--dir", &dir, "--json", &json_text]).current_dir(root());
     if asked.quick {
         bench.arg("--quick");
@@ -86,7 +93,7 @@ fn tree(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
 fn store(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     let dir = scratch.to_string_lossy();
     let seconds = if asked.quick { "0.5" } else { STORE_SECONDS };
-    let append = build(&Program::Example("append"), true)?;
+    let append = build(&Program::Example("append"), Profile::Dist)?;
     let text = capture(Command::new(append).args([&dir, seconds]).current_dir(root()))?;
     let figures: Value =
         serde_json::from_str(&text).map_err(|error| Failure::new(format!("append: {error}")))?;
@@ -97,7 +104,7 @@ fn store(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
 /// What commands and searches cost, beside plain processes and the programs that people use.
 fn hands(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     let dir = scratch.to_string_lossy();
-    let program = build(&Program::Example("hands"), !asked.smoke)?;
+    let program = build(&Program::Example("hands"), asked.profile())?;
     let mut args: Vec<&str> = vec![&dir];
     if asked.quick {
         args.push("--quick");

@@ -66,20 +66,33 @@ pub(crate) enum Program<'a> {
     Example(&'a str),
 }
 
+/// How a program is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// As the tests are.
+    Dev,
+    /// As what is shipped: with link-time optimisation.
+    Dist,
+}
+
 /// Builds a program and returns its path.
 ///
 /// The build covers the whole workspace: with `-p`, cargo selects the features of that one package alone and
 /// compiles most dependencies once more for them, which took minutes of a cold `cargo xtask ci`.
-pub(crate) fn build(program: &Program<'_>, release: bool) -> Result<PathBuf, Failure> {
+pub(crate) fn build(program: &Program<'_>, profile: Profile) -> Result<PathBuf, Failure> {
     let (flag, name) = match program {
         Program::Binary(name) => ("--bin", *name),
         Program::Example(name) => ("--example", *name),
     };
     let mut command = cargo(&["build", "--quiet", "--workspace", flag, name, "--message-format", "json"]);
-    if release {
-        command.arg("--release");
-    }
-    println!("$ cargo build --workspace {flag} {name}{}", if release { " --release" } else { "" });
+    let shown = match profile {
+        Profile::Dev => "",
+        Profile::Dist => {
+            command.args(["--profile", "dist"]);
+            " --profile dist"
+        }
+    };
+    println!("$ cargo build --workspace {flag} {name}{shown}");
     let messages = capture(&mut command)?;
     executable(&messages, name)
         .ok_or_else(|| Failure::new(format!("cargo built no program with the name `{name}`")))

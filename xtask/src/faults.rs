@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{Program, build, capture, root, run as run_command};
+use crate::command::{Profile, Program, build, capture, root, run as run_command};
 use crate::{Failure, Outcome};
 
 /// Random kills of the process that works with workspaces: all, and a short campaign's.
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 
 /// The campaign on workspaces alone.
 fn workspaces(how: &str, args: &[String]) -> Outcome {
-    let program = build(&Program::Example("lasting"), false)?;
+    let program = build(&Program::Example("lasting"), Profile::Dev)?;
     run_command(Command::new(program).arg(how).args(args).current_dir(root()))
 }
 
@@ -43,8 +43,8 @@ fn command(args: &[String]) -> Outcome {
     let mut args = args_from_here(args)?;
     args.extend(["--commit".to_owned(), commit()?]);
     // The campaign looks for the command with armed faults beside itself.
-    build(&Program::Binary("posse-faulty"), false)?;
-    let campaign = build(&Program::Binary("posse-faults"), false)?;
+    build(&Program::Binary("posse-faulty"), Profile::Dev)?;
+    let campaign = build(&Program::Binary("posse-faults"), Profile::Dev)?;
     run_command(Command::new(campaign).args(&args).current_dir(root()))
 }
 

@@ -14,6 +14,8 @@ use crate::{Failure, Outcome};
 
 /// How long it looks, if nobody says otherwise.
 const SECONDS: u64 = 60;
+/// How long it looks in ci: long enough to run every seed and to try variations of each.
+const SHORT_SECONDS: u64 = 20;
 /// Longest that one input may take. The largest that is read takes milliseconds.
 const INPUT_SECONDS: u64 = 10;
 /// Memory that one input may take, in MiB.
@@ -45,6 +47,11 @@ enum FuzzMode {
     Look(u64),
     /// To read one file again.
     Again(String),
+}
+
+/// A short search: for ci.
+pub(crate) fn short() -> Outcome {
+    run(&["--seconds".to_owned(), SHORT_SECONDS.to_string()])
 }
 
 /// Builds the target and lets it look for inputs that break a promise.

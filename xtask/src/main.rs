@@ -11,6 +11,7 @@ mod faults;
 mod fuzz;
 mod licences;
 mod packages;
+mod quick;
 mod replays;
 mod sdks;
 mod tidy;
@@ -26,7 +27,11 @@ struct Verb {
 }
 
 const VERBS: &[Verb] = &[
-    Verb { name: "ci", about: "every check a change has to pass, or the stages named", run: ci::run },
+    Verb {
+        name: "ci",
+        about: "every check a change has to pass, or the stages named; `quick` for one change",
+        run: ci::run,
+    },
     Verb { name: "tidy", about: "layers, absences and sizes that the compiler cannot see", run: tidy::run },
     Verb {
         name: "bench",

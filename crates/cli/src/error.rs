@@ -32,7 +32,7 @@ enum ErrorClass {
     Unauthenticated,
     /// It could not be carried out.
     Failed,
-    /// The run has nobody who carries it.
+    /// No process is running the run.
     Interrupted,
     /// Whoever read the output has gone: not worth a word.
     ReaderGone,
@@ -64,7 +64,7 @@ impl CliError {
         Self::new(ErrorClass::Failed, message)
     }
 
-    /// Nobody carries the run.
+    /// No process is running the run.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Interrupted, message)
     }
@@ -206,7 +206,7 @@ impl From<posse::Error> for CliError {
                 CliError::usage(message).hint("an exported copy can be compared with that hash")
             }
             posse::Error::StillRunning(run) => CliError::failed(message).hint(format!(
-                "`posse wait {run}` waits for its end; if nobody carries it, `posse resume {run}` goes on with it"
+                "`posse wait {run}` waits for its end; if no process is running it, `posse resume {run}` goes on with it"
             )),
             posse::Error::NotCompleted { run, .. } => CliError::failed(message)
                 .hint(format!("look at it with `posse diff {run}`, then `posse apply --unfinished {run}`")),

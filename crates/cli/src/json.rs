@@ -225,7 +225,7 @@ impl<'a> ResultLine<'a> {
 #[derive(Serialize)]
 pub(crate) struct PsLine<'a> {
     run: &'a str,
-    /// `running`, `interrupted` (running, but nobody carries it), `completed`, `failed` or `cancelled`.
+    /// `running`, `interrupted` (running, but no process is running it), `completed`, `failed` or `cancelled`.
     status: &'a str,
     request: &'a str,
     definition: &'a str,
@@ -235,7 +235,7 @@ pub(crate) struct PsLine<'a> {
     events: u64,
     created_at: String,
     ended_at: Option<String>,
-    /// The process that carries it.
+    /// The process that executes it.
     pid: Option<u32>,
     /// The calls that wait for a person.
     waiting: usize,

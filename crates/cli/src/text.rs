@@ -84,7 +84,7 @@ fn one_line(usage: &Usage, what: &str) -> String {
     }
 }
 
-/// The status of a run for people: one that nobody carries is interrupted.
+/// The status of a run for people: one that no process is running is interrupted.
 pub(crate) fn status<'a>(status: &'a str, holder: Option<&Holder>) -> &'a str {
     if status == "running" && holder.is_none() { "interrupted" } else { status }
 }

@@ -1,6 +1,6 @@
 //! The order in which the work of an agent's children comes together, as a pure machine.
 //!
-//! A [`Lane`] belongs to the files of one agent. It knows who holds them (the agent's own changes share them;
+//! A [`MergeQueue`] belongs to the files of one agent. It knows who holds them (the agent's own changes share them;
 //! snapshots, merges and updates need them alone), whose turn it is, and how far the integration under way has come.
 //! It decides on what to do next and is told what happened; it does nothing itself, so that every order of finishing,
 //! failing, cancelling and crashing can be tried without a file.

@@ -2,7 +2,7 @@
 //!
 //! The question that shaped this module: how does one keep a path inside a directory while somebody else
 //! moves things around in it? Checking a path and then opening it cannot work, because a directory can become
-//! a symbolic link between the two. So nothing here is checked by path. [`Beneath`] holds the workspace as an
+//! a symbolic link between the two. So nothing here is checked by path. [`DirHandle`] holds the workspace as an
 //! open directory, every name is resolved by the kernel (`openat2` with `RESOLVE_BENEATH`), and whatever was
 //! opened is used through its descriptor. A link that leaves the workspace fails at the moment it would be
 //! followed.
@@ -11,7 +11,7 @@
 //!   that is written, and a link would make them speak of another file.
 //! - What may be seen at all is up to a [`Gate`], which is asked about the file that was opened, not only about
 //!   the path that was given.
-//! - Walking ([`Beneath::glob`], [`Beneath::grep`]) follows no link below its start.
+//! - Walking ([`DirHandle::glob`], [`DirHandle::grep`]) follows no link below its start.
 //! - Paths are normalised by their letters alone ([`RelPath`]), before the kernel sees them, so that a
 //!   permission rule and the kernel judge the same path.
 //!

@@ -3,7 +3,7 @@
 //! The engine knows a model only as something that answers a request; which provider stands behind a name is
 //! decided here: [`Providers`] knows who speaks what and where, and what the person said about it. `scripted/<file>`
 //! needs no key and no network: it answers from rules, so that a run can be repeated, tested and measured.
-//! [`Catalog`] finds models by name, and an embedder can put its own beside them.
+//! [`ModelRegistry`] finds models by name, and an embedder can put its own beside them.
 
 pub mod replay;
 pub mod scripted;

@@ -37,7 +37,7 @@ pub struct RunSummary {
     pub created_at_ms: i64,
     /// When it ended.
     pub ended_at_ms: Option<i64>,
-    /// Who carries it, if somebody alive does.
+    /// The process that executes it, if one does.
     pub holder: Option<Holder>,
     /// Why its head cannot be relied on, if it cannot; [`Posse::verify`](crate::Posse::verify) tells more.
     pub damage: Option<String>,
@@ -171,7 +171,7 @@ pub struct RunInfo {
     pub status: String,
     /// The request's first line.
     pub title: String,
-    /// Who carries it, if somebody alive does.
+    /// The process that executes it, if one does.
     pub holder: Option<Holder>,
     /// When it started, in milliseconds since 1970.
     pub created_at_ms: i64,

@@ -247,7 +247,7 @@ impl Posse {
         RunInfo::new(entry, rows, until_ms)
     }
 
-    /// Until when the agents of a run that are open have been at it: until now if somebody carries it, else until its
+    /// Until when the agents of a run that are open have been at it: until now if a process is running it, else until its
     /// last event.
     async fn last_known_ms(&self, entry: &RunEntry) -> Result<i64, Error> {
         if let Some(ended_at_ms) = entry.row.ended_at_ms {
@@ -340,7 +340,7 @@ impl Posse {
         Ok(Arc::unwrap_or_clone(catalogue).skills)
     }
 
-    /// Waits until a run has ended, whichever process carries it.
+    /// Waits until a run has ended, whichever process executes it.
     pub async fn wait(&self, run: &RunId) -> Result<RunOutcome, Error> {
         // The summary is enough to know that it has not ended; only the end itself is read from the journal.
         let head = self.sound(run).await?.head.seq;

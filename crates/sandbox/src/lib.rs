@@ -123,6 +123,7 @@ impl Level {
             "only root can give up for good the privileges of set-user-id programs; the kernel gives nobody new ones",
             "protected names that exist in the workspace can be changed",
             "as root, files of the system that come to be for root alone while Posse runs can be read",
+            "a program's lock on a file that it can read is seen by all programs of the machine, until its call ends",
             "/tmp cannot be used: only $TMPDIR and $HOME, which are private",
             "programs see a workspace where it is on the machine, without the project's caches",
             "what a program started is found by its parents, not kept by the kernel: killed together with its init, \

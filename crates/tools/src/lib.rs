@@ -6,7 +6,7 @@
 //! arguments, `space` reaches the workspace, `answer` keeps results within limits, `change` is what
 //! `write` and `edit` share.
 //!
-//! A tool knows only what its call hands it, and the [`Hands`] of its process. It holds no state of an agent, so all
+//! A tool knows only what its call hands it, and the [`ToolServices`] of its process. It holds no state of an agent, so all
 //! agents of a process share one set.
 
 mod answer;

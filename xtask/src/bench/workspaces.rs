@@ -33,7 +33,7 @@ pub(super) fn run(asked: &BenchOptions) -> Result<Value, Failure> {
 
 /// What an example of the host printed, `name value unit` a line.
 fn figures(asked: &BenchOptions, example: &str, words: &[&str]) -> Result<Value, Failure> {
-    let program = build(&Program::Example(example), !asked.smoke)?;
+    let program = build(&Program::Example(example), asked.profile())?;
     parse(&capture(Command::new(program).args(words).current_dir(root()))?)
         .ok_or_else(|| Failure::new(format!("{example} printed something else")))
 }

@@ -16,8 +16,8 @@ use crate::signals::Signals;
 
 /// Cancel a run, or one of its agents with all below it
 ///
-/// The wish is durable before anything else happens, and is honoured even if the process that carries the run
-/// dies. If nobody carries the run, this command goes on with it just to end it. A single agent of such a run is
+/// The wish is durable before anything else happens, and is honoured even if the process that executes the run
+/// dies. If no process is running the run, this command goes on with it just to end it. A single agent of such a run is
 /// ended when the run is resumed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CancelArgs {
@@ -64,7 +64,7 @@ pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliEr
             }
             if !agent.is_root() {
                 note(&format!(
-                    "nobody carries the run: {agent} is cancelled once `posse resume {run}` goes on"
+                    "no process is running it: {agent} is cancelled once `posse resume {run}` goes on"
                 ));
                 return Ok(Exit::DONE);
             }
@@ -91,7 +91,7 @@ async fn closed(posse: &Posse, agent: &AgentId) -> Result<String, CliError> {
     }
 }
 
-/// Goes on with a run that nobody carries, to end it. False if somebody else came first.
+/// Goes on with a run that no process is running, to end it. False if another process came first.
 async fn take_over(posse: &Posse, run: &RunId) -> Result<bool, CliError> {
     let mut signals = Signals::listen()?;
     match posse.resume(run).await? {

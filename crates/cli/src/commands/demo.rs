@@ -196,7 +196,7 @@ fn farewell(run: &RunId, folder: &Path, program: &str) -> String {
         (format!("report {run} 4"), "the repair"),
         (format!("show {run}"), "every agent with its turns, tokens and time"),
         (format!("logs {run}"), "the journal: every event, in order"),
-        (format!("verify {run}"), "that nobody has touched the journal"),
+        (format!("verify {run}"), "the journal is complete and unchanged"),
         (format!("apply {run}"), "bring it into the checkout"),
     ];
     let mut text = merged_tree(run, folder).unwrap_or_else(|error| format!("\nThe merged tree: {error}\n"));

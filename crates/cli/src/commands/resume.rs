@@ -81,7 +81,7 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
 
 /// The error of a run that another process carries.
 pub(crate) fn held(run: &RunId, pid: u32) -> CliError {
-    CliError::failed(format!("run {run} is carried by process {pid}"))
+    CliError::failed(format!("run {run} is being run by process {pid}"))
         .hint(format!("`posse logs -f {run}` follows it, `posse wait {run}` waits for its end"))
 }
 

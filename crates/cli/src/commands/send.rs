@@ -33,7 +33,10 @@ pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError>
     let posse = context.open_to_post()?;
     runtime::looking(async { Ok(posse.send(&agent, &message).await?) })?;
     if info.holder.is_none() {
-        note(&format!("kept for {agent}: nobody carries its run; `posse resume {}` does", info.run));
+        note(&format!(
+            "kept for {agent}: no process is running its run; `posse resume {}` delivers it",
+            info.run
+        ));
     } else {
         note(&format!("sent to {agent}"));
     }

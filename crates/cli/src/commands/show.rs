@@ -94,8 +94,8 @@ fn heading(info: &RunInfo) -> String {
     let run = &info.run;
     let word = status(&info.status, info.holder.as_ref());
     let carried = match (&info.holder, word) {
-        (Some(holder), _) => format!("{word}, carried by process {}", holder.pid),
-        (None, "interrupted") => format!("{word}, nobody carries it: `posse resume {run}`"),
+        (Some(holder), _) => format!("{word}, run by process {}", holder.pid),
+        (None, "interrupted") => format!("{word}, no process is running it: `posse resume {run}`"),
         (None, _) if is_turn_limited(info) => format!("{word} at its turn limit"),
         (None, _) => word.to_owned(),
     };

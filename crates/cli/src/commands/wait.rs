@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::runtime;
 use crate::view;
 
-/// How often a wait looks whether somebody still carries the run.
+/// How often a wait checks that a process is still running the run.
 const OWNER_CHECK: Duration = Duration::from_millis(500);
 /// How many looks in a row must find nobody: one may fall between two owners.
 const OWNER_CHECKS: u32 = 3;
@@ -58,11 +58,11 @@ pub(crate) async fn end_of(posse: &Posse, run: &RunId) -> Result<RunOutcome, Cli
 
 /// That a run has not ended and no process executes it.
 pub(crate) fn interrupted(run: &RunId) -> CliError {
-    CliError::interrupted(format!("run {run} was interrupted and nobody carries it"))
+    CliError::interrupted(format!("run {run} was interrupted and no process is running it"))
         .hint(format!("`posse resume {run}` goes on with it"))
 }
 
-/// Waits until nobody carries the run any more, though it has not ended.
+/// Waits until no process is running the run any more, though it has not ended.
 pub(crate) async fn abandoned(posse: &Posse, run: &RunId) -> Result<(), CliError> {
     let mut looks = tokio::time::interval(OWNER_CHECK);
     let mut alone = 0;

@@ -59,7 +59,7 @@ pub struct CallEstimate {
     pub price: Option<Price>,
 }
 
-/// The answer to a [`Want`].
+/// The answer to a [`CallEstimate`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reservation {
     /// Send it, with the amount's `output_tokens` as its maximum output.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::skill::DiscoveredDefinitions;
 use crate::text::{BlobRef, Text};
 
-/// A [`Catalogue`] as a text, for the journal, and as what the text says. Hundreds of definitions make a text of
+/// A [`DiscoveredDefinitions`] as a text, for the journal, and as what the text says. Hundreds of definitions make a text of
 /// megabytes: whoever made it has read it, and whoever has it from the journal reads it at most once.
 #[derive(Debug, Clone)]
 pub struct CatalogueText {

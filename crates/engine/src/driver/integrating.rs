@@ -1,4 +1,4 @@
-//! Integration: carries out what the [`Lane`](crate::integrate::Lane) of an agent's files decides on.
+//! Integration: carries out what the [`MergeQueue`](crate::integrate::MergeQueue) of an agent's files decides on.
 //!
 //! Why it is like this: `docs/decisions/workspace-snapshot-time.md`.
 

@@ -2,7 +2,7 @@
 //!
 //! A tool is either an *effect* (it touches the outside: read, write, exec, net) or a *request* (it asks the
 //! engine: delegate, journal). An effect is carried out in two parts, so that what it will do can be committed
-//! before it does it: `prepare` only looks, [`Prepared::run`] acts.
+//! before it does it: `prepare` only looks, [`PreparedEffect::run`] acts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -7,6 +7,7 @@
 mod board;
 mod clip;
 mod sink;
+mod stoppable;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,11 +17,12 @@ use std::thread;
 
 use globset::GlobSet;
 use grep_matcher::LineTerminator;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_regex::RegexMatcherBuilder;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 
 use self::board::Board;
 use self::sink::{Collector, Outcome};
+use self::stoppable::{Expression, StoppableMatcher};
 use super::dir_handle::Links;
 use super::ignored::IgnoreRules;
 use super::read::size;
@@ -41,10 +43,14 @@ pub const GREP_OUTPUT_MAX_BYTES: usize = 64 * 1024;
 pub const GREP_FILE_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How large a compiled expression may be, and as much again for its tables, with the most memory for one line; a file with
-/// a longer line is skipped. Matching cannot be stopped within a line, and in the worst case it follows every state of the
-/// expression for every byte: the product of both is the same in each row, and takes some seconds.
-const REGEX_AND_LINE_MAX_BYTES: [(usize, usize); 3] =
-    [(16 * 1024, 4 * 1024 * 1024), (256 * 1024, 256 * 1024), (1024 * 1024, 64 * 1024)];
+/// a longer line is skipped. In the worst case matching follows every state of the expression for every byte: the product of
+/// both takes some seconds at most. It can be stopped meanwhile (`stoppable`).
+const REGEX_AND_LINE_MAX_BYTES: [(usize, usize); 4] = [
+    (2 * 1024, 4 * 1024 * 1024),
+    (16 * 1024, 4 * 1024 * 1024),
+    (256 * 1024, 256 * 1024),
+    (1024 * 1024, 64 * 1024),
+];
 /// How many files a thread takes at a time.
 const CHUNK_FILES: usize = 64;
 /// Most threads of one search. Few, because many agents search at once.
@@ -193,12 +199,6 @@ impl Filter {
     }
 }
 
-/// An expression, and the longest line that it is matched with.
-struct Expression {
-    matcher: RegexMatcher,
-    line_max_bytes: usize,
-}
-
 impl Expression {
     fn compile(query: &GrepQuery) -> Result<Self, FileError> {
         let bad = |problem: String| FileError::BadRegex { problem };
@@ -211,10 +211,10 @@ impl Expression {
         let mut builder = RegexMatcherBuilder::new();
         builder.case_insensitive(query.case_insensitive).multi_line(true).crlf(true);
         let mut problem = String::new();
-        for (regex_max_bytes, line_max_bytes) in REGEX_AND_LINE_MAX_BYTES {
-            builder.size_limit(regex_max_bytes).dfa_size_limit(regex_max_bytes);
+        for limits in REGEX_AND_LINE_MAX_BYTES {
+            builder.size_limit(limits.0).dfa_size_limit(limits.0);
             match builder.build(&query.pattern) {
-                Ok(matcher) => return Ok(Self { matcher, line_max_bytes }),
+                Ok(matcher) => return Ok(Self::new(matcher, limits, query)),
                 Err(error) => problem = error.to_string(),
             }
         }
@@ -283,17 +283,23 @@ impl Search<'_> {
 
     fn work(&self, chunks: &[&[RelPath]], board: &Board) {
         let mut searcher = searcher(self.query, self.expression.line_max_bytes);
+        let matcher = StoppableMatcher::new(&self.expression, self.stop);
         while let Some(index) = board.take() {
-            board.put(index, self.search_chunk(&mut searcher, chunks[index]));
+            board.put(index, self.search_chunk(&mut searcher, &matcher, chunks[index]));
         }
     }
 
-    fn search_chunk(&self, searcher: &mut Searcher, files: &[RelPath]) -> Result<GrepResult, FileError> {
+    fn search_chunk(
+        &self,
+        searcher: &mut Searcher,
+        matcher: &StoppableMatcher<'_>,
+        files: &[RelPath],
+    ) -> Result<GrepResult, FileError> {
         let mut part = GrepResult::default();
         for path in files {
             self.stop.check()?;
             part.searched += 1;
-            match self.search_file(searcher, path)? {
+            match self.search_file(searcher, matcher, path)? {
                 Outcome::Found(file, more) => {
                     part.files.push(file);
                     part.more |= more;
@@ -310,7 +316,12 @@ impl Search<'_> {
         Ok(part)
     }
 
-    fn search_file(&self, searcher: &mut Searcher, path: &RelPath) -> Result<Outcome, FileError> {
+    fn search_file(
+        &self,
+        searcher: &mut Searcher,
+        matcher: &StoppableMatcher<'_>,
+        path: &RelPath,
+    ) -> Result<Outcome, FileError> {
         let tree = self.tree;
         let (file, stat) = match tree.open_admitted(path, self.targets.links) {
             Ok(opened) => opened,
@@ -322,7 +333,6 @@ impl Search<'_> {
         if size(stat.st_size) > GREP_FILE_MAX_BYTES {
             return Ok(Outcome::Unread);
         }
-        let matcher = &self.expression.matcher;
         let mut collector = Collector::new(tree.shown(path), matcher, self.query.output, self.limit());
         match searcher.search_reader(matcher, Stoppable { file: &file, stop: self.stop }, &mut collector) {
             Ok(()) => Ok(collector.outcome()),

@@ -3,10 +3,10 @@
 use std::io;
 
 use grep_matcher::Matcher;
-use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use super::clip::clip;
+use super::stoppable::StoppableMatcher;
 use super::{GREP_LINE_MAX_BYTES, GREP_OUTPUT_MAX_BYTES, GrepFile, GrepLine, GrepOutput};
 use crate::RelPath;
 
@@ -27,7 +27,7 @@ pub(super) enum Outcome {
 /// Takes the results of one file as the searcher finds them.
 pub(super) struct Collector<'a> {
     file: GrepFile,
-    matcher: &'a RegexMatcher,
+    matcher: &'a StoppableMatcher<'a>,
     output: GrepOutput,
     limit: usize,
     bytes: usize,
@@ -36,7 +36,12 @@ pub(super) struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    pub(super) fn new(path: RelPath, matcher: &'a RegexMatcher, output: GrepOutput, limit: usize) -> Self {
+    pub(super) fn new(
+        path: RelPath,
+        matcher: &'a StoppableMatcher<'a>,
+        output: GrepOutput,
+        limit: usize,
+    ) -> Self {
         let file = GrepFile { path, matches: 0, lines: Vec::new() };
         Self { file, matcher, output, limit, bytes: 0, more: false, binary: false }
     }
@@ -49,16 +54,16 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn push(&mut self, number: Option<u64>, line: &[u8], matched: bool) {
+    fn push(&mut self, number: Option<u64>, line: &[u8], matched: bool) -> io::Result<()> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let around = match self.matcher.find(line) {
-            Ok(Some(found)) if line.len() > GREP_LINE_MAX_BYTES => found.start(),
-            _ => 0,
-        };
+        let is_cut = matched && line.len() > GREP_LINE_MAX_BYTES;
+        let found = if is_cut { self.matcher.find(line).map_err(io::Error::other)? } else { None };
+        let around = found.map_or(0, |found| found.start());
         let text = clip(line, around, GREP_LINE_MAX_BYTES);
         self.bytes += text.len();
         self.file.lines.push(GrepLine { number: number.unwrap_or(0), text, matched });
+        Ok(())
     }
 
     fn is_full(&self) -> bool {
@@ -83,14 +88,14 @@ impl Sink for Collector<'_> {
             }
             GrepOutput::Content => {
                 self.file.matches += 1;
-                self.push(found.line_number(), found.bytes(), true);
+                self.push(found.line_number(), found.bytes(), true)?;
             }
         }
         Ok(true)
     }
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> Result<bool, io::Error> {
-        self.push(found.line_number(), found.bytes(), false);
+        self.push(found.line_number(), found.bytes(), false)?;
         Ok(true)
     }
 

@@ -1,17 +1,20 @@
 //! Whole directories with all they hold, however deep: programs make ten thousand directories, one in the other.
 //!
-//! Nothing here calls itself, opens more than a few directories at once, uses a path longer than one name, or follows a
-//! link. One entry that cannot be dealt with never stops the rest.
+//! Nothing here calls itself, opens more than a few directories at once, uses a path longer than one name, follows a
+//! link, or goes beneath a mount point: what is mounted in a tree is not part of it, and may not answer at all. One entry
+//! that cannot be dealt with never stops the rest.
 
 mod remove;
 mod sum;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 pub use remove::remove;
@@ -25,17 +28,20 @@ const OWNERS: u32 = 0o700;
 const LOOKING: u32 = 0o500;
 
 /// Opens a directory of a directory, and no link to one. If its owner, which this process is, may not look into it, that
-/// is changed first.
+/// is changed first. `Errno::XDEV` if something is mounted there.
 fn enter(dir: impl AsFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(&dir, name, flags, Mode::empty()) {
+    match open_beneath(&dir, name, OFlags::RDONLY) {
         Err(Errno::ACCESS) => {
-            let reached = openat(&dir, name, flags | OFlags::PATH, Mode::empty())?;
-            open_up(&reached);
-            openat(&dir, name, flags, Mode::empty())
+            open_up(&open_beneath(&dir, name, OFlags::PATH)?);
+            open_beneath(&dir, name, OFlags::RDONLY)
         }
         entered => entered,
     }
+}
+
+fn open_beneath(dir: impl AsFd, name: &CStr, how: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = how | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_XDEV)
 }
 
 /// Gives the owner of a directory the permissions on it back. It is reached by its descriptor.
@@ -82,18 +88,25 @@ impl Drop for LookedInto {
 }
 
 /// Opens a directory of a directory, and no link to one, to look at what it holds.
-fn list(above: Option<&OwnedFd>, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let from = above.map_or(rustix::fs::CWD, AsFd::as_fd);
-    match openat(from, name, flags, Mode::empty()) {
+fn list(above: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    match open_beneath(above, name, OFlags::RDONLY) {
         Err(Errno::ACCESS) => {
-            let _above = above.and_then(LookedInto::open);
-            let reached = openat(from, name, flags | OFlags::PATH, Mode::empty())?;
+            let _above = LookedInto::open(above);
+            let reached = open_beneath(above, name, OFlags::PATH)?;
             let _own = LookedInto::open(&reached);
-            openat(from, name, flags, Mode::empty())
+            open_beneath(above, name, OFlags::RDONLY)
         }
         entered => entered,
     }
+}
+
+/// The directory that something is in, wherever that is mounted, and its name there.
+fn parts_of(path: &Path) -> io::Result<(OwnedFd, CString)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let above = rustix::fs::openat(rustix::fs::CWD, above, flags, Mode::empty())?;
+    Ok((above, CString::new(name.as_encoded_bytes())?))
 }
 
 fn is_self_or_above(name: &CStr) -> bool {

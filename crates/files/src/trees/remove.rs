@@ -1,22 +1,27 @@
 //! Removing a directory with all it holds.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, RenameFlags, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::{OPEN_MAX, enter, is_self_or_above, open_up};
+use super::{OPEN_MAX, enter, is_self_or_above, open_up, parts_of};
 
 /// How often a directory is gone through in which names come to be meanwhile: a workspace may just have been synced.
 const ROUNDS_MAX: usize = 8;
 /// How deep it is gone where nothing can be brought up.
 const DEPTH_MAX: usize = 256;
 
+/// Longest path of a mount point that an error names; of a longer one it is the end.
+const NAMED_MAX_CHARS: usize = 1_000;
+
 /// Removes a file, or a directory with all it holds, whatever its permissions. All that can be removed is removed; the
-/// first thing that cannot be is the error. What is not there is no error.
+/// first thing that cannot be is the error. What is mounted in it stays, and the error names the place. What is not there is
+/// no error.
 pub fn remove(path: &Path) -> io::Result<()> {
     let mut removed = remove_once(path);
     for _ in 1..ROUNDS_MAX {
@@ -37,14 +42,17 @@ fn remove_once(path: &Path) -> io::Result<()> {
     if kind != FileType::Directory {
         return Ok(unlinkat(CWD, path, AtFlags::empty())?);
     }
-    let name = CString::new(path.as_os_str().as_encoded_bytes())?;
-    let mut removal = Removal { levels: Vec::new(), brought_up: 0, problem: None };
-    removal.go_down(enter(CWD, &name)?, name.clone());
+    let (above, name) = parts_of(path)?;
+    let mut removal = Removal { path, levels: Vec::new(), brought_up: 0, problem: None };
+    match enter(&above, &name) {
+        Ok(dir) => removal.go_down(dir, name),
+        Err(error) => return Err(removal.problem_at(error, None)),
+    }
     removal.run();
     match unlinkat(CWD, path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         // What stopped it says more than that something is left.
-        Err(error) => Err(removal.problem.unwrap_or(error).into()),
+        Err(error) => Err(removal.problem.unwrap_or(error.into())),
     }
 }
 
@@ -57,15 +65,16 @@ struct Level {
     left: Vec<CString>,
 }
 
-struct Removal {
+struct Removal<'a> {
+    path: &'a Path,
     /// The uppermost first.
     levels: Vec<Level>,
     /// How many directories were brought up: part of their names.
     brought_up: u64,
-    problem: Option<Errno>,
+    problem: Option<io::Error>,
 }
 
-impl Removal {
+impl Removal<'_> {
     fn run(&mut self) {
         while let Some(level) = self.levels.last_mut() {
             match level.left.pop() {
@@ -85,18 +94,19 @@ impl Removal {
         }
         let Some(level) = self.levels.last() else { return };
         if depth >= DEPTH_MAX {
-            return self.note(Errno::NAMETOOLONG);
+            return self.note(Errno::NAMETOOLONG, name);
         }
         match enter(&level.dir, name) {
             Ok(dir) => self.go_down(dir, name.to_owned()),
             Err(Errno::NOENT) => {}
-            Err(error) => self.note(error),
+            Err(error) => self.note(error, name),
         }
     }
 
     /// Empties a directory of all but directories, which come next.
     fn go_down(&mut self, dir: OwnedFd, name: CString) {
         let mut left = Vec::new();
+        let mut stayed = Vec::new();
         let mut is_open = false;
         let listed = Dir::read_from(&dir);
         for entry in listed.into_iter().flatten() {
@@ -118,13 +128,16 @@ impl Removal {
                 Ok(()) | Err(Errno::NOENT) => {}
                 // Not every filesystem says what an entry is.
                 Err(Errno::ISDIR) => left.push(name.to_owned()),
-                Err(error) => self.note(error),
+                Err(error) => stayed.push((error, name.to_owned())),
             }
         }
         if !left.is_empty() && !is_open {
             open_up(&dir);
         }
         self.levels.push(Level { dir, name, left });
+        if let Some((error, name)) = stayed.into_iter().next() {
+            self.note(error, &name);
+        }
     }
 
     /// Leaves a directory, and removes it.
@@ -133,7 +146,7 @@ impl Removal {
         let Some(above) = self.levels.last() else { return };
         match unlinkat(&above.dir, &name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => self.note(error),
+            Err(error) => self.note(error, &name),
         }
     }
 
@@ -150,7 +163,26 @@ impl Removal {
         is_up
     }
 
-    fn note(&mut self, error: Errno) {
-        self.problem.get_or_insert(error);
+    /// Notes what went wrong with an entry of the last level, unless something did before.
+    fn note(&mut self, error: Errno, name: &CStr) {
+        if self.problem.is_none() {
+            self.problem = Some(self.problem_at(error, Some(name)));
+        }
+    }
+
+    fn problem_at(&self, error: Errno, name: Option<&CStr>) -> io::Error {
+        // Something is mounted on a directory that was to be entered, or on a file that was to be removed.
+        if !matches!(error, Errno::XDEV | Errno::BUSY) {
+            return error.into();
+        }
+        let mut path = self.path.to_owned();
+        let above = self.levels.iter().skip(1).map(|level| level.name.as_c_str());
+        path.extend(above.chain(name).map(|name| OsStr::from_bytes(name.to_bytes())));
+        // The names are of programs that ran there.
+        let shown = path.to_string_lossy().escape_debug().to_string();
+        let skipped = shown.chars().count().saturating_sub(NAMED_MAX_CHARS);
+        let shown: String = shown.chars().skip(skipped).collect();
+        let text = format!("{shown} is a mount point, and what is mounted there is not removed");
+        io::Error::new(io::ErrorKind::ResourceBusy, text)
     }
 }

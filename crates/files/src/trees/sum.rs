@@ -5,26 +5,31 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Stat, fstat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::{LookedInto, OPEN_MAX, is_self_or_above, list};
+use super::{LookedInto, OPEN_MAX, is_self_or_above, list, parts_of};
 
 /// In what the kernel counts.
 pub const BLOCK_BYTES: u64 = 512;
 
 /// What a directory and all it holds take on disk. What vanishes meanwhile takes nothing, and what is no directory takes
-/// what it takes. Nothing is changed. If the machine is short of something, so that part of it was not seen, that is the error.
+/// what it takes. What is mounted in it is not counted. Nothing is changed. If the machine is short of something, so that part of it was not seen, that is the error.
 pub fn bytes_beneath(path: &Path) -> io::Result<u64> {
     let mut sum = TreeSize::default();
-    let name = CString::new(path.as_os_str().as_encoded_bytes())?;
-    match list(None, &name) {
+    let (above, name) = match parts_of(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        parts => parts?,
+    };
+    match list(&above, &name) {
         Ok(dir) => sum.go_down(dir)?,
         Err(Errno::NOENT) => return Ok(0),
-        Err(Errno::NOTDIR) => {
-            let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
-            sum.add(&stat);
+        // It is itself where something is mounted, which then is what was asked about.
+        Err(Errno::XDEV) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            sum.go_down(openat(&above, &name, flags, Mode::empty())?)?;
         }
+        Err(Errno::NOTDIR) => sum.add(&statat(&above, &name, AtFlags::SYMLINK_NOFOLLOW)?),
         Err(error) => return Err(error.into()),
     }
     sum.run();
@@ -57,7 +62,7 @@ impl TreeSize {
             let next = level.left.pop();
             match (next, &level.dir) {
                 (Some(name), Some(dir)) => {
-                    let entered = list(Some(dir), &name);
+                    let entered = list(dir, &name);
                     let listed = entered.and_then(|dir| self.go_down(dir));
                     // One that cannot be listed, or is gone, stops nothing.
                     let short_of = listed.err().filter(|error| SHORTAGES.contains(error));
@@ -99,7 +104,7 @@ impl TreeSize {
     fn go_up(&mut self) {
         let Some(Level { dir: below, .. }) = self.levels.pop() else { return };
         let Some(above) = self.levels.last_mut().filter(|above| above.dir.is_none()) else { return };
-        let found = below.and_then(|below| list(Some(&below), c"..").ok());
+        let found = below.and_then(|below| list(&below, c"..").ok());
         let is_same = |dir: &OwnedFd| fstat(dir).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == above.id);
         above.dir = found.filter(is_same);
     }

@@ -240,3 +240,17 @@ fn files_count_once_however_many_names_they_have_and_deep_ones_count_too() {
     assert!(all_of_it >= once + (2 << 20), "{all_of_it}");
     remove(all.path()).expect("removed");
 }
+
+#[test]
+fn a_directory_that_something_is_mounted_on_is_summed_up() {
+    let table = fs::read_to_string("/proc/self/mountinfo").expect("a table");
+    let memory = Path::new("/dev/shm");
+    if !table.lines().any(|line| line.split(' ').nth(4).map(Path::new) == Some(memory)) {
+        println!("skipped: nothing is mounted on /dev/shm");
+        return;
+    }
+    let own = tempfile::tempdir_in(memory).expect("a directory");
+    fs::write(own.path().join("file"), vec![b'x'; 64 * 1024]).expect("written");
+    let bytes = bytes_beneath(memory).expect("summed up");
+    assert!(bytes >= 64 * 1024, "{bytes}");
+}

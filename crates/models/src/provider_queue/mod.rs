@@ -1,6 +1,6 @@
 //! The line in front of a provider and key, shared by all agents of the process: limits, pauses and the breaker.
 //!
-//! [`gate::Gate`] decides, as plain state over times that are passed in. [`Line`] puts it behind a lock and hands the
+//! [`gate::Gate`] decides, as plain state over times that are passed in. [`ProviderQueue`] puts it behind a lock and hands the
 //! turns out: whoever changes the state lets those go that may, so that a turn costs one lock and one wake-up however
 //! many wait. One task per line, alive while anybody waits, is the only timer.
 
@@ -94,8 +94,8 @@ impl ProviderQueue {
         }
     }
 
-    /// An answer has begun: the provider is there. Whether all of it comes is for [`Line::succeeded`] and
-    /// [`Line::failed`] to say.
+    /// An answer has begun: the provider is there. Whether all of it comes is for [`ProviderQueue::succeeded`] and
+    /// [`ProviderQueue::failed`] to say.
     pub(crate) fn answering(&self) {
         self.with(|state, now| state.gate.answering(now));
     }

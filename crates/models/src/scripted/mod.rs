@@ -5,7 +5,7 @@
 //! with the reply and comes back in later requests of the same agent, which is how a rule with `times` knows
 //! how often it was used: the count is the journal's, so it survives a crash and a resume.
 //!
-//! Rules come from a YAML file ([`Scripted::load`]), or are made in code ([`Scripted::from_rules`]). Where
+//! Rules come from a YAML file ([`ScriptedModel::load`]), or are made in code ([`ScriptedModel::from_rules`]). Where
 //! rules are too narrow, [`FnModel`] answers from a closure. A file is a list of rules:
 //!
 //! ```yaml

@@ -22,8 +22,6 @@ use super::guard::Guard;
 use super::mounting::{self, Attributes};
 use super::reached;
 
-/// Where scratch is while it is handed out.
-const SCRATCH: &str = ".scratch";
 /// An empty directory and an empty file, which stand for what is hidden.
 const EMPTY_DIR: &str = ".empty";
 const EMPTY_FILE: &str = ".nothing";
@@ -54,8 +52,9 @@ pub(super) fn build(
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(step("separating mounts"))?;
     let taken = CollectedMounts::of(spec, guard, others)?;
+    let scratch = Scratch::make(spec).map_err(step("making scratch directories"))?;
     let root = enter_new_root().map_err(step("making a new root"))?;
-    let built = furnish(spec, guard, taken, &root)?;
+    let built = furnish(spec, guard, taken, scratch, &root)?;
     mounting::set_alone(&root, Attributes::ReadOnly).map_err(step("closing the root"))?;
     Ok(built)
 }
@@ -78,9 +77,8 @@ struct CollectedMounts {
 struct Source {
     tree: OwnedFd,
     is_dir: bool,
-    /// Whether its files are locked for the machine's programs too: where something else is mounted beneath it, which an
-    /// overlay would not show, and in the system's own directories, where no program locks what others can open.
-    shares_locks: bool,
+    /// Whether something else is mounted beneath it. An overlay would not show that.
+    has_mounts: bool,
     target: PathBuf,
 }
 
@@ -89,12 +87,12 @@ impl CollectedMounts {
         let mounts = MountTable::read().map_err(step("reading the table of mounts"))?;
         let mut all = |pairs: &[(String, String)]| -> Result<Vec<Source>, FailedStep> {
             let sources = pairs.iter().map(|(source, target)| {
-                let shares_locks = spec.as_others.contains(source) || mounts.has_beneath(source);
+                let has_mounts = mounts.has_beneath(source);
                 match others.remove(source) {
                     Some(tree) => {
-                        Ok(Some(Source { tree, is_dir: true, shares_locks, target: PathBuf::from(target) }))
+                        Ok(Some(Source { tree, is_dir: true, has_mounts, target: PathBuf::from(target) }))
                     }
-                    None => Source::take(source, shares_locks, target),
+                    None => Source::take(source, has_mounts, target),
                 }
             });
             sources.filter_map(Result::transpose).collect()
@@ -116,13 +114,13 @@ impl CollectedMounts {
 
 impl Source {
     /// What is not there is not shown, nor what a link has come to be on the way to.
-    fn take(source: &str, shares_locks: bool, target: &str) -> Result<Option<Self>, FailedStep> {
+    fn take(source: &str, has_mounts: bool, target: &str) -> Result<Option<Self>, FailedStep> {
         let Ok(reached) = reached::open(source) else { return Ok(None) };
         let taken = || -> io::Result<Self> {
             let is_dir = reached::file_type(&reached)? == FileType::Directory;
             let tree = mounting::copy_of(&reached)?;
             mounting::set(&tree, Attributes::ReadOnly)?;
-            Ok(Self { tree, is_dir, shares_locks, target: PathBuf::from(target) })
+            Ok(Self { tree, is_dir, has_mounts, target: PathBuf::from(target) })
         };
         taken().map(Some).map_err(step(format!("showing {target}")))
     }
@@ -130,7 +128,7 @@ impl Source {
     fn put(self, root: &OwnedFd, covers: &Covers) -> Result<(), FailedStep> {
         let put = || -> io::Result<()> {
             mounting::put(&self.tree, reached::make(root, &self.target, self.is_dir)?)?;
-            if self.is_dir && !self.shares_locks {
+            if self.is_dir && !self.has_mounts {
                 self.separate_locks(covers);
             }
             Ok(())
@@ -198,6 +196,7 @@ fn furnish(
     spec: &CallSpec,
     guard: &Guard,
     taken: CollectedMounts,
+    scratch: Scratch,
     root: &OwnedFd,
 ) -> Result<SandboxRoot, FailedStep> {
     let covers = Covers::make(root).map_err(step("making an empty file"))?;
@@ -213,7 +212,7 @@ fn furnish(
         .map_err(step("mounting /proc"))?;
     links(root, &sooner_links)?;
     sooner.into_iter().try_for_each(|source| source.put(root, &covers))?;
-    let scratch = hand_out_scratch(spec, root).map_err(step("making scratch directories"))?;
+    let scratch = scratch.put(root).map_err(step("making scratch directories"))?;
     links(root, &later_links)?;
     later.into_iter().try_for_each(|source| source.put(root, &covers))?;
     devices(root, taken.devices).map_err(step("making /dev"))?;
@@ -251,23 +250,33 @@ fn links(root: &OwnedFd, links: &[&(String, String)]) -> Result<(), FailedStep> 
     Ok(())
 }
 
-fn hand_out_scratch(spec: &CallSpec, root: &OwnedFd) -> io::Result<Vec<OwnedFd>> {
-    let memory = mounting::memory("0700", &spec.limits.scratch_bytes.to_string())?;
-    let place = reached::make(root, Path::new(SCRATCH), true)?;
-    mounting::put(&memory, &place)?;
-    let mut handed_out = Vec::with_capacity(spec.scratch.len());
-    for (number, path) in spec.scratch.iter().enumerate() {
-        let own = reached::make_dir(&memory, OsStr::new(&number.to_string()))?;
-        let mode = if path.ends_with("tmp") { 0o1777 } else { 0o700 };
-        rustix::fs::chmodat(&memory, number.to_string(), Mode::from_raw_mode(mode), AtFlags::empty())?;
-        let copy = mounting::copy_of(&own)?;
-        mounting::put(&copy, reached::make(root, Path::new(path), true)?)?;
-        handed_out.push(copy);
+/// The directories that programs may write, with where they appear, mounted nowhere yet: parts of one filesystem in memory,
+/// so that its size is the limit of all together.
+struct Scratch(Vec<(OwnedFd, PathBuf)>);
+
+impl Scratch {
+    /// A part can be taken only of what is mounted somewhere. This is mounted on the machine's root, in these namespaces
+    /// alone, and goes when that is left: the kernel waits for every core when something is unmounted.
+    fn make(spec: &CallSpec) -> io::Result<Self> {
+        let memory = mounting::memory("0700", &spec.limits.scratch_bytes.to_string())?;
+        mounting::put(&memory, reached::open_dir("/proc")?)?;
+        let parts = spec.scratch.iter().enumerate().map(|(number, path)| {
+            let name = number.to_string();
+            let own = reached::make_dir(&memory, OsStr::new(&name))?;
+            let mode = if path.ends_with("tmp") { 0o1777 } else { 0o700 };
+            rustix::fs::chmodat(&memory, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
+            Ok((mounting::copy_of(&own)?, PathBuf::from(path)))
+        });
+        parts.collect::<io::Result<_>>().map(Self)
     }
-    // Nobody else is in this root yet: the name is still this one.
-    unmount(Path::new("/").join(SCRATCH), UnmountFlags::DETACH)?;
-    rustix::fs::unlinkat(root, SCRATCH, AtFlags::REMOVEDIR)?;
-    Ok(handed_out)
+
+    fn put(self, root: &OwnedFd) -> io::Result<Vec<OwnedFd>> {
+        let put = |(part, path): (OwnedFd, PathBuf)| {
+            mounting::put(&part, reached::make(root, &path, true)?)?;
+            Ok(part)
+        };
+        self.0.into_iter().map(put).collect()
+    }
 }
 
 fn devices(root: &OwnedFd, devices: Vec<OwnedFd>) -> io::Result<()> {

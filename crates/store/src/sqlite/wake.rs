@@ -1,7 +1,7 @@
 //! Who waits for news of a run, and how it hears.
 //!
 //! Within the process the writer tells [`Watchers`] as soon as a group is durable. For other processes it rings the
-//! [`Bell`]: it writes to a small file that they watch by inotify. (The WAL itself would be too early: it is
+//! [`WakeSignal`]: it writes to a small file that they watch by inotify. (The WAL itself would be too early: it is
 //! written before the sync, and becoming visible after it moves no file.) A [`Lookout`] thread hears the bell,
 //! waits a moment so that many rings are one look, and reads the heads of the runs somebody waits for.
 //!

@@ -1,7 +1,7 @@
 //! A model server for tests and benches: real TCP, true shapes, and every byte under control.
 //!
 //! It speaks Anthropic Messages, OpenAI Responses and OpenAI Chat Completions, with and without streaming. What it says is
-//! decided by a [`Brain`], a function from what was [`Asked`] to an [`Answer`]; an answer says also how it is delivered:
+//! decided by a [`Brain`], a function from a [`MockRequest`] to an [`Answer`]; an answer says also how it is delivered:
 //! late, in drips, cut at a byte, followed by pings for ever. What came in, and when, is in its [log](Mock::requests).
 //!
 //! The official SDKs read what it says (`cargo xtask sdks`): what passes here is not merely used to its own mistakes.

@@ -31,9 +31,11 @@ const MERGES_MAX: usize = 64;
 /// Most nodes, each counted once for each element around it. Ten levels for each of a million, or a hundred for each of a
 /// hundred thousand: many times what pages of people have.
 const NODE_WORK_MAX: u64 = 10_000_000;
-/// Most bytes of text, counted in the same way: 4 MB of text on a level of 16. Nested lists and quotations write their
-/// marks before each line once for each level, so this bounds the Markdown too.
+/// Most bytes of text, counted in the same way: 4 MB of text on a level of 16.
 const TEXT_WORK_MAX: u64 = 64 * 1024 * 1024;
+/// Most lines, each counted once for each pair of the quotations and list items around it: each of these writes its mark before
+/// every line, and copies the marks of those within it. A thousand lines on a level of 300, or a hundred thousand on a level of 30.
+const MARK_WORK_MAX: u64 = 100_000_000;
 /// How much is parsed between two looks: few enough that what one piece can multiply is small.
 const PIECE_BYTES: usize = 64;
 
@@ -68,34 +70,50 @@ pub(super) fn parse(html: &str, stop: &Stop) -> Result<(Document, bool), PageLim
 struct Weight {
     nodes: u64,
     text_bytes: u64,
+    marks: u64,
 }
 
 impl Weight {
     fn of(document: &Document) -> Result<Self, PageLimit> {
         let mut weight = Self::default();
+        // How many elements with marks there are around the last node of each level, that node included.
+        let mut marked = vec![0_u64; DEPTH_MAX as usize + 2];
         let mut at = Some((document.root(), 0_u32));
         while let Some((node, depth)) = at {
-            let text_bytes = node.query_or(0, |node| match &node.data {
-                NodeData::Text { contents } => contents.len() as u64,
-                _ => 0,
+            if depth > DEPTH_MAX {
+                return Err(PageLimit::Depth);
+            }
+            let level = depth as usize;
+            let (text_bytes, lines, has_mark) = node.query_or((0, 1, false), |node| match &node.data {
+                NodeData::Text { contents } => (contents.len() as u64, 1 + line_ends(contents), false),
+                NodeData::Element(element) => (0, 1, has_mark(&element.name.local)),
+                _ => (0, 1, false),
             });
-            weight.add(u64::from(depth), text_bytes, depth)?;
+            marked[level] = marked[level.saturating_sub(1)] + u64::from(has_mark);
+            weight.add(u64::from(depth), text_bytes, lines * marked[level].pow(2))?;
             at = following(node, depth);
         }
         Ok(weight)
     }
 
-    fn add(&mut self, levels: u64, text_bytes: u64, depth: u32) -> Result<(), PageLimit> {
+    fn add(&mut self, levels: u64, text_bytes: u64, marks: u64) -> Result<(), PageLimit> {
         self.nodes += levels;
         self.text_bytes += levels * text_bytes;
-        if depth > DEPTH_MAX {
-            return Err(PageLimit::Depth);
-        }
-        if self.nodes > NODE_WORK_MAX || self.text_bytes > TEXT_WORK_MAX {
+        self.marks += marks;
+        if self.nodes > NODE_WORK_MAX || self.text_bytes > TEXT_WORK_MAX || self.marks > MARK_WORK_MAX {
             return Err(PageLimit::Work);
         }
         Ok(())
     }
+}
+
+fn line_ends(text: &str) -> u64 {
+    text.bytes().filter(|byte| *byte == b'\n').count() as u64
+}
+
+/// Whether Markdown writes something before each line of an element.
+fn has_mark(name: &str) -> bool {
+    matches!(name, "blockquote" | "li")
 }
 
 /// The next node in the order of the page, and its depth. Climbing up costs no more than going down did.
@@ -312,6 +330,13 @@ mod tests {
                 Work,
             ),
             ("lines in nested lists", "<ul><li>".repeat(110) + &"<p>x".repeat(60_000), Work),
+            (
+                "few lines in nested quotations",
+                "<blockquote>".repeat(200) + "<pre>" + &"\n".repeat(300_000),
+                Work,
+            ),
+            ("paragraphs in nested quotations", "<blockquote>".repeat(200) + &"<p>x".repeat(24_000), Work),
+            ("quotations in nested lists", "<ul><li><blockquote>".repeat(60) + &"<p>x".repeat(20_000), Work),
         ] {
             assert_eq!(parse(&bomb, &Stop::default()).err(), Some(why), "{name}");
         }
@@ -362,6 +387,8 @@ mod tests {
             "<table><tr><td>".repeat(60) + "x",
             "<ul><li>".repeat(120) + "x",
             "<blockquote>".repeat(240) + "x",
+            "<blockquote>".repeat(10) + "<pre>" + &"word\n".repeat(100_000),
+            "<ul><li>".repeat(10) + &"<li>word".repeat(50_000),
         ] {
             let converted = super::super::markdown::convert(&html, "https://example.org/", &Stop::default());
             let Ok((_, text)) = converted else { panic!("{}", &html[..60]) };

@@ -9,8 +9,10 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
-use posse_files::{DirHandle, GlobPattern, RelPath, Stop};
+use posse_files::{DirHandle, GlobPattern, GrepQuery, RelPath, Stop};
+use posse_workspace::GcOptions;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
@@ -126,18 +128,6 @@ const TREES: &[(&str, Make, usize)] = &[
         },
         0,
     ),
-    (
-        "another filesystem",
-        |top| {
-            let dir = made(top, "in");
-            let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&dir).status();
-            if !mounted.is_ok_and(|status| status.success()) {
-                println!("no filesystem could be mounted");
-            }
-            touch(&open(&dir), "f");
-        },
-        1,
-    ),
 ];
 
 fn made(top: &Path, name: &str) -> std::path::PathBuf {
@@ -180,34 +170,39 @@ fn every_tree_is_walked_to_its_end_with_few_descriptors() {
     if walks_here() {
         return every_tree();
     }
-    let is_root = rustix::process::geteuid().is_root();
-    for user in [None, Some(ORDINARY)].into_iter().filter(|user| is_root || user.is_none()) {
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory");
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
-        // Where the build puts its binaries an ordinary user may not look.
-        let tests = dir.path().join("tests");
-        fs::copy("/proc/self/exe", &tests).expect("copied");
-        let own = made(dir.path(), "own");
-        chown(&own, user, user).expect("given away");
-        let mut command = Command::new(if is_root && user.is_none() { "unshare" } else { "env" });
-        if is_root && user.is_none() {
-            command.args(["--mount", "--propagation", "private"]);
-        }
-        command.args(["prlimit", &format!("--nofile={DESCRIPTORS}")]).arg(&tests);
-        command.args([
-            "--exact",
-            "--nocapture",
-            "walks::every_tree_is_walked_to_its_end_with_few_descriptors",
-        ]);
-        command.env(WALKS, "1").env("TMPDIR", &own).current_dir(&own);
-        if let Some(user) = user {
-            command.uid(user).gid(user);
-        }
-        let output = command.output().expect("started");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{user:?}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.contains("1 passed"), "{said}");
+    for user in users() {
+        walk_in_a_process("every_tree_is_walked_to_its_end_with_few_descriptors", user, &["env"]);
     }
+}
+
+/// This user, and an ordinary one if this process may become that.
+fn users() -> impl Iterator<Item = Option<u32>> {
+    let is_root = rustix::process::geteuid().is_root();
+    [None, Some(ORDINARY)].into_iter().filter(move |user| is_root || user.is_none())
+}
+
+/// Runs a test of these in a process with few descriptors, started by another program; what it said.
+fn walk_in_a_process(test: &str, user: Option<u32>, by: &[&str]) -> String {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
+    // Where the build puts its binaries an ordinary user may not look.
+    let tests = dir.path().join("tests");
+    fs::copy("/proc/self/exe", &tests).expect("copied");
+    let own = made(dir.path(), "own");
+    chown(&own, user, user).expect("given away");
+    let (program, arguments) = by.split_first().expect("a program");
+    let mut command = Command::new(program);
+    command.args(arguments).args(["prlimit", &format!("--nofile={DESCRIPTORS}")]).arg(&tests);
+    command.args(["--exact", "--nocapture", &format!("walks::{test}")]);
+    command.env(WALKS, "1").env("TMPDIR", &own).current_dir(&own);
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    let output = command.output().expect("started");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{user:?}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("1 passed"), "{said}");
+    said
 }
 
 fn every_tree() {
@@ -251,9 +246,174 @@ fn walk(name: &str, make: Make, kept: usize) -> Option<String> {
     if is_said != name.contains("too many levels") {
         return wrong("what was left out", &salvaged.left_out);
     }
-    drop(Command::new("umount").arg(dir.join("in")).output());
     if let Err(error) = posse_files::trees::remove(&dir) {
         return wrong("remove", &error);
     }
     dir.exists().then(|| format!("{name}: something is left"))
+}
+
+/// Mounts something in a workspace, of a directory that is not Posse's; where, from the workspace on.
+type Mount = fn(&Path, &Path) -> &'static str;
+
+/// What is mounted in a workspace, and how many of the files there a snapshot has: names that end in this.
+const MOUNTS: &[(&str, Mount, usize)] = &[
+    (
+        "another filesystem",
+        |top, _| {
+            mount(&["-t", "tmpfs", "none"], &made(top, "in/mnt"));
+            touch(&open(&top.join("in/mnt")), "f");
+            "in/mnt"
+        },
+        1,
+    ),
+    ("a directory of the same filesystem", |top, foreign| bind(foreign, &made(top, "in/mnt"), "in/mnt"), 2),
+    ("one that is ignored", |top, foreign| bind(foreign, &made(top, "ignored/mnt"), "ignored/mnt"), 0),
+    (
+        "one that cannot be written",
+        |top, foreign| {
+            let at = bind(foreign, &made(top, "in/mnt"), "in/mnt");
+            mount(&["-o", "remount,bind,ro", "none"], &top.join(at));
+            at
+        },
+        2,
+    ),
+    (
+        "two on one place",
+        |top, foreign| {
+            mount(&["-t", "tmpfs", "none"], &made(top, "in/mnt"));
+            bind(foreign, &top.join("in/mnt"), "in/mnt")
+        },
+        2,
+    ),
+    (
+        "one deep down",
+        |top, foreign| {
+            nest(&made(top, "in"), 40, "d", |_| ());
+            let deep = format!("in{}/mnt", "/d".repeat(40));
+            bind(foreign, &made(top, &deep), "mnt")
+        },
+        2,
+    ),
+    (
+        "one beside much else",
+        |top, foreign| {
+            for number in 0..100 {
+                write(top, &format!("in/{number}/x"), "");
+            }
+            bind(foreign, &made(top, "in/50/mnt"), "in/50/mnt")
+        },
+        2,
+    ),
+    (
+        "a single file",
+        |top, foreign| {
+            write(top, "in/mnt", "");
+            bind(&foreign.join("precious.f"), &top.join("in/mnt"), "in/mnt")
+        },
+        0,
+    ),
+];
+
+fn mount(how: &[&str], at: &Path) {
+    let output = Command::new("mount").args(how).arg(at).output().expect("started");
+    assert!(output.status.success(), "{how:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn bind(from: &Path, at: &Path, named: &'static str) -> &'static str {
+    mount(&["--bind", from.to_str().expect("text")], at);
+    named
+}
+
+#[test]
+fn what_is_mounted_in_a_tree_is_neither_removed_nor_counted_and_is_named() {
+    if walks_here() {
+        let problems: Vec<String> =
+            MOUNTS.iter().filter_map(|(name, make, kept)| walk_mounted(name, *make, *kept)).collect();
+        assert!(problems.is_empty(), "{problems:#?}");
+        return;
+    }
+    for user in users() {
+        let mut by = vec!["unshare", "--mount", "--propagation", "private"];
+        if user.is_some() || !rustix::process::geteuid().is_root() {
+            by.extend(["--user", "--map-root-user"]);
+        }
+        let mut probe = Command::new("unshare");
+        probe.args(&by[1..]).args(["mount", "-t", "tmpfs", "none", "/mnt"]);
+        if let Some(user) = user {
+            probe.uid(user).gid(user);
+        }
+        if !probe.output().is_ok_and(|output| output.status.success()) {
+            println!("skipped: nothing can be mounted here by user {user:?}");
+            continue;
+        }
+        walk_in_a_process("what_is_mounted_in_a_tree_is_neither_removed_nor_counted_and_is_named", user, &by);
+    }
+}
+
+/// What does not hold of a tree in which something is mounted, if anything.
+fn walk_mounted(name: &str, make: Mount, kept: usize) -> Option<String> {
+    const LARGE_BYTES: usize = 8 << 20;
+    let world = World::repository();
+    world.write(".gitignore", "/ignored\n");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    let foreign = world.elsewhere("foreign");
+    write(&foreign, "precious.f", "mine");
+    write(&foreign, "deep/er/f", vec![b'x'; LARGE_BYTES]);
+    let mounted = make(&dir, &foreign);
+    write(&dir, "work.txt", "done\n");
+    let wrong = |what: &str, found: &dyn std::fmt::Debug| Some(format!("{name}: {what}: {found:?}"));
+    let files = DirHandle::open(&dir).expect("opened");
+    let query = GrepQuery { pattern: "^done$".to_owned(), max_results: 10, ..GrepQuery::default() };
+    match files.grep(&query, &Stop::new()) {
+        Ok(found) if found.files.iter().any(|file| file.path.text() == "work.txt") => {}
+        found => return wrong("grep", &found),
+    }
+    match space.disk_bytes() {
+        Ok(bytes) if bytes < LARGE_BYTES as u64 => {}
+        bytes => return wrong("what is mounted is counted", &bytes),
+    }
+    let salvaged = match space.salvage(RUN, 1) {
+        Ok(salvaged) => salvaged,
+        Err(error) => return wrong("salvage", &error.to_string()),
+    };
+    let names = names_of(&space, &salvaged.snapshot.commit);
+    let found = names.iter().filter(|name| name.ends_with('f')).count();
+    if found != kept || !names.iter().any(|name| name == "work.txt") {
+        return wrong("what is kept", &names);
+    }
+    let is_named = |said: &str| said.contains(&format!("{mounted} is a mount point"));
+    match space.remove(RUN, 1) {
+        Err(error) if is_named(&error.to_string()) => {}
+        removed => return wrong("removing", &removed.map_err(|error| error.to_string())),
+    }
+    let report = world.spaces().gc(old(&|_| Some(false))).expect("cleaned");
+    if !report.kept.iter().any(|(_, why)| is_named(why)) {
+        return wrong("gc", &report);
+    }
+    if fs::read(foreign.join("precious.f")).ok().as_deref() != Some(b"mine")
+        || fs::metadata(foreign.join("deep/er/f")).map_or(0, |file| file.len()) != LARGE_BYTES as u64
+    {
+        return wrong("what is not Posse's is gone", &mounted);
+    }
+    let table = fs::read_to_string("/proc/self/mountinfo").expect("a table");
+    let places: Vec<&str> = table.lines().filter_map(|line| line.split(' ').nth(4)).collect();
+    let ours = places.into_iter().filter(|place| Path::new(place).starts_with(world.state()));
+    for place in ours {
+        drop(Command::new("umount").arg(place).output());
+    }
+    let report = world.spaces().gc(old(&|_| Some(false))).expect("cleaned");
+    let left = fs::read_dir(world.state().join("trash")).map_or(0, Iterator::count);
+    (left > 0).then(|| format!("{name}: something is left: {report:?}"))
+}
+
+fn old(is_open: posse_workspace::IsOpen<'_>) -> GcOptions<'_> {
+    GcOptions {
+        dry_run: false,
+        workspaces_older_than: Duration::ZERO,
+        salvage_older_than: Duration::MAX,
+        is_open,
+        now: SystemTime::now(),
+    }
 }
