@@ -18,7 +18,7 @@ use crate::models::canonical_model;
 use crate::text::plural;
 use posse_domain::printable as term;
 
-/// The definition of a root that nobody named.
+/// The definition of a root that the request does not name.
 pub const DEFAULT_ROOT: &str = "coder";
 
 /// What plans are judged against.
