@@ -11,7 +11,7 @@ use crate::drive::drive_and_print;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::hide_state_dir;
-use crate::launch::{Launch, working_dir};
+use crate::launch::{PreparedRun, working_dir};
 use crate::output::{Output, note};
 use crate::permissions::PermissionArgs;
 use crate::questions::{self, QuestionPrompter};
@@ -60,20 +60,21 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
         None => settings.rules(),
     };
     let said = (operator_rules, replay.permissions.clone());
-    let mut launch =
-        Launch::of_replay(recorded.model().to_owned(), replay.request.clone(), dir.clone(), said)?;
-    launch.skill_folders = folders;
-    for line in recorded.notes(launch.approvals(), dir.as_deref().map(Path::new)) {
+    let mut prepared =
+        PreparedRun::of_replay(recorded.model().to_owned(), replay.request.clone(), dir.clone(), said)?;
+    prepared.local.skill_folders = folders;
+    for line in recorded.notes(&prepared.request.terms.approvals, dir.as_deref().map(Path::new)) {
         note(&format!("note: {line}"));
     }
     if replay.detach {
-        return detach(replay, &launch, context);
+        return detach(replay, &prepared, context);
     }
     runtime::driving(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open_with_skills(ModelRegistry::new(cwd), &settings, &launch.skill_folders)?;
+        let posse =
+            context.open_with_skills(ModelRegistry::new(cwd), &settings, &prepared.local.skill_folders)?;
         let attended = questions::attended(replay.json);
-        let starting = posse.replay(&recorded, launch.into_new_run().attended(attended));
+        let starting = posse.replay(&recorded, prepared.request, attended);
         let handle = match signals.unless_one_comes(starting).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
@@ -99,8 +100,8 @@ fn dir_of(replay: &ReplayRun, recorded: &RecordedRun, cwd: &Path) -> Result<Opti
     }
 }
 
-fn detach(replay: &ReplayRun, launch: &Launch, context: &Context) -> Result<Exit, CliError> {
-    let run = detach::detach(launch, context)?;
+fn detach(replay: &ReplayRun, prepared: &PreparedRun, context: &Context) -> Result<Exit, CliError> {
+    let run = detach::detach(prepared, context)?;
     let mut output = Output::new();
     if replay.json {
         output.json(&serde_json::json!({"run": run}))?;

@@ -63,14 +63,17 @@ pub use events::{Events, JournalEvent, TaskEvents};
 pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
 pub use gc::{GcRequest, GcSummary};
 pub use info::{AgentInfo, DepthInfo, RunInfo, RunOutcome, RunSummary};
-pub use new_run::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, NewRun};
+pub use new_run::NewRun;
 pub use posse_agent::definition::{Definitions, builtin, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, effective_max_depth};
 pub use posse_domain::definition::Definition;
-pub use posse_domain::event::{EventBody, GivenBaseUrl, OrderChecker, RunResult};
+pub use posse_domain::event::{EventBody, OrderChecker, RunResult};
 pub use posse_domain::id::{AgentId, RunId};
 pub use posse_domain::permission::{
     Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, ProjectRules, Rule, Rules,
+};
+pub use posse_domain::request::{
+    DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, DEFAULT_ROOT, GivenBaseUrl, RunRequest, RunTerms,
 };
 pub use posse_domain::skill::{DiscoveredDefinitions, Skill};
 pub use posse_engine::ports;
@@ -165,12 +168,22 @@ impl Posse {
     /// Starts a run; returns once its beginning is durable. With a model `replay/<run>` or `replay/<bundle>` a recorded
     /// run is run again, see [`Posse::replay`]; the request may be empty.
     pub async fn start(&self, run: NewRun) -> Result<RunHandle, Error> {
-        if let Some(name) = run.replayed() {
-            let recorded = self.recorded(name).await?;
-            return self.replay(&recorded, run).await;
-        }
         let known: Vec<&str> = self.tools.iter().map(|tool| tool.name).collect();
-        Ok(self.runtime.start(run.into_spec(&known)?).await?)
+        let attended = run.attended;
+        self.start_request(run.into_request(&known)?, attended).await
+    }
+
+    /// Starts a run whose request is complete: [`NewRun::into_request`] gives one, in this process or in another. Whether
+    /// a person attends to this process is no part of it; see [`NewRun::attended`].
+    pub async fn start_request(&self, request: RunRequest, attended: bool) -> Result<RunHandle, Error> {
+        if let Some(name) = replayed(&request.model) {
+            let recorded = self.recorded(name).await?;
+            return self.replay(&recorded, request, attended).await;
+        }
+        Ok(match attended {
+            true => self.runtime.start_attended(request).await?,
+            false => self.runtime.start(request).await?,
+        })
     }
 
     /// Goes on with a run that nobody alive owns.
@@ -323,7 +336,7 @@ impl Posse {
         let first = self.store.read(&key, 0, 1).await?.into_iter().next();
         let first = first.map(|stored| posse_engine::decode(&key, &stored)).transpose()?;
         Ok(match first.map(|event| event.body) {
-            Some(EventBody::RunStarted(started)) => started.terms.base_url,
+            Some(EventBody::RunStarted(started)) => started.request.terms.base_url,
             _ => None,
         })
     }
@@ -333,7 +346,7 @@ impl Posse {
         let first = self.events(run, 0).with_found().try_next().await?;
         let first = first.ok_or_else(|| damaged(run, "it has no events"))?;
         let EventBody::RunStarted(started) = first.body else { return Ok(Vec::new()) };
-        let Some(text) = started.catalogue else { return Ok(Vec::new()) };
+        let Some(text) = started.request.catalogue else { return Ok(Vec::new()) };
         let catalogue = text.read().map_err(|error| {
             HistoryError::Missing(format!("what run {run} found on the machine cannot be read: {error}"))
         })?;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use posse::{Definition, Definitions, ModelRegistry};
+use posse::{DEFAULT_ROOT, Definition, Definitions, ModelRegistry};
 use posse_agent::plan::{PLAN_MAX_BYTES, PlanProblem, context as plan_context, parse};
 use posse_domain::contract::Criterion;
 use posse_domain::plan::{Plan, PlanContext};
@@ -17,9 +17,6 @@ use crate::error::{SetupError, Subject};
 use crate::models::canonical_model;
 use crate::text::plural;
 use posse_domain::printable as term;
-
-/// The definition of a root that the request does not name.
-pub const DEFAULT_ROOT: &str = "coder";
 
 /// What plans are judged against.
 pub struct Judge {

@@ -18,7 +18,7 @@ use crate::discovery::DiscoveryResult;
 use crate::drive::drive_and_print;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{Launch, TypedRequest};
+use crate::launch::{PreparedRun, TypedRequest};
 use crate::output::note;
 use crate::plan_file::Judge;
 use crate::questions::QuestionPrompter;
@@ -69,11 +69,11 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
         own_model: Some(model),
         ..TypedRequest::default()
     };
-    let launch = Launch::new(wanted, context, &models)?;
+    let PreparedRun { request, .. } = PreparedRun::new(wanted, context, &models)?;
     runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models, &Settings::own(&context.environment)?)?;
-        let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
+        let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };

@@ -14,7 +14,7 @@ use crate::discovery::{self, DiscoveryResult, SkillCall, named_skill};
 use crate::drive::drive_and_apply;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{Launch, TypedRequest, working_dir};
+use crate::launch::{PreparedRun, TypedRequest, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
 use crate::output::{Output, print_noted};
@@ -123,9 +123,9 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         PlanOutcome::Ended(exit) => return Ok(exit),
     };
     let opened = settings.clone();
-    let launch = Launch::new(args.wanted(plan, settings, found, context)?, context, &models)?;
+    let prepared = PreparedRun::new(args.wanted(plan, settings, found, context)?, context, &models)?;
     if detach {
-        let run = detach::detach(&launch, context)?;
+        let run = detach::detach(&prepared, context)?;
         let mut output = Output::new();
         if json {
             output.json(&serde_json::json!({"run": run}))?;
@@ -137,16 +137,16 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
     }
     runtime::driving(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open_with_skills(models, &opened, &launch.skill_folders)?;
+        let PreparedRun { request, local } = prepared;
+        let posse = context.open_with_skills(models, &opened, &local.skill_folders)?;
         let attended = questions::attended(json);
-        let apply = launch.apply;
-        let starting = posse.start(launch.into_new_run().attended(attended));
+        let starting = posse.start_request(request, attended);
         let handle = match signals.unless_one_comes(starting).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
         let asking = if attended { QuestionPrompter::here() } else { QuestionPrompter::without_terminal() };
-        drive_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, apply).await
+        drive_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, local.apply).await
     })
 }
 

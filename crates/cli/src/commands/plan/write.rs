@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse::{ModelRegistry, Posse, RunOutcome};
+use posse::{ModelRegistry, Posse, RunOutcome, RunRequest};
 use posse_domain::plan::Plan;
 use posse_setup::planner::{PLANNER, Planner, answer_in, read_only_rules};
 
@@ -17,7 +17,7 @@ use crate::discovery::{self, DiscoveryResult};
 use crate::drive::{DriveOutcome, drive_to_end};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{Launch, TypedRequest, working_dir};
+use crate::launch::{PreparedRun, TypedRequest, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
 use crate::output::{Output, note, print_noted};
@@ -129,11 +129,13 @@ fn ask_planner(
     let given = models::given(&wanted.settings, context)?;
     let models = models::catalog(&wanted.settings, given.as_ref(), context)?;
     let judging = models::catalog(&wanted.settings, given.as_ref(), context)?;
-    let launch = Launch::new(wanted, context, &models)?.with_prompt(planner.request().to_owned());
+    let PreparedRun { request: run, .. } = PreparedRun::new(wanted, context, &models)?;
+    let asked_for = |prompt: String| RunRequest { prompt: Some(prompt.into()), ..run.clone() };
     let (asked, problems) = runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models, &settings)?;
-        let answer = match ask(&posse, launch.clone(), &mut signals, context).await? {
+        let answer = match ask(&posse, asked_for(planner.request().to_owned()), &mut signals, context).await?
+        {
             PlannerOutcome::Answer(answer) => answer,
             ended @ PlannerOutcome::Ended(_) => return Ok((ended, Vec::new())),
         };
@@ -142,7 +144,7 @@ fn ask_planner(
             return Ok((PlannerOutcome::Answer(answer), problems));
         }
         note(&format!("{}\nthe planner is asked once more", report(None, &problems)));
-        let again = launch.with_prompt(planner.second_request(&answer, &problems));
+        let again = asked_for(planner.second_request(&answer, &problems));
         let answer = ask(&posse, again, &mut signals, context).await?;
         let problems = match &answer {
             PlannerOutcome::Answer(answer) => planner.problems(answer, &judging),
@@ -199,11 +201,11 @@ impl MakeArgs {
 /// Carries one run of the planner, and gives its document without anything that would steer a terminal.
 async fn ask(
     posse: &Posse,
-    launch: Launch,
+    request: RunRequest,
     signals: &mut Signals,
     context: &Context,
 ) -> Result<PlannerOutcome, CliError> {
-    let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
+    let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
         Ok(started) => started?,
         Err(ask) => return Ok(PlannerOutcome::Ended(ask.exit())),
     };

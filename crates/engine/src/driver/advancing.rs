@@ -1,4 +1,4 @@
-//! What an agent does next, as its machine says.
+//! Lets what is marked in the ready set go on: an agent does what its machine says is next.
 
 use std::sync::Arc;
 
@@ -6,30 +6,41 @@ use posse_agent::machine::Next;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Finish, RunEnd};
 
-use super::session::Base;
+use super::ready::Candidate;
+use super::session::{ModelCallStage, StartPoint};
 use super::{Driver, ending};
 use crate::scheduler::{SlotRequest, SlotUse};
 
 impl Driver {
-    /// Does whatever the agent's machine says is next.
-    pub(super) fn advance(&mut self, id: &AgentId) {
-        if self.resuming {
-            return;
+    /// Lets everything that is marked go on, and what that marks, until nothing is left.
+    pub(super) fn drain_ready(&mut self) {
+        while let Some(candidate) = self.ready.take() {
+            match candidate {
+                Candidate::Agent(id) => self.advance(&id),
+                Candidate::MergeQueue(id) => self.advance_merge_queue(&id),
+                Candidate::Plan => self.advance_plan(),
+            }
+            if self.poisoned.is_some() {
+                return;
+            }
+            self.submit_if_full();
         }
+    }
+
+    /// Does whatever the agent's machine says is next.
+    fn advance(&mut self, id: &AgentId) {
         loop {
             let Some(session) = self.sessions.get(id) else { return };
             if session.ending.is_some() {
                 self.conclude(id);
                 return;
             }
-            if session.needs_history
-                || session.base == Base::Awaited
-                || session.held
+            if matches!(session.start_point, StartPoint::History | StartPoint::Awaited)
                 || self.run.is_cancelled(id)
             {
                 return;
             }
-            if !self.ensure_base(id) {
+            if !self.writers.admit(id, &self.run) || !self.ensure_base(id) {
                 return;
             }
             let Some(session) = self.sessions.get(id) else { return };
@@ -41,7 +52,7 @@ impl Driver {
                 Next::CallModel { .. } => return self.want_model(id),
                 Next::CallTools => return self.dispatch_calls(id),
                 Next::Wait | Next::Idle => return,
-                Next::Tell(note, text) => self.notify_budget(id, note, text),
+                Next::Tell(note, text) => self.emit_note(id, note, text),
                 Next::Done { report, turns_exhausted } => return self.done(id, &report, turns_exhausted),
                 Next::Fail(broken) => return self.end_attempt(id, ending::failure_of(broken)),
             }
@@ -56,16 +67,16 @@ impl Driver {
 
     pub(super) fn want_model(&mut self, id: &AgentId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.wants_model || session.held || session.waiting.is_some() {
+        if !matches!(session.model_call, ModelCallStage::Idle | ModelCallStage::Budget) {
             return;
         }
-        session.wants_model = true;
+        session.model_call = ModelCallStage::Slot;
         let want = SlotRequest { agent: id.clone(), kind: session.kind.clone(), what: SlotUse::Model };
         self.scheduler.request(want);
     }
 
     /// The agent's work is done: children it left open are closed, then it finishes.
-    pub(super) fn done(&mut self, id: &AgentId, report: &Arc<str>, turns_exhausted: bool) {
+    fn done(&mut self, id: &AgentId, report: &Arc<str>, turns_exhausted: bool) {
         self.close_finished_children(id);
         if id.is_root() {
             self.abandon_steps();
@@ -86,6 +97,6 @@ impl Driver {
         for (id, body) in decided {
             self.emit(id, body);
         }
-        if accepted { self.child_ended(id) } else { self.work_ended(id) }
+        if accepted { self.child_ended(id) } else { self.begin_integration(id) }
     }
 }
