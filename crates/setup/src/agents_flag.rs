@@ -10,7 +10,7 @@ use crate::notes::Notes;
 use crate::text::plural;
 use posse_domain::printable as term;
 
-/// Most notes that are told one by one.
+/// Most notes that are shown one by one.
 const NOTES_SHOWN: usize = 10;
 
 /// Reads `--agents`: JSON if it looks like it, else a file. What was found can be spawned too.

@@ -28,7 +28,7 @@ pub enum SetupErrorKind {
     Usage,
     /// A key is missing or cannot be one; nothing was done.
     Unauthenticated,
-    /// It could not be carried out.
+    /// It could not be done.
     Failed,
 }
 
@@ -91,7 +91,7 @@ impl SetupError {
         Self::new(SetupErrorKind::Unauthenticated, message)
     }
 
-    /// It could not be carried out.
+    /// It could not be done.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(SetupErrorKind::Failed, message)
     }

@@ -1,5 +1,5 @@
-//! The models of a process that carries runs: which there are, how they are reached, and which one is used when nobody
-//! says so.
+//! The models of a process that executes runs: which there are, how they are reached, and which one is used when the
+//! request and the settings name none.
 //!
 //! Where a provider is and which key is sent there comes from the person: their settings file, their environment, their
 //! flags. Nothing in the project is asked.

@@ -36,12 +36,12 @@ impl<'a> Planner<'a> {
         Self { judge, request, base: base.to_owned() }
     }
 
-    /// What the planner is told first: the goal, the definitions, the format.
+    /// The first prompt of the planner: the goal, the definitions, the format.
     pub fn request(&self) -> &str {
         &self.request
     }
 
-    /// What the planner is told once more, after an answer with problems.
+    /// The second prompt, after an answer with problems.
     pub fn second_request(&self, answer: &str, problems: &[PlanProblem]) -> String {
         second_request(&self.request, answer, problems)
     }

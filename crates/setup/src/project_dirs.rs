@@ -18,7 +18,7 @@ pub const PROJECT_AGENTS: [&str; 5] =
     [".posse/agents", ".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agents"];
 /// Folders of skills in a project, in falling precedence.
 const PROJECT_SKILLS: [&str; 4] = [".posse/skills", ".agents/skills", ".claude/skills", ".opencode/skills"];
-/// Files of a project that name servers to be started or contacted, whoever reads them.
+/// Files of a project that name servers to be started or contacted, whichever program reads them.
 pub const PROJECT_SERVERS: [&str; 2] = [".mcp.json", ".posse/mcp.json"];
 /// The instruction file of a project.
 pub const AGENTS_MD: &str = "AGENTS.md";
@@ -61,7 +61,7 @@ pub fn project_places(dirs: &[PathBuf]) -> Vec<SearchDir> {
     dirs.iter().flat_map(in_dir).collect()
 }
 
-/// What a small file holds; none if there is none. Whoever wrote it may be hostile: what is no regular file is not
+/// What a small file holds; none if there is none. Its author may be hostile: what is no regular file is not
 /// waited for, and what is too large is not read.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let nonblocking = OpenOptions::new()
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(dirs(&deep), std::slice::from_ref(&deep), "which is not the project's");
         std::fs::write(home.join("work/repo/.git"), "gitdir: elsewhere\n").expect("a linked worktree");
         assert_eq!(dirs(&deep), [deep.clone(), home.join("work/repo/a"), home.join("work/repo")]);
-        assert_eq!(project_dirs(&home.join("work"), None).len(), 2, "nobody's home");
+        assert_eq!(project_dirs(&home.join("work"), None).len(), 2, "no home");
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Setup {
         built_in.chain(self.tools.iter().map(|tool| (tool.name, tool.class)))
     }
 
-    /// Opens the state directory to start or carry runs; makes it if need be.
+    /// Opens the state directory to start or continue runs; makes it if need be.
     pub fn open(&self, models: ModelRegistry, settings: &Settings) -> Result<Posse, OpenError> {
         self.open_with_skills(models, settings, &[])
     }
@@ -123,7 +123,7 @@ impl Setup {
         Ok(self.builder().open_read_only(self.state_dir()?).workspaces(self.usual_workspaces()).open()?)
     }
 
-    /// Workspaces for verbs that make none: a mistake in the settings keeps nobody from looking.
+    /// Workspaces for a front end that makes none: a mistake in the settings keeps no user from looking.
     fn usual_workspaces(&self) -> WorkspaceSettings {
         let host = WorkspaceOptions { home: self.environment.home.clone(), ..WorkspaceOptions::default() };
         WorkspaceSettings { host, ..WorkspaceSettings::default() }

@@ -20,7 +20,7 @@ const FILE_MAX_BYTES: u64 = 16 * 1024 * 1024;
 pub(crate) struct KeptFile {
     /// Its name in the state directory.
     pub(crate) name: &'static str,
-    /// Whoever changes the file holds this one; the file itself is replaced.
+    /// The process that changes the file holds this one; the file itself is replaced.
     pub(crate) lock: &'static str,
     /// What follows if it is removed, for an error.
     pub(crate) without: &'static str,

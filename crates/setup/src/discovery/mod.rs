@@ -73,7 +73,7 @@ impl<T> Entry<T> {
 /// A file that cannot be used.
 #[derive(Debug)]
 pub struct Unusable {
-    /// The file, as people are told of it.
+    /// The file, as notes and errors name it.
     pub file: String,
     /// Why; never empty.
     pub warnings: Vec<Warning>,

@@ -1,4 +1,4 @@
-//! What a run tells of what was found: what cannot be used, and what waits for trust. Everything else is told by
+//! The notes of a run about what was discovered: what cannot be used, and what waits for trust. Everything else is shown by
 //! `posse agents validate` and `posse skills validate`.
 
 use std::collections::BTreeSet;
@@ -14,18 +14,18 @@ use crate::notes::Notes;
 use crate::text::plural;
 use posse_domain::printable as term;
 
-/// Most files that cannot be used and are told one by one.
+/// Most files that cannot be used and have a note each.
 const UNUSABLE_SHOWN: usize = 3;
-/// Most models that cannot be used and are told one by one.
+/// Most models that cannot be used and have a note each.
 const MODELS_SHOWN: usize = 3;
-/// Most mistakes that allow more than was meant and are told one by one.
+/// Most mistakes that allow more than was meant and have a note each.
 const WIDENING_SHOWN: usize = 3;
 /// Most names in one note.
 const NAMES_SHOWN: usize = 5;
 
 /// A file that was not even read.
 pub(super) fn passed_over(file: &str, why: &SkipReason) -> Warning {
-    // Nothing is lost with it, and it would be told again and again.
+    // Nothing is lost with it, and the same note would come with every run.
     let level = if *why == SkipReason::LeadsNowhere { Severity::Note } else { Severity::Problem };
     Warning { level, file: file.to_owned(), line: None, problem: why.to_string(), fix: None, widens: false }
 }
@@ -72,7 +72,7 @@ impl DiscoveryResult {
         notes
     }
 
-    /// Of skills that nobody trusts a run knows so many and no more.
+    /// A run knows a limited number of skills that the user does not trust.
     fn note_left_out(&self, reached: &DiscoveredDefinitions, notes: &mut Notes) {
         let untrusted = |skill: &&Skill| skill.is_asked_for();
         if reached.skills.iter().filter(untrusted).count() >= UNTRUSTED_MAX {
@@ -86,7 +86,7 @@ impl DiscoveryResult {
         }
     }
 
-    /// Of files that were not named only what allows more than was meant is told, and how many have other mistakes.
+    /// Of files that were not named only what allows more than was meant has a note, and the number of those with other mistakes.
     fn note_mistakes(
         &self,
         root: Option<&PathBuf>,
@@ -101,12 +101,12 @@ impl DiscoveryResult {
         let agents = agents.map(|entry| (&entry.path, &entry.warnings, "posse agents validate"));
         let skills = skills.map(|entry| (&entry.path, &entry.warnings, "posse skills validate"));
         let others = agents.chain(skills).filter(|(path, ..)| Some(*path) != root && Some(*path) != skill);
-        let (mut told, mut more, mut verbs) = (0, 0_u64, BTreeSet::new());
+        let (mut shown, mut more, mut verbs) = (0, 0_u64, BTreeSet::new());
         for (_, warnings, verb) in others {
             let mut has_more = false;
             for warning in warnings.iter().filter(|warning| warning.level == Severity::Problem) {
-                if warning.widens && told < WIDENING_SHOWN {
-                    told += 1;
+                if warning.widens && shown < WIDENING_SHOWN {
+                    shown += 1;
                     notes.push(format!("note: {}", term::line(&warning.to_string())));
                 } else {
                     has_more = true;
@@ -188,7 +188,7 @@ impl DiscoveryResult {
     }
 }
 
-/// The name of something that nobody trusted, and whether it waits for that.
+/// The name of something that the user has not trusted, and whether it waits for that.
 fn untrusted<'a, T>(entry: &Entry<T>, name: &'a str) -> Option<(&'a str, bool)> {
     let waits = matches!(entry.standing, Precedence::WaitsForTrust(_));
     (!entry.trusted && (waits || entry.counts())).then_some((name, waits))

@@ -39,7 +39,7 @@ impl HasName for Skill {
 /// Decides for all of them. They are in falling precedence, and the built-in ones come after all.
 ///
 /// Of one name the first that is trusted counts. If none is, the first one does, unless that would take the place of a
-/// built-in one, under whichever of its names: what nobody trusted adds something new at most.
+/// built-in one, under whichever of its names: what the user has not trusted adds something new at most.
 pub(super) fn rank<T: HasName>(entries: &mut [Entry<T>], built_in: &[String]) {
     let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {

@@ -81,7 +81,7 @@ impl DiscoveryResult {
     }
 }
 
-/// Leaves out skills beyond the limit of those that nobody trusts, so that none of a project makes a person's own ask;
+/// Leaves out skills beyond the limit of those that the user does not trust, so that none of a project makes a person's own ask;
 /// the one that the person named stays.
 fn within_trust<'a>(
     skills: impl Iterator<Item = &'a Skill>,

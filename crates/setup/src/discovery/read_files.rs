@@ -23,7 +23,7 @@ use crate::trust_scope;
 /// How files are read.
 #[derive(Clone, Copy)]
 pub(super) enum ReadMode<'a> {
-    /// As a run takes them: what is trusted is told apart, and models have to be there if they are given.
+    /// As a run takes them: what is trusted is marked, and models have to be there if they are given.
     AsRun(Option<&'a ModelRegistry>),
     /// As texts alone.
     Strictly,
@@ -44,7 +44,7 @@ pub struct ReadFile {
     pub(super) place: usize,
     /// Where it is.
     pub path: PathBuf,
-    /// What people are told it is called.
+    /// Its name in notes and errors.
     pub file: String,
     pub(super) trusted: bool,
     /// What it says; none if it cannot be used, and then a warning says why.

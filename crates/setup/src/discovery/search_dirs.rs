@@ -17,7 +17,7 @@ const OWN_SKILLS: &str = "skills";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The project's: somebody else may have written it.
+    /// The project's: its author may be another person.
     Project,
     /// The person's own.
     User,
@@ -78,7 +78,7 @@ pub(super) fn of(dir: &Path, environment: &Environment) -> Vec<FoundPlace> {
     places
 }
 
-/// The files in a folder that a person named, those included that cannot be read: whoever reads them is told why.
+/// The files in a folder that a person named, those included that cannot be read: reading them says why.
 pub(super) fn files_in(dir: &Path, holds: Holds) -> Vec<(PathBuf, Form)> {
     let place = SearchDir { dir: dir.to_owned(), holds, within: None };
     let found = discover(&[place], DEFINITION_MAX_BYTES, |file| (file.path, file.form));

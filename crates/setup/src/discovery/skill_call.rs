@@ -28,7 +28,7 @@ impl SkillCall {
         format!("{MARK}{name}")
     }
 
-    /// What the sub-agent of a forked skill is told to do; its instructions are its own already.
+    /// The task of the sub-agent of a forked skill; its instructions are its own already.
     pub fn prompt(&self) -> Option<String> {
         self.skill.fork.then(|| match self.arguments.as_str() {
             "" => format!("Carry out the skill `{}`.", self.skill.name),

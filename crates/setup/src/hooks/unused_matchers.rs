@@ -1,4 +1,4 @@
-//! Matchers that fit nothing: a hook that is never told of anything looks like one that agrees.
+//! Matchers that fit nothing: a hook that never receives a call looks like one that agrees.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub fn unheard(settings: &Settings, setup: &Setup, definitions: &Definitions) ->
     warnings
 }
 
-/// The same for whoever starts no run. Definitions are looked for only if a matcher may name one.
+/// The same for a front end that starts no run. Definitions are looked for only if a matcher may name one.
 pub fn unheard_in(dir: &Path, settings: &Settings, setup: &Setup) -> Result<Vec<String>, SetupError> {
     let about_definitions = |hook: &Written| !hook.moment.is_about_calls() && hook.matcher.is_some();
     let definitions = if settings.hooks.iter().any(about_definitions) {

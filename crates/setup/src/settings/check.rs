@@ -17,7 +17,7 @@ impl Settings {
     }
 }
 
-/// Refuses such rules of the project's files that the person trusts; those of others are told like every mistake of theirs.
+/// Refuses such rules of the project's files that the person trusts; those of others become notes like every mistake of theirs.
 pub(super) fn project_rules(
     layers: &[WithOrigin<Rules>],
     files: &[ProjectFile],

@@ -109,12 +109,12 @@ pub static KEYS: [Key; 36] = [
     key("search.key", Never, One(|| Value::Null), one!(search.key, Secret::parse, secret)),
     key("search.key_env", Never, Words("the provider's usual variable"), one!(search.key_env, text)),
     key("sandbox.level", Trusted, One(|| "namespaces".into()), one!(sandbox.level, file_only)),
-    key("sandbox.read", Trusted, One(|| empty()), one!(sandbox.read, file_only)),
-    key("sandbox.env", Trusted, One(|| empty()), one!(sandbox.env, file_only)),
+    key("sandbox.read", Trusted, One(empty), one!(sandbox.read, file_only)),
+    key("sandbox.env", Trusted, One(empty), one!(sandbox.env, file_only)),
     key("sandbox.concurrent", Trusted, Words("as many as the machine carries"), one!(sandbox.concurrent, file_only)),
     key("sandbox.memory_mb", Trusted, One(|| (BoxLimits::default().memory_bytes / MB).into()), one!(sandbox.memory_mb, file_only)),
     key("sandbox.processes", Trusted, One(|| BoxLimits::default().processes.into()), one!(sandbox.processes, file_only)),
-    key("workspace.copy", Trusted, One(|| empty()), one!(workspace.copy, list)),
+    key("workspace.copy", Trusted, One(empty), one!(workspace.copy, list)),
     key("workspace.setup", Trusted, One(|| Value::Null), one!(workspace.setup, text)),
     key("workspace.caches", Trusted, Words("the usual ones, such as node_modules and target"), one!(workspace.caches, list)),
     key("workspace.max_run_mb", Trusted, One(|| (WorkspaceOptions::default().max_run_bytes / MB).into()), one!(workspace.max_run_mb, number)),
@@ -123,7 +123,7 @@ pub static KEYS: [Key; 36] = [
     key("gc.workspaces", Never, One(|| Age(GcRequest::default().workspaces_older_than).to_string().into()), one!(gc.workspaces, own)),
     key("gc.salvage", Never, One(|| Age(GcRequest::default().salvage_older_than).to_string().into()), one!(gc.salvage, own)),
     key("hooks", Trusted, One(|| Value::Null), None),
-    key("rules", Lowers, One(|| empty()), None),
+    key("rules", Lowers, One(empty), None),
 ];
 
 /// The keys that hold one value.
@@ -147,7 +147,7 @@ pub fn in_project(key: &str) -> InProject {
     find(key).map_or(Never, |key| key.in_project)
 }
 
-/// What counts where nobody says anything.
+/// What counts where no place states a key.
 pub struct Default {
     /// As a file would say it; null if it is not one value.
     pub value: Value,
@@ -155,7 +155,7 @@ pub struct Default {
     pub words: Option<&'static str>,
 }
 
-/// What counts for a key where nobody says anything.
+/// What counts for a key that no place states.
 pub fn default(key: &str) -> Default {
     match find(key).map(|key| &key.default) {
         Some(One(value)) => Default { value: value(), words: None },

@@ -103,9 +103,9 @@ pub struct Settings {
     pub parallel: Option<WithOrigin<Limit<1>>>,
     /// `agent.may_share_history`: whether an agent may hand its conversation on to a child.
     pub may_share_history: Option<WithOrigin<bool>>,
-    /// `agent.include_sub_agent_events`: whether the events of sub-agents go to whoever follows their parent.
+    /// `agent.include_sub_agent_events`: whether the events of sub-agents go to those who follow their parent.
     pub include_sub_agent_events: Option<WithOrigin<bool>>,
-    /// `on_ask`: what becomes of a question that nobody answers at once.
+    /// `on_ask`: what becomes of a question that is not answered at once.
     pub on_ask: Option<WithOrigin<OnAsk>>,
     /// `--base-url`: where the provider of `model` is. There is no key for it: `providers` has it for each provider.
     pub base_url: Option<WithOrigin<String>>,

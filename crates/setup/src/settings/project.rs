@@ -1,9 +1,9 @@
 //! A project's settings: every `.posse/settings.yaml` from the directory of the run up to the root of the repository.
 //!
-//! Whoever wrote the project wrote these files, so they may only narrow, and each of them does: none hides another. What
+//! The author of the project wrote these files, so they may only narrow, and each of them does: none hides another. What
 //! could run code, widen a grant or spend more counts once the person trusts exactly this content, and what says where
-//! keys and data go never does. A file with mistakes keeps nobody from working: until it is trusted, it is said and
-//! ignored.
+//! keys and data go never does. A file with mistakes keeps no user from working: until it is trusted, a note names it and it
+//! is ignored.
 //!
 //! Why it is like this: `docs/decisions/trust-project-settings.md`.
 

@@ -10,7 +10,7 @@ use super::WithOrigin;
 use super::located::{WithLine, sourced};
 use crate::error::SetupError;
 
-/// Names that end like this hold secrets, whoever writes them into a list of variables.
+/// Names that end like this hold secrets, even if a user writes them into a list of variables.
 const SECRET_ENDINGS: [&str; 8] =
     ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_PASS", "_PAT", "_CREDENTIALS"];
 

@@ -83,7 +83,7 @@ impl SearchSettings {
         self.provider.is_some()
     }
 
-    /// The provider, its key looked up among the variables. A key that is missing is told to the agent that searches:
+    /// The provider, its key looked up among the variables. The agent that searches learns that a key is missing:
     /// a run that never does needs none.
     pub fn search(&self, variables: &[(String, String)]) -> Result<Search, SetupError> {
         let Some(provider) = &self.provider else {
